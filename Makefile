@@ -1,0 +1,59 @@
+# make demo   train, score, export and translate in five minutes, no download
+# make test   every test
+# make lint   ruff: rules and formatting
+# make bench  the benchmarks, relative against absolute attention
+# make golden write the golden files of the hparams sets again
+# make clean  remove what the tools and the demo wrote
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := runs/demo
+PROBLEM := translate_ende_phrases
+
+.PHONY: demo test lint bench golden clean venv
+
+venv: $(STAMP)
+
+$(STAMP): setup.py pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info < (3, 14) or \
+	  sys.exit("Python 3.10 to 3.13 is needed: make PYTHON=python3.12 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  -c constraints.txt -e '.[dev,tensorboard]'
+	@touch $@
+
+demo: $(STAMP)
+	rm -rf $(DEMO)
+	$(BIN)/python trainer.py --problem=$(PROBLEM) \
+	  --hparams_set=transformer_relative_tiny --output_dir=$(DEMO)
+	$(BIN)/python decoder.py --output_dir=$(DEMO) \
+	  --decode_from_file=data/$(PROBLEM)/test.source \
+	  --decode_reference=data/$(PROBLEM)/test.target \
+	  --decode_to_file=$(DEMO)/test.translated --score_json=$(DEMO)/score.json
+	$(BIN)/python -m relpos_tf.bin.export --output_dir=$(DEMO) \
+	  --export_dir=$(DEMO)/export
+	head -n 5 data/$(PROBLEM)/test.source | \
+	  $(BIN)/python examples/load_export.py --export_dir=$(DEMO)/export
+
+test: $(STAMP)
+	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q tests
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/train_step.py --relative 0
+	$(BIN)/python benchmarks/train_step.py --relative 1
+	$(BIN)/python benchmarks/decode.py --relative 0
+	$(BIN)/python benchmarks/decode.py --relative 1
+
+golden: $(STAMP)
+	$(BIN)/python -m tests.conformance.golden_test --write
+
+clean:
+	rm -rf $(DEMO) build dist *.egg-info .pytest_cache .ruff_cache
+	rm -rf .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,26 @@
+"""The hparams sets: recipes, each a function that returns an `HParams`.
+
+| set | what |
+|---|---|
+| `transformer_base`, `transformer_big` | the paper's absolute baselines |
+| `transformer_relative`, `transformer_relative_big` | relative positions only |
+| `transformer_big_enfr`, `transformer_relative_big_enfr` | dropout .1 |
+| `transformer_{tiny,small}` and `transformer_relative_{tiny,small}` | for CPUs |
+| `transformer_relative_and_absolute` | both |
+| `transformer_learned` | learned absolute positions |
+| `transformer_vaswani_base`, `transformer_vaswani_big` | Vaswani et al. 2017 |
+
+A set of your own: copy one of the functions into a folder with an
+`__init__.py`, and name that folder with `--usr_dir`.
+"""
+
+if __name__ == "hparams":
+    raise ImportError(
+        "hparams/ is not a top-level package: call "
+        "relpos_tf.registry.import_hparams() and look sets up by name."
+    )
+
+import importlib
+
+for _name in ("transformer", "relative"):
+    importlib.import_module(f"{__name__}.{_name}")

@@ -1,0 +1,116 @@
+"""Averages the weights of a run's checkpoints into a new one.
+
+    relpos-average --output_dir=runs/mine --n=20
+    relpos-average --output_dir=runs/mine --steps=9000,10000
+
+The result is RUN/average/ckpt-STEP, named after the last step that is in it:
+
+    relpos-decoder --checkpoint_path=runs/mine/average < test.en
+"""
+
+import pathlib
+
+from absl import flags
+
+from relpos_tf import errors
+from relpos_tf.bin import command
+
+# tensor2tensor's default, for sets that do not say how many.
+DEFAULT_NUMBER = 8
+
+FLAGS = flags.FlagValues()
+flags.DEFINE_string("output_dir", None, "The run.", flag_values=FLAGS)
+flags.DEFINE_integer(
+    "n",
+    0,
+    "How many of the last checkpoints; 0: the set's average_checkpoints, or "
+    f"{DEFAULT_NUMBER} where the set has none.",
+    lower_bound=0,
+    flag_values=FLAGS,
+)
+flags.DEFINE_list(
+    "steps",
+    [],
+    "The steps to average, with commas, instead of the last n.",
+    flag_values=FLAGS,
+)
+flags.DEFINE_string(
+    "average_dir",
+    None,
+    "Folder for the result, directly in the run. Default: RUN/average.",
+    flag_values=FLAGS,
+)
+
+
+def main():
+    """Averages the checkpoints."""
+    command.require(FLAGS, "output_dir")
+    run = pathlib.Path(FLAGS.output_dir)
+    folder = average_folder(run)
+    wanted = wanted_steps()
+    command.import_tensorflow()
+    from relpos_tf import checkpoints  # They bring TensorFlow.
+    from relpos_tf import run_dir
+
+    saved = checkpoints.all_steps(run)
+    if not saved:
+        raise errors.UserError(
+            "Expected a run with checkpoints, ckpt-STEP.index. "
+            f"Received: --output_dir={run}, which has none."
+        )
+    number = FLAGS.n
+    if not number and not wanted:
+        hparams = run_dir.RunDir(run).read_hparams()
+        number = hparams.average_checkpoints or DEFAULT_NUMBER
+    steps = wanted or saved[-number:]
+    missing = sorted(set(steps) - set(saved))
+    if missing:
+        raise command.UsageError(
+            f"--steps must be among those saved: {', '.join(map(str, saved))}."
+            f" Received: {', '.join(map(str, missing))}."
+        )
+    log = command.logger()
+    if len(steps) < number:
+        log.warning("%d checkpoints asked for, %d saved.", number, len(steps))
+    folder.mkdir(exist_ok=True)
+    output = str(folder / f"ckpt-{steps[-1]}")
+    checkpoints.average([str(run / f"ckpt-{step}") for step in steps], output)
+    log.info(
+        "Averaged %d checkpoints, steps %s.",
+        len(steps),
+        ", ".join(map(str, steps)),
+    )
+    command.write(f"{output}\n")
+
+
+def average_folder(run: pathlib.Path) -> pathlib.Path:
+    """Returns where the result goes, inside the run, where it is looked for."""
+    folder = pathlib.Path(FLAGS.average_dir or run / "average")
+    if folder.resolve().parent != run.resolve():
+        raise command.UsageError(
+            f"--average_dir must be a folder directly in {run}, whose hparams "
+            f"and tokenizer the average needs. Received: {folder}."
+        )
+    return folder
+
+
+def wanted_steps() -> list[int]:
+    """Returns the numbers in --steps, ascending."""
+    if FLAGS.steps and FLAGS.n:
+        raise command.UsageError("--n and --steps exclude each other.")
+    try:
+        return sorted({int(step) for step in FLAGS.steps})
+    except ValueError as error:
+        raise command.UsageError(
+            "--steps must be whole numbers with commas between them. "
+            f"Received: {','.join(FLAGS.steps)}."
+        ) from error
+
+
+def run():
+    """Runs the command."""
+    command.run(main)
+
+
+if __name__ == "__main__":
+    run()

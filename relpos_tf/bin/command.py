@@ -1,0 +1,313 @@
+"""The harness of every command: flags, help, exit codes and messages.
+
+A command module looks like this:
+
+    \"\"\"Says what the command does, with examples: the text of --help.\"\"\"
+
+    from absl import flags
+
+    from relpos_tf.bin import command
+
+    FLAGS = flags.FlagValues()
+    flags.DEFINE_string("problem", None, "Data set.", flag_values=FLAGS)
+
+
+    def main():
+        command.require(FLAGS, "problem")
+        tf = command.import_tensorflow()
+        ...
+
+
+    def run():
+        command.run(main)
+
+Exit codes: 0 done, 1 failed, 2 bad flags, 130 interrupted. Whatever a user
+can cause ends in one line on standard error; a traceback means a bug.
+"""
+
+import contextlib
+import difflib
+import errno
+import logging
+import os
+import pathlib
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+from typing import NoReturn
+
+from absl import flags
+
+from relpos_tf import errors
+from relpos_tf import registry
+
+_HELP_FLAGS = frozenset(
+    dash + name
+    for dash in ("-", "--")
+    for name in ("h", "help", "helpshort", "helpfull")
+)
+# What the machine, not the program, can do to a write without a file name.
+_MACHINE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+
+
+class UsageError(errors.UserError):
+    """A flag is missing or has a bad value: one line, exit code 2."""
+
+
+def run(main: Callable[[], int | None]) -> NoReturn:
+    """Runs a command on `sys.argv` and ends the process with its exit code."""
+    sys.exit(execute(main, sys.argv[1:]))
+
+
+def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
+    """Parses `arguments` into the command's flags and calls `main()`.
+
+    Args:
+        main: function without arguments, defined in a command module (see
+            above) that has a docstring and `FLAGS`. What it returns, if
+            anything, is the exit code.
+        arguments: list of str, without the program's name.
+
+    Returns:
+        int, the exit code. Exceptions that are not the user's doing are not
+        caught.
+    """
+    module = sys.modules[main.__module__]
+    name = "relpos-" + pathlib.Path(module.__file__).stem
+    if _HELP_FLAGS.intersection(arguments):
+        write(help_text(module.__doc__, module.FLAGS))
+        return 0
+    logger()
+    try:
+        parse(module.FLAGS, arguments)
+        code = main()
+        sys.stdout.flush()
+        return code or 0
+    except UsageError as error:
+        return _fail(name, error, 2)
+    except errors.UserError as error:
+        return _fail(name, error, 1)
+    except KeyboardInterrupt:
+        return _fail(name, "interrupted.", 130)
+    except BrokenPipeError:
+        # The reader (`| head`) has gone. Python flushes standard output once
+        # more when it ends, and must not fail again there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        if error.filename is None and error.errno not in _MACHINE_ERRORS:
+            raise
+        return _fail(name, _os_error_text(error), 1)
+
+
+def parse(flag_values: flags.FlagValues, arguments: Sequence[str]) -> None:
+    """Sets the flags from a command line.
+
+    Args:
+        flag_values: `flags.FlagValues` of the command.
+        arguments: list of str, without the program's name.
+
+    Raises:
+        UsageError: for an unknown flag, a bad or missing value, or a word
+            that is not a flag.
+    """
+    # Parsing twice in one process must not keep the values of the first time.
+    for flag in _distinct(flag_values):
+        flag.unparse()
+    try:
+        words = flag_values(["relpos", *arguments])[1:]
+    except flags.UnrecognizedFlagError as error:
+        raise UsageError(_unknown_flag(flag_values, error.flagname)) from error
+    except flags.Error as error:
+        raise UsageError(f"{_one_line(error)}.") from error
+    if words:
+        raise UsageError(
+            "options are written --name=value. "
+            f"Received: {words[0]!r}, which is not an option."
+        )
+
+
+def require(flag_values: flags.FlagValues, *names: str) -> None:
+    """Refuses to go on while one of the named flags has no value.
+
+    Raises:
+        UsageError: naming the first flag that is None or empty.
+    """
+    for name in names:
+        if flag_values[name].value in (None, "", []):
+            text = _one_line(flag_values[name].help)
+            raise UsageError(f"--{name} is required: {text}.")
+
+
+@contextlib.contextmanager
+def flag_value(name: str) -> Iterator[None]:
+    """Blames a flag for every `UserError` raised in the block (exit code 2).
+
+    Example:
+
+    >>> with flag_value("problem"):
+    ...     raise errors.UserError("Unknown problem 'x'.")
+    Traceback (most recent call last):
+        ...
+    relpos_tf.bin.command.UsageError: --problem: Unknown problem 'x'.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except errors.UserError as error:
+        raise UsageError(f"--{name}: {error}") from error
+
+
+def help_text(doc: str | None, flag_values: flags.FlagValues) -> str:
+    """Returns the text of `--help`: the docstring, then our own flags."""
+    lines = [textwrap.dedent(doc or "").strip(), "", "Flags:", ""]
+    for flag in _distinct(flag_values):
+        sign = "--[no]" if flag.boolean else "--"
+        text = f"{_one_line(flag.help)}{_default_text(flag)}"
+        lines.append(f"  {sign}{flag.name}")
+        lines += textwrap.wrap(
+            text, 78, initial_indent=" " * 6, subsequent_indent=" " * 6
+        )
+    return "\n".join(lines) + "\n"
+
+
+def show_registry() -> None:
+    """Writes the registered names to standard output."""
+    for title, names in (
+        ("Problems", registry.list_problems()),
+        ("Hparams sets", registry.list_hparams()),
+    ):
+        write("\n  ".join([f"{title}:", *names]) + "\n")
+
+
+def write(text: str) -> None:
+    """Writes a result, which others may want to read, to standard output."""
+    sys.stdout.write(text)
+
+
+def logger() -> logging.Logger:
+    """Returns the package's logger, writing plain lines to standard error."""
+    log = logging.getLogger("relpos_tf")
+    if not any(isinstance(handler, _Lines) for handler in log.handlers):
+        log.addHandler(_Lines())
+        log.setLevel(logging.INFO)
+        log.propagate = False
+    return log
+
+
+def import_tensorflow(num_logical_cpus: int = 0, quiet: bool = True) -> Any:
+    """Imports TensorFlow without its start-up noise.
+
+    The C++ libraries write to file descriptor 2 whatever the log level says,
+    so that descriptor points to a temporary file while TensorFlow is imported
+    and looks for devices. If that fails, what they wrote is shown.
+
+    Args:
+        num_logical_cpus: int. Above 1, the CPU is split into that many
+            devices, to try replicas without GPUs.
+        quiet: bool. False shows everything, as does a
+            `TF_CPP_MIN_LOG_LEVEL` below 3 in the environment.
+
+    Returns:
+        The `tensorflow` module.
+
+    Raises:
+        RuntimeError: if `num_logical_cpus` comes too late, after TensorFlow
+            has started its devices.
+    """
+    level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # A keras.json that names another backend would break every layer.
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    quiet = quiet and level not in ("0", "1", "2")
+    with _hidden_stderr() if quiet else contextlib.nullcontext():
+        import tensorflow as tf  # Slow: only once the flags are known good.
+
+        cpus = tf.config.list_physical_devices("CPU")
+        tf.config.list_physical_devices("GPU")
+        if num_logical_cpus > 1:
+            tf.config.set_logical_device_configuration(
+                cpus[0],
+                [tf.config.LogicalDeviceConfiguration()] * num_logical_cpus,
+            )
+    # Its warnings in our form, and once: they also go to the root logger.
+    tf.get_logger().handlers[:] = [_Lines()]
+    tf.get_logger().propagate = False
+    return tf
+
+
+class _Lines(logging.Handler):
+    """Writes records as plain lines to whatever `sys.stderr` is by then."""
+
+    def emit(self, record):
+        is_warning = record.levelno >= logging.WARNING
+        prefix = f"{record.levelname.lower()}: " if is_warning else ""
+        sys.stderr.write(f"{prefix}{self.format(record)}\n")
+        sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def _hidden_stderr():
+    """Keeps file descriptor 2 quiet; shows what was hidden on an exception."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as hidden:
+        os.dup2(hidden.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            sys.stderr.flush()
+            hidden.seek(0)
+            os.write(saved, hidden.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
+
+
+def _fail(name, error, code):
+    """Says what went wrong in one line and returns the exit code."""
+    first, *more = str(error).split("\n")
+    lines = [f"{name}: {first}", *more]
+    sys.stderr.write("\n".join(lines) + "\n")
+    return code
+
+
+def _distinct(flag_values):
+    """Returns the flags in the order they were defined, each once."""
+    found = {}
+    for name in flag_values:  # A short name is a second entry for its flag.
+        found.setdefault(flag_values[name].name, flag_values[name])
+    return list(found.values())
+
+
+def _one_line(text):
+    """Joins the lines of a message and drops its final full stop."""
+    return " ".join(str(text).split()).removesuffix(".")
+
+
+def _default_text(flag):
+    """Returns the end of a help line: a full stop and the default."""
+    if flag.default is None or flag.default in ("", []):
+        return "."
+    return f". Default: {flag.default_as_str.strip(chr(39))}."
+
+
+def _unknown_flag(flag_values, received):
+    """Returns the message for a flag that the command does not have."""
+    known = sorted(flag.name for flag in _distinct(flag_values))
+    close = difflib.get_close_matches(received, known, n=1)
+    hint = f" Did you mean --{close[0]}?" if close else ""
+    listed = " ".join(f"--{name}" for name in known)
+    return f"unknown flag --{received}.{hint}\nKnown flags: {listed}"
+
+
+def _os_error_text(error):
+    """Returns `path: reason`, or the reason where there is no path."""
+    reason = f"{(error.strerror or str(error)).lower()}."
+    return f"{error.filename}: {reason}" if error.filename else reason

@@ -1,0 +1,73 @@
+"""Prepares the data of a problem: tokenizer, TFRecord shards, test lines.
+
+    relpos-datagen --problem=translate_ende_wmt32k --num_shards=100
+    relpos-datagen --registry_help
+
+The trainer does the same with --generate_data. Preparing the same problem
+again in the same folder does nothing.
+"""
+
+from absl import flags
+
+from relpos_tf import registry
+from relpos_tf.bin import command
+
+FLAGS = flags.FlagValues()
+flags.DEFINE_string(
+    "problem", None, "Name of the data set to prepare.", flag_values=FLAGS
+)
+flags.DEFINE_string(
+    "data_dir", "data", "Folder to write to.", flag_values=FLAGS
+)
+flags.DEFINE_string(
+    "tmp_dir",
+    "downloads",
+    "Folder of raw files; what is not there is downloaded to it.",
+    flag_values=FLAGS,
+)
+flags.DEFINE_integer(
+    "num_shards",
+    0,
+    "How many TFRecord files the training data is written to; 0: the "
+    "problem's own number. At least one for each worker.",
+    lower_bound=0,
+    flag_values=FLAGS,
+)
+flags.DEFINE_string(
+    "usr_dir",
+    None,
+    "Folder of Python code that registers more problems.",
+    flag_values=FLAGS,
+)
+flags.DEFINE_boolean(
+    "registry_help", False, "Lists the registered names.", flag_values=FLAGS
+)
+
+
+def main():
+    """Prepares the data."""
+    if FLAGS.usr_dir:
+        with command.flag_value("usr_dir"):
+            registry.import_usr_dir(FLAGS.usr_dir)
+    if FLAGS.registry_help:
+        command.show_registry()
+        return
+    command.require(FLAGS, "problem", "data_dir")
+    with command.flag_value("problem"):
+        problem = registry.problem(FLAGS.problem)
+    log = command.logger()
+    if problem.is_prepared(FLAGS.data_dir):
+        log.info("%s is prepared already in %s.", problem.name, FLAGS.data_dir)
+        return
+    command.import_tensorflow()
+    problem.prepare(FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.num_shards or None)
+    log.info("%s is prepared in %s.", problem.name, FLAGS.data_dir)
+
+
+def run():
+    """Runs the command."""
+    command.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,323 @@
+r"""Translates with a trained model, one line of output for each line of input.
+
+  python decoder.py < test.en > test.de
+      translates standard input with the newest run in runs/
+
+  python decoder.py --output_dir=runs/mine --decode_from_file=test.en \
+      --decode_to_file=test.de --decode_reference=reference.de
+      writes a file and scores it
+
+  python decoder.py --decode_interactive
+      asks for a line at a time
+
+  python decoder.py --score_file=pairs.tsv
+      says how probable given translations are
+
+A line ends at a line feed and nowhere else. A blank line gives a blank line.
+Messages go to standard error; standard output has the translations or, where
+they go to a file, the scores.
+"""
+
+import contextlib
+import json
+import pathlib
+import sys
+import time
+
+from absl import flags
+
+from relpos_tf import decode_hparam
+from relpos_tf import errors
+from relpos_tf import line_io
+from relpos_tf import text
+from relpos_tf.bin import command
+
+FLAGS = flags.FlagValues()
+_DEFINE = {"flag_values": FLAGS}
+
+flags.DEFINE_string(
+    "output_dir",
+    "",
+    "The run's directory. Default: the newest run in runs/.",
+    **_DEFINE,
+)
+flags.DEFINE_string(
+    "checkpoint_path",
+    "",
+    "One checkpoint instead of the newest, as in runs/mine/ckpt-1000.",
+    **_DEFINE,
+)
+flags.DEFINE_string(
+    "export_dir", "", "An exported SavedModel instead of a run.", **_DEFINE
+)
+flags.DEFINE_string(
+    "decode_from_file",
+    "",
+    "Text to translate, one sentence a line. Default: standard input.",
+    **_DEFINE,
+)
+flags.DEFINE_string(
+    "decode_to_file",
+    "",
+    "Where the translations go. Default: standard output.",
+    **_DEFINE,
+)
+flags.DEFINE_string(
+    "decode_reference",
+    "",
+    "Reference translations. Prints BLEU with its signature, chrF and the "
+    "share of exact matches: on standard output if the translations go to a "
+    "file, else on standard error.",
+    **_DEFINE,
+)
+flags.DEFINE_string(
+    "score_json",
+    "",
+    "With --decode_reference: a JSON file for scores and settings.",
+    **_DEFINE,
+)
+flags.DEFINE_bool(
+    "decode_interactive", False, "Ask for a line at a time.", **_DEFINE
+)
+flags.DEFINE_string(
+    "decode_hparams",
+    "",
+    "name=value,name=value: beam_size, alpha and extra_length (default: the "
+    "run's own), batch_size (lines at once), return_beams and "
+    "write_beam_scores (tab-separated), max_input_size (ids kept of a longer "
+    "line; 0: all).",
+    **_DEFINE,
+)
+flags.DEFINE_string(
+    "score_file",
+    "",
+    "Lines of input<TAB>target. For each, the natural logarithm of the "
+    "target's probability is written.",
+    **_DEFINE,
+)
+
+_PLACES = "output_dir", "checkpoint_path", "export_dir"
+_INPUTS = "decode_from_file", "decode_interactive", "score_file"
+
+
+# Seconds between two messages about progress.
+_PROGRESS_SECONDS = 30
+
+
+def main() -> None:
+    with command.flag_value("decode_hparams"):
+        settings = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
+    check_flags(settings)
+    lines = source_lines()
+    command.import_tensorflow()
+    from relpos_tf import run_dir  # these bring TensorFlow
+    from relpos_tf import translator as translator_lib
+
+    path = first_given(*_PLACES) or run_dir.latest_run("runs")
+    translator = translator_lib.Translator.load(
+        path,
+        batch_size=settings.batch_size,
+        max_input_size=settings.max_input_size,
+    )
+    command.logger().info("Using %s.", translator.name)
+    with command.flag_value("decode_hparams"):
+        settings = translator.engine.settings(settings)
+    if FLAGS.decode_interactive:
+        interact(translator, settings)
+    elif FLAGS.score_file:
+        score_pairs(translator)
+    else:
+        decode(translator, settings, lines)
+
+
+def check_flags(settings: decode_hparam.DecodeHParams) -> None:
+    """Refuses flags that contradict one another."""
+    for names in (_PLACES, _INPUTS):
+        given = [name for name in names if getattr(FLAGS, name)]
+        if len(given) > 1:
+            raise command.UsageError(
+                f"--{given[0]} and --{given[1]} exclude each other."
+            )
+    if FLAGS.score_json and not FLAGS.decode_reference:
+        raise command.UsageError("--score_json needs --decode_reference.")
+    if FLAGS.decode_reference and first_given(*_INPUTS[1:]):
+        raise command.UsageError("--decode_reference needs text to translate.")
+    if FLAGS.score_file and FLAGS.export_dir:
+        raise command.UsageError("--score_file needs a run, not an export.")
+    if settings.write_beam_scores and not settings.return_beams:
+        raise command.UsageError(
+            "--decode_hparams: write_beam_scores needs return_beams=true."
+        )
+
+
+def first_given(*names: str) -> str:
+    """Returns the value of the first of these flags that has one, or ""."""
+    return next((value for n in names if (value := getattr(FLAGS, n))), "")
+
+
+def source_lines():
+    """Returns the lines to translate; None if the input is of another kind.
+
+    Raises:
+        UserError: a named file is empty, or the reference has another number
+            of lines.
+    """
+    if FLAGS.decode_interactive or FLAGS.score_file:
+        return None
+    lines = line_io.stream_lines(sys.stdin.buffer)
+    if FLAGS.decode_from_file:
+        lines = line_io.named_lines(FLAGS.decode_from_file)
+    if not FLAGS.decode_reference:
+        return lines
+    lines = list(lines)
+    count = text.count_lines(FLAGS.decode_reference)
+    if count != len(lines):
+        raise errors.UserError(
+            f"--decode_reference must have one line for each of {len(lines)} "
+            f"source lines. Received: {FLAGS.decode_reference} with {count}."
+        )
+    return lines
+
+
+def decode(translator, settings, lines) -> None:
+    """Translates lines, writes them, and scores them against a reference."""
+    log = command.logger()
+    hypotheses, count, started = [], 0, time.monotonic()
+    with line_io.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:
+        for texts, scores in translations(translator, settings, lines):
+            write(output_line(settings, texts, scores))
+            count += 1
+            if FLAGS.decode_reference:
+                hypotheses.append(texts[0])
+    seconds = time.monotonic() - started
+    if not count:
+        log.warning("There was no line to translate.")
+    log.info(
+        "%d lines in %.1f s: %.1f lines/s.", count, seconds, count / seconds
+    )
+    if FLAGS.decode_reference:
+        report_scores(translator, settings, hypotheses)
+
+
+def translations(translator, settings, lines):
+    """Yields a list of translations and one of scores for each line."""
+    n_best = settings.beam_size if settings.return_beams else 1
+    # Who types waits for each line; a file is sorted by length first.
+    typed = not FLAGS.decode_from_file and sys.stdin.isatty()
+    for texts, scores in translator.translate_lines(
+        lines,
+        **settings.search_settings(),
+        n_best=n_best,
+        return_scores=True,
+        progress=Progress(command.logger()),
+        **({"chunk_lines": 1} if typed else {}),
+    ):
+        yield (texts, scores) if n_best > 1 else ([texts], [scores])
+
+
+def output_line(settings, texts: list[str], scores: list[float]) -> str:
+    """Returns what is written for one line."""
+    if not settings.return_beams:
+        return texts[0]
+    fields = []
+    for one, score in zip(texts, scores, strict=True):
+        fields.append(one.replace("\t", " "))
+        if settings.write_beam_scores:
+            fields.append(f"{score:.4f}")
+    return "\t".join(fields)
+
+
+class Progress:
+    """Says now and then how many lines are done."""
+
+    def __init__(self, log):
+        self._log = log
+        self._said = time.monotonic()
+
+    def __call__(self, lines: int) -> None:
+        if time.monotonic() - self._said >= _PROGRESS_SECONDS:
+            self._log.info("%d lines.", lines)
+            self._said = time.monotonic()
+
+
+def report_scores(translator, settings, hypotheses: list[str]) -> None:
+    """Compares the translations with --decode_reference."""
+    from relpos_tf import metrics  # brings sacreBLEU
+
+    references = text.read_lines(FLAGS.decode_reference)
+    scores = metrics.corpus_bleu(hypotheses, references)
+    for warning in scores.warnings:
+        command.logger().warning("%s", warning)
+    lines = (
+        f"BLEU = {scores.bleu:.2f} ({scores.bleu_signature})\n"
+        f"chrF = {scores.chrf:.2f} ({scores.chrf_signature})\n"
+        f"exact match = {scores.exact_match:.2f}% of {scores.lines} lines, "
+        f"{scores.empty_lines} empty\n"
+    )
+    if FLAGS.decode_to_file:
+        command.write(lines)
+    else:
+        command.logger().info("%s", lines.rstrip("\n"))
+    if FLAGS.score_json:
+        record = {
+            "model": translator.name,
+            "source": FLAGS.decode_from_file,
+            "reference": FLAGS.decode_reference,
+            **settings.search_settings(),
+            **json.loads(scores.to_json()),
+        }
+        content = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+        pathlib.Path(FLAGS.score_json).write_text(content, encoding="utf-8")
+
+
+def interact(translator, settings) -> None:
+    """Translates one line after the other until end of file or Ctrl-C."""
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        line_io.writer("", sys.stdout.buffer) as write,
+    ):
+        while True:
+            sys.stderr.write("> ")
+            sys.stderr.flush()
+            line = sys.stdin.buffer.readline()
+            if not line:
+                break
+            lines = line_io.stream_lines([line])
+            for texts, scores in translations(translator, settings, lines):
+                write(output_line(settings, texts, scores))
+    sys.stderr.write("\n")
+
+
+def score_pairs(translator) -> None:
+    """Writes the log-probability of each pair in --score_file."""
+    from relpos_tf import evaluation  # brings sacreBLEU
+
+    pairs = []
+    lines = line_io.named_lines(FLAGS.score_file)
+    for number, line in enumerate(lines, start=1):
+        source, tab, target = line.partition("\t")
+        if not tab:
+            raise errors.UserError(
+                f"Line {number} of {FLAGS.score_file} must read "
+                f"input<TAB>target. Received: {line[:40]!r}."
+            )
+        pairs.append((source, target))
+    found = evaluation.log_probabilities(translator, pairs)
+    with line_io.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:
+        for log_probability, _ in found:
+            write(f"{log_probability:.6f}")
+    total, count = (sum(column) for column in zip(*found, strict=True))
+    command.logger().info(
+        "%d lines, %d target tokens: %.4f nats per token.",
+        len(found),
+        count,
+        -total / count,
+    )
+
+
+def run() -> None:
+    command.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,100 @@
+"""What `--decode_hparams` may set.
+
+The names are tensor2tensor's. Nothing here needs TensorFlow, so a mistake is
+found before anything slow begins.
+"""
+
+import dataclasses
+from typing import Any
+
+from relpos_tf import errors
+
+_PARSERS = {
+    "int": int,
+    "float": float,
+    "bool": {"true": True, "1": True, "false": False, "0": False}.__getitem__,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodeHParams:
+    """How to translate; None stands for the value in the run's hparams.
+
+    Raises:
+        UserError: a value is outside what its field can hold.
+
+    Example:
+
+    >>> DecodeHParams.parse("beam_size=2,alpha=1,return_beams=true").alpha
+    1.0
+    """
+
+    beam_size: int | None = None
+    alpha: float | None = None
+    extra_length: int | None = None
+    batch_size: int = 0  # most lines translated at once; 0: the default
+    return_beams: bool = False  # all hypotheses of a line, tab-separated
+    write_beam_scores: bool = False  # and the score after each
+    max_input_size: int = 0  # ids kept of a longer line; 0: all
+
+    def __post_init__(self):
+        for name, least in (
+            ("beam_size", 1),
+            ("alpha", 0),
+            ("extra_length", 0),
+            ("batch_size", 0),
+            ("max_input_size", 0),
+        ):
+            value = getattr(self, name)
+            # Written so that nan is refused too.
+            if value is not None and not value >= least:
+                raise errors.UserError(
+                    f"`{name}` must be at least {least}. "
+                    f"Received: {name}={value}."
+                )
+
+    @classmethod
+    def parse(cls, text: str) -> "DecodeHParams":
+        """Reads a comma-separated list such as `"beam_size=4,alpha=0.6"`."""
+        values: dict[str, Any] = {}
+        for item in filter(None, (part.strip() for part in text.split(","))):
+            name, equals, value = (part.strip() for part in item.partition("="))
+            if not equals:
+                raise errors.UserError(
+                    f"expected name=value,name=value. Received: {item!r}."
+                )
+            values[name] = _parse(name, value)
+        return cls(**values)
+
+    def fill(self, defaults: Any) -> "DecodeHParams":
+        """Replaces None by the field of `defaults`, which may be `HParams`."""
+        missing = {
+            name: getattr(defaults, name)
+            for name, value in self.search_settings().items()
+            if value is None
+        }
+        return dataclasses.replace(self, **missing)
+
+    def search_settings(self) -> dict[str, Any]:
+        """Returns the fields that the search itself needs."""
+        names = "beam_size", "alpha", "extra_length"
+        return {name: getattr(self, name) for name in names}
+
+
+def _parse(name: str, text: str) -> Any:
+    """Returns the value of a field."""
+    known = {
+        field.name: getattr(field.type, "__name__", str(field.type))
+        for field in dataclasses.fields(DecodeHParams)
+    }
+    if name not in known:
+        raise errors.UserError(
+            f"unknown name {name!r}. Known: {', '.join(known)}."
+        )
+    kind = known[name].removesuffix(" | None")
+    try:
+        return _PARSERS[kind](text.lower())
+    except (KeyError, ValueError) as error:
+        raise errors.UserError(
+            f"`{name}` must be of type {kind}. Received: {text!r}."
+        ) from error

@@ -1,0 +1,99 @@
+"""Dropout whose masks are a function of a seed.
+
+Keras' dropout draws the same mask on every replica and continues from a state
+that no checkpoint holds. Here a training step opens a `seed_scope` with a seed
+made of (run, step, replica); each dropout in it folds in its own number. So
+the masks differ between steps, replicas and layers, and a resumed run draws
+those that an undisturbed one would have drawn.
+"""
+
+import contextlib
+import threading
+
+import keras
+import tensorflow as tf
+
+_scopes = threading.local()  # MirroredStrategy traces a thread per replica
+
+
+@contextlib.contextmanager
+def seed_scope(seed):
+    """Makes every dropout inside draw its mask from `seed`.
+
+    Args:
+        seed: int32 `[2]` tensor.
+    """
+    outer = getattr(_scopes, "current", None)
+    _scopes.current = {"seed": seed, "sites": 0}
+    try:
+        yield
+    finally:
+        _scopes.current = outer
+
+
+def _next_seed():
+    """Returns the seed of the next dropout site."""
+    scope = getattr(_scopes, "current", None)
+    if scope is None:  # a layer used outside our training step
+        return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+    scope["sites"] += 1
+    return tf.random.experimental.stateless_fold_in(
+        scope["seed"], scope["sites"]
+    )
+
+
+def _random_uint16(shape, seed):
+    """Draws uniform uint16: two from each 32-bit number, to halve the cost."""
+    size = tf.reduce_prod(shape)
+    words = tf.random.stateless_uniform(
+        [(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32
+    )
+    halves = tf.reshape(tf.bitcast(words, tf.uint16), [-1])  # [size or + 1]
+    return tf.reshape(halves[:size], shape)
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class Dropout(keras.layers.Layer):
+    """Sets a fraction of its input to zero while training.
+
+    What remains is divided by `1 - rate`. The rate is rounded to 1/65,536.
+
+    Args:
+        rate: float in [0, 1). The fraction to drop.
+        **kwargs: Passed to `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: Floating-point tensor of any shape.
+        training: bool. Without it nothing is dropped.
+
+    Returns:
+        A tensor like `inputs`.
+
+    Example:
+
+    >>> x = tf.ones([2, 3])
+    >>> bool(tf.reduce_all(Dropout(0.5)(x, training=False) == x))
+    True
+    """
+
+    def __init__(self, rate: float, **kwargs):
+        super().__init__(**kwargs)
+        if not 0.0 <= rate < 1.0:
+            raise ValueError(
+                f"`rate` must be in the range [0, 1). Received: rate={rate}."
+            )
+        self.rate = rate
+        self.built = True
+
+    def call(self, inputs, *, training=False):
+        if not training or self.rate == 0.0:
+            return inputs
+        threshold = round(self.rate * 65536)
+        kept = _random_uint16(tf.shape(inputs), _next_seed()) >= tf.constant(
+            threshold, tf.uint16
+        )
+        scale = tf.cast(65536 / (65536 - threshold), inputs.dtype)
+        return tf.where(kept, inputs * scale, tf.zeros([], inputs.dtype))
+
+    def get_config(self):
+        return super().get_config() | {"rate": self.rate}

@@ -1,0 +1,151 @@
+"""Token embeddings, the softmax that shares them, absolute positions.
+
+Shapes: B batch, L length, V vocabulary, F features.
+"""
+
+import math
+
+import keras
+import tensorflow as tf
+
+
+def timing_signal(positions, channels: int, max_timescale: float = 1.0e4):
+    """Returns the sinusoids of Vaswani et al. (2017), section 3.5.
+
+    The first half of the channels are sines, the second half cosines, of
+    wavelengths from 2 pi to `max_timescale` times 2 pi. The paper interleaves
+    them; tensor2tensor, and so we, do not: the same features in another order.
+
+    Args:
+        positions: float or integer tensor `[L]`; the first position is 0.
+        channels: int, F. An odd last channel is zero.
+        max_timescale: float.
+
+    Returns:
+        A float32 `[L, F]` tensor.
+
+    Example:
+
+    >>> timing_signal(tf.constant([0]), 4).numpy().tolist()
+    [[0.0, 0.0, 1.0, 1.0]]
+    """
+    scales = channels // 2
+    increment = math.log(max_timescale) / max(scales - 1, 1)
+    inverse = tf.exp(-increment * tf.range(scales, dtype=tf.float32))
+    angles = tf.cast(positions, tf.float32)[:, tf.newaxis] * inverse
+    signal = tf.concat([tf.sin(angles), tf.cos(angles)], axis=1)  # [L, F]
+    return tf.pad(signal, [[0, 0], [0, channels % 2]])
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class TokenEmbedding(keras.layers.Layer):
+    """A vector for each id, and by the same table a logit for each id.
+
+    The vectors are multiplied by `sqrt(F)` on the way in and not on the way
+    out. Id 0 (padding, and the start of a target) is the zero vector.
+
+    Args:
+        vocab_size: int, V.
+        hidden_size: int, F.
+        **kwargs: Passed to `keras.layers.Layer`.
+
+    Call arguments:
+        ids: `[B, L]` integer tensor.
+
+    Returns:
+        A `[B, L, F]` tensor in the layer's compute dtype.
+
+    Example:
+
+    >>> embedding = TokenEmbedding(vocab_size=7, hidden_size=4)
+    >>> embedding(tf.constant([[0, 3]])).numpy()[0, 0].tolist()
+    [0.0, 0.0, 0.0, 0.0]
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.4.
+    """
+
+    def __init__(self, vocab_size: int, hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+
+    def build(self, ids_shape):
+        self.embeddings = self.add_weight(
+            shape=(self.vocab_size, self.hidden_size),
+            initializer=keras.initializers.RandomNormal(
+                stddev=self.hidden_size**-0.5
+            ),
+            name="embeddings",
+        )
+
+    def call(self, ids):
+        table = tf.cast(self.embeddings.value, self.compute_dtype)
+        scale = tf.where(ids == 0, 0.0, self.hidden_size**0.5)  # [B, L]
+        scale = tf.cast(scale, self.compute_dtype)[..., tf.newaxis]
+        return tf.gather(table, ids) * scale  # [B, L, F]
+
+    def logits(self, features):
+        """Multiplies `[B, L, F]` with the table: `[B, L, V]`, float32."""
+        table = tf.cast(self.embeddings.value, self.compute_dtype)
+        flat = tf.reshape(features, [-1, self.hidden_size])  # [B*L, F]
+        logits = tf.matmul(flat, table, transpose_b=True)  # [B*L, V]
+        shape = tf.concat([tf.shape(features)[:-1], [self.vocab_size]], 0)
+        return tf.cast(tf.reshape(logits, shape), tf.float32)
+
+    def get_config(self):
+        return super().get_config() | {
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+        }
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class LearnedPositions(keras.layers.Layer):
+    """A learned vector for each absolute position.
+
+    Args:
+        max_length: int. Later positions share the last vector.
+        hidden_size: int, F.
+        **kwargs: Passed to `keras.layers.Layer`.
+
+    Call arguments:
+        positions: `[L]` integer tensor, counted from 0.
+
+    Returns:
+        A `[L, F]` tensor in the layer's compute dtype.
+
+    Example:
+
+    >>> tuple(LearnedPositions(16, 4)(tf.range(3)).shape)
+    (3, 4)
+
+    Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3 (E).
+    """
+
+    def __init__(self, max_length: int, hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        self.max_length = max_length
+        self.hidden_size = hidden_size
+
+    def build(self, positions_shape):
+        self.embeddings = self.add_weight(
+            shape=(self.max_length, self.hidden_size),
+            initializer="glorot_uniform",
+            name="embeddings",
+        )
+
+    def call(self, positions):
+        # A product with one-hot rows keeps the gradient dense, so that the
+        # shared last position is summed by any optimizer.
+        rows = tf.minimum(positions, self.max_length - 1)
+        one_hot = tf.one_hot(rows, self.max_length, dtype=self.compute_dtype)
+        table = tf.cast(self.embeddings.value, self.compute_dtype)
+        return tf.matmul(one_hot, table)  # [L, F]
+
+    def get_config(self):
+        return super().get_config() | {
+            "max_length": self.max_length,
+            "hidden_size": self.hidden_size,
+        }

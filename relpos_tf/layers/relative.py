@@ -1,0 +1,318 @@
+"""Self-attention with relative position representations.
+
+The mathematics of Shaw et al. (2018) as functions of their arguments. A query
+at position i and a key at position j are related by the distance j - i,
+clipped to [-k, k]; each of the 2k+1 distances has a vector that is added to
+the keys (equation 4) and one that is added to the values (equation 3):
+
+    e[i, j] = q[i] . (key[j] + a_key[clip(j - i)])
+    z[i]    = sum_j softmax(e[i])[j] (value[j] + a_value[clip(j - i)])
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, k clipping,
+R = 2k+1 rows of a table, N = Q+K-1 distances between Q queries and K keys.
+"""
+
+import tensorflow as tf
+
+IMPLEMENTATIONS = ("auto", "reshape", "compact")
+
+
+def relative_position_ids(
+    query_length, key_length, max_relative_position, query_start=None
+):
+    """Returns the table row of each query and key: `clip(j - i, -k, k) + k`.
+
+    Args:
+        query_length: int or scalar tensor, Q.
+        key_length: int or scalar tensor, K.
+        max_relative_position: int, k. With 0 every pair has row 0.
+        query_start: int or scalar tensor: the position of the first query
+            among the keys. By default the queries are the last Q keys.
+
+    Returns:
+        An int32 `[Q, K]` tensor.
+
+    Raises:
+        ValueError: `max_relative_position` is negative.
+
+    Example:
+
+    >>> relative_position_ids(2, 4, 1).numpy().tolist()
+    [[0, 0, 1, 2], [0, 0, 0, 1]]
+
+    Reference:
+        [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3.2.
+    """
+    if max_relative_position < 0:
+        raise ValueError(
+            "`max_relative_position` must be at least 0. "
+            f"Received: max_relative_position={max_relative_position}."
+        )
+    if query_start is None:
+        query_start = key_length - query_length
+    keys = tf.range(key_length)  # [K]
+    queries = query_start + tf.range(query_length)  # [Q]
+    distance = keys[tf.newaxis, :] - queries[:, tf.newaxis]  # [Q, K]
+    k = max_relative_position
+    return tf.clip_by_value(distance, -k, k) + k
+
+
+def relative_attention_inner(x, y, z, transpose):
+    """Multiplies `x` with `y`, and with vectors `z` of pairs of positions.
+
+    The trick of section 3.3: the sum `y + z` differs from pair to pair, but
+    `x y + x z` needs only one batched product more, over positions instead of
+    over examples and heads, and no broadcast of `z` to the batch.
+
+    Args:
+        x: `[B, H, Q, K]` weights, or `[B, H, Q, D]` queries.
+        y: `[B, H, K, D]` values or keys.
+        z: `[Q, K, D]` vectors of the pairs; `[H, Q, K, D]` if each head has
+            its own.
+        transpose: bool. True for queries, whose last axis is D.
+
+    Returns:
+        `[B, H, Q, K]` for queries, `[B, H, Q, D]` for weights.
+
+    Example:
+
+    >>> q, keys = tf.ones([1, 1, 1, 2]), tf.ones([1, 1, 3, 2])
+    >>> z = tf.reshape(tf.range(6.0), [1, 3, 2])
+    >>> relative_attention_inner(q, keys, z, True).numpy().tolist()
+    [[[[3.0, 7.0, 11.0]]]]
+
+    Reference:
+        [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equation 5;
+        tensor2tensor's `_relative_attention_inner`.
+    """
+    xy = tf.matmul(x, y, transpose_b=transpose)  # [B, H, Q, K or D]
+    if z.shape.rank == 4:
+        x_by_position = tf.transpose(x, [1, 2, 0, 3])  # [H, Q, B, D or K]
+        xz = tf.matmul(x_by_position, z, transpose_b=transpose)
+        return xy + tf.transpose(xz, [2, 0, 1, 3])  # [B, H, Q, K or D]
+    batch, heads, queries, width = tf.unstack(tf.shape(x))
+    by_position = tf.transpose(x, [2, 0, 1, 3])  # [Q, B, H, D or K]
+    by_position = tf.reshape(by_position, [queries, batch * heads, width])
+    xz = tf.matmul(by_position, z, transpose_b=transpose)  # [Q, B*H, ...]
+    xz = tf.reshape(xz, [queries, batch, heads, tf.shape(xy)[-1]])
+    return xy + tf.transpose(xz, [1, 2, 0, 3])  # [B, H, Q, K or D]
+
+
+def relative_attention(
+    q,
+    k,
+    v,
+    key_table,
+    value_table,
+    *,
+    bias=None,
+    implementation="auto",
+    query_start=None,
+    dropout=None,
+):
+    """Attends from `q` to `k` and `v` by content and by relative position.
+
+    Args:
+        q: `[B, H, Q, D]` queries, already scaled by `D**-0.5`.
+        k: `[B, H, K, D]` keys.
+        v: `[B, H, K, D]` values.
+        key_table: `[2k+1, D]`, or `[H, 2k+1, D]` with a table for each head,
+            or None for no relative term on the keys. Row 0 is the vector of
+            keys k or more places to the left.
+        value_table: The same for the values.
+        bias: None or a float tensor that broadcasts to `[B, H, Q, K]`, added
+            to the logits: 0 where attention is allowed, -1e9 where not.
+        implementation: "reshape", the paper's, which builds `[Q, K, D]`
+            tensors; "compact", which multiplies with the 2k+1 rows only and
+            moves the products to their places; "auto" chooses.
+        query_start: int or scalar tensor: the position of the first query
+            among the keys. By default the queries are the last Q keys.
+        dropout: None or a function applied to the weights before they
+            multiply the values.
+
+    Returns:
+        A pair: the output, `[B, H, Q, D]`, and the weights before dropout,
+        `[B, H, Q, K]`. The softmax is computed in float32, or in float64 if
+        the logits are float64.
+
+    Raises:
+        ValueError: an unknown implementation, or tables that do not fit.
+
+    Example:
+
+    >>> x = tf.ones([1, 1, 2, 2])
+    >>> values = tf.constant([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]])  # k = 1
+    >>> output, _ = relative_attention(x, x, x, None, values)
+    >>> output.numpy().tolist()
+    [[[[2.5, 1.0], [1.5, 1.0]]]]
+
+    Reference:
+        [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
+    """
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(
+            f"`implementation` must be one of {IMPLEMENTATIONS}. "
+            f"Received: implementation={implementation!r}."
+        )
+    _check_tables(key_table, value_table)
+    if query_start is None:
+        query_start = tf.shape(k)[2] - tf.shape(q)[2]
+    if implementation == "reshape":
+        content, combine = _reshape_logits, _reshape_output
+    else:
+        content, combine = _compact_logits, _compact_output
+    logits = content(q, k, key_table, query_start)  # [B, H, Q, K]
+    if logits.dtype != tf.float64:
+        logits = tf.cast(logits, tf.float32)
+    if bias is not None:
+        logits += tf.cast(bias, logits.dtype)
+    weights = tf.cast(tf.nn.softmax(logits), v.dtype)  # [B, H, Q, K]
+    dropped = weights if dropout is None else dropout(weights)
+    output = combine(dropped, v, value_table, query_start)  # [B, H, Q, D]
+    return output, weights
+
+
+def _check_tables(*tables):
+    rows = [table.shape[-2] for table in tables if table is not None]
+    if any(row is not None and row % 2 == 0 for row in rows):
+        raise ValueError(
+            "A relative table must have 2k+1 rows. "
+            f"Received: tables with {rows} rows."
+        )
+
+
+def _reshape_logits(q, k, table, query_start):
+    if table is None:
+        return tf.matmul(q, k, transpose_b=True)
+    z = _pair_vectors(table, tf.shape(q)[2], tf.shape(k)[2], query_start)
+    return relative_attention_inner(q, k, z, True)
+
+
+def _reshape_output(weights, v, table, query_start):
+    if table is None:
+        return tf.matmul(weights, v)
+    _, _, queries, keys = tf.unstack(tf.shape(weights))
+    z = _pair_vectors(table, queries, keys, query_start)
+    return relative_attention_inner(weights, v, z, False)
+
+
+def _pair_vectors(table, query_length, key_length, query_start):
+    """Looks up the vector of each pair: `[Q, K, D]` or `[H, Q, K, D]`."""
+    k = table.shape[-2] // 2
+    ids = relative_position_ids(query_length, key_length, k, query_start)
+    # A product with one-hot rows, because the gradient of tf.gather is an
+    # IndexedSlices whose duplicate rows Keras' Adam does not sum.
+    one_hot = tf.one_hot(ids, 2 * k + 1, dtype=table.dtype)  # [Q, K, R]
+    if table.shape.rank == 2:
+        return tf.einsum("qkr,rd->qkd", one_hot, table)
+    return tf.einsum("qkr,hrd->hqkd", one_hot, table)
+
+
+def _compact_logits(q, k, table, query_start):
+    logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
+    if table is None:
+        return logits
+    by_row = _times_table(q, table, transpose=True)  # [B, H, Q, R]
+    return logits + _rows_to_keys(by_row, tf.shape(k)[2], query_start)
+
+
+def _compact_output(weights, v, table, query_start):
+    output = tf.matmul(weights, v)  # [B, H, Q, D]
+    if table is None:
+        return output
+    by_row = _keys_to_rows(weights, table.shape[-2], query_start)
+    return output + _times_table(by_row, table, transpose=False)
+
+
+def _times_table(x, table, transpose):
+    """Multiplies `[B, H, Q, D or R]` with a table of every head or of each."""
+    if table.shape.rank == 3:
+        return tf.matmul(x, table, transpose_b=transpose)
+    flat = tf.reshape(x, [-1, x.shape[-1]])  # one product for all heads
+    product = tf.matmul(flat, table, transpose_b=transpose)
+    width = table.shape[0] if transpose else table.shape[1]
+    return tf.reshape(product, tf.concat([tf.shape(x)[:-1], [width]], 0))
+
+
+def _band(k, query_length, key_length, query_start):
+    """Splits the N distances -low .. high into clipped and exact ones.
+
+    Returns:
+        left: how many distances lie below -k.
+        right: how many lie above k.
+        first, last: the exact ones are rows `first` to `last - 1` of a table.
+    """
+    low = query_start + query_length - 1
+    high = key_length - 1 - query_start
+    left, right = tf.maximum(low - k, 0), tf.maximum(high - k, 0)
+    return left, right, k - tf.minimum(low, k), k + tf.minimum(high, k) + 1
+
+
+def _rows_to_keys(by_row, key_length, query_start):
+    """Gives each pair the number of its row: `[B, H, Q, R]` to `[.., Q, K]`.
+
+    The rows are first repeated into all N distances, then every query's line
+    is shifted so that its distances meet its keys.
+    """
+    batch, heads, queries, _ = tf.unstack(tf.shape(by_row))
+    rows = by_row.shape[-1]
+    left, right, first, last = _band(
+        rows // 2, queries, key_length, query_start
+    )
+    edge = [batch, heads, queries]
+    by_distance = tf.concat(
+        [
+            tf.broadcast_to(_cut(by_row, 0, 1), [*edge, left]),
+            _cut(by_row, first, last - first),
+            tf.broadcast_to(_cut(by_row, rows - 1, 1), [*edge, right]),
+        ],
+        axis=-1,
+    )  # [B, H, Q, N]
+    if by_row.shape[2] == 1:
+        return by_distance  # one query: N = K
+    # In one flat line of Q * (N+1) numbers, key 0 of query i stands at
+    # i * (N+1) + Q-1-i = i * N + Q-1: cut Q-1 numbers and read lines of N.
+    size = queries + key_length - 1  # N
+    padded = tf.pad(by_distance, [[0, 0], [0, 0], [0, 0], [0, 1]])
+    flat = tf.reshape(padded, [batch, heads, queries * (size + 1)])
+    flat = _cut(flat, queries - 1, queries * size)
+    by_key = tf.reshape(flat, [batch, heads, queries, size])
+    return _cut(by_key, 0, key_length)  # [B, H, Q, K]
+
+
+def _keys_to_rows(weights, rows, query_start):
+    """Sums the weights of each row: `[B, H, Q, K]` to `[B, H, Q, R]`.
+
+    The transpose of `_rows_to_keys`, step by step in reverse.
+    """
+    batch, heads, queries, keys = tf.unstack(tf.shape(weights))
+    left, right, first, last = _band(rows // 2, queries, keys, query_start)
+    by_distance = weights  # [B, H, Q, K]
+    if weights.shape[2] != 1:
+        size = queries + keys - 1  # N
+        padded = tf.pad(weights, [[0, 0], [0, 0], [0, 0], [0, size - keys]])
+        flat = tf.reshape(padded, [batch, heads, queries * size])
+        flat = tf.pad(flat, [[0, 0], [0, 0], [queries - 1, 1]])
+        lines = tf.reshape(flat, [batch, heads, queries, size + 1])
+        by_distance = _cut(lines, 0, size)  # [B, H, Q, N]
+    below, exact, above = tf.split(by_distance, [left, last - first, right], -1)
+    below = tf.reduce_sum(below, -1, keepdims=True)  # [B, H, Q, 1]
+    above = tf.reduce_sum(above, -1, keepdims=True)
+    outside = [[0, 0], [0, 0], [0, 0]]
+    by_row = (
+        tf.pad(exact, [*outside, [first, rows - last]])
+        + tf.pad(below, [*outside, [0, rows - 1]])
+        + tf.pad(above, [*outside, [rows - 1, 0]])
+    )
+    return tf.ensure_shape(by_row, [None, None, None, rows])
+
+
+def _cut(x, begin, size):
+    """Returns `x[..., begin : begin + size]`.
+
+    The gradient of `tf.slice` is a pad; that of an index expression is an
+    operation several times slower on CPUs.
+    """
+    before = tf.shape(x)[:-1]
+    begins = tf.concat([tf.zeros_like(before), [begin]], 0)
+    return tf.slice(x, begins, tf.concat([before, [size]], 0))

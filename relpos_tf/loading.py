@@ -1,0 +1,73 @@
+"""From a directory to a model that is ready for use."""
+
+import pathlib
+
+from relpos_tf import checkpoints
+from relpos_tf import errors
+from relpos_tf import run_dir as run_dir_lib
+from relpos_tf import tokenizer as tokenizer_lib
+from relpos_tf.models import transformer
+
+
+def load_model(
+    run_dir_or_checkpoint: str | pathlib.Path,
+) -> transformer.Transformer:
+    """Builds the model of a run and restores its weights.
+
+    Args:
+        run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
+            or the prefix of a checkpoint, as in `runs/mine/ckpt-1000`.
+
+    Returns:
+        The model. Its `hparams` are those it was trained with.
+
+    Raises:
+        UserError: no run or checkpoint is there, or the checkpoint does not
+            hold exactly the model's variables.
+    """
+    prefix = checkpoints.resolve(run_dir_or_checkpoint)
+    model = transformer.Transformer(run_of(prefix).read_hparams())
+    checkpoints.restore_model(
+        prefix, {v.path: v.value for v in model.variables}
+    )
+    return model
+
+
+def load_tokenizer(
+    run_dir_or_checkpoint: str | pathlib.Path,
+) -> tokenizer_lib.Tokenizer:
+    """Reads the tokenizer of a run.
+
+    Raises:
+        UserError: no run is there, its tokenizer is missing or damaged, or it
+            is not the one that the model was trained with.
+    """
+    run = run_of(run_dir_or_checkpoint)
+    tokenizer = tokenizer_lib.Tokenizer(run.tokenizer_path)
+    expected = run.read_hparams().vocab_size
+    if tokenizer.vocab_size != expected:
+        raise errors.UserError(
+            f"Expected a tokenizer of {expected} pieces, as the model of "
+            f"{run.path} was trained with. Received: {run.tokenizer_path} of "
+            f"{tokenizer.vocab_size}. Put the original file back."
+        )
+    return tokenizer
+
+
+def run_of(path: str | pathlib.Path) -> run_dir_lib.RunDir:
+    """Returns the run that a directory or a checkpoint belongs to.
+
+    An average of checkpoints lies in a folder of its own inside its run.
+
+    Raises:
+        UserError: neither the path nor the two folders above it is a run.
+    """
+    path = pathlib.Path(path)
+    for folder in (path, *list(path.parents)[:2]):
+        run = run_dir_lib.RunDir(folder)
+        if run.has_hparams():
+            return run
+    raise errors.UserError(
+        "Expected a run's directory, which holds hparams.json, or a checkpoint "
+        f"in one. Received: {path}."
+    )

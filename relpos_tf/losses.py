@@ -1,0 +1,100 @@
+"""The training loss.
+
+Shapes: B batch, T target length, N = B*T tokens, V vocabulary.
+"""
+
+import math
+
+import tensorflow as tf
+
+
+def padded_cross_entropy(logits, labels, label_smoothing):
+    """Sums the smoothed cross-entropy of all labels that are not padding.
+
+    The label gets the probability `1 - label_smoothing`, every other class an
+    equal share of the rest. As in tensor2tensor, the least possible value is
+    subtracted, so that a perfect prediction costs 0 nats.
+
+    The sum and the count are apart because a loss over several replicas is
+    the sum of sums over the sum of counts, and not a mean of means.
+
+    Args:
+        logits: float32 `[B, T, V]` tensor.
+        labels: integer `[B, T]` tensor; 0 is padding.
+        label_smoothing: float in [0, 1).
+
+    Returns:
+        A pair of float32 scalars: the sum, in nats, and the number of labels
+        that are not padding.
+
+    Example:
+
+    >>> total, count = padded_cross_entropy(
+    ...     tf.zeros([1, 2, 4]), tf.constant([[3, 0]]), 0.0
+    ... )
+    >>> round(float(total), 4), float(count)
+    (1.3863, 1.0)
+
+    Reference:
+        [Szegedy et al., 2016](https://arxiv.org/abs/1512.00567), section 7;
+        Vaswani et al. (2017), section 5.4.
+    """
+    vocab_size = logits.shape[-1]
+    flat_labels = tf.reshape(labels, [-1])  # [N]
+    losses = _smoothed_cross_entropy(
+        tf.reshape(logits, [-1, vocab_size]),
+        flat_labels,
+        label_smoothing / (vocab_size - 1),
+    )  # [N]
+    losses -= _least_cross_entropy(label_smoothing, vocab_size)
+    counts = tf.cast(tf.not_equal(flat_labels, 0), tf.float32)  # [N]
+    return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
+
+
+def _smoothed_cross_entropy(logits, labels, low):
+    """Cross-entropy of `[N, V]` logits, `low` for each class but the label.
+
+    With confidence c = 1 - (V-1) low for the label y, and the logarithm of
+    the partition function z, the loss is
+
+        (c - low) (z - logits[y]) + low sum_v (z - logits[v])
+
+    so neither a one-hot matrix nor a matrix of log-probabilities is needed.
+    """
+    vocab_size = logits.shape[-1]
+
+    @tf.custom_gradient
+    def cross_entropy(logits):
+        # The fused kernel returns z - logits[y] and softmax - one_hot(y).
+        hard, slope = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
+            features=logits, labels=labels
+        )
+        label_logits = tf.gather(logits, labels, batch_dims=1)  # [N]
+        log_partition = hard + label_logits
+        every = vocab_size * log_partition - tf.reduce_sum(logits, -1)
+        # 1 - V low = c - low: the weight of the label beyond the others'.
+        losses = (1 - vocab_size * low) * hard + low * every  # [N]
+
+        def gradient(upstream):
+            dense = (slope - low) * upstream[:, tf.newaxis]  # [N, V]
+            rows = tf.range(tf.shape(labels)[0], dtype=labels.dtype)
+            places = tf.stack([rows, labels], axis=1)  # [N, 2]
+            return tf.tensor_scatter_nd_add(
+                dense, places, vocab_size * low * upstream
+            )
+
+        return losses, gradient
+
+    return cross_entropy(logits)
+
+
+def _least_cross_entropy(label_smoothing, vocab_size):
+    """Returns the entropy of the smoothed label, in nats."""
+    if label_smoothing == 0.0:
+        return 0.0
+    confidence = 1.0 - label_smoothing
+    low = label_smoothing / (vocab_size - 1)
+    return -(
+        confidence * math.log(confidence)
+        + (vocab_size - 1) * low * math.log(low + 1e-20)
+    )

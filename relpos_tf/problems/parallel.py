@@ -1,0 +1,139 @@
+"""Parallel text in pairs of files: finding, checking, reading them."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+from relpos_tf import errors
+from relpos_tf import text
+from relpos_tf.problems import download
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """One language of a corpus.
+
+    Attributes:
+        names: Names its file may have in `--tmp_dir`, plain or with `.gz`.
+        remote: Where it is downloaded from otherwise; None if nowhere.
+        member: Full name within the remote archive; None where the remote
+            file is itself the text. A `.sgm` member is made plain text.
+    """
+
+    names: tuple[str, ...]
+    remote: download.Remote | None = None
+    member: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Two sides whose lines correspond.
+
+    Attributes:
+        source: Side.
+        target: Side.
+        folders: Sub-folders of `--tmp_dir` to look in, before it. The first
+            one gets the downloads.
+        num_lines: int or None. The number of lines, where known.
+    """
+
+    source: Side
+    target: Side
+    folders: tuple[str, ...]
+    num_lines: int | None = None
+
+    def locate(self, tmp_dir: str | None) -> tuple[pathlib.Path, pathlib.Path]:
+        """Returns the paths of both sides, downloading what is not there."""
+        return (
+            locate(self.source, self.folders, tmp_dir),
+            locate(self.target, self.folders, tmp_dir),
+        )
+
+
+class ParallelText:
+    """Pairs of lines out of pairs of files; can be read any number of times.
+
+    Args:
+        files: (source path, target path) of each corpus.
+        num_lines: Expected lines of each corpus, or None.
+
+    Raises:
+        UserError: a file is missing or empty, or two do not have the same
+            number of lines, or not the expected number.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[tuple[pathlib.Path, pathlib.Path]],
+        num_lines: Sequence[int | None],
+    ):
+        self._files = list(files)
+        for (source, target), expected in zip(files, num_lines, strict=True):
+            _check_pair(source, target, expected)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for source, target in self._files:
+            yield from zip(
+                text.read_lines(source), text.read_lines(target), strict=True
+            )
+
+
+def read(corpora: Sequence[Corpus], tmp_dir: str | None) -> ParallelText:
+    """Finds the files of corpora, and opens them one after the other."""
+    files = [corpus.locate(tmp_dir) for corpus in corpora]
+    return ParallelText(files, [corpus.num_lines for corpus in corpora])
+
+
+def locate(
+    side: Side, folders: Sequence[str], tmp_dir: str | None
+) -> pathlib.Path:
+    """Returns the path of one side."""
+    path = download.find(tmp_dir, side.names, folders)
+    if path:
+        return path
+    wanted = f"{side.names[0]} (or {side.names[0]}.gz)"
+    if tmp_dir is None or side.remote is None:
+        address = side.remote.address if side.remote else "elsewhere"
+        raise errors.UserError(
+            f"Expected the file {wanted} in --tmp_dir. Received: "
+            f"--tmp_dir={tmp_dir}, which does not have it. Get it from "
+            f"{address} and put it there."
+        )
+    folder = str(pathlib.Path(tmp_dir, folders[0]))
+    try:
+        path = download.find(tmp_dir, [side.remote.name], folders)
+        path = path or download.fetch(side.remote, folder)
+    except errors.UserError as error:
+        raise errors.UserError(
+            f"{error} Or put the file {wanted} into {folder}."
+        ) from error
+    if side.member is None:
+        return path
+    path = download.extract(path, side.member, folder)
+    return download.plain_text(path) if path.suffix == ".sgm" else path
+
+
+def _check_pair(
+    source: pathlib.Path, target: pathlib.Path, expected: int | None
+) -> None:
+    """Raises unless both files have the same lines, at least one."""
+    counts = [text.count_lines(path) for path in (source, target)]
+    received = (
+        f"{source} has {counts[0]} lines, {target} has {counts[1]} lines."
+    )
+    if counts[0] != counts[1]:
+        raise errors.UserError(
+            "Expected two files whose lines correspond, so as many in each. "
+            f"Received: {received}"
+        )
+    if not counts[0]:
+        raise errors.UserError(
+            f"Expected at least one line. Received: {received}"
+        )
+    if expected and counts[0] != expected:
+        raise errors.UserError(
+            f"Expected {expected} lines in each file. Received: {received} "
+            "These are other files of the same name: put the right ones into "
+            "--tmp_dir."
+        )

@@ -1,0 +1,168 @@
+"""Writing the files of a prepared problem, one function per kind of file."""
+
+import collections
+import hashlib
+import itertools
+import pathlib
+import random
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
+
+from relpos_tf import errors
+from relpos_tf import text
+
+# Pairs with more ids on a side than this are not written for training.
+MAX_TOKENS = 1024
+_BATCH = 4096
+_SEED = 429459
+_BLOCK = 1 << 20
+
+Pairs = Iterable[tuple[str, str]]
+
+
+def learn_tokenizer(
+    path: pathlib.Path,
+    pairs: Pairs,
+    *,
+    vocab_size: int,
+    character_coverage: float,
+    most_pairs: int,
+) -> None:
+    """Learns the shared vocabulary from both sides of training pairs.
+
+    Args:
+        path: Where the model goes.
+        pairs: Cleaned training pairs.
+        vocab_size: int. Pieces wanted.
+        character_coverage: float. See `tokenizer.train`.
+        most_pairs: int. Where there are more, that many are drawn from all of
+            them with equal chances.
+    """
+    # SentencePiece comes with TensorFlow's text ops, which nobody should wait
+    # for who only lists problems.
+    from relpos_tf import tokenizer
+
+    drawn = random.Random(_SEED)
+    sample = []
+    for count, pair in enumerate(pairs):
+        if count < most_pairs:
+            sample.append(pair)
+        elif (place := drawn.randrange(count + 1)) < most_pairs:
+            sample[place] = pair
+    if not sample:
+        raise errors.UserError(
+            "Expected training pairs. Received: none that pass cleaning. "
+            "Check that the two files are what they should be."
+        )
+    lines = (line for pair in sample for line in pair)
+    tokenizer.train(lines, path, vocab_size, character_coverage)
+
+
+def write_training(
+    folder: pathlib.Path,
+    pairs: Pairs,
+    tokens: Any,
+    num_shards: int,
+    counts: collections.Counter,
+) -> int:
+    """Writes the training files, shuffled; returns the number of pairs.
+
+    Args:
+        folder: Gets the files.
+        pairs: Cleaned training pairs.
+        tokens: tokenizer.Tokenizer.
+        num_shards: int. Number of files.
+        counts: Counter. Gains `tokens`: pairs dropped for having more than
+            `MAX_TOKENS` ids on a side.
+    """
+    # TensorFlow takes seconds to import, see above.
+    from relpos_tf import records
+
+    def encoded() -> Iterator[tuple[list[int], list[int]]]:
+        for inputs, targets in _encode(pairs, tokens):
+            if max(len(inputs), len(targets)) > MAX_TOKENS:
+                counts["tokens"] += 1
+            else:
+                yield inputs, targets
+
+    files = shard_names(folder, "train", num_shards)
+    written = records.write(encoded(), files)
+    if not written:
+        raise errors.UserError(
+            f"No training pair has at most {MAX_TOKENS} tokens on both sides."
+        )
+    for number, file in enumerate(files):
+        records.shuffle_file(file, seed=_SEED + number)
+    return written
+
+
+def write_held_out(
+    folder: pathlib.Path,
+    split: str,
+    pairs: Pairs,
+    normalize: Callable[[str], str],
+    tokens: Any,
+) -> int:
+    """Writes the lines and the records of "dev" or "test", in order.
+
+    Nothing is dropped, and references stay as they are.
+
+    Args:
+        folder: Gets the files.
+        split: str. "dev" or "test".
+        pairs: Its pairs of lines.
+        normalize: Applied to the source side.
+        tokens: tokenizer.Tokenizer.
+
+    Returns:
+        The number of pairs.
+    """
+    # TensorFlow takes seconds to import, see above.
+    from relpos_tf import records
+
+    pairs = [(normalize(source), target) for source, target in pairs]
+    for side, name in enumerate(("source", "target")):
+        lines = (pair[side] for pair in pairs)
+        text.write_lines(folder / f"{split}.{name}", lines)
+    return records.write(_encode(pairs, tokens), shard_names(folder, split, 1))
+
+
+def shard_names(
+    folder: pathlib.Path, split: str, num_shards: int
+) -> list[pathlib.Path]:
+    """Returns the paths of a split's record files."""
+    return [
+        folder / f"{split}-{i:05d}-of-{num_shards:05d}.tfrecord"
+        for i in range(num_shards)
+    ]
+
+
+def describe(folder: pathlib.Path) -> dict[str, dict[str, Any]]:
+    """Returns the size in bytes and the sha256 of every file."""
+    return {
+        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for path in sorted(folder.iterdir())
+    }
+
+
+def sha256(path: str | pathlib.Path) -> str:
+    """Returns a file's checksum in hexadecimal."""
+    checksum = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            checksum.update(block)
+    return checksum.hexdigest()
+
+
+def _encode(pairs: Pairs, tokens: Any) -> Iterator[tuple[list[int], list[int]]]:
+    """Yields pairs of ids, many encoded at once for speed."""
+    iterator = iter(pairs)
+    while batch := list(itertools.islice(iterator, _BATCH)):
+        sources, targets = zip(*batch, strict=True)
+        yield from zip(
+            tokens.encode_batch(sources),
+            tokens.encode_batch(targets),
+            strict=True,
+        )

@@ -1,0 +1,298 @@
+"""What a problem is, and how it becomes files to train on.
+
+A problem is a value: names, sizes, and one function per split that opens its
+pairs of lines. `Problem.prepare` turns them into a folder `DATA_DIR/NAME`:
+
+    tokenizer.model                the shared vocabulary, from the training text
+    train-00000-of-00004.tfrecord  pairs of ids, shuffled
+    dev-00000-of-00001.tfrecord    likewise, in the order of the lines
+    dev.source, dev.target         those lines, for BLEU; as dev, so test
+    manifest.json                  counts, settings, sizes and checksums
+
+The folder appears complete or not at all.
+"""
+
+import collections
+import dataclasses
+import importlib.metadata
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from relpos_tf import errors
+from relpos_tf import text
+from relpos_tf.problems import preparation
+
+_MANIFEST = "manifest.json"
+# Raised when files prepared before can no longer be used.
+_FORMAT = 1
+
+Pairs = Iterable[tuple[str, str]]
+
+
+class Again:
+    """Pairs from a function that starts over every time they are read.
+
+    Args:
+        start: Function without arguments that returns an iterator of pairs.
+    """
+
+    def __init__(self, start: Callable[[], Iterator[tuple[str, str]]]):
+        self._start = start
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return self._start()
+
+
+def unchanged(line: str) -> str:
+    """Returns the line as it is."""
+    return line
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Parallel text with its splits.
+
+    Attributes:
+        name: str. Also the name of the prepared folder.
+        source_language: str. Code, as in "en".
+        target_language: str. Code, as in "de".
+        vocab_size: int. Pieces wanted in the shared vocabulary; small text
+            gives fewer.
+        splits: Functions by split ("train", "dev" and, where there is one,
+            "test"), from `tmp_dir` (str or None) to pairs of lines that can
+            be read more than once. They check their files when called.
+        normalize: Function applied to both sides of training pairs and to the
+            source side of the others. References stay as they are.
+        settings: What else the prepared files depend on, JSON values.
+        num_shards: int. Training files, unless `prepare` is told otherwise.
+        character_coverage: float. See `tokenizer.train`.
+        tokenizer_pairs: int. Most pairs the vocabulary is learnt from, drawn
+            evenly from the training text.
+    """
+
+    name: str
+    source_language: str
+    target_language: str
+    vocab_size: int
+    splits: Mapping[str, Callable[[str | None], Pairs]]
+    normalize: Callable[[str], str] = unchanged
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    num_shards: int = 4
+    character_coverage: float = 1.0
+    tokenizer_pairs: int = 1_000_000
+
+    def pairs(
+        self, split: str, tmp_dir: str | None = None
+    ) -> Iterator[tuple[str, str]]:
+        """Opens a split's pairs of lines, not cleaned.
+
+        Args:
+            split: "train", "dev" or "test".
+            tmp_dir: str or None. Folder of raw files.
+
+        Raises:
+            UserError: no such split, or its files are missing or do not fit.
+        """
+        if split not in self.splits:
+            raise errors.UserError(
+                f"Problem {self.name} has the splits "
+                f"{', '.join(self.splits)}. Received: {split!r}."
+            )
+        return iter(self.splits[split](tmp_dir))
+
+    def prepare(
+        self,
+        data_dir: str | pathlib.Path,
+        tmp_dir: str | None = None,
+        num_shards: int | None = None,
+    ) -> dict[str, Any]:
+        """Writes the problem's folder, unless it is there already.
+
+        Args:
+            data_dir: Gets the folder. A folder prepared with other settings
+                is replaced.
+            tmp_dir: str or None. Folder of raw files, and for downloads.
+            num_shards: int or None. Number of training files.
+
+        Returns:
+            The manifest; see there for `counts` of pairs per split and
+            `cleaning` counts per rule of `text.clean_pair`.
+
+        Raises:
+            UserError: see `pairs`; or no training pair is left.
+        """
+        if self.is_prepared(data_dir):
+            return self.manifest(data_dir)
+        opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
+        folder = self.folder(data_dir)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = pathlib.Path(
+            tempfile.mkdtemp(prefix=f".{self.name}.", dir=folder.parent)
+        )
+        try:
+            shards = num_shards or self.num_shards
+            manifest = self._write(partial, opened, shards)
+            # mkdtemp lets nobody else in.
+            partial.chmod(0o755)
+            if folder.exists():
+                shutil.rmtree(folder)
+            os.rename(partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        return manifest
+
+    def folder(self, data_dir: str | pathlib.Path) -> pathlib.Path:
+        """Returns the problem's folder under `data_dir`."""
+        return pathlib.Path(data_dir, self.name)
+
+    def is_prepared(self, data_dir: str | pathlib.Path) -> bool:
+        """Says whether the folder is there and made with these settings."""
+        path = self.folder(data_dir) / _MANIFEST
+        if not path.is_file():
+            return False
+        return _read_json(path).get("settings") == self._all_settings()
+
+    def manifest(self, data_dir: str | pathlib.Path) -> dict[str, Any]:
+        """Returns the manifest of the prepared folder.
+
+        Raises:
+            UserError: it is not prepared, or was with other settings.
+        """
+        path = self.folder(data_dir) / _MANIFEST
+        if not self.is_prepared(data_dir):
+            found = _read_json(path).get("settings") if path.exists() else None
+            raise errors.UserError(
+                f"Problem {self.name} is not prepared under {data_dir}: "
+                f"expected settings {self._all_settings()}. Received: {found}. "
+                "Run with --generate_data."
+            )
+        return _read_json(path)
+
+    def record_files(
+        self, data_dir: str | pathlib.Path, split: str
+    ) -> list[str]:
+        """Returns the paths of a split's TFRecord files, checked by size.
+
+        Raises:
+            UserError: not prepared, no such split, or a file is damaged.
+        """
+        files = self.manifest(data_dir)["files"]
+        names = [name for name in sorted(files) if _is_record(name, split)]
+        if not names:
+            raise errors.UserError(
+                f"Problem {self.name} has no split {split!r} under {data_dir}."
+            )
+        paths = [self.folder(data_dir) / name for name in names]
+        for path in paths:
+            size = path.stat().st_size if path.is_file() else None
+            if size != files[path.name]["bytes"]:
+                raise errors.UserError(
+                    f"The TFRecord file {path} is damaged: expected "
+                    f"{files[path.name]['bytes']} bytes. Received: {size}. "
+                    f"Delete {path.parent} and run with --generate_data."
+                )
+        return [str(path) for path in paths]
+
+    def tokenizer_path(self, data_dir: str | pathlib.Path) -> str:
+        """Returns the path of the tokenizer's model."""
+        self.manifest(data_dir)
+        return str(self.folder(data_dir) / "tokenizer.model")
+
+    def lines(
+        self, data_dir: str | pathlib.Path, split: str
+    ) -> tuple[list[str], list[str]]:
+        """Returns the source lines and reference lines of "dev" or "test"."""
+        if split == "train" or split not in self.manifest(data_dir)["counts"]:
+            raise errors.UserError(
+                f"Problem {self.name} has no lines of split {split!r} under "
+                f"{data_dir}."
+            )
+        folder = self.folder(data_dir)
+        source = list(text.read_lines(folder / f"{split}.source"))
+        return source, list(text.read_lines(folder / f"{split}.target"))
+
+    def _write(
+        self, folder: pathlib.Path, opened: Mapping[str, Pairs], num_shards: int
+    ) -> dict[str, Any]:
+        """Writes every file of the folder; returns the manifest."""
+        # Brings TensorFlow, which listing problems does not need.
+        from relpos_tf import tokenizer
+
+        cleaning = collections.Counter()
+        path = folder / "tokenizer.model"
+        preparation.learn_tokenizer(
+            path,
+            self._cleaned(opened["train"], collections.Counter()),
+            vocab_size=self.vocab_size,
+            character_coverage=self.character_coverage,
+            most_pairs=self.tokenizer_pairs,
+        )
+        tokens = tokenizer.Tokenizer(path)
+        train = self._cleaned(opened["train"], cleaning)
+        counts = {
+            "train": preparation.write_training(
+                folder, train, tokens, num_shards, cleaning
+            )
+        }
+        for split, pairs in opened.items():
+            if split != "train":
+                counts[split] = preparation.write_held_out(
+                    folder, split, pairs, self.normalize, tokens
+                )
+        manifest = {
+            "problem": self.name,
+            "settings": self._all_settings(),
+            "counts": counts,
+            "cleaning": dict(cleaning),
+            "vocab_size": tokens.vocab_size,
+            "files": preparation.describe(folder),
+            "versions": {
+                name: importlib.metadata.version(name)
+                for name in ("sentencepiece", "tensorflow")
+            },
+        }
+        with open(folder / _MANIFEST, "w", encoding="utf-8") as file:
+            json.dump(manifest, file, indent=2, sort_keys=True)
+        return manifest
+
+    def _cleaned(self, pairs: Pairs, counts: collections.Counter) -> Pairs:
+        """Yields training pairs, normalized and cleaned."""
+        normalized = (
+            (self.normalize(source), self.normalize(target))
+            for source, target in pairs
+        )
+        return text.clean_pairs(normalized, counts)
+
+    def _all_settings(self) -> dict[str, Any]:
+        """Returns what the prepared files depend on, as JSON gives it back."""
+        settings = {
+            "format": _FORMAT,
+            "vocab_size": self.vocab_size,
+            "character_coverage": self.character_coverage,
+            **self.settings,
+        }
+        return json.loads(json.dumps(settings))
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+    """Returns a JSON file's content."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise errors.UserError(
+            f"{path} is damaged ({error}). Delete {path.parent} and run with "
+            "--generate_data."
+        ) from error
+
+
+def _is_record(name: str, split: str) -> bool:
+    """Says whether a file name is that of a split's records."""
+    return name.startswith(f"{split}-") and name.endswith(".tfrecord")

@@ -1,0 +1,70 @@
+"""Problems made up on the spot: copy or reverse a line of syllables.
+
+Every syllable becomes one id, so that a tiny model learns these in a minute.
+For tests and for the first try of a new model; nothing is downloaded.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator
+
+from relpos_tf import registry
+from relpos_tf.problems import problem
+
+_SYLLABLES = ["".join(pair) for pair in itertools.product("bdgkmt", "aeiou")]
+_LENGTHS = 2, 9
+_SIZES = {"train": 3000, "dev": 100, "test": 100}
+# 3 special ids, 256 bytes, and what the syllables are joined from.
+_VOCAB_SIZE = 340
+
+
+@registry.register_problem
+def algorithmic_copy() -> problem.Problem:
+    """Repeat the line: "ba do mi" becomes "ba do mi"."""
+    return _algorithmic("algorithmic_copy", step=1)
+
+
+@registry.register_problem
+def algorithmic_reverse() -> problem.Problem:
+    """Repeat the line backwards: "ba do mi" becomes "mi do ba"."""
+    return _algorithmic("algorithmic_reverse", step=-1)
+
+
+def _algorithmic(name: str, step: int) -> problem.Problem:
+    """Returns the problem whose target is its source in steps of `step`."""
+    return problem.Problem(
+        name=name,
+        source_language="syllables",
+        target_language="syllables",
+        vocab_size=_VOCAB_SIZE,
+        splits={
+            split: lambda tmp_dir, split=split: problem.Again(
+                lambda: _pairs(split, step)
+            )
+            for split in _SIZES
+        },
+        num_shards=2,
+    )
+
+
+def _pairs(split: str, step: int) -> Iterator[tuple[str, str]]:
+    """Yields a split's pairs; the splits have no line in common."""
+    # One stream of different lines, cut into the splits.
+    lines = _different_lines()
+    for name, size in _SIZES.items():
+        part = list(itertools.islice(lines, size))
+        if name == split:
+            for line in part:
+                yield " ".join(line), " ".join(line[::step])
+
+
+def _different_lines() -> Iterator[list[str]]:
+    """Yields lines of syllables, endlessly, none of them twice."""
+    generator = random.Random(2018)
+    seen = set()
+    while True:
+        length = generator.randint(*_LENGTHS)
+        line = tuple(generator.choices(_SYLLABLES, k=length))
+        if line not in seen:
+            seen.add(line)
+            yield list(line)

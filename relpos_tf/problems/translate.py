@@ -1,0 +1,261 @@
+"""The translation problems, by name; `files_problem` for one's own files.
+
+`--tmp_dir` may already hold the files; sub-folders named below are looked in
+first. What is missing is downloaded.
+"""
+
+import hashlib
+import os
+import pathlib
+
+from relpos_tf import errors
+from relpos_tf import registry
+from relpos_tf import text
+from relpos_tf.problems import download
+from relpos_tf.problems import parallel
+from relpos_tf.problems import problem
+from relpos_tf.problems import tatoeba
+from relpos_tf.problems import wmt
+
+_MULTI30K = (
+    "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+)
+_MULTI30K_LINES = {"train": 29000, "val": 1014, "test_2016_flickr": 1000}
+# Published with torchtext, of the gzipped files.
+_MULTI30K_MD5 = {
+    "train.en": "0065d13af80720a55ca8153d126e6627",
+    "train.de": "81ff90b99829c0cd4b1b587d394afd39",
+    "train.fr": "6cb767741dcad3931f966fefbc05203f",
+    "val.en": "2b69aa9253948ac9f67e94917272dd40",
+    "val.de": "6e0e229eb049e3fc99a1ef02fb2d5f91",
+    "val.fr": "93fc564584b7e5ba410c761ea5a1c682",
+    "test_2016_flickr.en": "ff2c0fcb4893a13bd73414306bc250ae",
+    "test_2016_flickr.de": "efd67d314d98489b716b145475101932",
+    "test_2016_flickr.fr": "08dc7cd4a662f31718412de95ca9bfe3",
+}
+_SAMPLE_BYTES = 1 << 20
+
+
+@registry.register_problem
+def translate_ende_phrases() -> problem.Problem:
+    """Generated numbers, dates and quantities. Nothing is downloaded."""
+    return _phrases("translate_ende_phrases", "de")
+
+
+@registry.register_problem
+def translate_enfr_phrases() -> problem.Problem:
+    """Generated numbers, dates and quantities. Nothing is downloaded."""
+    return _phrases("translate_enfr_phrases", "fr")
+
+
+@registry.register_problem
+def translate_ende_multi30k() -> problem.Problem:
+    """29,000 image captions; dev `val`, test `test_2016_flickr`.
+
+    Sub-folder `multi30k`. Captions are stripped, runs of blanks collapsed and
+    `&amp;` undone, references of dev and test excepted. No licence is stated
+    for the text; for research.
+    """
+    return _multi30k("translate_ende_multi30k", "de")
+
+
+@registry.register_problem
+def translate_enfr_multi30k() -> problem.Problem:
+    """The captions of `translate_ende_multi30k` in French."""
+    return _multi30k("translate_enfr_multi30k", "fr")
+
+
+@registry.register_problem
+def translate_ende_tatoeba() -> problem.Problem:
+    """163,350 everyday sentences or more, of manythings.org (CC BY 2.0).
+
+    Sub-folder `tatoeba_ende`. See `tatoeba.py` for the split.
+    """
+    return problem.Problem(
+        name="translate_ende_tatoeba",
+        source_language="en",
+        target_language="de",
+        vocab_size=8000,
+        splits={s: tatoeba.opener(s) for s in ("train", "dev", "test")},
+    )
+
+
+@registry.register_problem
+def translate_ende_wmt14() -> problem.Problem:
+    """WMT 2014, about 4.5 million pairs; a download of 1.8 GB.
+
+    Sub-folders `wmt14` and `newstest`. See `wmt.py` for the files.
+    """
+    return _wmt14("translate_ende_wmt14", "de")
+
+
+@registry.register_problem
+def translate_enfr_wmt14() -> problem.Problem:
+    """WMT 2014, about 40 million pairs; a download of more than 4.3 GB.
+
+    Sub-folders `wmt14` and `newstest`. See `wmt.py` for the files.
+    """
+    return _wmt14("translate_enfr_wmt14", "fr")
+
+
+def files_problem(
+    train_source: str,
+    train_target: str,
+    dev_source: str,
+    dev_target: str,
+    test_source: str | None = None,
+    test_target: str | None = None,
+    vocab_size: int = 32768,
+) -> problem.Problem:
+    """Returns the problem `translate_files`, for parallel text of one's own.
+
+    Args:
+        train_source: Path of a text file, plain or `.gz`, a line a sentence.
+        train_target: Path of its translation, line by line.
+        dev_source: Likewise, for evaluation during training.
+        dev_target: Likewise.
+        test_source: Likewise, for the final score; or None.
+        test_target: Likewise; or None.
+        vocab_size: int. Most pieces in the shared vocabulary.
+
+    Returns:
+        The problem. Its languages are the two-letter suffixes of the training
+        files, where they have one.
+
+    Raises:
+        UserError: a file is missing, or only one side of the test set was
+            given. Line counts are compared by `prepare`, before it writes.
+    """
+    if bool(test_source) != bool(test_target):
+        raise errors.UserError(
+            "Expected both --test_source and --test_target, or neither. "
+            f"Received: {test_source!r} and {test_target!r}."
+        )
+    files = {
+        "train": (train_source, train_target),
+        "dev": (dev_source, dev_target),
+    }
+    if test_source:
+        files["test"] = (test_source, test_target)
+    return problem.Problem(
+        name="translate_files",
+        source_language=_language(train_source, "source"),
+        target_language=_language(train_target, "target"),
+        vocab_size=vocab_size,
+        splits={
+            split: lambda tmp_dir, pair=pair: parallel.ParallelText(
+                [tuple(pathlib.Path(path) for path in pair)], [None]
+            )
+            for split, pair in files.items()
+        },
+        settings={
+            f"{split}_{side}": _fingerprint(path)
+            for split, pair in files.items()
+            for side, path in zip(("source", "target"), pair, strict=True)
+        },
+    )
+
+
+def _phrases(name: str, target: str) -> problem.Problem:
+    """Returns the generated problem from English to `target`."""
+
+    def generated(split):
+        # Only these two problems need its grammars.
+        from relpos_tf.problems import phrases
+
+        return phrases.pairs(target, split)
+
+    return problem.Problem(
+        name=name,
+        source_language="en",
+        target_language=target,
+        vocab_size=1000,
+        splits={
+            split: lambda tmp_dir, split=split: problem.Again(
+                lambda: generated(split)
+            )
+            for split in ("train", "dev", "test")
+        },
+    )
+
+
+def _multi30k(name: str, target: str) -> problem.Problem:
+    """Returns the Multi30k problem from English to `target`."""
+
+    def corpus(stem):
+        sides = [
+            parallel.Side(
+                (f"{stem}.{language}",),
+                download.Remote(
+                    f"{_MULTI30K}/{stem}.{language}.gz",
+                    md5=_MULTI30K_MD5[f"{stem}.{language}"],
+                ),
+            )
+            for language in ("en", target)
+        ]
+        return parallel.Corpus(
+            *sides, folders=("multi30k",), num_lines=_MULTI30K_LINES[stem]
+        )
+
+    stems = dict(zip(("train", "dev", "test"), _MULTI30K_LINES, strict=True))
+    return problem.Problem(
+        name=name,
+        source_language="en",
+        target_language=target,
+        vocab_size=5000,
+        splits={
+            split: lambda tmp_dir, stem=stem: parallel.read(
+                [corpus(stem)], tmp_dir
+            )
+            for split, stem in stems.items()
+        },
+        normalize=text.collapse_blanks,
+    )
+
+
+def _wmt14(name: str, target: str) -> problem.Problem:
+    """Returns the WMT problem from English to `target`."""
+    corpora = {
+        "train": wmt.training(target),
+        "dev": wmt.newstest2013(target),
+        "test": wmt.newstest2014(target),
+    }
+    return problem.Problem(
+        name=name,
+        source_language="en",
+        target_language=target,
+        vocab_size=32768,
+        splits={
+            split: lambda tmp_dir, files=files: parallel.read(files, tmp_dir)
+            for split, files in corpora.items()
+        },
+        num_shards=100,
+        # Common Crawl has characters of every script. The rarest few in ten
+        # thousand are spelled in bytes and leave the pieces to the languages.
+        character_coverage=0.9995,
+    )
+
+
+def _language(path: str, otherwise: str) -> str:
+    """Returns a file's suffix where it looks like a language's code."""
+    suffix = pathlib.Path(path.removesuffix(".gz")).suffix[1:]
+    return suffix if len(suffix) == 2 and suffix.isalpha() else otherwise
+
+
+def _fingerprint(path: str) -> dict[str, int | str]:
+    """Returns what tells two versions of a file apart without reading it all.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            checksum = hashlib.sha256(file.read(_SAMPLE_BYTES))
+            file.seek(max(size - _SAMPLE_BYTES, 0))
+            checksum.update(file.read(_SAMPLE_BYTES))
+    except OSError as error:
+        raise errors.UserError(
+            f"Expected a text file. Received: {path!r} ({error.strerror})."
+        ) from error
+    return {"bytes": size, "sha256_of_ends": checksum.hexdigest()}

@@ -1,0 +1,126 @@
+"""The files of WMT 2014, English to German and English to French.
+
+Training text as tensor2tensor took it: Europarl v7 and Common Crawl for both;
+News Commentary v12 for German; News Commentary v9, the UN corpus and the
+10^9 corpus for French. Development set newstest2013, test set newstest2014
+with all its sentences (`sacrebleu -t wmt14/full`).
+
+Addresses are those of statmt.org. Sizes and sha256 are those published with
+TensorFlow Datasets, the md5 of the test sets those of sacreBLEU.
+"""
+
+from relpos_tf.problems import download
+from relpos_tf.problems import parallel
+
+_STATMT = "https://www.statmt.org"
+_FOLDERS = "wmt14", "newstest"
+
+_EUROPARL = download.Remote(
+    f"{_STATMT}/wmt13/training-parallel-europarl-v7.tgz",
+    size=657632379,
+    sha256="0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+)
+_COMMON_CRAWL = download.Remote(
+    f"{_STATMT}/wmt13/training-parallel-commoncrawl.tgz",
+    size=918311367,
+    sha256="c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+)
+_NEWS_V9 = download.Remote(
+    f"{_STATMT}/wmt14/training-parallel-nc-v9.tgz",
+    size=80418416,
+    sha256="cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+)
+_NEWS_V12 = download.Remote(
+    "https://data.statmt.org/wmt17/translation-task/"
+    "training-parallel-nc-v12.tgz",
+    size=168591139,
+    sha256="2b45f30ef1d550d302fd17dd3a5cbe19134ccc4c2cf50c2dae534aee600101a2",
+)
+# No checksum of these two is published.
+_UNITED_NATIONS = download.Remote(f"{_STATMT}/wmt13/training-parallel-un.tgz")
+_GIGA = download.Remote(
+    f"{_STATMT}/wmt10/training-giga-fren.tar", size=2595102720
+)
+_NEWSTEST2013 = download.Remote(
+    "https://statmt.org/wmt13/test.tgz", md5="48eca5d02f637af44e85186847141f67"
+)
+_NEWSTEST2014 = download.Remote(
+    "https://statmt.org/wmt14/test-full.tgz",
+    md5="a8cd784e006feb32ac6f3d9ec7eb389a",
+)
+
+
+def training(target: str) -> list[parallel.Corpus]:
+    """Returns the training corpora from English to "de" or "fr"."""
+    pair = f"{target}-en"
+    corpora = [
+        _training(_EUROPARL, f"training/europarl-v7.{pair}", target),
+        _training(_COMMON_CRAWL, f"commoncrawl.{pair}", target),
+    ]
+    if target == "de":
+        news = f"training/news-commentary-v12.{pair}"
+        return [*corpora, _training(_NEWS_V12, news, target)]
+    return [
+        *corpora,
+        _training(_NEWS_V9, f"training/news-commentary-v9.{pair}", target),
+        _training(_UNITED_NATIONS, f"un/undoc.2000.{pair}", target),
+        _training(_GIGA, "giga-fren.release2.fixed", target, ".gz"),
+    ]
+
+
+def newstest2013(target: str) -> list[parallel.Corpus]:
+    """Returns the development set."""
+    return [
+        _held_out(
+            "newstest2013",
+            _NEWSTEST2013,
+            target,
+            "test/newstest2013-src.en.sgm",
+            f"test/newstest2013-src.{target}.sgm",
+        )
+    ]
+
+
+def newstest2014(target: str) -> list[parallel.Corpus]:
+    """Returns the test set."""
+    stem = f"test-full/newstest2014-{target}en"
+    return [
+        _held_out(
+            "newstest2014",
+            _NEWSTEST2014,
+            target,
+            f"{stem}-src.en.sgm",
+            f"{stem}-ref.{target}.sgm",
+        )
+    ]
+
+
+def _training(
+    remote: download.Remote, stem: str, target: str, suffix: str = ""
+) -> parallel.Corpus:
+    """Returns a corpus out of an archive; `stem` lacks the language."""
+    name = stem.rsplit("/", 1)[-1]
+    source, reference = (
+        parallel.Side(
+            (f"{name}.{language}",), remote, f"{stem}.{language}{suffix}"
+        )
+        for language in ("en", target)
+    )
+    return parallel.Corpus(source, reference, _FOLDERS)
+
+
+def _held_out(
+    name: str,
+    remote: download.Remote,
+    target: str,
+    source_member: str,
+    target_member: str,
+) -> parallel.Corpus:
+    """Returns a test set, which `--tmp_dir` may have as plain text."""
+    stem = f"{name}-en{target}"
+    return parallel.Corpus(
+        parallel.Side((f"{stem}.en",), remote, source_member),
+        parallel.Side((f"{stem}.{target}",), remote, target_member),
+        _FOLDERS,
+        num_lines={"newstest2013": 3000, "newstest2014": 3003}[name],
+    )

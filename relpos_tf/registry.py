@@ -1,0 +1,139 @@
+"""Names for hparams sets and problems.
+
+The library never imports a set or a problem by its module: it looks a name up
+here, and the lookup imports what is shipped. User code registers its own with
+the same decorators (`--usr_dir`).
+"""
+
+import importlib
+import importlib.util
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from relpos_tf import errors
+from relpos_tf import hparam
+
+_SETS = "relpos_tf.hparams"
+_PROBLEMS = "relpos_tf.problems.translate", "relpos_tf.problems.synthetic"
+
+
+class Registry:
+    """Functions without arguments, by name.
+
+    Args:
+        kind: str. What is registered, for messages, as in "hparams set".
+    """
+
+    def __init__(self, kind: str):
+        self._kind = kind
+        self._makers: dict[str, Callable[[], Any]] = {}
+
+    def register(self, maker: Callable[[], Any]) -> Callable[[], Any]:
+        """Registers a function under its own name; refuses a second one."""
+        name = maker.__name__
+        if name in self._makers:
+            raise ValueError(f"The {self._kind} `{name}` is registered twice.")
+        self._makers[name] = maker
+        return maker
+
+    def make(self, name: str) -> Any:
+        """Calls the function registered as `name`."""
+        if name not in self._makers:
+            raise errors.UserError(
+                f"Unknown {self._kind} `{name}`. "
+                f"Known: {', '.join(self.names())}."
+            )
+        return self._makers[name]()
+
+    def names(self) -> list[str]:
+        """Returns the registered names, sorted."""
+        return sorted(self._makers)
+
+
+_hparams = Registry("hparams set")
+_problems = Registry("problem")
+register_hparams = _hparams.register
+register_problem = _problems.register
+
+
+def hparams(name: str) -> hparam.HParams:
+    """Returns the set registered under `name`."""
+    import_hparams()
+    return _hparams.make(name)
+
+
+def list_hparams() -> list[str]:
+    """Returns the names of all sets."""
+    import_hparams()
+    return _hparams.names()
+
+
+def problem(name: str) -> Any:
+    """Returns the problem registered under `name`."""
+    import_problems()
+    return _problems.make(name)
+
+
+def list_problems() -> list[str]:
+    """Returns the names of all problems."""
+    import_problems()
+    return _problems.names()
+
+
+def import_hparams() -> None:
+    """Imports the shipped hparams sets, once.
+
+    `setup.py` installs the repository's top-level folder `hparams/` as
+    `relpos_tf/hparams/`. A checkout that was never installed has no such
+    subpackage: there the folder beside the package is loaded under that name.
+    """
+    if _SETS not in sys.modules and importlib.util.find_spec(_SETS) is None:
+        folder = pathlib.Path(__file__).resolve().parents[1] / "hparams"
+        _load(_SETS, folder)
+    importlib.import_module(_SETS)
+
+
+def import_problems() -> None:
+    """Imports the shipped problems, once."""
+    for name in _PROBLEMS:
+        importlib.import_module(name)
+
+
+def import_usr_dir(path: str) -> None:
+    """Imports a folder of the user's own registrations, as T2T does.
+
+    Args:
+        path: str. A folder with an `__init__.py`.
+
+    Raises:
+        UserError: there is no such folder, or no `__init__.py` in it.
+    """
+    folder = pathlib.Path(path).expanduser().resolve()
+    if not (folder / "__init__.py").is_file():
+        raise errors.UserError(
+            "--usr_dir must be a folder with an __init__.py. "
+            f"Received: {path!r}."
+        )
+    name = f"relpos_tf_usr_{folder.name}"
+    if name not in sys.modules:
+        import_hparams()
+        import_problems()
+        _load(name, folder)
+
+
+def _load(name: str, folder: pathlib.Path) -> None:
+    """Imports the package in `folder` under another name."""
+    spec = importlib.util.spec_from_file_location(
+        name,
+        folder / "__init__.py",
+        submodule_search_locations=[str(folder)],
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]  # a second try must not find half a module
+        raise

@@ -1,0 +1,232 @@
+"""The files of a run besides its checkpoints. No TensorFlow in here."""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import re
+
+import relpos_tf
+from relpos_tf import errors
+from relpos_tf import hparam
+
+HPARAMS = "hparams.json"
+TOKENIZER = "tokenizer.model"
+METRICS = "metrics.jsonl"
+
+# Fields that the shapes or the meaning of the weights depend on.
+_ARCHITECTURE = frozenset(
+    {
+        "vocab_size",
+        "hidden_size",
+        "filter_size",
+        "num_heads",
+        "num_hidden_layers",
+        "pos",
+        "self_attention_type",
+        "max_relative_position",
+        "add_relative_to_keys",
+        "add_relative_to_values",
+        "heads_share_relative_embedding",
+        "layer_preprocess_sequence",
+        "layer_postprocess_sequence",
+        "norm_epsilon",
+        "shared_embedding",
+        "shared_embedding_and_softmax_weights",
+    }
+)
+_PACKAGES = (
+    "tensorflow",
+    "keras",
+    "tensorflow-text",
+    "sentencepiece",
+    "sacrebleu",
+    "numpy",
+)
+
+
+class RunDir:
+    """A run's directory.
+
+    Args:
+        path: str or path. Made when something is written.
+    """
+
+    def __init__(self, path: str | pathlib.Path):
+        self.path = pathlib.Path(path)
+
+    @property
+    def tokenizer_path(self) -> str:
+        """Where the run's tokenizer lies."""
+        return str(self.path / TOKENIZER)
+
+    def has_hparams(self) -> bool:
+        """Says whether this is a run's directory."""
+        return (self.path / HPARAMS).is_file()
+
+    def read_hparams(self) -> hparam.HParams:
+        """Returns the hparams that the run was trained with."""
+        path = self.path / HPARAMS
+        try:
+            text = path.read_text(encoding="utf-8")
+            return hparam.HParams.from_json(text)
+        except OSError as error:
+            raise errors.UserError(
+                f"Expected a run's directory with {HPARAMS}. "
+                f"Received: {self.path}."
+            ) from error
+        except ValueError as error:
+            raise errors.UserError(f"{path} is damaged: {error}") from error
+
+    def write_hparams(self, hparams: hparam.HParams) -> None:
+        """Writes hparams.json."""
+        self._write(HPARAMS, hparams.to_json().encode())
+
+    def write_flags(self, text: str) -> None:
+        """Writes flags.txt: the command line of the last start."""
+        self._write("flags.txt", text.encode())
+
+    def write_versions(self) -> None:
+        """Writes versions.json."""
+        self._write("versions.json", _json(versions()))
+
+    def write_problem(self, problem: dict) -> None:
+        """Writes problem.json: what the run learns."""
+        self._write("problem.json", _json(problem))
+
+    def copy_tokenizer(self, path: str | pathlib.Path) -> None:
+        """Takes the tokenizer into the run.
+
+        Raises:
+            UserError: the run has another one already.
+        """
+        content = pathlib.Path(path).read_bytes()
+        own = self.path / TOKENIZER
+        if own.is_file() and _sha256(own.read_bytes()) != _sha256(content):
+            raise errors.UserError(
+                f"The tokenizer {path} is not the one that the run "
+                f"{self.path} was trained with. Prepare the data as before, "
+                "or name another --output_dir."
+            )
+        self._write(TOKENIZER, content)
+
+    def append_metrics(self, event: dict) -> None:
+        """Adds a line to metrics.jsonl, whole or, if killed, cut short.
+
+        A line cut short by an earlier kill is removed first.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        path = self.path / METRICS
+        with open(path, "ab+") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+            file.seek(0, os.SEEK_END)
+            file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+            file.flush()
+
+    def read_metrics(self) -> list[dict]:
+        """Returns the events of metrics.jsonl; a line cut short is left out."""
+        path = self.path / METRICS
+        if not path.is_file():
+            return []
+        lines = path.read_bytes().split(b"\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def truncate_metrics(self, step: int) -> None:
+        """Drops the events after `step`, which are about to happen again."""
+        kept = [e for e in self.read_metrics() if e["step"] <= step]
+        if (self.path / METRICS).exists():
+            lines = [json.dumps(e, ensure_ascii=False) + "\n" for e in kept]
+            self._write(METRICS, "".join(lines).encode())
+
+    def _write(self, name: str, content: bytes) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        partial = self.path / f".{name}.part"
+        partial.write_bytes(content)
+        os.replace(partial, self.path / name)
+
+
+def latest_run(root: str = "runs") -> pathlib.Path:
+    """Returns the newest run in `root` that has a checkpoint.
+
+    Raises:
+        UserError: there is none.
+    """
+    found = []
+    for pattern in ("*", "*/*"):
+        for folder in pathlib.Path(root).glob(pattern):
+            indices = list(folder.glob("ckpt-*.index"))
+            if (folder / HPARAMS).is_file() and indices:
+                found.append((max(i.stat().st_mtime for i in indices), folder))
+    if not found:
+        raise errors.UserError(
+            f"Expected a trained run in {root}/. Received: none. Train one "
+            "with trainer.py, or name one with --output_dir."
+        )
+    return max(found)[1]
+
+
+def check_same_architecture(
+    old: hparam.HParams, new: hparam.HParams
+) -> list[str]:
+    """Compares a run's hparams with those it is to go on with.
+
+    Returns:
+        A line for each difference that the weights survive.
+
+    Raises:
+        UserError: naming the differences that they do not.
+    """
+    changed = hparam.differences(old, new)
+    fatal = {n: v for n, v in changed.items() if n in _ARCHITECTURE}
+    if fatal:
+        listed = ", ".join(f"{n}={a} (now {b})" for n, (a, b) in fatal.items())
+        raise errors.UserError(
+            f"The run was trained with {listed}. Go on with the same hparams, "
+            "or name another --output_dir."
+        )
+    return [
+        f"{name} was {a} in this run so far and is now {b}."
+        for name, (a, b) in changed.items()
+    ]
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of Python and of what the results depend on."""
+    found = {
+        "python": platform.python_version(),
+        "relpos_tf": relpos_tf.__version__,
+    }
+    for name in _PACKAGES:
+        found[name] = importlib.metadata.version(name)
+    return found
+
+
+def checkpoint_step(prefix: str | pathlib.Path) -> int:
+    """Returns the step in a checkpoint's name.
+
+    Example:
+
+    >>> checkpoint_step("runs/demo/ckpt-300")
+    300
+    """
+    match = re.fullmatch(r"ckpt-(\d+)", pathlib.Path(prefix).name)
+    if match is None:
+        raise errors.UserError(
+            f"Expected a checkpoint named ckpt-STEP. Received: {prefix}."
+        )
+    return int(match.group(1))
+
+
+def _json(value) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

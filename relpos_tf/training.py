@@ -1,0 +1,309 @@
+"""The training loop: batches, progress, checkpoints, evaluation.
+
+What may differ from run to run of the same model is in `Settings`; what
+defines the model and its updates is in `HParams`.
+"""
+
+import dataclasses
+import logging
+import math
+import time
+
+import keras
+import tensorflow as tf
+
+from relpos_tf import batching
+from relpos_tf import checkpoints
+from relpos_tf import errors
+from relpos_tf import evaluation
+from relpos_tf import hparam
+from relpos_tf import optimizers
+from relpos_tf import reporting
+from relpos_tf import run_dir as run_dir_lib
+from relpos_tf import schedules
+from relpos_tf import tokenizer as tokenizer_lib
+from relpos_tf import train_step
+from relpos_tf import translator as translator_lib
+from relpos_tf.models import transformer
+
+_log = logging.getLogger("relpos_tf")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a run is carried out. The names are those of the trainer's flags."""
+
+    train_steps: int = 0  # 0: the hparams' own
+    eval_steps: int = 100  # batches of the teacher-forced evaluation
+    local_eval_frequency: int = 1000  # steps between evaluations
+    save_checkpoints_secs: int = 0  # 0: save at each evaluation
+    keep_checkpoint_max: int = 20
+    log_step_count_steps: int = 100
+    random_seed: int = 1
+    xla_compile: bool = False
+    eval_early_stopping_steps: int = 0  # 0: never
+    eval_early_stopping_metric: str = "loss"
+    eval_early_stopping_metric_delta: float = 0.1
+    eval_early_stopping_metric_minimize: bool = True
+    warm_start_from: str = ""
+    profile: bool = False
+    evaluate: bool = True  # whether to evaluate while training
+    eval_split: str = "dev"
+
+
+class Trainer:
+    """One run: a model, its data, its directory.
+
+    Args:
+        hparams: `hparam.HParams`, whose `vocab_size` is the tokenizer's.
+        problem: a prepared `Problem`.
+        data_dir: str. Where it was prepared.
+        run: `run_dir.RunDir`. Gets checkpoints and metrics; a checkpoint in
+            it is where training goes on.
+        strategy: `tf.distribute.Strategy`.
+        settings: `Settings`.
+
+    Raises:
+        UserError: the run's checkpoint, or the one to start from, does not
+            fit the model.
+    """
+
+    def __init__(
+        self,
+        hparams: hparam.HParams,
+        problem,
+        data_dir: str,
+        run: run_dir_lib.RunDir,
+        strategy: tf.distribute.Strategy,
+        settings: Settings,
+    ):
+        self.hparams = hparams
+        self.run = run
+        self.settings = settings
+        self._problem, self._data_dir = problem, data_dir
+        self._strategy = strategy
+        keras.utils.set_random_seed(settings.random_seed)
+        with strategy.scope():
+            self.model = transformer.Transformer(hparams)
+            self._optimizer = optimizers.adam(
+                hparams,
+                {v.path: v.value for v in self.model.trainable_variables},
+            )
+            # Of the last batch used: all it takes to go on from there.
+            self._epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
+            self._position = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._manager = checkpoints.CheckpointManager(
+            run.path,
+            {
+                "model": {v.path: v.value for v in self.model.variables},
+                "optimizer": self._optimizer.state,
+                "training": {
+                    "epoch": self._epoch,
+                    "position": self._position,
+                },
+            },
+            settings.keep_checkpoint_max,
+        )
+        self._tokenizer = tokenizer_lib.Tokenizer(
+            problem.tokenizer_path(data_dir)
+        )
+        self._translator = translator_lib.Translator(
+            self.model, self._tokenizer
+        )
+        self._restore()
+
+    @property
+    def step(self) -> int:
+        """The number of updates made."""
+        return int(self._optimizer.step.numpy())
+
+    @property
+    def total_steps(self) -> int:
+        """The number of updates at which training ends."""
+        return self.settings.train_steps or self.hparams.train_steps
+
+    def _restore(self):
+        if self._manager.latest():
+            path = self._manager.restore()
+            self.run.truncate_metrics(self.step)
+            _log.info("Going on from %s.", path)
+        elif self.settings.warm_start_from:
+            path = checkpoints.resolve(self.settings.warm_start_from)
+            checkpoints.restore_model(
+                path, {v.path: v.value for v in self.model.variables}
+            )
+            _log.info("Starting from the weights of %s.", path)
+
+    def train(self) -> None:
+        """Trains up to the last step, saving and evaluating on the way.
+
+        Raises:
+            UserError: the loss is no longer a number.
+        """
+        batches = self._batches()
+        step_fn = train_step.compile_step(
+            self._strategy,
+            self.model,
+            self._optimizer,
+            batches.element_spec,
+            random_seed=self.settings.random_seed,
+            jit_compile=self.settings.xla_compile,
+        )
+        progress = reporting.Throughput(self.step, self.total_steps)
+        stopping = _EarlyStopping(self.settings)
+        frequency = self.settings.local_eval_frequency
+        log_every = self.settings.log_step_count_steps
+        saved_at, step, batch, sums = time.monotonic(), self.step, None, []
+        iterator = iter(batches)
+        try:
+            while step < self.total_steps:
+                batch = next(iterator)
+                sums.append(step_fn(batch))
+                step += 1
+                last = step == self.total_steps
+                if step % log_every == 0 or last:
+                    self._log_progress(progress, step, sums)
+                    sums = []
+                due = self.settings.save_checkpoints_secs
+                if due and time.monotonic() - saved_at >= due:
+                    self._save(batch)
+                    saved_at = time.monotonic()
+                if step % frequency == 0 or last:
+                    self._save(batch)
+                    saved_at = time.monotonic()
+                    if self.settings.evaluate and stopping.is_over(
+                        step, self.evaluate()
+                    ):
+                        _log.info(
+                            "Stopping: no better %s for %d steps.",
+                            self.settings.eval_early_stopping_metric,
+                            self.settings.eval_early_stopping_steps,
+                        )
+                        return
+                    progress.resume()
+        except KeyboardInterrupt:
+            # An update is one call: either it happened or it did not.
+            if batch is not None:
+                self._save(batch)
+            raise
+
+    def _batches(self):
+        """Returns the distributed batches that follow the last one used."""
+
+        def dataset(context):
+            del context  # one host: its batches are dealt to the replicas
+            return batching.training_batches(
+                self._problem.record_files(self._data_dir, "train"),
+                batch_size=self.hparams.batch_size,
+                max_length=self.hparams.max_length,
+                seed=self.settings.random_seed,
+                epoch=int(self._epoch.numpy()),
+                position=int(self._position.numpy()),
+                min_length_bucket=self.hparams.min_length_bucket,
+                length_bucket_step=self.hparams.length_bucket_step,
+                pad_to_boundary=self.settings.xla_compile,
+            )
+
+        return self._strategy.distribute_datasets_from_function(dataset)
+
+    def _save(self, batch) -> None:
+        """Saves everything, with the position of the last batch used."""
+        local = self._strategy.experimental_local_results
+        self._epoch.assign(local(batch["epoch"])[-1])
+        self._position.assign(local(batch["position"])[-1])
+        path = self._manager.save(self.step)
+        _log.info("Saved %s.", path)
+
+    def _log_progress(self, progress, step: int, sums: list) -> None:
+        totals = {
+            name: float(sum(float(one[name]) for one in sums))
+            for name in ("loss", "target_tokens", "source_tokens")
+        }
+        loss = totals["loss"] / max(totals["target_tokens"], 1.0)
+        if not math.isfinite(loss):
+            raise errors.UserError(
+                f"The loss is {loss} at step {step}. Lower "
+                "learning_rate_constant, raise learning_rate_warmup_steps or "
+                "set clip_grad_norm, and run again: the run goes on from its "
+                "last checkpoint."
+            )
+        rate = float(schedules.learning_rate(self.hparams)(step - 1))
+        line, event = progress.report(
+            step,
+            loss=loss,
+            tokens=totals["target_tokens"] + totals["source_tokens"],
+            learning_rate=rate,
+        )
+        _log.info("%s", line)
+        self.run.append_metrics({"step": step, "split": "train"} | event)
+
+    def average(self) -> None:
+        """Averages and scores the last checkpoints, if the hparams say so."""
+        number = self.hparams.average_checkpoints
+        steps = self._manager.all_steps()[-number:] if number else []
+        if len(steps) < 2:
+            return
+        folder = self.run.path / "average"
+        folder.mkdir(exist_ok=True)
+        average = str(folder / f"ckpt-{self.step}")
+        checkpoints.average(
+            [str(self.run.path / f"ckpt-{step}") for step in steps], average
+        )
+        _log.info("Averaged %d checkpoints: %s.", len(steps), average)
+        if self.settings.evaluate:
+            variables = {v.path: v.value for v in self.model.variables}
+            checkpoints.restore_model(average, variables)
+            self.evaluate(averaged=len(steps))
+
+    def evaluate(self, **extra) -> dict:
+        """Scores the model on a split of the problem, and records the scores.
+
+        Args:
+            **extra: what else to record in the event.
+
+        Returns:
+            dict: `loss` in nats per token without smoothing and
+            `teacher_forced_accuracy`, both given the reference's own past;
+            `bleu`, `chrf` and `exact_match` of what the model translates.
+        """
+        split = self.settings.eval_split
+        files = self._problem.record_files(self._data_dir, split)
+        dataset = batching.evaluation_batches(
+            files, batch_size=self.hparams.batch_size
+        )
+        if self.settings.eval_steps:
+            dataset = dataset.take(self.settings.eval_steps)
+        forced = evaluation.teacher_forced(self.model, dataset)
+        scores, _ = evaluation.translate_and_score(
+            self._translator, *self._problem.lines(self._data_dir, split)
+        )
+        event = {"step": self.step, "split": split} | extra
+        event |= forced | dataclasses.asdict(scores)
+        self.run.append_metrics(event)
+        _log.info(reporting.evaluation_line(event))
+        return event
+
+
+class _EarlyStopping:
+    """Says when a metric has stopped improving."""
+
+    def __init__(self, settings: Settings):
+        self._patience = settings.eval_early_stopping_steps
+        self._metric = settings.eval_early_stopping_metric
+        self._delta = settings.eval_early_stopping_metric_delta
+        self._sign = 1 if settings.eval_early_stopping_metric_minimize else -1
+        self._best, self._best_step = math.inf, 0
+
+    def is_over(self, step: int, event: dict) -> bool:
+        """Takes note of an evaluation; True once patience is at an end."""
+        if not self._patience:
+            return False
+        if self._metric not in event:
+            raise errors.UserError(
+                "--eval_early_stopping_metric must be one of "
+                f"{', '.join(sorted(event))}. Received: {self._metric!r}."
+            )
+        value = self._sign * event[self._metric]
+        if value < self._best - self._delta or self._best_step == 0:
+            self._best, self._best_step = value, step
+        return step - self._best_step >= self._patience

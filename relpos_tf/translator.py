@@ -1,0 +1,289 @@
+"""Lines in, lines out: one translation for each line, in their order.
+
+Lines are sorted by length and translated in batches. A batch is bounded twice:
+by its number of lines, and by its padded source ids times the beams; a line
+beyond the second bound is a batch by itself. Neither bound changes what comes
+out, because a sentence's search knows nothing of the other sentences: its
+length limit is its own length plus `extra_length`.
+"""
+
+import itertools
+import logging
+import pathlib
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from relpos_tf import checkpoints
+from relpos_tf import decode_hparam
+from relpos_tf import engines
+from relpos_tf import errors
+from relpos_tf import loading
+
+_log = logging.getLogger("relpos_tf")
+
+# Most lines of a batch, unless told otherwise.
+BATCH_LINES = 128
+# Most padded source ids of a batch, times the beams.
+BATCH_IDS = 16384
+# Lines read before the first is translated: enough to find similar lengths.
+CHUNK_LINES = 4096
+# Line numbers that a warning names.
+_NAMED_LINES = 8
+
+
+class Translator:
+    """Translates text with a trained model or an exported one.
+
+    Args:
+        model: `transformer.Transformer`.
+        tokenizer: `tokenizer.Tokenizer` that the model was trained with.
+        engine: What translates a batch, in place of these two.
+        batch_size: int. Most lines of a batch. 0: `BATCH_LINES`.
+        max_input_size: int. Longer lines are cut to that many ids, with a
+            warning. 0: never.
+        name: str. Where the model came from, for messages.
+
+    Example:
+
+        translator = Translator.load("runs/demo")
+        translator.translate(["It is five o'clock."])  # ["Es ist fünf Uhr."]
+    """
+
+    def __init__(
+        self,
+        model=None,
+        tokenizer=None,
+        *,
+        engine=None,
+        batch_size=0,
+        max_input_size=0,
+        name="",
+    ):
+        self.name = name
+        self._engine = engine or engines.ModelEngine(model, tokenizer)
+        self._batch_size = batch_size or BATCH_LINES
+        self._max_input_size = max_input_size
+
+    @classmethod
+    def load(
+        cls,
+        path: str | pathlib.Path,
+        *,
+        batch_size: int = 0,
+        max_input_size: int = 0,
+    ) -> "Translator":
+        """Loads what can translate.
+
+        Args:
+            path: A run's directory, the prefix of a checkpoint, or the
+                directory of a SavedModel made by `export`.
+            batch_size: int. See the class.
+            max_input_size: int. See the class.
+
+        Raises:
+            UserError: none of them is there, or it is not complete.
+        """
+        if pathlib.Path(path, engines.EXPORT_INFO).is_file():
+            engine, name = engines.ExportEngine(path), path
+        else:
+            name = checkpoints.resolve(path)
+            engine = engines.ModelEngine(
+                loading.load_model(name), loading.load_tokenizer(name)
+            )
+        return cls(
+            engine=engine,
+            batch_size=batch_size,
+            max_input_size=max_input_size,
+            name=str(name),
+        )
+
+    @property
+    def engine(self) -> engines.ModelEngine | engines.ExportEngine:
+        """What translates a batch."""
+        return self._engine
+
+    def translate(self, lines: list[str], **kwargs: Any) -> list[Any]:
+        """Translates a list of lines.
+
+        Args:
+            lines: The lines; a blank one gives an empty translation.
+            **kwargs: See `translate_lines`.
+
+        Returns:
+            A list as long as `lines`, of what `translate_lines` yields.
+        """
+        if isinstance(lines, str):
+            raise ValueError(
+                f"Expected a list of lines. Received: the str {lines[:40]!r}."
+            )
+        return list(self.translate_lines(lines, **kwargs))
+
+    def translate_lines(
+        self,
+        lines: Iterable[str],
+        beam_size: int | None = None,
+        alpha: float | None = None,
+        extra_length: int | None = None,
+        n_best: int = 1,
+        return_scores: bool = False,
+        chunk_lines: int = CHUNK_LINES,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[Any]:
+        """Yields translations while reading lines, a chunk at a time.
+
+        Args:
+            lines: The lines; a blank one gives an empty translation.
+            beam_size: int. None here and below: the value in the hparams that
+                the model was trained with.
+            alpha: float. Of the length penalty.
+            extra_length: int. How many ids more than its source a translation
+                may have.
+            n_best: int. How many translations of each line to yield.
+            return_scores: bool. Whether to yield scores as well.
+            chunk_lines: int. How many lines to read before translating them.
+            progress: Function that is told the number of lines translated,
+                after each batch.
+
+        Yields:
+            For each line, its translation: a str, never with a line end in
+            it; with `n_best` above 1, a list of str, best first. With
+            `return_scores`, a pair of that and its score or scores.
+
+        Raises:
+            UserError: the settings are impossible, or a line does not fit
+                into memory.
+        """
+        wanted = decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
+        settings = self._engine.settings(wanted)
+        if not 1 <= n_best <= settings.beam_size:
+            raise errors.UserError(
+                f"`n_best` must be 1 to beam_size={settings.beam_size}. "
+                f"Received: {n_best}."
+            )
+        limits = self._batch_size, self._max_input_size
+        task = _Task(self._engine, settings, n_best, limits, progress)
+        lines = iter(lines)
+        while chunk := list(itertools.islice(lines, chunk_lines)):
+            for found in task.translate(chunk):
+                one = n_best == 1
+                texts = found.texts[0] if one else found.texts
+                scores = found.scores[0] if one else found.scores
+                yield (texts, scores) if return_scores else texts
+        task.warn()
+
+
+class _Task:
+    """One call of `translate_lines`: its settings, and what it has met."""
+
+    def __init__(self, engine, settings, n_best, limits, progress):
+        self._engine = engine
+        self._settings = settings
+        self._n_best = n_best
+        self._batch_size, self._max_input_size = limits
+        self._progress = progress
+        self._done = 0
+        self._truncated, self._incomplete = [], []
+
+    def translate(self, lines: list[str]) -> list[engines.Translation]:
+        """Translates a chunk."""
+        first = self._done + 1
+        found = [engines.nothing(self._n_best)] * len(lines)
+        places = [
+            i for i, line in enumerate(lines) if not engines.is_blank(line)
+        ]
+        items = self._engine.items([lines[i] for i in places]) if places else []
+        items = [
+            self._fit(item, first + i)
+            for i, item in zip(places, items, strict=True)
+        ]
+        done = self._done + len(lines) - len(places)
+        for batch in make_batches(
+            [item.size * self._settings.beam_size for item in items],
+            self._batch_size,
+        ):
+            numbers = [first + places[i] for i in batch]
+            results = self._run([items[i] for i in batch], numbers)
+            for i, number, result in zip(batch, numbers, results, strict=True):
+                found[places[i]] = result
+                if not result.is_complete:
+                    self._incomplete.append(number)
+            done += len(batch)
+            if self._progress:
+                self._progress(done)
+        self._done += len(lines)
+        return found
+
+    def _fit(self, item, number):
+        """Cuts a line that is too long."""
+        if not 0 < self._max_input_size < item.size:
+            return item
+        self._truncated.append(number)
+        return self._engine.truncate(item, self._max_input_size)
+
+    def _run(self, items, numbers):
+        """Translates a batch, or its halves if memory is short."""
+        try:
+            return self._engine.translate(items, self._settings, self._n_best)
+        except tf.errors.ResourceExhaustedError as error:
+            if len(items) == 1:
+                raise errors.UserError(
+                    f"Line {numbers[0]} of {items[0].size} ids does not fit "
+                    "into memory. Split it, use fewer beams, or cut such "
+                    "lines with max_input_size."
+                ) from error
+        half = len(items) // 2
+        return [
+            *self._run(items[:half], numbers[:half]),
+            *self._run(items[half:], numbers[half:]),
+        ]
+
+    def warn(self):
+        """Says which translations are not of a whole line, or not whole."""
+        if self._truncated:
+            _log.warning(
+                "Only the first %d ids were translated of %s.",
+                self._max_input_size,
+                _named(self._truncated),
+            )
+        if self._incomplete:
+            _log.warning(
+                "No end was found within the source's length + %d ids for %s.",
+                self._settings.extra_length,
+                _named(self._incomplete),
+            )
+
+
+def make_batches(
+    sizes: list[int],
+    batch_size: int = BATCH_LINES,
+    batch_ids: int = BATCH_IDS,
+) -> Iterator[list[int]]:
+    """Yields the places of items that go together, the longest first.
+
+    Args:
+        sizes: How many ids each item is, beams included.
+        batch_size: int. Most items of a batch.
+        batch_ids: int. Most ids of a batch, padding included.
+
+    Yields:
+        Lists of places in `sizes`. Each place comes once.
+    """
+    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+    while order:
+        # The first is the longest: the others are padded to its size.
+        number = min(batch_size, max(1, batch_ids // sizes[order[0]]))
+        yield order[:number]
+        order = order[number:]
+
+
+def _named(numbers: list[int]) -> str:
+    """Returns the numbers of lines, as in `3 lines (2, 5, 7)`."""
+    numbers = sorted(numbers)
+    named = ", ".join(str(number) for number in numbers[:_NAMED_LINES])
+    more = ", ..." if len(numbers) > _NAMED_LINES else ""
+    plural = "lines" if len(numbers) > 1 else "line"
+    return f"{len(numbers)} {plural} ({named}{more})"

@@ -1,0 +1,234 @@
+"""Tests of batching: tensor2tensor's buckets, and an order that can resume."""
+
+import os
+import random
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import batching
+from relpos_tf import errors
+from relpos_tf import records
+
+# Run with tensor2tensor 1.15.7, transformer_base, one replica.
+_T2T_BOUNDARIES = [
+    *(8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 22, 24, 26, 28, 30),
+    *(33, 36, 39, 42, 46, 50, 55, 60, 66, 72, 79, 86, 94, 103, 113, 124, 136),
+    *(149, 163, 179, 196, 215, 236),
+]
+_T2T_BATCH_SIZES = [
+    *(420, 420, 315, 315, 315, 315, 252, 252, 252, 210, 210, 210, 180, 180),
+    *(140, 140, 140, 126, 105, 105, 105, 90, 84, 70, 70, 63, 60, 45, 45, 45),
+    *(42, 36, 36, 30, 30, 21, 21, 21, 20, 18, 15, 15),
+]
+_MAX_LENGTH = 29
+_BATCH_SIZE = 101
+_PAIRS = 467
+
+
+def setUpModule():
+    global _folder, _files, _pairs
+    _folder = tempfile.TemporaryDirectory()
+    _files = [os.path.join(_folder.name, f"{i}.tfrecord") for i in range(3)]
+    draw = random.Random(7)
+    # The first id says which pair it is.
+    _pairs = [
+        (
+            [i + 10, *draw.choices(range(3, 9), k=draw.randint(0, 30)), 1],
+            [i + 10, *draw.choices(range(3, 9), k=draw.randint(0, 30)), 1],
+        )
+        for i in range(_PAIRS)
+    ]
+    records.write(_pairs, _files)
+
+
+def tearDownModule():
+    _folder.cleanup()
+
+
+def training(count, **arguments):
+    """Returns the first batches of training, as arrays."""
+    settings = {
+        "batch_size": _BATCH_SIZE,
+        "max_length": _MAX_LENGTH,
+        "seed": 11,
+        **arguments,
+    }
+    dataset = batching.training_batches(_files, **settings)
+    return list(dataset.take(count).as_numpy_iterator())
+
+
+def epochs(number, **arguments):
+    """Returns the batches of the first epochs of training."""
+    batches = training(400 * number, **arguments)
+    return [
+        [batch for batch in batches if batch["epoch"] == epoch]
+        for epoch in range(number)
+    ]
+
+
+def unpadded(batches):
+    """Returns the pairs in batches, without padding."""
+    return [
+        (source[source != 0].tolist(), target[target != 0].tolist())
+        for batch in batches
+        for source, target in zip(
+            batch["inputs"], batch["targets"], strict=True
+        )
+    ]
+
+
+def longest(pair):
+    return max(len(pair[0]), len(pair[1]))
+
+
+class BucketsTest(parameterized.TestCase):
+    def test_buckets_are_those_of_tensor2tensor(self):
+        boundaries, sizes = batching.boundaries_and_batch_sizes(4096, 256)
+        self.assertEqual(boundaries, _T2T_BOUNDARIES)
+        self.assertEqual(sizes, _T2T_BATCH_SIZES)
+
+    @parameterized.parameters((5, 8, 8, 1.1), (97, 31, 5, 1.0), (64, 3, 8, 2.0))
+    def test_no_bucket_exceeds_the_budget(self, size, longest, first, step):
+        boundaries, sizes = batching.boundaries_and_batch_sizes(
+            size, longest, first, step
+        )
+        self.assertEqual(len(sizes), len(boundaries) + 1)
+        limits = [*boundaries, longest]
+        self.assertEqual(limits, sorted(set(limits)))
+        for limit, rows in zip(limits, sizes, strict=True):
+            self.assertBetween(rows, 1, max(1, size // limit))
+
+    @parameterized.parameters((0, 8, 8, 1.1), (9, 0, 8, 1.1), (9, 9, 9, 0.9))
+    def test_impossible_sizes_are_refused(self, *arguments):
+        with self.assertRaisesRegex(ValueError, "Received"):
+            batching.boundaries_and_batch_sizes(*arguments)
+
+
+class TrainingBatchesTest(tf.test.TestCase, parameterized.TestCase):
+    def test_an_epoch_has_every_short_pair_once(self):
+        short = [pair for pair in _pairs if longest(pair) <= _MAX_LENGTH]
+        self.assertBetween(len(short), 100, _PAIRS - 10)
+        for batches in epochs(2):
+            self.assertCountEqual(unpadded(batches), short)
+
+    def test_batches_keep_to_the_budget_and_to_similar_lengths(self):
+        limits, sizes = batching.boundaries_and_batch_sizes(
+            _BATCH_SIZE, _MAX_LENGTH
+        )
+        (batches,) = epochs(1)
+        buckets_seen = set()
+        for batch in batches:
+            self.assertEqual(batch["inputs"].dtype, np.int32)
+            self.assertEqual(batch["targets"].dtype, np.int32)
+            for side in ("inputs", "targets"):
+                self.assertLessEqual(batch[side].size, _BATCH_SIZE)
+                # No column is padding only.
+                self.assertTrue((batch[side] != 0).any(axis=0).all())
+            buckets = {
+                int(np.searchsorted(limits, longest(pair), side="right"))
+                for pair in unpadded([batch])
+            }
+            self.assertLen(buckets, 1)
+            (bucket,) = buckets
+            self.assertLessEqual(len(batch["inputs"]), sizes[bucket])
+            buckets_seen.add(bucket)
+        self.assertGreater(len(buckets_seen), 5)
+
+    def test_epochs_and_seeds_give_other_orders(self):
+        first, second = (unpadded(batches) for batches in epochs(2))
+        other = unpadded(epochs(1, seed=12)[0])
+        self.assertCountEqual(first, second)
+        self.assertNotEqual(first, second)
+        self.assertNotEqual(first, other)
+        self.assertNotEqual(second, other)
+
+    def test_positions_count_the_batches_of_each_epoch(self):
+        for epoch, batches in enumerate(epochs(2)):
+            self.assertEqual(
+                [int(batch["position"]) for batch in batches],
+                list(range(1, len(batches) + 1)),
+            )
+            self.assertEqual({int(b["epoch"]) for b in batches}, {epoch})
+
+    def test_only_the_given_seed_counts(self):
+        runs = []
+        for program_seed in (None, 3, 5):
+            if program_seed:
+                tf.random.set_seed(program_seed)
+            runs.append(training(41))
+        self.assertAllEqual(unpadded(runs[0]), unpadded(runs[1]))
+        self.assertAllEqual(unpadded(runs[0]), unpadded(runs[2]))
+
+    def test_a_restart_gives_the_batches_that_would_have_followed(self):
+        whole = training(400)
+        size = max(b["position"] for b in whole if b["epoch"] == 0)
+        for done in (0, 1, 17, size - 1, size, size + 3):
+            last = whole[done - 1] if done else {"epoch": 0, "position": 0}
+            rest = training(
+                23, epoch=int(last["epoch"]), position=int(last["position"])
+            )
+            for ours, expected in zip(rest, whole[done:], strict=False):
+                self.assertEqual(ours.keys(), expected.keys())
+                for name, value in expected.items():
+                    self.assertAllEqual(ours[name], value)
+            self.assertLen(rest, 23)
+
+    def test_padding_to_boundaries_leaves_few_shapes(self):
+        limits, sizes = batching.boundaries_and_batch_sizes(
+            _BATCH_SIZE, _MAX_LENGTH
+        )
+        shapes = set(zip(sizes, [*limits, _MAX_LENGTH], strict=True))
+        plain = training(150)
+        padded = training(150, pad_to_boundary=True)
+        for batch, expected in zip(padded, plain, strict=True):
+            self.assertIn(batch["inputs"].shape, shapes)
+            self.assertEqual(batch["inputs"].shape, batch["targets"].shape)
+            self.assertEqual(batch["position"], expected["position"])
+            for side in ("inputs", "targets"):
+                rows, length = expected[side].shape
+                self.assertAllEqual(batch[side][:rows, :length], expected[side])
+                self.assertEqual(
+                    np.abs(batch[side]).sum(), np.abs(expected[side]).sum()
+                )
+
+    def test_no_short_pair_is_an_error_and_not_an_endless_loop(self):
+        with self.assertRaisesRegex(errors.UserError, "max_length=1 "):
+            training(1, max_length=1)
+
+    def test_one_trace_serves_every_batch(self):
+        dataset = batching.training_batches(
+            _files, batch_size=_BATCH_SIZE, max_length=_MAX_LENGTH, seed=1
+        )
+        count = tf.function(
+            lambda batch: tf.reduce_sum(batch["inputs"]),
+            input_signature=[dataset.element_spec],
+        )
+        for batch in dataset.take(20):
+            self.assertGreater(count(batch), 0)
+        self.assertEqual(count.experimental_get_tracing_count(), 1)
+
+
+class EvaluationBatchesTest(tf.test.TestCase):
+    def test_every_pair_comes_once_whatever_its_length(self):
+        runs = [
+            list(
+                batching.evaluation_batches(
+                    _files, batch_size=23
+                ).as_numpy_iterator()
+            )
+            for _ in range(2)
+        ]
+        self.assertCountEqual(unpadded(runs[0]), _pairs)
+        self.assertEqual(unpadded(runs[0]), unpadded(runs[1]))
+        for batch in runs[0]:
+            self.assertEqual(batch.keys(), {"inputs", "targets"})
+            widest = max(batch["inputs"].shape[1], batch["targets"].shape[1])
+            rows = len(batch["inputs"])
+            self.assertTrue(rows == 1 or rows * widest <= 23)
+
+
+if __name__ == "__main__":
+    tf.test.main()

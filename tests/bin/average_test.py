@@ -1,0 +1,103 @@
+"""The average command: which checkpoints it takes, and what it refuses."""
+
+import contextlib
+import io
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import hparam
+from relpos_tf.bin import average
+from relpos_tf.bin import command
+
+
+def execute(*arguments):
+    """Returns (exit code, standard output, standard error)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = command.execute(average.main, arguments)
+    return code, out.getvalue(), err.getvalue()
+
+
+class AverageTest(tf.test.TestCase, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.run_dir = pathlib.Path(self.create_tempdir().full_path)
+        hparams = hparam.HParams().replace(average_checkpoints=3)
+        (self.run_dir / "hparams.json").write_text(hparams.to_json(), "utf-8")
+        for step in (2, 30, 400, 5000):
+            weights = tf.Variable([float(step), 1.0])
+            moments = tf.Variable([7.0])
+            checkpoint = tf.train.Checkpoint(
+                model={"m/w": weights}, optimizer={"m/w": moments}
+            )
+            checkpoint.write(str(self.run_dir / f"ckpt-{step}"))
+
+    def execute(self, *arguments):
+        return execute(f"--output_dir={self.run_dir}", *arguments)
+
+    def average_at(self, prefix):
+        """Returns the one variable of the checkpoint at `prefix`."""
+        w = tf.Variable([0.0, 0.0])
+        found = tf.train.Checkpoint(model={"m/w": w}).read(str(prefix))
+        found.assert_existing_objects_matched()
+        return w.numpy()
+
+    @parameterized.named_parameters(
+        ("last_as_the_set_says", [], [30, 400, 5000], "ckpt-5000"),
+        ("last_two", ["--n=2"], [400, 5000], "ckpt-5000"),
+        ("one", ["--n=1"], [5000], "ckpt-5000"),
+        ("named_in_any_order", ["--steps=400,2"], [2, 400], "ckpt-400"),
+    )
+    def test_result_is_the_mean_of(self, arguments, steps, name):
+        code, out, err = self.execute(*arguments)
+        path = self.run_dir / "average" / name
+        self.assertEqual((code, out), (0, f"{path}\n"))
+        self.assertIn(f"Averaged {len(steps)} checkpoints", err)
+        self.assertAllClose(self.average_at(path), [np.mean(steps), 1.0])
+
+    def test_fewer_than_asked_for_is_said(self):
+        code, _, err = self.execute("--n=9", "--average_dir=")
+        self.assertEqual(code, 0)
+        self.assertStartsWith(
+            err, "warning: 9 checkpoints asked for, 4 saved.\n"
+        )
+
+    def test_folder_of_the_result_can_be_chosen_within_the_run(self):
+        path = self.run_dir / "other"
+        self.execute("--n=2", f"--average_dir={path}")
+        self.assertAllClose(self.average_at(path / "ckpt-5000"), [2700.0, 1.0])
+
+    @parameterized.named_parameters(
+        ("run_itself", "."), ("folder_outside", "../other")
+    )
+    def test_result_cannot_go_to_the(self, relative):
+        folder = self.run_dir / relative
+        code, _, err = self.execute(f"--average_dir={folder}")
+        self.assertEqual(code, 2)
+        self.assertIn("--average_dir must be a folder directly in", err)
+        self.assertAllClose(
+            self.average_at(self.run_dir / "ckpt-5000"), [5000.0, 1.0]
+        )
+
+    @parameterized.named_parameters(
+        ("step_that_was_not_saved", ["--steps=400,77"], "Received: 77."),
+        ("word", ["--steps=last"], "Received: last."),
+        ("two_ways_at_once", ["--steps=400", "--n=2"], "exclude"),
+    )
+    def test_bad_flag(self, arguments, expected):
+        code, out, err = self.execute(*arguments)
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn(expected, err)
+
+    def test_folder_without_checkpoints_is_refused(self):
+        folder = self.create_tempdir().full_path
+        code, _, err = execute(f"--output_dir={folder}")
+        self.assertEqual(code, 1)
+        self.assertIn("which has none", err)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,269 @@
+"""What the user sees of a command.
+
+The functions below stand for `main` in command modules; this module is the
+command: its docstring and `FLAGS` are what the harness finds.
+"""
+
+import contextlib
+import errno
+import io
+import os
+import subprocess
+import sys
+import textwrap
+
+from absl import flags
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf.bin import command
+
+FLAGS = flags.FlagValues()
+flags.DEFINE_string("problem", None, "The data\n set.", flag_values=FLAGS)
+flags.DEFINE_integer("steps", 7, "How long.", 1, flag_values=FLAGS)
+flags.DEFINE_boolean("xla", False, "Compiles.", flag_values=FLAGS)
+flags.DEFINE_enum("mode", "a", ["a", "b"], "Way.", flag_values=FLAGS)
+flags.DEFINE_list("files", [], "Names.", flag_values=FLAGS)
+
+
+def show_values():
+    values = FLAGS.problem, FLAGS.steps, FLAGS.xla, FLAGS.mode, FLAGS.files
+    sys.stdout.write(repr(values))
+
+
+def need_problem():
+    command.require(FLAGS, "steps", "problem")
+
+
+def return_three():
+    return 3
+
+
+def raise_user_error():
+    raise errors.UserError("The file is empty. Received: x.")
+
+
+def blame_flag():
+    with command.flag_value("problem"):
+        raise errors.UserError("Unknown problem `x`.")
+
+
+def open_missing():
+    with open("no/such/file", encoding="utf-8"):
+        pass
+
+
+def fill_disk():
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def press_control_c():
+    raise KeyboardInterrupt
+
+
+def have_a_bug():
+    raise ZeroDivisionError("division by zero")
+
+
+def fail_without_path():
+    raise OSError(errno.EINVAL, "odd")
+
+
+def log_lines():
+    command.logger().info("100 steps")
+    command.logger().warning("3 lines were empty")
+
+
+def execute(main, *arguments):
+    """Returns (exit code, standard output, standard error)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = command.execute(main, arguments)
+    return code, out.getvalue(), err.getvalue()
+
+
+def python(code, **environment):
+    """Runs Python code in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+class FlagsTest(parameterized.TestCase):
+    def test_flags_hold_what_the_command_line_says(self):
+        code, out, err = execute(
+            show_values, "--problem=p", "--steps", "5", "--xla", "--files=a,b"
+        )
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(out, "('p', 5, True, 'a', ['a', 'b'])")
+
+    def test_values_of_an_earlier_run_are_forgotten(self):
+        execute(show_values, "--problem=p", "--steps=5", "--xla", "--mode=b")
+        _, out, _ = execute(show_values)
+        self.assertEqual(out, "(None, 7, False, 'a', [])")
+
+    @parameterized.named_parameters(
+        ("value_of_another_type", ["--steps=abc"], "--steps=abc"),
+        ("value_out_of_range", ["--steps=0"], "--steps=0"),
+        ("value_that_is_no_choice", ["--mode=c"], "a|b"),
+        ("missing_value", ["--problem"], "--problem"),
+        ("word_that_is_no_flag", ["--steps=5", "p.txt"], "'p.txt'"),
+        ("flag_file_that_is_missing", ["--flagfile=no/f"], "no/f"),
+    )
+    def test_bad_command_line_is_one_line(self, arguments, expected):
+        code, out, err = execute(show_values, *arguments)
+        self.assertEqual((code, out), (2, ""))
+        self.assertRegex(err, r"\Arelpos-command_test: [^\n]+\.\n\Z")
+        self.assertIn(expected, err)
+
+    def test_unknown_flag_gets_a_suggestion_and_the_list(self):
+        code, _, err = execute(show_values, "--problme=x")
+        self.assertEqual(code, 2)
+        self.assertEqual(
+            err,
+            "relpos-command_test: unknown flag --problme. "
+            "Did you mean --problem?\n"
+            "Known flags: --files --mode --problem --steps --xla\n",
+        )
+
+    def test_unknown_flag_far_from_all_gets_no_suggestion(self):
+        _, _, err = execute(show_values, "--qqqqqqqq")
+        self.assertNotIn("Did you mean", err)
+
+    @parameterized.parameters("--help", "-h", "--helpfull")
+    def test_help_is_the_docstring_and_our_flags(self, flag):
+        code, out, err = execute(have_a_bug, "--steps=abc", flag)
+        self.assertEqual((code, err), (0, ""))
+        self.assertStartsWith(out, "What the user sees of a command.\n")
+        self.assertEndsWith(
+            out,
+            textwrap.dedent(
+                """\
+                Flags:
+
+                  --problem
+                      The data set.
+                  --steps
+                      How long. Default: 7.
+                  --[no]xla
+                      Compiles. Default: false.
+                  --mode
+                      <a|b>: Way. Default: a.
+                  --files
+                      Names.
+                """
+            ),
+        )
+
+
+class ExitCodeTest(parameterized.TestCase):
+    @parameterized.named_parameters(
+        (
+            "user_error",
+            raise_user_error,
+            1,
+            "The file is empty. Received: x.",
+        ),
+        (
+            "missing_flag",
+            need_problem,
+            2,
+            "--problem is required: The data set.",
+        ),
+        (
+            "unknown_name_in_a_flag",
+            blame_flag,
+            2,
+            "--problem: Unknown problem `x`.",
+        ),
+        (
+            "missing_file",
+            open_missing,
+            1,
+            "no/such/file: no such file or directory.",
+        ),
+        ("full_disk", fill_disk, 1, "no space left on device."),
+        ("control_c", press_control_c, 130, "interrupted."),
+    )
+    def test_failure_is_one_line(self, main, expected_code, expected):
+        code, out, err = execute(main)
+        self.assertEqual((code, out), (expected_code, ""))
+        self.assertEqual(err, f"relpos-command_test: {expected}\n")
+
+    def test_return_value_is_the_exit_code(self):
+        self.assertEqual(execute(return_three), (3, "", ""))
+
+    @parameterized.parameters(
+        (have_a_bug, ZeroDivisionError), (fail_without_path, OSError)
+    )
+    def test_bugs_keep_their_traceback(self, main, kind):
+        with self.assertRaises(kind):
+            execute(main)
+
+    def test_reader_that_goes_away_is_no_error(self):
+        code = """
+            import sys
+            from absl import flags
+            from relpos_tf.bin import command
+            FLAGS = flags.FlagValues()
+            __file__ = "x.py"
+            def main():
+                for line in range(100_000):
+                    sys.stdout.write(f"{line}\\n")
+            command.run(main)
+            """
+        writer = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.assertEqual(writer.stdout.readline(), b"0\n")
+        writer.stdout.close()
+        self.assertEqual(writer.stderr.read(), b"")
+        writer.stderr.close()
+        self.assertEqual(writer.wait(), 1)
+
+
+class OutputTest(absltest.TestCase):
+    def test_log_lines_are_plain_and_warnings_say_so(self):
+        _, out, err = execute(log_lines)
+        self.assertEqual(out, "")
+        self.assertEqual(err, "100 steps\nwarning: 3 lines were empty\n")
+
+    def test_tensorflow_starts_in_silence_with_the_cpus_asked_for(self):
+        done = python(
+            """
+            from relpos_tf.bin import command
+            tf = command.import_tensorflow(num_logical_cpus=3)
+            print(len(tf.config.list_logical_devices("CPU")))
+            tf.get_logger().warning("once")
+            """,
+            TF_CPP_MIN_LOG_LEVEL="3",
+            KERAS_BACKEND="no_such_backend",
+        )
+        self.assertEqual(done.stdout, "3\n")
+        self.assertEqual(done.stderr, "warning: once\n")
+
+    def test_hidden_lines_are_shown_when_the_import_fails(self):
+        done = python(
+            """
+            import os
+            from relpos_tf.bin import command
+            try:
+                with command._hidden_stderr():
+                    os.write(2, b"from a library\\n")
+                    raise ImportError
+            except ImportError:
+                os.write(2, b"after\\n")
+            """
+        )
+        self.assertEqual(done.stderr, "from a library\nafter\n")
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,97 @@
+"""The datagen command: it prepares a problem, once."""
+
+import contextlib
+import io
+import pathlib
+import subprocess
+import sys
+
+import tensorflow as tf
+from absl.testing import absltest
+
+from relpos_tf import registry
+from relpos_tf.bin import command
+from relpos_tf.bin import datagen
+
+
+def execute(*arguments):
+    """Returns (exit code, standard output, standard error)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = command.execute(datagen.main, arguments)
+    return code, out.getvalue(), err.getvalue()
+
+
+class DatagenTest(absltest.TestCase):
+    def test_problem_is_prepared_in_the_shards_asked_for(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        arguments = (
+            "--problem=algorithmic_copy",
+            f"--data_dir={folder}",
+            "--num_shards=3",
+        )
+        code, out, err = execute(*arguments)
+        self.assertEqual((code, out), (0, ""))
+        self.assertEndsWith(err, f"algorithmic_copy is prepared in {folder}.\n")
+        problem = registry.problem("algorithmic_copy")
+        files = problem.record_files(folder, "train")
+        self.assertLen(files, 3)
+        records = [
+            sum(1 for _ in tf.data.TFRecordDataset(str(path))) for path in files
+        ]
+        pairs = sum(1 for _ in problem.pairs("train"))
+        self.assertEqual(sum(records), pairs)
+        self.assertGreater(min(records), 0)
+
+        code, _, err = execute(*arguments)
+        self.assertEqual(code, 0)
+        self.assertEqual(
+            err, f"algorithmic_copy is prepared already in {folder}.\n"
+        )
+
+    def test_registry_help_lists_problems_and_sets(self):
+        code, out, err = execute("--registry_help")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(
+            out.split(),
+            [
+                "Problems:",
+                *registry.list_problems(),
+                "Hparams",
+                "sets:",
+                *registry.list_hparams(),
+            ],
+        )
+
+    def test_problem_of_ones_own_folder_is_found(self):
+        folder = pathlib.Path(self.create_tempdir().full_path, "my_problems")
+        folder.mkdir()
+        (folder / "__init__.py").write_text(
+            "from relpos_tf import registry\n"
+            "from relpos_tf.problems import synthetic\n\n\n"
+            "@registry.register_problem\n"
+            "def of_the_datagen_test():\n"
+            "    return synthetic.algorithmic_copy()\n",
+            encoding="utf-8",
+        )
+        # In a process of its own: registrations stay for good.
+        module = ["-m", "relpos_tf.bin.datagen"]
+        done = subprocess.run(
+            [sys.executable, *module, f"--usr_dir={folder}", "--registry_help"],
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        self.assertIn("  of_the_datagen_test\n", done.stdout)
+
+    def test_unknown_problem_is_a_bad_flag(self):
+        code, _, err = execute("--problem=no_such_problem")
+        self.assertEqual(code, 2)
+        self.assertStartsWith(
+            err, "relpos-datagen: --problem: Unknown problem `no_such_problem`"
+        )
+        self.assertIn("algorithmic_copy", err)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,45 @@
+"""The examples in docstrings do what they say."""
+
+import doctest
+import importlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tests.conformance import import_order_test
+
+MODULES = (
+    "relpos_tf",
+    *(f"relpos_tf.{name}" for name in import_order_test.ORDER),
+    *(
+        f"relpos_tf.bin.{path.stem}"
+        for path in sorted((import_order_test.PACKAGE / "bin").glob("*.py"))
+        if path.name != "__init__.py"
+    ),
+)
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class DocstringsTest(parameterized.TestCase):
+    @parameterized.parameters(*MODULES)
+    def test_examples_of_a_module_hold(self, name):
+        module = importlib.import_module(name)
+        report = []
+        runner = doctest.DocTestRunner(optionflags=OPTIONS)
+        for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+            runner.run(test, out=report.append)
+        self.assertEqual(runner.failures, 0, "".join(report))
+
+    @parameterized.parameters(*MODULES)
+    def test_module_says_what_it_is(self, name):
+        self.assertTrue(importlib.import_module(name).__doc__)
+
+    def test_examples_are_found_in_decorated_layers_too(self):
+        name = "relpos_tf.layers.relative"
+        module = importlib.import_module(name)
+        tests = doctest.DocTestFinder().find(module)
+        self.assertNotEmpty([test for test in tests if test.examples])
+
+
+if __name__ == "__main__":
+    absltest.main()

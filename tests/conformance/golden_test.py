@@ -1,0 +1,53 @@
+"""Every hparams set equals its golden file.
+
+A changed default then shows in review, as changed lines in every set that it
+touches. `make golden` writes the files again.
+"""
+
+import pathlib
+import sys
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import registry
+
+GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
+
+
+def resolved(name):
+    """Returns the whole set as JSON."""
+    return registry.hparams(name).to_json().rstrip("\n") + "\n"
+
+
+def write():
+    """Replaces the golden files by what the sets are now."""
+    for path in GOLDEN.glob("*.json"):
+        path.unlink()
+    for name in registry.list_hparams():
+        (GOLDEN / f"{name}.json").write_text(resolved(name), encoding="utf-8")
+
+
+class GoldenTest(parameterized.TestCase):
+    def test_sets_and_golden_files_have_the_same_names(self):
+        self.assertEqual(
+            sorted(path.stem for path in GOLDEN.glob("*.json")),
+            registry.list_hparams(),
+            "Run `make golden`.",
+        )
+
+    @parameterized.parameters(registry.list_hparams())
+    def test_set_equals_its_golden_file(self, name):
+        path = GOLDEN / f"{name}.json"
+        self.assertEqual(
+            resolved(name),
+            path.read_text(encoding="utf-8"),
+            "If the change is meant, run `make golden`.",
+        )
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        write()
+    else:
+        absltest.main()

@@ -1,0 +1,198 @@
+"""Who may import whom: one strict order, and one door for each heavy library.
+
+`ORDER` is the reading order of the package. A new module takes a place in it.
+"""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "relpos_tf"
+
+ORDER = (
+    "errors",
+    "hparam",
+    "registry",
+    "layers.dropout",
+    "layers.relative",
+    "layers.attention",
+    "layers.embeddings",
+    "layers.blocks",
+    "models.transformer",
+    "losses",
+    "schedules",
+    "optimizers",
+    "train_step",
+    "text",
+    "tokenizer",
+    "records",
+    "batching",
+    "problems.download",
+    "problems.parallel",
+    "problems.preparation",
+    "problems.problem",
+    "problems.spoken_en",
+    "problems.spoken_de",
+    "problems.spoken_fr",
+    "problems.phrases",
+    "problems.synthetic",
+    "problems.tatoeba",
+    "problems.wmt",
+    "problems.translate",
+    "beam_search",
+    "run_dir",
+    "checkpoints",
+    "metrics",
+    "decode_hparam",
+    "decoding",
+    "engines",
+    "loading",
+    "translator",
+    "evaluation",
+    "reporting",
+    "devices",
+    "run_setup",
+    "training",
+    "export",
+)
+# Library: the only modules that may import it.
+DOORS = {
+    "tensorflow_text": {"tokenizer"},
+    "sentencepiece": {"tokenizer"},
+    "sacrebleu": {"metrics"},
+    "absl": set(),
+}
+# What needs no TensorFlow must not wait for it.
+LIGHT = (
+    "relpos_tf",
+    "relpos_tf.errors",
+    "relpos_tf.hparam",
+    "relpos_tf.registry",
+    "relpos_tf.text",
+    "relpos_tf.bin.command",
+)
+
+
+def path_of(module):
+    """Returns the file of a module of the package."""
+    return PACKAGE / (module.replace(".", "/") + ".py")
+
+
+def imported(path):
+    """Yields the dotted name of everything a file imports, at any depth."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        yield from names
+
+
+def ours(path):
+    """Yields the modules of the package that a file imports."""
+    for name in imported(path):
+        if name == "relpos_tf.__version__":
+            continue
+        if name.split(".")[0] == "relpos_tf":
+            yield name.removeprefix("relpos_tf.")
+
+
+class ImportOrderTest(parameterized.TestCase):
+    def test_order_names_every_module(self):
+        files = {
+            ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+            for path in PACKAGE.rglob("*.py")
+            if path.name != "__init__.py" and path.parent.name != "bin"
+        }
+        self.assertEqual(set(ORDER), files)
+        self.assertLen(ORDER, len(files))
+
+    def test_modules_import_only_what_stands_before_them(self):
+        wrong = [
+            f"{module} imports {name}"
+            for rank, module in enumerate(ORDER)
+            for name in ours(path_of(module))
+            if name not in ORDER[:rank]
+        ]
+        self.assertEmpty(wrong)
+
+    def test_subpackages_import_nothing(self):
+        wrong = [
+            f"{path.parent.name} imports {name}"
+            for path in PACKAGE.glob("*/__init__.py")
+            for name in imported(path)
+        ]
+        self.assertEmpty(wrong)
+
+    def test_commands_import_no_sets(self):
+        commands = {path.stem for path in (PACKAGE / "bin").glob("*.py")}
+        known = {*ORDER, *(f"bin.{name}" for name in commands)}
+        wrong = [
+            f"{path.name} imports {name}"
+            for path in (PACKAGE / "bin").glob("*.py")
+            for name in ours(path)
+            if name not in known
+        ]
+        self.assertEmpty(wrong)
+
+    def test_sets_import_only_hparam_and_registry_and_each_other(self):
+        wrong = [
+            f"{path.name} imports {name}"
+            for path in (ROOT / "hparams").glob("*.py")
+            for name in imported(path)
+            if name.split(".")[0] == "relpos_tf"
+            and name not in ("relpos_tf.hparam", "relpos_tf.registry")
+            and not name.startswith("relpos_tf.hparams.")
+        ]
+        self.assertEmpty(wrong)
+
+    def test_package_imports_nothing_that_is_not_installed_with_it(self):
+        outside = {"hparams", "tests", "benchmarks", "examples"}
+        wrong = [
+            f"{path.relative_to(PACKAGE)} imports {name}"
+            for path in PACKAGE.rglob("*.py")
+            for name in imported(path)
+            if name.split(".")[0] in outside
+        ]
+        self.assertEmpty(wrong)
+
+    @parameterized.parameters(*DOORS)
+    def test_heavy_library_has_one_door(self, library):
+        wrong = [
+            f"{module} imports {name}"
+            for module in set(ORDER) - DOORS[library]
+            for name in imported(path_of(module))
+            if name.split(".")[0] == library
+        ]
+        self.assertEmpty(wrong)
+
+    def test_looking_names_up_needs_no_tensorflow(self):
+        code = f"""
+import importlib, sys
+for name in {LIGHT}:
+    importlib.import_module(name)
+from relpos_tf import registry
+registry.list_hparams(), registry.list_problems()
+print([name for name in ("tensorflow", "keras") if name in sys.modules])
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+            text=True,
+        )
+        self.assertEqual((done.stdout, done.stderr), ("[]\n", ""))
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,134 @@
+"""What an installation puts where, without building a wheel."""
+
+import importlib
+import os
+import pathlib
+import runpy
+from unittest import mock
+
+import setuptools
+from absl.testing import absltest
+from absl.testing import parameterized
+from packaging import requirements
+
+import relpos_tf
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+
+
+def arguments_of_setup():
+    """Returns what setup.py gives to `setuptools.setup`."""
+    here = pathlib.Path.cwd()
+    os.chdir(ROOT)
+    try:
+        with mock.patch.object(setuptools, "setup") as setup:
+            runpy.run_path("setup.py")
+    finally:
+        os.chdir(here)
+    return setup.call_args.kwargs
+
+
+def read_lines(path):
+    """Yields the lines of a file that are neither empty nor comments."""
+    for line in (ROOT / path).read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            yield line
+
+
+def pins(python):
+    """Returns {name: version} as constraints.txt has it for one Python."""
+    found = {}
+    for line in read_lines("constraints.txt"):
+        pin = requirements.Requirement(line)
+        if not applies(pin, python):
+            continue
+        name = pin.name.lower().replace("_", "-")
+        if name in found:
+            raise ValueError(f"{name} is pinned twice for Python {python}.")
+        (specifier,) = pin.specifier
+        found[name] = specifier.version
+    return found
+
+
+def applies(requirement, python):
+    """Whether a requirement is meant for a version of Python."""
+    environment = {"python_version": python}
+    return not requirement.marker or requirement.marker.evaluate(environment)
+
+
+class PackagingTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.setup = arguments_of_setup()
+
+    def test_installation_adds_one_top_level_name(self):
+        packages = self.setup["packages"]
+        installed = {name.split(".")[0] for name in packages}
+        self.assertEqual(installed, {"relpos_tf"})
+        self.assertFalse(self.setup["py_modules"])
+
+    def test_every_folder_of_code_is_installed(self):
+        folders = {
+            ".".join(path.parent.relative_to(ROOT).parts)
+            for path in (ROOT / "relpos_tf").rglob("*.py")
+        }
+        self.assertCountEqual(
+            self.setup["packages"], {*folders, "relpos_tf.hparams"}
+        )
+        self.assertEqual(
+            self.setup["package_dir"], {"relpos_tf.hparams": "hparams"}
+        )
+
+    def test_versions_agree(self):
+        self.assertEqual(self.setup["version"], relpos_tf.__version__)
+
+    def test_console_scripts_point_at_functions_and_miss_no_command(self):
+        scripts = self.setup["entry_points"]["console_scripts"]
+        names = []
+        for script in scripts:
+            name, target = script.split(" = ")
+            module, function = target.split(":")
+            self.assertTrue(
+                callable(getattr(importlib.import_module(module), function))
+            )
+            self.assertEqual(name, f"relpos-{module.rsplit('.', 1)[1]}")
+            names.append(module.rsplit(".", 1)[1])
+        files = (ROOT / "relpos_tf" / "bin").glob("*.py")
+        commands = {path.stem for path in files} - {"__init__", "command"}
+        self.assertCountEqual(names, commands)
+
+    @parameterized.parameters(*PYTHONS)
+    def test_constraints_satisfy_the_requirements(self, python):
+        extras = self.setup["extras_require"].values()
+        wanted = [*self.setup["install_requires"], *sum(extras, [])]
+        pinned = pins(python)
+        wrong = []
+        for line in wanted:
+            wish = requirements.Requirement(line)
+            if not applies(wish, python):
+                continue
+            version = pinned.get(wish.name.lower(), "none")
+            if version == "none" or version not in wish.specifier:
+                wrong.append(f"{line}: pinned to {version}")
+        self.assertEmpty(wrong)
+
+    def test_constraints_are_exact_and_name_no_place(self):
+        for line in read_lines("constraints.txt"):
+            pin = requirements.Requirement(line)
+            self.assertEqual([s.operator for s in pin.specifier], ["=="], line)
+            self.assertIsNone(pin.url, line)
+
+    def test_files_of_the_manifest_exist(self):
+        missing = [
+            name
+            for line in read_lines("MANIFEST.in")
+            if line.startswith("include ")
+            for name in line.split()[1:]
+            if not (ROOT / name).is_file()
+        ]
+        self.assertEmpty(missing)
+
+
+if __name__ == "__main__":
+    absltest.main()

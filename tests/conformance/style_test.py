@@ -1,0 +1,124 @@
+"""House rules that ruff does not know."""
+
+import ast
+import pathlib
+import re
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CODE = sorted(
+    path
+    for folder in ("relpos_tf", "hparams")
+    for path in (ROOT / folder).rglob("*.py")
+)
+SKIPPED = frozenset(
+    {"build", "data", "dist", "downloads", "runs", "__pycache__"}
+)
+TEXT_ENDINGS = frozenset(
+    {"", ".cfg", ".in", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yml"}
+)
+# A path that exists on one machine only. `/usr/bin/env` and `/tmp` do not.
+MACHINE_PATH = re.compile(
+    r"(?<![\w.])/(?:home|root|work|Users|mnt|opt|srv|private)/\w"
+)
+UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+
+MAX_FILE_LINES = 320
+MAX_FUNCTION_LINES = 70
+
+
+def text_files():
+    """Yields what belongs to the project and is meant to be read."""
+    for path in sorted(ROOT.rglob("*")):
+        parts = path.relative_to(ROOT).parts
+        hidden = {p for p in parts if p.startswith(".")} - {".ci", ".gitignore"}
+        if hidden or SKIPPED.intersection(parts) or not path.is_file():
+            continue
+        if "egg-info" not in parts[0] and path.suffix in TEXT_ENDINGS:
+            yield path
+
+
+def functions(tree):
+    """Yields every function and method."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def forbidden(tree):
+    """Yields what does not belong in the package, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            yield f"{node.lineno}: assert"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+            yield f"{node.lineno}: print"
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            if name in ("tf.keras", "keras.ops"):
+                yield f"{node.lineno}: {name}"
+
+
+class CodeTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.trees = {
+            path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
+            for path in CODE
+        }
+
+    def test_files_are_small(self):
+        lengths = {
+            str(path.relative_to(ROOT)): path.read_text("utf-8").count("\n")
+            for path in CODE
+        }
+        too_long = {n: k for n, k in lengths.items() if k > MAX_FILE_LINES}
+        self.assertEmpty(too_long)
+
+    def test_functions_are_small(self):
+        too_long = [
+            f"{path}: {node.name} has {node.end_lineno - node.lineno + 1} lines"
+            for path, tree in self.trees.items()
+            for node in functions(tree)
+            if node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
+        ]
+        self.assertEmpty(too_long)
+
+    def test_package_has_no_assert_no_print_and_no_second_door_to_keras(self):
+        wrong = [
+            f"{path}:{what}"
+            for path, tree in self.trees.items()
+            for what in forbidden(tree)
+        ]
+        self.assertEmpty(wrong)
+
+
+class TextTest(absltest.TestCase):
+    def test_files_name_no_path_of_one_machine(self):
+        wrong = [
+            f"{path.relative_to(ROOT)}: {found[0]}"
+            for path in text_files()
+            for found in MACHINE_PATH.finditer(path.read_text("utf-8"))
+        ]
+        self.assertEmpty(wrong)
+
+    def test_nothing_is_left_unfinished(self):
+        wrong = [
+            f"{path.relative_to(ROOT)}: {found[0]}"
+            for path in text_files()
+            for found in UNFINISHED.finditer(path.read_text("utf-8"))
+        ]
+        self.assertEmpty(wrong)
+
+    def test_lines_end_as_they_should(self):
+        wrong = [
+            str(path.relative_to(ROOT))
+            for path in text_files()
+            if re.search(rb"\r|[ \t]\n|[^\n]\Z", path.read_bytes())
+        ]
+        self.assertEmpty(wrong)
+
+
+if __name__ == "__main__":
+    absltest.main()

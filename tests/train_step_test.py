@@ -1,0 +1,164 @@
+"""Tests of the training step: replicas, shapes, dropout.
+
+Two logical CPUs stand for two GPUs.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import devices
+from relpos_tf import hparam
+from relpos_tf import optimizers
+from relpos_tf import train_step
+from relpos_tf.models import transformer
+
+SPEC = {
+    name: tf.TensorSpec([None, None], tf.int32)
+    for name in ("inputs", "targets")
+}
+
+
+def small(**changes):
+    return hparam.HParams().replace(
+        vocab_size=23,
+        hidden_size=8,
+        filter_size=12,
+        num_heads=2,
+        num_hidden_layers=1,
+        self_attention_type="dot_product_relative",
+        max_relative_position=2,
+        layer_prepostprocess_dropout=0.0,
+        learning_rate_warmup_steps=100,
+        **changes,
+    )
+
+
+def random_batch(random, rows, source, target):
+    """Ids without padding, but for the end of every row after the first."""
+    batch = {
+        "inputs": random.integers(2, 23, (rows, source)),
+        "targets": random.integers(2, 23, (rows, target)),
+    }
+    for ids in batch.values():
+        for row in range(1, rows):
+            ids[row, ids.shape[1] - row % ids.shape[1] :] = 0
+    return {name: ids.astype(np.int32) for name, ids in batch.items()}
+
+
+def joined(first, second):
+    """One batch of the rows of two, padded to the longer one."""
+    result = {}
+    for name in first:
+        length = max(first[name].shape[1], second[name].shape[1])
+        result[name] = np.concatenate(
+            [
+                np.pad(ids, [(0, 0), (0, length - ids.shape[1])])
+                for ids in (first[name], second[name])
+            ]
+        )
+    return result
+
+
+def empty(batch):
+    return {name: ids[:0] for name, ids in batch.items()}
+
+
+def train(strategy, batches, hparams):
+    """Makes an update for each batch (of every replica in turn)."""
+    keras.utils.set_random_seed(7)
+    with strategy.scope():
+        model = transformer.Transformer(hparams)
+        optimizer = optimizers.adam(
+            hparams, {v.path: v.value for v in model.trainable_variables}
+        )
+    dataset = strategy.distribute_datasets_from_function(
+        lambda _: tf.data.Dataset.from_generator(
+            lambda: iter(batches), output_signature=SPEC
+        )
+    )
+    step = train_step.compile_step(
+        strategy, model, optimizer, dataset.element_spec
+    )
+    results = [step(batch) for batch in dataset]
+    return model, results, step
+
+
+class TrainStepTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.named_parameters(
+        ("plain", {}, False),
+        ("clipped", {"clip_grad_norm": 0.3}, False),
+        ("one_replica_without_rows", {}, True),
+    )
+    def test_two_replicas_equal_one_with_both_batches(self, changes, is_empty):
+        random = np.random.default_rng(11)
+        firsts = [random_batch(random, 5, 7, 11) for _ in range(4)]
+        seconds = [random_batch(random, 2, 3, 5) for _ in range(4)]
+        if is_empty:
+            seconds[2] = empty(seconds[2])
+        one, one_results, _ = train(
+            tf.distribute.get_strategy(),
+            [joined(*pair) for pair in zip(firsts, seconds, strict=True)],
+            small(**changes),
+        )
+        two, two_results, _ = train(
+            devices.strategy(),
+            [batch for pair in zip(firsts, seconds) for batch in pair],
+            small(**changes),
+        )
+        for a, b in zip(one_results, two_results, strict=True):
+            self.assertAllClose(a["target_tokens"], b["target_tokens"])
+            self.assertAllClose(a["loss"], b["loss"], rtol=1e-5)
+        for a, b in zip(one.variables, two.variables, strict=True):
+            self.assertAllClose(a, b, rtol=0, atol=1e-6, msg=a.path)
+
+    def test_one_trace_for_all_shapes(self):
+        random = np.random.default_rng(13)
+        batches = [random_batch(random, n, n + 1, n + 2) for n in (1, 2, 3, 5)]
+        _, _, step = train(tf.distribute.get_strategy(), batches, small())
+        self.assertEqual(step.experimental_get_tracing_count(), 1)
+
+    def test_training_learns_a_batch_by_heart(self):
+        random = np.random.default_rng(17)
+        batch = random_batch(random, 3, 5, 7)
+        hparams = small(learning_rate_constant=3.0, label_smoothing=0.0)
+        _, results, _ = train(
+            tf.distribute.get_strategy(), [batch] * 60, hparams
+        )
+        per_token = [float(r["loss"] / r["target_tokens"]) for r in results]
+        self.assertGreater(per_token[0], 2.0)
+        self.assertLess(per_token[-1], 0.5)
+
+    def test_xla_makes_the_same_update(self):
+        random = np.random.default_rng(19)
+        batch = random_batch(random, 3, 5, 7)
+        models = []
+        for jit_compile in (False, True):
+            keras.utils.set_random_seed(7)
+            model = transformer.Transformer(
+                small().replace(layer_prepostprocess_dropout=0.3)
+            )
+            optimizer = optimizers.adam(
+                model.hparams,
+                {v.path: v.value for v in model.trainable_variables},
+            )
+            step = train_step.compile_step(
+                tf.distribute.get_strategy(),
+                model,
+                optimizer,
+                SPEC,
+                jit_compile=jit_compile,
+            )
+            step(batch)
+            models.append(model)
+        for a, b in zip(*[m.variables for m in models], strict=True):
+            # The first Adam update has the size of the rate, whatever the
+            # gradient: a gradient of about zero may change its sign.
+            self.assertAllClose(
+                tf.reduce_mean(tf.abs(a.value - b.value)), 0.0, atol=1e-4
+            )
+
+
+if __name__ == "__main__":
+    tf.test.main()
