@@ -12,7 +12,7 @@ no download) in a few minutes on a CPU. Text of your own, one sentence a line:
 
 The paper's base model on eight GPUs:
 
-    python trainer.py --problem=translate_ende_wmt32k --generate_data \
+    python trainer.py --problem=translate_ende_wmt14 \
         --hparams_set=transformer_relative --output_dir=runs/relative
 
 `python trainer.py --help` lists the flags. Installed, the same command is

@@ -19,6 +19,8 @@ _CHOICES = {
     "relative_attention_implementation": ("auto", "reshape", "compact"),
     "optimizer": ("adam",),
     "learning_rate_schedule": ("noam",),
+    # Not float16: its gradients underflow without a scaled loss.
+    "activation_dtype": ("float32", "bfloat16"),
 }
 _AT_LEAST_ONE = (
     "vocab_size",
@@ -76,6 +78,10 @@ class HParams:
     norm_epsilon: float = 1e-6
     shared_embedding: bool = True  # one table for source and target
     shared_embedding_and_softmax_weights: bool = True
+
+    # What training computes with; weights, softmax, norms and losses are
+    # float32 all the same, and a trained model translates in float32.
+    activation_dtype: str = "float32"
 
     # Regularisation.
     layer_prepostprocess_dropout: float = 0.1  # P_drop of the paper

@@ -27,6 +27,7 @@ from relpos_tf import translator as translator_lib
 from relpos_tf.models import transformer
 
 _log = logging.getLogger("relpos_tf")
+_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +85,9 @@ class Trainer:
         self._strategy = strategy
         keras.utils.set_random_seed(settings.random_seed)
         with strategy.scope():
-            self.model = transformer.Transformer(hparams)
+            self.model = transformer.Transformer(
+                hparams, dtype=_POLICIES[hparams.activation_dtype]
+            )
             self._optimizer = optimizers.adam(
                 hparams,
                 {v.path: v.value for v in self.model.trainable_variables},

@@ -148,6 +148,15 @@ class StopTest(tf.test.TestCase, parameterized.TestCase):
         expected = np.log(6 / 11) if len(best) == 2 else np.log(5 / 11) / 2
         self.assertAllClose(scores[0, 0], expected)
 
+    def test_an_early_stop_leaves_no_cut_off_hypotheses(self):
+        logits = np.log([[0.01, 0.98, 0.01]]).astype(np.float32)
+        ids, scores, _ = beam_search.beam_search(
+            lambda ids: tf.repeat(logits, len(ids), axis=0),
+            *([0], 2, [7], 3, np.float64(0.6)),
+        )
+        self.assertAllEqual(ids, [[[0, 1], [0, 0]]])
+        self.assertAllClose(scores, [[np.log(0.98), beam_search.NO_HYPOTHESIS]])
+
 
 if __name__ == "__main__":
     tf.test.main()

@@ -1,6 +1,6 @@
 """Prepares the data of a problem: tokenizer, TFRecord shards, test lines.
 
-    relpos-datagen --problem=translate_ende_wmt32k --num_shards=100
+    relpos-datagen --problem=translate_ende_wmt14 --num_shards=100
     relpos-datagen --registry_help
 
 The trainer does the same with --generate_data. Preparing the same problem

@@ -30,6 +30,7 @@ ORDER = (
     "optimizers",
     "train_step",
     "text",
+    "line_io",
     "tokenizer",
     "records",
     "batching",
@@ -99,8 +100,8 @@ def imported(path):
 def ours(path):
     """Yields the modules of the package that a file imports."""
     for name in imported(path):
-        if name == "relpos_tf.__version__":
-            continue
+        if name in ("relpos_tf", "relpos_tf.__version__"):
+            continue  # For its version: the package itself imports nothing.
         if name.split(".")[0] == "relpos_tf":
             yield name.removeprefix("relpos_tf.")
 

@@ -1,0 +1,268 @@
+"""Numbers, dates, times and quantities in German words.
+
+The functions and their arguments are those of `spoken_en`; only what German
+does differently is said here.
+
+Conventions: a number below a million is one word, the unit before the ten
+("einundzwanzig"), and starts with "ein" ("einhundert", "eintausend"). "eins"
+loses its "s" before what it counts, also in "einhundertein Tage". Measures
+and currencies stay in the singular ("zwei Kilometer", "fünf Euro").
+"""
+
+from relpos_tf.problems import spoken_en
+
+_SMALL = (
+    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf "
+    "dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn"
+).split()
+_TENS = (
+    "null zehn zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig"
+).split()
+_ORDINALS = {1: "erste", 3: "dritte", 7: "siebte", 8: "achte"}
+_MONTH_NAMES = (
+    "Januar Februar März April Mai Juni Juli August September Oktober "
+    "November Dezember"
+)
+_WEEKDAY_NAMES = "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag"
+MONTHS = dict(enumerate(_MONTH_NAMES.split(), 1))
+WEEKDAYS = dict(enumerate(_WEEKDAY_NAMES.split()))
+_PARTS = {
+    "morning": "morgens",
+    "afternoon": "nachmittags",
+    "evening": "abends",
+}
+NOUNS = {
+    "second": spoken_en.Noun("die", "Sekunde", "Sekunden"),
+    "minute": spoken_en.Noun("die", "Minute", "Minuten"),
+    "hour": spoken_en.Noun("die", "Stunde", "Stunden"),
+    "day": spoken_en.Noun("der", "Tag", "Tage"),
+    "week": spoken_en.Noun("die", "Woche", "Wochen"),
+    "month": spoken_en.Noun("der", "Monat", "Monate"),
+    "year": spoken_en.Noun("das", "Jahr", "Jahre"),
+    "century": spoken_en.Noun("das", "Jahrhundert", "Jahrhunderte"),
+    "kilometer": spoken_en.Noun("der", "Kilometer", "Kilometer"),
+    "meter": spoken_en.Noun("der", "Meter", "Meter"),
+    "centimeter": spoken_en.Noun("der", "Zentimeter", "Zentimeter"),
+    "kilogram": spoken_en.Noun("das", "Kilogramm", "Kilogramm"),
+    "gram": spoken_en.Noun("das", "Gramm", "Gramm"),
+    "liter": spoken_en.Noun("der", "Liter", "Liter"),
+    "degree": spoken_en.Noun("der", "Grad", "Grad"),
+    "percent": spoken_en.Noun("das", "Prozent", "Prozent"),
+    "dollar": spoken_en.Noun("der", "Dollar", "Dollar"),
+    "euro": spoken_en.Noun("der", "Euro", "Euro"),
+    "cent": spoken_en.Noun("der", "Cent", "Cent"),
+    "apple": spoken_en.Noun("der", "Apfel", "Äpfel"),
+    "book": spoken_en.Noun("das", "Buch", "Bücher"),
+    "car": spoken_en.Noun("das", "Auto", "Autos"),
+    "cat": spoken_en.Noun("die", "Katze", "Katzen"),
+    "chapter": spoken_en.Noun("das", "Kapitel", "Kapitel"),
+    "child": spoken_en.Noun("das", "Kind", "Kinder"),
+    "dog": spoken_en.Noun("der", "Hund", "Hunde"),
+    "egg": spoken_en.Noun("das", "Ei", "Eier"),
+    "horse": spoken_en.Noun("das", "Pferd", "Pferde"),
+    "house": spoken_en.Noun("das", "Haus", "Häuser"),
+    "letter": spoken_en.Noun("der", "Brief", "Briefe"),
+    "page": spoken_en.Noun("die", "Seite", "Seiten"),
+    "question": spoken_en.Noun("die", "Frage", "Fragen"),
+    "tree": spoken_en.Noun("der", "Baum", "Bäume"),
+}
+SUBSTANCES = {
+    "beer": "Bier",
+    "milk": "Milch",
+    "oil": "Öl",
+    "water": "Wasser",
+    "wine": "Wein",
+    "apricots": "Aprikosen",
+    "beans": "Bohnen",
+    "butter": "Butter",
+    "flour": "Mehl",
+    "onions": "Zwiebeln",
+    "rice": "Reis",
+    "sugar": "Zucker",
+}
+
+
+def cardinal(number: int) -> str:
+    """Counts: 21 is "einundzwanzig", 1,000,001 is "eine Million eins"."""
+    return _count(number, "eins")
+
+
+def ordinal(number: int) -> str:
+    """Ranks, as after an article: 21 is "einundzwanzigste"."""
+    spoken_en.require("number", number, 1, spoken_en.MAX_ORDINAL)
+    if number in (100, 1000):
+        return "hundertste" if number == 100 else "tausendste"
+    rest = number % 100
+    if not 0 < rest < 20:
+        return f"{_compound(number)}ste"
+    return _compound(number - rest) + _ORDINALS.get(rest, f"{_SMALL[rest]}te")
+
+
+def nth(number: int, noun: str) -> str:
+    """A thing by its rank: "der dritte Tag"."""
+    forms = spoken_en.look_up(NOUNS, noun)
+    return f"{forms.article} {ordinal(number)} {forms.singular}"
+
+
+def year(number: int) -> str:
+    """Years: 1984 counts hundreds, "neunzehnhundertvierundachtzig"."""
+    spoken_en.require("year", number, 1, 9999)
+    if not 1100 <= number < 2000:
+        return cardinal(number)
+    century, rest = divmod(number, 100)
+    return f"{_compound(century)}hundert{_compound(rest)}"
+
+
+def in_year(number: int) -> str:
+    """When: "im Jahr neunzehnhundertvierundachtzig"."""
+    return f"im Jahr {year(number)}"
+
+
+def quantity(count: int, noun: str) -> str:
+    """So many of something: "eine Stunde", "einundzwanzig Tage"."""
+    forms = spoken_en.look_up(NOUNS, noun)
+    if abs(count) != 1:
+        return f"{_count(count, 'ein')} {forms.plural}"
+    one = "eine" if forms.article == "die" else "ein"
+    return f"{'minus ' if count < 0 else ''}{one} {forms.singular}"
+
+
+def quantity_of(count: int, noun: str, substance: str) -> str:
+    """So much of a substance: "zwei Liter Wasser"."""
+    return f"{quantity(count, noun)} {spoken_en.look_up(SUBSTANCES, substance)}"
+
+
+def ago(count: int, noun: str) -> str:
+    """A time in the past, in the dative: "vor einem Tag"."""
+    return f"vor {_dative_quantity(count, noun)}"
+
+
+def from_now(count: int, noun: str) -> str:
+    """A time in the future, in the dative: "in drei Tagen"."""
+    return f"in {_dative_quantity(count, noun)}"
+
+
+def money(currency: str, whole: int, cents: int = 0) -> str:
+    """An amount: "fünf Dollar und fünfzig Cent"."""
+    spoken_en.require("whole", whole, 1, spoken_en.MAX_CARDINAL)
+    spoken_en.require("cents", cents, 0, 99)
+    amount = quantity(whole, currency)
+    return f"{amount} und {quantity(cents, 'cent')}" if cents else amount
+
+
+def date(
+    month: int, day: int, in_year: int | None = None, weekday: int | None = None
+) -> str:
+    """A day: "Montag, der dritte März neunzehnhundert"."""
+    words = f"der {_day(month, day, '', in_year)}"
+    if weekday is None:
+        return words
+    return f"{spoken_en.look_up(WEEKDAYS, weekday)}, {words}"
+
+
+def on_date(
+    month: int, day: int, in_year: int | None = None, weekday: int | None = None
+) -> str:
+    """When: "am dritten März", "am Montag, dem dritten März"."""
+    words = _day(month, day, "n", in_year)
+    if weekday is None:
+        return f"am {words}"
+    return f"am {spoken_en.look_up(WEEKDAYS, weekday)}, dem {words}"
+
+
+def in_month(month: int, in_year: int) -> str:
+    """When: "im März neunzehnhundertvierundachtzig"."""
+    return f"im {spoken_en.look_up(MONTHS, month)} {year(in_year)}"
+
+
+def exact_time(hour: int, minute: int) -> str:
+    """A time to the minute, of 24 hours: "fünfzehn Uhr fünf"."""
+    spoken_en.require("hour", hour, 0, 23)
+    spoken_en.require("minute", minute, 0, 59)
+    words = f"{_count(hour, 'ein')} Uhr"
+    return f"{words} {cardinal(minute)}" if minute else words
+
+
+def rounded_time(hour: int, offset: int, part: str | None = None) -> str:
+    """A time in everyday words: half past three is "halb vier"."""
+    spoken_en.require("hour", hour, 1, 12)
+    spoken_en.require("offset", offset, -25, 30)
+    if offset == 0:
+        words = f"{_count(hour, 'ein')} Uhr"
+    elif offset == 30:
+        words = f"halb {cardinal(hour % 12 + 1)}"
+    else:
+        minutes = abs(offset)
+        amount = "Viertel" if minutes == 15 else cardinal(minutes)
+        words = f"{amount} {'nach' if offset > 0 else 'vor'} {cardinal(hour)}"
+    return f"{words} {spoken_en.look_up(_PARTS, part)}" if part else words
+
+
+def at(time: str, weekday: int | None = None) -> str:
+    """When: "am Montag um zehn vor vier"."""
+    if weekday is None:
+        return f"um {time}"
+    return f"am {spoken_en.look_up(WEEKDAYS, weekday)} um {time}"
+
+
+def conjunction(*items: str) -> str:
+    """A list: "eins, zwei und drei"."""
+    spoken_en.require("number of items", len(items), 2, 99)
+    return f"{', '.join(items[:-1])} und {items[-1]}"
+
+
+def _count(number: int, one: str) -> str:
+    """Returns a cardinal whose last "eins", if any, is said `one`."""
+    limit = spoken_en.MAX_CARDINAL
+    spoken_en.require("number", number, -limit, limit)
+    if number < 0:
+        return f"minus {_count(-number, one)}"
+    if number == 0:
+        return _SMALL[0]
+    millions, rest = divmod(number, 1_000_000)
+    words = []
+    if millions == 1:
+        words.append("eine Million")
+    elif millions:
+        words.append(f"{_compound(millions, 'ein')} Millionen")
+    if rest:
+        words.append(_compound(rest, one))
+    return " ".join(words)
+
+
+def _compound(number: int, one: str = "eins") -> str:
+    """Returns the one word for 0 .. 999,999; nothing for 0."""
+    thousands, rest = divmod(number, 1000)
+    hundreds, rest = divmod(rest, 100)
+    word = f"{_compound(thousands, 'ein')}tausend" if thousands else ""
+    if hundreds:
+        word += f"{_compound(hundreds, 'ein')}hundert"
+    if rest >= 20:
+        tens, unit = divmod(rest, 10)
+        return (
+            word
+            + (f"{_compound(unit, 'ein')}und" if unit else "")
+            + (_TENS[tens])
+        )
+    if rest == 1:
+        return word + one
+    return word + (_SMALL[rest] if rest else "")
+
+
+def _dative_quantity(count: int, noun: str) -> str:
+    """Returns "einem Tag", "einer Stunde", "drei Tagen"."""
+    forms = spoken_en.look_up(NOUNS, noun)
+    if count != 1:
+        plural = forms.plural
+        if plural != forms.singular and not plural.endswith(("n", "s")):
+            plural += "n"
+        return f"{_count(count, 'ein')} {plural}"
+    one = "einer" if forms.article == "die" else "einem"
+    return f"{one} {forms.singular}"
+
+
+def _day(month: int, day: int, ending: str, in_year: int | None) -> str:
+    """Returns "dritte März", with a year where one is given."""
+    spoken_en.require("day", day, 1, 31)
+    words = f"{ordinal(day)}{ending} {spoken_en.look_up(MONTHS, month)}"
+    return words if in_year is None else f"{words} {year(in_year)}"
