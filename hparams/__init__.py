@@ -5,7 +5,7 @@
 | `transformer_base`, `transformer_big` | the paper's absolute baselines |
 | `transformer_relative`, `transformer_relative_big` | relative positions only |
 | `transformer_big_enfr`, `transformer_relative_big_enfr` | dropout .1 |
-| `transformer_{tiny,small}` and `transformer_relative_{tiny,small}` | for CPUs |
+| `transformer_{relative_,}{tiny,small}` | for CPUs |
 | `transformer_relative_and_absolute` | both |
 | `transformer_learned` | learned absolute positions |
 | `transformer_vaswani_base`, `transformer_vaswani_big` | Vaswani et al. 2017 |

@@ -35,6 +35,4 @@ def strategy(worker_gpu: int = 0) -> tf.distribute.Strategy:
     reduction = None  # NCCL, which CPUs do not have
     if kind == "CPU":
         reduction = tf.distribute.ReductionToOneDevice()
-    return tf.distribute.MirroredStrategy(
-        devices, cross_device_ops=reduction
-    )
+    return tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)

@@ -1,5 +1,7 @@
 """What a run tells its user: one line per interval, one per evaluation."""
 
+import importlib.util
+import pathlib
 import time
 from collections.abc import Callable
 
@@ -22,10 +24,24 @@ class Throughput:
         self._total_steps = total_steps
         self._clock = clock
         self._step, self._since = step, clock()
+        self._paused_at = None
+
+    def pause(self) -> None:
+        """Stops the clock: what comes now is not training."""
+        self._paused_at = self._clock()
 
     def resume(self) -> None:
-        """Leaves out the time since the last report: training paused."""
-        self._since = self._clock()
+        """Leaves out the time since `pause`, or else since the last report.
+
+        Without `pause`, updates made since that report would seem to have
+        taken no time.
+        """
+        now = self._clock()
+        if self._paused_at is None:
+            self._since = now
+        else:
+            self._since += now - self._paused_at
+            self._paused_at = None
 
     def report(
         self, step: int, *, loss: float, tokens: float, learning_rate: float
@@ -46,7 +62,9 @@ class Throughput:
         seconds = max(now - self._since, 1e-9)
         speed = (step - self._step) / seconds
         self._step, self._since = step, now
-        left = duration((self._total_steps - step) / max(speed, 1e-9))
+        left = "?"
+        if speed > 0:
+            left = duration((self._total_steps - step) / speed)
         event = {
             "loss": loss,
             "steps_per_second": speed,
@@ -59,6 +77,44 @@ class Throughput:
             f"rate {learning_rate:.2e}  {left} left"
         )
         return line, event
+
+
+class SummaryWriter:
+    """Writes events for TensorBoard; does nothing where that is missing.
+
+    Args:
+        directory: str or path. Made when tensorboard is installed.
+    """
+
+    def __init__(self, directory: str | pathlib.Path):
+        self._writer = None
+        # Without the package every tf.summary call raises TBNotInstalledError.
+        if importlib.util.find_spec("tensorboard") is not None:
+            import tensorflow as tf  # Lines and speeds need none of it.
+
+            self._summary = tf.summary
+            self._writer = tf.summary.create_file_writer(str(directory))
+
+    def write(self, event: dict) -> None:
+        """Writes the numbers of an event as scalars `SPLIT/NAME`.
+
+        Args:
+            event: dict, as in metrics.jsonl: `step`, `split` and whatever was
+                measured. What is not a number is left out.
+        """
+        if self._writer is None:
+            return
+        with self._writer.as_default(step=event["step"]):
+            for name, value in event.items():
+                if name != "step" and type(value) in (int, float):
+                    self._summary.scalar(f"{event['split']}/{name}", value)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the file. Nothing can be written any more."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
 
 def duration(seconds: float) -> str:

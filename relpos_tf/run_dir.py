@@ -16,7 +16,7 @@ HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
 METRICS = "metrics.jsonl"
 
-# Fields that the shapes or the meaning of the weights depend on.
+# Fields that the shapes or the meaning of the weights depend on, always ...
 _ARCHITECTURE = frozenset(
     {
         "vocab_size",
@@ -26,10 +26,6 @@ _ARCHITECTURE = frozenset(
         "num_hidden_layers",
         "pos",
         "self_attention_type",
-        "max_relative_position",
-        "add_relative_to_keys",
-        "add_relative_to_values",
-        "heads_share_relative_embedding",
         "layer_preprocess_sequence",
         "layer_postprocess_sequence",
         "norm_epsilon",
@@ -37,6 +33,17 @@ _ARCHITECTURE = frozenset(
         "shared_embedding_and_softmax_weights",
     }
 )
+# ... if self-attention is relative ...
+_RELATIVE = frozenset(
+    {
+        "max_relative_position",
+        "add_relative_to_keys",
+        "add_relative_to_values",
+        "heads_share_relative_embedding",
+    }
+)
+# ... and if positions are learned: it is the length of their table.
+_LEARNED = frozenset({"max_length"})
 _PACKAGES = (
     "tensorflow",
     "keras",
@@ -100,9 +107,15 @@ class RunDir:
         """Takes the tokenizer into the run.
 
         Raises:
-            UserError: the run has another one already.
+            UserError: it cannot be read, or the run has another one already.
         """
-        content = pathlib.Path(path).read_bytes()
+        try:
+            content = pathlib.Path(path).read_bytes()
+        except OSError as error:
+            raise errors.UserError(
+                f"Cannot read the tokenizer {path}: {error.strerror}. Prepare "
+                "the data first."
+            ) from error
         own = self.path / TOKENIZER
         if own.is_file() and _sha256(own.read_bytes()) != _sha256(content):
             raise errors.UserError(
@@ -131,12 +144,24 @@ class RunDir:
             file.flush()
 
     def read_metrics(self) -> list[dict]:
-        """Returns the events of metrics.jsonl; a line cut short is left out."""
+        """Returns the events of metrics.jsonl; a line cut short is left out.
+
+        Raises:
+            UserError: a line is not an event.
+        """
         path = self.path / METRICS
         if not path.is_file():
             return []
-        lines = path.read_bytes().split(b"\n")[:-1]
-        return [json.loads(line) for line in lines]
+        events = []
+        for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+            try:
+                events.append(json.loads(line))
+            except ValueError as error:
+                raise errors.UserError(
+                    f"{path}, line {number}, is damaged: expected a JSON "
+                    f"object. Received: {line[:40]!r}. Remove the line."
+                ) from error
+        return events
 
     def truncate_metrics(self, step: int) -> None:
         """Drops the events after `step`, which are about to happen again."""
@@ -184,7 +209,10 @@ def check_same_architecture(
         UserError: naming the differences that they do not.
     """
     changed = hparam.differences(old, new)
-    fatal = {n: v for n, v in changed.items() if n in _ARCHITECTURE}
+    matter = set(_ARCHITECTURE)
+    matter |= _RELATIVE if old.is_relative else set()
+    matter |= _LEARNED if old.pos == "emb" else set()
+    fatal = {n: v for n, v in changed.items() if n in matter}
     if fatal:
         listed = ", ".join(f"{n}={a} (now {b})" for n, (a, b) in fatal.items())
         raise errors.UserError(
@@ -198,13 +226,20 @@ def check_same_architecture(
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of Python and of what the results depend on."""
+    """Returns the versions of Python and of what the results depend on.
+
+    What is not installed under its usual name is recorded as such: other
+    builds of TensorFlow have other names.
+    """
     found = {
         "python": platform.python_version(),
         "relpos_tf": relpos_tf.__version__,
     }
     for name in _PACKAGES:
-        found[name] = importlib.metadata.version(name)
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
     return found
 
 

@@ -35,8 +35,6 @@ def learning_rate(hparams: hparam.HParams) -> Callable:
 
     def noam(step):
         number = tf.cast(step, tf.float32) + 1.0
-        return scale * tf.minimum(
-            tf.math.rsqrt(number), number * warmup**-1.5
-        )
+        return scale * tf.minimum(tf.math.rsqrt(number), number * warmup**-1.5)
 
     return noam

@@ -44,20 +44,7 @@ def compile_step(
         `[B, T]`, that returns a dict of float32 scalars summed over replicas:
         `loss` (nats), `target_tokens` and `source_tokens`.
     """
-    variables = [v.value for v in model.trainable_variables]
-    smoothing = model.hparams.label_smoothing
-
-    def gradients(inputs, targets, tokens, seed):
-        with tf.GradientTape() as tape, dropout.seed_scope(seed):
-            logits = model(inputs, targets, training=True)
-            total, _ = losses.padded_cross_entropy(logits, targets, smoothing)
-            loss = total / tf.maximum(tokens, 1.0)
-        # Dense, because sums over replicas, norms and updates would count the
-        # duplicate rows of an IndexedSlices apart.
-        return total, [
-            tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)
-        ]
-
+    gradients = _gradient_function(model, model.hparams.label_smoothing)
     if jit_compile:
         gradients = tf.function(gradients, jit_compile=True)
 
@@ -66,12 +53,9 @@ def compile_step(
         inputs, targets = batch["inputs"], batch["targets"]
         own = _count(targets)
         tokens = context.all_reduce("SUM", own)
-        seed = tf.random.experimental.stateless_fold_in(
-            tf.random.experimental.stateless_fold_in(
-                tf.constant([random_seed, 0], tf.int32), optimizer.step
-            ),
-            context.replica_id_in_sync_group,
-        )
+        seed = [random_seed, 0]
+        for number in (optimizer.step, context.replica_id_in_sync_group):
+            seed = tf.random.experimental.stateless_fold_in(seed, number)
         total, own_gradients = gradients(inputs, targets, tokens, seed)
         optimizer.apply(context.all_reduce("SUM", own_gradients))
         return {
@@ -88,6 +72,26 @@ def compile_step(
         }
 
     return tf.function(step, input_signature=[element_spec])
+
+
+def _gradient_function(model, label_smoothing):
+    """Returns the function that computes one replica's share of a step."""
+    variables = [v.value for v in model.trainable_variables]
+
+    def gradients(inputs, targets, tokens, seed):
+        with tf.GradientTape() as tape, dropout.seed_scope(seed):
+            logits = model(inputs, targets, training=True)
+            total, _ = losses.padded_cross_entropy(
+                logits, targets, label_smoothing
+            )
+            loss = total / tf.maximum(tokens, 1.0)
+        # Dense, because sums over replicas, norms and updates would count the
+        # duplicate rows of an IndexedSlices apart.
+        return total, [
+            tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)
+        ]
+
+    return gradients
 
 
 def _count(ids):

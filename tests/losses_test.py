@@ -19,8 +19,9 @@ def smoothed_cross_entropy(logits, labels, smoothing):
         q /= q.sum()
         p = np.full(len(q), smoothing / (len(q) - 1))
         p[labels[b, t]] = 1 - smoothing
-        terms = [x * (np.log(x) - np.log(y)) for x, y in zip(p, q) if x > 0]
-        total, count = total + sum(terms), count + 1
+        seen = p > 0
+        total += np.sum(p[seen] * (np.log(p[seen]) - np.log(q[seen])))
+        count += 1
     return total, count
 
 

@@ -11,10 +11,10 @@ RATES = (0.5, 0.25, 0.125)
 def adam(values, gradients, *, beta1=0.9, beta2=0.98, epsilon=1e-9):
     """Kingma and Ba (2014), algorithm 1, with epsilon hat of section 2."""
     mean, square = np.zeros_like(values), np.zeros_like(values)
-    for t, (gradient, rate) in enumerate(zip(gradients, RATES), start=1):
+    for t, gradient in enumerate(gradients, start=1):
         mean = beta1 * mean + (1 - beta1) * gradient
         square = beta2 * square + (1 - beta2) * gradient**2
-        rate *= np.sqrt(1 - beta2**t) / (1 - beta1**t)
+        rate = RATES[t - 1] * np.sqrt(1 - beta2**t) / (1 - beta1**t)
         values = values - rate * mean / (np.sqrt(square) + epsilon)
     return values
 

@@ -1,13 +1,7 @@
-"""What the tests of layers share: oracles in NumPy, and a layer's contract.
-
-The oracles are loops that look like the papers. They share no code with the
-package.
-
-Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
-L length.
-"""
+"""What the tests of layers share: devices, weights, and a layer's contract."""
 
 import json
+import pathlib
 
 import keras
 import numpy as np
@@ -50,6 +44,32 @@ def normal(seed, *shape):
     return np.random.default_rng(seed).normal(size=shape)
 
 
+def t2t_cases(group):
+    """Returns the cases of tests/data/t2t_layers.npz, a group at a time.
+
+    Args:
+        group: str. See tests/data/README.md.
+
+    Returns:
+        A list of (case, dict of arguments, dict of arrays by name).
+    """
+    path = pathlib.Path(__file__).parent / "data" / "t2t_layers.npz"
+    with np.load(path, allow_pickle=False) as data:
+        meta = json.loads(str(data["meta"]))[group]
+        return [
+            (
+                case,
+                arguments,
+                {
+                    name.split("/", 2)[2]: data[name]
+                    for name in data.files
+                    if name.startswith(f"{group}/{case}/")
+                },
+            )
+            for case, arguments in meta.items()
+        ]
+
+
 def randomize(layer, seed=3):
     """Moves every weight, so that none is 0 or 1 as it often begins."""
     for i, weight in enumerate(layer.weights):
@@ -74,198 +94,12 @@ def numeric_gradients(function, arrays, step=1e-5):
     return gradients
 
 
-def distance_vector(table, head, distance):
-    """Section 3.2: the vector of a clipped distance; the first is -k's."""
-    if table is None:
-        return 0.0
-    rows = table[head] if table.ndim == 3 else table
-    k = (len(rows) - 1) // 2
-    return rows[max(-k, min(k, distance)) + k]
-
-
-def softmax(logits):
-    powers = np.exp(logits - np.max(logits))
-    return powers / powers.sum()
-
-
-def shaw_attention(
-    q, k, v, key_table=None, value_table=None, *, bias=0.0, query_start=None
-):
-    """Equations 2 to 4 of Shaw et al., one query and one key at a time.
-
-    Args:
-        q: `[B, H, Q, D]`, already scaled.
-        k: `[B, H, K, D]`.
-        v: `[B, H, K, D]`.
-        key_table: None, `[2k+1, D]`, or `[H, 2k+1, D]`.
-        value_table: The same.
-        bias: Broadcasts to `[B, H, Q, K]`.
-        query_start: int. By default the queries are the last Q keys.
-
-    Returns:
-        The output, `[B, H, Q, D]`, and the weights, `[B, H, Q, K]`.
-    """
-    shape = (*q.shape[:3], k.shape[2])
-    if query_start is None:
-        query_start = k.shape[2] - q.shape[2]
-    bias = np.broadcast_to(bias, shape)
-    output, weights = np.zeros_like(q), np.zeros(shape, q.dtype)
-    for b, h, i in np.ndindex(shape[:3]):
-        distances = [j - (query_start + i) for j in range(shape[3])]
-        keys = [
-            key + distance_vector(key_table, h, distance)
-            for key, distance in zip(k[b, h], distances, strict=True)
-        ]
-        values = [
-            value + distance_vector(value_table, h, distance)
-            for value, distance in zip(v[b, h], distances, strict=True)
-        ]
-        e = np.array([q[b, h, i] @ key for key in keys]) + bias[b, h, i]
-        weights[b, h, i] = softmax(e)
-        output[b, h, i] = sum(
-            alpha * value
-            for alpha, value in zip(weights[b, h, i], values, strict=True)
-        )
-    return output, weights
-
-
-def sinusoids(positions, channels):
-    """Vaswani et al., section 3.5: sines, then cosines, then perhaps a 0."""
-    half = channels // 2
-    signal = np.zeros([len(positions), channels])
-    for row, position in enumerate(positions):
-        for i in range(half):
-            rate = 10000.0 ** (-i / (half - 1)) if half > 1 else 1.0
-            signal[row, i] = np.sin(position * rate)
-            signal[row, half + i] = np.cos(position * rate)
-    return signal
-
-
-def layer_norm(x, gamma, beta, epsilon):
-    """Ba et al., 2016, one vector at a time."""
-    y = np.zeros_like(x)
-    for place in np.ndindex(x.shape[:-1]):
-        centered = x[place] - x[place].mean()
-        deviation = np.sqrt(np.mean(centered**2) + epsilon)
-        y[place] = gamma * centered / deviation + beta
-    return y
-
-
 def named_weights(layer):
     """Returns float64 arrays by path, without the layer's own name."""
     return {
         weight.path.split("/", 1)[1]: weight.numpy().astype(np.float64)
         for weight in layer.weights
     }
-
-
-def under(weights, name):
-    """Returns the weights of one part."""
-    prefix = name + "/"
-    return {
-        path.removeprefix(prefix): value
-        for path, value in weights.items()
-        if path.startswith(prefix)
-    }
-
-
-def multihead(weights, num_heads, queries, memory, allowed):
-    """Vaswani et al., section 3.2.2, with the tables if there are any."""
-
-    def heads(name, x):
-        x = x @ weights[f"{name}/kernel"]
-        return np.stack(np.split(x, num_heads, axis=-1), 1)  # [B, H, L, D]
-
-    q = heads("q", queries)
-    output, _ = shaw_attention(
-        q / np.sqrt(q.shape[-1]),
-        heads("k", memory),
-        heads("v", memory),
-        weights.get("relative_positions_keys"),
-        weights.get("relative_positions_values"),
-        bias=np.where(allowed, 0.0, -1e9),
-    )
-    output = np.concatenate(list(output.swapaxes(0, 1)), -1)  # [B, Q, F]
-    return output @ weights["output_transform/kernel"]
-
-
-def feed_forward(weights, x):
-    """Vaswani et al., section 3.3."""
-    inner = x @ weights["conv1/kernel"] + weights["conv1/bias"]
-    inner = np.maximum(inner, 0.0)
-    return inner @ weights["conv2/kernel"] + weights["conv2/bias"]
-
-
-def sublayer(weights, epsilon, x, function):
-    """A sublayer with what stands around it: norms where weights are."""
-
-    def norm(name, x):
-        if f"{name}/gamma" not in weights:
-            return x
-        scale = weights[f"{name}/gamma"], weights[f"{name}/beta"]
-        return layer_norm(x, *scale, epsilon)
-
-    return norm("after_norm", x + function(norm("before_norm", x)))
-
-
-def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
-    """One layer of the encoder, or with `memory` of the decoder."""
-    heads, epsilon = hparams.num_heads, hparams.norm_epsilon
-
-    def around(name, x, function):
-        parts = under(weights, f"{name}_residual")
-        return sublayer(parts, epsilon, x, function)
-
-    part = under(weights, "self_attention")
-    x = around(
-        "self_attention", x, lambda y: multihead(part, heads, y, y, allowed)
-    )
-    if memory is not None:
-        cross = under(weights, "encdec_attention")
-        x = around(
-            "encdec_attention",
-            x,
-            lambda y: multihead(cross, heads, y, memory, memory_allowed),
-        )
-    return around("ffn", x, lambda y: feed_forward(under(weights, "ffn"), y))
-
-
-def transformer_logits(weights, hparams, inputs, targets):
-    """The whole model, teacher-forced; `weights` as of `named_weights`."""
-    shared = weights["target_embedding/embeddings"]
-    source_table = weights.get("source_embedding/embeddings", shared)
-    softmax_table = weights.get("softmax/embeddings", shared)
-
-    def embed(table, ids, side):
-        x = table[ids] * np.sqrt(hparams.hidden_size)
-        x[ids == 0] = 0.0
-        positions = np.arange(ids.shape[1])
-        if hparams.pos == "timing":
-            x += sinusoids(positions, hparams.hidden_size)
-        if hparams.pos == "emb":
-            learned = weights[f"{side}_positions/embeddings"]
-            x += learned[np.minimum(positions, len(learned) - 1)]
-        return x
-
-    def final(x, side):
-        norm = under(weights, f"{side}_norm")
-        if not norm:
-            return x
-        return layer_norm(x, norm["gamma"], norm["beta"], hparams.norm_epsilon)
-
-    is_token = (inputs != 0)[:, None, None, :]
-    x = embed(source_table, inputs, "source")
-    for i in range(hparams.num_hidden_layers):
-        part = under(weights, f"encoder_layer_{i}")
-        x = block(part, hparams, x, is_token)
-    memory = final(x, "encoder")
-    shifted = np.concatenate([0 * targets[:, :1], targets[:, :-1]], 1)
-    x = embed(shared, shifted, "target")
-    causal = np.tri(targets.shape[1], dtype=bool)
-    for i in range(hparams.num_hidden_layers):
-        part = under(weights, f"decoder_layer_{i}")
-        x = block(part, hparams, x, causal, memory, is_token)
-    return final(x, "decoder") @ softmax_table.T
 
 
 class LayerTestCase(tf.test.TestCase, parameterized.TestCase):

@@ -13,6 +13,9 @@ from relpos_tf import hparam
 from relpos_tf import optimizers
 from relpos_tf import train_step
 from relpos_tf.models import transformer
+from tests import testing
+
+testing.use_two_cpus()
 
 SPEC = {
     name: tf.TensorSpec([None, None], tf.int32)
@@ -104,7 +107,11 @@ class TrainStepTest(tf.test.TestCase, parameterized.TestCase):
         )
         two, two_results, _ = train(
             devices.strategy(),
-            [batch for pair in zip(firsts, seconds) for batch in pair],
+            [
+                batch
+                for pair in zip(firsts, seconds, strict=True)
+                for batch in pair
+            ],
             small(**changes),
         )
         for a, b in zip(one_results, two_results, strict=True):

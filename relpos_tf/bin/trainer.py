@@ -69,22 +69,16 @@ flags.DEFINE_bool(
     "Prepare the data anew even if they are there.",
     **_DEFINE,
 )
-flags.DEFINE_string(
-    "train_source", "", "translate_files: training text.", **_DEFINE
-)
-flags.DEFINE_string(
-    "train_target", "", "translate_files: its translation.", **_DEFINE
-)
-flags.DEFINE_string(
-    "dev_source", "", "translate_files: development text.", **_DEFINE
-)
-flags.DEFINE_string(
-    "dev_target", "", "translate_files: its translation.", **_DEFINE
-)
-flags.DEFINE_string("test_source", "", "translate_files: test text.", **_DEFINE)
-flags.DEFINE_string(
-    "test_target", "", "translate_files: its translation.", **_DEFINE
-)
+_FILE_FLAGS = {
+    "train_source": "training text",
+    "train_target": "its translation",
+    "dev_source": "development text",
+    "dev_target": "its translation",
+    "test_source": "test text",
+    "test_target": "its translation",
+}
+for _name, _text in _FILE_FLAGS.items():
+    flags.DEFINE_string(_name, "", f"translate_files: {_text}.", **_DEFINE)
 flags.DEFINE_integer(
     "vocab_size", 8000, "translate_files: pieces of the vocabulary.", **_DEFINE
 )
@@ -213,15 +207,6 @@ flags.DEFINE_bool(
     "check_env", False, "Print versions and devices, and compute.", **_DEFINE
 )
 
-_FILE_FLAGS = (
-    "train_source",
-    "train_target",
-    "dev_source",
-    "dev_target",
-    "test_source",
-    "test_target",
-)
-
 
 def main() -> int | None:
     log = command.logger()
@@ -229,7 +214,7 @@ def main() -> int | None:
         with command.flag_value("usr_dir"):
             registry.import_usr_dir(FLAGS.usr_dir)
     if FLAGS.registry_help:
-        return print_registry()
+        return command.show_registry()
     if FLAGS.check_env:
         return check_environment()
     problem = make_problem()
@@ -291,7 +276,7 @@ def make_problem():
             )
         with command.flag_value("problem"):
             return registry.problem(FLAGS.problem)
-    command.require(FLAGS, *_FILE_FLAGS[:4])
+    command.require(FLAGS, *list(_FILE_FLAGS)[:4])
     from relpos_tf.problems import translate
 
     paths = {name: getattr(FLAGS, name) or None for name in _FILE_FLAGS}
@@ -304,16 +289,6 @@ def make_hparams():
         hparams = registry.hparams(FLAGS.hparams_set)
     with command.flag_value("hparams"):
         return hparams.override(FLAGS.hparams)
-
-
-def print_registry() -> None:
-    """Lists what --problem and --hparams_set may name."""
-    problems = [*registry.list_problems(), "translate_files"]
-    for title, names in (
-        ("Problems", sorted(problems)),
-        ("Hparams sets", registry.list_hparams()),
-    ):
-        command.write(f"{title}:\n  " + "\n  ".join(names) + "\n")
 
 
 def check_environment() -> int:
@@ -336,3 +311,7 @@ def check_environment() -> int:
 
 def run() -> None:
     command.run(main)
+
+
+if __name__ == "__main__":
+    run()

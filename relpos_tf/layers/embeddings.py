@@ -81,9 +81,9 @@ class TokenEmbedding(keras.layers.Layer):
 
     def call(self, ids):
         table = tf.cast(self.embeddings.value, self.compute_dtype)
-        scale = tf.where(ids == 0, 0.0, self.hidden_size**0.5)  # [B, L]
-        scale = tf.cast(scale, self.compute_dtype)[..., tf.newaxis]
-        return tf.gather(table, ids) * scale  # [B, L, F]
+        vectors = tf.gather(table, ids) * self.hidden_size**0.5  # [B, L, F]
+        is_token = tf.not_equal(ids, 0)[..., tf.newaxis]  # [B, L, 1]
+        return tf.where(is_token, vectors, tf.zeros([], vectors.dtype))
 
     def logits(self, features):
         """Multiplies `[B, L, F]` with the table: `[B, L, V]`, float32."""

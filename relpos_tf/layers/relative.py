@@ -122,12 +122,11 @@ def relative_attention(
         value_table: The same for the values.
         bias: None or a float tensor that broadcasts to `[B, H, Q, K]`, added
             to the logits: 0 where attention is allowed, -1e9 where not.
-        implementation: "reshape", the paper's, which builds `[Q, K, D]`
-            tensors; "compact", which multiplies with the 2k+1 rows only and
-            moves the products to their places; "auto" chooses.
-        query_start: int or scalar tensor: the position of the first query
-            among the keys. By default the queries are the last Q keys.
-        dropout: None or a function applied to the weights before they
+        implementation: "reshape", the paper's, builds `[Q, K, D]` tensors;
+            "compact" multiplies with the 2k+1 rows only and moves the
+            products to their places; "auto" chooses.
+        query_start: As in `relative_position_ids`.
+        dropout: None or a function of the weights, applied before they
             multiply the values.
 
     Returns:
@@ -149,12 +148,7 @@ def relative_attention(
     Reference:
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
     """
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(
-            f"`implementation` must be one of {IMPLEMENTATIONS}. "
-            f"Received: implementation={implementation!r}."
-        )
-    _check_tables(key_table, value_table)
+    _check(implementation, key_table, value_table)
     if query_start is None:
         query_start = tf.shape(k)[2] - tf.shape(q)[2]
     if implementation == "reshape":
@@ -172,7 +166,12 @@ def relative_attention(
     return output, weights
 
 
-def _check_tables(*tables):
+def _check(implementation, *tables):
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(
+            f"`implementation` must be one of {IMPLEMENTATIONS}. "
+            f"Received: implementation={implementation!r}."
+        )
     rows = [table.shape[-2] for table in tables if table is not None]
     if any(row is not None and row % 2 == 0 for row in rows):
         raise ValueError(

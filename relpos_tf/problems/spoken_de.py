@@ -254,7 +254,7 @@ def _dative_quantity(count: int, noun: str) -> str:
     forms = spoken_en.look_up(NOUNS, noun)
     if count != 1:
         plural = forms.plural
-        if plural != forms.singular and not plural.endswith(("n", "s")):
+        if plural.endswith(("e", "el", "er")):
             plural += "n"
         return f"{_count(count, 'ein')} {plural}"
     one = "einer" if forms.article == "die" else "einem"

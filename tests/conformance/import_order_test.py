@@ -23,6 +23,7 @@ ORDER = (
     "layers.relative",
     "layers.attention",
     "layers.embeddings",
+    "layers.sublayers",
     "layers.blocks",
     "models.transformer",
     "losses",

@@ -1,0 +1,416 @@
+"""Tests of the mathematics, against loops and against tensor2tensor.
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, k clipping.
+"""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import relative
+from tests import oracles
+from tests import testing
+
+FORMS = ("reshape", "compact")
+# Q, K, k, position of the first query (None: the queries are the last keys).
+LENGTHS = {
+    "one_pair": (1, 1, 1, None),
+    "square_k0": (5, 5, 0, None),
+    "square_k1": (5, 5, 1, None),
+    "square_k2": (5, 5, 2, None),
+    "square_k_beyond_the_length": (3, 3, 7, None),
+    "fewer_queries": (3, 7, 2, None),
+    "one_query": (1, 7, 2, None),
+    "one_query_k0": (1, 5, 0, None),
+    "in_the_middle": (3, 11, 2, 5),
+    "one_query_in_the_middle": (1, 7, 2, 3),
+    "at_the_start": (2, 7, 3, 0),
+}
+TABLES = {
+    "shared": ("shared", "shared"),
+    "per_head": ("per_head", "per_head"),
+    "mixed": ("shared", "per_head"),
+    "keys_only": ("shared", None),
+    "values_only": (None, "per_head"),
+    "neither": (None, None),
+}
+
+
+def example(lengths, tables, batch=2, heads=3, depth=5, seed=7):
+    """Returns q, k, v and both tables, float64."""
+    queries, keys, k, _ = lengths
+    shapes = {"shared": (2 * k + 1, depth), None: None}
+    shapes["per_head"] = (heads, *shapes["shared"])
+    arrays = [
+        testing.normal([seed, i], batch, heads, length, depth)
+        for i, length in enumerate((queries, keys, keys))
+    ]
+    for i, kind in enumerate(tables):
+        shape = shapes[kind]
+        arrays.append(shape and testing.normal([seed, 3 + i], *shape))
+    return arrays
+
+
+def example_bias(kind, lengths, batch=2):
+    """Returns what is added to the logits, or None."""
+    queries, keys, _, start = lengths
+    if kind == "none":
+        return None
+    if kind == "padding":  # the rows are of unequal length
+        ends = [[keys - row] for row in range(batch)]
+        allowed = (np.arange(keys) < ends)[:, None, None, :]
+    else:
+        first = keys - queries if start is None else start
+        allowed = np.tri(queries, keys, first, dtype=bool)
+    return np.where(allowed, 0.0, -1e9)
+
+
+class RelativePositionIdsTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.named_parameters(
+        ("square", (3, 3, 5), [[5, 6, 7], [4, 5, 6], [3, 4, 5]]),
+        (
+            "clipped",
+            (4, 4, 1),
+            [[1, 2, 2, 2], [0, 1, 2, 2], [0, 0, 1, 2], [0, 0, 0, 1]],
+        ),
+        ("k0", (2, 3, 0), [[0, 0, 0], [0, 0, 0]]),
+        (
+            "last_queries",
+            (2, 5, 2),
+            [[0, 0, 1, 2, 3], [0, 0, 0, 1, 2]],
+        ),
+        ("one_query", (1, 4, 2), [[0, 0, 1, 2]]),
+        (
+            "start_in_the_middle",
+            (2, 5, 2, 1),
+            [[1, 2, 3, 4, 4], [0, 1, 2, 3, 4]],
+        ),
+        ("start_at_0", (1, 4, 2, 0), [[2, 3, 4, 4]]),
+    )
+    def test_ids_are_clipped_distances(self, arguments, expected):
+        ids = relative.relative_position_ids(*arguments)
+        self.assertEqual(ids.dtype, tf.int32)
+        self.assertAllEqual(ids, expected)
+
+    def test_lengths_may_be_tensors(self):
+        function = tf.function(
+            lambda q, k, s: relative.relative_position_ids(q, k, 1, s),
+            input_signature=[tf.TensorSpec([], tf.int32)] * 3,
+        )
+        self.assertAllEqual(function(2, 4, 1), [[0, 1, 2, 2], [0, 0, 1, 2]])
+
+    def test_equals_tensor2tensor(self):
+        for case, sizes, arrays in testing.t2t_cases("rel_matrix"):
+            ids = relative.relative_position_ids(
+                sizes["length_q"],
+                sizes["length_k"],
+                sizes["max_relative_position"],
+            )
+            self.assertAllEqual(ids, arrays["out/matrix"], case)
+
+    def test_negative_clipping_is_refused(self):
+        with self.assertRaisesRegex(
+            ValueError, "at least 0. Received: max_relative_position=-1"
+        ):
+            relative.relative_position_ids(2, 2, -1)
+
+
+class RelativeAttentionInnerTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.product(transpose=[True, False], per_head=[True, False])
+    def test_equals_the_sum_over_pairs(self, transpose, per_head):
+        batch, heads, queries, keys, depth = 2, 3, 5, 7, 11
+        x = testing.normal(1, batch, heads, queries, keys)
+        if transpose:
+            x = testing.normal(1, batch, heads, queries, depth)
+        y = testing.normal(2, batch, heads, keys, depth)
+        z = testing.normal(3, heads, queries, keys, depth)
+        if not per_head:
+            z = z[0]
+        result = relative.relative_attention_inner(
+            *map(tf.constant, (x, y, z)), transpose
+        )
+        expected = np.zeros(result.shape)
+        for b, h, i, j in np.ndindex(batch, heads, queries, keys):
+            pair = y[b, h, j] + (z[h, i, j] if per_head else z[i, j])
+            if transpose:
+                expected[b, h, i, j] = x[b, h, i] @ pair
+            else:
+                expected[b, h, i] += x[b, h, i, j] * pair
+        self.assertAllClose(result, expected, rtol=1e-12, atol=1e-12)
+
+    def test_equals_tensor2tensor_with_gradients(self):
+        for case, sizes, arrays in testing.t2t_cases("rel_inner"):
+            inputs = [tf.constant(arrays[f"in/{name}"]) for name in "xyz"]
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                result = relative.relative_attention_inner(
+                    *inputs, sizes["transpose"]
+                )
+            gradients = tape.gradient(result, inputs, arrays["in/upstream"])
+            self.assertAllClose(
+                result, arrays["out/result"], rtol=1e-5, atol=1e-5, msg=case
+            )
+            for name, gradient in zip("xyz", gradients, strict=True):
+                self.assertAllClose(
+                    gradient,
+                    arrays[f"grad/{name}"],
+                    rtol=1e-5,
+                    atol=1e-5,
+                    msg=f"{case}, {name}",
+                )
+
+
+class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.product(lengths=list(LENGTHS), tables=list(TABLES))
+    def test_equals_equations_3_and_4(self, lengths, tables):
+        lengths, tables = LENGTHS[lengths], TABLES[tables]
+        arrays = example(lengths, tables)
+        for kind in ("none", "causal", "padding"):
+            bias = example_bias(kind, lengths)
+            expected = oracles.shaw_attention(
+                *arrays,
+                bias=0.0 if bias is None else bias,
+                query_start=lengths[3],
+            )
+            for form in FORMS:
+                results = relative.relative_attention(
+                    *map(constant, arrays),
+                    bias=bias,
+                    implementation=form,
+                    query_start=lengths[3],
+                )
+                for result, loops in zip(results, expected, strict=True):
+                    self.assertAllClose(
+                        result, loops, 1e-10, 1e-10, f"{form}, {kind}"
+                    )
+
+    @parameterized.product(
+        lengths=list(LENGTHS), tables=["shared", "per_head", "values_only"]
+    )
+    def test_gradients_equal_finite_differences(self, lengths, tables):
+        lengths, tables = LENGTHS[lengths], TABLES[tables]
+        arrays = example(lengths, tables, batch=1, heads=2, depth=3)
+        bias = example_bias("causal", lengths)
+        upstream = testing.normal(13, *arrays[0].shape)
+        there = [i for i, array in enumerate(arrays) if array is not None]
+
+        def total(*moved):
+            all_five = [None] * 5
+            for i, array in zip(there, moved, strict=True):
+                all_five[i] = array
+            output, _ = oracles.shaw_attention(
+                *all_five, bias=bias, query_start=lengths[3]
+            )
+            return np.sum(output * upstream)
+
+        expected = testing.numeric_gradients(total, [arrays[i] for i in there])
+        for form in FORMS:
+            tensors = [constant(array) for array in arrays]
+            with tf.GradientTape() as tape:
+                tape.watch([tensors[i] for i in there])
+                output, _ = relative.relative_attention(
+                    *tensors,
+                    bias=bias,
+                    implementation=form,
+                    query_start=lengths[3],
+                )
+            gradients = tape.gradient(
+                output, [tensors[i] for i in there], upstream
+            )
+            for i, gradient, numeric in zip(
+                there, gradients, expected, strict=True
+            ):
+                # No tf.IndexedSlices: optimizers count its rows apart.
+                self.assertIsInstance(gradient, tf.Tensor)
+                self.assertAllClose(
+                    gradient, numeric, 1e-6, 1e-7, f"{form}, argument {i}"
+                )
+
+    @parameterized.product(form=FORMS, per_head=[True, False])
+    def test_unknown_lengths_in_a_graph_change_nothing(self, form, per_head):
+        tables = ("per_head" if per_head else "shared",) * 2
+        spec = [tf.TensorSpec([None, 3, None, 5], tf.float64)] * 3
+        rows = [3, 5, 5] if per_head else [5, 5]
+        spec += [tf.TensorSpec(rows, tf.float64)] * 2
+        function = tf.function(
+            lambda *arrays: relative.relative_attention(
+                *arrays[:5], implementation=form, query_start=arrays[5]
+            ),
+            input_signature=[*spec, tf.TensorSpec([], tf.int32)],
+        )
+        for queries, keys, start in [
+            (1, 1, 0),
+            (3, 3, 0),
+            (1, 7, 6),
+            (3, 9, 4),
+        ]:
+            lengths = queries, keys, 2, start
+            arrays = example(lengths, tables)
+            expected = oracles.shaw_attention(*arrays, query_start=start)
+            results = function(*arrays, start)
+            for result, loops in zip(results, expected, strict=True):
+                self.assertAllClose(result, loops, 1e-10, 1e-10)
+
+    @parameterized.parameters(*FORMS)
+    def test_the_key_to_the_right_has_row_k_plus_1(self, form):
+        # Every query looks at its right neighbour alone, whose value is 0:
+        # the output is the vector of the distance j - i = +1.
+        length, k = 5, 2
+        values = tf.reshape(tf.range(1.0, 16.0), [2 * k + 1, 3])
+        neighbour = np.eye(length, k=1, dtype=bool)
+        output, _ = relative.relative_attention(
+            *[tf.zeros([1, 1, length, 3])] * 3,
+            None,
+            values,
+            bias=np.where(neighbour, 0.0, -1e9),
+            implementation=form,
+        )
+        self.assertAllClose(output[0, 0, :-1], [values[k + 1]] * (length - 1))
+
+    @parameterized.parameters(*FORMS)
+    def test_free_places_behind_the_query_change_nothing(self, form):
+        arrays = example((3, 7, 2, None), TABLES["per_head"])
+        q, k, v, *tables = map(constant, arrays)
+        expected, _ = relative.relative_attention(
+            q, k, v, *tables, implementation=form
+        )
+        free = tf.constant(testing.normal(17, 2, 3, 4, 5))
+        bias = np.where(np.arange(11) < 7, 0.0, -1e9)
+        output, weights = relative.relative_attention(
+            q,
+            *[tf.concat([x, free], 2) for x in (k, v)],
+            *tables,
+            bias=bias,
+            implementation=form,
+            query_start=4,
+        )
+        self.assertAllClose(output, expected, 1e-10, 1e-10)
+        self.assertAllEqual(weights[..., 7:], np.zeros([2, 3, 3, 4]))
+
+    @parameterized.parameters(*FORMS)
+    def test_a_row_without_any_key_is_finite_and_even(self, form):
+        arrays = example((5, 5, 2, None), TABLES["shared"])
+        tensors = [constant(a.astype(np.float32)) for a in arrays]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            output, weights = relative.relative_attention(
+                *tensors, bias=tf.fill([1, 1, 5, 5], -1e9), implementation=form
+            )
+        self.assertAllClose(weights, np.full([2, 3, 5, 5], 0.2), atol=1e-5)
+        for gradient in tape.gradient(output, tensors):
+            self.assertAllEqual(
+                tf.math.is_finite(gradient), gradient == gradient
+            )
+
+    @parameterized.parameters(*FORMS)
+    def test_dropout_acts_on_the_weights_of_both_terms(self, form):
+        arrays = example((3, 7, 2, None), TABLES["shared"])
+        _, weights = oracles.shaw_attention(*arrays)
+        kept = np.arange(7) % 3 != 1
+        output, returned = relative.relative_attention(
+            *map(constant, arrays),
+            implementation=form,
+            dropout=lambda weights: weights * kept,
+        )
+        self.assertAllClose(returned, weights)
+        expected = np.zeros_like(arrays[0])
+        for b, h, i, j in np.ndindex(weights.shape):
+            value = arrays[2][b, h, j] + oracles.distance_vector(
+                arrays[4], h, j - (i + 4)
+            )
+            expected[b, h, i] += kept[j] * weights[b, h, i, j] * value
+        self.assertAllClose(output, expected)
+
+    @parameterized.parameters(*FORMS)
+    def test_bfloat16_has_its_softmax_in_float32(self, form):
+        arrays = example((5, 5, 2, None), TABLES["shared"])
+        # Logits that bfloat16 cannot tell from one another, made by the bias.
+        bias = 256.0 + np.arange(5) / 8.0
+        _, expected = oracles.shaw_attention(
+            *[0.0 * array for array in arrays], bias=bias
+        )
+        output, weights = relative.relative_attention(
+            *[tf.zeros(array.shape, tf.bfloat16) for array in arrays],
+            bias=bias,
+            implementation=form,
+        )
+        self.assertEqual((output.dtype, weights.dtype), (tf.bfloat16,) * 2)
+        self.assertAllClose(tf.cast(weights, tf.float64), expected, rtol=0.01)
+
+    def test_equals_tensor2tensor_with_gradients(self):
+        names = ("in/q", "in/k", "in/v")
+        tables = (
+            "var/relative_positions_keys",
+            "var/relative_positions_values",
+        )
+        cases = testing.t2t_cases("attn_relative")
+        cases += testing.t2t_cases("attn_relative_cached")
+        for form, (case, _, arrays) in [(f, c) for f in FORMS for c in cases]:
+            tensors = [constant(arrays[name]) for name in (*names, *tables)]
+            with tf.GradientTape() as tape:
+                tape.watch(tensors)
+                output, weights = relative.relative_attention(
+                    *tensors, bias=arrays.get("in/bias"), implementation=form
+                )
+            close = {"rtol": 1e-4, "atol": 2e-5, "msg": f"{form}, {case}"}
+            self.assertAllClose(output, arrays["out/result"], **close)
+            self.assertAllClose(weights, arrays["out/weights"], **close)
+            if "in/upstream" not in arrays:
+                continue
+            gradients = tape.gradient(output, tensors, arrays["in/upstream"])
+            for name, gradient in zip(
+                ("q", "k", "v", "keys", "values"), gradients, strict=True
+            ):
+                self.assertAllClose(gradient, arrays[f"grad/{name}"], **close)
+
+    @parameterized.parameters("compact", "auto")
+    def test_compact_form_builds_no_vector_for_each_pair(self, form):
+        self.assertLess(largest_tensor(form, length=31, depth=17), 31 * 31 * 17)
+
+    def test_reshape_form_does_so_the_probe_sees_it(self):
+        self.assertGreaterEqual(
+            largest_tensor("reshape", length=31, depth=17), 31 * 31 * 17
+        )
+
+    def test_unknown_implementation_lists_the_known_ones(self):
+        arrays = example((3, 3, 1, None), TABLES["shared"])
+        with self.assertRaisesRegex(
+            ValueError, "'auto', 'reshape', 'compact'.*Received: .*'fast'"
+        ):
+            relative.relative_attention(*arrays, implementation="fast")
+
+    def test_even_number_of_rows_is_refused(self):
+        q, k, v, keys, values = example((3, 3, 1, None), TABLES["shared"])
+        with self.assertRaisesRegex(ValueError, r"2k\+1 rows.*\[3, 2\]"):
+            relative.relative_attention(q, k, v, keys, values[:2])
+
+
+def constant(array):
+    return None if array is None else tf.constant(array)
+
+
+def largest_tensor(form, length, depth):
+    """Returns the most numbers in any tensor, of the gradients too."""
+
+    def gradients(*tensors):
+        output, _ = relative.relative_attention(*tensors, implementation=form)
+        return tf.gradients(output, tensors)
+
+    arrays = example(
+        (length, length, 2, None), TABLES["shared"], 1, 1, depth=depth
+    )
+    wrapped = tf.compat.v1.wrap_function(
+        gradients, [tf.TensorSpec(array.shape, tf.float64) for array in arrays]
+    )
+    with wrapped.graph.as_default():
+        sizes = [
+            tf.size(output)
+            for operation in wrapped.graph.get_operations()
+            for output in operation.outputs
+            if output.dtype.is_floating
+        ]
+    return max(wrapped.prune(wrapped.inputs, sizes)(*map(constant, arrays)))
+
+
+if __name__ == "__main__":
+    tf.test.main()
