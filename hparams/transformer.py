@@ -70,8 +70,9 @@ def transformer_tiny():
         filter_size=512,
         num_heads=4,
         num_hidden_layers=2,
-        learning_rate_constant=2.0,
-        learning_rate_warmup_steps=300,
+        learning_rate_constant=0.7,
+        learning_rate_warmup_steps=400,
+        batch_size=2048,
         train_steps=1_000,
     )
 

@@ -5,12 +5,12 @@ what TensorFlow finds by itself in a Keras 3 model is not complete: layers held
 in lists are left out, and no restore notices.
 """
 
+import contextlib
 import json
 import logging
 import os
 import pathlib
 import re
-import shutil
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -18,11 +18,13 @@ import numpy as np
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf import run_dir
 
 _log = logging.getLogger("relpos_tf")
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _UNREADABLE = (tf.errors.OpError, ValueError, RuntimeError, IndexError)
 Variables = Mapping[str, tf.Variable]
+all_steps = run_dir.all_steps
 
 
 class CheckpointManager:
@@ -32,9 +34,6 @@ class CheckpointManager:
         directory: str or path. Made if need be.
         groups: {group: {name: variable}}. All that is saved.
         keep_max: int. The oldest beyond that many are removed; 0: none is.
-
-    Raises:
-        ValueError: `keep_max` is negative.
     """
 
     def __init__(
@@ -43,17 +42,13 @@ class CheckpointManager:
         groups: Mapping[str, Variables],
         keep_max: int = 20,
     ):
-        if keep_max < 0:
-            raise ValueError(
-                f"`keep_max` must be at least 0. Received: keep_max={keep_max}."
-            )
         self._directory = pathlib.Path(directory)
         self._directory.mkdir(parents=True, exist_ok=True)
         self._groups = {name: dict(group) for name, group in groups.items()}
         self._keep_max = keep_max
         self._protected = set()
         self._checkpoint = tf.train.Checkpoint(**self._groups)
-        _remove_left_overs(self._directory)
+        run_dir.remove_left_overs(self._directory)
 
     def all_steps(self) -> list[int]:
         """Returns the steps of the complete checkpoints, ascending."""
@@ -65,10 +60,7 @@ class CheckpointManager:
         return str(self._directory / f"ckpt-{steps[-1]}") if steps else None
 
     def protect(self, *steps: int) -> None:
-        """Keeps these checkpoints, and only these, whatever their age.
-
-        They do not count towards `keep_max`.
-        """
+        """Keeps these, whatever their age and beside `keep_max` others."""
         self._protected = set(steps)
 
     def save(self, step: int) -> str:
@@ -84,84 +76,62 @@ class CheckpointManager:
         try:
             self._checkpoint.write(f"{prefix}_temp")
             self._check_written(f"{prefix}_temp")
-            _move(f"{prefix}_temp", prefix)
+            run_dir.move_checkpoint(f"{prefix}_temp", prefix)
             self._prune(step)
-            _write_state(self._directory)
+            run_dir.write_checkpoint_state(self._directory)
         except (tf.errors.OpError, OSError) as error:
+            cause = str(error).partition("\n")[0]
             raise errors.UserError(
-                f"Cannot write checkpoint {prefix}: "
-                f"{str(error).splitlines()[0]} Make room and run again: the "
-                "run goes on from its last checkpoint."
+                f"Cannot write checkpoint {prefix}: {cause} Make room and run "
+                "again: the run goes on from its last checkpoint."
             ) from error
         finally:
-            for left_over in self._directory.glob(f"ckpt-{step}_temp*"):
-                _remove(left_over)
+            run_dir.remove_left_overs(self._directory)
         return prefix
 
     def _check_written(self, prefix: str) -> None:
         """Compares names: a variable that is not saved goes unnoticed else."""
-        written = set(_names(tf.train.load_checkpoint(prefix)))
-        expected = {
-            f"{group}/{name}"
-            for group, variables in self._groups.items()
-            for name in variables
-        }
-        if written != expected:
-            raise RuntimeError(
-                f"Checkpoint {prefix} does not hold what it should: "
-                f"{sorted(written ^ expected)}."
-            )
+        written = _names(tf.train.load_checkpoint(prefix)).keys()
+        wrong = sorted(written ^ _flat(self._groups).keys())
+        if wrong:
+            raise RuntimeError(f"{prefix} has too much or too little: {wrong}.")
 
     def _prune(self, step: int) -> None:
         """Removes the oldest checkpoints, never the one just written."""
-        if not self._keep_max:
+        if self._keep_max < 1:
             return
         kept = {step} | self._protected
         others = [old for old in self.all_steps() if old not in kept]
         for old in others[: max(len(others) - self._keep_max + 1, 0)]:
-            _remove_checkpoint(str(self._directory / f"ckpt-{old}"))
+            run_dir.remove_checkpoint(str(self._directory / f"ckpt-{old}"))
 
     def restore(self, path: str | pathlib.Path | None = None) -> str:
-        """Restores every group, or, if the checkpoint does not fit, none.
+        """Restores all groups, or none if one does not fit; returns the prefix.
 
         Args:
-            path: The checkpoint's prefix. None: the newest that is readable.
-                Newer ones that are not are set aside, `.index.damaged`, so
-                that they count as checkpoints no longer.
-
-        Returns:
-            The prefix of the checkpoint.
+            path: A prefix. None: the newest that is readable. Newer ones that
+                are not no longer count: their index becomes `.index.damaged`.
 
         Raises:
             UserError: it is not readable, or does not fit the variables.
         """
         prefix = resolve(self._directory if path is None else path)
-        reader = _open(prefix)
-        _assign(reader, prefix, self._groups, _names(reader))
+        with _reading(prefix):
+            reader = tf.train.load_checkpoint(prefix)
+            _assign(reader, prefix, self._groups, _names(reader))
         if path is None:
-            restored = all_steps(self._directory).index(_step(prefix))
-            for step in all_steps(self._directory)[restored + 1 :]:
+            restored = run_dir.checkpoint_step(prefix)
+            for step in filter(lambda n: n > restored, self.all_steps()):
                 index = self._directory / f"ckpt-{step}.index"
                 os.replace(index, f"{index}.damaged")
-            _write_state(self._directory)
+            run_dir.write_checkpoint_state(self._directory)
         return prefix
-
-
-def all_steps(directory: str | pathlib.Path) -> list[int]:
-    """Returns the steps of the checkpoints in a directory, ascending."""
-    found = []
-    for path in pathlib.Path(directory).glob("ckpt-*.index"):
-        match = re.fullmatch(r"ckpt-(\d+)\.index", path.name)
-        if match:
-            found.append(int(match.group(1)))
-    return sorted(found)
 
 
 def newest_readable(directory: str | pathlib.Path) -> str:
     """Returns the prefix of the newest checkpoint that can be read.
 
-    One that cannot, because a kill or a full disk cut it short, is passed
-    over with a warning.
+    One that was cut short is passed over with a warning.
 
     Raises:
         UserError: there is none.
@@ -197,12 +167,10 @@ def resolve(path: str | pathlib.Path) -> str:
         return prefix
     if os.path.isdir(prefix):
         return newest_readable(prefix)
-    folder = os.path.dirname(prefix) or "."
-    there = [f"ckpt-{step}" for step in all_steps(folder)]
+    steps = all_steps(os.path.dirname(prefix) or ".")
     raise errors.UserError(
         "Expected a run's directory or a checkpoint such as runs/demo/ckpt-100."
-        f" Received: {path}, which does not exist. Checkpoints in {folder}: "
-        f"{', '.join(there) or 'none'}."
+        f" Received: {path}, which does not exist. Steps there: {steps}."
     )
 
 
@@ -212,20 +180,21 @@ def restore_model(prefix: str, variables: Variables) -> None:
     Raises:
         UserError: the checkpoint is damaged or not of this model.
     """
-    reader = _open(prefix)
-    names = {n: k for n, k in _names(reader).items() if n.startswith("model/")}
-    _assign(reader, prefix, {"model": variables}, names)
+    with _reading(prefix):
+        reader = tf.train.load_checkpoint(prefix)
+        names = _names(reader)
+        names = {n: names[n] for n in names if n.startswith("model/")}
+        _assign(reader, prefix, {"model": variables}, names)
 
 
 def average(prefixes: Sequence[str], output: str) -> None:
     """Writes the mean of the model variables of several checkpoints.
 
-    The result has no optimizer: training does not go on from it. It has the
-    last step, `training/step`, where the names tell. A JSON file beside it
-    says what was averaged. Sums are in float64.
+    Sums are in float64. The result has no optimizer, but the last step, as
+    `training/step`. A JSON file beside it says what was averaged.
 
     Args:
-        prefixes: The checkpoints, each once.
+        prefixes: The checkpoints `ckpt-STEP`, each once.
         output: Prefix of the result.
 
     Raises:
@@ -237,104 +206,80 @@ def average(prefixes: Sequence[str], output: str) -> None:
         raise errors.UserError(
             f"Expected checkpoints, each once. Received: {prefixes}."
         )
-    sums, steps = {}, [_step(prefix) for prefix in prefixes]
-    for number, prefix in enumerate(prefixes):
+    step = max(run_dir.checkpoint_step(prefix) for prefix in prefixes)
+
+    def kinds(values):
+        return {name: (v.shape, v.dtype) for name, v in values.items()}
+
+    first = _model_values(prefixes[0])
+    # Not from 0.0 on: -0.0 would become 0.0, and the mean of one another.
+    sums = {name: value.astype(np.float64) for name, value in first.items()}
+    for prefix in prefixes[1:]:
         values = _model_values(prefix)
-        if number == 0:
-            first = values
-        if _kinds(values) != _kinds(first):
+        if kinds(values) != kinds(first):
             raise errors.UserError(
                 f"Expected checkpoints of one model. Received: {prefixes[0]} "
                 f"and {prefix}, whose variables differ."
             )
         for name, value in values.items():
-            value = value.astype(np.float64)
-            # 0.0 + -0.0 is 0.0: the mean of one must be that one, bit for bit.
-            sums[name] = sums[name] + value if name in sums else value
+            sums[name] = sums[name] + value.astype(np.float64)
     mean = {
         name: tf.Variable((sums[name] / len(prefixes)).astype(value.dtype))
         for name, value in first.items()
     }
-    groups = {"model": mean}
-    record = {"average_of": [os.path.basename(p) for p in prefixes]}
-    if None not in steps:
-        record["step"] = max(steps)
-        groups["training"] = {"step": tf.Variable(max(steps), dtype=tf.int64)}
-    tf.train.Checkpoint(**groups).write(f"{output}_temp")
-    _move(f"{output}_temp", output)
-    with open(f"{output}.json", "w", encoding="utf-8") as file:
-        json.dump(record, file)
+    last = {"step": tf.Variable(step, dtype=tf.int64)}
+    tf.train.Checkpoint(model=mean, training=last).write(f"{output}_temp")
+    run_dir.move_checkpoint(f"{output}_temp", output)
+    names = [os.path.basename(prefix) for prefix in prefixes]
+    record = json.dumps({"average_of": names})
+    pathlib.Path(f"{output}.json").write_text(record, encoding="utf-8")
 
 
 def _model_values(prefix: str) -> dict[str, np.ndarray]:
-    reader = _open(prefix)
-    try:
+    with _reading(prefix):
+        reader = tf.train.load_checkpoint(prefix)
         values = {
             name.removeprefix("model/"): reader.get_tensor(key)
             for name, key in _names(reader).items()
             if name.startswith("model/")
         }
-    except _UNREADABLE as error:
-        raise errors.UserError(f"Checkpoint {prefix} is damaged.") from error
     if not values:
-        raise errors.UserError(
-            f"Expected a checkpoint with a model. Received: {prefix}, which "
-            "has no variable model/..."
-        )
+        raise errors.UserError(f"Checkpoint {prefix} has no model/... in it.")
     return values
 
 
-def _kinds(values: Mapping[str, np.ndarray]) -> dict:
-    return {name: (v.shape, v.dtype) for name, v in values.items()}
-
-
-def _step(prefix: str) -> int | None:
-    match = re.fullmatch(r"ckpt-(\d+)", os.path.basename(prefix))
-    return int(match.group(1)) if match else None
-
-
-def _open(prefix: str):
+@contextlib.contextmanager
+def _reading(prefix: str):
+    """Says of a checkpoint that cannot be read that it is damaged."""
     try:
-        return tf.train.load_checkpoint(prefix)
+        yield
+    except errors.UserError:
+        raise
     except _UNREADABLE as error:
-        raise errors.UserError(
-            f"Checkpoint {prefix} is damaged or not there."
-        ) from error
+        message = f"Checkpoint {prefix} is damaged or not there."
+        raise errors.UserError(message) from error
 
 
 def _names(reader) -> dict[str, str]:
-    """Returns {group/name: key in the file}.
-
-    In the file "/" is ".S" and "." is "..", to be read from the left.
-    """
+    """Returns {group/name: key}; in a key "/" is ".S" and "." is ".."."""
     return {
         re.sub(
-            r"\.(.)",
-            lambda match: "/" if match[1] == "S" else match[1],
-            key.removesuffix(_SUFFIX),
+            r"\.[.S]", lambda m: "./"[m[0] == ".S"], key.removesuffix(_SUFFIX)
         ): key
         for key in reader.get_variable_to_shape_map()
         if key.endswith(_SUFFIX) and not key.startswith("save_counter")
     }
 
 
-def _assign(
-    reader,
-    prefix: str,
-    groups: Mapping[str, Variables],
-    names: Mapping[str, str],
-) -> None:
-    """Sets variables from a checkpoint that has exactly them.
+def _flat(groups: Mapping[str, Variables]) -> dict[str, tf.Variable]:
+    return {f"{g}/{n}": v for g, vs in groups.items() for n, v in vs.items()}
 
-    Everything is compared before anything is set.
-    """
+
+def _assign(reader, prefix: str, groups: Mapping, names: Mapping) -> None:
+    """Sets variables; compares everything before it sets anything."""
     shapes = reader.get_variable_to_shape_map()
     dtypes = reader.get_variable_to_dtype_map()
-    expected = {
-        f"{group}/{name}": variable
-        for group, variables in groups.items()
-        for name, variable in variables.items()
-    }
+    expected = _flat(groups)
     problems = [f"{n} is missing" for n in expected.keys() - names.keys()]
     problems += [f"{n} is not wanted" for n in names.keys() - expected.keys()]
     for name in expected.keys() & names.keys():
@@ -343,60 +288,13 @@ def _assign(
         if list(there) != here:
             problems.append(f"{name} has shape {there} and not {here}")
         elif dtypes[key] != variable.dtype:
-            problems.append(
-                f"{name} is {dtypes[key].name} and not {variable.dtype.name}"
-            )
+            kind = variable.dtype.name
+            problems.append(f"{name} is {dtypes[key].name} and not {kind}")
     if problems:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise errors.UserError(
             f"Checkpoint {prefix} does not fit: "
             f"{'; '.join(sorted(problems)[:5])}{more}."
         )
-    try:
-        for name, variable in expected.items():
-            variable.assign(reader.get_tensor(names[name]))
-    except _UNREADABLE as error:
-        raise errors.UserError(f"Checkpoint {prefix} is damaged.") from error
-
-
-def _move(source: str, target: str) -> None:
-    """Renames a checkpoint; the index, which makes it one, goes last."""
-    _remove_checkpoint(target)
-    folder, name = os.path.split(source)
-    for path in pathlib.Path(folder).glob(f"{name}.data-*"):
-        os.replace(path, f"{target}{path.name.removeprefix(name)}")
-    os.replace(f"{source}.index", f"{target}.index")
-
-
-def _remove_checkpoint(prefix: str) -> None:
-    """Removes the files of a checkpoint; the index goes first."""
-    folder, name = os.path.split(prefix)
-    pathlib.Path(f"{prefix}.index").unlink(missing_ok=True)
-    for path in pathlib.Path(folder).glob(f"{name}.*"):
-        path.unlink()
-
-
-def _remove_left_overs(directory: pathlib.Path) -> None:
-    """Removes what kills have left: parts, and data without an index."""
-    for path in directory.glob("ckpt-*_temp*"):
-        _remove(path)
-    for path in directory.glob("ckpt-*.data-*"):
-        if not list(directory.glob(f"{path.name.split('.')[0]}.index*")):
-            _remove(path)
-
-
-def _remove(path: pathlib.Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
-def _write_state(directory: pathlib.Path) -> None:
-    """Writes `checkpoint`, where TensorFlow's own tools look."""
-    names = [f"ckpt-{step}" for step in all_steps(directory)]
-    lines = [f'model_checkpoint_path: "{names[-1]}"']
-    lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
-    partial = directory / ".checkpoint.part"
-    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    os.replace(partial, directory / "checkpoint")
+    for name, variable in expected.items():
+        variable.assign(reader.get_tensor(names[name]))

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from relpos_tf import decoding
 from relpos_tf import engines
+from relpos_tf import errors
 from relpos_tf import losses
 from relpos_tf import metrics
 from relpos_tf import translator as translator_lib
@@ -104,6 +105,11 @@ def translate_and_score(
     Raises:
         UserError: there is not one reference for each line.
     """
+    if len(source_lines) != len(references):
+        raise errors.UserError(
+            f"Expected one reference for each of {len(source_lines)} lines. "
+            f"Received: {len(references)} references."
+        )
     hypotheses = translator.translate(list(source_lines), **settings)
     return metrics.corpus_bleu(hypotheses, references), hypotheses
 

@@ -86,7 +86,11 @@ class TextTranslator(tf.Module):
             is_blank = tf.strings.regex_full_match(valid, engines.BLANK)
             limits = sizes + self._settings.extra_length
             limits = tf.where(is_blank, 0, limits)  # [N]
+            # Attention needs a position, also where there is no line.
             ids = ids.to_tensor(0)  # [N, S]
+            ids = tf.pad(
+                ids, [[0, 0], [0, tf.cast(tf.size(ids) == 0, tf.int32)]]
+            )
         found, scores = self._search(ids, limits)  # [N, B, T], [N, B]
         with tf.device("CPU"):
             rows = tf.reshape(found, [-1, tf.shape(found)[2]])  # [N * B, T]

@@ -1,12 +1,12 @@
-"""The files of a run besides its checkpoints. No TensorFlow in here."""
+"""The files of a run, whatever is in its checkpoints. No TensorFlow."""
 
-import hashlib
 import importlib.metadata
 import json
 import os
 import pathlib
 import platform
 import re
+import shutil
 
 import relpos_tf
 from relpos_tf import errors
@@ -16,7 +16,7 @@ HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
 METRICS = "metrics.jsonl"
 
-# Fields that the shapes or the meaning of the weights depend on, always ...
+# Fields that the shapes or the meaning of the weights depend on.
 _ARCHITECTURE = frozenset(
     {
         "vocab_size",
@@ -26,6 +26,10 @@ _ARCHITECTURE = frozenset(
         "num_hidden_layers",
         "pos",
         "self_attention_type",
+        "max_relative_position",
+        "add_relative_to_keys",
+        "add_relative_to_values",
+        "heads_share_relative_embedding",
         "layer_preprocess_sequence",
         "layer_postprocess_sequence",
         "norm_epsilon",
@@ -33,17 +37,6 @@ _ARCHITECTURE = frozenset(
         "shared_embedding_and_softmax_weights",
     }
 )
-# ... if self-attention is relative ...
-_RELATIVE = frozenset(
-    {
-        "max_relative_position",
-        "add_relative_to_keys",
-        "add_relative_to_values",
-        "heads_share_relative_embedding",
-    }
-)
-# ... and if positions are learned: it is the length of their table.
-_LEARNED = frozenset({"max_length"})
 _PACKAGES = (
     "tensorflow",
     "keras",
@@ -112,12 +105,10 @@ class RunDir:
         try:
             content = pathlib.Path(path).read_bytes()
         except OSError as error:
-            raise errors.UserError(
-                f"Cannot read the tokenizer {path}: {error.strerror}. Prepare "
-                "the data first."
-            ) from error
+            message = f"Cannot read the tokenizer {path}: {error.strerror}."
+            raise errors.UserError(message) from error
         own = self.path / TOKENIZER
-        if own.is_file() and _sha256(own.read_bytes()) != _sha256(content):
+        if own.is_file() and own.read_bytes() != content:
             raise errors.UserError(
                 f"The tokenizer {path} is not the one that the run "
                 f"{self.path} was trained with. Prepare the data as before, "
@@ -210,8 +201,8 @@ def check_same_architecture(
     """
     changed = hparam.differences(old, new)
     matter = set(_ARCHITECTURE)
-    matter |= _RELATIVE if old.is_relative else set()
-    matter |= _LEARNED if old.pos == "emb" else set()
+    if old.pos == "emb":
+        matter.add("max_length")  # of the table of learned positions
     fatal = {n: v for n, v in changed.items() if n in matter}
     if fatal:
         listed = ", ".join(f"{n}={a} (now {b})" for n, (a, b) in fatal.items())
@@ -259,9 +250,45 @@ def checkpoint_step(prefix: str | pathlib.Path) -> int:
     return int(match.group(1))
 
 
+def all_steps(directory: str | pathlib.Path) -> list[int]:
+    """Returns the steps of the checkpoints in a directory, ascending."""
+    names = [path.stem for path in pathlib.Path(directory).glob("ckpt-*.index")]
+    return sorted(int(n[5:]) for n in names if re.fullmatch(r"ckpt-\d+", n))
+
+
+def move_checkpoint(source: str, target: str) -> None:
+    """Renames a checkpoint; the index, which makes it one, goes last."""
+    remove_checkpoint(target)
+    folder, name = os.path.split(source)
+    for path in pathlib.Path(folder).glob(f"{name}.data-*"):
+        os.replace(path, f"{target}{path.name.removeprefix(name)}")
+    os.replace(f"{source}.index", f"{target}.index")
+
+
+def remove_checkpoint(prefix: str) -> None:
+    """Removes the files of a checkpoint; the index goes first."""
+    pathlib.Path(f"{prefix}.index").unlink(missing_ok=True)
+    folder, name = os.path.split(prefix)
+    for path in pathlib.Path(folder).glob(f"{name}.*"):
+        path.unlink()
+
+
+def remove_left_overs(directory: pathlib.Path) -> None:
+    """Removes what kills have left: parts, and data without an index."""
+    for path in directory.glob("ckpt-*_temp*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in directory.glob("ckpt-*.data-*"):
+        if not any(directory.glob(f"{path.name.split('.')[0]}.index*")):
+            path.unlink()
+
+
+def write_checkpoint_state(directory: pathlib.Path) -> None:
+    """Writes `checkpoint`, where TensorFlow's own tools look."""
+    names = [f"ckpt-{step}" for step in all_steps(directory)]
+    lines = [f'all_model_checkpoint_paths: "{name}"\n' for name in names]
+    lines.insert(0, f'model_checkpoint_path: "{names[-1]}"\n')
+    RunDir(directory)._write("checkpoint", "".join(lines).encode())
+
+
 def _json(value) -> bytes:
     return (json.dumps(value, indent=2) + "\n").encode()
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -23,10 +23,13 @@ def prepare_data(problem, data_dir: str, tmp_dir: str, anew: bool) -> None:
     if not problem.is_prepared(data_dir):
         _log.info("Preparing %s in %s.", problem.name, data_dir)
         manifest = problem.prepare(data_dir, tmp_dir)
+        dropped = dict(manifest["cleaning"])
+        read = dropped.pop("read")
         _log.info(
-            "Dropped while cleaning: %s.",
-            ", ".join(f"{n} {k}" for k, n in manifest["cleaning"].items() if n)
-            or "nothing",
+            "Training text: %s pairs read; %s dropped in cleaning.",
+            f"{read:,}",
+            ", ".join(f"{n:,} ({rule})" for rule, n in dropped.items() if n)
+            or "none",
         )
     counts = problem.manifest(data_dir)["counts"]
     _log.info(

@@ -106,12 +106,22 @@ class Translator:
         """What translates a batch."""
         return self._engine
 
-    def translate(self, lines: list[str], **kwargs: Any) -> list[Any]:
+    def translate(
+        self,
+        lines: list[str],
+        beam_size: int | None = None,
+        alpha: float | None = None,
+        extra_length: int | None = None,
+        **kwargs: Any,
+    ) -> list[Any]:
         """Translates a list of lines.
 
         Args:
             lines: The lines; a blank one gives an empty translation.
-            **kwargs: See `translate_lines`.
+            beam_size: int. See `translate_lines`, as for all that follow.
+            alpha: float.
+            extra_length: int.
+            **kwargs: The other arguments of `translate_lines`.
 
         Returns:
             A list as long as `lines`, of what `translate_lines` yields.
@@ -120,7 +130,8 @@ class Translator:
             raise ValueError(
                 f"Expected a list of lines. Received: the str {lines[:40]!r}."
             )
-        return list(self.translate_lines(lines, **kwargs))
+        search = beam_size, alpha, extra_length
+        return list(self.translate_lines(lines, *search, **kwargs))
 
     def translate_lines(
         self,

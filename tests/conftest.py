@@ -5,10 +5,6 @@ import os
 # Before the first import of TensorFlow, which reads it.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# The import splits the CPU in two: after a test has used TensorFlow, it is
-# too late.
-from tests import testing  # noqa: F401
-
 
 def pytest_collection_modifyitems(items):
     """Drops the test that every `tf.test.TestCase` inherits and skips."""

@@ -158,7 +158,14 @@ def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
 
 
 def transformer_logits(weights, hparams, inputs, targets):
-    """The whole model, teacher-forced; `weights` as of `named_weights`."""
+    """The whole model, teacher-forced: `[B, T]` ids to `[B, T, V]` logits.
+
+    Args:
+        weights: dict of arrays by path, without the model's name.
+        hparams: `hparam.HParams`.
+        inputs: `[B, S]` ids.
+        targets: `[B, T]` ids, not shifted.
+    """
     shared = weights["target_embedding/embeddings"]
     source_table = weights.get("source_embedding/embeddings", shared)
     softmax_table = weights.get("softmax/embeddings", shared)

@@ -26,17 +26,14 @@ HPARAMS = hparam.HParams(
 def use_two_cpus():
     """Splits the CPU in two, to stand for two GPUs.
 
-    TensorFlow allows it once, and not after its first operation. Hence the
-    call below, while tests are imported and before any of them runs.
+    TensorFlow allows it once, and not after its first operation: call it
+    while tests are imported, before any of them runs.
     """
     cpu = tf.config.list_physical_devices("CPU")[0]
     if tf.config.get_logical_device_configuration(cpu) is None:
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * 2
         )
-
-
-use_two_cpus()
 
 
 def normal(seed, *shape):

@@ -55,7 +55,7 @@ def random_model(hparams: hparam.HParams, seed: int = 28):
             tf.random.stateless_normal(variable.shape, [seed, 1], stddev=0.05)
         )
     embeddings = model.softmax_embedding.embeddings.value
-    scale = 1.0 + 3.0 * tf.one_hot(1, hparams.vocab_size)  # EOS now and then
+    scale = 1.0 + 7.0 * tf.one_hot(1, hparams.vocab_size)  # EOS now and then
     embeddings.assign(embeddings * scale[:, tf.newaxis])
     return model
 

@@ -98,8 +98,6 @@ flags.DEFINE_string(
 
 _PLACES = "output_dir", "checkpoint_path", "export_dir"
 _INPUTS = "decode_from_file", "decode_interactive", "score_file"
-
-
 # Seconds between two messages about progress.
 _PROGRESS_SECONDS = 30
 
@@ -192,9 +190,7 @@ def decode(translator, settings, lines) -> None:
     seconds = time.monotonic() - started
     if not count:
         log.warning("There was no line to translate.")
-    log.info(
-        "%d lines in %.1f s: %.1f lines/s.", count, seconds, count / seconds
-    )
+    log.info("Lines: %d, %.1f a second.", count, count / max(seconds, 1e-3))
     if FLAGS.decode_reference:
         report_scores(translator, settings, hypotheses)
 
@@ -236,7 +232,7 @@ class Progress:
 
     def __call__(self, lines: int) -> None:
         if time.monotonic() - self._said >= _PROGRESS_SECONDS:
-            self._log.info("%d lines.", lines)
+            self._log.info("Lines so far: %d.", lines)
             self._said = time.monotonic()
 
 
@@ -308,7 +304,7 @@ def score_pairs(translator) -> None:
             write(f"{log_probability:.6f}")
     total, count = (sum(column) for column in zip(*found, strict=True))
     command.logger().info(
-        "%d lines, %d target tokens: %.4f nats per token.",
+        "Lines: %d, target tokens: %d, nats per token: %.4f.",
         len(found),
         count,
         -total / count,

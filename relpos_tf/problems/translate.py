@@ -169,7 +169,7 @@ def _phrases(name: str, target: str) -> problem.Problem:
         name=name,
         source_language="en",
         target_language=target,
-        vocab_size=1000,
+        vocab_size=512,
         splits={
             split: lambda tmp_dir, split=split: problem.Again(
                 lambda: generated(split)

@@ -128,6 +128,10 @@ class SplitsTest(parameterized.TestCase):
     @parameterized.parameters(
         ("twenty-one days", "train"),
         ("three weeks ago", "train"),
+        ("fifty-eight hours", "dev"),
+        ("forty horses", "dev"),
+        ("in seventeen oh one", "test"),
+        ("fifty-three days", "test"),
     )
     def test_split_of_a_phrase_never_changes(self, english, split):
         self.assertEqual(phrases.split_of(english), split)

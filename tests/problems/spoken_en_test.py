@@ -6,19 +6,15 @@ American form before they are compared; nothing else differs.
 """
 
 import random
-import warnings
 
+import babel
+import num2words
 from absl.testing import absltest
 from absl.testing import parameterized
+from babel import dates
+from babel import units
 
 from relpos_tf.problems import spoken_en
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import babel
-    import num2words
-    from babel import dates
-    from babel import units
 
 LOCALE = babel.Locale("en", "US")
 UNITS = {

@@ -1,0 +1,87 @@
+"""Times one attention, forward and backward, by length and implementation.
+
+    python benchmarks/attention.py --impl none,compact,reshape --n 128,256,512
+
+Each length and implementation runs in a process of its own, because a
+process's peak memory never goes down. `none` has no relative term. Prints one
+JSON line for each; `added_memory_mb` is the peak beyond that of the inputs.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+
+import common
+
+from relpos_tf.bin import command
+
+_SIZES = ("batch", "heads", "depth", "k", "steps", "warmup", "threads")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("--impl", default="none,compact,reshape")
+    add("--n", default="128,256,512", help="lengths")
+    add("--batch", type=int, default=4)
+    add("--heads", type=int, default=8)
+    add("--depth", type=int, default=64)
+    add("--k", type=int, default=16)
+    add("--steps", type=int, default=10)
+    add("--warmup", type=int, default=2)
+    add("--threads", type=int, default=0)
+    return parser.parse_args()
+
+
+def peak_mb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def run_one(args):
+    """Measures one implementation at one length."""
+    tf = command.import_tensorflow()
+    common.set_threads(tf, args.threads)
+    from relpos_tf.layers import relative
+
+    length = int(args.n)
+    shape = [args.batch, args.heads, length, args.depth]
+    inputs = [tf.random.stateless_normal(shape, [1, i]) for i in range(3)]
+    if args.impl != "none":
+        table = [2 * args.k + 1, args.depth]
+        inputs += [tf.random.stateless_normal(table, [2, i]) for i in range(2)]
+
+    @tf.function
+    def gradients(inputs):
+        tables = inputs[3:] or [None, None]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            output, _ = relative.relative_attention(
+                *inputs[:3],
+                *tables,
+                implementation="auto" if args.impl == "none" else args.impl,
+            )
+            total = tf.reduce_sum(output * output)
+        return tape.gradient(total, inputs)
+
+    before = peak_mb()
+    times = common.measure(lambda: gradients(inputs)[0].numpy(), args)
+    times["added_memory_mb"] = round(peak_mb() - before)
+    print(json.dumps({"impl": args.impl, "n": length, **times}))
+
+
+def main():
+    args = parse()
+    cases = [(i, n) for n in args.n.split(",") for i in args.impl.split(",")]
+    if len(cases) == 1:
+        run_one(args)
+        return
+    sizes = [f"--{name}={getattr(args, name)}" for name in _SIZES]
+    for impl, n in cases:
+        one = [sys.executable, __file__, f"--impl={impl}", f"--n={n}", *sizes]
+        subprocess.run(one, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Times beam search with a model of any size.
+
+    python benchmarks/decode.py --relative 1 --batch 8 --len 16 \
+        --decode_length 16 --beam 4
+
+The weights are random and the end of a sentence is ruled out, so that every
+translation has exactly `--decode_length` ids. `tokens_per_second` counts those
+of the best hypotheses only. Prints one JSON line.
+"""
+
+import json
+
+import common
+
+from relpos_tf.bin import command
+
+
+class NeverEnding:
+    """A model that never predicts EOS."""
+
+    def __init__(self, model, tf):
+        self.hparams, self.init_cache = model.hparams, model.init_cache
+        self._step = model.step
+        self._penalty = tf.one_hot(1, model.hparams.vocab_size) * -1e9
+
+    def step(self, ids, cache, start):
+        logits, cache = self._step(ids, cache, start)
+        return logits + self._penalty, cache
+
+
+def main():
+    parser = common.model_parser(__doc__, batch=8, len=16)
+    parser.add_argument("--decode_length", type=int, default=16)
+    parser.add_argument("--beam", type=int, default=4)
+    args = parser.parse_args()
+    tf = command.import_tensorflow()
+    common.set_threads(tf, args.threads)
+    from relpos_tf import decoding
+
+    model = NeverEnding(common.make_model(args), tf)
+    inputs = common.random_ids(tf, args, 0)
+    limits = tf.fill([args.batch], args.decode_length)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    def search(inputs):
+        return decoding.search(
+            model, inputs, limits, beam_size=args.beam, alpha=0.6
+        )
+
+    times = common.measure(lambda: search(inputs)[1].numpy(), args)
+    tokens = args.batch * args.decode_length
+    result = {
+        "relative": args.relative,
+        "batch": args.batch,
+        "len": args.len,
+        "decode_length": args.decode_length,
+        "beam": args.beam,
+        **times,
+        "tokens_per_second": round(1000 * tokens / times["median_ms"]),
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""The decoder's files, streams, messages and exit codes."""
+
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import engines
+from relpos_tf import loading
+from relpos_tf import translator as translator_lib
+from relpos_tf.bin import command
+from relpos_tf.bin import decoder
+from tests import tiny_run
+from tests import translator_test
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Terminal(io.BytesIO):
+    """Standard input, or output, of a process."""
+
+    def __init__(self, content=b"", isatty=False):
+        super().__init__(content)
+        self._isatty = isatty
+        self.buffer = self
+
+    def isatty(self):
+        return self._isatty
+
+    def write(self, text):
+        super().write(text.encode() if isinstance(text, str) else text)
+
+
+class InterruptedEngine(translator_test.EchoEngine):
+    """Is interrupted while it works."""
+
+    def translate(self, items, settings, n_best):
+        raise KeyboardInterrupt
+
+
+class DecoderTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.engine = translator_test.EchoEngine()
+
+    def decode(self, *arguments, stdin=b"", isatty=False):
+        """Runs the command on an echo: (exit code, output, messages)."""
+        out, err = Terminal(), io.StringIO()
+        with (
+            mock.patch.object(sys, "stdin", Terminal(stdin, isatty)),
+            mock.patch.object(sys, "stdout", out),
+            mock.patch.object(sys, "stderr", err),
+            mock.patch.object(
+                translator_lib.Translator,
+                "load",
+                lambda path, **kwargs: translator_lib.Translator(
+                    engine=self.engine, name=path, **kwargs
+                ),
+            ),
+        ):
+            arguments = ["--output_dir=there", *arguments]
+            code = command.execute(decoder.main, arguments)
+        return code, out.getvalue(), err.getvalue()
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content)
+        return str(path)
+
+    def test_one_line_comes_out_for_each_line(self):
+        text = "a\n\n \t\nb\u2028c\x0b\x0cd\x85\r\ne\r\x00\nlast".encode()
+        code, out, err = self.decode(stdin=b"\xef\xbb\xbf" + text)
+        self.assertEqual(code, 0)
+        expected = "A\n\n\nB\u2028C\x0b\x0cD\x85\nE\r\x00\nLAST\n"
+        self.assertEqual(out, expected.encode())
+        self.assertIn("Using there.", err)
+
+    def test_file_and_standard_input_give_the_same(self):
+        content = b"one\r\n\xff two \xe2\x80\n\nthree"
+        source = self.write("source", content)
+        target = self.folder / "target"
+        _, out, _ = self.decode(stdin=content)
+        code, nothing, _ = self.decode(
+            f"--decode_from_file={source}", f"--decode_to_file={target}"
+        )
+        self.assertEqual((code, nothing), (0, b""))
+        self.assertEqual(target.read_bytes(), out)
+        self.assertEqual(out, "ONE\n\ufffd TWO \ufffd\n\nTHREE\n".encode())
+        self.assertCountEqual(os.listdir(self.folder), ["source", "target"])
+
+    def test_failure_leaves_no_file_and_the_old_one_as_it_was(self):
+        target = self.write("target", b"old")
+        self.engine = InterruptedEngine()
+        code, _, _ = self.decode(f"--decode_to_file={target}", stdin=b"a\n")
+        self.assertEqual(code, 130)
+        self.assertEqual(os.listdir(self.folder), ["target"])
+        self.assertEqual(pathlib.Path(target).read_bytes(), b"old")
+
+    def test_empty_input(self):
+        code, out, err = self.decode()
+        self.assertEqual((code, out), (0, b""))
+        self.assertIn("no line to translate", err)
+        path = self.write("empty", b"")
+        code, out, err = self.decode(f"--decode_from_file={path}")
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn(f"{path} is empty", err)
+
+    def test_typed_lines_are_answered_at_once(self):
+        self.decode(stdin=b"a\nb\n", isatty=True)
+        self.assertEqual(self.engine.batches, [["a"], ["b"]])
+        self.decode(stdin=b"a\nb\n")
+        self.assertEqual(self.engine.batches[2:], [["a", "b"]])
+
+    def test_hypotheses_and_scores_are_separated_by_tabs(self):
+        settings = "--decode_hparams=beam_size=2,return_beams=true"
+        _, out, _ = self.decode(settings, stdin=b"a\tb\n\n")
+        self.assertEqual(out, b"A B\tA B1\n\t\n")
+        _, out, _ = self.decode(
+            settings + ",write_beam_scores=true", stdin=b"a"
+        )
+        self.assertEqual(out, b"A\t0.0000\tA1\t-1.0000\n")
+
+    def test_input_is_cut_and_batched_as_wanted(self):
+        code, out, err = self.decode(
+            "--decode_hparams=max_input_size=3,batch_size=1", stdin=b"abcd\nx"
+        )
+        self.assertEqual((code, out), (0, b"AB\nX\n"))
+        self.assertIn("first 3 ids were translated of 1 line (1)", err)
+        self.assertEqual(self.engine.batches, [["ab"], ["x"]])
+
+    def test_scores_go_to_standard_output_beside_a_file(self):
+        reference = self.write("reference", b"A B C D\nX\n")
+        record = self.folder / "score.json"
+        code, out, _ = self.decode(
+            f"--decode_reference={reference}",
+            f"--decode_to_file={self.folder / 'target'}",
+            f"--score_json={record}",
+            stdin=b"a b c d\ny\n",
+        )
+        self.assertEqual(code, 0)
+        self.assertRegex(out.decode(), r"BLEU = [\d.]+ \(nrefs:1\|case:mixed")
+        self.assertIn(b"exact match = 50.00% of 2 lines, 0 empty", out)
+        found = json.loads(record.read_text())
+        self.assertEqual(found["exact_match"], 50.0)
+        self.assertEqual((found["beam_size"], found["alpha"]), (3, 0.6))
+        self.assertEqual(found["model"], "there")
+        self.assertStartsWith(found["bleu_signature"], "nrefs:1|case:mixed")
+
+    def test_scores_do_not_mix_with_translations(self):
+        reference = self.write("reference", b"A B C D\n")
+        code, out, err = self.decode(
+            f"--decode_reference={reference}", stdin=b"a b c d\n"
+        )
+        self.assertEqual((code, out), (0, b"A B C D\n"))
+        self.assertIn("BLEU = 100.00", err)
+
+    def test_reference_of_other_length_is_refused_before_decoding(self):
+        reference = self.write("reference", b"A\nB\n")
+        code, _, err = self.decode(
+            f"--decode_reference={reference}", stdin=b"a\n"
+        )
+        self.assertEqual(code, 1)
+        self.assertRegex(err, "each of 1 source lines. Received: .* with 2")
+        self.assertEmpty(self.engine.batches)
+
+    def test_interactive_answers_and_ends(self):
+        code, out, err = self.decode("--decode_interactive", stdin=b"a\n\nb\n")
+        self.assertEqual((code, out), (0, b"A\n\nB\n"))
+        self.assertIn("> > > > \n", err)
+        self.engine = InterruptedEngine()
+        code, out, _ = self.decode("--decode_interactive", stdin=b"a\n")
+        self.assertEqual((code, out), (0, b""))
+
+    @parameterized.parameters(
+        ("--checkpoint_path=b", "exclude each other"),
+        ("--decode_interactive --decode_from_file=x", "exclude each other"),
+        ("--score_json=x", "needs --decode_reference"),
+        ("--score_file=x --decode_reference=y", "needs text to translate"),
+        ("--decode_hparams=beam_siez=3", "unknown name 'beam_siez'. Known: b"),
+        ("--decode_hparams=beam_size=four", "of type int. Received: 'four'"),
+        ("--decode_hparams=beam_size=0", "at least 1. Received: beam_size=0"),
+        ("--decode_hparams=alpha=nan", "`alpha` must be at least 0"),
+        ("--decode_hparams=beam_size", "expected name=value"),
+        ("--decode_hparams=write_beam_scores=true", "needs return_beams"),
+    )
+    def test_contradictions_are_refused(self, arguments, message):
+        code, _, err = self.decode(*arguments.split())
+        self.assertEqual(code, 2)
+        self.assertIn(message, err)
+
+    def test_missing_files_are_named(self):
+        for name in ("decode_from_file", "decode_reference", "score_file"):
+            code, _, err = self.decode(f"--{name}=no/such/file")
+            self.assertEqual(code, 1)
+            self.assertIn("no/such/file", err)
+
+    def test_no_run_is_one_line(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        code, out, err = self.decode("--output_dir=", stdin=b"a")
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn("Expected a trained run in runs/", err)
+
+    def test_pairs_are_scored_and_wrong_lines_named(self):
+        path = self.write("pairs", b"7\tsieben\nno tab\n")
+        code, _, err = self.decode(f"--score_file={path}")
+        self.assertEqual(code, 1)
+        self.assertIn("Line 2 of", err)
+        self.engine = engines.ModelEngine(
+            loading.load_model(tiny_run.path()),
+            loading.load_tokenizer(tiny_run.path()),
+        )
+        path = self.write("pairs", b"7\tsieben\n8\tacht\n")
+        code, out, _ = self.decode(f"--score_file={path}")
+        self.assertEqual(code, 0)
+        self.assertRegex(out.decode(), r"^(-\d+\.\d{6}\n){2}$")
+
+    def test_launcher_translates_standard_input(self):
+        done = subprocess.run(
+            [sys.executable, "decoder.py", f"--output_dir={tiny_run.path()}"],
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+            input=b"twenty-one days\n",
+        )
+        translator = translator_lib.Translator.load(tiny_run.path())
+        (expected,) = translator.translate(["twenty-one days"])
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        self.assertEqual(done.stdout.decode(), f"{expected}\n")
+        self.assertNotIn(b"Traceback", done.stderr)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,117 @@
+"""Scores against their definitions, token by token."""
+
+import gc
+import weakref
+
+import numpy as np
+import tensorflow as tf
+
+from relpos_tf import errors
+from relpos_tf import evaluation
+from relpos_tf import translator as translator_lib
+from tests import tiny_run
+from tests import translator_test
+
+VOCAB_SIZE = 13
+BATCHES = (
+    ([[5, 7, 3, 11, 1], [9, 2, 1, 0, 0]], [[3, 8, 1], [12, 1, 0]]),
+    ([[4, 1]], [[2, 2, 9, 7, 6, 10, 1]]),
+)
+
+
+def dataset():
+    for inputs, targets in BATCHES:
+        yield {"inputs": tf.constant(inputs), "targets": tf.constant(targets)}
+
+
+class TeacherForcedTest(tf.test.TestCase):
+    def test_every_token_counts_the_same(self):
+        model = tiny_run.random_model(
+            tiny_run.HPARAMS.replace(vocab_size=VOCAB_SIZE)
+        )
+        losses, hits = [], []
+        for batch in dataset():
+            logits = model(batch["inputs"], batch["targets"]).numpy()
+            targets = batch["targets"].numpy()
+            for b, t in zip(*targets.nonzero(), strict=True):
+                row = logits[b, t].astype(np.float64)
+                target = targets[b, t]
+                losses.append(np.log(np.exp(row).sum()) - row[target])
+                hits.append(row.argmax() == target)
+        self.assertLen(losses, 12)
+        found = evaluation.teacher_forced(model, dataset())
+        self.assertEqual(found["target_tokens"], 12)
+        self.assertAllClose(found["loss"], np.mean(losses), rtol=1e-5)
+        self.assertAllClose(found["teacher_forced_accuracy"], np.mean(hits))
+
+    def test_model_is_traced_once_and_can_go(self):
+        model = tiny_run.random_model(
+            tiny_run.HPARAMS.replace(vocab_size=VOCAB_SIZE)
+        )
+        first = evaluation.teacher_forced(model, dataset())
+        model.softmax_embedding.embeddings.assign(
+            model.softmax_embedding.embeddings.value * 2.0
+        )
+        second = evaluation.teacher_forced(model, dataset())
+        self.assertNotAllClose(first["loss"], second["loss"])
+        function = evaluation.teacher_forced_function(model)
+        self.assertEqual(function.experimental_get_tracing_count(), 1)
+        reference = weakref.ref(model)
+        del model, function
+        gc.collect()
+        self.assertIsNone(reference())
+
+    def test_no_tokens_are_refused(self):
+        model = tiny_run.random_model(
+            tiny_run.HPARAMS.replace(vocab_size=VOCAB_SIZE)
+        )
+        with self.assertRaisesRegex(ValueError, "Expected target tokens"):
+            evaluation.teacher_forced(model, [])
+
+
+class TranslationTest(tf.test.TestCase):
+    def test_perfect_translations_get_full_marks(self):
+        translator = translator_lib.Translator(
+            engine=translator_test.EchoEngine()
+        )
+        source = ["a b c d e f", "", "g h i j k"]
+        scores, hypotheses = evaluation.translate_and_score(
+            translator, source, [line.upper() for line in source]
+        )
+        self.assertEqual(hypotheses, ["A B C D E F", "", "G H I J K"])
+        self.assertAllClose(scores.bleu, 100.0)
+        self.assertEqual(scores.exact_match, 100.0)
+
+    def test_different_numbers_of_lines_are_refused_before_translating(self):
+        engine = translator_test.EchoEngine()
+        with self.assertRaisesRegex(
+            errors.UserError, "each of 2 lines.* 1 references"
+        ):
+            evaluation.translate_and_score(
+                translator_lib.Translator(engine=engine), ["a", "b"], ["A"]
+            )
+        self.assertEmpty(engine.batches)
+
+    def test_log_probability_of_a_pair_is_that_of_the_pair_alone(self):
+        translator = translator_lib.Translator.load(tiny_run.path())
+        pairs = [("7", "sieben"), ("twenty-one days", "x"), ("", "Tage " * 5)]
+        found = evaluation.log_probabilities(translator, pairs)
+        engine = translator.engine
+        for (source, target), (score, count) in zip(pairs, found, strict=True):
+            inputs = engine.tokenizer.encode(source)
+            targets = engine.tokenizer.encode(target)
+            forced = evaluation.teacher_forced(
+                engine.model,
+                [
+                    {
+                        "inputs": tf.constant([inputs]),
+                        "targets": tf.constant([targets]),
+                    }
+                ],
+            )
+            self.assertEqual(count, len(targets))
+            self.assertAllClose(score, -forced["loss"] * count, rtol=1e-4)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,258 @@
+"""Tests of multi-head attention and of its caches.
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
+"""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import attention
+from relpos_tf.layers import dropout
+from tests import oracles
+from tests import testing
+
+B, H, Q, K, F = 2, 3, 5, 7, 12
+KERNELS = {
+    f"{name}/kernel": (F, F) for name in ("q", "k", "v", "output_transform")
+}
+RELATIVE = {
+    "shared": {
+        "max_relative_position": 2,
+        "heads_share_relative_embedding": True,
+    },
+    "per_head": {"max_relative_position": 2},
+    "keys_only": {"max_relative_position": 2, "add_relative_to_values": False},
+    "values_only": {"max_relative_position": 2, "add_relative_to_keys": False},
+    "k0": {"max_relative_position": 0},
+    "neither": {
+        "max_relative_position": 2,
+        "add_relative_to_keys": False,
+        "add_relative_to_values": False,
+    },
+    "absolute": {},
+}
+
+
+def example(seed, *shape):
+    return tf.constant(testing.normal(seed, *shape), tf.float32)
+
+
+def attention_layer(kind, **kwargs):
+    """Returns a layer whose weights are all different from 0."""
+    layer = attention.MultiHeadAttention(F, H, **RELATIVE[kind], **kwargs)
+    layer.build((None, None, F))
+    return testing.randomize(layer)
+
+
+class CausalMaskTest(tf.test.TestCase):
+    def test_queries_see_themselves_and_what_came_before(self):
+        self.assertAllEqual(
+            attention.causal_mask(3, 3)[0, 0],
+            [[True, False, False], [True, True, False], [True, True, True]],
+        )
+
+    def test_queries_are_the_last_keys(self):
+        self.assertAllEqual(
+            attention.causal_mask(2, 4)[0, 0],
+            [[True, True, True, False], [True, True, True, True]],
+        )
+
+    def test_queries_may_stand_elsewhere(self):
+        self.assertAllEqual(
+            attention.causal_mask(2, 4, query_start=1)[0, 0],
+            [[True, True, False, False], [True, True, True, False]],
+        )
+
+
+class MultiHeadAttentionTest(testing.LayerTestCase):
+    @parameterized.named_parameters(
+        (
+            "per_head",
+            "per_head",
+            {
+                "relative_positions_keys": (H, 5, F // H),
+                "relative_positions_values": (H, 5, F // H),
+            },
+        ),
+        (
+            "shared",
+            "shared",
+            {
+                "relative_positions_keys": (5, F // H),
+                "relative_positions_values": (5, F // H),
+            },
+        ),
+        (
+            "keys_only",
+            "keys_only",
+            {"relative_positions_keys": (H, 5, F // H)},
+        ),
+        ("absolute", "absolute", {}),
+    )
+    def test_contract(self, kind, tables):
+        self.assert_layer_contract(
+            attention.MultiHeadAttention(
+                F, H, **RELATIVE[kind], dropout=0.3, name="self_attention"
+            ),
+            example(1, B, Q, F),
+            weights=KERNELS | tables,
+        )
+
+    @parameterized.product(
+        kind=list(RELATIVE), implementation=["reshape", "compact"]
+    )
+    def test_self_attention_equals_the_loops(self, kind, implementation):
+        layer = attention_layer(kind, implementation=implementation)
+        x = testing.normal(2, B, Q, F)
+        # Each example, and each query, is allowed other keys.
+        allowed = np.tri(Q, dtype=bool) & (np.arange(Q) != [[1], [3]])[:, None]
+        allowed = (allowed | np.eye(Q, dtype=bool))[:, None]  # [B, 1, Q, Q]
+        weights = testing.named_weights(layer)
+        self.assertAllClose(
+            layer(tf.constant(x, tf.float32), may_attend=allowed),
+            oracles.multihead(weights, H, x, x, allowed),
+            rtol=1e-4,
+            atol=1e-4,
+        )
+
+    @parameterized.parameters("absolute", "per_head")
+    def test_attention_to_a_memory_equals_the_loops(self, kind):
+        layer = attention_layer(kind)
+        x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, K, F)
+        allowed = (np.arange(K) < [[4], [7]])[:, None, None]  # [B, 1, 1, K]
+        expected = oracles.multihead(
+            testing.named_weights(layer), H, x, memory, allowed
+        )
+        inputs = tf.constant(x, tf.float32), tf.constant(memory, tf.float32)
+        self.assertAllClose(
+            layer(*inputs, may_attend=allowed), expected, rtol=1e-4, atol=1e-4
+        )
+        keys_values = layer.project(inputs[1])
+        self.assertAllClose(
+            layer.attend(inputs[0], keys_values, may_attend=allowed),
+            expected,
+            rtol=1e-4,
+            atol=1e-4,
+        )
+
+    def test_tables_begin_as_glorots_for_each_head(self):
+        layer = attention.MultiHeadAttention(22, 2, max_relative_position=8)
+        layer.build((None, None, 22))
+        limit = (6 / (17 + 11)) ** 0.5
+        for table in (layer.key_table, layer.value_table):
+            largest = np.max(np.abs(table.numpy()), axis=(1, 2))
+            self.assertAllInRange(largest, 0.9 * limit, limit)
+
+    def test_dropout_zeroes_weights_while_training_only(self):
+        layer = attention.MultiHeadAttention(F, H, dropout=0.5)
+        layer.build((None, None, F))
+        # Values and output are the identity, so that weights are visible.
+        for kernel in (layer.v.kernel, layer.output_transform.kernel):
+            kernel.assign(tf.eye(F))
+        x = tf.ones([3, 101, F])  # weights of 1/101 each
+        self.assertAllClose(layer(x), x, rtol=1e-4)
+        with dropout.seed_scope(tf.constant([3, 5])):
+            dropped = layer(x, training=True)
+        by_head = tf.reshape(dropped, [3, 101, H, F // H])
+        number_kept = by_head * 101 / 2
+        self.assertAllClose(number_kept, np.round(number_kept), atol=1e-3)
+        self.assertGreater(np.std(number_kept), 3.0)
+        self.assertAllClose(np.mean(dropped), 1.0, atol=0.05)
+
+    def test_heads_that_do_not_divide_are_refused(self):
+        with self.assertRaisesRegex(
+            ValueError, "Received: hidden_size=12, num_heads=5"
+        ):
+            attention.MultiHeadAttention(12, 5)
+
+    def test_negative_clipping_is_refused(self):
+        with self.assertRaisesRegex(
+            ValueError, "at least 0. Received: max_relative_position=-1"
+        ):
+            attention.MultiHeadAttention(12, 3, max_relative_position=-1)
+
+
+class CacheTest(tf.test.TestCase, parameterized.TestCase):
+    def empty(self, kind, places):
+        zeros = tf.zeros([B, H, places, F // H])
+        return kind(zeros, zeros)
+
+    @parameterized.product(
+        kind=["shared", "per_head", "keys_only", "absolute"],
+        cache=["growing", "fixed"],
+        prefix=[1, 3],
+    )
+    def test_steps_equal_rows_of_the_full_pass(self, kind, cache, prefix):
+        layer = attention_layer(kind)
+        x = example(5, B, K, F)
+        expected = layer(x, may_attend=attention.causal_mask(K, K))
+        state = self.empty(attention.GrowingCache, 0)
+        if cache == "fixed":  # four places stay free
+            state = self.empty(attention.FixedCache, K + 4)
+        rows = []
+        start = 0
+        for end in (prefix, *range(prefix + 1, K + 1)):
+            row, state = layer.step(x[:, start:end], state, start=start)
+            rows.append(row)
+            start = end
+        self.assertAllClose(tf.concat(rows, 1), expected, atol=1e-5)
+
+    def test_fixed_cache_holds_what_was_written_and_zeros(self):
+        state = self.empty(attention.FixedCache, 7)
+        parts = [example(7 + n, B, H, n, F // H) for n in (2, 1, 3)]
+        start = 0
+        for part in parts:
+            state = state.extend(part, 2.0 * part, tf.constant(start))
+            start += part.shape[2]
+        expected = tf.concat([*parts, tf.zeros([B, H, 1, F // H])], 2)
+        self.assertAllEqual(state.keys, expected)
+        self.assertAllEqual(state.values, 2.0 * expected)
+
+    def test_growing_cache_holds_what_was_appended(self):
+        state = self.empty(attention.GrowingCache, 0)
+        parts = [example(7 + n, B, H, n, F // H) for n in (2, 1, 3)]
+        for part in parts:
+            state = state.extend(part, 2.0 * part, start=None)
+        self.assertAllEqual(state.keys, tf.concat(parts, 2))
+        self.assertAllEqual(state.values, 2.0 * tf.concat(parts, 2))
+
+    @parameterized.parameters("growing", "fixed")
+    def test_a_loop_in_a_graph_equals_the_full_pass(self, cache):
+        layer = attention_layer("per_head")
+        x = example(5, B, K, F)
+        free = tf.zeros([B, H, 0 if cache == "growing" else K + 2, F // H])
+        kind = attention.GrowingCache
+        if cache == "fixed":
+            kind = attention.FixedCache
+
+        @tf.function
+        def decode():
+            def body(start, state, rows):
+                query = tf.gather(x, start, axis=1)[:, tf.newaxis]
+                row, state = layer.step(query, state, start=start)
+                return start + 1, state, rows.write(start, row[:, 0])
+
+            shape = tf.TensorShape([B, H, None, F // H])
+            rows = tf.TensorArray(tf.float32, K, element_shape=[B, F])
+            _, _, rows = tf.while_loop(
+                lambda start, *_: start < K,
+                body,
+                (0, kind(free, free), rows),
+                shape_invariants=(
+                    tf.TensorShape([]),
+                    kind(shape, shape),
+                    tf.TensorShape(None),
+                ),
+            )
+            return tf.transpose(rows.stack(), [1, 0, 2])
+
+        self.assertAllClose(
+            decode(),
+            layer(x, may_attend=attention.causal_mask(K, K)),
+            atol=1e-5,
+        )
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,191 @@
+"""Tests of the blocks, against a sublayer at a time in NumPy."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import attention
+from relpos_tf.layers import blocks
+from relpos_tf.layers import dropout
+from relpos_tf.models import transformer
+from tests import oracles
+from tests import testing
+
+B, S, T = 2, 7, 5
+F, HEADS, FILTER = 12, 2, 17
+ARGUMENTS = {
+    "post_norm": testing.HPARAMS,
+    "pre_norm": testing.HPARAMS.replace(
+        layer_preprocess_sequence="n",
+        layer_postprocess_sequence="da",
+        heads_share_relative_embedding=True,
+    ),
+    "both_norms": testing.HPARAMS.replace(layer_preprocess_sequence="n"),
+    "absolute": testing.HPARAMS.replace(self_attention_type="dot_product"),
+}
+SOURCE_ALLOWED = (np.arange(S) < [[4], [7]])[:, None, None]  # [B, 1, 1, S]
+
+
+def example(seed, *shape):
+    return testing.normal(seed, *shape).astype(np.float32)
+
+
+def made(kind, name, dropouts=0.0):
+    """Returns a block, with weights that are all different from 0."""
+    hparams = ARGUMENTS[name].replace(layer_prepostprocess_dropout=dropouts)
+    block = kind(*transformer.block_arguments(hparams), name="block")
+    block.build((None, None, F))
+    return testing.randomize(block), hparams
+
+
+def attention_shapes(name, table=None):
+    parts = ("q", "k", "v", "output_transform")
+    shapes = {f"{name}/{part}/kernel": (F, F) for part in parts}
+    if table:
+        for part in ("keys", "values"):
+            shapes[f"{name}/relative_positions_{part}"] = table
+    return shapes
+
+
+FFN_SHAPES = {
+    "ffn/conv1/kernel": (F, FILTER),
+    "ffn/conv1/bias": (FILTER,),
+    "ffn/conv2/kernel": (FILTER, F),
+    "ffn/conv2/bias": (F,),
+}
+
+
+def norm_shapes(norm, *names):
+    return {
+        f"{name}_residual/{norm}/{part}": (F,)
+        for name in names
+        for part in ("gamma", "beta")
+    }
+
+
+class EncoderBlockTest(testing.LayerTestCase):
+    def test_contract(self):
+        arguments = transformer.block_arguments(testing.HPARAMS)
+        self.assert_layer_contract(
+            blocks.EncoderBlock(*arguments),
+            tf.constant(example(1, B, S, F)),
+            weights={
+                **attention_shapes("self_attention", (HEADS, 5, F // HEADS)),
+                **FFN_SHAPES,
+                **norm_shapes("after_norm", "self_attention", "ffn"),
+            },
+        )
+
+    @parameterized.parameters(*ARGUMENTS)
+    def test_equals_its_sublayers_in_numpy(self, name):
+        block, hparams = made(blocks.EncoderBlock, name)
+        x = example(1, B, S, F)
+        self.assertAllClose(
+            block(tf.constant(x), may_attend=SOURCE_ALLOWED),
+            oracles.block(
+                testing.named_weights(block), hparams, x, SOURCE_ALLOWED
+            ),
+            rtol=1e-4,
+            atol=1e-4,
+        )
+
+    def test_both_sublayers_drop_while_training(self):
+        block, _ = made(blocks.EncoderBlock, "post_norm", dropouts=0.5)
+        assert_drops(
+            self,
+            lambda x, **kwargs: block(x, **kwargs),
+            [block.self_attention_residual, block.ffn_residual],
+        )
+
+
+class DecoderBlockTest(testing.LayerTestCase):
+    def test_contract(self):
+        hparams = ARGUMENTS["pre_norm"]
+        self.assert_layer_contract(
+            blocks.DecoderBlock(*transformer.block_arguments(hparams)),
+            tf.constant(example(1, B, T, F)),
+            tf.constant(example(2, B, S, F)),
+            weights={
+                **attention_shapes("self_attention", (5, F // HEADS)),
+                **attention_shapes("encdec_attention"),
+                **FFN_SHAPES,
+                **norm_shapes(
+                    "before_norm", "self_attention", "encdec_attention", "ffn"
+                ),
+            },
+        )
+
+    @parameterized.parameters(*ARGUMENTS)
+    def test_equals_its_sublayers_in_numpy(self, name):
+        block, hparams = made(blocks.DecoderBlock, name)
+        x, memory = example(1, B, T, F), example(2, B, S, F)
+        expected = oracles.block(
+            testing.named_weights(block),
+            hparams,
+            x,
+            np.tri(T, dtype=bool),
+            memory,
+            SOURCE_ALLOWED,
+        )
+        self.assertAllClose(
+            block(
+                tf.constant(x), tf.constant(memory), may_attend=SOURCE_ALLOWED
+            ),
+            expected,
+            rtol=1e-4,
+            atol=1e-4,
+        )
+
+    @parameterized.parameters(*ARGUMENTS)
+    def test_steps_equal_rows_of_the_full_pass(self, name):
+        block, _ = made(blocks.DecoderBlock, name)
+        x = tf.constant(example(1, B, T, F))
+        memory = tf.constant(example(2, B, S, F))
+        expected = block(x, memory, may_attend=SOURCE_ALLOWED)
+        projected = block.encdec_attention.project(memory)
+        empty = tf.zeros([B, HEADS, 0, F // HEADS])
+        cache = attention.GrowingCache(empty, empty)
+        rows = []
+        for start, end in (0, 2), (2, 3), (3, 5):
+            row, cache = block.step(
+                x[:, start:end],
+                cache,
+                projected,
+                start=start,
+                may_attend=SOURCE_ALLOWED,
+            )
+            rows.append(row)
+        self.assertAllClose(tf.concat(rows, 1), expected, atol=1e-5)
+
+    def test_all_three_sublayers_drop_while_training(self):
+        block, _ = made(blocks.DecoderBlock, "post_norm", dropouts=0.5)
+        memory = tf.constant(example(2, 1, S, F))
+        assert_drops(
+            self,
+            lambda x, **kwargs: block(x, memory, **kwargs),
+            [
+                block.self_attention_residual,
+                block.encdec_attention_residual,
+                block.ffn_residual,
+            ],
+        )
+
+
+def assert_drops(test, block, residuals):
+    """Checks that each residual drops, and only while training."""
+    x = tf.constant(example(1, 1, S, F))
+    still = block(x)
+    test.assertAllEqual(block(x, training=False), still)
+    rates = [residual.drop.rate for residual in residuals]
+    for residual in residuals:
+        residual.drop.rate = 0.0
+    test.assertAllEqual(block(x, training=True), still)
+    for residual, rate in zip(residuals, rates, strict=True):
+        residual.drop.rate = rate
+        with dropout.seed_scope(tf.constant([3, 5])):
+            test.assertNotAllClose(block(x, training=True), still, atol=0.01)
+        residual.drop.rate = 0.0
+
+
+if __name__ == "__main__":
+    tf.test.main()

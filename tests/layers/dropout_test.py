@@ -1,0 +1,179 @@
+"""Tests of dropout: its rate, its scale, and where its masks come from."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import dropout
+from tests import testing
+
+testing.use_two_cpus()
+
+SHAPE = (101, 103)  # an odd number of numbers: masks are drawn in pairs
+
+
+def mask(layer, seed=None, x=None):
+    """Returns what is kept of ones, as bool."""
+    x = tf.ones(SHAPE) if x is None else x
+    if seed is None:
+        return layer(x, training=True).numpy() != 0
+    with dropout.seed_scope(tf.constant(seed, tf.int32)):
+        return layer(x, training=True).numpy() != 0
+
+
+class DropoutTest(testing.LayerTestCase):
+    def test_contract(self):
+        x = tf.constant(testing.normal(1, 2, 3, 5), tf.float32)
+        self.assert_layer_contract(dropout.Dropout(0.3), x, weights={})
+
+    @parameterized.parameters(0.1, 0.3, 0.5, 0.9)
+    def test_drops_its_rate_of_each_row_and_column(self, rate):
+        kept = mask(dropout.Dropout(rate), (3, 5))
+        # Five standard deviations of a mean of n draws.
+        slack = 5 * np.sqrt(rate * (1 - rate))
+        self.assertAllClose(np.mean(~kept), rate, atol=slack / 101)
+        for axis in (0, 1):
+            self.assertAllClose(
+                np.mean(~kept, axis), [rate] * SHAPE[1 - axis], atol=slack / 10
+            )
+        # Neighbours are drawn as halves of one number: they must not agree.
+        both = kept[:, :-1] & kept[:, 1:]
+        self.assertAllClose(np.mean(both), (1 - rate) ** 2, atol=slack / 50)
+
+    def test_what_remains_is_scaled_to_keep_the_mean(self):
+        x = tf.constant(1.0 + np.abs(testing.normal(2, *SHAPE)), tf.float32)
+        with dropout.seed_scope(tf.constant([3, 5])):
+            y = dropout.Dropout(0.25)(x, training=True).numpy()
+        kept = y != 0
+        self.assertAllClose(y[kept], x.numpy()[kept] / 0.75, rtol=1e-6)
+        self.assertAllClose(y.mean(), x.numpy().mean(), rtol=0.03)
+
+    def test_gradient_passes_where_the_input_does(self):
+        x = tf.ones(SHAPE)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            with dropout.seed_scope(tf.constant([3, 5])):
+                y = dropout.Dropout(0.25)(x, training=True)
+        self.assertAllEqual(tape.gradient(y, x), y)
+
+    def test_nothing_is_dropped_without_training_or_rate(self):
+        x = tf.constant(testing.normal(3, 5, 7))
+        self.assertAllEqual(dropout.Dropout(0.5, dtype="float64")(x), x)
+        layer = dropout.Dropout(0.0, dtype="float64")
+        self.assertAllEqual(layer(x, training=True), x)
+
+    def test_half_precision_drops_and_scales_too(self):
+        layer = dropout.Dropout(0.5, dtype="mixed_bfloat16")
+        with dropout.seed_scope(tf.constant([3, 5])):
+            y = layer(tf.ones(SHAPE, tf.bfloat16), training=True)
+        self.assertEqual(y.dtype, tf.bfloat16)
+        self.assertAllEqual(np.unique(tf.cast(y, tf.float32)), [0.0, 2.0])
+
+    def test_same_seed_draws_the_same_mask(self):
+        layer = dropout.Dropout(0.5)
+        self.assertAllEqual(mask(layer, (3, 5)), mask(layer, (3, 5)))
+        self.assertAllEqual(
+            mask(layer, (3, 5)), mask(dropout.Dropout(0.5), (3, 5))
+        )
+
+    @parameterized.parameters((4, 5), (3, 6))
+    def test_another_seed_draws_another_mask(self, *seed):
+        layer = dropout.Dropout(0.5)
+        self.assert_independent(mask(layer, (3, 5)), mask(layer, seed))
+
+    def test_every_site_in_a_scope_draws_its_own_mask(self):
+        layers = [dropout.Dropout(0.5) for _ in range(2)]
+        masks = []
+        with dropout.seed_scope(tf.constant([3, 5])):
+            # One layer that is called twice is two sites.
+            for layer in (*layers, layers[0]):
+                masks.append(layer(tf.ones(SHAPE), training=True).numpy() != 0)
+        self.assert_independent(masks[0], masks[1])
+        self.assert_independent(masks[0], masks[2])
+        self.assert_independent(masks[1], masks[2])
+
+    def test_an_inner_scope_leaves_the_outer_one_as_it_was(self):
+        layer = dropout.Dropout(0.5)
+        ones = tf.ones(SHAPE)
+        with dropout.seed_scope(tf.constant([3, 5])):
+            first = layer(ones, training=True)
+            with dropout.seed_scope(tf.constant([3, 5])):
+                inner = layer(ones, training=True)
+            second = layer(ones, training=True)
+        with dropout.seed_scope(tf.constant([3, 5])):
+            alone = [layer(ones, training=True) for _ in range(2)]
+        self.assertAllEqual(inner, first)
+        self.assertAllEqual([first, second], alone)
+
+    def test_outside_a_scope_every_call_draws_another_mask(self):
+        layer = dropout.Dropout(0.5)
+        self.assert_independent(mask(layer), mask(layer))
+
+    def test_outside_a_scope_a_graph_draws_another_mask_in_each_run(self):
+        layer = dropout.Dropout(0.5)
+        function = tf.function(lambda x: layer(x, training=True))
+        ones = tf.ones(SHAPE)
+        self.assert_independent(
+            function(ones).numpy() != 0, function(ones).numpy() != 0
+        )
+
+    def test_a_graph_draws_the_masks_of_its_seed_argument(self):
+        layer = dropout.Dropout(0.5)
+
+        @tf.function
+        def drop(x, seed):
+            with dropout.seed_scope(seed):
+                return layer(x, training=True)
+
+        for seed in (3, 5), (3, 6):
+            dropped = drop(tf.ones(SHAPE), tf.constant(seed)).numpy()
+            self.assertAllEqual(dropped != 0, mask(layer, seed))
+
+    def test_replicas_draw_different_masks(self):
+        cpus = [cpu.name for cpu in tf.config.list_logical_devices("CPU")]
+        self.assertLen(cpus, 2)
+        strategy = tf.distribute.MirroredStrategy(
+            cpus, cross_device_ops=tf.distribute.ReductionToOneDevice()
+        )
+        layer = dropout.Dropout(0.5)
+
+        @tf.function
+        def drop():
+            replica = tf.distribute.get_replica_context()
+            seed = tf.random.experimental.stateless_fold_in(
+                tf.constant([3, 5]), replica.replica_id_in_sync_group
+            )
+            # Each replica is traced in a thread of its own: a scope that
+            # they shared would number their sites in turn.
+            with dropout.seed_scope(seed):
+                return [layer(tf.ones(SHAPE), training=True) for _ in range(2)]
+
+        masks = [
+            [
+                value.numpy() != 0
+                for value in strategy.experimental_local_results(v)
+            ]
+            for v in strategy.run(drop)
+        ]
+        for site in masks:
+            self.assert_independent(*site)
+        for replica in range(2):
+            seed = tf.random.experimental.stateless_fold_in(
+                tf.constant([3, 5]), replica
+            )
+            self.assertAllEqual(masks[0][replica], mask(layer, seed))
+
+    @parameterized.parameters(-0.1, 1.0, 1.5)
+    def test_rate_that_is_no_fraction_is_refused(self, rate):
+        with self.assertRaisesRegex(
+            ValueError, rf"range \[0, 1\). Received: rate={rate}"
+        ):
+            dropout.Dropout(rate)
+
+    def assert_independent(self, first, second):
+        """Two fair masks agree in half of the places, give or take."""
+        self.assertAllClose(np.mean(first == second), 0.5, atol=0.03)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,134 @@
+"""Tests of token embeddings, the tied softmax, and absolute positions."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import embeddings
+from tests import oracles
+from tests import testing
+
+
+class TimingSignalTest(testing.LayerTestCase):
+    def test_channels_are_sines_then_cosines_of_falling_rates(self):
+        # Four channels have the rates 1 and 1/10,000.
+        signal = embeddings.timing_signal(tf.constant([0, 1, 3]), 4)
+        self.assertAllClose(
+            signal,
+            [
+                [0.0, 0.0, 1.0, 1.0],
+                [0.84147098, 0.0001, 0.54030231, 1.0],
+                [0.14112001, 0.0003, -0.98999250, 1.0],
+            ],
+            atol=1e-6,
+        )
+        self.assertEqual(signal.dtype, tf.float32)
+
+    @parameterized.parameters(2, 3, 6, 7, 12)
+    def test_equals_the_formula(self, channels):
+        positions = [0, 1, 2, 5, 11, 97]
+        self.assertAllClose(
+            embeddings.timing_signal(tf.constant(positions), channels),
+            oracles.sinusoids(positions, channels),
+            atol=1e-5,
+        )
+
+    def test_equals_tensor2tensor(self):
+        for case, sizes, arrays in testing.t2t_cases("timing_1d"):
+            positions = sizes["start_index"] + tf.range(sizes["length"])
+            signal = embeddings.timing_signal(positions, sizes["channels"])
+            self.assertAllClose(
+                signal[tf.newaxis], arrays["out/signal"], atol=1e-5, msg=case
+            )
+
+
+class TokenEmbeddingTest(testing.LayerTestCase):
+    def setUp(self):
+        super().setUp()
+        self.layer = embeddings.TokenEmbedding(7, 5)
+        self.ids = tf.constant([[3, 0, 6], [1, 3, 3]])
+        self.layer(self.ids)
+        testing.randomize(self.layer)
+        self.table = self.layer.embeddings.numpy()
+
+    def test_contract(self):
+        self.assert_layer_contract(
+            embeddings.TokenEmbedding(7, 5),
+            self.ids,
+            weights={"embeddings": (7, 5)},
+        )
+
+    def test_vectors_are_rows_times_the_root_of_their_size(self):
+        vectors = self.layer(self.ids)
+        for place in [(0, 0), (0, 2), (1, 0), (1, 1), (1, 2)]:
+            row = self.table[self.ids.numpy()[place]]
+            self.assertAllClose(vectors[place], row * 5**0.5)
+
+    def test_id_0_is_the_zero_vector_whatever_its_row(self):
+        self.assertNotAllClose(self.table[0], np.zeros(5))
+        self.assertAllEqual(self.layer(self.ids)[0, 1], np.zeros(5))
+
+    def test_vectors_begin_with_a_variance_of_1(self):
+        layer = embeddings.TokenEmbedding(1009, 101)
+        vectors = layer(tf.range(1, 1009)[tf.newaxis])
+        self.assertAllClose(np.std(vectors), 1.0, rtol=0.02)
+
+    def test_logits_are_products_with_the_unscaled_rows(self):
+        features = testing.normal(5, 2, 3, 5).astype(np.float32)
+        expected = np.zeros([2, 3, 7])
+        for b, t, v in np.ndindex(2, 3, 7):
+            expected[b, t, v] = np.dot(features[b, t], self.table[v])
+        self.assertAllClose(self.layer.logits(features), expected, atol=1e-6)
+
+    def test_logits_are_float32_in_half_precision(self):
+        layer = embeddings.TokenEmbedding(7, 5, dtype="mixed_bfloat16")
+        logits = layer.logits(layer(self.ids))
+        self.assertEqual(logits.dtype, tf.float32)
+        self.assertEqual(layer.embeddings.dtype, "float32")
+
+    def test_table_learns_from_vectors_and_logits_alike(self):
+        features = testing.normal(5, 2, 3, 5).astype(np.float32)
+        table = self.layer.embeddings.value
+        with tf.GradientTape(persistent=True) as tape:
+            vectors = tf.reduce_sum(self.layer(self.ids) * features)
+            logits = tf.reduce_sum(self.layer.logits(features))
+            both = vectors + logits
+        parts = [
+            tf.convert_to_tensor(tape.gradient(total, table))
+            for total in (vectors, logits, both)
+        ]
+        self.assertAllClose(parts[0] + parts[1], parts[2], atol=1e-5)
+        # The id 3 stands at three places, and their gradients add up.
+        sum_of_3 = features[0, 0] + features[1, 1] + features[1, 2]
+        self.assertAllClose(parts[0][3], sum_of_3 * 5**0.5, atol=1e-5)
+        self.assertAllEqual(parts[0][0], np.zeros(5))
+
+
+class LearnedPositionsTest(testing.LayerTestCase):
+    def test_contract(self):
+        self.assert_layer_contract(
+            embeddings.LearnedPositions(7, 5),
+            tf.constant([0, 3, 5]),
+            weights={"embeddings": (7, 5)},
+        )
+
+    def test_positions_beyond_the_last_share_its_vector(self):
+        layer = embeddings.LearnedPositions(3, 5)
+        vectors = layer(tf.constant([2, 0, 1, 3, 11]))
+        table = layer.embeddings.numpy()
+        self.assertAllClose(vectors, table[[2, 0, 1, 2, 2]])
+
+    def test_gradient_is_dense_and_sums_what_shares_a_vector(self):
+        layer = embeddings.LearnedPositions(3, 5)
+        upstream = tf.constant(testing.normal(2, 4, 5), tf.float32)
+        layer.build(None)
+        with tf.GradientTape() as tape:
+            vectors = layer(tf.constant([0, 2, 3, 7]))
+        gradient = tape.gradient(vectors, layer.embeddings.value, upstream)
+        self.assertIsInstance(gradient, tf.Tensor)
+        expected = [upstream[0], tf.zeros(5), sum(upstream[1:])]
+        self.assertAllClose(gradient, expected)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,119 @@
+"""Tests of feed-forward layers and of what stands around a sublayer."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import dropout
+from relpos_tf.layers import sublayers
+from tests import oracles
+from tests import testing
+
+NORMS = ("before_norm", "after_norm")
+
+
+def example(seed, *shape):
+    return testing.normal(seed, *shape).astype(np.float32)
+
+
+class FeedForwardTest(testing.LayerTestCase):
+    def test_contract(self):
+        self.assert_layer_contract(
+            sublayers.FeedForward(7, 5, relu_dropout=0.3),
+            tf.constant(example(1, 2, 3, 5)),
+            weights={
+                "conv1/kernel": (5, 7),
+                "conv1/bias": (7,),
+                "conv2/kernel": (7, 5),
+                "conv2/bias": (5,),
+            },
+        )
+
+    def test_equals_two_linear_maps_and_a_maximum(self):
+        layer = sublayers.FeedForward(7, 5)
+        x = example(1, 2, 3, 5)
+        layer(x)
+        weights = testing.named_weights(testing.randomize(layer))
+        self.assertAllClose(layer(x), oracles.feed_forward(weights, x))
+
+    def test_dropout_acts_between_the_maps(self):
+        layer = sublayers.FeedForward(101, 101, relu_dropout=0.5)
+        layer.build((None, None, 101))
+        layer.conv1.kernel.assign(tf.eye(101))
+        layer.conv2.kernel.assign(tf.eye(101))
+        layer.conv2.bias.assign(tf.fill([101], 3.0))
+        with dropout.seed_scope(tf.constant([3, 5])):
+            y = layer(tf.ones([1, 11, 101]), training=True)
+        self.assertAllEqual(np.unique(y), [3.0, 5.0])
+        self.assertAllClose(np.mean(y), 4.0, atol=0.2)
+
+
+class ResidualTest(testing.LayerTestCase):
+    @parameterized.parameters(True, False)
+    def test_contract(self, after):
+        # The norm before acts in `before`, not in the call.
+        names = ["after_norm"] if after else []
+        self.assert_layer_contract(
+            sublayers.Residual(
+                norm_before=False, norm_after=after, rate=0.3, epsilon=1e-3
+            ),
+            tf.constant(example(1, 2, 3, 5)),
+            tf.constant(example(2, 2, 3, 5)),
+            weights={
+                f"{name}/{part}": (5,)
+                for name in names
+                for part in ("gamma", "beta")
+            },
+        )
+
+    @parameterized.product(before=[True, False], after=[True, False])
+    def test_norms_stand_where_they_are_asked_for(self, before, after):
+        layer = sublayers.Residual(
+            norm_before=before, norm_after=after, epsilon=0.1
+        )
+        x, y = example(1, 2, 3, 5), example(2, 2, 3, 5)
+        layer.build(x.shape)
+        weights = testing.named_weights(testing.randomize(layer))
+        self.assertEqual(
+            {path.split("/")[0] for path in weights},
+            {
+                n
+                for n, there in zip(NORMS, (before, after), strict=True)
+                if there
+            },
+        )
+        seen = []
+
+        def sublayer(inputs):
+            seen.append(inputs)
+            return y
+
+        expected = oracles.sublayer(weights, 0.1, x, sublayer)
+        self.assertAllClose(layer.before(x), seen[0], atol=1e-5)
+        self.assertAllClose(layer(x, y), expected, atol=1e-5)
+
+    def test_dropout_acts_on_the_sublayer_and_not_on_what_passes_by(self):
+        layer = sublayers.Residual(
+            norm_before=False, norm_after=False, rate=0.5
+        )
+        x, y = tf.fill([1, 11, 101], 3.0), tf.ones([1, 11, 101])
+        with dropout.seed_scope(tf.constant([3, 5])):
+            result = layer(x, y, training=True)
+        self.assertAllEqual(np.unique(result), [3.0, 5.0])
+        self.assertAllEqual(layer(x, y), tf.fill([1, 11, 101], 4.0))
+
+    def test_config_names_every_argument(self):
+        arguments = {
+            "norm_before": True,
+            "norm_after": False,
+            "rate": 0.3,
+            "epsilon": 0.1,
+        }
+        config = sublayers.Residual(**arguments).get_config()
+        self.assertEqual(config | arguments, config)
+        copy = sublayers.Residual.from_config(config)
+        self.assertEqual(copy.get_config(), config)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,96 @@
+"""A model restored in a new process is the one that was saved."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import checkpoints
+from relpos_tf import errors
+from relpos_tf import loading
+from relpos_tf import run_dir
+from relpos_tf import tokenizer
+from tests import tiny_run
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+INPUTS = [[5, 7, 3, 11, 1], [9, 2, 1, 0, 0]]
+TARGETS = [[3, 8, 1], [12, 1, 0]]
+CODE = f"""
+import sys
+import tensorflow as tf
+import relpos_tf
+model = relpos_tf.load_model(sys.argv[1])
+logits = model(tf.constant({INPUTS}), tf.constant({TARGETS}))
+sys.stdout.buffer.write(tf.io.serialize_tensor(logits).numpy())
+"""
+
+
+class LoadingTest(tf.test.TestCase, parameterized.TestCase):
+    def copy_of_run(self):
+        folder = pathlib.Path(self.create_tempdir().full_path, "run")
+        return pathlib.Path(shutil.copytree(tiny_run.path(), folder))
+
+    def test_new_process_gets_the_same_logits_bit_for_bit(self):
+        hparams = run_dir.RunDir(tiny_run.path()).read_hparams()
+        model = tiny_run.random_model(hparams)  # as it was saved
+        done = subprocess.run(
+            [sys.executable, "-c", CODE, str(tiny_run.path())],
+            stdout=subprocess.PIPE,
+            check=True,
+            cwd=ROOT,
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        found = tf.io.parse_tensor(done.stdout, tf.float32)
+        expected = model(tf.constant(INPUTS), tf.constant(TARGETS))
+        self.assertAllEqual(found, expected)
+
+    def test_average_in_its_folder_belongs_to_the_run(self):
+        run = self.copy_of_run()
+        (run / "average").mkdir()
+        prefix = str(run / "average" / "ckpt-7")
+        checkpoints.average([str(run / "ckpt-7")], prefix)
+        expected = loading.load_model(run)
+        for path in (prefix, run / "average", f"{prefix}.index"):
+            for one, two in zip(
+                loading.load_model(path).variables,
+                expected.variables,
+                strict=True,
+            ):
+                self.assertAllEqual(one, two)
+        self.assertEqual(
+            loading.load_tokenizer(prefix).fingerprint,
+            loading.load_tokenizer(run).fingerprint,
+        )
+
+    def test_other_tokenizer_is_refused(self):
+        run = self.copy_of_run()
+        tokenizer.train(["a b c"] * 9, run / "tokenizer.model", 300)
+        with self.assertRaisesRegex(errors.UserError, "340 pieces.* of 2"):
+            loading.load_tokenizer(run)
+
+    def test_other_hparams_are_refused(self):
+        run = self.copy_of_run()
+        values = json.loads((run / "hparams.json").read_text())
+        values["filter_size"] = 31
+        (run / "hparams.json").write_text(json.dumps(values))
+        with self.assertRaisesRegex(errors.UserError, "does not fit"):
+            loading.load_model(run)
+
+    @parameterized.parameters("", "missing", "ckpt-7")
+    def test_what_is_no_run_is_refused(self, name):
+        folder = pathlib.Path(self.create_tempdir().full_path, "a", "b")
+        folder.mkdir(parents=True)
+        for path in tiny_run.path().glob("ckpt-*"):
+            if name:
+                shutil.copy(path, folder)
+        with self.assertRaisesRegex(errors.UserError, "Expected a "):
+            loading.load_model(folder / name)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,256 @@
+"""Lines stay in order, and know nothing of one another."""
+
+import logging
+import re
+import subprocess
+import sys
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+import relpos_tf
+from relpos_tf import beam_search
+from relpos_tf import engines
+from relpos_tf import errors
+from relpos_tf import loading
+from relpos_tf import tokenizer
+from relpos_tf import translator as translator_lib
+from tests import tiny_run
+
+LINES = (
+    "twenty-one days",
+    "",
+    "Where is the station?",
+    " \t\u2028\u00a0",
+    "It is raining, and it will rain tomorrow as well. " * 3,
+    "a\u2028b\x0b",
+    "twenty-one days",
+    "7",
+)
+
+
+class EchoEngine:
+    """Says what it was given, in capitals; records the batches."""
+
+    def __init__(self, memory=1000):
+        self.batches = []
+        self._memory = memory
+
+    def settings(self, wanted):
+        return wanted.fill(tiny_run.HPARAMS)
+
+    def items(self, lines):
+        return [engines.Item(line, len(line) + 1) for line in lines]
+
+    def truncate(self, item, size):
+        return engines.Item(item.content[: size - 1], size)
+
+    def translate(self, items, settings, n_best):
+        if sum(item.size for item in items) > self._memory:
+            raise tf.errors.ResourceExhaustedError(None, None, "no memory")
+        self.batches.append([item.content for item in items])
+        return [
+            engines.Translation(
+                [f"{item.content.upper()}{i or ''}" for i in range(n_best)],
+                [-float(i) for i in range(n_best)],
+                "cut" not in item.content,
+            )
+            for item in items
+        ]
+
+
+class OrderTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.product(batch_size=(1, 2, 7), chunk_lines=(1, 3, 100))
+    def test_each_line_has_its_translation_in_its_place(
+        self, batch_size, chunk_lines
+    ):
+        lines = ["bb", "", "a", "  ", "dddd", "ccc", "bb", "\u3000"]
+        translator = translator_lib.Translator(
+            engine=EchoEngine(), batch_size=batch_size
+        )
+        found = translator.translate(lines, chunk_lines=chunk_lines)
+        self.assertEqual(found, ["BB", "", "A", "", "DDDD", "CCC", "BB", ""])
+
+    def test_lines_are_read_a_chunk_at_a_time(self):
+        read = []
+        lines = (read.append(i) or str(i) for i in range(10))
+        translator = translator_lib.Translator(engine=EchoEngine())
+        found = translator.translate_lines(lines, chunk_lines=3)
+        self.assertEqual(next(found), "0")
+        self.assertEqual(read, [0, 1, 2])
+        self.assertEqual(list(found), [str(i) for i in range(1, 10)])
+
+    def test_hypotheses_and_scores_come_when_wanted(self):
+        translator = translator_lib.Translator(engine=EchoEngine())
+        self.assertEqual(
+            translator.translate(["a", ""], n_best=2, return_scores=True),
+            [
+                (["A", "A1"], [0.0, -1.0]),
+                (["", ""], [0.0, beam_search.NO_HYPOTHESIS]),
+            ],
+        )
+        self.assertEqual(
+            translator.translate(["a", ""], return_scores=True),
+            [("A", 0.0), ("", 0.0)],
+        )
+
+    def test_progress_counts_every_line(self):
+        engine = EchoEngine()
+        translator = translator_lib.Translator(engine=engine, batch_size=2)
+        told = []
+        translator.translate(
+            ["a", "", "b", "c"], chunk_lines=2, progress=told.append
+        )
+        self.assertEqual(told, [2, 4])
+
+    def test_batches_are_bounded_and_long_lines_alone(self):
+        sizes = [3, 50, 4, 4, 2, 9, 101]
+        found = list(translator_lib.make_batches(sizes, 3, batch_ids=20))
+        self.assertEqual(found, [[6], [1], [5, 2], [3, 0, 4]])
+
+    def test_batch_that_does_not_fit_is_halved(self):
+        engine = EchoEngine(memory=9)
+        translator = translator_lib.Translator(engine=engine)
+        found = translator.translate(["aa", "bbb", "c", "dd", "e"])
+        self.assertEqual(found, ["AA", "BBB", "C", "DD", "E"])
+        self.assertGreater(len(engine.batches), 1)
+
+    def test_line_that_does_not_fit_is_named(self):
+        translator = translator_lib.Translator(engine=EchoEngine(memory=9))
+        with self.assertRaisesRegex(errors.UserError, "Line 3 of 21 ids"):
+            translator.translate(["a", "", "x" * 20, "b"], chunk_lines=2)
+
+    def test_long_lines_are_cut_with_one_warning(self):
+        translator = translator_lib.Translator(
+            engine=EchoEngine(), max_input_size=4
+        )
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            found = translator.translate(
+                ["abc", "abcd", "", "abcdefg"], chunk_lines=3
+            )
+        self.assertEqual(found, ["ABC", "ABC", "", "ABC"])
+        self.assertLen(logs.output, 1)
+        self.assertIn("2 lines (2, 4)", logs.output[0])
+
+    def test_outputs_without_an_end_are_reported(self):
+        translator = translator_lib.Translator(engine=EchoEngine())
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            translator.translate(["a", "cut b", "c"])
+        self.assertIn("1 line (2)", logs.output[0])
+
+    def test_impossible_requests_are_refused(self):
+        translator = translator_lib.Translator(engine=EchoEngine())
+        with self.assertRaisesRegex(ValueError, "list of lines"):
+            translator.translate("a")
+        with self.assertRaisesRegex(ValueError, "`n_best` must be 1 to"):
+            translator.translate(["a"], n_best=4)
+        with self.assertRaisesRegex(ValueError, "`alpha` must be at least 0"):
+            translator.translate(["a"], alpha=-1.0)
+
+    def test_blank_means_the_same_in_the_graph(self):
+        characters = [
+            chr(i) for i in range(0x10000) if not 0xD800 <= i < 0xE000
+        ]
+        matches = tf.strings.regex_full_match(
+            [c.encode() for c in characters], engines.BLANK
+        )
+        self.assertEqual(
+            [c for c, m in zip(characters, matches.numpy(), strict=True) if m],
+            [c for c in characters if engines.is_blank(c)],
+        )
+
+
+class ModelTest(tf.test.TestCase, parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.translator = relpos_tf.Translator.load(tiny_run.path())
+        cls.expected = cls.translator.translate(LINES, return_scores=True)
+
+    def test_batches_and_neighbours_do_not_matter(self):
+        for batch_size in (1, 3):
+            translator = translator_lib.Translator(
+                engine=self.translator.engine, batch_size=batch_size
+            )
+            found = translator.translate(LINES[::-1], return_scores=True)
+            texts, scores = zip(*found[::-1], strict=True)
+            want_texts, want_scores = zip(*self.expected, strict=True)
+            self.assertEqual(texts, want_texts)
+            self.assertAllClose(scores, want_scores, atol=1e-4)
+
+    def test_outputs_differ_and_hold_no_line_end(self):
+        texts = [text for text, _ in self.expected]
+        self.assertGreaterEqual(len(set(texts)), 5)
+        self.assertFalse([text for text in texts if re.search("[\r\n]", text)])
+        self.assertEqual((texts[1], texts[3]), ("", ""))
+
+    def test_line_ends_spelled_in_bytes_become_blanks(self):
+        engine = self.translator.engine
+        ids = engine.tokenizer.encode("a\nb\rc")
+        self.assertEqual(engine.tokenizer.decode(ids), "a\nb\rc")
+        self.assertEqual(engine._text(ids), "a b c")
+
+    def test_limit_is_the_lines_own_length_and_extra_length(self):
+        engine = self.translator.engine
+        settings = engine.settings(engines.decode_hparam.DecodeHParams())
+        seen = []
+        function = engine.function(3, False)
+
+        def spy(inputs, limits, alpha):
+            seen.extend(zip(inputs.numpy(), limits.numpy(), strict=True))
+            return function(inputs, limits, alpha)
+
+        engine._functions[3, False] = spy
+        try:
+            engine.translate(engine.items(["7", LINES[2]]), settings, 1)
+        finally:
+            engine._functions[3, False] = function
+        for ids, limit in seen:
+            self.assertEqual(limit, np.count_nonzero(ids) + 7)
+
+    def test_many_shapes_are_traced_once(self):
+        for number in (1, 2, 5):
+            self.translator.translate([LINES[2] * number] * number)
+            self.translator.translate(["7"] * number, alpha=number / 10)
+        function = self.translator.engine.function(3, False)
+        self.assertEqual(function.experimental_get_tracing_count(), 1)
+
+    def test_settings_of_the_call_come_before_those_of_the_run(self):
+        base = self.translator.translate(LINES[:1], return_scores=True)[0]
+        same = self.translator.translate(
+            LINES[:1], 3, 0.6, 7, return_scores=True
+        )[0]
+        short = self.translator.translate(
+            LINES[:1], extra_length=0, alpha=0.0, return_scores=True
+        )[0]
+        self.assertEqual(base, same)
+        self.assertNotEqual(base, short)
+
+    def test_cut_line_keeps_its_end(self):
+        engine = self.translator.engine
+        (item,) = engine.items([LINES[2]])
+        cut = engine.truncate(item, 5)
+        self.assertEqual(cut.content, [*item.content[:4], tokenizer.EOS_ID])
+        self.assertEqual(cut.size, 5)
+
+    def test_more_beams_than_pieces_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "`beam_size` must be at most"):
+            self.translator.translate(LINES, beam_size=10_000)
+
+    def test_package_names_it(self):
+        self.assertIs(relpos_tf.Translator, translator_lib.Translator)
+        self.assertIs(relpos_tf.load_model, loading.load_model)
+        with self.assertRaisesRegex(AttributeError, "no attribute 'nothing'"):
+            relpos_tf.nothing  # noqa: B018
+
+    def test_package_brings_no_tensorflow_until_it_is_used(self):
+        code = "import relpos_tf, sys; print('tensorflow' in sys.modules)"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=True
+        )
+        self.assertEqual(done.stdout, b"False\n")
+
+
+if __name__ == "__main__":
+    tf.test.main()
