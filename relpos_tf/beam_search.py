@@ -62,14 +62,12 @@ def beam_search(
     hypotheses with log-probabilities *not* divided by the penalty.
 
     A `[B]` `decode_length` gives each example its own limit and its own end,
-    by the same bounds over that example only. Then it is frozen: neighbours
+    by the same bounds over that example only; then it is frozen, so neighbours
     change only the zeros behind its ids, and rounding. If its limit cuts it
-    off, unfinished hypotheses (no EOS) fill the places behind finished ones,
-    with the penalty of `limit` ids, so scores are comparable. One beam is
-    greedy search; with a scalar it also tries EOS where that comes second.
-
-    Under XLA `decode_length` must be constant, states must keep their shapes,
-    and the last id is `ids[:, i]`: XLA silently misplaces `ids[:, -1]`.
+    off, unfinished hypotheses fill the places behind finished ones, with the
+    penalty of `limit` ids. One beam is greedy search; with a scalar it also
+    tries EOS where that comes second. Under XLA `decode_length` must be
+    constant, states must keep their shapes, and the last id is `ids[:, i]`.
 
     Args:
         symbols_to_logits_fn: With `states`, a function of (ids `[B * N, T]`
@@ -108,11 +106,15 @@ def beam_search(
     ids = tf.where(scores[:, :, tf.newaxis] > NO_HYPOTHESIS, ids, 0)
     ids = ids[:, :, : state.step + 1]  # [B, N, T]
     if states is not None:
-        beams = [*sizes(initial_ids), beam_size]
-        states = tf.nest.map_structure(
-            lambda t: tf.reshape(t, beams + sizes(t)[1:]), state.states
-        )
+        states = by_beam(state.states, [*sizes(initial_ids), beam_size])
     return ids, scores, states
+
+
+def by_beam(states, beams):
+    """Reshapes states from `[B * N, ...]` to `[B, N, ...]`."""
+    return tf.nest.map_structure(
+        lambda t: tf.reshape(t, beams + sizes(t)[1:]), states
+    )
 
 
 def check(search, initial_ids):

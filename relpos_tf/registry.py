@@ -116,7 +116,7 @@ def import_usr_dir(path: str) -> None:
             "--usr_dir must be a folder with an __init__.py. "
             f"Received: {path!r}."
         )
-    name = f"relpos_tf_usr_{folder.name}"
+    name = f"relpos_tf_usr_{abs(hash(folder))}_{folder.name}"
     if name not in sys.modules:
         import_hparams()
         import_problems()

@@ -1,6 +1,6 @@
 """The training loop: batches, progress, checkpoints, evaluation.
 
-What may differ from run to run of the same model is in `Settings`; what
+What may differ from run to run of the same model is in `settings`; what
 defines the model and its updates is in `HParams`.
 """
 
@@ -21,6 +21,7 @@ from relpos_tf import optimizers
 from relpos_tf import reporting
 from relpos_tf import run_dir as run_dir_lib
 from relpos_tf import schedules
+from relpos_tf import settings as settings_lib
 from relpos_tf import tokenizer as tokenizer_lib
 from relpos_tf import train_step
 from relpos_tf import translator as translator_lib
@@ -28,28 +29,6 @@ from relpos_tf.models import transformer
 
 _log = logging.getLogger("relpos_tf")
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How a run is carried out. The names are those of the trainer's flags."""
-
-    train_steps: int = 0  # 0: the hparams' own
-    eval_steps: int = 100  # batches of the teacher-forced evaluation
-    local_eval_frequency: int = 1000  # steps between evaluations
-    save_checkpoints_secs: int = 0  # 0: save at each evaluation
-    keep_checkpoint_max: int = 20
-    log_step_count_steps: int = 100
-    random_seed: int = 1
-    xla_compile: bool = False
-    eval_early_stopping_steps: int = 0  # 0: never
-    eval_early_stopping_metric: str = "loss"
-    eval_early_stopping_metric_delta: float = 0.1
-    eval_early_stopping_metric_minimize: bool = True
-    warm_start_from: str = ""
-    profile: bool = False
-    evaluate: bool = True  # whether to evaluate while training
-    eval_split: str = "dev"
 
 
 class Trainer:
@@ -62,7 +41,7 @@ class Trainer:
         run: `run_dir.RunDir`. Gets checkpoints and metrics; a checkpoint in
             it is where training goes on.
         strategy: `tf.distribute.Strategy`.
-        settings: `Settings`.
+        settings: `settings.Settings`.
 
     Raises:
         UserError: the run's checkpoint, or the one to start from, does not
@@ -76,7 +55,7 @@ class Trainer:
         data_dir: str,
         run: run_dir_lib.RunDir,
         strategy: tf.distribute.Strategy,
-        settings: Settings,
+        settings: settings_lib.Settings,
     ):
         self.hparams = hparams
         self.run = run
@@ -113,6 +92,9 @@ class Trainer:
         self._translator = translator_lib.Translator(
             self.model, self._tokenizer
         )
+        self._summaries = reporting.SummaryWriter(run.path)
+        self._sums = []  # what the steps since the last report returned
+        self._steps_here = 0
         self._restore()
 
     @property
@@ -153,42 +135,54 @@ class Trainer:
             jit_compile=self.settings.xla_compile,
         )
         progress = reporting.Throughput(self.step, self.total_steps)
-        stopping = _EarlyStopping(self.settings)
-        frequency = self.settings.local_eval_frequency
-        log_every = self.settings.log_step_count_steps
-        saved_at, step, batch, sums = time.monotonic(), self.step, None, []
+        stopping = settings_lib.EarlyStopping(self.settings)
+        saved_at, step, batch = time.monotonic(), self.step, None
         iterator = iter(batches)
         try:
             while step < self.total_steps:
-                batch = next(iterator)
-                sums.append(step_fn(batch))
-                step += 1
-                last = step == self.total_steps
-                if step % log_every == 0 or last:
-                    self._log_progress(progress, step, sums)
-                    sums = []
-                due = self.settings.save_checkpoints_secs
-                if due and time.monotonic() - saved_at >= due:
-                    self._save(batch)
-                    saved_at = time.monotonic()
-                if step % frequency == 0 or last:
-                    self._save(batch)
-                    saved_at = time.monotonic()
-                    if self.settings.evaluate and stopping.is_over(
-                        step, self.evaluate()
-                    ):
-                        _log.info(
-                            "Stopping: no better %s for %d steps.",
-                            self.settings.eval_early_stopping_metric,
-                            self.settings.eval_early_stopping_steps,
-                        )
+                following = next(iterator)
+                self._sums.append(step_fn(following))
+                step, batch = step + 1, following
+                self._profile(step)
+                if self._is_due(step, self.settings.log_step_count_steps):
+                    self._log_progress(progress, step)
+                seconds = self.settings.save_checkpoints_secs
+                evaluates = self._is_due(
+                    step, self.settings.local_eval_frequency
+                )
+                if not evaluates and not (
+                    seconds and time.monotonic() - saved_at >= seconds
+                ):
+                    continue
+                progress.pause()
+                self._save(batch)
+                saved_at = time.monotonic()
+                if evaluates and self.settings.evaluate:
+                    if stopping.is_over(step, self.evaluate()):
                         return
-                    progress.resume()
+                progress.resume()
         except KeyboardInterrupt:
-            # An update is one call: either it happened or it did not.
+            # Whether the update under way was made, its counter knows.
+            batch = following if self.step > step else batch
             if batch is not None:
                 self._save(batch)
             raise
+
+    def _is_due(self, step: int, frequency: int) -> bool:
+        """Says whether something is to happen now, as it is at the end."""
+        return step % frequency == 0 or step == self.total_steps
+
+    def _profile(self, step: int) -> None:
+        """Profiles ten steps, once those that trace and allocate are over."""
+        if not self.settings.profile:
+            return
+        self._steps_here += 1
+        if self._steps_here == 10:
+            tf.profiler.experimental.start(str(self.run.path / "profile"))
+        elif self._steps_here == 20 or step == self.total_steps:
+            tf.profiler.experimental.stop()
+            self._steps_here = -math.inf
+            _log.info("Wrote a profile to %s.", self.run.path / "profile")
 
     def _batches(self):
         """Returns the distributed batches that follow the last one used."""
@@ -211,34 +205,59 @@ class Trainer:
 
     def _save(self, batch) -> None:
         """Saves everything, with the position of the last batch used."""
+        self._check_finite()
         local = self._strategy.experimental_local_results
         self._epoch.assign(local(batch["epoch"])[-1])
         self._position.assign(local(batch["position"])[-1])
         path = self._manager.save(self.step)
         _log.info("Saved %s.", path)
 
-    def _log_progress(self, progress, step: int, sums: list) -> None:
-        totals = {
-            name: float(sum(float(one[name]) for one in sums))
-            for name in ("loss", "target_tokens", "source_tokens")
+    def _totals(self) -> dict[str, float]:
+        """Sums what the steps since the last report returned."""
+        names = "loss", "target_tokens", "source_tokens"
+        return {
+            n: float(sum(float(one[n]) for one in self._sums)) for n in names
         }
-        loss = totals["loss"] / max(totals["target_tokens"], 1.0)
+
+    def _check_finite(self) -> None:
+        """Refuses to go on with weights that are not numbers."""
+        loss = self._totals()["loss"]
         if not math.isfinite(loss):
             raise errors.UserError(
-                f"The loss is {loss} at step {step}. Lower "
+                f"The loss is {loss} at step {self.step}. Lower "
                 "learning_rate_constant, raise learning_rate_warmup_steps or "
                 "set clip_grad_norm, and run again: the run goes on from its "
                 "last checkpoint."
             )
-        rate = float(schedules.learning_rate(self.hparams)(step - 1))
+
+    def _log_progress(self, progress, step: int) -> None:
+        self._check_finite()
+        totals = self._totals()
+        self._sums.clear()
         line, event = progress.report(
             step,
-            loss=loss,
+            loss=totals["loss"] / max(totals["target_tokens"], 1.0),
             tokens=totals["target_tokens"] + totals["source_tokens"],
-            learning_rate=rate,
+            learning_rate=float(
+                schedules.learning_rate(self.hparams)(step - 1)
+            ),
         )
         _log.info("%s", line)
-        self.run.append_metrics({"step": step, "split": "train"} | event)
+        self._record({"step": step, "split": "train"} | event)
+
+    def _record(self, event: dict) -> None:
+        """Writes an event to the run's metrics and for TensorBoard."""
+        self.run.append_metrics(event)
+        self._summaries.write(event)
+
+    def _protect_best(self, split: str) -> None:
+        """Keeps the checkpoint with the best BLEU, however old."""
+        scores = {
+            event["step"]: event["bleu"]
+            for event in self.run.read_metrics()
+            if event["split"] == split and "averaged" not in event
+        }
+        self._manager.protect(max(scores, key=scores.get))
 
     def average(self) -> None:
         """Averages and scores the last checkpoints, if the hparams say so."""
@@ -282,31 +301,8 @@ class Trainer:
         )
         event = {"step": self.step, "split": split} | extra
         event |= forced | dataclasses.asdict(scores)
-        self.run.append_metrics(event)
-        _log.info(reporting.evaluation_line(event))
+        self._record(event)
+        if not extra:
+            self._protect_best(split)
+        _log.info("%s", reporting.evaluation_line(event))
         return event
-
-
-class _EarlyStopping:
-    """Says when a metric has stopped improving."""
-
-    def __init__(self, settings: Settings):
-        self._patience = settings.eval_early_stopping_steps
-        self._metric = settings.eval_early_stopping_metric
-        self._delta = settings.eval_early_stopping_metric_delta
-        self._sign = 1 if settings.eval_early_stopping_metric_minimize else -1
-        self._best, self._best_step = math.inf, 0
-
-    def is_over(self, step: int, event: dict) -> bool:
-        """Takes note of an evaluation; True once patience is at an end."""
-        if not self._patience:
-            return False
-        if self._metric not in event:
-            raise errors.UserError(
-                "--eval_early_stopping_metric must be one of "
-                f"{', '.join(sorted(event))}. Received: {self._metric!r}."
-            )
-        value = self._sign * event[self._metric]
-        if value < self._best - self._delta or self._best_step == 0:
-            self._best, self._best_step = value, step
-        return step - self._best_step >= self._patience

@@ -68,9 +68,14 @@ def t2t_cases(group):
 
 
 def randomize(layer, seed=3):
-    """Moves every weight, so that none is 0 or 1 as it often begins."""
+    """Gives every weight values of its own, as training does.
+
+    Biases then are not 0, nor scales 1, and nothing depends on how weights
+    begin.
+    """
     for i, weight in enumerate(layer.weights):
-        value = weight.numpy() + 0.3 * normal([seed, i], *weight.shape)
+        middle = 1.0 if weight.name == "gamma" else 0.0
+        value = middle + 0.3 * normal([seed, i], *weight.shape)
         weight.assign(value.astype(np.float32))
     return layer
 

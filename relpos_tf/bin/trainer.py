@@ -225,6 +225,7 @@ def main() -> int | None:
     tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
     from relpos_tf import devices  # these bring TensorFlow
     from relpos_tf import run_setup
+    from relpos_tf import settings as settings_lib
     from relpos_tf import training
 
     if FLAGS.deterministic:
@@ -236,10 +237,10 @@ def main() -> int | None:
     run, hparams = run_setup.open_run(
         output_dir, problem, FLAGS.data_dir, hparams, FLAGS.flags_into_string()
     )
-    settings = training.Settings(
+    settings = settings_lib.Settings(
         **{
             field.name: getattr(FLAGS, field.name)
-            for field in dataclasses.fields(training.Settings)
+            for field in dataclasses.fields(settings_lib.Settings)
             if field.name in FLAGS
         },
         evaluate=FLAGS.schedule == "continuous_train_and_eval",
@@ -250,6 +251,8 @@ def main() -> int | None:
     )
     run_setup.describe(trainer, problem, strategy)
     if FLAGS.schedule == "evaluate":
+        if not trainer.step:
+            raise errors.UserError(f"There is no checkpoint in {output_dir}.")
         trainer.evaluate()
         return None
     try:

@@ -27,6 +27,7 @@ class FeedForward(keras.layers.Layer):
 
     Example:
 
+    >>> import tensorflow as tf
     >>> layer = FeedForward(filter_size=16, hidden_size=4)
     >>> tuple(layer(tf.ones([2, 3, 4])).shape)
     (2, 3, 4)
@@ -100,6 +101,7 @@ class Residual(keras.layers.Layer):
 
     Example:
 
+    >>> import tensorflow as tf
     >>> residual = Residual(norm_before=True, norm_after=False)
     >>> residual(tf.ones([1, 1, 2]), tf.ones([1, 1, 2])).numpy().tolist()
     [[[2.0, 2.0]]]

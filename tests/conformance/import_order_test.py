@@ -60,6 +60,7 @@ ORDER = (
     "reporting",
     "devices",
     "run_setup",
+    "settings",
     "training",
     "export",
 )

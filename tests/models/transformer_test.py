@@ -50,10 +50,10 @@ def small(name, **changes):
     return testing.HPARAMS.replace(**VARIANTS[name], **changes)
 
 
-def made(name, **kwargs):
-    """Returns a model whose weights are all different from 0."""
-    model = transformer.Transformer(small(name), **kwargs)
-    return testing.randomize(model)
+def made(name, layers=2, **kwargs):
+    """Returns a model with weights that depend on the variant alone."""
+    hparams = small(name, num_hidden_layers=layers)
+    return testing.randomize(transformer.Transformer(hparams, **kwargs))
 
 
 def ids(array):
@@ -153,7 +153,7 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*VARIANTS)
     def test_every_variable_gets_a_gradient(self, name):
-        model = made(name)
+        model = made(name, layers=1)
         with tf.GradientTape() as tape:
             logits = model(ids(INPUTS), ids(TARGETS), training=True)
             loss = tf.reduce_sum(tf.square(logits))
@@ -197,7 +197,7 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
         self.assertBetween(float(error), 1e-5, 0.05)
 
     def test_a_compiled_model_equals_the_eager_one(self):
-        model = made("per_head")
+        model = made("per_head", layers=1)
         expected = model(ids(INPUTS), ids(TARGETS))
         for jit_compile in (False, True):
             compiled = tf.function(
@@ -290,7 +290,7 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class MaskTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters("per_head", "absolute", "learned", "pre_norm")
+    @parameterized.parameters("per_head", "absolute", "learned")
     def test_padding_of_the_source_changes_nothing(self, name):
         model = made(name)
         together = model(ids(INPUTS), ids(TARGETS))
@@ -304,9 +304,9 @@ class MaskTest(tf.test.TestCase, parameterized.TestCase):
                 together[row, : len(target)], alone[0], atol=1e-5
             )
 
-    @parameterized.parameters("per_head", "absolute", "learned", "pre_norm")
+    @parameterized.parameters("per_head", "absolute")
     def test_a_target_is_seen_by_later_positions_only(self, name):
-        model = made(name)
+        model = made(name, layers=1)
         logits = model(ids(INPUTS), ids(TARGETS))
         for place in range(TARGETS.shape[1]):
             changed = TARGETS.copy()
@@ -320,7 +320,7 @@ class MaskTest(tf.test.TestCase, parameterized.TestCase):
                 self.assertAllGreater(tf.reduce_max(change, -1), 1e-4)
 
     def test_every_source_token_is_seen_everywhere(self):
-        model = made("per_head")
+        model = made("per_head", layers=1)
         logits = model(ids(INPUTS), ids(TARGETS))
         for row, place in zip(*np.nonzero(INPUTS), strict=True):
             changed = INPUTS.copy()
@@ -333,22 +333,30 @@ class MaskTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class CacheTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.product(
-        name=["per_head", "shared", "absolute", "learned", "pre_norm"],
-        max_length=[None, 11],
-        prefix=[1, 3],
+    @parameterized.parameters(
+        "per_head", "shared", "absolute", "learned", "pre_norm"
     )
-    def test_steps_equal_rows_of_the_full_pass(self, name, max_length, prefix):
+    def test_steps_equal_rows_of_the_full_pass(self, name):
         model = made(name)
         inputs, before = ids(INPUTS), ids(shifted(TARGETS))
         expected = model(inputs, ids(TARGETS))
-        cache = model.init_cache(inputs, max_length=max_length)
-        rows, start = [], 0
-        for end in (prefix, *range(prefix + 1, TARGETS.shape[1] + 1)):
-            logits, cache = model.step(before[:, start:end], cache, start)
-            rows.append(logits)
-            start = end
-        self.assertAllClose(tf.concat(rows, 1), expected, atol=2e-5)
+        memory = model.encode(inputs)
+        # Cache that grows or not; end of each step, after a prefix or none.
+        for max_length, ends in (
+            (None, (1, 2, 3, 4, 5, 6, 7)),
+            (None, (3, 4, 5, 7)),
+            (11, (1, 2, 3, 5, 6, 7)),
+            (7, (3, 4, 7)),
+        ):
+            cache = model.init_cache(inputs, memory, max_length=max_length)
+            rows, start = [], 0
+            for end in ends:
+                logits, cache = model.step(before[:, start:end], cache, start)
+                rows.append(logits)
+                start = end
+            self.assertAllClose(
+                tf.concat(rows, 1), expected, atol=2e-5, msg=f"{max_length}"
+            )
 
     @parameterized.product(name=["per_head", "absolute"], max_length=[None, 11])
     def test_hypotheses_share_a_source_and_equal_each_alone(

@@ -1,0 +1,67 @@
+"""How a run is carried out, and when it ends."""
+
+import dataclasses
+import logging
+import math
+
+from relpos_tf import errors
+
+_log = logging.getLogger("relpos_tf")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a run is carried out. The names are those of the trainer's flags."""
+
+    train_steps: int = 0  # 0: the hparams' own
+    eval_steps: int = 100  # batches of the teacher-forced evaluation
+    local_eval_frequency: int = 1000  # steps between evaluations
+    save_checkpoints_secs: int = 0  # 0: save at each evaluation
+    keep_checkpoint_max: int = 20
+    log_step_count_steps: int = 100
+    random_seed: int = 1
+    xla_compile: bool = False
+    eval_early_stopping_steps: int = 0  # 0: never
+    eval_early_stopping_metric: str = "loss"
+    eval_early_stopping_metric_delta: float = 0.1
+    eval_early_stopping_metric_minimize: bool = True
+    warm_start_from: str = ""
+    profile: bool = False
+    evaluate: bool = True  # whether to evaluate while training
+    eval_split: str = "dev"
+
+
+class EarlyStopping:
+    """Says when a metric has stopped improving.
+
+    Args:
+        settings: `Settings`. Those that begin with `eval_early_stopping`.
+    """
+
+    def __init__(self, settings: Settings):
+        self._patience = settings.eval_early_stopping_steps
+        self._metric = settings.eval_early_stopping_metric
+        self._delta = settings.eval_early_stopping_metric_delta
+        self._sign = 1 if settings.eval_early_stopping_metric_minimize else -1
+        self._best, self._best_step = math.inf, 0
+
+    def is_over(self, step: int, event: dict) -> bool:
+        """Takes note of an evaluation; True once patience is at an end."""
+        if not self._patience:
+            return False
+        if self._metric not in event:
+            raise errors.UserError(
+                "--eval_early_stopping_metric must be one of "
+                f"{', '.join(sorted(event))}. Received: {self._metric!r}."
+            )
+        value = self._sign * event[self._metric]
+        if value < self._best - self._delta or self._best_step == 0:
+            self._best, self._best_step = value, step
+        over = step - self._best_step >= self._patience
+        if over:
+            _log.info(
+                "Stopping: no better %s for %d steps.",
+                self._metric,
+                self._patience,
+            )
+        return over

@@ -1,0 +1,299 @@
+"""Tests of HParams and of the values of the sets."""
+
+import dataclasses
+import json
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf import registry
+
+# Shaw et al. (2018), section 4.1, as the paper says it.
+EVERY_MODEL = {
+    "vocab_size": 32768,
+    "batch_size": 4096,
+    "optimizer": "adam",
+    "optimizer_adam_beta1": 0.9,
+    "optimizer_adam_beta2": 0.98,
+    "optimizer_adam_epsilon": 1e-9,
+    "learning_rate_warmup_steps": 4000,
+    "label_smoothing": 0.1,
+    "beam_size": 4,
+    "alpha": 0.6,
+    "num_hidden_layers": 6,
+}
+BASE = {
+    "hidden_size": 512,
+    "num_heads": 8,
+    "filter_size": 1024,
+    "layer_prepostprocess_dropout": 0.1,
+    "train_steps": 100_000,
+    "average_checkpoints": 0,
+}
+BIG = {
+    "hidden_size": 1024,
+    "num_heads": 16,
+    "filter_size": 4096,
+    "layer_prepostprocess_dropout": 0.3,
+    "train_steps": 300_000,
+    "average_checkpoints": 20,
+}
+SINUSOIDS = {"pos": "timing", "self_attention_type": "dot_product"}
+RELATIVE = {
+    "pos": "none",
+    "self_attention_type": "dot_product_relative",
+    "add_relative_to_keys": True,
+    "add_relative_to_values": True,
+}
+BASE_RELATIVE = RELATIVE | {
+    "max_relative_position": 16,
+    "heads_share_relative_embedding": False,
+}
+BIG_RELATIVE = RELATIVE | {
+    "max_relative_position": 8,
+    "heads_share_relative_embedding": True,
+}
+FRENCH = {"layer_prepostprocess_dropout": 0.1}
+
+
+class HParamsTest(parameterized.TestCase):
+    def test_replace_changes_the_copy_alone(self):
+        first = hparam.HParams()
+        second = first.replace(hidden_size=256, alpha=1.0)
+        self.assertEqual((second.hidden_size, second.alpha), (256, 1.0))
+        self.assertEqual((first.hidden_size, first.alpha), (512, 0.6))
+        self.assertEqual(
+            hparam.differences(first, second),
+            {"hidden_size": (512, 256), "alpha": (0.6, 1.0)},
+        )
+
+    def test_fields_cannot_be_assigned(self):
+        with self.assertRaises(dataclasses.FrozenInstanceError):
+            hparam.HParams().hidden_size = 256
+
+    def test_unknown_names_are_answered_with_the_known_ones(self):
+        for change in (
+            lambda: hparam.HParams().replace(max_relativ_position=8),
+            lambda: hparam.HParams().override("max_relativ_position=8"),
+            lambda: hparam.HParams.from_json('{"max_relativ_position": 8}'),
+        ):
+            with self.assertRaises(errors.UserError) as caught:
+                change()
+            message = str(caught.exception)
+            self.assertIn("Unknown hparams ['max_relativ_position']", message)
+            for name in hparam.field_types():
+                self.assertIn(repr(name), message)
+
+    @parameterized.parameters(
+        ("hidden_size", "512", "int"),
+        ("hidden_size", 512.0, "int"),
+        ("hidden_size", True, "int"),
+        ("alpha", "0.6", "float"),
+        ("alpha", True, "float"),
+        ("alpha", None, "float"),
+        ("shared_embedding", 1, "bool"),
+        ("pos", None, "str"),
+    )
+    def test_values_of_another_type_are_refused(self, name, value, kind):
+        with self.assertRaisesRegex(
+            errors.UserError, f"`{name}` must be of type {kind}. Received: "
+        ):
+            hparam.HParams().replace(**{name: value})
+
+    def test_a_float_may_be_written_as_an_int(self):
+        alpha = hparam.HParams().replace(alpha=1).alpha
+        self.assertEqual((alpha, type(alpha)), (1.0, float))
+
+    @parameterized.parameters(
+        ("vocab_size", 0, "at least 1"),
+        ("num_hidden_layers", 0, "at least 1"),
+        ("num_heads", 0, "at least 1"),
+        ("batch_size", -1, "at least 1"),
+        ("beam_size", 0, "at least 1"),
+        ("train_steps", 0, "at least 1"),
+        ("learning_rate_warmup_steps", 0, "at least 1"),
+        ("max_relative_position", -1, "at least 0"),
+        ("alpha", -0.1, "at least 0"),
+        ("clip_grad_norm", -1.0, "at least 0"),
+        ("extra_length", -1, "at least 0"),
+        ("average_checkpoints", -1, "at least 0"),
+        ("layer_prepostprocess_dropout", 1.0, r"in the range \[0, 1\)"),
+        ("attention_dropout", -0.1, r"in the range \[0, 1\)"),
+        ("relu_dropout", 1.5, r"in the range \[0, 1\)"),
+        ("label_smoothing", 1.0, r"in the range \[0, 1\)"),
+        ("optimizer_adam_beta2", 1.0, r"in the range \[0, 1\)"),
+        ("hidden_size", 520, r"a multiple of 2 \* num_heads = 16"),
+        ("length_bucket_step", 1.0, "above 1"),
+        ("label_smoothing", float("nan"), r"in the range \[0, 1\)"),
+        ("alpha", float("nan"), "at least 0"),
+    )
+    def test_values_out_of_range_are_refused(self, name, value, expected):
+        with self.assertRaisesRegex(
+            errors.UserError,
+            f"`{name}` must be {expected}. Received: {name}={value}",
+        ):
+            hparam.HParams().replace(**{name: value})
+
+    @parameterized.parameters(
+        ("max_relative_position", 0),
+        ("average_checkpoints", 0),
+        ("label_smoothing", 0.0),
+        ("beam_size", 1),
+    )
+    def test_the_least_value_is_allowed(self, name, value):
+        hparams = hparam.HParams().replace(**{name: value})
+        self.assertEqual(getattr(hparams, name), value)
+
+    @parameterized.parameters(
+        ("pos", "timing, emb, none"),
+        ("self_attention_type", "dot_product, dot_product_relative"),
+        ("layer_preprocess_sequence", "none, n"),
+        ("layer_postprocess_sequence", "da, dan"),
+        ("relative_attention_implementation", "auto, reshape, compact"),
+    )
+    def test_unknown_choices_are_answered_with_the_known_ones(
+        self, name, known
+    ):
+        with self.assertRaisesRegex(
+            errors.UserError, f"`{name}` must be one of {known}. .*'other'"
+        ):
+            hparam.HParams().replace(**{name: "other"})
+
+    def test_override_parses_every_type(self):
+        hparams = hparam.HParams().override(
+            "hidden_size=64, alpha=1,pos=none,shared_embedding=false,"
+            "optimizer_adam_epsilon=1e-8,add_relative_to_keys=0"
+        )
+        self.assertEqual(
+            hparam.differences(hparam.HParams(), hparams),
+            {
+                "hidden_size": (512, 64),
+                "alpha": (0.6, 1.0),
+                "pos": ("timing", "none"),
+                "shared_embedding": (True, False),
+                "optimizer_adam_epsilon": (1e-9, 1e-8),
+                "add_relative_to_keys": (True, False),
+            },
+        )
+
+    @parameterized.parameters(
+        ("true", True),
+        ("True", True),
+        ("1", True),
+        ("yes", True),
+        ("false", False),
+        ("FALSE", False),
+        ("0", False),
+        ("no", False),
+    )
+    def test_override_reads_booleans(self, text, expected):
+        hparams = hparam.HParams(shared_embedding=not expected)
+        hparams = hparams.override(f"shared_embedding={text}")
+        self.assertIs(hparams.shared_embedding, expected)
+
+    @parameterized.parameters("", " ", ",", " , ")
+    def test_override_with_nothing_changes_nothing(self, text):
+        self.assertEqual(hparam.HParams().override(text), hparam.HParams())
+
+    @parameterized.parameters(
+        ("hidden_size=6.5", "`hidden_size` must be of type int.*'6.5'"),
+        ("alpha=big", "`alpha` must be of type float.*'big'"),
+        ("shared_embedding=2", "`shared_embedding` must be of type bool.*'2'"),
+        ("hidden_size", "name=value.*Received: 'hidden_size'"),
+        ("hidden_size=", "`hidden_size` must be of type int"),
+        ("num_heads=3", "multiple of 2"),
+    )
+    def test_override_refuses_what_it_cannot_read(self, text, expected):
+        with self.assertRaisesRegex(errors.UserError, expected):
+            hparam.HParams().override(text)
+
+    def test_json_returns_every_field_as_it_was(self):
+        hparams = hparam.HParams().replace(
+            alpha=1.0, optimizer_adam_epsilon=1e-8, pos="none", vocab_size=101
+        )
+        text = hparams.to_json()
+        self.assertEqual(hparam.HParams.from_json(text), hparams)
+        self.assertEqual(list(json.loads(text)), list(hparam.field_types()))
+        self.assertIs(type(hparam.HParams.from_json(text).alpha), float)
+
+    def test_json_without_a_field_keeps_its_default(self):
+        hparams = hparam.HParams.from_json('{"hidden_size": 64}')
+        self.assertEqual(hparams, hparam.HParams().replace(hidden_size=64))
+
+    @parameterized.parameters(
+        ("{", "not JSON"),
+        ("", "not JSON"),
+        ("[1]", "JSON object"),
+        ('{"hidden_size": "64"}', "type int"),
+        ('{"hidden_size": null}', "type int"),
+    )
+    def test_json_of_something_else_is_refused(self, text, expected):
+        with self.assertRaisesRegex(errors.UserError, expected):
+            hparam.HParams.from_json(text)
+
+
+class SetsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("transformer_base", EVERY_MODEL | BASE | SINUSOIDS),
+        ("transformer_relative", EVERY_MODEL | BASE | BASE_RELATIVE),
+        ("transformer_big", EVERY_MODEL | BIG | SINUSOIDS),
+        ("transformer_relative_big", EVERY_MODEL | BIG | BIG_RELATIVE),
+        ("transformer_big_enfr", EVERY_MODEL | BIG | SINUSOIDS | FRENCH),
+        (
+            "transformer_relative_big_enfr",
+            EVERY_MODEL | BIG | BIG_RELATIVE | FRENCH,
+        ),
+    )
+    def test_sets_have_the_values_of_the_paper(self, name, expected):
+        hparams = registry.hparams(name).to_dict()
+        self.assertEqual({key: hparams[key] for key in expected}, expected)
+        # d_z is 64 in both models.
+        self.assertEqual(hparams["hidden_size"], 64 * hparams["num_heads"])
+
+    @parameterized.parameters(
+        ("transformer_base", "transformer_relative"),
+        ("transformer_tiny", "transformer_relative_tiny"),
+        ("transformer_small", "transformer_relative_small"),
+        ("transformer_big", "transformer_relative_big"),
+        ("transformer_big_enfr", "transformer_relative_big_enfr"),
+    )
+    def test_a_relative_set_differs_in_positions_alone(self, first, second):
+        differences = hparam.differences(
+            registry.hparams(first), registry.hparams(second)
+        )
+        self.assertContainsSubset(
+            differences,
+            {
+                "pos",
+                "self_attention_type",
+                "max_relative_position",
+                "heads_share_relative_embedding",
+            },
+        )
+        self.assertContainsSubset({"pos", "self_attention_type"}, differences)
+        self.assertTrue(registry.hparams(second).is_relative)
+        self.assertFalse(registry.hparams(first).is_relative)
+
+    def test_relative_and_absolute_has_both(self):
+        self.assertEqual(
+            hparam.differences(
+                registry.hparams("transformer_relative"),
+                registry.hparams("transformer_relative_and_absolute"),
+            ),
+            {"pos": ("none", "timing")},
+        )
+
+    def test_vaswani_base_has_wider_feed_forward_layers(self):
+        hparams = registry.hparams("transformer_vaswani_base")
+        self.assertEqual(
+            (hparams.filter_size, hparams.average_checkpoints), (2048, 5)
+        )
+
+    def test_learned_has_a_vector_for_each_position(self):
+        self.assertEqual(registry.hparams("transformer_learned").pos, "emb")
+
+
+if __name__ == "__main__":
+    absltest.main()
