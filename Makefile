@@ -34,8 +34,11 @@ demo: $(STAMP)
 	  --decode_to_file=$(DEMO)/test.translated --score_json=$(DEMO)/score.json
 	$(BIN)/python -m relpos_tf.bin.export --output_dir=$(DEMO) \
 	  --export_dir=$(DEMO)/export
-	head -n 5 data/$(PROBLEM)/test.source | \
-	  $(BIN)/python examples/load_export.py --export_dir=$(DEMO)/export
+	@echo "Five phrases, translated by the exported SavedModel:"
+	@head -n 5 data/$(PROBLEM)/test.source > $(DEMO)/five.en
+	@$(BIN)/python examples/load_export.py --export_dir=$(DEMO)/export \
+	  < $(DEMO)/five.en > $(DEMO)/five.de
+	@paste -d '\t' $(DEMO)/five.en $(DEMO)/five.de
 
 test: $(STAMP)
 	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q tests
@@ -47,6 +50,7 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/train_step.py --relative 0
 	$(BIN)/python benchmarks/train_step.py --relative 1
+	$(BIN)/python benchmarks/attention.py
 	$(BIN)/python benchmarks/decode.py --relative 0
 	$(BIN)/python benchmarks/decode.py --relative 1
 

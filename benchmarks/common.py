@@ -1,9 +1,14 @@
 """What the benchmarks share: a model's flags, and timing."""
 
 import argparse
+import pathlib
 import resource
 import statistics
+import sys
 import time
+
+# The checkout itself is measured, installed or not.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 
 def model_parser(doc, **defaults):

@@ -6,6 +6,7 @@ Needs tensorflow and tensorflow_text, and nothing else.
 """
 
 import argparse
+import contextlib
 import itertools
 import os
 import sys
@@ -13,17 +14,33 @@ import sys
 BATCH_LINES = 64
 
 
+@contextlib.contextmanager
+def quiet():
+    """Hides what TensorFlow's libraries write to standard error at start."""
+    saved = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--export_dir", required=True)
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow as tf
-
     try:
-        import tensorflow_text  # noqa: F401, registers the tokenizer's ops
+        with quiet():
+            import tensorflow as tf
+            import tensorflow_text  # noqa: F401, registers the tokenizer
     except ImportError as error:
-        sys.exit(f"The export needs tensorflow_text: {error}")
+        sys.exit(
+            "The export needs the packages tensorflow and tensorflow_text: "
+            f"{error}."
+        )
     module = tf.saved_model.load(arguments.export_dir)
     translate = module.signatures["serving_default"]
     lines = (

@@ -93,8 +93,9 @@ class TextTranslator(tf.Module):
             )
         found, scores = self._search(ids, limits)  # [N, B, T], [N, B]
         with tf.device("CPU"):
-            rows = tf.reshape(found, [-1, tf.shape(found)[2]])  # [N * B, T]
-            texts = self._decode(rows)
+            # Not -1: where T = 0, it could stand for any number.
+            n, b, t = tf.unstack(tf.shape(found))
+            texts = self._decode(tf.reshape(found, [n * b, t]))  # [N * B]
             texts = tf.strings.regex_replace(texts, engines.LINE_END, " ")
             texts = tf.reshape(texts, tf.shape(scores))  # [N, B]
         return {

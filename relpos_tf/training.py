@@ -259,12 +259,16 @@ class Trainer:
         }
         self._manager.protect(max(scores, key=scores.get))
 
-    def average(self) -> None:
-        """Averages and scores the last checkpoints, if the hparams say so."""
+    def average(self) -> str | None:
+        """Averages and scores the last checkpoints, if the hparams say so.
+
+        Returns:
+            The prefix of the average, or None.
+        """
         number = self.hparams.average_checkpoints
         steps = self._manager.all_steps()[-number:] if number else []
         if len(steps) < 2:
-            return
+            return None
         folder = self.run.path / "average"
         folder.mkdir(exist_ok=True)
         average = str(folder / f"ckpt-{self.step}")
@@ -276,6 +280,7 @@ class Trainer:
             variables = {v.path: v.value for v in self.model.variables}
             checkpoints.restore_model(average, variables)
             self.evaluate(averaged=len(steps))
+        return average
 
     def evaluate(self, **extra) -> dict:
         """Scores the model on a split of the problem, and records the scores.
@@ -287,7 +292,14 @@ class Trainer:
             dict: `loss` in nats per token without smoothing and
             `teacher_forced_accuracy`, both given the reference's own past;
             `bleu`, `chrf` and `exact_match` of what the model translates.
+
+        Raises:
+            UserError: the model is not trained yet.
         """
+        if not self.step:
+            raise errors.UserError(
+                f"Expected a checkpoint in {self.run.path}. Received: none."
+            )
         split = self.settings.eval_split
         files = self._problem.record_files(self._data_dir, split)
         dataset = batching.evaluation_batches(

@@ -29,6 +29,7 @@ lines = tf.constant([line.encode("utf-8") for line in raw])
 module = tf.saved_model.load(folder)
 found = module.signatures["serving_default"](inputs=lines)
 empty = module.signatures["serving_default"](inputs=tf.zeros([0], tf.string))
+blank = module.signatures["serving_default"](inputs=tf.constant([b"", b" "]))
 broken = module.signatures["serving_default"](
     inputs=tf.constant([b"7\\xff\\xfe", "7\\ufffd\\ufffd".encode()])
 )
@@ -48,6 +49,7 @@ json.dump({
     ],
     "beam_scores": found["beam_scores"].numpy().tolist(),
     "empty": {name: value.shape.as_list() for name, value in empty.items()},
+    "blank": [t.decode() for t in blank["outputs"].numpy()],
     "broken": [t.decode() for t in broken["outputs"].numpy()],
     "old": [t.decode() for t in old],
 }, sys.stdout)
@@ -107,6 +109,7 @@ class ExportTest(tf.test.TestCase):
                 "beam_scores": [0, 3],
             },
         )
+        self.assertEqual(found["blank"], ["", ""])
         self.assertEqual(found["broken"][0], found["broken"][1])
         self.assertEqual(found["old"], list(texts[:2]))
 

@@ -53,7 +53,7 @@ class EchoEngine:
         return [
             engines.Translation(
                 [f"{item.content.upper()}{i or ''}" for i in range(n_best)],
-                [-float(i) for i in range(n_best)],
+                [0.0 - i for i in range(n_best)],
                 "cut" not in item.content,
             )
             for item in items

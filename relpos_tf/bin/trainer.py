@@ -251,8 +251,6 @@ def main() -> int | None:
     )
     run_setup.describe(trainer, problem, strategy)
     if FLAGS.schedule == "evaluate":
-        if not trainer.step:
-            raise errors.UserError(f"There is no checkpoint in {output_dir}.")
         trainer.evaluate()
         return None
     try:
@@ -263,8 +261,9 @@ def main() -> int | None:
             trainer.step,
         )
         return None
-    trainer.average()
-    log.info("Translate with: python decoder.py --output_dir=%s", output_dir)
+    path = trainer.average() or output_dir
+    flag = "output_dir" if path == output_dir else "checkpoint_path"
+    log.info("Translate with: python decoder.py --%s=%s", flag, path)
     return None
 
 

@@ -143,25 +143,29 @@ class DropoutTest(testing.LayerTestCase):
             seed = tf.random.experimental.stateless_fold_in(
                 tf.constant([3, 5]), replica.replica_id_in_sync_group
             )
-            # Each replica is traced in a thread of its own: a scope that
-            # they shared would number their sites in turn.
+            ones = tf.ones(SHAPE)
             with dropout.seed_scope(seed):
-                return [layer(tf.ones(SHAPE), training=True) for _ in range(2)]
+                first = layer(ones, training=True)
+                # Each replica is traced in a thread of its own, in turns that
+                # change here: each must come back to its own scope.
+                replica.merge_call(lambda strategy: None)
+                return first, layer(ones, training=True)
 
-        masks = [
-            [
-                value.numpy() != 0
-                for value in strategy.experimental_local_results(v)
-            ]
-            for v in strategy.run(drop)
+        dropped = [
+            strategy.experimental_local_results(site)
+            for site in strategy.run(drop)
         ]
-        for site in masks:
-            self.assert_independent(*site)
         for replica in range(2):
             seed = tf.random.experimental.stateless_fold_in(
                 tf.constant([3, 5]), replica
             )
-            self.assertAllEqual(masks[0][replica], mask(layer, seed))
+            with dropout.seed_scope(seed):
+                for site in dropped:
+                    self.assertAllEqual(
+                        site[replica], layer(tf.ones(SHAPE), training=True)
+                    )
+        for site in dropped:
+            self.assert_independent(*[replica.numpy() != 0 for replica in site])
 
     @parameterized.parameters(-0.1, 1.0, 1.5)
     def test_rate_that_is_no_fraction_is_refused(self, rate):

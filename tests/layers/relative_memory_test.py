@@ -1,0 +1,45 @@
+"""The compact form never builds a vector for each pair of positions."""
+
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import relative
+from tests import testing
+
+LENGTH, DEPTH, ROWS = 31, 17, 5
+PAIRS = LENGTH * LENGTH * DEPTH  # numbers in a vector for each pair
+
+
+class RelativeMemoryTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters("compact", "auto")
+    def test_no_tensor_has_a_vector_for_each_pair(self, form):
+        self.assertLess(largest_tensor(form), PAIRS)
+
+    def test_the_reshape_form_has_one_so_the_probe_sees_it(self):
+        self.assertGreaterEqual(largest_tensor("reshape"), PAIRS)
+
+
+def largest_tensor(form):
+    """Returns the most numbers in any tensor, of the gradients too."""
+
+    def gradients(*tensors):
+        output, _ = relative.relative_attention(*tensors, implementation=form)
+        return tf.gradients(output, tensors)
+
+    arrays = [testing.normal(i, 1, 1, LENGTH, DEPTH) for i in range(3)]
+    arrays += [testing.normal(i, ROWS, DEPTH) for i in (3, 4)]
+    wrapped = tf.compat.v1.wrap_function(
+        gradients, [tf.TensorSpec(array.shape, tf.float64) for array in arrays]
+    )
+    with wrapped.graph.as_default():
+        sizes = [
+            tf.size(output)
+            for operation in wrapped.graph.get_operations()
+            for output in operation.outputs
+            if output.dtype.is_floating
+        ]
+    return max(wrapped.prune(wrapped.inputs, sizes)(*map(tf.constant, arrays)))
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,70 @@
+"""Relative attention gives the numbers of tensor2tensor."""
+
+import tensorflow as tf
+
+from relpos_tf.layers import relative
+from tests import testing
+
+
+class RelativeT2TTest(tf.test.TestCase):
+    def test_ids_are_those_of_its_matrix(self):
+        for case, sizes, arrays in testing.t2t_cases("rel_matrix"):
+            ids = relative.relative_position_ids(
+                sizes["length_q"],
+                sizes["length_k"],
+                sizes["max_relative_position"],
+            )
+            self.assertAllEqual(ids, arrays["out/matrix"], case)
+
+    def test_inner_product_and_its_gradients_are_equal(self):
+        for case, sizes, arrays in testing.t2t_cases("rel_inner"):
+            inputs = [tf.constant(arrays[f"in/{name}"]) for name in "xyz"]
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                result = relative.relative_attention_inner(
+                    *inputs, sizes["transpose"]
+                )
+            gradients = tape.gradient(result, inputs, arrays["in/upstream"])
+            self.assertAllClose(
+                result, arrays["out/result"], rtol=1e-5, atol=1e-5, msg=case
+            )
+            for name, gradient in zip("xyz", gradients, strict=True):
+                self.assertAllClose(
+                    gradient,
+                    arrays[f"grad/{name}"],
+                    rtol=1e-5,
+                    atol=1e-5,
+                    msg=f"{case}, {name}",
+                )
+
+    def test_attention_and_its_gradients_are_equal(self):
+        names = ("in/q", "in/k", "in/v")
+        tables = (
+            "var/relative_positions_keys",
+            "var/relative_positions_values",
+        )
+        cases = testing.t2t_cases("attn_relative")
+        cases += testing.t2t_cases("attn_relative_cached")
+        for form, (case, _, arrays) in [
+            (f, c) for f in ("reshape", "compact") for c in cases
+        ]:
+            tensors = [tf.constant(arrays[name]) for name in (*names, *tables)]
+            with tf.GradientTape() as tape:
+                tape.watch(tensors)
+                output, weights = relative.relative_attention(
+                    *tensors, bias=arrays.get("in/bias"), implementation=form
+                )
+            close = {"rtol": 1e-4, "atol": 2e-5, "msg": f"{form}, {case}"}
+            self.assertAllClose(output, arrays["out/result"], **close)
+            self.assertAllClose(weights, arrays["out/weights"], **close)
+            if "in/upstream" not in arrays:
+                continue
+            gradients = tape.gradient(output, tensors, arrays["in/upstream"])
+            for name, gradient in zip(
+                ("q", "k", "v", "keys", "values"), gradients, strict=True
+            ):
+                self.assertAllClose(gradient, arrays[f"grad/{name}"], **close)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,57 @@
+"""Small models of every kind, and a batch for them.
+
+Shapes: B batch, S source length, T target length, V vocabulary, F features,
+H heads, R rows of a relative table.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from relpos_tf.models import transformer
+from tests import testing
+
+V, F, H, R, FILTER, LONGEST = 23, 12, 2, 5, 17, 4
+VARIANTS = {
+    "per_head": {},
+    "shared": {"heads_share_relative_embedding": True},
+    "keys_only": {"add_relative_to_values": False},
+    "absolute": {"self_attention_type": "dot_product", "pos": "timing"},
+    "relative_and_absolute": {"pos": "timing"},
+    # Shorter than the targets: the later positions share a vector.
+    "learned": {
+        "self_attention_type": "dot_product",
+        "pos": "emb",
+        "max_length": LONGEST,
+    },
+    "untied": {
+        "shared_embedding": False,
+        "shared_embedding_and_softmax_weights": False,
+    },
+    "pre_norm": {
+        "layer_preprocess_sequence": "n",
+        "layer_postprocess_sequence": "da",
+    },
+    "reshape": {"relative_attention_implementation": "reshape"},
+}
+INPUTS = np.array([[5, 7, 11, 3, 1], [13, 2, 1, 0, 0], [22, 1, 0, 0, 0]])
+TARGETS = np.array(
+    [[4, 9, 1, 0, 0, 0, 0], [6, 6, 8, 20, 3, 9, 1], [17, 2, 12, 5, 1, 0, 0]]
+)
+
+
+def small(name, **changes):
+    return testing.HPARAMS.replace(**VARIANTS[name], **changes)
+
+
+def made(name, layers=2, **kwargs):
+    """Returns a model with weights that depend on the variant alone."""
+    hparams = small(name, num_hidden_layers=layers)
+    return testing.randomize(transformer.Transformer(hparams, **kwargs))
+
+
+def ids(array):
+    return tf.constant(array, tf.int32)
+
+
+def shifted(targets):
+    return np.pad(targets, [(0, 0), (1, 0)])[:, :-1]
