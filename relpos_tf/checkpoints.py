@@ -168,9 +168,10 @@ def resolve(path: str | pathlib.Path) -> str:
     if os.path.isdir(prefix):
         return newest_readable(prefix)
     steps = all_steps(os.path.dirname(prefix) or ".")
+    there = f" The steps there: {', '.join(map(str, steps))}." if steps else ""
     raise errors.UserError(
         "Expected a run's directory or a checkpoint such as runs/demo/ckpt-100."
-        f" Received: {path}, which does not exist. Steps there: {steps}."
+        f" Received: {path}, which does not exist.{there}"
     )
 
 

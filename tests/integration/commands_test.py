@@ -41,6 +41,15 @@ def run(command, *arguments, stdin=b""):
     return process.returncode, output, error.decode()
 
 
+def wait_for(path, seconds=200):
+    """Returns when a file is there."""
+    deadline = time.monotonic() + seconds
+    while not path.is_file():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} did not appear in {seconds} seconds.")
+        time.sleep(0.02)
+
+
 def weights(prefix):
     """Returns every array of a checkpoint, by its key."""
     reader = tf.train.load_checkpoint(str(prefix))
@@ -117,10 +126,7 @@ class CommandsTest(absltest.TestCase):
         self.train("undisturbed", "--train_steps=30")
         arguments = self.arguments("killed", "--train_steps=30")
         process = start("trainer.py", *arguments)
-        index = self.folder / "killed" / "ckpt-10.index"
-        deadline = time.monotonic() + 200
-        while not index.is_file() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(self.folder / "killed" / "ckpt-10.index")
         process.send_signal(signal.SIGKILL)
         process.communicate()
         self.assertFalse((self.folder / "killed" / "ckpt-30.index").exists())
@@ -135,10 +141,7 @@ class CommandsTest(absltest.TestCase):
     def test_interrupt_saves_and_says_how_to_go_on(self):
         arguments = self.arguments("stopped", "--train_steps=100000")
         process = start("trainer.py", *arguments)
-        index = self.folder / "stopped" / "ckpt-10.index"
-        deadline = time.monotonic() + 200
-        while not index.is_file() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(self.folder / "stopped" / "ckpt-10.index")
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, error.decode())
