@@ -117,6 +117,32 @@ class SummaryWriter:
             self._writer = None
 
 
+class Profiler:
+    """Profiles ten steps, once those that trace and allocate are over.
+
+    Args:
+        directory: str or path. Gets the profile, for TensorBoard.
+    """
+
+    FIRST, LAST = 10, 20
+
+    def __init__(self, directory: str | pathlib.Path):
+        self._directory = str(directory)
+        self._steps = 0
+
+    def count(self, is_last: bool) -> None:
+        """Takes note of a step; `is_last` says that none will follow."""
+        import tensorflow as tf  # Lines and speeds need none of it.
+
+        self._steps += 1
+        if self._steps == self.FIRST and not is_last:
+            tf.profiler.experimental.start(self._directory)
+        elif self._steps == self.LAST or (
+            is_last and self.FIRST < self._steps < self.LAST
+        ):
+            tf.profiler.experimental.stop()
+
+
 def duration(seconds: float) -> str:
     """Writes seconds as hours, minutes and seconds.
 

@@ -94,7 +94,6 @@ class Trainer:
         )
         self._summaries = reporting.SummaryWriter(run.path)
         self._sums = []  # what the steps since the last report returned
-        self._steps_here = 0
         self._restore()
 
     @property
@@ -136,6 +135,12 @@ class Trainer:
         )
         progress = reporting.Throughput(self.step, self.total_steps)
         stopping = settings_lib.EarlyStopping(self.settings)
+        past = [stopping.is_over(e["step"], e) for e in self._evaluations()]
+        if past and past[-1]:
+            return
+        profiler = None
+        if self.settings.profile:
+            profiler = reporting.Profiler(self.run.path / "profile")
         saved_at, step, batch = time.monotonic(), self.step, None
         iterator = iter(batches)
         try:
@@ -143,7 +148,8 @@ class Trainer:
                 following = next(iterator)
                 self._sums.append(step_fn(following))
                 step, batch = step + 1, following
-                self._profile(step)
+                if profiler:
+                    profiler.count(step == self.total_steps)
                 if self._is_due(step, self.settings.log_step_count_steps):
                     self._log_progress(progress, step)
                 seconds = self.settings.save_checkpoints_secs
@@ -171,18 +177,6 @@ class Trainer:
     def _is_due(self, step: int, frequency: int) -> bool:
         """Says whether something is to happen now, as it is at the end."""
         return step % frequency == 0 or step == self.total_steps
-
-    def _profile(self, step: int) -> None:
-        """Profiles ten steps, once those that trace and allocate are over."""
-        if not self.settings.profile:
-            return
-        self._steps_here += 1
-        if self._steps_here == 10:
-            tf.profiler.experimental.start(str(self.run.path / "profile"))
-        elif self._steps_here == 20 or step == self.total_steps:
-            tf.profiler.experimental.stop()
-            self._steps_here = -math.inf
-            _log.info("Wrote a profile to %s.", self.run.path / "profile")
 
     def _batches(self):
         """Returns the distributed batches that follow the last one used."""
@@ -250,14 +244,19 @@ class Trainer:
         self.run.append_metrics(event)
         self._summaries.write(event)
 
-    def _protect_best(self, split: str) -> None:
-        """Keeps the checkpoint with the best BLEU, however old."""
-        scores = {
-            event["step"]: event["bleu"]
+    def _evaluations(self) -> list[dict]:
+        """Returns the run's evaluations so far, those of averages left out."""
+        return [
+            event
             for event in self.run.read_metrics()
-            if event["split"] == split and "averaged" not in event
-        }
-        self._manager.protect(max(scores, key=scores.get))
+            if event["split"] == self.settings.eval_split
+            and "averaged" not in event
+        ]
+
+    def _protect_best(self) -> None:
+        """Keeps the checkpoint with the best BLEU, however old."""
+        best = max(self._evaluations(), key=lambda event: event["bleu"])
+        self._manager.protect(best["step"])
 
     def average(self) -> str | None:
         """Averages and scores the last checkpoints, if the hparams say so.
@@ -315,6 +314,6 @@ class Trainer:
         event |= forced | dataclasses.asdict(scores)
         self._record(event)
         if not extra:
-            self._protect_best(split)
+            self._protect_best()
         _log.info("%s", reporting.evaluation_line(event))
         return event

@@ -6,6 +6,7 @@ from unittest import mock
 
 import tensorflow as tf
 from absl.testing import absltest
+from absl.testing import parameterized
 from tensorflow.core.util import event_pb2
 
 from relpos_tf import reporting
@@ -96,6 +97,16 @@ class SummaryWriterTest(absltest.TestCase):
         writer.write(self.EVENT)
         writer.close()
         self.assertEmpty(list(pathlib.Path(folder).iterdir()))
+
+
+class ProfilerTest(parameterized.TestCase):
+    @parameterized.parameters((9, 0), (10, 0), (11, 1), (20, 1), (25, 1))
+    def test_a_profile_is_written_once_ten_steps_were_made(self, steps, found):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        profiler = reporting.Profiler(folder)
+        for step in range(1, steps + 1):
+            profiler.count(step == steps)
+        self.assertLen(list(folder.rglob("*.xplane.pb")), found)
 
 
 class LinesTest(absltest.TestCase):
