@@ -140,7 +140,12 @@ class CommandsTest(absltest.TestCase):
 
     def test_interrupt_saves_and_says_how_to_go_on(self):
         arguments = self.arguments("stopped", "--train_steps=100000")
+        # A shell that runs the tests in the background ignores SIGINT for
+        # them, and a process inherits that; a handler it does not.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         process = start("trainer.py", *arguments)
+        self.addCleanup(process.kill)
         wait_for(self.folder / "stopped" / "ckpt-10.index")
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
