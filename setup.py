@@ -12,7 +12,15 @@ from setuptools import find_packages
 from setuptools import setup
 
 ROOT = pathlib.Path(__file__).resolve().parent
-COMMANDS = ("trainer", "decoder", "datagen", "average", "bleu", "export")
+COMMANDS = (
+    "trainer",
+    "decoder",
+    "datagen",
+    "average",
+    "bleu",
+    "export",
+    "import_t2t",
+)
 
 
 def version():

@@ -9,6 +9,8 @@
 | `transformer_relative_and_absolute` | both |
 | `transformer_learned` | learned absolute positions |
 | `transformer_vaswani_base`, `transformer_vaswani_big` | Vaswani et al. 2017 |
+| `transformer_{base,base_v1,base_v2,big,small,tiny}_t2t` | tensor2tensor |
+| `transformer_relative{,_big,_tiny}_t2t` | likewise |
 
 A set of your own: copy one of the functions into a folder with an
 `__init__.py`, and name that folder with `--usr_dir`.
@@ -22,5 +24,5 @@ if __name__ == "hparams":
 
 import importlib
 
-for _name in ("transformer", "relative"):
+for _name in ("transformer", "relative", "t2t"):
     importlib.import_module(f"{__name__}.{_name}")

@@ -116,7 +116,7 @@ class CheckpointManager:
             UserError: it is not readable, or does not fit the variables.
         """
         prefix = resolve(self._directory if path is None else path)
-        with _reading(prefix):
+        with reading(prefix):
             reader = tf.train.load_checkpoint(prefix)
             _assign(reader, prefix, self._groups, _names(reader))
         if path is None:
@@ -181,7 +181,7 @@ def restore_model(prefix: str, variables: Variables) -> None:
     Raises:
         UserError: the checkpoint is damaged or not of this model.
     """
-    with _reading(prefix):
+    with reading(prefix):
         reader = tf.train.load_checkpoint(prefix)
         names = _names(reader)
         names = {n: names[n] for n in names if n.startswith("model/")}
@@ -225,19 +225,27 @@ def average(prefixes: Sequence[str], output: str) -> None:
         for name, value in values.items():
             sums[name] = sums[name] + value.astype(np.float64)
     mean = {
-        name: tf.Variable((sums[name] / len(prefixes)).astype(value.dtype))
+        name: (sums[name] / len(prefixes)).astype(value.dtype)
         for name, value in first.items()
     }
-    last = {"step": tf.Variable(step, dtype=tf.int64)}
-    tf.train.Checkpoint(model=mean, training=last).write(f"{output}_temp")
-    run_dir.move_checkpoint(f"{output}_temp", output)
+    write_model(output, mean, step)
     names = [os.path.basename(prefix) for prefix in prefixes]
     record = json.dumps({"average_of": names})
     pathlib.Path(f"{output}.json").write_text(record, encoding="utf-8")
 
 
+def write_model(
+    prefix: str, values: Mapping[str, np.ndarray], step: int
+) -> None:
+    """Writes a checkpoint of a model alone, with its step."""
+    model = {name: tf.Variable(value) for name, value in values.items()}
+    training = {"step": tf.Variable(step, dtype=tf.int64)}
+    tf.train.Checkpoint(model=model, training=training).write(f"{prefix}_temp")
+    run_dir.move_checkpoint(f"{prefix}_temp", prefix)
+
+
 def _model_values(prefix: str) -> dict[str, np.ndarray]:
-    with _reading(prefix):
+    with reading(prefix):
         reader = tf.train.load_checkpoint(prefix)
         values = {
             name.removeprefix("model/"): reader.get_tensor(key)
@@ -250,7 +258,7 @@ def _model_values(prefix: str) -> dict[str, np.ndarray]:
 
 
 @contextlib.contextmanager
-def _reading(prefix: str):
+def reading(prefix: str):
     """Says of a checkpoint that cannot be read that it is damaged."""
     try:
         yield

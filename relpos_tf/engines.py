@@ -70,7 +70,7 @@ class ModelEngine:
     def __init__(
         self,
         model: transformer.Transformer,
-        tokenizer: tokenizer_lib.Tokenizer,
+        tokenizer: tokenizer_lib.AnyTokenizer,
     ):
         self.model = model
         self.tokenizer = tokenizer
@@ -94,8 +94,12 @@ class ModelEngine:
         return settings
 
     def items(self, lines: list[str]) -> list[Item]:
-        """Turns lines into ids."""
-        return [Item(i, len(i)) for i in self.tokenizer.encode_batch(lines)]
+        """Turns lines into ids, without the blanks around them.
+
+        Training has seen none there.
+        """
+        encoded = self.tokenizer.encode_batch([line.strip() for line in lines])
+        return [Item(ids, len(ids)) for ids in encoded]
 
     def truncate(self, item: Item, size: int) -> Item:
         """Returns the first `size` ids of a line, EOS being the last."""

@@ -39,7 +39,7 @@ class TextTranslator(tf.Module):
     def __init__(
         self,
         model: transformer.Transformer,
-        tokenizer: tokenizer_lib.Tokenizer,
+        tokenizer: tokenizer_lib.AnyTokenizer,
         settings: decode_hparam.DecodeHParams,
     ):
         super().__init__(name="text_translator")
@@ -64,7 +64,8 @@ class TextTranslator(tf.Module):
     def count_ids(self, lines):
         """Returns how many ids each line has, EOS included: int32 `[N]`."""
         with tf.device("CPU"):
-            return tf.cast(self._encode(lines).row_lengths(), tf.int32)
+            ids = self._encode(stripped(lines))
+            return tf.cast(ids.row_lengths(), tf.int32)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
     def translate(self, inputs):
@@ -80,12 +81,11 @@ class TextTranslator(tf.Module):
         """
         # The tokenizer's kernels exist for the CPU only.
         with tf.device("CPU"):
-            ids = self._encode(inputs)
+            lines = stripped(inputs)
+            ids = self._encode(lines)
             sizes = tf.cast(ids.row_lengths(), tf.int32)  # [N]
-            valid = tf.strings.unicode_transcode(inputs, "UTF-8", "UTF-8")
-            is_blank = tf.strings.regex_full_match(valid, engines.BLANK)
             limits = sizes + self._settings.extra_length
-            limits = tf.where(is_blank, 0, limits)  # [N]
+            limits = tf.where(lines == "", 0, limits)  # [N]
             # Attention needs a position, also where there is no line.
             ids = ids.to_tensor(0)  # [N, S]
             ids = tf.pad(
@@ -104,6 +104,18 @@ class TextTranslator(tf.Module):
             "beam_outputs": texts,
             "beam_scores": scores,
         }
+
+
+def stripped(lines: tf.Tensor) -> tf.Tensor:
+    """Returns lines, string `[N]`, without blanks at their ends.
+
+    Bytes that are not UTF-8 become U+FFFD, as in Python.
+    """
+    valid = tf.strings.unicode_transcode(
+        lines, "UTF-8", "UTF-8", replace_control_characters=False
+    )
+    blanks = f"^{engines.BLANK}|{engines.BLANK}$"
+    return tf.strings.regex_replace(valid, blanks, "")
 
 
 def export_saved_model(

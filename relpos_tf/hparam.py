@@ -18,10 +18,18 @@ _CHOICES = {
     "layer_postprocess_sequence": ("da", "dan"),
     "relative_attention_implementation": ("auto", "reshape", "compact"),
     "optimizer": ("adam",),
-    "learning_rate_schedule": ("noam",),
     # Not float16: its gradients underflow without a scaled loss.
     "activation_dtype": ("float32", "bfloat16"),
 }
+# What a learning_rate_schedule may be the product of; see `schedules`.
+SCHEDULE_FACTORS = (
+    "constant",
+    "linear_warmup",
+    "rsqrt_decay",
+    "rsqrt_hidden_size",
+)
+# Rows of tensor2tensor's table of target spaces.
+TARGET_SPACES = 32
 _AT_LEAST_ONE = (
     "vocab_size",
     "hidden_size",
@@ -66,6 +74,8 @@ class HParams:
     filter_size: int = 1024  # inner size of the feed-forward layers
     num_heads: int = 8
     num_hidden_layers: int = 6  # in the encoder, and again in the decoder
+    num_encoder_layers: int = 0  # 0: num_hidden_layers
+    num_decoder_layers: int = 0  # likewise
     pos: str = "timing"  # absolute positions: timing | emb | none
     self_attention_type: str = "dot_product"  # or dot_product_relative
     max_relative_position: int = 16  # k, where distances are clipped
@@ -78,6 +88,8 @@ class HParams:
     norm_epsilon: float = 1e-6
     shared_embedding: bool = True  # one table for source and target
     shared_embedding_and_softmax_weights: bool = True
+    use_target_space_embedding: bool = False  # added to the source, as in T2T
+    target_space_id: int = 0  # which of its rows
 
     # What training computes with; weights, softmax, norms and losses are
     # float32 all the same, and a trained model translates in float32.
@@ -95,8 +107,10 @@ class HParams:
     optimizer_adam_beta1: float = 0.9
     optimizer_adam_beta2: float = 0.98
     optimizer_adam_epsilon: float = 1e-9
+    # noam | legacy | factors joined by *, as in constant*rsqrt_decay
     learning_rate_schedule: str = "noam"
-    learning_rate_constant: float = 1.0
+    learning_rate: float = 0.1  # of the schedule legacy alone
+    learning_rate_constant: float = 1.0  # of all others
     learning_rate_warmup_steps: int = 4000
     clip_grad_norm: float = 0.0  # 0: no clipping
 
@@ -131,12 +145,27 @@ class HParams:
             "clip_grad_norm",
             "extra_length",
             "average_checkpoints",
+            "num_encoder_layers",
+            "num_decoder_layers",
         ):
             self._check(name, getattr(self, name) >= 0, "at least 0")
         self._check(
             "hidden_size",
-            self.hidden_size % (2 * self.num_heads) == 0,
-            f"a multiple of 2 * num_heads = {2 * self.num_heads}",
+            self.hidden_size % self.num_heads == 0,
+            f"a multiple of num_heads = {self.num_heads}",
+        )
+        self._check(
+            "target_space_id",
+            0 <= self.target_space_id < TARGET_SPACES,
+            f"in the range [0, {TARGET_SPACES})",
+        )
+        schedule = self.learning_rate_schedule
+        self._check(
+            "learning_rate_schedule",
+            schedule in ("noam", "legacy")
+            or set(schedule.split("*")) <= set(SCHEDULE_FACTORS),
+            "noam, legacy, or a product of some of "
+            f"{'*'.join(SCHEDULE_FACTORS)}",
         )
         self._check(
             "length_bucket_step", self.length_bucket_step > 1.0, "above 1"
@@ -210,6 +239,16 @@ class HParams:
     def is_relative(self) -> bool:
         """Whether self-attention sees relative positions."""
         return self.self_attention_type == "dot_product_relative"
+
+    @property
+    def encoder_layers(self) -> int:
+        """Blocks of the encoder."""
+        return self.num_encoder_layers or self.num_hidden_layers
+
+    @property
+    def decoder_layers(self) -> int:
+        """Blocks of the decoder."""
+        return self.num_decoder_layers or self.num_hidden_layers
 
 
 def field_types() -> dict[str, type]:

@@ -35,7 +35,7 @@ def load_model(
 
 def load_tokenizer(
     run_dir_or_checkpoint: str | pathlib.Path,
-) -> tokenizer_lib.Tokenizer:
+) -> tokenizer_lib.AnyTokenizer:
     """Reads the tokenizer of a run.
 
     Raises:
@@ -43,7 +43,7 @@ def load_tokenizer(
             is not the one that the model was trained with.
     """
     run = run_of(run_dir_or_checkpoint)
-    tokenizer = tokenizer_lib.Tokenizer(run.tokenizer_path)
+    tokenizer = tokenizer_lib.load(run.tokenizer_path)
     expected = run.read_hparams().vocab_size
     if tokenizer.vocab_size != expected:
         raise errors.UserError(
@@ -52,6 +52,15 @@ def load_tokenizer(
             f"{tokenizer.vocab_size}. Put the original file back."
         )
     return tokenizer
+
+
+def tokenizer_path_of(run_dir_or_checkpoint: str | pathlib.Path) -> str | None:
+    """Returns the path of a run's tokenizer, or None if there is none."""
+    try:
+        path = run_of(run_dir_or_checkpoint).tokenizer_path
+    except errors.UserError:
+        return None
+    return path if pathlib.Path(path).is_file() else None
 
 
 def run_of(path: str | pathlib.Path) -> run_dir_lib.RunDir:

@@ -18,6 +18,10 @@ def padded_cross_entropy(logits, labels, label_smoothing):
     The sum and the count are apart because a loss over several replicas is
     the sum of sums over the sum of counts, and not a mean of means.
 
+    Where the one is longer than the other, as after a decoding of its own
+    length, the shorter is padded with zeros: a label without logits then
+    costs as much as a guess among all classes.
+
     Args:
         logits: float32 `[B, T, V]` tensor.
         labels: integer `[B, T]` tensor; 0 is padding.
@@ -40,6 +44,9 @@ def padded_cross_entropy(logits, labels, label_smoothing):
         Vaswani et al. (2017), section 5.4.
     """
     vocab_size = logits.shape[-1]
+    missing = tf.shape(labels)[1] - tf.shape(logits)[1]
+    logits = tf.pad(logits, [[0, 0], [0, tf.maximum(missing, 0)], [0, 0]])
+    labels = tf.pad(labels, [[0, 0], [0, tf.maximum(-missing, 0)]])
     flat_labels = tf.reshape(labels, [-1])  # [N]
     losses = _smoothed_cross_entropy(
         tf.reshape(logits, [-1, vocab_size]),

@@ -14,6 +14,7 @@ from relpos_tf import hparam
 
 HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
+SUBWORDS = "tokenizer.subwords"  # in its place: tensor2tensor's vocabulary
 METRICS = "metrics.jsonl"
 
 # Fields that the shapes or the meaning of the weights depend on.
@@ -24,6 +25,8 @@ _ARCHITECTURE = frozenset(
         "filter_size",
         "num_heads",
         "num_hidden_layers",
+        "num_encoder_layers",
+        "num_decoder_layers",
         "pos",
         "self_attention_type",
         "max_relative_position",
@@ -35,6 +38,8 @@ _ARCHITECTURE = frozenset(
         "norm_epsilon",
         "shared_embedding",
         "shared_embedding_and_softmax_weights",
+        "use_target_space_embedding",
+        "target_space_id",
     }
 )
 _PACKAGES = (
@@ -60,7 +65,8 @@ class RunDir:
     @property
     def tokenizer_path(self) -> str:
         """Where the run's tokenizer lies."""
-        return str(self.path / TOKENIZER)
+        path = self.path / SUBWORDS
+        return str(path if path.is_file() else self.path / TOKENIZER)
 
     def has_hparams(self) -> bool:
         """Says whether this is a run's directory."""
@@ -107,14 +113,18 @@ class RunDir:
         except OSError as error:
             message = f"Cannot read the tokenizer {path}: {error.strerror}."
             raise errors.UserError(message) from error
-        own = self.path / TOKENIZER
+        own = pathlib.Path(self.tokenizer_path)
         if own.is_file() and own.read_bytes() != content:
             raise errors.UserError(
                 f"The tokenizer {path} is not the one that the run "
                 f"{self.path} was trained with. Prepare the data as before, "
                 "or name another --output_dir."
             )
-        self._write(TOKENIZER, content)
+        suffix = pathlib.Path(path).suffix
+        self._write(
+            SUBWORDS if suffix == pathlib.Path(SUBWORDS).suffix else TOKENIZER,
+            content,
+        )
 
     def append_metrics(self, event: dict) -> None:
         """Adds a line to metrics.jsonl, whole or, if killed, cut short.

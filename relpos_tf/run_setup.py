@@ -1,9 +1,12 @@
 """What happens between the flags and the first training step."""
 
+import dataclasses
 import logging
+import pathlib
 import shutil
 
 from relpos_tf import hparam
+from relpos_tf import loading
 from relpos_tf import run_dir
 
 _log = logging.getLogger("relpos_tf")
@@ -37,6 +40,28 @@ def prepare_data(problem, data_dir: str, tmp_dir: str, anew: bool) -> None:
         problem.name,
         ", ".join(f"{counts[s]:,} {s}" for s in sorted(counts, reverse=True)),
     )
+
+
+def with_tokenizer_of(problem, data_dir: str, start: str):
+    """Returns the problem with the tokenizer of the weights to start from.
+
+    Embeddings mean nothing with any other.
+
+    Args:
+        problem: a `Problem`.
+        data_dir: str. Where it is prepared.
+        start: str. A run or a checkpoint; "" for none. The problem stays as
+            it is where no tokenizer lies by the checkpoint.
+    """
+    path = loading.tokenizer_path_of(start) if start else None
+    if path is None:
+        return problem
+    if problem.is_prepared(data_dir):
+        own = problem.tokenizer_path(data_dir)
+        if pathlib.Path(own).read_bytes() == pathlib.Path(path).read_bytes():
+            return problem
+    _log.info("The vocabulary is that of %s.", start)
+    return dataclasses.replace(problem, tokenizer_file=path)
 
 
 def open_run(

@@ -28,6 +28,10 @@ from collections.abc import Iterator
 
 from relpos_tf import errors
 
+# Of every vocabulary: padding, and the end of a sentence.
+PAD_ID = 0
+EOS_ID = 1
+
 MAX_CHARACTERS = 4000
 MAX_RATIO = 9
 RATIO_SLACK = 50

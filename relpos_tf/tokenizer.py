@@ -9,7 +9,8 @@ for a blank: it is read as "_". The paper used 32,768 wordpieces instead.
 
 Ids: 0 padding, 1 end of sentence (EOS), 2 unknown. There is no start symbol.
 
-This is the only module that imports `sentencepiece` and `tensorflow_text`.
+`load` also reads vocabularies of tensor2tensor, see `subwords`. No other module
+imports `sentencepiece`, and none but these two `tensorflow_text`.
 """
 
 import functools
@@ -27,9 +28,11 @@ import tensorflow_text
 from sentencepiece import sentencepiece_model_pb2
 
 from relpos_tf import errors
+from relpos_tf import subwords
+from relpos_tf import text as text_lib
 
-PAD_ID = 0
-EOS_ID = 1
+PAD_ID = text_lib.PAD_ID
+EOS_ID = text_lib.EOS_ID
 UNKNOWN_ID = 2
 
 # U+2581 becomes U+005F, see the module's docstring.
@@ -214,3 +217,27 @@ class Tokenizer:
         starts = start + tf.cast(tf.gather(blank, leading[:, 0]), tf.int32)
         rest = tf.fill(tf.shape(starts), _LONGEST_TEXT)  # [N]
         return tf.strings.substr(texts, starts, rest)
+
+
+# They have the same methods.
+AnyTokenizer = Tokenizer | subwords.SubwordTokenizer
+
+
+def load(path: str | pathlib.Path) -> AnyTokenizer:
+    """Returns the tokenizer that a file holds, going by its name.
+
+    Args:
+        path: A SentencePiece model, `*.model`, or a vocabulary of
+            tensor2tensor, `*.subwords`.
+
+    Raises:
+        UserError: the name ends otherwise, or the file is not what it says.
+    """
+    kinds = {".model": Tokenizer, ".subwords": subwords.SubwordTokenizer}
+    kind = kinds.get(pathlib.Path(path).suffix)
+    if kind is None:
+        raise errors.UserError(
+            "Expected the file of a tokenizer, *.model for SentencePiece or "
+            f"*.subwords for tensor2tensor. Received: {path}."
+        )
+    return kind(path)

@@ -86,9 +86,7 @@ class Trainer:
             },
             settings.keep_checkpoint_max,
         )
-        self._tokenizer = tokenizer_lib.Tokenizer(
-            problem.tokenizer_path(data_dir)
-        )
+        self._tokenizer = tokenizer_lib.load(problem.tokenizer_path(data_dir))
         self._translator = translator_lib.Translator(
             self.model, self._tokenizer
         )

@@ -50,6 +50,9 @@ json.dump({
     "beam_scores": found["beam_scores"].numpy().tolist(),
     "empty": {name: value.shape.as_list() for name, value in empty.items()},
     "blank": [t.decode() for t in blank["outputs"].numpy()],
+    "padded": module.signatures["serving_default"](
+        inputs=tf.constant(["\t 7\u3000".encode(), b"7\x1f", b"7"])
+    )["scores"].numpy().tolist(),
     "broken": [t.decode() for t in broken["outputs"].numpy()],
     "old": [t.decode() for t in old],
 }, sys.stdout)
@@ -111,6 +114,9 @@ class ExportTest(tf.test.TestCase):
         )
         self.assertEqual(found["blank"], ["", ""])
         self.assertEqual(found["broken"][0], found["broken"][1])
+        self.assertAllClose(
+            found["padded"], found["padded"][-1:] * 3, rtol=0, atol=1e-5
+        )
         self.assertEqual(found["old"], list(texts[:2]))
 
     def test_example_script_writes_the_translations(self):

@@ -124,8 +124,14 @@ class HParamsTest(parameterized.TestCase):
         ("relu_dropout", 1.5, r"in the range \[0, 1\)"),
         ("label_smoothing", 1.0, r"in the range \[0, 1\)"),
         ("optimizer_adam_beta2", 1.0, r"in the range \[0, 1\)"),
-        ("hidden_size", 520, r"a multiple of 2 \* num_heads = 16"),
+        ("hidden_size", 516, "a multiple of num_heads = 8"),
         ("length_bucket_step", 1.0, "above 1"),
+        ("target_space_id", 32, r"in the range \[0, 32\)"),
+        ("target_space_id", -1, r"in the range \[0, 32\)"),
+        ("num_encoder_layers", -1, "at least 0"),
+        ("learning_rate_schedule", "cosine", "noam, legacy, or a product.*"),
+        ("learning_rate_schedule", "constant,noam", "noam, legacy, or.*"),
+        ("learning_rate_schedule", "", "noam, legacy, or a product.*"),
         ("label_smoothing", float("nan"), r"in the range \[0, 1\)"),
         ("alpha", float("nan"), "at least 0"),
     )
@@ -193,6 +199,23 @@ class HParamsTest(parameterized.TestCase):
         hparams = hparams.override(f"shared_embedding={text}")
         self.assertIs(hparams.shared_embedding, expected)
 
+    def test_override_takes_a_product_of_factors(self):
+        product = "constant*linear_warmup*rsqrt_decay"
+        hparams = hparam.HParams().override(f"learning_rate_schedule={product}")
+        self.assertEqual(hparams.learning_rate_schedule, product)
+
+    @parameterized.parameters(
+        ("", 6, 6),
+        ("num_encoder_layers=9", 9, 6),
+        ("num_decoder_layers=1,num_hidden_layers=2", 2, 1),
+    )
+    def test_stacks_have_num_hidden_layers_unless_told_otherwise(
+        self, text, encoder, decoder
+    ):
+        hparams = hparam.HParams().override(text)
+        self.assertEqual(hparams.encoder_layers, encoder)
+        self.assertEqual(hparams.decoder_layers, decoder)
+
     @parameterized.parameters("", " ", ",", " , ")
     def test_override_with_nothing_changes_nothing(self, text):
         self.assertEqual(hparam.HParams().override(text), hparam.HParams())
@@ -203,7 +226,7 @@ class HParamsTest(parameterized.TestCase):
         ("shared_embedding=2", "`shared_embedding` must be of type bool.*'2'"),
         ("hidden_size", "name=value.*Received: 'hidden_size'"),
         ("hidden_size=", "`hidden_size` must be of type int"),
-        ("num_heads=3", "multiple of 2"),
+        ("num_heads=3", "multiple of num_heads = 3"),
     )
     def test_override_refuses_what_it_cannot_read(self, text, expected):
         with self.assertRaisesRegex(errors.UserError, expected):

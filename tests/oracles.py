@@ -173,6 +173,9 @@ def transformer_logits(weights, hparams, inputs, targets):
     def embed(table, ids, side):
         x = table[ids] * np.sqrt(hparams.hidden_size)
         x[ids == 0] = 0.0
+        if side == "source" and hparams.use_target_space_embedding:
+            spaces = weights["target_space_embedding/embeddings"]
+            x += spaces[hparams.target_space_id]
         positions = np.arange(ids.shape[1])
         if hparams.pos == "timing":
             x += sinusoids(positions, hparams.hidden_size)
@@ -189,14 +192,16 @@ def transformer_logits(weights, hparams, inputs, targets):
 
     is_token = (inputs != 0)[:, None, None, :]
     x = embed(source_table, inputs, "source")
-    for i in range(hparams.num_hidden_layers):
+    encoder = hparams.num_encoder_layers or hparams.num_hidden_layers
+    decoder = hparams.num_decoder_layers or hparams.num_hidden_layers
+    for i in range(encoder):
         part = under(weights, f"encoder_layer_{i}")
         x = block(part, hparams, x, is_token)
     memory = final(x, "encoder")
     shifted = np.concatenate([0 * targets[:, :1], targets[:, :-1]], 1)
     x = embed(shared, shifted, "target")
     causal = np.tri(targets.shape[1], dtype=bool)
-    for i in range(hparams.num_hidden_layers):
+    for i in range(decoder):
         part = under(weights, f"decoder_layer_{i}")
         x = block(part, hparams, x, causal, memory, is_token)
     return final(x, "decoder") @ softmax_table.T

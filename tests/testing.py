@@ -41,16 +41,17 @@ def normal(seed, *shape):
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def t2t_cases(group):
-    """Returns the cases of tests/data/t2t_layers.npz, a group at a time.
+def t2t_cases(group, file_name="t2t_layers.npz"):
+    """Returns the cases of a file of tests/data, a group at a time.
 
     Args:
         group: str. See tests/data/README.md.
+        file_name: str. One that says what is in it under `meta`.
 
     Returns:
         A list of (case, dict of arguments, dict of arrays by name).
     """
-    path = pathlib.Path(__file__).parent / "data" / "t2t_layers.npz"
+    path = pathlib.Path(__file__).parent / "data" / file_name
     with np.load(path, allow_pickle=False) as data:
         meta = json.loads(str(data["meta"]))[group]
         return [

@@ -191,6 +191,15 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(engine.tokenizer.decode(ids), "a\nb\rc")
         self.assertEqual(engine._text(ids), "a b c")
 
+    def test_blanks_around_a_line_do_not_matter(self):
+        found = self.translator.translate(
+            [f"\t {LINES[2]}\u3000", "a\x1f"], return_scores=True
+        )
+        expected = self.translator.translate(
+            [LINES[2], "a"], return_scores=True
+        )
+        self.assertEqual(found, expected)
+
     def test_limit_is_the_lines_own_length_and_extra_length(self):
         engine = self.translator.engine
         settings = engine.settings(engines.decode_hparam.DecodeHParams())

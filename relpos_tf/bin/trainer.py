@@ -165,10 +165,7 @@ flags.DEFINE_integer(
     "random_seed", 1, "Decides weights, order and dropout.", **_DEFINE
 )
 flags.DEFINE_bool(
-    "deterministic",
-    False,
-    "Use only operations whose result never varies; may be slower.",
-    **_DEFINE,
+    "deterministic", False, "Only operations that never vary.", **_DEFINE
 )
 flags.DEFINE_integer(
     "worker_gpu",
@@ -231,6 +228,9 @@ def main() -> int | None:
     if FLAGS.deterministic:
         tf.config.experimental.enable_op_determinism()
     strategy = devices.strategy(FLAGS.worker_gpu)
+    problem = run_setup.with_tokenizer_of(
+        problem, FLAGS.data_dir, FLAGS.warm_start_from
+    )
     run_setup.prepare_data(
         problem, FLAGS.data_dir, FLAGS.tmp_dir, anew=FLAGS.generate_data
     )

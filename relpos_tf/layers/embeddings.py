@@ -101,6 +101,59 @@ class TokenEmbedding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
+class TargetSpaceEmbedding(keras.layers.Layer):
+    """Adds the vector of what is to be translated to, at every position.
+
+    tensor2tensor numbers kinds of output, such as German subwords; its
+    translation problems all have number 0, so their models learn one vector.
+
+    Args:
+        space_id: int, in [0, `spaces`).
+        spaces: int. Rows of the table.
+        hidden_size: int, F.
+        **kwargs: Passed to `keras.layers.Layer`.
+
+    Call arguments:
+        x: `[B, L, F]` tensor, embedded tokens.
+
+    Returns:
+        A `[B, L, F]` tensor in the layer's compute dtype.
+
+    Example:
+
+    >>> tuple(TargetSpaceEmbedding(0, 32, 4)(tf.ones([2, 3, 4])).shape)
+    (2, 3, 4)
+
+    Reference:
+        tensor2tensor 1.15.7, `transformer_prepare_encoder`.
+    """
+
+    def __init__(self, space_id: int, spaces: int, hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        self.space_id = space_id
+        self.spaces = spaces
+        self.hidden_size = hidden_size
+
+    def build(self, x_shape):
+        self.embeddings = self.add_weight(
+            shape=(self.spaces, self.hidden_size),
+            initializer="glorot_uniform",
+            name="embeddings",
+        )
+
+    def call(self, x):
+        vector = self.embeddings.value[self.space_id]  # [F]
+        return x + tf.cast(vector, self.compute_dtype)
+
+    def get_config(self):
+        return super().get_config() | {
+            "space_id": self.space_id,
+            "spaces": self.spaces,
+            "hidden_size": self.hidden_size,
+        }
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
 class LearnedPositions(keras.layers.Layer):
     """A learned vector for each absolute position.
 

@@ -84,6 +84,15 @@ class Transformer(keras.Model):
             self.softmax_embedding = embeddings.TokenEmbedding(
                 *size, **policy, name="softmax"
             )
+        self.target_space = None
+        if hparams.use_target_space_embedding:
+            self.target_space = embeddings.TargetSpaceEmbedding(
+                hparams.target_space_id,
+                hparam.TARGET_SPACES,
+                hparams.hidden_size,
+                **policy,
+                name="target_space_embedding",
+            )
         self.source_positions = self.target_positions = None
         if hparams.pos == "emb":
             self.source_positions, self.target_positions = (
@@ -102,15 +111,14 @@ class Transformer(keras.Model):
 
     def _add_stacks(self, policy):
         arguments = block_arguments(self.hparams)
-        layers = range(self.hparams.num_hidden_layers)
         # Tuples, because tf.train.Checkpoint loses layers held in lists.
         self.encoder_blocks = tuple(
             blocks.EncoderBlock(*arguments, **policy, name=f"encoder_layer_{i}")
-            for i in layers
+            for i in range(self.hparams.encoder_layers)
         )
         self.decoder_blocks = tuple(
             blocks.DecoderBlock(*arguments, **policy, name=f"decoder_layer_{i}")
-            for i in layers
+            for i in range(self.hparams.decoder_layers)
         )
         self.encoder_norm = self.decoder_norm = None
         if self.hparams.layer_preprocess_sequence == "n":
@@ -138,6 +146,8 @@ class Transformer(keras.Model):
     def encode(self, inputs, training=False):
         """Encodes source ids `[B, S]`: returns `[B, S, F]`."""
         x = self.source_embedding(inputs)  # [B, S, F]
+        if self.target_space is not None:
+            x = self.target_space(x)
         x = self._add_positions(x, self.source_positions, 0)
         x = self.embedding_dropout(x, training=training)
         may_attend = is_token(inputs)  # [B, 1, 1, S]

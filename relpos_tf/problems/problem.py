@@ -76,6 +76,8 @@ class Problem:
         character_coverage: float. See `tokenizer.train`.
         tokenizer_pairs: int. Most pairs the vocabulary is learnt from, drawn
             evenly from the training text.
+        tokenizer_file: str or None. A tokenizer to take instead of learning
+            one; the prepared folder then bears its checksum in its name.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Problem:
     num_shards: int = 4
     character_coverage: float = 1.0
     tokenizer_pairs: int = 1_000_000
+    tokenizer_file: str | None = None
 
     def pairs(
         self, split: str, tmp_dir: str | None = None
@@ -151,7 +154,9 @@ class Problem:
 
     def folder(self, data_dir: str | pathlib.Path) -> pathlib.Path:
         """Returns the problem's folder under `data_dir`."""
-        return pathlib.Path(data_dir, self.name)
+        checksum = self._tokenizer_checksum()
+        name = f"{self.name}-{checksum[:8]}" if checksum else self.name
+        return pathlib.Path(data_dir, name)
 
     def is_prepared(self, data_dir: str | pathlib.Path) -> bool:
         """Says whether the folder is there and made with these settings."""
@@ -204,7 +209,7 @@ class Problem:
     def tokenizer_path(self, data_dir: str | pathlib.Path) -> str:
         """Returns the path of the tokenizer's model."""
         self.manifest(data_dir)
-        return str(self.folder(data_dir) / "tokenizer.model")
+        return str(self.folder(data_dir) / self._tokenizer_name())
 
     def lines(
         self, data_dir: str | pathlib.Path, split: str
@@ -227,15 +232,18 @@ class Problem:
         from relpos_tf import tokenizer
 
         cleaning = collections.Counter()
-        path = folder / "tokenizer.model"
-        preparation.learn_tokenizer(
-            path,
-            self._cleaned(opened["train"], collections.Counter()),
-            vocab_size=self.vocab_size,
-            character_coverage=self.character_coverage,
-            most_pairs=self.tokenizer_pairs,
-        )
-        tokens = tokenizer.Tokenizer(path)
+        path = folder / self._tokenizer_name()
+        if self.tokenizer_file:
+            shutil.copyfile(self.tokenizer_file, path)
+        else:
+            preparation.learn_tokenizer(
+                path,
+                self._cleaned(opened["train"], collections.Counter()),
+                vocab_size=self.vocab_size,
+                character_coverage=self.character_coverage,
+                most_pairs=self.tokenizer_pairs,
+            )
+        tokens = tokenizer.load(path)
         train = self._cleaned(opened["train"], cleaning)
         counts = {
             "train": preparation.write_training(
@@ -271,6 +279,17 @@ class Problem:
         )
         return text.clean_pairs(normalized, counts)
 
+    def _tokenizer_name(self) -> str:
+        """Returns the file name of the tokenizer, which tells its kind."""
+        given = pathlib.Path(self.tokenizer_file or "tokenizer.model")
+        return f"tokenizer{given.suffix}"
+
+    def _tokenizer_checksum(self) -> str:
+        """Returns the checksum of a given tokenizer, else nothing."""
+        if not self.tokenizer_file:
+            return ""
+        return preparation.sha256(self.tokenizer_file)
+
     def _all_settings(self) -> dict[str, Any]:
         """Returns what the prepared files depend on, as JSON gives it back."""
         settings = {
@@ -279,6 +298,8 @@ class Problem:
             "character_coverage": self.character_coverage,
             **self.settings,
         }
+        if self.tokenizer_file:
+            settings["tokenizer_sha256"] = self._tokenizer_checksum()
         return json.loads(json.dumps(settings))
 
 

@@ -32,6 +32,8 @@ ORDER = (
     "train_step",
     "text",
     "line_io",
+    "spelling",
+    "subwords",
     "tokenizer",
     "records",
     "batching",
@@ -63,10 +65,13 @@ ORDER = (
     "settings",
     "training",
     "export",
+    "t2t_hparams",
+    "t2t_variables",
+    "t2t_import",
 )
 # Library: the only modules that may import it.
 DOORS = {
-    "tensorflow_text": {"tokenizer"},
+    "tensorflow_text": {"subwords", "tokenizer"},
     "sentencepiece": {"tokenizer"},
     "sacrebleu": {"metrics"},
     "absl": set(),

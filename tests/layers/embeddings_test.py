@@ -104,6 +104,27 @@ class TokenEmbeddingTest(testing.LayerTestCase):
         self.assertAllEqual(parts[0][0], np.zeros(5))
 
 
+class TargetSpaceEmbeddingTest(testing.LayerTestCase):
+    def test_contract(self):
+        self.assert_layer_contract(
+            embeddings.TargetSpaceEmbedding(3, 7, 5),
+            tf.constant(testing.normal(1, 2, 3, 5), tf.float32),
+            weights={"embeddings": (7, 5)},
+        )
+
+    def test_adds_its_row_at_every_position_and_trains_no_other(self):
+        layer = embeddings.TargetSpaceEmbedding(3, 7, 5)
+        x = tf.constant(testing.normal(1, 2, 3, 5), tf.float32)
+        with tf.GradientTape() as tape:
+            y = layer(x)
+        table = layer.embeddings.numpy()
+        self.assertAllClose(y, x.numpy() + table[3])
+        gradient = tape.gradient(y, layer.embeddings.value)
+        self.assertAllEqual(
+            tf.convert_to_tensor(gradient)[:, 0], [0, 0, 0, 6, 0, 0, 0]
+        )
+
+
 class LearnedPositionsTest(testing.LayerTestCase):
     def test_contract(self):
         self.assert_layer_contract(

@@ -1,5 +1,6 @@
 """Relative attention gives the numbers of tensor2tensor."""
 
+import numpy as np
 import tensorflow as tf
 
 from relpos_tf.layers import relative
@@ -36,6 +37,36 @@ class RelativeT2TTest(tf.test.TestCase):
                     atol=1e-5,
                     msg=f"{case}, {name}",
                 )
+
+    def test_every_pair_has_the_vector_of_its_table(self):
+        # By the attention itself: of queries that are one coordinate each, and
+        # to keys and values that are nothing but their vectors.
+        for form, (case, sizes, arrays) in [
+            (f, c)
+            for f in ("reshape", "compact")
+            for c in testing.t2t_cases("rel_embed")
+        ]:
+            queries, keys = sizes["length_q"], sizes["length_k"]
+            table = tf.constant(arrays["var/embeddings"])
+            vectors = arrays["out/embeddings"]  # [Q, K, D]
+            depth = table.shape[1]
+            q = tf.repeat(tf.eye(depth)[tf.newaxis, :, tf.newaxis], queries, 2)
+            zeros = tf.zeros([1, depth, keys, depth])
+            _, weights = relative.relative_attention(
+                q, zeros, zeros, table, None, implementation=form
+            )  # [1, H=D, Q, K]
+            close = {"rtol": 1e-5, "atol": 1e-6, "msg": f"{form}, {case}"}
+            expected = tf.nn.softmax(np.transpose(vectors, [2, 0, 1]))
+            self.assertAllClose(weights[0], expected, **close)
+            # Each example may see one of the keys.
+            zeros = tf.zeros([keys, 1, keys, depth])
+            output, _ = relative.relative_attention(
+                *(zeros[:, :, :queries], zeros, zeros, None, table),
+                bias=tf.where(tf.eye(keys) == 1, 0.0, -1e9)[:, None, None],
+                implementation=form,
+            )  # [K, 1, Q, D]
+            expected = np.transpose(vectors, [1, 0, 2])
+            self.assertAllClose(output[:, 0], expected, **close)
 
     def test_attention_and_its_gradients_are_equal(self):
         names = ("in/q", "in/k", "in/v")

@@ -31,6 +31,10 @@ VARIANTS = {
         "layer_preprocess_sequence": "n",
         "layer_postprocess_sequence": "da",
     },
+    "target_space": {
+        "use_target_space_embedding": True,
+        "target_space_id": 9,
+    },
     "reshape": {"relative_attention_implementation": "reshape"},
 }
 INPUTS = np.array([[5, 7, 11, 3, 1], [13, 2, 1, 0, 0], [22, 1, 0, 0, 0]])

@@ -77,6 +77,9 @@ TREES = {
             "softmax/embeddings": (V, F),
         },
     ),
+    "target_space": expected_tree(
+        PER_HEAD, others={"target_space_embedding/embeddings": (32, F)}
+    ),
     "pre_norm": expected_tree(
         PER_HEAD,
         norm="before_norm",
@@ -113,6 +116,28 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(
             {v.path: tuple(v.shape) for v in model.variables},
             {f"transformer/{k}": shape for k, shape in TREES[name].items()},
+        )
+
+    def test_stacks_of_different_heights_equal_numpy(self):
+        model = testing.randomize(
+            transformer.Transformer(
+                testing.HPARAMS.replace(
+                    num_hidden_layers=2, num_decoder_layers=3
+                )
+            )
+        )
+        expected = oracles.transformer_logits(
+            testing.named_weights(model),
+            model.hparams,
+            example.INPUTS,
+            example.TARGETS,
+        )
+        logits = model(
+            example.ids(example.INPUTS), example.ids(example.TARGETS)
+        )
+        self.assertAllClose(logits, expected, rtol=1e-4, atol=1e-4)
+        self.assertIn(
+            "decoder_layer_2", {v.path.split("/")[1] for v in model.variables}
         )
 
     @parameterized.parameters(*example.VARIANTS)

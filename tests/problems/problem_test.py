@@ -182,6 +182,24 @@ class ProblemTest(absltest.TestCase):
         self.assertEqual(manifest["cleaning"]["tokens"], 1)
         self.assertEqual(manifest["counts"]["train"], 31 * 99)
 
+    def test_a_given_tokenizer_is_taken_and_has_a_folder_of_its_own(self):
+        make().prepare(self.data_dir)
+        path = self.data_dir / "given.model"
+        tokenizer.train(["a b c d"] * 9, path, 280)
+        pets = make(tokenizer_file=str(path))
+        self.assertFalse(pets.is_prepared(self.data_dir))
+        pets.prepare(self.data_dir)
+        self.assertNotEqual(
+            pets.folder(self.data_dir), make().folder(self.data_dir)
+        )
+        self.assertTrue(make().is_prepared(self.data_dir))
+        found = pathlib.Path(pets.tokenizer_path(self.data_dir))
+        self.assertEqual(found.name, "tokenizer.model")
+        self.assertEqual(found.read_bytes(), path.read_bytes())
+        self.assertEqual(self.texts(pets, "train"), self.texts(make(), "train"))
+        tokenizer.train(["a b c d e"] * 9, path, 280)
+        self.assertFalse(pets.is_prepared(self.data_dir))
+
     def test_the_vocabulary_is_learnt_from_an_even_sample(self):
         # Were it the first pairs only, "dogs" would have no piece.
         train = [("bird fly", "Vogel")] * 400 + [("dogs bark", "Hunde")] * 400

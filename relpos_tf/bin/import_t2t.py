@@ -1,0 +1,115 @@
+"""Turns a model directory of tensor2tensor into a run.
+
+    relpos-import_t2t --t2t_dir=t2t_train/mine --output_dir=runs/mine
+
+The run translates, can be exported, and training can start from it. The model
+directory holds hparams.json and checkpoints model.ckpt-STEP; the vocabulary,
+vocab.*.subwords, lies there or in the data_dir that it was trained with.
+"""
+
+from absl import flags
+
+from relpos_tf import hparam
+from relpos_tf import registry
+from relpos_tf.bin import command
+
+FLAGS = flags.FlagValues()
+flags.DEFINE_string(
+    "t2t_dir", None, "The model directory of tensor2tensor.", flag_values=FLAGS
+)
+flags.DEFINE_string(
+    "checkpoint",
+    "",
+    "Prefix of one checkpoint instead of the newest, as in "
+    "t2t_train/mine/avg/model.ckpt-250000.",
+    flag_values=FLAGS,
+)
+flags.DEFINE_string(
+    "output_dir",
+    None,
+    "The run to write; an earlier import there is replaced.",
+    flag_values=FLAGS,
+)
+flags.DEFINE_string(
+    "vocab_file",
+    "",
+    "The subword vocabulary, if it lies elsewhere.",
+    flag_values=FLAGS,
+)
+flags.DEFINE_integer(
+    "target_space_id",
+    0,
+    "The target space of the problem. All translation problems of "
+    "tensor2tensor 1.15 have 0; older versions had others.",
+    lower_bound=0,
+    upper_bound=hparam.TARGET_SPACES - 1,
+    flag_values=FLAGS,
+)
+
+
+def main() -> None:
+    """Imports the model and says what to do with it."""
+    command.require(FLAGS, "t2t_dir", "output_dir")
+    command.import_tensorflow()
+    from relpos_tf import t2t_import  # it brings TensorFlow
+
+    done = t2t_import.import_run(
+        FLAGS.t2t_dir,
+        FLAGS.output_dir,
+        checkpoint=FLAGS.checkpoint or None,
+        vocab_file=FLAGS.vocab_file or None,
+        target_space_id=FLAGS.target_space_id,
+    )
+    log = command.logger()
+    number = sum(len(names) for names in done.used.values())
+    log.info(
+        "Read %s: %d variables of the model, and %d others that were ignored, "
+        "listed in %s/%s.",
+        done.checkpoint,
+        number,
+        len(done.ignored),
+        FLAGS.output_dir,
+        t2t_import.RECORD,
+    )
+    for note in done.notes:
+        log.warning("%s", note)
+    log.info("Train on with: %s", training_command(done.hparams))
+    if done.has_vocabulary:
+        log.info(
+            "Translate with: python decoder.py --output_dir=%s",
+            FLAGS.output_dir,
+        )
+        return
+    log.warning(
+        "No vocabulary, vocab.*.subwords, was found: %s cannot translate text. "
+        "Import again with --vocab_file.",
+        FLAGS.output_dir,
+    )
+
+
+def training_command(hparams: hparam.HParams) -> str:
+    """Returns the command that trains a model like the imported one on."""
+    sets = {
+        name: registry.hparams(name).replace(vocab_size=hparams.vocab_size)
+        for name in registry.list_hparams()
+        if name.endswith("_t2t")
+    }
+    closest = min(
+        sets, key=lambda name: len(hparam.differences(sets[name], hparams))
+    )
+    differences = hparam.differences(sets[closest], hparams)
+    changes = ",".join(f"{name}={b}" for name, (_, b) in differences.items())
+    return (
+        f"python trainer.py --problem=... --hparams_set={closest} "
+        + (f"--hparams={changes} " if changes else "")
+        + f"--warm_start_from={FLAGS.output_dir}"
+    )
+
+
+def run() -> None:
+    """Runs the command."""
+    command.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,232 @@
+"""The import command: what it finds, what it prints, what can follow."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+from absl.testing import absltest
+from absl.testing import parameterized
+
+import relpos_tf
+from relpos_tf import loading
+from relpos_tf.bin import command
+from relpos_tf.bin import import_t2t
+from tests import t2t_checkpoint
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VOCAB = t2t_checkpoint.subtokens(59)
+TEXT = ("a dog and a cat", "der hund", "zwei katzen laufen")
+
+
+def execute(*arguments):
+    """Returns (exit code, standard output, standard error)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = command.execute(import_t2t.main, arguments)
+    return code, out.getvalue(), err.getvalue()
+
+
+class ImportT2tTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.t2t_dir = self.folder / "t2t"
+        self.run_dir = self.folder / "runs" / "mine"
+
+    def write(self, vocab=VOCAB, **overrides):
+        hparams = t2t_checkpoint.hparams_dict(**overrides)
+        variables = t2t_checkpoint.random_variables(hparams, len(VOCAB), 5)
+        t2t_checkpoint.write(self.t2t_dir, variables, hparams, vocab=vocab)
+
+    def execute(self, *more):
+        return execute(
+            f"--t2t_dir={self.t2t_dir}", f"--output_dir={self.run_dir}", *more
+        )
+
+    def write_vocabulary(self, path, vocab=VOCAB):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f"'{piece}'\n" for piece in vocab))
+        return path
+
+    def test_one_command_and_the_run_translates(self):
+        self.write()
+        code, out, err = self.execute()
+        self.assertEqual((code, out), (0, ""))
+        lines = err.splitlines()
+        self.assertEqual(
+            lines[0],
+            f"Read {self.t2t_dir}/model.ckpt-250000: 88 variables of the "
+            "model, and 183 others that were ignored, listed in "
+            f"{self.run_dir}/t2t_import.json.",
+        )
+        self.assertEqual(
+            lines[1],
+            "Train on with: python trainer.py --problem=... "
+            "--hparams_set=transformer_relative_tiny_t2t "
+            "--hparams=hidden_size=32,filter_size=64,max_relative_position=4,"
+            "use_target_space_embedding=False "
+            f"--warm_start_from={self.run_dir}",
+        )
+        self.assertEqual(
+            lines[2:],
+            [f"Translate with: python decoder.py --output_dir={self.run_dir}"],
+        )
+        tokens = loading.load_tokenizer(self.run_dir)
+        self.assertEqual(tokens.pieces(), VOCAB)
+        texts = relpos_tf.Translator.load(self.run_dir).translate(list(TEXT))
+        self.assertLen(set(texts), 3)
+
+    def test_without_a_vocabulary_the_model_is_imported_and_a_warning_given(
+        self,
+    ):
+        self.write(vocab=None)
+        code, _, err = self.execute()
+        self.assertEqual(code, 0)
+        self.assertIn("warning: No vocabulary", err)
+        self.assertNotIn("Translate with", err)
+        relpos_tf.load_model(self.run_dir)
+        path = self.write_vocabulary(self.folder / "elsewhere" / "v.subwords")
+        code, _, err = self.execute(f"--vocab_file={path}")
+        self.assertEqual(code, 0)
+        self.assertNotIn("warning: ", err)
+        self.assertEqual(loading.load_tokenizer(self.run_dir).pieces(), VOCAB)
+
+    def test_vocabulary_is_found_in_the_data_dir_of_its_flags(self):
+        self.write(vocab=None)
+        data_dir = self.folder / "t2t_data"
+        self.write_vocabulary(data_dir / "vocab.translate_x.59.subwords")
+        self.write_vocabulary(data_dir / "vocab.other.9.subwords", VOCAB[:-1])
+        (self.t2t_dir / "flags.txt").write_text(
+            f"--alsologtostderr\n--data_dir={data_dir}\n--v=0\n"
+        )
+        self.assertEqual(self.execute()[0], 0)
+        self.assertEqual(loading.load_tokenizer(self.run_dir).pieces(), VOCAB)
+
+    def test_rows_that_the_vocabulary_was_rounded_up_to_spell_nothing(self):
+        self.write(vocab=VOCAB[:-2] + VOCAB[-1:], vocab_divisor=59)
+        self.assertEqual(self.execute()[0], 0)
+        tokens = loading.load_tokenizer(self.run_dir)
+        self.assertEqual(tokens.vocab_size, 59)
+        self.assertEqual(tokens.pieces()[-1], "")
+        self.assertEqual(tokens.decode([58, 58]), "")
+
+    def assert_fails(self, code, text, *arguments):
+        found, out, err = self.execute(*arguments)
+        self.assertEqual((found, out), (code, ""))
+        self.assertIn(text, err)
+        self.assertNotIn("Traceback", err)
+        self.assertFalse(self.run_dir.exists())
+
+    def test_vocabulary_of_another_size_is_refused(self):
+        self.write(vocab=VOCAB[:-1])
+        self.assert_fails(1, "Expected a vocabulary of 59 subwords")
+
+    def test_two_vocabularies_that_fit_are_refused_until_one_is_named(self):
+        self.write()
+        other = [*VOCAB[:-2], VOCAB[-1], VOCAB[-2]]
+        path = self.write_vocabulary(self.t2t_dir / "vocab.x.subwords", other)
+        self.assert_fails(1, "Several vocabularies have the right size")
+        self.assertEqual(self.execute(f"--vocab_file={path}")[0], 0)
+        self.assertEqual(loading.load_tokenizer(self.run_dir).pieces(), other)
+
+    def test_missing_vocabulary_file_is_refused(self):
+        self.write()
+        self.assert_fails(1, "/nowhere", "--vocab_file=/nowhere")
+
+    def test_model_of_another_kind_is_refused_by_name(self):
+        self.write()
+        path = self.t2t_dir / "hparams.json"
+        text = path.read_text().replace(
+            '"dot_product_relative"', '"dot_product_relative_v2"'
+        )
+        path.write_text(text)
+        self.assert_fails(1, "self_attention_type=dot_product_relative_v2")
+
+    @parameterized.parameters(
+        ("--target_space_id=32", "target_space_id"),
+        ("--target_space=1", "target_space"),
+        ("--t2t_dir=", "--t2t_dir"),
+    )
+    def test_bad_flag(self, flag, text):
+        self.assert_fails(2, text, flag)
+
+    def test_notes_on_training_are_warnings(self):
+        self.write(optimizer="adafactor")
+        _, _, err = self.execute()
+        self.assertIn("warning: Its optimizer adafactor is not here", err)
+
+    def test_what_follows_the_import(self):
+        """The exporter and the trainer take it, in processes of their own."""
+        self.write()
+        self.assertEqual(self.execute()[0], 0)
+        expected = relpos_tf.Translator.load(self.run_dir).translate(
+            list(TEXT), return_scores=True
+        )
+        export_dir = self.folder / "export"
+        self.run_module(
+            "export",
+            f"--output_dir={self.run_dir}",
+            f"--export_dir={export_dir}",
+        )
+        found = relpos_tf.Translator.load(export_dir).translate(
+            list(TEXT), return_scores=True
+        )
+        self.assertEqual([t for t, _ in found], [t for t, _ in expected])
+        np.testing.assert_allclose(
+            [s for _, s in found], [s for _, s in expected], atol=1e-4
+        )
+        # Its own decoder reads lines without the blanks around them.
+        for side, line in (("en", "a dog"), ("de", "ein hund")):
+            (self.folder / f"text.{side}").write_text(f" {line} \n" * 20)
+        files = [
+            f"--{split}_{name}={self.folder / 'text'}.{side}"
+            for split in ("train", "dev")
+            for name, side in (("source", "en"), ("target", "de"))
+        ]
+        arguments = [
+            "--problem=translate_files",
+            f"--data_dir={self.folder / 'data'}",
+            "--hparams_set=transformer_relative_tiny_t2t",
+            "--hparams=hidden_size=32,filter_size=64,max_relative_position=4,"
+            "use_target_space_embedding=false",
+            f"--warm_start_from={self.run_dir}",
+            f"--output_dir={self.folder / 'on'}",
+            *files,
+        ]
+        err = self.run_module("trainer", *arguments, "--train_steps=2")
+        self.assertIn(f"The vocabulary is that of {self.run_dir}.", err)
+        self.assertIn("Starting from the weights of", err)
+        # The first update of its schedule has the rate 0, the second 5e-9.
+        for old, new in zip(
+            relpos_tf.load_model(self.run_dir).variables,
+            relpos_tf.load_model(self.folder / "on").variables,
+            strict=True,
+        ):
+            np.testing.assert_allclose(old, new, rtol=0, atol=1e-6)
+        tokens = loading.load_tokenizer(self.folder / "on")
+        self.assertEqual(tokens.pieces(), VOCAB)
+        err = self.run_module("trainer", *arguments, "--train_steps=3")
+        self.assertIn("Going on from", err)
+        events = (self.folder / "on" / "metrics.jsonl").read_text()
+        self.assertEqual(json.loads(events.splitlines()[-1])["step"], 3)
+
+    def run_module(self, name, *arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", f"relpos_tf.bin.{name}", *arguments],
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+            text=True,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        return done.stderr
+
+
+if __name__ == "__main__":
+    absltest.main()

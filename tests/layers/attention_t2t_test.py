@@ -1,0 +1,104 @@
+"""Multi-head attention, masks and norms give tensor2tensor's numbers."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import hparam
+from relpos_tf.layers import attention
+from relpos_tf.models import transformer
+from tests import testing
+
+FILE = "t2t_training.npz"
+
+
+def only_case(group, case):
+    """Returns the arrays of a case."""
+    return {c: arrays for c, _, arrays in testing.t2t_cases(group, FILE)}[case]
+
+
+class MultiHeadAttentionT2tTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.product(
+        case=testing.t2t_cases("multihead", FILE),
+        implementation=["reshape", "compact"],
+    )
+    def test_output_is_equal(self, case, implementation):
+        name, sizes, arrays = case
+        limit = None
+        if name == "dot_product_relative":
+            limit = sizes["max_relative_position"]
+        layer = attention.MultiHeadAttention(
+            sizes["hidden"],
+            sizes["heads"],
+            max_relative_position=limit,
+            heads_share_relative_embedding=True,
+            implementation=implementation,
+        )
+        layer.build(arrays["in/x"].shape)
+        weights = {
+            variable.path.split("/", 1)[1]: variable
+            for variable in layer.weights
+        }
+        part = "dot_product_attention_relative/"
+        found = {
+            key.removeprefix("var/")
+            .removeprefix(part)
+            .replace("/embeddings", ""): value
+            for key, value in arrays.items()
+            if key.startswith("var/")
+        }
+        self.assertEqual(weights.keys(), found.keys())
+        for key, value in found.items():
+            weights[key].assign(value)
+        self.assertAllClose(
+            layer(arrays["in/x"], may_attend=arrays["in/bias"] == 0),
+            arrays["out/result"],
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+
+class MaskT2tTest(tf.test.TestCase):
+    def test_causal_mask_allows_what_its_bias_leaves(self):
+        bias = only_case("bias", "lower_triangle_5")["out/bias"]
+        self.assertAllEqual(attention.causal_mask(5, 5), bias == 0)
+        self.assertEqual(bias.min(), attention.NEGATIVE)
+
+    def test_padding_is_what_its_bias_forbids(self):
+        # There, padding is what has a zero for an embedding.
+        arrays = only_case("bias", "ignore_padding")
+        ids = np.any(arrays["in/embedding"] != 0, axis=-1).astype(np.int32)
+        self.assertAllEqual(ids == 0, arrays["out/padding"] == 1)
+        may_attend = transformer.is_token(tf.constant(ids))
+        self.assertAllEqual(may_attend, arrays["out/bias"] == 0)
+
+
+class LayerNormT2tTest(tf.test.TestCase):
+    def test_norm_of_the_model_is_equal(self):
+        ((_, settings, arrays),) = testing.t2t_cases("layer_norm", FILE)
+        size = arrays["in/x"].shape[-1]
+        model = transformer.Transformer(
+            hparam.HParams().replace(
+                vocab_size=11,
+                hidden_size=size,
+                num_heads=2,
+                num_hidden_layers=1,
+                layer_preprocess_sequence="n",
+                layer_postprocess_sequence="da",
+                norm_epsilon=settings["epsilon"],
+            )
+        )
+        residual = model.encoder_blocks[0].self_attention_residual
+        for norm in (
+            *(model.encoder_norm, model.decoder_norm),
+            residual.before_norm,
+        ):
+            norm.gamma.assign(arrays["in/scale"])
+            norm.beta.assign(arrays["in/bias"])
+            self.assertAllClose(
+                norm(arrays["in/x"]), arrays["out/result"], 1e-5, 1e-5
+            )
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,216 @@
+"""The whole model against tensor2tensor 1.15.7: its numbers, its variables.
+
+The arrays are described in tests/data/README.md. Their hparams hold dropout
+rates, which played no part in any of them.
+"""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import beam_search
+from relpos_tf import decoding
+from relpos_tf import losses
+from relpos_tf import optimizers
+from relpos_tf import schedules
+from relpos_tf import train_step
+from tests import t2t_model
+from tests import testing
+
+CASES = testing.t2t_cases("model", "t2t_model.npz")
+NO_DROPOUT = {
+    "layer_prepostprocess_dropout": 0.0,
+    "attention_dropout": 0.0,
+    "relu_dropout": 0.0,
+}
+
+
+def each_case(*named):
+    """Returns the product of some arguments and the cases."""
+    return [
+        (f"{name}_{case}", *arguments, meta, data)
+        for name, *arguments in named
+        for case, meta, data in CASES
+    ]
+
+
+def part(data, name):
+    """Returns the arrays below a name."""
+    prefix = f"{name}/"
+    return {
+        key.removeprefix(prefix): value
+        for key, value in data.items()
+        if key.startswith(prefix)
+    }
+
+
+def uncached_search(model, inputs, beam_size, alpha, limit):
+    """Beam search that runs the whole decoder for each id."""
+    inputs = tf.repeat(inputs, beam_size, axis=0)
+    memory = model.encode(inputs)
+
+    def next_logits(ids, i, states):
+        # Position t of the targets is scored by the ids before it.
+        targets = tf.pad(ids[:, 1 : i + 1], [[0, 0], [0, 1]])
+        logits = model.decode(targets, memory, inputs)
+        return logits[:, i], states
+
+    rows = inputs.shape[0] // beam_size
+    ids, scores, _ = beam_search.beam_search(
+        next_logits,
+        tf.zeros([rows], tf.int32),
+        beam_size,
+        limit,
+        model.hparams.vocab_size,
+        alpha,
+        states={"unused": tf.zeros([rows, 1])},
+        stop_early=False,
+    )
+    return ids[:, :, 1:], scores
+
+
+class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
+    def load(self, meta, data):
+        return t2t_model.load(part(data, "var"), meta["hparams"], **NO_DROPOUT)
+
+    def batch(self, data):
+        return (
+            tf.constant(data[f"in/{name}"], tf.int32)
+            for name in ("inputs", "targets")
+        )
+
+    @parameterized.named_parameters(*CASES)
+    def test_encoder_output_where_tokens_are(self, meta, data):
+        model = self.load(meta, data)
+        inputs, _ = self.batch(data)
+        is_token = data["in/inputs"] != 0
+        self.assertFalse(is_token.all())  # some are padding
+        self.assertAllClose(
+            model.encode(inputs)[is_token],
+            data["out/encoder_output"][is_token],
+            rtol=0,
+            atol=1e-4,
+        )
+
+    @parameterized.named_parameters(*CASES)
+    def test_logits(self, meta, data):
+        logits = self.load(meta, data)(*self.batch(data))
+        self.assertAllClose(
+            logits, data["out/logits_squeezed"], rtol=0, atol=1e-4
+        )
+
+    @parameterized.named_parameters(
+        *each_case(
+            ("evaluation", "out/loss_eval", 0.0, False),
+            ("training", "out/loss_train_ls0.1", 0.1, True),
+        )
+    )
+    def test_loss_of(self, name, smoothing, training, meta, data):
+        inputs, targets = self.batch(data)
+        logits = self.load(meta, data)(inputs, targets, training=training)
+        total, count = losses.padded_cross_entropy(logits, targets, smoothing)
+        self.assertAllClose(total / count, data[name], rtol=0, atol=1e-4)
+
+    @parameterized.named_parameters(*CASES)
+    def test_gradient_of_every_variable(self, meta, data):
+        model = self.load(meta, data)
+        inputs, targets = self.batch(data)
+        variables = {v.path: v.value for v in model.trainable_variables}
+        with tf.GradientTape() as tape:
+            logits = model(inputs, targets, training=True)
+            total, count = losses.padded_cross_entropy(logits, targets, 0.1)
+            loss = total / count
+        gradients = tape.gradient(loss, variables)
+        expected = part(data, "grad")
+        names = t2t_model.names(model, expected)
+        # Both ways: none of ours is without one of theirs, and none is left.
+        self.assertCountEqual(sum(names.values(), []), expected)
+        for path, gradient in gradients.items():
+            theirs = np.concatenate([expected[name] for name in names[path]])
+            self.assertAllClose(
+                tf.convert_to_tensor(gradient),
+                theirs,
+                rtol=0,
+                atol=1e-3 * np.abs(theirs).max(),
+                msg=path,
+            )
+
+    @parameterized.named_parameters(
+        *each_case(("first", "adam", 0), ("8000", "adam8000", 8000))
+    )
+    def test_five_steps_of_adam_from_step(self, name, start, meta, data):
+        model = self.load(meta, data)
+        rate = schedules.learning_rate(model.hparams)
+        rates = [float(rate(start + step)) for step in range(5)]
+        self.assertAllClose(
+            rates, data[f"out/{name}_lrs"], rtol=1e-6, atol=1e-12
+        )
+        optimizer = optimizers.Adam(
+            {v.path: v.value for v in model.trainable_variables},
+            lambda step: rate(step + start),
+            beta2=meta["hparams"]["optimizer_adam_beta2"],
+        )
+        spec = dict.fromkeys(
+            ("inputs", "targets"), tf.TensorSpec([None, None], tf.int32)
+        )
+        step = train_step.compile_step(
+            tf.distribute.get_strategy(), model, optimizer, spec
+        )
+        batch = dict(zip(spec, self.batch(data), strict=True))
+        found = []
+        for _ in range(6):
+            result = step(batch)
+            found.append(float(result["loss"] / result["target_tokens"]))
+        self.assertAllClose(
+            found, data[f"out/{name}_losses"], rtol=0, atol=1e-4
+        )
+
+    @parameterized.named_parameters(*each_case(("best", 1), ("four", 4)))
+    def test_beam_search_with_a_cache_for_the(self, n_best, meta, data):
+        inputs, _ = self.batch(data)
+        ids, scores = decoding.translate_ids(
+            self.load(meta, data),
+            inputs,
+            beam_size=4,
+            alpha=0.6,
+            decode_length=meta["decode_length"],
+            n_best=n_best,
+        )
+        name = f"out/decode_beam4_a0.6_top{n_best}"
+        expected = data[f"{name}/outputs"].reshape(ids.shape)
+        self.assertAllEqual(ids, expected)
+        self.assertAllClose(
+            scores,
+            data[f"{name}/scores"].reshape(scores.shape),
+            rtol=0,
+            atol=1e-4,
+        )
+
+    @parameterized.named_parameters(*CASES)
+    def test_beam_search_without_a_cache(self, meta, data):
+        inputs, _ = self.batch(data)
+        limit = inputs.shape[1] + meta["decode_length"]
+        ids, scores = uncached_search(
+            self.load(meta, data), inputs, 4, 0.6, limit
+        )
+        name = "out/decode_slowbeam4_a0.6_top4"
+        self.assertAllEqual(ids, data[f"{name}/outputs"])
+        self.assertAllClose(scores, data[f"{name}/scores"], rtol=0, atol=1e-4)
+
+    @parameterized.named_parameters(*CASES)
+    def test_greedy_search(self, meta, data):
+        inputs, _ = self.batch(data)
+        expected = np.reshape(data["out/decode_greedy/outputs"], [3, -1])
+        limits = tf.fill([3], expected.shape[1])
+        ids, _ = decoding.search(
+            self.load(meta, data), inputs, limits, beam_size=1, alpha=0.6
+        )
+        for found, row in zip(ids[:, 0].numpy(), expected, strict=True):
+            # What tensor2tensor goes on with after an end does not count.
+            ends = np.flatnonzero(row == 1)
+            size = ends[0] + 1 if len(ends) else len(row)
+            self.assertEqual(found.tolist()[:size], row.tolist()[:size])
+
+
+if __name__ == "__main__":
+    tf.test.main()
