@@ -13,9 +13,9 @@ from typing import Any
 from relpos_tf import errors
 from relpos_tf import hparam
 
-# Its values where an older version did not write a field, and the fields that
-# carry over as they are.
-_SAME = {
+# Fields that carry over as they are, each with its value where an older version
+# did not write it.
+_MODEL = {
     "hidden_size": 512,
     "filter_size": 2048,
     "num_heads": 8,
@@ -24,6 +24,8 @@ _SAME = {
     "num_decoder_layers": 0,
     "norm_epsilon": 1e-6,
     "use_target_space_embedding": True,
+}
+_TRAINING = {
     "layer_prepostprocess_dropout": 0.1,
     "attention_dropout": 0.0,
     "relu_dropout": 0.0,
@@ -107,8 +109,9 @@ def translate(
     tied = t2t.get("shared_embedding_and_softmax_weights", False)
     values = {
         name: type(default)(t2t.get(name, default))
-        for name, default in _SAME.items()
+        for name, default in _MODEL.items()
     }
+    values |= _training(t2t, notes)
     values |= {
         "vocab_size": vocab_size,
         "target_space_id": target_space_id,
@@ -126,7 +129,7 @@ def translate(
         # Its relative attention shares tables and has values, whatever
         # heads_share_relative_embedding and add_relative_to_values say.
         "heads_share_relative_embedding": is_relative,
-        "max_length": t2t.get("max_length") or values["batch_size"],
+        "max_length": t2t.get("max_length") or t2t.get("batch_size", 4096),
         "learning_rate_schedule": _schedule(t2t, notes),
         "activation_dtype": _activation_dtype(t2t, notes),
         "extra_length": 100,
@@ -134,11 +137,6 @@ def translate(
     }
     if is_relative:
         values["max_relative_position"] = _positive_k(t2t)
-    if t2t.get("optimizer", "adam") not in _OPTIMIZERS:
-        notes.append(
-            f"Its optimizer {t2t['optimizer']} is not here; training on would "
-            "use Adam."
-        )
     return hparam.HParams().replace(**values), notes
 
 
@@ -170,6 +168,28 @@ def _positive_k(t2t: Mapping[str, Any]) -> int:
             f"tensor2tensor itself does. Received: {k}."
         )
     return k
+
+
+def _training(t2t: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Returns the values of training that carry over."""
+    values = {}
+    for name, default in _TRAINING.items():
+        value = type(default)(t2t.get(name, default))
+        try:
+            hparam.HParams().replace(**{name: value})
+        except errors.UserError:
+            notes.append(
+                f"Its {name}={value} is not possible here; training on would "
+                f"use {getattr(hparam.HParams(), name)}."
+            )
+        else:
+            values[name] = value
+    if t2t.get("optimizer", "adam") not in _OPTIMIZERS:
+        notes.append(
+            f"Its optimizer {t2t['optimizer']} is not here; training on would "
+            "use Adam."
+        )
+    return values
 
 
 def _schedule(t2t: Mapping[str, Any], notes: list[str]) -> str:

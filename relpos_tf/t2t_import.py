@@ -26,6 +26,7 @@ from relpos_tf import t2t_variables
 from relpos_tf.models import transformer
 
 RECORD = "t2t_import.json"
+_NAMED = 5  # most items that a message lists
 
 
 class Imported(NamedTuple):
@@ -62,8 +63,8 @@ def import_run(
         t2t_dir: A model directory of tensor2tensor, with hparams.json.
         output_dir: The run to write. One that an import wrote is replaced.
         checkpoint: Prefix of a checkpoint. None: the newest in `t2t_dir`.
-        vocab_file: Its subword vocabulary. None: `vocab.*` in `t2t_dir`, or
-            in the data_dir that its flags name.
+        vocab_file: Its subword vocabulary. None: `vocab*` or `*.subwords` in
+            `t2t_dir`, or in the data_dir that its flags name.
         target_space_id: int. The target space of its problem; all its
             translation problems since 1.10 have 0.
 
@@ -86,7 +87,9 @@ def import_run(
     hparams, notes = t2t_hparams.translate(
         t2t, t2t_variables.vocab_size(shapes, scope), target_space_id
     )
-    vocabulary = find_vocabulary(t2t_dir, vocab_file, t2t, hparams.vocab_size)
+    vocabulary = find_vocabulary(
+        t2t_dir, vocab_file, t2t, hparams.vocab_size, notes
+    )
     model = transformer.Transformer(hparams)
     variables = {v.path: tuple(v.shape) for v in model.variables}
     used = t2t_variables.names_of(variables, hparams, shapes)
@@ -141,32 +144,35 @@ def open_checkpoint(prefix: str):
         ) from error
 
 
-def find_vocabulary(t2t_dir, vocab_file, t2t, vocab_size) -> bytes | None:
+def find_vocabulary(
+    t2t_dir: pathlib.Path, vocab_file: str | None, t2t, vocab_size, notes
+) -> bytes | None:
     """Returns the vocabulary file of a model, one line for each id.
 
     Args:
-        t2t_dir: `pathlib.Path` of the model directory.
+        t2t_dir: The model directory.
         vocab_file: A path, or None to look for one.
         t2t: Its hparams.
         vocab_size: int. Rows of its embeddings.
+        notes: list of str. Gains why those that were found do not serve.
 
     Returns:
         The file's content; None if nobody named one and none was found.
 
     Raises:
-        UserError: it is not a subword vocabulary of this size, or several
-            are.
+        UserError: the one that was named is not a subword vocabulary of this
+            size, or several that were found are.
     """
     if vocab_file:
         return _read_vocabulary(pathlib.Path(vocab_file), t2t, vocab_size)
+    reasons = []
     for folder in (t2t_dir, _data_dir(t2t_dir)):
-        paths = sorted(folder.glob("vocab.*")) if folder else []
-        fitting, reasons = {}, []
-        for path in paths:
+        fitting = {}
+        for path in _vocabularies(folder) if folder else []:
             try:
                 fitting[path] = _read_vocabulary(path, t2t, vocab_size)
             except errors.UserError as error:
-                reasons.append(error)
+                reasons.append(str(error))
         if len(set(fitting.values())) > 1:
             raise errors.UserError(
                 f"Several vocabularies have the right size: "
@@ -175,8 +181,7 @@ def find_vocabulary(t2t_dir, vocab_file, t2t, vocab_size) -> bytes | None:
             )
         if fitting:
             return next(iter(fitting.values()))
-        if reasons:
-            raise reasons[0]
+    notes.extend(reasons[:_NAMED])
     return None
 
 
@@ -225,6 +230,12 @@ def _write(folder, done, values, vocabulary, step) -> None:
     run.write_hparams(done.hparams)
 
 
+def _vocabularies(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the files that go by the name of a subword vocabulary."""
+    found = {*folder.glob("vocab*"), *folder.glob("*.subwords")}
+    return sorted(path for path in found if path.is_file())
+
+
 def _read_vocabulary(path: pathlib.Path, t2t, vocab_size: int) -> bytes:
     """Returns a vocabulary file, with lines for the rows that have no piece.
 
@@ -259,5 +270,5 @@ def _data_dir(t2t_dir: pathlib.Path) -> pathlib.Path | None:
 
 def _some(items: list[str]) -> str:
     """Returns the first few of a list, and how many more there are."""
-    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
-    return "; ".join(items[:5]) + more
+    left = len(items) - _NAMED
+    return "; ".join(items[:_NAMED]) + (f" and {left} more" if left > 0 else "")

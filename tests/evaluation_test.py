@@ -94,7 +94,11 @@ class TranslationTest(tf.test.TestCase):
 
     def test_log_probability_of_a_pair_is_that_of_the_pair_alone(self):
         translator = translator_lib.Translator.load(tiny_run.path())
-        pairs = [("7", "sieben"), ("twenty-one days", "x"), ("", "Tage " * 5)]
+        pairs = [
+            ("7", "sieben"),
+            ("twenty-one days", "x"),
+            ("", "Tage" + " Tage" * 4),
+        ]
         found = evaluation.log_probabilities(translator, pairs)
         engine = translator.engine
         for (source, target), (score, count) in zip(pairs, found, strict=True):

@@ -129,6 +129,8 @@ class TranslateTest(parameterized.TestCase):
             self.assertTrue(hparams.heads_share_relative_embedding)
 
     @parameterized.parameters(
+        ("learning_rate_warmup_steps", 0, "steps=0 is not possible here"),
+        ("attention_dropout", 1.0, "attention_dropout=1.0 is not possible"),
         ("optimizer", "adafactor", "optimizer adafactor is not here"),
         (
             "learning_rate_schedule",

@@ -135,16 +135,13 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
                 msg=path,
             )
 
-    @parameterized.named_parameters(
-        *each_case(("first", "adam", 0), ("8000", "adam8000", 8000))
-    )
-    def test_five_steps_of_adam_from_step(self, name, start, meta, data):
+    @parameterized.named_parameters(*CASES)
+    def test_five_steps_of_adam_from_the_first_and_from_step_8000(
+        self, meta, data
+    ):
         model = self.load(meta, data)
         rate = schedules.learning_rate(model.hparams)
-        rates = [float(rate(start + step)) for step in range(5)]
-        self.assertAllClose(
-            rates, data[f"out/{name}_lrs"], rtol=1e-6, atol=1e-12
-        )
+        start = tf.Variable(0, dtype=tf.int64)
         optimizer = optimizers.Adam(
             {v.path: v.value for v in model.trainable_variables},
             lambda step: rate(step + start),
@@ -157,13 +154,25 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
             tf.distribute.get_strategy(), model, optimizer, spec
         )
         batch = dict(zip(spec, self.batch(data), strict=True))
-        found = []
-        for _ in range(6):
-            result = step(batch)
-            found.append(float(result["loss"] / result["target_tokens"]))
-        self.assertAllClose(
-            found, data[f"out/{name}_losses"], rtol=0, atol=1e-4
-        )
+        weights = model.get_weights()
+        for name, number in (("adam", 0), ("adam8000", 8000)):
+            self.assertAllClose(
+                [float(rate(number + i)) for i in range(5)],
+                data[f"out/{name}_lrs"],
+                rtol=1e-6,
+                atol=1e-12,
+            )
+            start.assign(number)
+            model.set_weights(weights)
+            for variable in optimizer.state.values():
+                variable.assign(tf.zeros_like(variable))
+            found = []
+            for _ in range(6):
+                result = step(batch)
+                found.append(float(result["loss"] / result["target_tokens"]))
+            self.assertAllClose(
+                found, data[f"out/{name}_losses"], rtol=0, atol=1e-4
+            )
 
     @parameterized.named_parameters(*each_case(("best", 1), ("four", 4)))
     def test_beam_search_with_a_cache_for_the(self, n_best, meta, data):
