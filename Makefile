@@ -41,7 +41,8 @@ demo: $(STAMP)
 	@paste -d '\t' $(DEMO)/five.en $(DEMO)/five.de
 
 test: $(STAMP)
-	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q tests
+	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
+	  --numprocesses=auto --maxprocesses=4 --dist=loadfile tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -74,6 +74,7 @@ setup(
             "hypothesis>=6.100",
             "num2words>=0.5.13",
             "pytest>=8.2",
+            "pytest-xdist>=3.6",
             "ruff>=0.9",
         ],
     },

@@ -6,6 +6,7 @@ the vocabulary. The run holds what decoder.py, the exporter and
 """
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -62,7 +63,7 @@ def import_run(
     Args:
         t2t_dir: A model directory of tensor2tensor, with hparams.json.
         output_dir: The run to write. One that an import wrote is replaced.
-        checkpoint: Prefix of a checkpoint. None: the newest in `t2t_dir`.
+        checkpoint: See `find_checkpoint`.
         vocab_file: Its subword vocabulary. None: `vocab*` or `*.subwords` in
             `t2t_dir`, or in the data_dir that its flags name.
         target_space_id: int. The target space of its problem; all its
@@ -79,8 +80,7 @@ def import_run(
     check_replaceable(output_dir)
     t2t = t2t_hparams.read(t2t_dir / "hparams.json")
     t2t_hparams.check_supported(t2t)
-    prefix = str(checkpoint or newest_checkpoint(t2t_dir))
-    prefix = prefix.removesuffix(".index")
+    prefix = find_checkpoint(t2t_dir, checkpoint)
     reader = open_checkpoint(prefix)
     shapes = reader.get_variable_to_shape_map()
     scope, ignored = t2t_variables.model_scope(shapes)
@@ -111,22 +111,35 @@ def import_run(
     return done
 
 
-def newest_checkpoint(t2t_dir: pathlib.Path) -> str:
-    """Returns the prefix of the checkpoint with the highest step.
+def find_checkpoint(t2t_dir: pathlib.Path, checkpoint: str | None) -> str:
+    """Returns the prefix of the checkpoint to read.
+
+    Args:
+        t2t_dir: The model directory.
+        checkpoint: A prefix, perhaps relative to `t2t_dir`, or a folder, or
+            None for `t2t_dir`; of a folder, the checkpoint with the highest
+            step, or else the last one that its state file names.
 
     Raises:
         UserError: there is none.
     """
+    if checkpoint and not os.path.isdir(checkpoint):
+        prefix = checkpoint.removesuffix(".index")
+        inside = str(t2t_dir / prefix)
+        there = os.path.isfile(f"{inside}.index")
+        return inside if there and not os.path.exists(prefix) else prefix
+    folder = pathlib.Path(checkpoint or t2t_dir)
     found = {}
-    for path in t2t_dir.glob("model.ckpt-*.index"):
+    for path in folder.glob("model.ckpt-*.index"):
         if match := re.fullmatch(r"model\.ckpt-(\d+)\.index", path.name):
             found[int(match[1])] = str(path).removesuffix(".index")
-    if not found:
+    newest = found[max(found)] if found else tf.train.latest_checkpoint(folder)
+    if not newest:
         raise errors.UserError(
             "Expected a checkpoint model.ckpt-STEP.index of tensor2tensor. "
-            f"Received: {t2t_dir}, which has none."
+            f"Received: {folder}, which has none."
         )
-    return found[max(found)]
+    return newest
 
 
 def open_checkpoint(prefix: str):

@@ -164,12 +164,34 @@ class ImportTest(parameterized.TestCase):
             )
         self.run_import()
         self.assertTrue((self.run_dir / "ckpt-1000.index").exists())
-        for name in ("model.ckpt-20", "model.ckpt-20.index"):
-            self.run_import(checkpoint=str(self.t2t_dir / name))
+        # As `t2t-avg-all` leaves one: in a folder without hparams.
+        average = self.t2t_dir / "avg"
+        average.mkdir()
+        for path in self.t2t_dir.glob("model.ckpt-20.*"):
+            shutil.copy(path, average)
+        for path in (
+            self.t2t_dir / "model.ckpt-20",
+            self.t2t_dir / "model.ckpt-20.index",
+            "model.ckpt-20",
+            "avg/model.ckpt-20",
+            average,
+        ):
+            self.run_import(checkpoint=str(path))
             self.assertEqual(
                 [path.name for path in self.run_dir.glob("ckpt-*.index")],
                 ["ckpt-20.index"],
             )
+
+    def test_checkpoint_of_any_name_is_found_by_its_state_file(self):
+        variables, hparams = self.write()
+        for path in self.t2t_dir.glob("model.ckpt-250000*"):
+            path.rename(str(path).replace("model.ckpt-250000", "best"))
+        (self.t2t_dir / "checkpoint").write_text(
+            'model_checkpoint_path: "best"\n'
+        )
+        done = self.run_import()
+        self.assertEqual(done.checkpoint, str(self.t2t_dir / "best"))
+        self.assertTrue((self.run_dir / "ckpt-0.index").exists())
 
     def test_record_says_what_came_from_where(self):
         hparams = t2t_checkpoint.hparams_dict()
