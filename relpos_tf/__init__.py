@@ -4,8 +4,8 @@
 `tokenizer`, `records` and `batching` turn text into batches; `layers` and
 `models.transformer` are the model; `training` updates it, with `checkpoints`
 and `run_dir` for its files; `beam_search`, `decoding` and `translator` use it;
-`evaluation` and `metrics` score it, `export` makes a SavedModel of it, and
-`bin` holds the commands.
+`evaluation` and `metrics` score it, `export` makes a SavedModel of it,
+`t2t_import` makes a run of a tensor2tensor model, and `bin` holds the commands.
 """
 
 import importlib
