@@ -18,6 +18,7 @@ COMMANDS = (
     "datagen",
     "average",
     "bleu",
+    "translate_all",
     "export",
     "import_t2t",
 )

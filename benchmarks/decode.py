@@ -30,7 +30,10 @@ class NeverEnding:
 
 def main():
     parser = common.model_parser(__doc__, batch=8, len=16)
-    parser.add_argument("--decode_length", type=int, default=16)
+    parser.add_argument(
+        "--decode_length", "--out_len", type=int, default=16, help="ids out"
+    )
+    parser.add_argument("--src_len", type=int, dest="len", help="as --len")
     parser.add_argument("--beam", type=int, default=4)
     args = parser.parse_args()
     tf = command.import_tensorflow()

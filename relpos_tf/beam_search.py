@@ -1,42 +1,36 @@
 """Beam search with GNMT's length penalty, as tensor2tensor runs it.
 
-Shapes: B batch, N beams, V vocabulary, L longest limit, T ids so far (the
-initial id and one for each step), C candidates (2 N).
-"""
+The score of a finished hypothesis is its log-probability divided by
+`((5 + length) / 6) ** alpha`; length counts EOS but not the initial id.
 
-import functools
-import typing
+A scalar `decode_length` gives tensor2tensor's results. The batch stops as one:
+at the limit, or when for every example no alive hypothesis can beat the best
+finished one (`stop_early`) or the worst finished one of the whole batch
+(otherwise). An example in which nothing finished returns its alive hypotheses
+with log-probabilities *not* divided by the penalty.
+
+A `[B]` `decode_length` gives each example its own limit and its own end, by the
+same bounds over that example only. Examples that have ended are frozen, and may
+leave the batch (`shrink_at`); neighbours change only the zeros behind an
+example's ids, and rounding. If its limit cuts it off, unfinished hypotheses
+fill the places behind finished ones, with the penalty of `limit` ids. One beam
+is greedy search; with a scalar it also tries EOS where that comes second.
+
+Under XLA `decode_length` must be constant, `shrink_at` 0, states must keep
+their shapes, and the last id is `ids[:, i]`.
+
+Shapes: B batch, R examples of it that are still in the search, N beams,
+V vocabulary, L longest limit, T ids so far (the initial id and one for each
+step).
+
+Reference: Wu et al. (2016), section 7; tensor2tensor, `utils/beam_search.py`.
+"""
 
 import tensorflow as tf
 
-take = functools.partial(tf.gather, batch_dims=1)
+from relpos_tf import beam_step
 
-# The score of a place in the result that no hypothesis fills.
-NO_HYPOTHESIS = -1e7
-
-
-class Search(typing.NamedTuple):
-    """What is searched, and when to stop; the arguments of `beam_search`."""
-
-    symbols_to_logits_fn: typing.Any
-    beam_size: int
-    limits: tf.Tensor  # int32 []: all stop together; [B]: each on its own
-    vocab_size: int
-    alpha: float
-    eos_id: int
-    stop_early: bool
-
-
-class BeamState(typing.NamedTuple):
-    """What one step hands to the next: hypotheses sorted, best first."""
-
-    step: tf.Tensor  # int32 [], steps taken
-    alive_ids: tf.Tensor  # int32 [B, N, L + 1], zeros behind the last id
-    alive_log_probs: tf.Tensor  # float32 [B, N], -inf: not a hypothesis
-    finished_ids: tf.Tensor  # int32 [B, N, L + 1], zeros behind the last id
-    finished_scores: tf.Tensor  # float32 [B, N], NO_HYPOTHESIS where empty
-    finished_flags: tf.Tensor  # bool [B, N], False where empty
-    states: typing.Any  # structure of [B * N, ...], () if there are none
+NO_HYPOTHESIS = beam_step.NO_HYPOTHESIS
 
 
 def beam_search(
@@ -49,30 +43,20 @@ def beam_search(
     states=None,
     eos_id=1,
     stop_early=True,
+    *,
+    context=(),
+    constrain=None,
+    shrink_at=0.0,
 ):
     """Finds the continuations of `initial_ids` with the best scores.
 
-    The score of a finished hypothesis is its log-probability divided by
-    `((5 + length) / 6) ** alpha`; length counts EOS but not the initial id.
-
-    A scalar `decode_length` gives tensor2tensor's results. The batch stops as
-    one: at the limit, or when for every example no alive hypothesis can beat
-    the best finished one (`stop_early`) or the worst finished one of the whole
-    batch (otherwise). An example in which nothing finished returns its alive
-    hypotheses with log-probabilities *not* divided by the penalty.
-
-    A `[B]` `decode_length` gives each example its own limit and its own end,
-    by the same bounds over that example only; then it is frozen, so neighbours
-    change only the zeros behind its ids, and rounding. If its limit cuts it
-    off, unfinished hypotheses fill the places behind finished ones, with the
-    penalty of `limit` ids. One beam is greedy search; with a scalar it also
-    tries EOS where that comes second. Under XLA `decode_length` must be
-    constant, states must keep their shapes, and the last id is `ids[:, i]`.
+    See the module's docstring for when a search ends.
 
     Args:
         symbols_to_logits_fn: With `states`, a function of (ids `[B * N, T]`
             int32, i int32 scalar = T - 1, states `[B * N, ...]`) that returns
             (logits `[B * N, V]`, states); without, of ids, returning logits.
+            With `context`, it comes as a last argument.
         initial_ids: `[B]` integer tensor: the id each example begins with.
         beam_size: int, N >= 1.
         decode_length: Largest number of ids to add: integer scalar or `[B]`.
@@ -82,38 +66,57 @@ def beam_search(
             beams here. All axes but the first and the last may grow.
         eos_id: int. The id that ends a hypothesis.
         stop_early: bool. Whether to stop once the best hypothesis is certain.
+        context: Any structure of tensors `[B, ...]`, the same for all beams.
+        constrain: None, or a function of (ids `[B * N, T]`, i, log_probs
+            `[B * N, V]`, context) that returns log_probs with -inf where an id
+            must not follow; it must leave one that may.
+        shrink_at: float in [0, 1). With a `[B]` `decode_length`, the share of
+            examples still active at which the others leave the batch.
 
     Returns:
         ids `[B, N, T]` int32, the initial id first and zeros after EOS; scores
         `[B, N]` float32 (an empty place: `NO_HYPOTHESIS`, and zeros as ids);
-        states `[B, N, ...]` (of no use where an example was frozen) or None.
+        states `[B, N, ...]`; None without, and for a `[B]` `decode_length`.
 
     Raises:
         ValueError: an argument is not as described.
-
-    Reference:
-        Wu et al. (2016), section 7; tensor2tensor, `utils/beam_search.py`.
     """
     initial_ids = tf.cast(initial_ids, tf.int32)
     limits = tf.cast(decode_length, tf.int32)
-    settings = (beam_size, limits, vocab_size, alpha, eos_id, stop_early)
-    search = Search(symbols_to_logits_fn, *settings)
+    search = beam_step.Search(
+        symbols_to_logits_fn,
+        beam_size,
+        limits,
+        vocab_size,
+        alpha,
+        eos_id,
+        stop_early,
+        context,
+        constrain,
+    )
     check(search, initial_ids)
-    state = run(search, initial_ids, () if states is None else states)
-    ranking = best_of_each if limits.shape.rank else best_of_batch
+    state = initial_state(search, initial_ids, () if states is None else states)
+    if limits.shape.rank:
+        state = run_shrinking(search, state, shrink_at)
+        return *results(search, state, best_of_each), None
+    state = run(search, state)
+    beams = [*beam_step.sizes(initial_ids), beam_size]
+    last = None if states is None else by_beam(state.states, beams)
+    return *results(search, state, best_of_batch), last
+
+
+def results(search, state, ranking):
+    """Returns ids `[B, N, T]` and scores `[B, N]` of the best hypotheses."""
     ids, scores = ranking(search, state)  # [B, N, L + 1], [B, N]
     scores = tf.maximum(scores, NO_HYPOTHESIS)
     ids = tf.where(scores[:, :, tf.newaxis] > NO_HYPOTHESIS, ids, 0)
-    ids = ids[:, :, : state.step + 1]  # [B, N, T]
-    if states is not None:
-        states = by_beam(state.states, [*sizes(initial_ids), beam_size])
-    return ids, scores, states
+    return ids[:, :, : state.step + 1], scores
 
 
 def by_beam(states, beams):
     """Reshapes states from `[B * N, ...]` to `[B, N, ...]`."""
     return tf.nest.map_structure(
-        lambda t: tf.reshape(t, beams + sizes(t)[1:]), states
+        lambda t: tf.reshape(t, beams + beam_step.sizes(t)[1:]), states
     )
 
 
@@ -132,22 +135,95 @@ def check(search, initial_ids):
         )
 
 
-def run(search, initial_ids, states):
-    """Searches to the end. Returns the last `BeamState`."""
-    state = initial_state(search, initial_ids, states)
+def run(search, state, least_active=0):
+    """Takes steps while more than `least_active` examples are active.
+
+    Args:
+        search: `beam_step.Search`.
+        state: `beam_step.BeamState` to begin with.
+        least_active: int or int32 scalar.
+
+    Returns:
+        The last `BeamState`.
+    """
+
+    def goes_on(*state):
+        active = beam_step.is_active(search, beam_step.BeamState(*state))
+        return tf.math.count_nonzero(active, dtype=tf.int32) > least_active
+
     shapes = [part.shape for part in state[:-1]]
     shapes.append(tf.nest.map_structure(growing_shape, state.states))
     return tf.while_loop(
-        lambda *state: tf.reduce_any(is_active(search, BeamState(*state))),
-        lambda *state: advance(search, BeamState(*state)),
+        goes_on,
+        lambda *state: beam_step.advance(search, beam_step.BeamState(*state)),
         state,
-        BeamState(*shapes),
+        beam_step.BeamState(*shapes),
     )
+
+
+def run_shrinking(search, state, shrink_at):
+    """Searches to the end, in ever smaller batches.
+
+    Returns:
+        The last `BeamState` of every example; its states are ().
+    """
+    if not shrink_at:
+        return run(search, state)._replace(states=())
+    fixed = list(state[1:-1])  # all but the step and the states
+    examples = tf.range(tf.shape(search.limits)[0])  # [R]
+    loop = [state.step, fixed, fixed, state.states]
+    loop += [examples, search.limits, search.context]
+
+    def turn(step, results, current, states, examples, limits, context):
+        part = search._replace(limits=limits, context=context)
+        size = tf.cast(tf.shape(examples)[0], tf.float32)
+        state = run(
+            part,
+            beam_step.BeamState(step, *current, states),
+            tf.cast(shrink_at * size, tf.int32),
+        )
+        places = examples[:, tf.newaxis]
+        results = [
+            tf.tensor_scatter_nd_update(all_, places, some)
+            for all_, some in zip(results, state[1:-1], strict=True)
+        ]
+        left = tf.where(beam_step.is_active(part, state))[:, 0]  # [new R]
+        beams = tf.range(search.beam_size, dtype=tf.int64)
+        rows = left[:, tf.newaxis] * search.beam_size + beams
+        rows = tf.reshape(rows, [-1])  # [new R * N]
+
+        def keep(tensor):
+            return tf.gather(tensor, left)
+
+        return (
+            state.step,
+            results,
+            [keep(tensor) for tensor in state[1:-1]],
+            tf.nest.map_structure(lambda t: tf.gather(t, rows), state.states),
+            keep(examples),
+            keep(limits),
+            tf.nest.map_structure(keep, context),
+        )
+
+    step, results, *_ = tf.while_loop(
+        lambda *loop: tf.size(loop[4]) > 0,
+        turn,
+        loop,
+        [
+            tf.TensorShape([]),
+            *tf.nest.map_structure(any_rows, [fixed, fixed]),
+            tf.nest.map_structure(
+                lambda t: any_rows(t, growing_shape(t)), state.states
+            ),
+            *tf.nest.map_structure(any_rows, loop[4:]),
+        ],
+    )
+    return beam_step.BeamState(step, *results, ())
 
 
 def initial_state(search, initial_ids, states):
     """Returns the `BeamState` before the first step."""
-    batch_size, beam_size = *sizes(initial_ids), search.beam_size
+    batch_size, beam_size = *beam_step.sizes(initial_ids), search.beam_size
     states = tf.nest.map_structure(
         lambda part: tf.repeat(part, beam_size, axis=0), states
     )
@@ -157,7 +233,7 @@ def initial_state(search, initial_ids, states):
     is_first = tf.range(longest + 1) == 0  # [L + 1]
     # All beams are equal at first, so all but one must not count.
     log_probs = tf.constant([[0.0] + [-float("inf")] * (beam_size - 1)])
-    return BeamState(
+    return beam_step.BeamState(
         step=tf.constant(0),
         alive_ids=tf.where(is_first, initial_ids[:, None, None], ids),
         alive_log_probs=tf.tile(log_probs, [batch_size, 1]),
@@ -166,105 +242,6 @@ def initial_state(search, initial_ids, states):
         finished_flags=tf.fill([batch_size, beam_size], False),
         states=states,
     )
-
-
-def length_penalty(length, alpha):
-    """Returns GNMT's penalty of lengths: float32, in their shape."""
-    return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
-
-
-def is_open(search, state):
-    """Returns where an alive hypothesis may still improve the result: [B]."""
-    # Log-probabilities only fall, and the limit has the largest penalty.
-    if is_greedy(search):
-        return ~state.finished_flags[:, 0]
-    bound = state.alive_log_probs[:, 0]  # [B]
-    bound /= length_penalty(search.limits, search.alpha)
-    if search.stop_early:
-        return tf.reduce_max(state.finished_scores, axis=1) <= bound
-    axis = 1 if search.limits.shape.rank else None  # None: of all together
-    return tf.reduce_min(state.finished_scores, axis=axis) <= bound
-
-
-def is_greedy(search):
-    """Returns whether each example has one beam and its own end."""
-    return search.beam_size == 1 and search.limits.shape.rank == 1
-
-
-def is_active(search, state):
-    """Returns who takes a further step: bool [B], or [] for all together."""
-    active = (state.step < search.limits) & is_open(search, state)  # [B]
-    return active if search.limits.shape.rank else tf.reduce_any(active)
-
-
-def advance(search, state):
-    """Returns the `BeamState` after one more step of the active examples."""
-    ids, log_probs, parents, states = grow(search, state)
-    is_eos = ids[:, :, state.step + 1] == search.eos_id  # [B, C]
-    # At most N of the candidates end, so N others are there to go on.
-    going_on = tf.where(is_eos, -float("inf"), log_probs)
-    alive_log_probs, alive = tf.math.top_k(going_on, search.beam_size)
-    if is_greedy(search):
-        is_eos &= [True, False]  # The second best only replaces an EOS.
-    scores = log_probs / length_penalty(state.step + 1, search.alpha)
-    scores = tf.where(is_eos, scores, -float("inf"))
-    scores = tf.concat([state.finished_scores, scores], axis=1)  # [B, N + C]
-    finished_scores, finished = tf.math.top_k(scores, search.beam_size)
-    flags = tf.concat([state.finished_flags, is_eos], axis=1)
-    finished_ids = tf.concat([state.finished_ids, ids], axis=1)
-    active = tf.reshape(is_active(search, state), [-1, 1])  # [B or 1, 1]
-    wide = active[:, :, tf.newaxis]
-    return BeamState(
-        state.step + 1,
-        tf.where(wide, take(ids, alive), state.alive_ids),
-        tf.where(active, alive_log_probs, state.alive_log_probs),
-        tf.where(wide, take(finished_ids, finished), state.finished_ids),
-        tf.where(active, finished_scores, state.finished_scores),
-        tf.where(active, take(flags, finished), state.finished_flags),
-        reorder(states, state.states, take(parents, alive)),
-    )
-
-
-def grow(search, state):
-    """Continues the alive hypotheses by one id.
-
-    Returns:
-        ids `[B, C, L + 1]`, log_probs and parents (the beam that each
-        continues) `[B, C]`, best first; and the states `[B * N, ...]`.
-    """
-    batch_size, beam_size, length = sizes(state.alive_ids)
-    flat_ids = tf.reshape(state.alive_ids, [batch_size * beam_size, length])
-    flat_ids = flat_ids[:, : state.step + 1]  # [B * N, T]
-    logits_fn, states = search.symbols_to_logits_fn, state.states
-    if tf.nest.flatten(states):
-        logits, states = logits_fn(flat_ids, state.step, states)
-    else:
-        logits = logits_fn(flat_ids)
-    if not logits.shape[-1:].is_compatible_with([search.vocab_size]):
-        expected = f"Expected logits of shape [..., {search.vocab_size}]."
-        raise ValueError(f"{expected} Received: shape {logits.shape}.")
-    log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))  # [B * N, V]
-    log_probs += tf.reshape(state.alive_log_probs, [-1, 1])
-    log_probs = tf.reshape(log_probs, [batch_size, -1])  # [B, N * V]
-    log_probs, best = tf.math.top_k(log_probs, 2 * beam_size)  # [B, C]
-    parents, tokens = best // search.vocab_size, best % search.vocab_size
-    ids = take(state.alive_ids, parents)  # [B, C, L + 1]
-    ids = tf.where(tf.range(length) == state.step + 1, tokens[..., None], ids)
-    return ids, log_probs, parents, states
-
-
-def reorder(states, old_states, parents):
-    """Gathers the states `[B * N, ...]` of the beams `parents` `[B, N]`."""
-    batch_size, beam_size = sizes(parents)
-    rows = tf.range(batch_size)[:, tf.newaxis] * beam_size + parents
-
-    def gather(new, old):
-        # A part that the loop never changes is the same for all beams of an
-        # example. Only a traced step is the same for every turn of the loop.
-        constant = new is old and not tf.executing_eagerly()
-        return old if constant else tf.gather(new, tf.reshape(rows, [-1]))
-
-    return tf.nest.map_structure(gather, states, old_states)
 
 
 def best_of_batch(_, state):
@@ -277,9 +254,11 @@ def best_of_batch(_, state):
 def best_of_each(search, state):
     """Returns ids `[B, N, L + 1]` and scores `[B, N]`, finished ones first."""
     scores = state.alive_log_probs
-    scores /= length_penalty(search.limits, search.alpha)[:, tf.newaxis]
+    scores /= beam_step.length_penalty(search.limits, search.alpha)[
+        :, tf.newaxis
+    ]
     # Only the limit can have ended the search of an example that is open.
-    is_cut = is_open(search, state)
+    is_cut = beam_step.is_open(search, state)
     scores = tf.where(is_cut[:, tf.newaxis], scores, NO_HYPOTHESIS)
     scores = tf.concat([state.finished_scores, scores], axis=1)  # [B, 2 N]
     ids = tf.concat([state.finished_ids, state.alive_ids], axis=1)
@@ -287,16 +266,15 @@ def best_of_each(search, state):
     empty = tf.reduce_sum(empty, axis=1, keepdims=True)  # [B, 1]
     best = tf.range(search.beam_size)  # [N]
     best += tf.where(best < search.beam_size - empty, 0, empty)  # [B, N]
-    return take(ids, best), take(scores, best)
-
-
-def sizes(tensor):
-    """Returns the lengths of a tensor's axes: ints where they are known."""
-    shape = tf.shape(tensor)
-    return [shape[i] if n is None else n for i, n in enumerate(tensor.shape)]
+    return beam_step.take(ids, best), beam_step.take(scores, best)
 
 
 def growing_shape(tensor):
     """Returns a tensor's shape, open in all axes but the first and last."""
     axes = tensor.shape.as_list()
     return tf.TensorShape(axes[:1] + [None] * len(axes[1:-1]) + axes[1:][-1:])
+
+
+def any_rows(tensor, shape=None):
+    """Returns a tensor's shape, or one of its rank, open in the first axis."""
+    return tf.TensorShape([None]).concatenate((shape or tensor.shape)[1:])

@@ -11,6 +11,7 @@ from relpos_tf import errors
 
 _PARSERS = {
     "int": int,
+    "str": str,
     "float": float,
     "bool": {"true": True, "1": True, "false": False, "0": False}.__getitem__,
 }
@@ -36,6 +37,13 @@ class DecodeHParams:
     return_beams: bool = False  # all hypotheses of a line, tab-separated
     write_beam_scores: bool = False  # and the score after each
     max_input_size: int = 0  # ids kept of a longer line; 0: all
+    min_length: int = 0  # ids before the end
+    no_repeat_ngram_size: int = 0  # no n-gram of this size twice; 0: any
+    sampling_method: str = "argmax"  # a search; random: drawn, not searched
+    sampling_temp: float = 1.0  # divides log-probabilities before drawing
+    sampling_keep_top_k: int = 0  # draw from the k most probable; 0: all
+    sampling_top_p: float = 1.0  # draw from the fewest that add up to p
+    random_seed: int = 1  # of drawing
 
     def __post_init__(self):
         for name, least in (
@@ -44,6 +52,9 @@ class DecodeHParams:
             ("extra_length", 0),
             ("batch_size", 0),
             ("max_input_size", 0),
+            ("min_length", 0),
+            ("no_repeat_ngram_size", 0),
+            ("sampling_keep_top_k", 0),
         ):
             value = getattr(self, name)
             # Written so that nan is refused too.
@@ -52,6 +63,18 @@ class DecodeHParams:
                     f"`{name}` must be at least {least}. "
                     f"Received: {name}={value}."
                 )
+
+        if self.sampling_method not in ("argmax", "random"):
+            raise errors.UserError(
+                "`sampling_method` must be argmax or random. "
+                f"Received: {self.sampling_method!r}."
+            )
+        if not self.sampling_temp > 0 or not 0 < self.sampling_top_p <= 1:
+            raise errors.UserError(
+                "`sampling_temp` must be above 0 and `sampling_top_p` in the "
+                f"range (0, 1]. Received: {self.sampling_temp} and "
+                f"{self.sampling_top_p}."
+            )
 
     @classmethod
     def parse(cls, text: str) -> "DecodeHParams":
@@ -74,6 +97,45 @@ class DecodeHParams:
             if value is None
         }
         return dataclasses.replace(self, **missing)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether translations are drawn and not searched for."""
+        return self.sampling_method == "random"
+
+    def check_plain(self, what: str) -> None:
+        """Raises UserError if more is wanted than a plain beam search.
+
+        Args:
+            what: str. Who cannot do more.
+        """
+        plain = DecodeHParams()
+        wanted = [
+            f"{name}={getattr(self, name)}"
+            for name in (
+                "min_length",
+                "no_repeat_ngram_size",
+                "sampling_method",
+            )
+            if getattr(self, name) != getattr(plain, name)
+        ]
+        if wanted:
+            raise errors.UserError(
+                f"{what} cannot do {', '.join(wanted)}: translate with the run."
+            )
+
+    def options(self) -> dict[str, Any]:
+        """Returns the fields that only a model of ours can keep to."""
+        names = (
+            "min_length",
+            "no_repeat_ngram_size",
+            "sampling_method",
+            "sampling_temp",
+            "sampling_keep_top_k",
+            "sampling_top_p",
+            "random_seed",
+        )
+        return {name: getattr(self, name) for name in names}
 
     def search_settings(self) -> dict[str, Any]:
         """Returns the fields that the search itself needs."""

@@ -6,10 +6,18 @@ Shapes: B batch, N beams (`n_best` of them are returned), S source length,
 T target length, V vocabulary, H heads, D depth per head.
 """
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from relpos_tf import beam_search
+from relpos_tf import beam_step
+from relpos_tf import constraints
+from relpos_tf import sampling
 from relpos_tf.models import transformer
+
+# Once half of the sentences of a batch have ended, the others go on alone.
+SHRINK_AT = 0.5
 
 
 def translate_ids(
@@ -43,18 +51,62 @@ def translate_ids(
     Raises:
         ValueError: there are not that many beams or pieces.
     """
-    limit = tf.shape(inputs)[1] + decode_length
-    return _search(model, inputs, limit, beam_size, alpha, n_best)
+    limits = Limits(tf.shape(inputs)[1] + decode_length)
+    return _search(model, inputs, limits, beam_size, alpha, n_best)
+
+
+class Limits(NamedTuple):
+    """What a translation may look like.
+
+    Attributes:
+        lengths: int32 `[B]`: how many ids each translation may have, EOS
+            included; 0 gives no ids and the score 0.
+        prefix: None, or int32 `[B, P]`, padded with 0: the ids that each
+            translation begins with.
+        min_length: int. How many ids must come before EOS.
+        no_repeat_ngram_size: int. No n-gram of this size comes twice; 0: any
+            may.
+    """
+
+    lengths: tf.Tensor
+    prefix: tf.Tensor | None = None
+    min_length: int = 0
+    no_repeat_ngram_size: int = 0
+
+    def constrain(self, ids, i, log_probs, context):
+        """Applies all but the lengths, for `beam_search.beam_search`."""
+        rows = tf.shape(ids)[0]
+        if self.no_repeat_ngram_size:
+            log_probs = constraints.forbid_repetition(
+                log_probs, ids, self.no_repeat_ngram_size
+            )
+        if self.min_length:
+            log_probs = constraints.forbid_end(log_probs, i, self.min_length)
+        if self.prefix is not None:
+            prefix = context.prefix
+            beams = rows // tf.maximum(tf.shape(prefix)[0], 1)
+            prefix = tf.repeat(prefix, beams, axis=0)  # [B * N, P]
+            log_probs = constraints.force_prefix(log_probs, i, prefix)
+        return log_probs
+
+
+class Context(NamedTuple):
+    """What belongs to a sentence and not to its hypotheses, `[B, ...]`."""
+
+    memory: tuple
+    may_attend: tf.Tensor
+    prefix: tf.Tensor
 
 
 def search(
     model: transformer.Transformer,
     inputs: tf.Tensor,
-    limits: tf.Tensor,
+    limits: tf.Tensor | Limits,
     *,
     beam_size: int,
     alpha: float | tf.Tensor,
     n_best: int = 1,
+    shrink_at: float = SHRINK_AT,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Translates sentences that do not know of one another.
 
@@ -64,24 +116,27 @@ def search(
         model: The model.
         inputs: `[B, S]` integer tensor of source ids, ending in EOS, padded
             with 0.
-        limits: `[B]` integer tensor. How many ids each translation may have,
-            EOS included; 0 gives no ids and the score 0.
+        limits: `Limits`, or their `lengths` alone.
         beam_size: int, N. 1 is greedy search.
         alpha: float or scalar tensor. Of the length penalty.
         n_best: int. How many translations of each sentence to return.
+        shrink_at: float. See `beam_search.beam_search`; 0 for XLA.
 
     Returns:
         A pair: ids, int32 `[B, n_best, T]`, best first, EOS last and then
         zeros; no EOS where the limit cut a translation off; and scores,
-        float32 `[B, n_best]`.
+        float32 `[B, n_best]`, from the probabilities that the model gives
+        whether or not something was forced or forbidden.
 
     Raises:
         ValueError: there are not that many beams or pieces.
     """
-    return _search(model, inputs, limits, beam_size, alpha, n_best)
+    if not isinstance(limits, Limits):
+        limits = Limits(tf.convert_to_tensor(limits))
+    return _search(model, inputs, limits, beam_size, alpha, n_best, shrink_at)
 
 
-def _search(model, inputs, limits, beam_size, alpha, n_best):
+def _search(model, inputs, limits, beam_size, alpha, n_best, shrink_at=0.0):
     """Runs beam search over the model's cached steps."""
     vocab_size = model.hparams.vocab_size
     if not 1 <= n_best <= beam_size <= vocab_size:
@@ -90,27 +145,122 @@ def _search(model, inputs, limits, beam_size, alpha, n_best):
             f"n_best={n_best}, beam_size={beam_size}, vocab_size={vocab_size}."
         )
     cache = model.init_cache(inputs)
+    batch_size = tf.shape(inputs)[0]
+    prefix = limits.prefix
+    if prefix is None:
+        prefix = tf.zeros([batch_size, 0], tf.int32)
 
-    def next_logits(ids, i, layers):
+    def next_logits(ids, i, layers, context):
         # The source is the same for all beams, so only the targets' part of
         # the cache is a state of the search.
         logits, grown = model.step(
-            ids[:, i, tf.newaxis], cache._replace(layers=layers), i
+            ids[:, i, tf.newaxis],
+            cache._replace(
+                layers=layers,
+                memory=context.memory,
+                may_attend=context.may_attend,
+            ),
+            i,
         )
         return logits[:, 0], grown.layers  # [B * N, V], [B * N, H, T, D]
 
     ids, scores, _ = beam_search.beam_search(
         next_logits,
-        tf.zeros([tf.shape(inputs)[0]], tf.int32),
+        tf.zeros([batch_size], tf.int32),
         beam_size,
-        limits,
+        limits.lengths,
         vocab_size,
         alpha,
         states=cache.layers,
         # The best hypothesis is certain before the others are.
         stop_early=n_best == 1,
+        context=Context(cache.memory, cache.may_attend, prefix),
+        constrain=limits.constrain if is_constrained(limits) else None,
+        shrink_at=shrink_at,
     )
     return ids[:, :n_best, 1:], scores[:, :n_best]
+
+
+class Sampling(NamedTuple):
+    """How to draw translations at random; see `sampling.draw`."""
+
+    temperature: float | tf.Tensor = 1.0
+    top_k: int = 0
+    top_p: float | tf.Tensor = 1.0
+    seed: int | tf.Tensor = 1
+
+
+def sample(
+    model: transformer.Transformer,
+    inputs: tf.Tensor,
+    limits: tf.Tensor | Limits,
+    numbers: tf.Tensor,
+    *,
+    how: Sampling,
+    alpha: float | tf.Tensor,
+    n_best: int = 1,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Draws translations of sentences that do not know of one another.
+
+    Args:
+        model: The model.
+        inputs: See `search`.
+        limits: See `search`.
+        numbers: int32 `[B]`: with the seed and the place among the drawn ones,
+            they decide what is drawn.
+        how: `Sampling`.
+        alpha: float or scalar tensor. Of the length penalty.
+        n_best: int. How many translations of each sentence to draw.
+
+    Returns:
+        As `search`: ids `[B, n_best, T]`, the best scores first, and scores
+        `[B, n_best]`.
+    """
+    if not isinstance(limits, Limits):
+        limits = Limits(tf.convert_to_tensor(limits))
+    cache = model.init_cache(inputs, beam_size=n_best)
+    batch_size = tf.shape(inputs)[0]
+    context = Context(cache.memory, cache.may_attend, limits.prefix)
+
+    def next_logits(ids, i, layers):
+        logits, grown = model.step(
+            ids[:, i, tf.newaxis], cache._replace(layers=layers), i
+        )
+        return logits[:, 0], grown.layers
+
+    def constrain(ids, i, log_probs):
+        return limits.constrain(ids, i, log_probs, context)
+
+    lengths = tf.repeat(limits.lengths, n_best)  # [B * n_best]
+    longest = tf.maximum(tf.reduce_max(lengths), 0)
+    ids, log_probs = sampling.sample(
+        next_logits,
+        tf.zeros([batch_size * n_best], tf.int32),
+        lengths,
+        sampling.uniforms(how.seed, numbers, n_best, longest),
+        temperature=how.temperature,
+        top_k=how.top_k,
+        top_p=how.top_p,
+        states=cache.layers,
+        constrain=constrain if is_constrained(limits) else None,
+    )
+    # Without an end, the length is the limit.
+    sizes = tf.math.count_nonzero(ids[:, 1:], axis=1, dtype=tf.int32)
+    scores = log_probs / beam_step.length_penalty(sizes, alpha)
+    ids = tf.reshape(ids[:, 1:], [batch_size, n_best, tf.shape(ids)[1] - 1])
+    scores, order = tf.math.top_k(
+        tf.reshape(scores, [batch_size, n_best]), n_best
+    )
+    return beam_step.take(ids, order), scores
+
+
+def is_constrained(limits: Limits) -> bool:
+    """Says whether there is more to keep to than lengths."""
+    return bool(
+        limits.prefix is not None
+        or limits.min_length
+        or limits.no_repeat_ngram_size
+    )
 
 
 def log_probabilities(

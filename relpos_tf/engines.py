@@ -1,14 +1,15 @@
-"""What turns a batch of lines into translations: a model, or a SavedModel.
+"""What turns a batch of lines into translations.
 
-Both take lines in any order and say how long they are; `translator` decides
-which lines go together.
+Engines take lines in any order and say how long they are; `translator` decides
+which lines go together. A model is one; `export_engine` and
+`ctranslate2_engine` have others.
 
 Shapes: N lines, S source length, B beams, T target length.
 """
 
-import json
-import pathlib
+import functools
 import re
+import threading
 from typing import Any
 from typing import NamedTuple
 
@@ -38,6 +39,8 @@ class Item(NamedTuple):
 
     content: Any  # what the engine made of the line
     size: int  # its ids, EOS included
+    number: int = 0  # which line it is, for those drawn at random
+    prefix: tuple[int, ...] = ()  # ids that its translation begins with
 
 
 class Translation(NamedTuple):
@@ -46,12 +49,29 @@ class Translation(NamedTuple):
     texts: list[str]  # best first, "" where there are fewer than asked for
     scores: list[float]  # `beam_search.NO_HYPOTHESIS` where there are fewer
     is_complete: bool  # False where the length limit cut the best one off
+    ids: list[list[int]] = []  # of each text, where the engine knows them
+    looks: list[Any] = []  # `Attention` of each text, where it is wanted
+
+
+class Attention(NamedTuple):
+    """Where a translation looked.
+
+    Attributes:
+        source: list of str. The source's pieces, EOS last.
+        target: list of str. The translation's.
+        weights: float32 array, layers x heads x target x source. Row t holds
+            the weights with which piece t was predicted; each sums to 1.
+    """
+
+    source: list[str]
+    target: list[str]
+    weights: np.ndarray
 
 
 def nothing(n_best: int) -> Translation:
     """Returns the translation of a blank line."""
     scores = [0.0] + [beam_search.NO_HYPOTHESIS] * (n_best - 1)
-    return Translation([""] * n_best, scores, True)
+    return Translation([""] * n_best, scores, True, looks=[None] * n_best)
 
 
 def is_blank(line: str) -> bool:
@@ -75,6 +95,7 @@ class ModelEngine:
         self.model = model
         self.tokenizer = tokenizer
         self._functions = {}
+        self._lock = threading.Lock()
 
     def settings(
         self, wanted: decode_hparam.DecodeHParams
@@ -101,6 +122,16 @@ class ModelEngine:
         encoded = self.tokenizer.encode_batch([line.strip() for line in lines])
         return [Item(ids, len(ids)) for ids in encoded]
 
+    def with_prefixes(
+        self, items: list[Item], prefixes: list[str]
+    ) -> list[Item]:
+        """Adds what translations begin with."""
+        encoded = self.tokenizer.encode_batch([p.strip() for p in prefixes])
+        return [
+            item._replace(prefix=tuple(ids[:-1]))  # without EOS
+            for item, ids in zip(items, encoded, strict=True)
+        ]
+
     def truncate(self, item: Item, size: int) -> Item:
         """Returns the first `size` ids of a line, EOS being the last."""
         ids = [*item.content[: size - 1], tokenizer_lib.EOS_ID]
@@ -113,15 +144,26 @@ class ModelEngine:
         n_best: int,
     ) -> list[Translation]:
         """Translates lines in one batch."""
-        limits = [item.size + settings.extra_length for item in items]
-        ids, scores = self.function(settings.beam_size, n_best > 1)(
+        function = self.function(
+            settings, n_best, any(item.prefix for item in items)
+        )
+        limits = [
+            max(item.size, len(item.prefix)) + settings.extra_length
+            for item in items
+        ]
+        ids, scores = function(
             padded([item.content for item in items]),
             tf.constant(limits, tf.int32),
+            padded([item.prefix for item in items]),
+            tf.constant([item.number for item in items], tf.int32),
             tf.constant(settings.alpha, tf.float32),
+            tf.constant(settings.sampling_temp, tf.float32),
+            tf.constant(settings.sampling_top_p, tf.float32),
+            tf.constant(settings.random_seed, tf.int32),
         )  # [N, B, T], [N, B]
         is_complete = tf.reduce_any(ids[:, 0] == tokenizer_lib.EOS_ID, axis=1)
         return [
-            Translation([self._text(beam) for beam in beams], points, good)
+            Translation([self._text(i) for i in beams], points, good, beams)
             for beams, points, good in zip(
                 ids[:, :n_best].numpy().tolist(),
                 scores[:, :n_best].numpy().tolist(),
@@ -130,109 +172,96 @@ class ModelEngine:
             )
         ]
 
-    def function(self, beam_size: int, all_beams: bool):
+    def function(
+        self,
+        settings: decode_hparam.DecodeHParams,
+        n_best: int = 1,
+        has_prefix: bool = False,
+    ):
         """Returns the traced search: ids `[N, B, T]` and scores `[N, B]`.
 
-        Made once for each pair of arguments, and traced once for all shapes.
+        Made once for what decides its graph, and traced once for all shapes.
         """
-        key = beam_size, all_beams
-        if key not in self._functions:
-            n_best = beam_size if all_beams else 1
-
-            def search(inputs, limits, alpha):
-                return decoding.search(
-                    self.model,
-                    inputs,
-                    limits,
-                    beam_size=beam_size,
-                    alpha=alpha,
-                    n_best=n_best,
+        if not settings.is_random and n_best > 1:
+            n_best = settings.beam_size  # then as few graphs as may be
+        names = (
+            "beam_size",
+            "min_length",
+            "no_repeat_ngram_size",
+            "sampling_method",
+            "sampling_keep_top_k",
+        )
+        key = n_best, has_prefix, *(getattr(settings, n) for n in names)
+        with self._lock:
+            if key not in self._functions:
+                self._functions[key] = self._make_function(
+                    settings, n_best, has_prefix
                 )
+            return self._functions[key]
 
-            self._functions[key] = tf.function(
-                search,
-                input_signature=[
-                    tf.TensorSpec([None, None], tf.int32),
-                    tf.TensorSpec([None], tf.int32),
-                    tf.TensorSpec([], tf.float32),
-                ],
+    def _make_function(self, settings, n_best, has_prefix):
+        def search(inputs, lengths, prefix, numbers, alpha, temp, top_p, seed):
+            limits = decoding.Limits(
+                lengths,
+                prefix if has_prefix else None,
+                settings.min_length,
+                settings.no_repeat_ngram_size,
             )
-        return self._functions[key]
+            arguments = {"alpha": alpha, "n_best": n_best}
+            if settings.is_random:
+                how = decoding.Sampling(
+                    temp, settings.sampling_keep_top_k, top_p, seed
+                )
+                return decoding.sample(
+                    self.model, inputs, limits, numbers, how=how, **arguments
+                )
+            return decoding.search(
+                self.model,
+                inputs,
+                limits,
+                beam_size=settings.beam_size,
+                **arguments,
+            )
+
+        rows, scalar = tf.TensorSpec([None], tf.int32), tf.TensorSpec([])
+        ids = tf.TensorSpec([None, None], tf.int32)
+        signature = [ids, rows, ids, rows, scalar, scalar, scalar]
+        signature.append(tf.TensorSpec([], tf.int32))
+        return tf.function(search, input_signature=signature)
+
+    def attention(
+        self, items: list[Item], found: list[Translation]
+    ) -> list[list[Attention]]:
+        """Returns where each translation of each line looked."""
+        pieces = self.tokenizer.pieces()
+        pairs = [
+            (item.content, [i for i in ids if i])
+            for item, one in zip(items, found, strict=True)
+            for ids in one.ids
+        ]
+        weights = self._attention(
+            padded([source for source, _ in pairs]),
+            padded([target for _, target in pairs]),
+        ).numpy()  # [N * B, L, H, T, S]
+        looks = iter(
+            Attention(
+                [pieces[i] for i in source],
+                [pieces[i] for i in target],
+                one[:, :, : len(target), : len(source)],
+            )
+            for (source, target), one in zip(pairs, weights, strict=True)
+        )
+        return [[next(looks) for _ in one.ids] for one in found]
+
+    @functools.cached_property
+    def _attention(self):
+        return tf.function(
+            self.model.attention,
+            input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
+        )
 
     def _text(self, ids: list[int]) -> str:
         return re.sub(LINE_END, " ", self.tokenizer.decode(ids))
-
-
-class ExportEngine:
-    """A SavedModel that `export.export_saved_model` wrote.
-
-    Args:
-        folder: str or path. The SavedModel.
-
-    Raises:
-        UserError: there is none, or it is damaged.
-    """
-
-    def __init__(self, folder: str | pathlib.Path):
-        path = pathlib.Path(folder, EXPORT_INFO)
-        try:
-            self.info = json.loads(path.read_text(encoding="utf-8"))
-            self._module = tf.saved_model.load(str(folder))
-        except (OSError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise errors.UserError(
-                "Expected a SavedModel made by relpos_tf.bin.export. "
-                f"Received: {folder} ({reason})."
-            ) from error
-        self._function = self._module.signatures["serving_default"]
-
-    def settings(
-        self, wanted: decode_hparam.DecodeHParams
-    ) -> decode_hparam.DecodeHParams:
-        """Returns the settings of the export.
-
-        Raises:
-            UserError: others are wanted.
-        """
-        fixed = self.info["decode_hparams"]
-        for name, value in wanted.search_settings().items():
-            if value not in (None, fixed[name]):
-                raise errors.UserError(
-                    f"This export was made with {name}={fixed[name]}. "
-                    f"Received: {name}={value}. Export again, or translate "
-                    "with the run."
-                )
-        return wanted.fill(decode_hparam.DecodeHParams(**fixed))
-
-    def items(self, lines: list[str]) -> list[Item]:
-        """Asks the SavedModel how long the lines are."""
-        strings = [line.encode("utf-8", errors="replace") for line in lines]
-        sizes = self._module.count_ids(tf.constant(strings)).numpy()
-        return list(map(Item, strings, sizes.tolist()))
-
-    def truncate(self, item: Item, size: int) -> Item:
-        """Refuses: only ids can be cut, and here they are inside."""
-        raise errors.UserError(
-            f"`max_input_size` does not work with an export. Received: {size}."
-        )
-
-    def translate(
-        self,
-        items: list[Item],
-        settings: decode_hparam.DecodeHParams,
-        n_best: int,
-    ) -> list[Translation]:
-        """Translates lines in one batch."""
-        del settings  # they are part of the graph
-        outputs = self._function(
-            inputs=tf.constant([item.content for item in items])
-        )
-        texts = outputs["beam_outputs"][:, :n_best].numpy().tolist()
-        scores = outputs["beam_scores"][:, :n_best].numpy().tolist()
-        return [
-            Translation([text.decode() for text in beams], points, True)
-            for beams, points in zip(texts, scores, strict=True)
-        ]
 
 
 def padded(rows: list[list[int]]) -> tf.Tensor:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from relpos_tf import decoding
 from relpos_tf import engines
 from relpos_tf import errors
+from relpos_tf import line_batches
 from relpos_tf import losses
 from relpos_tf import metrics
 from relpos_tf import translator as translator_lib
@@ -140,7 +141,7 @@ def log_probabilities(
     )
     sizes = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
     found = [0.0] * len(pairs)
-    for batch in translator_lib.make_batches(sizes):
+    for batch in line_batches.make_batches(sizes):
         scores = function(
             engines.padded([sources[i] for i in batch]),
             engines.padded([targets[i] for i in batch]),

@@ -3,14 +3,17 @@
 Shapes: N lines, S source length, B beams, T target length.
 
 It needs `tensorflow` and `tensorflow_text` to load, and nothing of this
-package.
+package. docs/serving.md says how to run it.
 """
 
 import json
+import math
 import os
 import pathlib
 import shutil
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -21,10 +24,32 @@ from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import loading
 from relpos_tf import run_dir
+from relpos_tf import serving_warmup
 from relpos_tf import tokenizer as tokenizer_lib
 from relpos_tf.models import transformer
 
-_LINES = tf.TensorSpec([None], tf.string)
+_LINES = tf.TensorSpec([None], tf.string, "inputs")
+# What export_info.json says of the signatures, in the letters from above.
+_OUTPUTS = {
+    "outputs": "string [N]: the best translation of each line",
+    "scores": "float32 [N]: its log-probability / length penalty",
+    "beam_outputs": "string [N, B]: all translations found, best first",
+    "beam_scores": "float32 [N, B]: theirs",
+}
+_SIGNATURES = {
+    "serving_default": _OUTPUTS,
+    "details": {
+        **_OUTPUTS,
+        "is_complete": "bool [N]: false where the length limit cut the best "
+        "translation off",
+    },
+}
+_USAGE = """\
+import tensorflow as tf
+import tensorflow_text  # the tokenizer's operations
+translate = tf.saved_model.load(folder).signatures["serving_default"]
+print(translate(inputs=tf.constant(["A line."]))["outputs"].numpy())
+"""
 
 
 class TextTranslator(tf.Module):
@@ -67,7 +92,7 @@ class TextTranslator(tf.Module):
             ids = self._encode(stripped(lines))
             return tf.cast(ids.row_lengths(), tf.int32)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
+    @tf.function(input_signature=[_LINES])
     def translate(self, inputs):
         """Translates lines.
 
@@ -78,6 +103,21 @@ class TextTranslator(tf.Module):
             dict: `outputs`, string `[N]`, and `scores`, float32 `[N]`, of the
             best translations; `beam_outputs`, string `[N, B]`, and
             `beam_scores`, float32 `[N, B]`, of all, best first.
+        """
+        # A call, so that the SavedModel holds the search once.
+        found = self.details(inputs)
+        return {name: found[name] for name in _OUTPUTS}
+
+    @tf.function(input_signature=[_LINES])
+    def details(self, inputs):
+        """Translates lines, and says which translations are whole.
+
+        Args:
+            inputs: string `[N]`.
+
+        Returns:
+            dict: as from `translate`, and `is_complete`, bool `[N]`, False
+            where the length limit cut the best translation off.
         """
         # The tokenizer's kernels exist for the CPU only.
         with tf.device("CPU"):
@@ -92,6 +132,7 @@ class TextTranslator(tf.Module):
                 ids, [[0, 0], [0, tf.cast(tf.size(ids) == 0, tf.int32)]]
             )
         found, scores = self._search(ids, limits)  # [N, B, T], [N, B]
+        ends = tf.reduce_any(found[:, 0] == tokenizer_lib.EOS_ID, axis=1)  # [N]
         with tf.device("CPU"):
             # Not -1: where T = 0, it could stand for any number.
             n, b, t = tf.unstack(tf.shape(found))
@@ -103,6 +144,7 @@ class TextTranslator(tf.Module):
             "scores": scores[:, 0],
             "beam_outputs": texts,
             "beam_scores": scores,
+            "is_complete": ends | (limits == 0),
         }
 
 
@@ -124,12 +166,13 @@ def export_saved_model(
     beam_size: int | None = None,
     alpha: float | None = None,
     extra_length: int | None = None,
+    warmup_lines: Sequence[str] | None = None,
 ) -> pathlib.Path:
     """Writes a SavedModel, whole or not at all.
 
-    Its signature `serving_default` maps `inputs` to what
-    `TextTranslator.translate` returns. `export_info.json` in the same folder
-    says what it was made of.
+    Its signatures map `inputs` to what methods of `TextTranslator` return:
+    `serving_default` is `translate`, `details` is `details`.
+    `export_info.json` in the same folder says what it was made of.
 
     Args:
         run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
@@ -140,6 +183,9 @@ def export_saved_model(
         alpha: float. Of the length penalty.
         extra_length: int. How many ids more than its source a translation may
             have.
+        warmup_lines: Texts like those to come, for TensorFlow Serving to warm
+            up with. None: lines made of the vocabulary; an empty list: no
+            warm-up.
 
     Returns:
         `export_dir`.
@@ -150,23 +196,16 @@ def export_saved_model(
     """
     export_dir = pathlib.Path(export_dir)
     check_replaceable(export_dir)
+    prefix = checkpoints.resolve(run_dir_or_checkpoint)
     engine = engines.ModelEngine(
-        loading.load_model(run_dir_or_checkpoint),
-        loading.load_tokenizer(run_dir_or_checkpoint),
+        loading.load_model(prefix), loading.load_tokenizer(prefix)
     )
     settings = engine.settings(
         decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
     )
     module = TextTranslator(engine.model, engine.tokenizer, settings)
-    info = {
-        "format": "saved_model",
-        "requires": ["tensorflow", "tensorflow_text"],
-        "decode_hparams": settings.search_settings(),
-        "checkpoint": str(checkpoints.resolve(run_dir_or_checkpoint)),
-        "tokenizer_sha256": engine.tokenizer.fingerprint,
-        "versions": run_dir.versions(),
-        "hparams": engine.model.hparams.to_dict(),
-    }
+    if warmup_lines is None:
+        warmup_lines = serving_warmup.sample_lines(engine.tokenizer)
     export_dir.parent.mkdir(parents=True, exist_ok=True)
     partial = pathlib.Path(
         tempfile.mkdtemp(prefix=f".{export_dir.name}.", dir=export_dir.parent)
@@ -175,8 +214,13 @@ def export_saved_model(
         tf.saved_model.save(
             module,
             str(partial),
-            signatures={"serving_default": module.translate},
+            signatures={
+                "serving_default": module.translate,
+                "details": module.details,
+            },
         )
+        serving_warmup.write(partial, warmup_lines)
+        info = describe(engine, settings, prefix)
         (partial / engines.EXPORT_INFO).write_text(
             json.dumps(info, indent=2) + "\n", encoding="utf-8"
         )
@@ -185,6 +229,47 @@ def export_saved_model(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return export_dir
+
+
+def describe(
+    engine: engines.ModelEngine,
+    settings: decode_hparam.DecodeHParams,
+    prefix: str | pathlib.Path,
+) -> dict[str, Any]:
+    """Returns what export_info.json says, to a person with only the folder.
+
+    Args:
+        engine: What is exported.
+        settings: As they are made part of the graph.
+        prefix: Of the checkpoint.
+    """
+    run = loading.run_of(prefix)
+    try:
+        problem = json.loads((run.path / "problem.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        problem = {}  # a model of tensor2tensor, or of another program
+    return {
+        "format": "saved_model",
+        "requires": ["tensorflow", "tensorflow_text"],
+        "versions": run_dir.versions(),
+        "usage": _USAGE.splitlines(),
+        "signatures": {
+            name: {
+                "inputs": {"inputs": "string [N]: lines"},
+                "outputs": outputs,
+            }
+            for name, outputs in _SIGNATURES.items()
+        },
+        "decode_hparams": settings.search_settings(),
+        "problem": problem.get("problem"),
+        "source_language": problem.get("source_language"),
+        "target_language": problem.get("target_language"),
+        "tokenizer": pathlib.Path(run.tokenizer_path).name,
+        "tokenizer_sha256": engine.tokenizer.fingerprint,
+        "checkpoint": str(prefix),
+        "parameters": sum(math.prod(v.shape) for v in engine.model.variables),
+        "hparams": engine.model.hparams.to_dict(),
+    }
 
 
 def check_replaceable(export_dir: pathlib.Path) -> None:

@@ -18,21 +18,17 @@ from typing import Any
 import tensorflow as tf
 
 from relpos_tf import checkpoints
+from relpos_tf import ctranslate2_engine
 from relpos_tf import decode_hparam
 from relpos_tf import engines
 from relpos_tf import errors
+from relpos_tf import line_batches
 from relpos_tf import loading
 
 _log = logging.getLogger("relpos_tf")
 
-# Most lines of a batch, unless told otherwise.
-BATCH_LINES = 128
-# Most padded source ids of a batch, times the beams.
-BATCH_IDS = 16384
 # Lines read before the first is translated: enough to find similar lengths.
 CHUNK_LINES = 4096
-# Line numbers that a warning names.
-_NAMED_LINES = 8
 
 
 class Translator:
@@ -42,7 +38,7 @@ class Translator:
         model: `transformer.Transformer`.
         tokenizer: `tokenizer.Tokenizer` that the model was trained with.
         engine: What translates a batch, in place of these two.
-        batch_size: int. Most lines of a batch. 0: `BATCH_LINES`.
+        batch_size: int. Most lines of a batch. 0: `line_batches.BATCH_LINES`.
         max_input_size: int. Longer lines are cut to that many ids, with a
             warning. 0: never.
         name: str. Where the model came from, for messages.
@@ -65,7 +61,7 @@ class Translator:
     ):
         self.name = name
         self._engine = engine or engines.ModelEngine(model, tokenizer)
-        self._batch_size = batch_size or BATCH_LINES
+        self._batch_size = batch_size or line_batches.BATCH_LINES
         self._max_input_size = max_input_size
 
     @classmethod
@@ -88,7 +84,7 @@ class Translator:
             UserError: none of them is there, or it is not complete.
         """
         if pathlib.Path(path, engines.EXPORT_INFO).is_file():
-            engine, name = engines.ExportEngine(path), path
+            engine, name = ctranslate2_engine.load_export(path), path
         else:
             name = checkpoints.resolve(path)
             engine = engines.ModelEngine(
@@ -102,8 +98,8 @@ class Translator:
         )
 
     @property
-    def engine(self) -> engines.ModelEngine | engines.ExportEngine:
-        """What translates a batch."""
+    def engine(self) -> Any:
+        """What translates a batch: see `engines`."""
         return self._engine
 
     def translate(
@@ -141,8 +137,11 @@ class Translator:
         extra_length: int | None = None,
         n_best: int = 1,
         return_scores: bool = False,
+        return_attention: bool = False,
+        prefix: Iterable[str] | None = None,
         chunk_lines: int = CHUNK_LINES,
         progress: Callable[[int], None] | None = None,
+        **options: Any,
     ) -> Iterator[Any]:
         """Yields translations while reading lines, a chunk at a time.
 
@@ -155,36 +154,66 @@ class Translator:
                 may have.
             n_best: int. How many translations of each line to yield.
             return_scores: bool. Whether to yield scores as well.
+            return_attention: bool. Whether to yield `engines.Attention` as
+                well. A blank line has none: None.
+            prefix: For each line, what its translations begin with.
             chunk_lines: int. How many lines to read before translating them.
             progress: Function that is told the number of lines translated,
                 after each batch.
+            **options: The fields of `decode_hparam.DecodeHParams` from
+                `min_length` on.
 
         Yields:
             For each line, its translation: a str, never with a line end in
             it; with `n_best` above 1, a list of str, best first. With
-            `return_scores`, a pair of that and its score or scores.
+            `return_scores` or `return_attention`, a tuple of that and its
+            score, and where it looked, or lists of both.
 
         Raises:
             UserError: the settings are impossible, or a line does not fit
                 into memory.
         """
-        wanted = decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
+        settings = self._settings(
+            decode_hparam.DecodeHParams(
+                beam_size, alpha, extra_length, **options
+            ),
+            n_best,
+            needs_model=return_attention or prefix is not None,
+        )
+        limits = self._batch_size, self._max_input_size
+        task = _Task(self._engine, settings, n_best, limits, progress)
+        lines = iter(lines)
+        prefixes = itertools.repeat("") if prefix is None else iter(prefix)
+        while chunk := list(itertools.islice(lines, chunk_lines)):
+            begun = list(itertools.islice(prefixes, len(chunk)))
+            if len(begun) < len(chunk):
+                raise errors.UserError(
+                    "Expected a prefix for each line, perhaps empty. "
+                    "Received: fewer."
+                )
+            for found in task.translate(chunk, begun, return_attention):
+                parts = [found.texts]
+                parts += [found.scores] * return_scores
+                parts += [found.looks] * return_attention
+                if n_best == 1:
+                    parts = [part[0] for part in parts]
+                yield parts[0] if len(parts) == 1 else tuple(parts)
+        task.warn()
+
+    def _settings(self, wanted, n_best, needs_model):
+        """Returns complete settings, or says what is impossible."""
         settings = self._engine.settings(wanted)
-        if not 1 <= n_best <= settings.beam_size:
+        most = n_best if settings.is_random else settings.beam_size
+        if not 1 <= n_best <= most:
             raise errors.UserError(
                 f"`n_best` must be 1 to beam_size={settings.beam_size}. "
                 f"Received: {n_best}."
             )
-        limits = self._batch_size, self._max_input_size
-        task = _Task(self._engine, settings, n_best, limits, progress)
-        lines = iter(lines)
-        while chunk := list(itertools.islice(lines, chunk_lines)):
-            for found in task.translate(chunk):
-                one = n_best == 1
-                texts = found.texts[0] if one else found.texts
-                scores = found.scores[0] if one else found.scores
-                yield (texts, scores) if return_scores else texts
-        task.warn()
+        if needs_model and not hasattr(self._engine, "attention"):
+            raise errors.UserError(
+                "An export has no attention and takes no prefix: use the run."
+            )
+        return settings
 
 
 class _Task:
@@ -199,7 +228,9 @@ class _Task:
         self._done = 0
         self._truncated, self._incomplete = [], []
 
-    def translate(self, lines: list[str]) -> list[engines.Translation]:
+    def translate(
+        self, lines: list[str], prefixes: list[str], with_attention: bool
+    ) -> list[engines.Translation]:
         """Translates a chunk."""
         first = self._done + 1
         found = [engines.nothing(self._n_best)] * len(lines)
@@ -207,17 +238,28 @@ class _Task:
             i for i, line in enumerate(lines) if not engines.is_blank(line)
         ]
         items = self._engine.items([lines[i] for i in places]) if places else []
+        if any(prefixes):
+            items = self._engine.with_prefixes(
+                items, [prefixes[i] for i in places]
+            )
         items = [
             self._fit(item, first + i)
             for i, item in zip(places, items, strict=True)
         ]
         done = self._done + len(lines) - len(places)
-        for batch in make_batches(
+        for batch in line_batches.make_batches(
             [item.size * self._settings.beam_size for item in items],
             self._batch_size,
         ):
             numbers = [first + places[i] for i in batch]
-            results = self._run([items[i] for i in batch], numbers)
+            some = [items[i] for i in batch]
+            results = self._run(some, numbers)
+            if with_attention:
+                looks = self._engine.attention(some, results)
+                results = [
+                    one._replace(looks=look)
+                    for one, look in zip(results, looks, strict=True)
+                ]
             for i, number, result in zip(batch, numbers, results, strict=True):
                 found[places[i]] = result
                 if not result.is_complete:
@@ -229,11 +271,13 @@ class _Task:
         return found
 
     def _fit(self, item, number):
-        """Cuts a line that is too long."""
+        """Numbers a line, and cuts it if it is too long."""
+        item = item._replace(number=number)
         if not 0 < self._max_input_size < item.size:
             return item
         self._truncated.append(number)
-        return self._engine.truncate(item, self._max_input_size)
+        cut = self._engine.truncate(item, self._max_input_size)
+        return item._replace(content=cut.content, size=cut.size)
 
     def _run(self, items, numbers):
         """Translates a batch, or its halves if memory is short."""
@@ -258,43 +302,11 @@ class _Task:
             _log.warning(
                 "Only the first %d ids were translated of %s.",
                 self._max_input_size,
-                _named(self._truncated),
+                line_batches.named(self._truncated),
             )
         if self._incomplete:
             _log.warning(
                 "No end was found within the source's length + %d ids for %s.",
                 self._settings.extra_length,
-                _named(self._incomplete),
+                line_batches.named(self._incomplete),
             )
-
-
-def make_batches(
-    sizes: list[int],
-    batch_size: int = BATCH_LINES,
-    batch_ids: int = BATCH_IDS,
-) -> Iterator[list[int]]:
-    """Yields the places of items that go together, the longest first.
-
-    Args:
-        sizes: How many ids each item is, beams included.
-        batch_size: int. Most items of a batch.
-        batch_ids: int. Most ids of a batch, padding included.
-
-    Yields:
-        Lists of places in `sizes`. Each place comes once.
-    """
-    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
-    while order:
-        # The first is the longest: the others are padded to its size.
-        number = min(batch_size, max(1, batch_ids // sizes[order[0]]))
-        yield order[:number]
-        order = order[number:]
-
-
-def _named(numbers: list[int]) -> str:
-    """Returns the numbers of lines, as in `3 lines (2, 5, 7)`."""
-    numbers = sorted(numbers)
-    named = ", ".join(str(number) for number in numbers[:_NAMED_LINES])
-    more = ", ..." if len(numbers) > _NAMED_LINES else ""
-    plural = "lines" if len(numbers) > 1 else "line"
-    return f"{len(numbers)} {plural} ({named}{more})"

@@ -11,6 +11,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import beam_search
+from relpos_tf import beam_step
 
 VECTORS = pathlib.Path(__file__).parent / "data" / "t2t_beam.npz"
 CASES = (
@@ -75,8 +76,13 @@ class TensorToTensorTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*CASES)
     def test_raw_state_of_the_loop_is_equal(self, group, case):
         arguments, limit, states, expected = self.load(group, case)
-        settings = beam_search.Search(limits=tf.constant(limit), **arguments)
-        state = beam_search.run(settings, tf.zeros([3], tf.int32), states)
+        settings = beam_step.Search(limits=tf.constant(limit), **arguments)
+        state = beam_search.run(
+            settings,
+            beam_search.initial_state(
+                settings, tf.zeros([3], tf.int32), states
+            ),
+        )
         self.assertAllEqual(state.step, expected["out/steps"])
         length = state.step + 1
         for ours, theirs in (
@@ -109,10 +115,10 @@ class StopTest(tf.test.TestCase, parameterized.TestCase):
     def test_alive_are_compared_with_the_worst_of_batch_or_example(
         self, stop_early, limits, is_open
     ):
-        search = beam_search.Search(
+        search = beam_step.Search(
             None, 2, tf.constant(limits), 3, 0.0, 1, stop_early
         )
-        state = beam_search.BeamState(
+        state = beam_step.BeamState(
             step=tf.constant(5),
             alive_ids=None,
             alive_log_probs=tf.constant([[-9.0, -9.5], [-3.0, -8.0]]),
@@ -121,9 +127,9 @@ class StopTest(tf.test.TestCase, parameterized.TestCase):
             finished_flags=tf.fill([2, 2], True),
             states=(),
         )
-        self.assertAllEqual(beam_search.is_open(search, state), is_open)
+        self.assertAllEqual(beam_step.is_open(search, state), is_open)
         active = is_open if isinstance(limits, list) else any(is_open)
-        self.assertAllEqual(beam_search.is_active(search, state), active)
+        self.assertAllEqual(beam_step.is_active(search, state), active)
 
     @parameterized.parameters(
         (7, 1, [0, 2, 2, 2, 2, 2, 2, 1]),

@@ -1,6 +1,7 @@
 """The SavedModel says what the decoder says, without this package."""
 
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -9,9 +10,11 @@ import sys
 import tensorflow as tf
 
 import relpos_tf
+from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import export
 from relpos_tf import loading
+from relpos_tf import run_dir
 from tests import tiny_run
 from tests import translator_test
 
@@ -163,6 +166,59 @@ class ExportTest(tf.test.TestCase):
         self.assertEndsWith(info["checkpoint"], "ckpt-7")
         self.assertEqual(info["hparams"]["hidden_size"], 16)
         self.assertEqual(info["versions"]["tensorflow"], tf.__version__)
+        self.assertEqual(info["tokenizer"], "tokenizer.model")
+        reader = tf.train.load_checkpoint(info["checkpoint"])
+        sizes = [
+            math.prod(shape)
+            for name, shape in reader.get_variable_to_shape_map().items()
+            if name.startswith("model/")
+        ]
+        self.assertEqual(info["parameters"], sum(sizes))
+
+    def test_info_says_how_to_use_the_folder(self):
+        info = json.loads((self.folder / "export_info.json").read_text())
+        done = execute(
+            "-c",
+            "\n".join([f"folder = {str(self.folder)!r}", *info["usage"]]),
+            cwd="/",
+        )
+        (expected,) = self.translator.translate(["A line."])
+        self.assertEqual(done.stdout.decode(), f"[{expected.encode()!r}]\n")
+
+    def test_info_describes_the_signatures_as_they_are(self):
+        info = json.loads((self.folder / "export_info.json").read_text())
+        signatures = tf.saved_model.load(str(self.folder)).signatures
+        letters = {None: "N", 3: "B"}
+        for name, said in info["signatures"].items():
+            (_, inputs), outputs = (
+                signatures[name].structured_input_signature,
+                signatures[name].structured_outputs,
+            )
+            for found, texts in ((inputs, "inputs"), (outputs, "outputs")):
+                specs = {
+                    key: f"{spec.dtype.name} "
+                    f"[{', '.join(letters[n] for n in spec.shape)}]"
+                    for key, spec in found.items()
+                }
+                beginnings = {
+                    key: text.split(":")[0] for key, text in said[texts].items()
+                }
+                self.assertEqual(beginnings, specs)
+        self.assertEqual(set(info["signatures"]), set(signatures))
+
+    def test_info_says_what_is_known_of_the_problem(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        run = run_dir.RunDir(folder)
+        run.write_hparams(tiny_run.HPARAMS)
+        engine = self.translator.engine
+        settings = engine.settings(engines.decode_hparam.DecodeHParams())
+        names = ("problem", "source_language", "target_language")
+        info = export.describe(engine, settings, folder / "ckpt-3")
+        self.assertEqual([info[name] for name in names], [None] * 3)
+        values = "translate_ende_phrases", "en", "de"
+        run.write_problem(dict(zip(names, values, strict=True)))
+        info = export.describe(engine, settings, folder / "ckpt-3")
+        self.assertEqual(tuple(info[name] for name in names), values)
 
     def test_only_an_export_is_replaced(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

@@ -1,9 +1,11 @@
 """Lines stay in order, and know nothing of one another."""
 
+import concurrent.futures
 import logging
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +15,7 @@ import relpos_tf
 from relpos_tf import beam_search
 from relpos_tf import engines
 from relpos_tf import errors
+from relpos_tf import line_batches
 from relpos_tf import loading
 from relpos_tf import tokenizer
 from relpos_tf import translator as translator_lib
@@ -106,7 +109,7 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_batches_are_bounded_and_long_lines_alone(self):
         sizes = [3, 50, 4, 4, 2, 9, 101]
-        found = list(translator_lib.make_batches(sizes, 3, batch_ids=20))
+        found = list(line_batches.make_batches(sizes, 3, batch_ids=20))
         self.assertEqual(found, [[6], [1], [5, 2], [3, 0, 4]])
 
     def test_batch_that_does_not_fit_is_halved(self):
@@ -200,21 +203,97 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         )
         self.assertEqual(found, expected)
 
+    def test_translations_begin_with_the_prefix(self):
+        prefixes = ["Der Zug", "", "Tage", "x", " Wo ist ", "", "7", "7"]
+        found = self.translator.translate(
+            LINES, prefix=prefixes, return_scores=True
+        )
+        for line, prefix, (text, _), free in zip(
+            LINES, prefixes, found, self.expected, strict=True
+        ):
+            if engines.is_blank(line):
+                self.assertEqual(text, "")
+            elif prefix:
+                self.assertStartsWith(text, prefix.strip())
+            else:
+                self.assertEqual(text, free[0])
+        # Its probability is part of the score.
+        text, score = found[0]
+        best, best_score = self.expected[0]
+        self.assertNotEqual(text, best)
+        self.assertLess(score, best_score)
+        with self.assertRaisesRegex(ValueError, "a prefix for each line"):
+            self.translator.translate(LINES, prefix=["a"])
+
+    def test_attention_is_of_the_pieces_and_sums_to_one(self):
+        found = self.translator.translate(
+            LINES, n_best=2, return_attention=True
+        )
+        tokens = self.translator.engine.tokenizer
+        for line, (texts, looks) in zip(LINES, found, strict=True):
+            if engines.is_blank(line):
+                self.assertEqual(looks, [None, None])
+                continue
+            pieces = tokens.pieces()
+            for text, look in zip(texts, looks, strict=True):
+                source = [pieces[i] for i in tokens.encode(line.strip())]
+                self.assertEqual(look.source, source)
+                ids = [pieces.index(piece) for piece in look.target]
+                self.assertEqual(
+                    re.sub("[\r\n]", " ", tokens.decode(ids)), text
+                )
+                self.assertEqual(
+                    look.weights.shape,
+                    (2, 2, len(look.target), len(look.source)),
+                )
+                self.assertAllClose(
+                    look.weights.sum(-1), np.ones(look.weights.shape[:-1])
+                )
+
+    def test_drawn_translations_depend_on_seed_and_line_alone(self):
+        options = {"sampling_method": "random", "sampling_top_p": 0.9}
+        found = self.translator.translate(LINES, **options, n_best=5)
+        same = translator_lib.Translator(
+            engine=self.translator.engine, batch_size=2
+        ).translate(LINES, **options, n_best=5)
+        self.assertEqual(found, same)
+        other = self.translator.translate(
+            LINES, **options, n_best=5, random_seed=2
+        )
+        self.assertNotEqual(found, other)
+        # The same line twice is drawn for twice.
+        self.assertEqual(LINES[0], LINES[6])
+        self.assertNotEqual(found[0], found[6])
+
+    def test_eight_threads_get_what_one_gets(self):
+        translator = relpos_tf.Translator.load(tiny_run.path())
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            found = list(
+                pool.map(
+                    lambda _: translator.translate(LINES, return_scores=True),
+                    range(16),
+                )
+            )
+        self.assertEqual(found, [self.expected] * 16)
+        settings = translator.engine.settings(
+            engines.decode_hparam.DecodeHParams()
+        )
+        function = translator.engine.function(settings)
+        self.assertEqual(function.experimental_get_tracing_count(), 1)
+
     def test_limit_is_the_lines_own_length_and_extra_length(self):
         engine = self.translator.engine
         settings = engine.settings(engines.decode_hparam.DecodeHParams())
         seen = []
-        function = engine.function(3, False)
+        function = engine.function(settings)
 
-        def spy(inputs, limits, alpha):
+        def spy(inputs, limits, *others):
             seen.extend(zip(inputs.numpy(), limits.numpy(), strict=True))
-            return function(inputs, limits, alpha)
+            return function(inputs, limits, *others)
 
-        engine._functions[3, False] = spy
-        try:
+        with mock.patch.object(engine, "function", return_value=spy):
             engine.translate(engine.items(["7", LINES[2]]), settings, 1)
-        finally:
-            engine._functions[3, False] = function
+        self.assertLen(seen, 2)
         for ids, limit in seen:
             self.assertEqual(limit, np.count_nonzero(ids) + 7)
 
@@ -222,7 +301,9 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         for number in (1, 2, 5):
             self.translator.translate([LINES[2] * number] * number)
             self.translator.translate(["7"] * number, alpha=number / 10)
-        function = self.translator.engine.function(3, False)
+        settings = engines.decode_hparam.DecodeHParams()
+        engine = self.translator.engine
+        function = engine.function(engine.settings(settings))
         self.assertEqual(function.experimental_get_tracing_count(), 1)
 
     def test_settings_of_the_call_come_before_those_of_the_run(self):

@@ -8,7 +8,7 @@ r"""Translates with a trained model, one line of output for each line of input.
       writes a file and scores it
 
   python decoder.py --decode_interactive
-      asks for a line at a time
+      asks for a line at a time; :help lists what else can be typed
 
   python decoder.py --score_file=pairs.tsv
       says how probable given translations are
@@ -18,8 +18,9 @@ Messages go to standard error; standard output has the translations or, where
 they go to a file, the scores.
 """
 
-import contextlib
+import io
 import json
+import os
 import pathlib
 import sys
 import time
@@ -29,6 +30,8 @@ from absl import flags
 from relpos_tf import decode_hparam
 from relpos_tf import errors
 from relpos_tf import line_io
+from relpos_tf import output_lines
+from relpos_tf import terminal
 from relpos_tf import text
 from relpos_tf.bin import command
 
@@ -77,16 +80,27 @@ flags.DEFINE_string(
     **_DEFINE,
 )
 flags.DEFINE_bool(
-    "decode_interactive", False, "Ask for a line at a time.", **_DEFINE
+    "decode_interactive",
+    False,
+    "Ask for a line at a time. Without a terminal: answer every line of "
+    "standard input at once, for programs that wait for the answer.",
+    **_DEFINE,
 )
 flags.DEFINE_string(
     "decode_hparams",
     "",
-    "name=value,name=value: beam_size, alpha and extra_length (default: the "
-    "run's own), batch_size (lines at once), return_beams and "
-    "write_beam_scores (tab-separated), max_input_size (ids kept of a longer "
-    "line; 0: all).",
+    "name=value,name=value: beam_size, alpha, extra_length (default: the run's "
+    "own), batch_size (lines at once), return_beams, write_beam_scores, "
+    "max_input_size (ids kept of a line), min_length, no_repeat_ngram_size; to "
+    "draw and not search: sampling_method=random, sampling_temp, "
+    "sampling_keep_top_k, sampling_top_p, random_seed.",
     **_DEFINE,
+)
+flags.DEFINE_string(
+    "prefix_file", "", "What each translation begins with.", **_DEFINE
+)
+flags.DEFINE_string(
+    "attention_to_file", "", "JSON lines of what was attended to.", **_DEFINE
 )
 flags.DEFINE_string(
     "score_file",
@@ -98,8 +112,6 @@ flags.DEFINE_string(
 
 _PLACES = "output_dir", "checkpoint_path", "export_dir"
 _INPUTS = "decode_from_file", "decode_interactive", "score_file"
-# Seconds between two messages about progress.
-_PROGRESS_SECONDS = 30
 
 
 def main() -> None:
@@ -120,8 +132,8 @@ def main() -> None:
     command.logger().info("Using %s.", translator.name)
     with command.flag_value("decode_hparams"):
         settings = translator.engine.settings(settings)
-    if FLAGS.decode_interactive:
-        interact(translator, settings)
+    if is_conversation():
+        converse(translator, settings)
     elif FLAGS.score_file:
         score_pairs(translator)
     else:
@@ -140,6 +152,11 @@ def check_flags(settings: decode_hparam.DecodeHParams) -> None:
         raise command.UsageError("--score_json needs --decode_reference.")
     if FLAGS.decode_reference and first_given(*_INPUTS[1:]):
         raise command.UsageError("--decode_reference needs text to translate.")
+    if is_conversation() and FLAGS.decode_to_file:
+        raise command.UsageError(
+            "--decode_interactive at a terminal answers there, not in "
+            "--decode_to_file."
+        )
     if FLAGS.score_file and FLAGS.export_dir:
         raise command.UsageError("--score_file needs a run, not an export.")
     if settings.write_beam_scores and not settings.return_beams:
@@ -160,7 +177,7 @@ def source_lines():
         UserError: a named file is empty, or the reference has another number
             of lines.
     """
-    if FLAGS.decode_interactive or FLAGS.score_file:
+    if is_conversation() or FLAGS.score_file:
         return None
     lines = line_io.stream_lines(sys.stdin.buffer)
     if FLAGS.decode_from_file:
@@ -181,9 +198,14 @@ def decode(translator, settings, lines) -> None:
     """Translates lines, writes them, and scores them against a reference."""
     log = command.logger()
     hypotheses, count, started = [], 0, time.monotonic()
-    with line_io.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:
-        for texts, scores in translations(translator, settings, lines):
-            write(output_line(settings, texts, scores))
+    with (
+        line_io.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write,
+        line_io.writer(FLAGS.attention_to_file, io.BytesIO()) as write_look,
+    ):
+        for texts, scores, *looks in translations(translator, settings, lines):
+            write(output_lines.translation_line(settings, texts, scores))
+            for look in looks:  # of all beams
+                write_look(output_lines.attention_line(look[0]))
             count += 1
             if FLAGS.decode_reference:
                 hypotheses.append(texts[0])
@@ -196,44 +218,25 @@ def decode(translator, settings, lines) -> None:
 
 
 def translations(translator, settings, lines):
-    """Yields a list of translations and one of scores for each line."""
+    """Yields lists of translations, of scores, perhaps of attention."""
     n_best = settings.beam_size if settings.return_beams else 1
     # Who types waits for each line; a file is sorted by length first.
-    typed = not FLAGS.decode_from_file and sys.stdin.isatty()
-    for texts, scores in translator.translate_lines(
+    typed = FLAGS.decode_interactive or (
+        not FLAGS.decode_from_file and sys.stdin.isatty()
+    )
+    prefix = FLAGS.prefix_file and line_io.named_lines(FLAGS.prefix_file)
+    for found in translator.translate_lines(
         lines,
         **settings.search_settings(),
+        **settings.options(),
         n_best=n_best,
         return_scores=True,
-        progress=Progress(command.logger()),
+        return_attention=bool(FLAGS.attention_to_file),
+        prefix=prefix or None,
+        progress=terminal.Progress(),
         **({"chunk_lines": 1} if typed else {}),
     ):
-        yield (texts, scores) if n_best > 1 else ([texts], [scores])
-
-
-def output_line(settings, texts: list[str], scores: list[float]) -> str:
-    """Returns what is written for one line."""
-    if not settings.return_beams:
-        return texts[0]
-    fields = []
-    for one, score in zip(texts, scores, strict=True):
-        fields.append(one.replace("\t", " "))
-        if settings.write_beam_scores:
-            fields.append(f"{score:.4f}")
-    return "\t".join(fields)
-
-
-class Progress:
-    """Says now and then how many lines are done."""
-
-    def __init__(self, log):
-        self._log = log
-        self._said = time.monotonic()
-
-    def __call__(self, lines: int) -> None:
-        if time.monotonic() - self._said >= _PROGRESS_SECONDS:
-            self._log.info("Lines so far: %d.", lines)
-            self._said = time.monotonic()
+        yield found if n_best > 1 else [[part] for part in found]
 
 
 def report_scores(translator, settings, hypotheses: list[str]) -> None:
@@ -266,22 +269,19 @@ def report_scores(translator, settings, hypotheses: list[str]) -> None:
         pathlib.Path(FLAGS.score_json).write_text(content, encoding="utf-8")
 
 
-def interact(translator, settings) -> None:
-    """Translates one line after the other until end of file or Ctrl-C."""
-    with (
-        contextlib.suppress(KeyboardInterrupt),
-        line_io.writer("", sys.stdout.buffer) as write,
-    ):
-        while True:
-            sys.stderr.write("> ")
-            sys.stderr.flush()
-            line = sys.stdin.buffer.readline()
-            if not line:
-                break
-            lines = line_io.stream_lines([line])
-            for texts, scores in translations(translator, settings, lines):
-                write(output_line(settings, texts, scores))
-    sys.stderr.write("\n")
+def is_conversation() -> bool:
+    """Says whether somebody types and can be asked."""
+    return FLAGS.decode_interactive and sys.stdin.isatty()
+
+
+def converse(translator, settings) -> None:
+    """Translates what is typed until the user leaves."""
+    from relpos_tf import interactive  # brings TensorFlow
+
+    if interactive.converse(translator, settings):
+        # TensorFlow is still at an abandoned translation: Python can neither
+        # stop it nor end in good order.
+        os._exit(0)
 
 
 def score_pairs(translator) -> None:

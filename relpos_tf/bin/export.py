@@ -1,12 +1,16 @@
-"""Exports a trained model as a SavedModel that translates text.
+r"""Exports a trained model for those who translate without this package.
 
-    relpos-export --output_dir=runs/mine --export_dir=exported
+  relpos-export --output_dir=runs/mine --export_dir=exported
+      writes a SavedModel, text in and text out; it loads with tensorflow and
+      tensorflow_text alone, see examples/load_export.py
 
-The folder loads with tensorflow and tensorflow_text alone, see
-examples/load_export.py; decoder.py --export_dir translates with it too.
+  relpos-export --output_dir=runs/mine --export_dir=exported \
+      --format=ctranslate2 --quantization=int8
+      writes a folder for CTranslate2, tokens in and tokens out, with the
+      tokenizer beside it; pip install 'relpos_tf[ctranslate2]' first
+
+decoder.py --export_dir translates with both.
 """
-
-import pathlib
 
 from absl import flags
 
@@ -30,7 +34,8 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "export_dir",
     "",
-    "Folder to write. Default: export in the run's directory.",
+    "Folder to write. Default: export, or export_ctranslate2, in the run's "
+    "directory.",
     flag_values=FLAGS,
 )
 flags.DEFINE_enum(
@@ -38,6 +43,22 @@ flags.DEFINE_enum(
     "saved_model",
     ["saved_model", "ctranslate2"],
     "What to write.",
+    flag_values=FLAGS,
+)
+flags.DEFINE_enum(
+    "quantization",
+    "none",
+    [
+        "none",
+        "int8",
+        "int8_float32",
+        "int8_float16",
+        "int8_bfloat16",
+        "int16",
+        "float16",
+        "bfloat16",
+    ],
+    "With --format=ctranslate2: how the weights are stored.",
     flag_values=FLAGS,
 )
 flags.DEFINE_string(
@@ -50,12 +71,13 @@ flags.DEFINE_string(
 
 
 def main() -> None:
-    if FLAGS.format == "ctranslate2":
-        raise errors.UserError("--format=ctranslate2 is not available yet.")
     if FLAGS.output_dir and FLAGS.checkpoint_path:
         raise command.UsageError(
             "--output_dir and --checkpoint_path exclude each other."
         )
+    is_ctranslate2 = FLAGS.format == "ctranslate2"
+    if FLAGS.quantization != "none" and not is_ctranslate2:
+        raise command.UsageError("--quantization needs --format=ctranslate2.")
     with command.flag_value("decode_hparams"):
         settings = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
         search = settings.search_settings()
@@ -65,16 +87,21 @@ def main() -> None:
                 f"Received: {FLAGS.decode_hparams}."
             )
     command.import_tensorflow()
-    from relpos_tf import export  # these bring TensorFlow
+    from relpos_tf import ctranslate2_export  # these bring TensorFlow
+    from relpos_tf import export
     from relpos_tf import loading
     from relpos_tf import run_dir
 
     path = FLAGS.output_dir or FLAGS.checkpoint_path
     path = path or run_dir.latest_run("runs")
-    export_dir = FLAGS.export_dir or pathlib.Path(
-        loading.run_of(path).path, "export"
-    )
-    export.export_saved_model(path, export_dir, **search)
+    name = "export_ctranslate2" if is_ctranslate2 else "export"
+    export_dir = FLAGS.export_dir or loading.run_of(path).path / name
+    if is_ctranslate2:
+        ctranslate2_export.export_ctranslate2(
+            path, export_dir, quantization=FLAGS.quantization, **search
+        )
+    else:
+        export.export_saved_model(path, export_dir, **search)
     command.logger().info("Exported %s to %s.", path, export_dir)
 
 

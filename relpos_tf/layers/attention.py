@@ -98,8 +98,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Without `max_relative_position` this is scaled dot-product attention. With
     it, learned vectors of the clipped distance between query and key take
-    part in the logits and in the output. The projections have no biases, as
-    in tensor2tensor.
+    part in both sums. The projections have no biases, as in tensor2tensor.
 
     Args:
         hidden_size: int, F. Size of the output, and of all heads together.
@@ -220,7 +219,11 @@ class MultiHeadAttention(keras.layers.Layer):
             self._split_heads(self.k(memory)), self._split_heads(self.v(memory))
         )
 
-    def attend(
+    def attend(self, queries, keys_values, **kwargs):
+        """Returns the output of `attend_and_weigh`."""
+        return self.attend_and_weigh(queries, keys_values, **kwargs)[0]
+
+    def attend_and_weigh(
         self,
         queries,
         keys_values,
@@ -235,12 +238,11 @@ class MultiHeadAttention(keras.layers.Layer):
             queries: `[B, Q, F]` tensor.
             keys_values: `KeysValues` or a cache, `[B, H, K, D]` each.
             may_attend: As in the call.
-            query_start: int or scalar tensor: the position of the first query
-                among the keys. By default the queries are the last Q keys.
+            query_start: As in `causal_mask`.
             training: As in the call.
 
         Returns:
-            A `[B, Q, F]` tensor.
+            A pair: a `[B, Q, F]` tensor, and the weights `[B, H, Q, K]`.
         """
         depth = self.hidden_size // self.num_heads
         # Scaled once, for the content term and for the relative one.
@@ -248,7 +250,7 @@ class MultiHeadAttention(keras.layers.Layer):
         bias = None
         if may_attend is not None:
             bias = tf.where(may_attend, 0.0, NEGATIVE)
-        output, _ = relative.relative_attention(
+        output, weights = relative.relative_attention(
             q,
             keys_values.keys,
             keys_values.values,
@@ -264,7 +266,7 @@ class MultiHeadAttention(keras.layers.Layer):
         output = tf.transpose(output, [0, 2, 1, 3])  # [B, Q, H, D]
         batch, length = tf.unstack(tf.shape(output)[:2])
         output = tf.reshape(output, [batch, length, self.hidden_size])
-        return self.output_transform(output)
+        return self.output_transform(output), weights
 
     def step(self, queries, cache, *, start):
         """Attends from new positions to all positions so far.

@@ -187,6 +187,12 @@ class DecoderBlock(keras.layers.Layer):
         return self.ffn_residual(x, y, training=training)
 
     def step(self, x, cache, memory, *, start, may_attend):
+        """Returns what `step_and_weights` does, without the weights."""
+        return self.step_and_weights(
+            x, cache, memory, start=start, may_attend=may_attend
+        )[:2]
+
+    def step_and_weights(self, x, cache, memory, *, start, may_attend):
         """Computes new positions from a cache of those before them.
 
         Args:
@@ -199,7 +205,8 @@ class DecoderBlock(keras.layers.Layer):
             may_attend: bool tensor `[B, 1, 1, S]`.
 
         Returns:
-            A pair: a `[B * n, T, F]` tensor and the new cache.
+            A triple: a `[B * n, T, F]` tensor, the new cache, and the weights
+            with which the source was attended to, `[B, H, n * T, S]`.
         """
         y, cache = self.self_attention.step(
             self.self_attention_residual.before(x), cache, start=start
@@ -210,10 +217,12 @@ class DecoderBlock(keras.layers.Layer):
         sources = tf.shape(memory.keys)[0]
         # Without positions, hypotheses are only more queries: [B, n * T, F].
         y = tf.reshape(y, [sources, -1, x.shape[-1]])
-        y = self.encdec_attention.attend(y, memory, may_attend=may_attend)
+        y, weights = self.encdec_attention.attend_and_weigh(
+            y, memory, may_attend=may_attend
+        )
         x = self.encdec_attention_residual(x, tf.reshape(y, shape))
         y = self.ffn(self.ffn_residual.before(x))
-        return self.ffn_residual(x, y), cache
+        return self.ffn_residual(x, y), cache, weights
 
     def get_config(self):
         return super().get_config() | {

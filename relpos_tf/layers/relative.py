@@ -225,8 +225,11 @@ def _compact_output(weights, v, table, query_start):
 
 def _times_table(x, table, transpose):
     """Multiplies `[B, H, Q, D or R]` with a table of every head or of each."""
-    if table.shape.rank == 3:
+    if table.shape.rank == 3 and table.shape[0] > 1:
         return tf.matmul(x, table, transpose_b=transpose)
+    # oneDNN multiplies [B, 1, Q, D] with [1, R, D] wrongly; a single head's
+    # table is one for all.
+    table = tf.reshape(table, table.shape[-2:])
     flat = tf.reshape(x, [-1, x.shape[-1]])  # one product for all heads
     product = tf.matmul(flat, table, transpose_b=transpose)
     width = table.shape[0] if transpose else table.shape[1]

@@ -220,17 +220,37 @@ class Transformer(keras.Model):
             A pair: logits, float32 `[B * n, T, V]`, equal to the rows from
             `start` of `decode`; and the cache with these positions.
         """
+        x, cache, _ = self._step(ids, cache, start)
+        return self._logits(x), cache
+
+    def attention(self, inputs, targets):
+        """Returns how much each target attends to each source id.
+
+        Args:
+            inputs: `[B, S]` integer tensor of source ids.
+            targets: `[B, T]` integer tensor, not shifted.
+
+        Returns:
+            A `[B, L, H, T, S]` tensor, L being the decoder's layers; row t
+            holds the weights with which target t was predicted.
+        """
+        shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
+        weights = self._step(shifted, self.init_cache(inputs), 0)[2]
+        return tf.stack(weights, axis=1)
+
+    def _step(self, ids, cache, start):
         x = self.target_embedding(ids)  # [B * n, T, F]
         x = self._add_positions(x, self.target_positions, start)
-        layers = []
+        layers, weights = [], []
         for block, layer, memory in zip(
             self.decoder_blocks, cache.layers, cache.memory, strict=True
         ):
-            x, layer = block.step(
+            x, layer, weight = block.step_and_weights(
                 x, layer, memory, start=start, may_attend=cache.may_attend
             )
             layers.append(layer)
-        return self._logits(x), cache._replace(layers=tuple(layers))
+            weights.append(weight)
+        return x, cache._replace(layers=tuple(layers)), weights
 
     def _add_positions(self, x, learned, start):
         positions = start + tf.range(tf.shape(x)[1])

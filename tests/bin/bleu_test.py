@@ -3,10 +3,15 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
+import time
+from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
+from relpos_tf import plots
 from relpos_tf.bin import bleu
 from relpos_tf.bin import command
 
@@ -19,7 +24,7 @@ def execute(*arguments):
     return code, out.getvalue(), err.getvalue()
 
 
-class BleuTest(absltest.TestCase):
+class BleuTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
@@ -87,6 +92,135 @@ class BleuTest(absltest.TestCase):
         )
         self.assertEqual(code, 1)
         self.assertRegex(err, r"\Arelpos-bleu: .*no/such/file[^\n]*\n\Z")
+
+    def test_folder_gives_a_table_and_files(self):
+        reference = self.file("reference", "a b c d e", "f g h i j")
+        self.file("dev-10", "a b c d e", "f g h i x")
+        self.file("dev-9", "a b c d e", "f g h i j")
+        self.file("test-9", "one line")
+        code, out, err = execute(
+            f"--translations_dir={self.folder}",
+            "--translation_name=dev",
+            reference,
+            self.file("source", "A", "B"),
+        )
+        self.assertEqual(code, 0)
+        table = out.splitlines()
+        self.assertRegex(table[1], r"^ +9 +100\.00 +100\.00 +100\.00 %  best$")
+        self.assertRegex(table[2], r"^ +10 .* 50\.00 %$")
+        self.assertRegex(out, r"BLEU signature: nrefs:1\|case:mixed\|")
+        self.assertIn(f"{self.folder}/dev.bleu.json", err)
+        found = json.loads((self.folder / "dev.bleu.json").read_text())
+        self.assertEqual(found["best"]["step"], 9)
+        self.assertEqual(
+            (self.folder / "dev.bleu.png").exists(), plots.is_available()
+        )
+
+    def test_files_of_a_folder_may_go_elsewhere(self):
+        reference = self.file("reference", "a b c d e")
+        self.file("dev-10", "a b c d e")
+        other = pathlib.Path(self.create_tempdir().full_path)
+        code, _, _ = execute(
+            f"--translations_dir={self.folder}",
+            f"--score_json={other / 'scores'}",
+            f"--plot_file={other / 'plot.svg'}",
+            reference,
+        )
+        self.assertEqual(code, 0)
+        self.assertTrue((other / "scores").exists())
+        self.assertEqual((other / "plot.svg").exists(), plots.is_available())
+        self.assertCountEqual(os.listdir(self.folder), ["reference", "dev-10"])
+
+    def test_scores_are_kept_while_waiting_for_more(self):
+        reference = self.file("reference", "a b c d e")
+        self.file("dev-10", "a b c d e")
+
+        def sleep(seconds):
+            del seconds
+            self.assertTrue((self.folder / "dev.bleu.json").exists())
+            raise KeyboardInterrupt
+
+        with mock.patch.object(time, "sleep", sleep):
+            code, out, err = execute(
+                f"--translations_dir={self.folder}",
+                "--wait_minutes=1",
+                reference,
+            )
+        self.assertEqual((code, out), (130, ""))
+        self.assertIn("Waiting for more, up to 1 minutes.\n", err)
+        self.assertEndsWith(err, "relpos-bleu: interrupted.\n")
+
+    def test_folder_of_several_texts_needs_a_name(self):
+        self.file("dev-10", "a")
+        self.file("test-10", "a")
+        code, _, err = execute(
+            f"--translations_dir={self.folder}", self.file("reference", "a")
+        )
+        self.assertEqual(code, 2)
+        self.assertRegex(err, r"--translation_name: .*: dev, test")
+
+    @parameterized.parameters(
+        ([], "which has none."),
+        (["--translation_name=dev"], "Expected translations dev-STEP."),
+        (["--min_steps=7"], "NAME-STEP of step 7 or later. Received: "),
+    )
+    def test_folder_without_translations_is_refused(self, arguments, message):
+        self.file("test-6" if arguments else "test.txt", "a")
+        code, out, err = execute(
+            f"--translations_dir={self.folder}",
+            self.file("reference", "a"),
+            *arguments,
+        )
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn(message, err)
+        self.assertLen(err.splitlines(), 1)
+
+    def test_missing_folder_is_refused(self):
+        code, _, err = execute(
+            f"--translations_dir={self.folder / 'missing'}",
+            self.file("reference", "a"),
+        )
+        self.assertEqual(code, 1)
+        self.assertIn("missing, which does not exist.", err)
+
+    def test_translation_of_other_length_is_named(self):
+        self.file("dev-10", "a", "b", "c")
+        code, out, err = execute(
+            f"--translations_dir={self.folder}", self.file("reference", "a")
+        )
+        self.assertEqual((code, out), (1, ""))
+        self.assertRegex(err, r"Expected 1 lines.*dev-10 with 3\.\n\Z")
+
+    def test_folder_that_cannot_be_written_is_named(self):
+        self.file("dev-10", "a b c d e")
+        reference = self.file("reference", "a b c d e")
+        code, out, err = execute(
+            f"--translations_dir={self.folder}",
+            f"--score_json={self.folder / 'dev-10' / 'x'}",
+            reference,
+        )
+        self.assertEqual(code, 1)
+        self.assertIn("best", out)
+        self.assertIn("not a directory", err)
+        code, _, err = execute(
+            f"--translations_dir={self.folder}",
+            f"--event_dir={self.folder / 'dev-10'}",
+            reference,
+        )
+        self.assertEqual(code, 1)
+        self.assertRegex(err, "dev-10: file exists|Expected tensorboard")
+
+    @parameterized.parameters(
+        ("--translation=x --translations_dir=y", "exclude each other"),
+        ("--translation=x --event_dir=y", "--event_dir needs --translations"),
+        ("--translation=x --wait_minutes=1", "--wait_minutes needs"),
+        ("--translations_dir=y --plot_file=a.bmp", "one of png, pdf, svg"),
+        ("--translations_dir=y --wait_minutes=-1", "wait_minutes"),
+    )
+    def test_contradictions_are_refused(self, arguments, message):
+        code, _, err = execute("--reference=z", *arguments.split())
+        self.assertEqual(code, 2)
+        self.assertIn(message, err)
 
     def test_reference_is_required(self):
         code, _, err = execute(self.file("translation", "a"))

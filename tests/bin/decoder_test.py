@@ -170,13 +170,35 @@ class DecoderTest(parameterized.TestCase):
         self.assertRegex(err, "each of 1 source lines. Received: .* with 2")
         self.assertEmpty(self.engine.batches)
 
-    def test_interactive_answers_and_ends(self):
-        code, out, err = self.decode("--decode_interactive", stdin=b"a\n\nb\n")
-        self.assertEqual((code, out), (0, b"A\n\nB\n"))
-        self.assertIn("> > > > \n", err)
+    def test_interactive_without_terminal_answers_line_by_line(self):
+        code, out, err = self.decode(
+            "--decode_interactive", stdin=b"a\n\n:quit\nb"
+        )
+        self.assertEqual((code, out), (0, b"A\n\n:QUIT\nB\n"))
+        self.assertEqual(self.engine.batches, [["a"], [":quit"], ["b"]])
+        self.assertNotIn("> ", err)
         self.engine = InterruptedEngine()
         code, out, _ = self.decode("--decode_interactive", stdin=b"a\n")
-        self.assertEqual((code, out), (0, b""))
+        self.assertEqual((code, out), (130, b""))
+
+    def test_program_gets_each_answer_before_it_asks_again(self):
+        child = subprocess.Popen(
+            [sys.executable, "decoder.py", "--decode_interactive"]
+            + [f"--output_dir={tiny_run.path()}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+        )
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)  # first
+        with child.stdin, child.stdout:
+            for _ in range(2):
+                child.stdin.write(b"twenty-one days\n")
+                child.stdin.flush()
+                self.assertNotEmpty(child.stdout.readline().strip())
+            child.stdin.close()
+            self.assertEqual((child.stdout.read(), child.wait()), (b"", 0))
 
     @parameterized.parameters(
         ("--checkpoint_path=b", "exclude each other"),
@@ -194,6 +216,13 @@ class DecoderTest(parameterized.TestCase):
         code, _, err = self.decode(*arguments.split())
         self.assertEqual(code, 2)
         self.assertIn(message, err)
+
+    def test_interactive_at_a_terminal_writes_no_file(self):
+        code, _, err = self.decode(
+            "--decode_interactive", "--decode_to_file=x", isatty=True
+        )
+        self.assertEqual(code, 2)
+        self.assertIn("answers there, not in --decode_to_file", err)
 
     def test_missing_files_are_named(self):
         for name in ("decode_from_file", "decode_reference", "score_file"):

@@ -305,6 +305,18 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual((output.dtype, weights.dtype), (tf.bfloat16,) * 2)
         self.assertAllClose(tf.cast(weights, tf.float64), expected, rtol=0.01)
 
+    @parameterized.parameters("reshape", "compact")
+    def test_a_single_head_may_have_tables_of_its_own(self, form):
+        # oneDNN's product of [B, 1, Q, D] with [1, R, D] is wrong.
+        arrays = example((17, 17, 4, None), TABLES["per_head"], 3, 1, 16)
+        single = [tf.constant(array, tf.float32) for array in arrays]
+        output, weights = relative.relative_attention(
+            *single, implementation=form
+        )
+        expected = oracles.shaw_attention(*arrays)
+        self.assertAllClose(output, expected[0], atol=1e-4)
+        self.assertAllClose(weights, expected[1], atol=1e-4)
+
     def test_unknown_implementation_lists_the_known_ones(self):
         arrays = example((3, 3, 1, None), TABLES["shared"])
         with self.assertRaisesRegex(

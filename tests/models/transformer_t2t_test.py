@@ -207,6 +207,17 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(scores, data[f"{name}/scores"], rtol=0, atol=1e-4)
 
     @parameterized.named_parameters(*CASES)
+    def test_attention_of_every_decoder_layer_to_the_source(self, meta, data):
+        found = self.load(meta, data).attention(*self.batch(data))
+        for layer in range(2):
+            self.assertAllClose(
+                found[:, layer],
+                data[f"out/attn/decoder/layer_{layer}/encdec_attention"],
+                rtol=0,
+                atol=1e-5,
+            )
+
+    @parameterized.named_parameters(*CASES)
     def test_greedy_search(self, meta, data):
         inputs, _ = self.batch(data)
         expected = np.reshape(data["out/decode_greedy/outputs"], [3, -1])

@@ -1,0 +1,292 @@
+"""Translates a text with every checkpoint of a run, to see which is the best.
+
+    relpos-translate_all --output_dir=runs/mine
+    relpos-translate_all --output_dir=runs/mine --decode_from_file=test.en \\
+        --decode_reference=test.de --translations_dir=translations
+
+The text is the development set that the run was trained beside, unless a file
+is named. The translations go to TRANSLATIONS_DIR/NAME-STEP, those of averages
+in RUN/average to NAME-average-STEP. With a reference, a table of BLEU, chrF
+and exact matches is printed, and NAME.bleu.json and NAME.bleu.png, a plot, are
+written beside them; relpos-bleu does that later, too.
+
+Each file is written whole or not at all, and what is there is not translated
+again, so the same command goes on after Ctrl-C or with new checkpoints.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+from typing import NamedTuple
+
+from absl import flags
+
+from relpos_tf import decode_hparam
+from relpos_tf import errors
+from relpos_tf import line_io
+from relpos_tf import run_dir
+from relpos_tf import text
+from relpos_tf.bin import command
+
+FLAGS = flags.FlagValues()
+_DEFINE = {"flag_values": FLAGS}
+
+flags.DEFINE_string(
+    "output_dir",
+    "",
+    "The run's directory. Default: the newest run in runs/.",
+    **_DEFINE,
+)
+flags.DEFINE_string(
+    "decode_from_file",
+    "",
+    "Text to translate, one sentence a line. Default: the development set of "
+    "the run's problem.",
+    **_DEFINE,
+)
+flags.DEFINE_string(
+    "decode_reference",
+    "",
+    "Its reference translation. Default: none for a file, and the problem's "
+    "own for its sets.",
+    **_DEFINE,
+)
+flags.DEFINE_bool(
+    "eval_use_test_set",
+    False,
+    "Translate the problem's test set instead of its development set.",
+    **_DEFINE,
+)
+flags.DEFINE_string("data_dir", "data", "Folder of prepared data.", **_DEFINE)
+flags.DEFINE_string(
+    "translations_dir",
+    "",
+    "Folder for the translations. Default: RUN/translations.",
+    **_DEFINE,
+)
+flags.DEFINE_string(
+    "decode_hparams",
+    "",
+    "name=value,name=value, as for relpos-decoder: beam_size, alpha and "
+    "extra_length (default: the run's own), batch_size, max_input_size.",
+    **_DEFINE,
+)
+flags.DEFINE_integer(
+    "min_steps", 0, "Leave out earlier checkpoints.", lower_bound=0, **_DEFINE
+)
+flags.DEFINE_float(
+    "wait_minutes",
+    0,
+    "How long to wait for another checkpoint, beside a run that trains.",
+    lower_bound=0,
+    **_DEFINE,
+)
+flags.DEFINE_string(
+    "event_dir", "", "With a reference: TensorBoard's events.", **_DEFINE
+)
+
+
+class Text(NamedTuple):
+    """What is translated."""
+
+    name: str
+    source: pathlib.Path
+    reference: pathlib.Path | None
+
+
+def main() -> int:
+    """Translates and scores; returns the exit code."""
+    with command.flag_value("decode_hparams"):
+        settings = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
+    check_flags(settings)
+    run = run_dir.RunDir(FLAGS.output_dir or run_dir.latest_run("runs"))
+    settings = settings.fill(run.read_hparams())
+    wanted = wanted_text(run)
+    folder = pathlib.Path(FLAGS.translations_dir or run.path / "translations")
+    prepare_folder(folder, describe(run, wanted, settings, folder), wanted.name)
+    command.import_tensorflow()
+    from relpos_tf import checkpoint_scores
+    from relpos_tf import checkpoint_translator  # it brings TensorFlow
+
+    worker = checkpoint_translator.CheckpointTranslator(
+        run.path, wanted.source, settings
+    )
+    with command.flag_value("decode_hparams"):
+        worker.check_settings()
+    report = None
+    if wanted.reference:
+        start = f"{folder / wanted.name}.bleu"
+        report = checkpoint_scores.Report(
+            wanted.name,
+            wanted.reference,
+            f"{start}.json",
+            f"{start}.png",
+            FLAGS.event_dir,
+        )
+    for one in checkpoint_scores.as_they_come(
+        lambda: find_checkpoints(run, folder, wanted.name), FLAGS.wait_minutes
+    ):
+        if worker.translate(one[0], one[1].path) and report:
+            report.add(one[1])
+            if FLAGS.wait_minutes:
+                report.save()  # Whoever waits may leave at any time.
+    say_what_was_done(run, worker)
+    if report:
+        # There may be translations whose checkpoints have been removed.
+        for translation in checkpoint_scores.find_translations(
+            folder, wanted.name, FLAGS.min_steps
+        ):
+            if translation not in report:
+                report.add(translation)
+        command.write(report.table())
+        report.save()
+        written = " and ".join(map(str, report.paths()))
+        command.logger().info("Wrote %s.", written)
+    return 1 if worker.num_failed else 0
+
+
+def check_flags(settings: decode_hparam.DecodeHParams) -> None:
+    """Refuses flags that contradict one another."""
+    if settings.return_beams or settings.write_beam_scores:
+        raise command.UsageError(
+            "--decode_hparams: only the best translation is written; "
+            "return_beams and write_beam_scores are for relpos-decoder."
+        )
+    if FLAGS.eval_use_test_set and FLAGS.decode_from_file:
+        raise command.UsageError(
+            "--eval_use_test_set and --decode_from_file exclude each other."
+        )
+    has_reference = FLAGS.decode_reference or not FLAGS.decode_from_file
+    if FLAGS.event_dir and not has_reference:
+        raise command.UsageError("--event_dir needs --decode_reference.")
+
+
+def wanted_text(run: run_dir.RunDir) -> Text:
+    """Returns the text to translate.
+
+    Raises:
+        UserError: it is not there, or the reference has not as many lines.
+    """
+    if FLAGS.decode_from_file:
+        source = pathlib.Path(FLAGS.decode_from_file)
+        found = Text(source.name, source, None)
+    else:
+        found = text_of_problem(run)
+    if FLAGS.decode_reference:
+        found = found._replace(reference=pathlib.Path(FLAGS.decode_reference))
+    count = sum(1 for _ in line_io.named_lines(found.source))
+    if found.reference and text.count_lines(found.reference) != count:
+        raise errors.UserError(
+            f"Expected a reference of {count} lines, as in {found.source}. "
+            f"Received: {found.reference} with "
+            f"{text.count_lines(found.reference)}."
+        )
+    return found
+
+
+def text_of_problem(run: run_dir.RunDir) -> Text:
+    """Returns a set of the problem that the run was trained on."""
+    split = "test" if FLAGS.eval_use_test_set else "dev"
+    try:
+        record = (run.path / "problem.json").read_text(encoding="utf-8")
+        name = json.loads(record)["problem"]
+    except (OSError, ValueError, KeyError) as error:
+        raise errors.UserError(
+            f"Expected a run whose problem.json names its problem. Received: "
+            f"{run.path}. Name the text with --decode_from_file."
+        ) from error
+    # With a vocabulary from elsewhere, the folder's name has its checksum.
+    data_dir = pathlib.Path(FLAGS.data_dir)
+    for folder in (data_dir / name, *sorted(data_dir.glob(f"{name}-????????"))):
+        source = folder / f"{split}.source"
+        reference = folder / f"{split}.target"
+        if source.is_file() and reference.is_file():
+            return Text(split, source, reference)
+    raise errors.UserError(
+        f"Expected the {split} set of {name} under --data_dir={data_dir}. "
+        "Received: none. Prepare it with relpos-datagen, or name a text with "
+        "--decode_from_file."
+    )
+
+
+def describe(run, wanted: Text, settings, folder: pathlib.Path) -> dict:
+    """Returns what all translations of a name have in common, as JSON."""
+    return {
+        # Relative, so that run and translations can move together.
+        "run": os.path.relpath(run.path.resolve(), folder.resolve()),
+        "source_sha256": hashlib.sha256(wanted.source.read_bytes()).hexdigest(),
+        **dataclasses.asdict(dataclasses.replace(settings, batch_size=0)),
+    }
+
+
+def prepare_folder(folder: pathlib.Path, record: dict, name: str) -> None:
+    """Makes the folder, and writes down what its translations are of.
+
+    Raises:
+        UsageError: those that are there are of something else.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass  # Found out now, not after the first translation.
+    path = folder / f"{name}.json"
+    if not path.exists():
+        content = json.dumps(record, indent=2) + "\n"
+        path.write_text(content, encoding="utf-8")
+        return
+    try:
+        old = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise errors.UserError(f"{path} is damaged. Remove it.") from error
+    changed = [key for key in record if old.get(key) != record[key]]
+    if changed:
+        raise command.UsageError(
+            f"the translations of {name} in {folder} were made with "
+            + ", ".join(f"{key}={old.get(key)}" for key in changed)
+            + ". Received: "
+            + ", ".join(f"{key}={record[key]}" for key in changed)
+            + f". Name another --translations_dir, or remove {path} and them."
+        )
+
+
+def find_checkpoints(run: run_dir.RunDir, folder: pathlib.Path, name: str):
+    """Returns pairs (prefix, its `Translation`) of what is there, by step."""
+    from relpos_tf import checkpoint_scores
+
+    found = []
+    for is_average in (False, True):
+        place = run.path / "average" if is_average else run.path
+        for step in run_dir.all_steps(place):
+            if step >= FLAGS.min_steps:
+                translation = checkpoint_scores.translation_of(
+                    folder, name, step, is_average
+                )
+                found.append((str(place / f"ckpt-{step}"), translation))
+    return sorted(found, key=lambda pair: pair[1])
+
+
+def say_what_was_done(run: run_dir.RunDir, worker) -> None:
+    """Counts, or raises UserError if there is no translation."""
+    if not worker.num_made + worker.num_kept:
+        least = f" of step {FLAGS.min_steps} or later" * bool(FLAGS.min_steps)
+        raise errors.UserError(
+            f"Expected a run with readable checkpoints, ckpt-STEP.index{least}."
+            f" Received: {run.path}, which has none."
+        )
+    command.logger().info(
+        "Checkpoints: %d translated, %d were already, %d failed.",
+        worker.num_made,
+        worker.num_kept,
+        worker.num_failed,
+    )
+
+
+def run():
+    """Runs the command."""
+    command.run(main)
+
+
+if __name__ == "__main__":
+    run()

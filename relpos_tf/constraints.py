@@ -1,0 +1,78 @@
+"""What a search must not choose: forced prefixes, least lengths, repetitions.
+
+They act on log-probabilities, after the softmax, so that what is allowed keeps
+the probability that the model gives it, and scores stay comparable.
+
+Shapes: R rows (hypotheses), T ids so far (the initial id and one for each
+step), V vocabulary, P length of the longest prefix.
+"""
+
+import tensorflow as tf
+
+_FORBIDDEN = -float("inf")
+
+
+def force_prefix(log_probs, i, prefix):
+    """Allows only the next id of the prefix, where it is not over.
+
+    Args:
+        log_probs: float32 `[R, V]`.
+        i: int32 scalar: ids chosen so far.
+        prefix: int32 `[R, P]`, padded with 0.
+
+    Returns:
+        float32 `[R, V]`.
+    """
+    vocab_size = tf.shape(log_probs)[1]
+    # Beyond its end a prefix is padding, which forces nothing.
+    padded = tf.pad(prefix, [[0, 0], [0, 1]])  # [R, P + 1]
+    wanted = padded[:, tf.minimum(i, tf.shape(prefix)[1])]  # [R]
+    is_wanted = tf.range(vocab_size) == wanted[:, tf.newaxis]  # [R, V]
+    allowed = is_wanted | (wanted == 0)[:, tf.newaxis]
+    return tf.where(allowed, log_probs, _FORBIDDEN)
+
+
+def forbid_end(log_probs, i, min_length, eos_id=1):
+    """Forbids EOS as long as fewer than `min_length` ids are chosen.
+
+    Args:
+        log_probs: float32 `[R, V]`.
+        i: int32 scalar: ids chosen so far.
+        min_length: int.
+        eos_id: int.
+
+    Returns:
+        float32 `[R, V]`.
+    """
+    is_eos = tf.range(tf.shape(log_probs)[1]) == eos_id  # [V]
+    return tf.where(is_eos & (i < min_length), _FORBIDDEN, log_probs)
+
+
+def forbid_repetition(log_probs, ids, size):
+    """Forbids each id that would complete an n-gram a second time.
+
+    Args:
+        log_probs: float32 `[R, V]`.
+        ids: int32 `[R, T]`: the initial id, then those chosen so far.
+        size: int >= 1, n.
+
+    Returns:
+        float32 `[R, V]`.
+    """
+    rows, length = tf.unstack(tf.shape(ids))
+    # What an n-gram begins with, at every place where one has ended, and now:
+    # the initial id, at 0, is part of none.
+    places = tf.maximum(length - size, 0)
+    is_seen = tf.ones([rows, places], tf.bool)
+    for offset in range(1, size):
+        begun = ids[:, offset : offset + places]  # [R, places]
+        # The id that stands in the same place of the n-gram to come.
+        now = tf.gather(ids, tf.maximum(length - size + offset, 0), axis=1)
+        is_seen &= begun == now[:, tf.newaxis]
+    ends = ids[:, size : size + places]  # [R, places]
+    where = tf.stack(
+        [tf.broadcast_to(tf.range(rows)[:, tf.newaxis], tf.shape(ends)), ends],
+        axis=-1,
+    )  # [R, places, 2]
+    limit = tf.where(is_seen, _FORBIDDEN, float("inf"))
+    return tf.tensor_scatter_nd_min(log_probs, where, limit)

@@ -1,0 +1,325 @@
+"""A file translated with every checkpoint: which, how often, and how well."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import time
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import checkpoints
+from relpos_tf import engines
+from relpos_tf import loading
+from relpos_tf import translator as translator_lib
+from relpos_tf.bin import command
+from relpos_tf.bin import translate_all
+from relpos_tf.models import transformer
+from tests import tiny_run
+
+LINES = ("twenty-one days", "Where is the station?", "", "seven")
+# A search as short as can be.
+QUICK = "--decode_hparams=beam_size=1,extra_length=1"
+
+
+def make_run(folder):
+    """Copies the tiny run and adds step 30 and the average of both."""
+    shutil.copytree(tiny_run.path(), folder)
+    model = loading.load_model(folder)
+    values = {
+        v.path: np.roll(v.numpy(), 1, axis=0) * 1.5 for v in model.variables
+    }
+    checkpoints.write_model(str(folder / "ckpt-30"), values, 30)
+    (folder / "average").mkdir()
+    checkpoints.average(
+        [str(folder / "ckpt-7"), str(folder / "ckpt-30")],
+        str(folder / "average" / "ckpt-30"),
+    )
+
+
+def say_weights(engine, items, settings, n_best):
+    """Translates quickly, and not the same with other weights."""
+    del settings, n_best
+    total = sum(np.abs(v.numpy()).sum() for v in engine.model.variables)
+    return [
+        engines.Translation(
+            [f"{total:.3f} b c d {len(item.content)}"], [0.0], True
+        )
+        for item in items
+    ]
+
+
+class TranslateAllTestCase(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        place = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(place.cleanup)
+        cls.made = pathlib.Path(place.name) / "run"
+        make_run(cls.made)
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.run_dir = self.folder / "run"
+        shutil.copytree(self.made, self.run_dir)
+        self.there = self.folder / "there"
+        self.source = self.write("text.en", *LINES)
+
+    def expect(self):
+        """Sets `expected`: what each checkpoint makes of the text, alone."""
+        self.expected = {}
+        for name in ("ckpt-7", "ckpt-30", "average/ckpt-30"):
+            translator = translator_lib.Translator.load(self.made / name)
+            found = translator.translate(list(LINES), 1, 0.6, 1)
+            step = name.replace("ckpt-", "").replace("/", "-")
+            self.expected[step] = "".join(f"{line}\n" for line in found)
+        self.assertLen(set(self.expected.values()), 3)
+
+    def write(self, name, *lines):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        return path
+
+    def execute(self, *arguments):
+        """Returns (exit code, standard output, standard error)."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = command.execute(
+                translate_all.main,
+                [
+                    f"--output_dir={self.run_dir}",
+                    f"--translations_dir={self.there}",
+                    f"--data_dir={self.folder / 'data'}",
+                    QUICK,
+                    *arguments,
+                ],
+            )
+        return code, out.getvalue(), err.getvalue()
+
+    def translate(self, *arguments):
+        return self.execute(f"--decode_from_file={self.source}", *arguments)
+
+    def found(self, name="text.en"):
+        """Returns the translations by what follows the name."""
+        return {
+            path.name.removeprefix(f"{name}-"): path.read_text("utf-8")
+            for path in self.there.glob(f"{name}-*")
+        }
+
+
+class SearchTest(TranslateAllTestCase):
+    """With the true search."""
+
+    def test_each_checkpoint_translates_as_it_does_alone(self):
+        self.expect()
+        code, out, err = self.translate()
+        self.assertEqual((code, out), (0, ""))
+        self.assertEqual(self.found(), self.expected)
+        self.assertIn("Checkpoints: 3 translated, 0 were already", err)
+
+    def test_model_is_built_and_traced_once(self):
+        built, traced = [], []
+        build = transformer.Transformer.__init__
+        encode = transformer.Transformer.encode
+
+        def counted_build(model, *arguments, **settings):
+            built.append(1)
+            build(model, *arguments, **settings)
+
+        def counted_encode(model, *arguments, **settings):
+            traced.append(1)
+            return encode(model, *arguments, **settings)
+
+        with (
+            mock.patch.object(
+                transformer.Transformer, "__init__", counted_build
+            ),
+            mock.patch.object(
+                transformer.Transformer, "encode", counted_encode
+            ),
+        ):
+            self.translate("--min_steps=8")  # step 30 and the average
+            once = len(traced)
+            shutil.rmtree(self.there)
+            self.translate()
+        self.assertGreater(once, 0)
+        self.assertLen(traced, 2 * once)
+        self.assertLen(built, 2)
+
+
+class FilesTest(TranslateAllTestCase):
+    """Which files are written, and when; what is in them matters less."""
+
+    def setUp(self):
+        super().setUp()
+        self.enter_context(
+            mock.patch.object(engines.ModelEngine, "translate", say_weights)
+        )
+        self.expect()
+
+    def test_what_is_there_stays_and_what_is_older_is_made_again(self):
+        self.translate()
+        self.write("there/text.en-7", "kept")
+        self.write("there/text.en-30", "old")
+        os.utime(self.there / "text.en-30", (1, 1))
+        (self.there / "text.en-average-30").unlink()
+        code, _, err = self.translate()
+        self.assertEqual(code, 0)
+        self.assertEqual(self.found(), self.expected | {"7": "kept\n"})
+        self.assertIn("Checkpoints: 2 translated, 1 were already", err)
+
+    def test_interrupt_leaves_whole_files_and_the_rest_is_made_later(self):
+        calls = []
+
+        def interrupted(engine, items, settings, n_best):
+            calls.append(items)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return say_weights(engine, items, settings, n_best)
+
+        with mock.patch.object(engines.ModelEngine, "translate", interrupted):
+            code, _, err = self.translate()
+        self.assertEqual(code, 130)
+        self.assertEndsWith(err, "relpos-translate_all: interrupted.\n")
+        self.assertEqual(self.found(), {"7": self.expected["7"]})
+        self.assertEqual(self.translate()[0], 0)
+        self.assertEqual(self.found(), self.expected)
+
+    def test_reference_gives_the_table_and_the_files(self):
+        lines = self.expected["30"].splitlines()
+        reference = self.write("reference", *lines)
+        code, out, _ = self.translate(f"--decode_reference={reference}")
+        self.assertEqual(code, 0)
+        rows = [line for line in out.splitlines() if "%" in line]
+        self.assertLen(rows, 3)
+        self.assertRegex(rows[1], r"^ +30 .* 100\.00 %  best$")
+        record = json.loads((self.there / "text.en.bleu.json").read_text())
+        self.assertEqual(record["best"], {"step": 30, "is_average": False})
+
+    def test_sets_of_the_problem_are_found_with_their_references(self):
+        self.write("run/problem.json", '{"problem": "mine"}')
+        self.write("data/mine-0123abcd/dev.source", *LINES)
+        self.write("data/mine-0123abcd/dev.target", *LINES)
+        code, out, _ = self.execute("--translations_dir=", "--min_steps=30")
+        self.assertEqual(code, 0)
+        self.assertIn("best", out)
+        self.there = self.run_dir / "translations"
+        self.assertEqual(self.found("dev")["30"], self.expected["30"])
+        code, _, err = self.execute("--eval_use_test_set")
+        self.assertEqual(code, 1)
+        self.assertIn("Expected the test set of mine", err)
+
+    def test_run_without_problem_needs_a_text(self):
+        code, _, err = self.execute()
+        self.assertEqual(code, 1)
+        self.assertIn("Name the text with --decode_from_file", err)
+
+    def test_damaged_checkpoint_is_passed_over(self):
+        (self.run_dir / "ckpt-7.data-00000-of-00001").write_bytes(b"x")
+        code, _, err = self.translate()
+        self.assertEqual(code, 1)
+        self.assertIn("ckpt-7 is damaged", err)
+        self.assertIn("2 translated, 0 were already, 1 failed", err)
+        self.assertCountEqual(self.found(), ["30", "average-30"])
+
+    def test_translation_of_a_checkpoint_that_has_gone_is_scored(self):
+        reference = self.write("reference", *LINES)
+        self.translate()
+        checkpoints.run_dir.remove_checkpoint(str(self.run_dir / "ckpt-7"))
+        code, out, _ = self.translate(f"--decode_reference={reference}")
+        self.assertEqual(code, 0)
+        self.assertRegex(out, r"(?m)^ +7 ")
+
+    def test_waits_for_another_checkpoint(self):
+        late = self.folder / "late"
+        late.mkdir()
+        for path in self.run_dir.glob("ckpt-30*"):
+            shutil.move(path, late)
+
+        def sleep(seconds):
+            del seconds
+            for path in late.glob("*"):
+                shutil.move(path, self.run_dir)
+
+        now = [0.0]
+        with (
+            mock.patch.object(time, "sleep", sleep),
+            mock.patch.object(
+                time, "monotonic", lambda: now.append(now[-1] + 9) or now[-1]
+            ),
+        ):
+            code, _, err = self.translate("--wait_minutes=1")
+        self.assertEqual(code, 0)
+        self.assertIn("Waiting for more, up to 1 minutes.", err)
+        self.assertEqual(self.found(), self.expected)
+
+    def test_other_settings_need_another_folder(self):
+        self.translate("--min_steps=30")
+        code, _, err = self.translate("--decode_hparams=beam_size=2")
+        self.assertEqual(code, 2)
+        self.assertRegex(err, r"made with beam_size=1, .*Received: beam_size=2")
+        self.write("text.en", *LINES, "more")
+        code, _, err = self.translate()
+        self.assertEqual(code, 2)
+        self.assertIn("were made with source_sha256=", err)
+        self.assertEqual(self.translate("--translations_dir=")[0], 0)
+
+    def test_run_moved_with_its_translations_is_the_same(self):
+        self.there = self.run_dir / "translations"
+        self.translate()
+        self.run_dir = self.run_dir.rename(self.folder / "moved")
+        self.there = self.run_dir / "translations"
+        code, _, err = self.translate()
+        self.assertEqual(code, 0)
+        self.assertIn("0 translated, 3 were already", err)
+
+    @parameterized.parameters(
+        ([], "readable checkpoints, ckpt-STEP.index. Received: "),
+        (["--min_steps=31"], "of step 31 or later. Received: "),
+    )
+    def test_no_checkpoints_is_one_line(self, arguments, message):
+        if not arguments:
+            shutil.rmtree(self.run_dir / "average")
+            for path in self.run_dir.glob("ckpt-*"):
+                path.unlink()
+        code, out, err = self.translate(*arguments)
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn(message, err)
+        self.assertLen(err.splitlines(), 1)
+
+    def test_reference_of_other_length_is_refused_first(self):
+        reference = self.write("reference", "a")
+        code, _, err = self.translate(f"--decode_reference={reference}")
+        self.assertEqual(code, 1)
+        self.assertRegex(err, r"reference of 4 lines, .* with 1\.\n\Z")
+        self.assertFalse(self.there.exists())
+
+    @parameterized.parameters(
+        ("--output_dir=no/run", 1, "Expected a run's directory"),
+        ("--decode_from_file=no/text", 1, "no/text"),
+        ("--decode_reference=no/text", 1, "no/text"),
+        ("--translations_dir=/dev/null/x", 1, "not a directory"),
+        ("--translations_dir=/dev/null", 1, "file exists"),
+        ("--decode_hparams=beam=2", 2, "unknown name 'beam'"),
+        ("--decode_hparams=return_beams=1", 2, "only the best"),
+        ("--decode_hparams=beam_size=9999", 2, "number of pieces"),
+        ("--event_dir=x", 2, "--event_dir needs --decode_reference"),
+        ("--eval_use_test_set", 2, "exclude each other"),
+    )
+    def test_mistakes_are_named(self, argument, expected, message):
+        code, out, err = self.translate(argument)
+        self.assertEqual((code, out), (expected, ""))
+        self.assertIn(message, err)
+        self.assertNotIn("Traceback", err)
+
+
+if __name__ == "__main__":
+    absltest.main()
