@@ -413,7 +413,9 @@ class TerminalTest(absltest.TestCase):
 # The decoder, with a terminal that sends it Ctrl-C. "echo" is a run that needs
 # no TensorFlow to be quick.
 CHILD = f"""
-import fcntl, sys, termios, time
+import fcntl, signal, sys, termios, time
+# A shell that runs the tests in the background has SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from relpos_tf import translator
 from relpos_tf.bin import decoder

@@ -263,8 +263,9 @@ class MultiHeadAttention(keras.layers.Layer):
                 weights, training=training
             ),
         )
-        output = tf.transpose(output, [0, 2, 1, 3])  # [B, Q, H, D]
-        batch, length = tf.unstack(tf.shape(output)[:2])
+        batch, length = tf.unstack(tf.shape(queries)[:2])
+        if queries.shape[1] != 1:  # else there is nothing to move
+            output = tf.transpose(output, [0, 2, 1, 3])  # [B, Q, H, D]
         output = tf.reshape(output, [batch, length, self.hidden_size])
         return self.output_transform(output), weights
 
@@ -281,9 +282,11 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         keys, values = self.project(queries)
         cache = cache.extend(keys, values, start)
-        may_attend = causal_mask(
-            tf.shape(queries)[1], tf.shape(cache.keys)[2], start
-        )
+        may_attend = None  # One query may see all that a growing cache has.
+        if queries.shape[1] != 1 or not isinstance(cache, GrowingCache):
+            may_attend = causal_mask(
+                tf.shape(queries)[1], tf.shape(cache.keys)[2], start
+            )
         output = self.attend(
             queries, cache, may_attend=may_attend, query_start=start
         )
@@ -292,6 +295,8 @@ class MultiHeadAttention(keras.layers.Layer):
     def _split_heads(self, x):
         batch, length = tf.unstack(tf.shape(x)[:2])
         depth = self.hidden_size // self.num_heads
+        if x.shape[1] == 1:  # nothing to move
+            return tf.reshape(x, [batch, self.num_heads, 1, depth])
         x = tf.reshape(x, [batch, length, self.num_heads, depth])
         return tf.transpose(x, [0, 2, 1, 3])  # [B, H, Q or K, D]
 

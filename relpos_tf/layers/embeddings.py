@@ -80,16 +80,29 @@ class TokenEmbedding(keras.layers.Layer):
         )
 
     def call(self, ids):
-        table = tf.cast(self.embeddings.value, self.compute_dtype)
+        return self.look_up(ids, self.table())
+
+    def table(self):
+        """Returns the table, `[V, F]`; TensorFlow copies it at each call."""
+        return tf.cast(self.embeddings.value, self.compute_dtype)
+
+    def look_up(self, ids, table):
+        """Returns the call's result, with a `table` read before."""
         vectors = tf.gather(table, ids) * self.hidden_size**0.5  # [B, L, F]
         is_token = tf.not_equal(ids, 0)[..., tf.newaxis]  # [B, L, 1]
         return tf.where(is_token, vectors, tf.zeros([], vectors.dtype))
 
     def logits(self, features):
         """Multiplies `[B, L, F]` with the table: `[B, L, V]`, float32."""
-        table = tf.cast(self.embeddings.value, self.compute_dtype)
+        return self._product(features, self.table(), transpose_b=True)
+
+    def logits_by(self, features, table):
+        """Returns `logits(features)`, with the table transposed: `[F, V]`."""
+        return self._product(features, table, transpose_b=False)
+
+    def _product(self, features, table, transpose_b):
         flat = tf.reshape(features, [-1, self.hidden_size])  # [B*L, F]
-        logits = tf.matmul(flat, table, transpose_b=True)  # [B*L, V]
+        logits = tf.matmul(flat, table, transpose_b=transpose_b)  # [B*L, V]
         shape = tf.concat([tf.shape(features)[:-1], [self.vocab_size]], 0)
         return tf.cast(tf.reshape(logits, shape), tf.float32)
 

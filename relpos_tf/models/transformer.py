@@ -26,11 +26,15 @@ class DecoderCache(NamedTuple):
             this part follows the hypotheses of a beam search.
         memory: per block, the source's keys and values, `[B, H, S, D]`.
         may_attend: bool `[B, 1, 1, S]`, True where the source has a token.
+        embedding: the table of the targets, `[V, F]`, read once.
+        softmax: the table of the softmax, `[F, V]`, read and transposed once.
     """
 
     layers: tuple
     memory: tuple
     may_attend: tf.Tensor
+    embedding: tf.Tensor
+    softmax: tf.Tensor
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -205,6 +209,8 @@ class Transformer(keras.Model):
                 for block in self.decoder_blocks
             ),
             may_attend=is_token(inputs),
+            embedding=self.target_embedding.table(),
+            softmax=tf.transpose(self.softmax_embedding.table()),
         )
 
     def step(self, ids, cache, start):
@@ -221,7 +227,8 @@ class Transformer(keras.Model):
             `start` of `decode`; and the cache with these positions.
         """
         x, cache, _ = self._step(ids, cache, start)
-        return self._logits(x), cache
+        x = x if self.decoder_norm is None else self.decoder_norm(x)
+        return self.softmax_embedding.logits_by(x, cache.softmax), cache
 
     def attention(self, inputs, targets):
         """Returns how much each target attends to each source id.
@@ -239,7 +246,7 @@ class Transformer(keras.Model):
         return tf.stack(weights, axis=1)
 
     def _step(self, ids, cache, start):
-        x = self.target_embedding(ids)  # [B * n, T, F]
+        x = self.target_embedding.look_up(ids, cache.embedding)  # [B * n, T, F]
         x = self._add_positions(x, self.target_positions, start)
         layers, weights = [], []
         for block, layer, memory in zip(
