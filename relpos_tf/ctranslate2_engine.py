@@ -54,7 +54,7 @@ class Hypothesis(NamedTuple):
     is_complete: bool  # whether EOS ends it
 
 
-def library() -> Any:
+def package() -> Any:
     """Imports and returns `ctranslate2`.
 
     Raises:
@@ -125,7 +125,7 @@ class CTranslate2Engine:
                 f"--format={FORMAT}. Received: {folder}."
             )
         self._patience = patience
-        kind = library().Translator
+        kind = package().Translator
         try:
             self._max_positions = self.info["max_positions"]
             path = pathlib.Path(folder, self.info["tokenizer"])

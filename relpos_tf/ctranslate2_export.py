@@ -72,7 +72,7 @@ def export_ctranslate2(
             f"`quantization` must be one of {', '.join(QUANTIZATIONS)}. "
             f"Received: {quantization!r}."
         )
-    ctranslate2 = ctranslate2_engine.library()
+    ctranslate2 = ctranslate2_engine.package()
     prefix = checkpoints.resolve(run_dir_or_checkpoint)
     engine = engines.ModelEngine(
         loading.load_model(prefix), loading.load_tokenizer(prefix)

@@ -105,7 +105,7 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
     """
     hparams = model.hparams
     check(hparams)
-    specs = ctranslate2_engine.library().specs
+    specs = ctranslate2_engine.package().specs
     spec = specs.TransformerSpec.from_config(
         (hparams.encoder_layers, hparams.decoder_layers),
         hparams.num_heads,

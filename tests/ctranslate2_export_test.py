@@ -64,7 +64,7 @@ class ExportTest(parameterized.TestCase):
         tokens = tokenizer_lib.load(folder / "tokenizer.model")
         pieces = tokens.pieces()
         source = [pieces[i] for i in tokens.encode(LINES[0])[:-1]]
-        translator = ctranslate2_engine.library().Translator(str(folder))
+        translator = ctranslate2_engine.package().Translator(str(folder))
         (result,) = translator.translate_batch([source], beam_size=1)
         ids = [pieces.index(token) for token in result.hypotheses[0]]
         (want,) = ours().translate(LINES[:1], beam_size=1)

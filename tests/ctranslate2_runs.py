@@ -35,7 +35,7 @@ PRE_NORM = {
 def skip_without_library():
     """Skips the tests of a module where CTranslate2 is not installed."""
     try:
-        ctranslate2_engine.library()
+        ctranslate2_engine.package()
     except errors.UserError as error:
         raise unittest.SkipTest(str(error)) from error
 

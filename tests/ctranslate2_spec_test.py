@@ -79,7 +79,7 @@ class SpecTest(parameterized.TestCase):
         spec = ctranslate2_spec.model_spec(model, TOKENS)
         spec.optimize(None)
         spec.save(folder)
-        return ctranslate2_engine.library().Translator(folder)
+        return ctranslate2_engine.package().Translator(folder)
 
     @parameterized.named_parameters(KINDS.items())
     def test_log_probabilities_are_those_of_the_model(self, changes):
