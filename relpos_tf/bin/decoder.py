@@ -51,7 +51,7 @@ flags.DEFINE_string(
     **_DEFINE,
 )
 flags.DEFINE_string(
-    "export_dir", "", "An export, of either format, instead of a run.", **_DEFINE
+    "export_dir", "", "An export, of any format, instead of a run.", **_DEFINE
 )
 flags.DEFINE_string(
     "decode_from_file",
