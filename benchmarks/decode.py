@@ -19,12 +19,12 @@ class NeverEnding:
     """A model that never predicts EOS."""
 
     def __init__(self, model, tf):
-        self.hparams, self.init_cache = model.hparams, model.init_cache
-        self._step = model.step
+        self.hparams, self.init_beams = model.hparams, model.init_beams
+        self._step = model.step_beams
         self._penalty = tf.one_hot(1, model.hparams.vocab_size) * -1e9
 
-    def step(self, ids, cache, start):
-        logits, cache = self._step(ids, cache, start)
+    def step_beams(self, ids, cache, ancestors):
+        logits, cache = self._step(ids, cache, ancestors)
         return logits + self._penalty, cache
 
 

@@ -55,8 +55,8 @@ def beam_search(
     Args:
         symbols_to_logits_fn: With `states`, a function of (ids `[B * N, T]`
             int32, i int32 scalar = T - 1, states `[B * N, ...]`) that returns
-            (logits `[B * N, V]`, states); without, of ids, returning logits.
-            With `context`, it comes as a last argument.
+            (logits `[B * N, V]`, states); without, of ids, returning logits;
+            with `context`, of (ids, i, states, context), returning all three.
         initial_ids: `[B]` integer tensor: the id each example begins with.
         beam_size: int, N >= 1.
         decode_length: Largest number of ids to add: integer scalar or `[B]`.
@@ -66,7 +66,8 @@ def beam_search(
             beams here. All axes but the first and the last may grow.
         eos_id: int. The id that ends a hypothesis.
         stop_early: bool. Whether to stop once the best hypothesis is certain.
-        context: Any structure of tensors `[B, ...]`, the same for all beams.
+        context: Any structure of tensors `[B, ...]` that beams share; axes of
+            length 0 may grow.
         constrain: None, or a function of (ids `[B * N, T]`, i, log_probs
             `[B * N, V]`, context) that returns log_probs with -inf where an id
             must not follow; it must leave one that may.
@@ -91,17 +92,16 @@ def beam_search(
         alpha,
         eos_id,
         stop_early,
-        context,
         constrain,
     )
     check(search, initial_ids)
-    state = initial_state(search, initial_ids, () if states is None else states)
+    beginning = () if states is None else states
+    state = initial_state(search, initial_ids, beginning, context)
     if limits.shape.rank:
         state = run_shrinking(search, state, shrink_at)
         return *results(search, state, best_of_each), None
     state = run(search, state)
-    beams = [*beam_step.sizes(initial_ids), beam_size]
-    last = None if states is None else by_beam(state.states, beams)
+    last = None if states is None else by_beam(state, beam_size)
     return *results(search, state, best_of_batch), last
 
 
@@ -113,10 +113,12 @@ def results(search, state, ranking):
     return ids[:, :, : state.step + 1], scores
 
 
-def by_beam(states, beams):
-    """Reshapes states from `[B * N, ...]` to `[B, N, ...]`."""
+def by_beam(state, beam_size):
+    """Returns the states, reshaped from `[B * N, ...]` to `[B, N, ...]`."""
+    batch_size = beam_step.sizes(state.alive_log_probs)[0]
+    beams = [batch_size, beam_size]
     return tf.nest.map_structure(
-        lambda t: tf.reshape(t, beams + beam_step.sizes(t)[1:]), states
+        lambda t: tf.reshape(t, beams + beam_step.sizes(t)[1:]), state.states
     )
 
 
@@ -151,8 +153,9 @@ def run(search, state, least_active=0):
         active = beam_step.is_active(search, beam_step.BeamState(*state))
         return tf.math.count_nonzero(active, dtype=tf.int32) > least_active
 
-    shapes = [part.shape for part in state[:-1]]
+    shapes = [part.shape for part in state[:-2]]
     shapes.append(tf.nest.map_structure(growing_shape, state.states))
+    shapes.append(tf.nest.map_structure(beam_step.filling_shape, state.context))
     return tf.while_loop(
         goes_on,
         lambda *state: beam_step.advance(search, beam_step.BeamState(*state)),
@@ -168,24 +171,24 @@ def run_shrinking(search, state, shrink_at):
         The last `BeamState` of every example; its states are ().
     """
     if not shrink_at:
-        return run(search, state)._replace(states=())
-    fixed = list(state[1:-1])  # all but the step and the states
+        return run(search, state)._replace(states=(), context=())
+    fixed = list(state[1:-2])  # the hypotheses
     examples = tf.range(tf.shape(search.limits)[0])  # [R]
     loop = [state.step, fixed, fixed, state.states]
-    loop += [examples, search.limits, search.context]
+    loop += [examples, search.limits, state.context]
 
     def turn(step, results, current, states, examples, limits, context):
-        part = search._replace(limits=limits, context=context)
+        part = search._replace(limits=limits)
         size = tf.cast(tf.shape(examples)[0], tf.float32)
         state = run(
             part,
-            beam_step.BeamState(step, *current, states),
+            beam_step.BeamState(step, *current, states, context),
             tf.cast(shrink_at * size, tf.int32),
         )
         places = examples[:, tf.newaxis]
         results = [
             tf.tensor_scatter_nd_update(all_, places, some)
-            for all_, some in zip(results, state[1:-1], strict=True)
+            for all_, some in zip(results, state[1:-2], strict=True)
         ]
         left = tf.where(beam_step.is_active(part, state))[:, 0]  # [new R]
         beams = tf.range(search.beam_size, dtype=tf.int64)
@@ -198,11 +201,11 @@ def run_shrinking(search, state, shrink_at):
         return (
             state.step,
             results,
-            [keep(tensor) for tensor in state[1:-1]],
+            [keep(tensor) for tensor in state[1:-2]],
             tf.nest.map_structure(lambda t: tf.gather(t, rows), state.states),
             keep(examples),
             keep(limits),
-            tf.nest.map_structure(keep, context),
+            tf.nest.map_structure(keep, state.context),
         )
 
     step, results, *_ = tf.while_loop(
@@ -215,13 +218,16 @@ def run_shrinking(search, state, shrink_at):
             tf.nest.map_structure(
                 lambda t: any_rows(t, growing_shape(t)), state.states
             ),
-            *tf.nest.map_structure(any_rows, loop[4:]),
+            *tf.nest.map_structure(any_rows, loop[4:-1]),
+            tf.nest.map_structure(
+                lambda t: any_rows(t, beam_step.filling_shape(t)), state.context
+            ),
         ],
     )
     return beam_step.BeamState(step, *results, ())
 
 
-def initial_state(search, initial_ids, states):
+def initial_state(search, initial_ids, states, context=()):
     """Returns the `BeamState` before the first step."""
     batch_size, beam_size = *beam_step.sizes(initial_ids), search.beam_size
     states = tf.nest.map_structure(
@@ -241,6 +247,7 @@ def initial_state(search, initial_ids, states):
         finished_scores=tf.fill([batch_size, beam_size], NO_HYPOTHESIS),
         finished_flags=tf.fill([batch_size, beam_size], False),
         states=states,
+        context=context,
     )
 
 

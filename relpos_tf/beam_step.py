@@ -26,7 +26,6 @@ class Search(typing.NamedTuple):
     alpha: float
     eos_id: int
     stop_early: bool
-    context: typing.Any = ()  # structure of [B, ...]
     constrain: typing.Any = None  # or a function of log-probabilities
 
 
@@ -40,6 +39,7 @@ class BeamState(typing.NamedTuple):
     finished_scores: tf.Tensor  # float32 [B, N], NO_HYPOTHESIS where empty
     finished_flags: tf.Tensor  # bool [B, N], False where empty
     states: typing.Any  # structure of [B * N, ...], () if there are none
+    context: typing.Any = ()  # structure of [B, ...], () if there is none
 
 
 def length_penalty(length, alpha):
@@ -73,7 +73,7 @@ def is_active(search, state):
 
 def advance(search, state):
     """Returns the `BeamState` after one more step of the active examples."""
-    ids, log_probs, parents, states = grow(search, state)
+    ids, log_probs, parents, states, context = grow(search, state)
     is_eos = ids[:, :, state.step + 1] == search.eos_id  # [B, C]
     # At most N of the candidates end, so N others are there to go on.
     going_on = tf.where(is_eos, -float("inf"), log_probs)
@@ -96,6 +96,7 @@ def advance(search, state):
         tf.where(active, finished_scores, state.finished_scores),
         tf.where(active, take(flags, finished), state.finished_flags),
         reorder(states, state.states, take(parents, alive)),
+        context,
     )
 
 
@@ -104,17 +105,22 @@ def grow(search, state):
 
     Returns:
         ids `[B, C, L + 1]`, log_probs and parents (the beam that each
-        continues) `[B, C]`, best first; and the states `[B * N, ...]`.
+        continues) `[B, C]`, best first; the states `[B * N, ...]` and the
+        context `[B, ...]`.
     """
     batch_size, beam_size, length = sizes(state.alive_ids)
     flat_ids = tf.reshape(state.alive_ids, [batch_size * beam_size, length])
     flat_ids = flat_ids[:, : state.step + 1]  # [B * N, T]
-    logits_fn, states = search.symbols_to_logits_fn, state.states
-    context = [search.context] if tf.nest.flatten(search.context) else []
-    if tf.nest.flatten(states):
-        logits, states = logits_fn(flat_ids, state.step, states, *context)
+    logits_fn = search.symbols_to_logits_fn
+    states, context = state.states, state.context
+    if tf.nest.flatten(context):
+        logits, states, context = logits_fn(
+            flat_ids, state.step, states, context
+        )
+    elif tf.nest.flatten(states):
+        logits, states = logits_fn(flat_ids, state.step, states)
     else:
-        logits = logits_fn(flat_ids, *context)
+        logits = logits_fn(flat_ids)
     if not logits.shape[-1:].is_compatible_with([search.vocab_size]):
         expected = f"Expected logits of shape [..., {search.vocab_size}]."
         raise ValueError(f"{expected} Received: shape {logits.shape}.")
@@ -122,7 +128,7 @@ def grow(search, state):
     log_probs = tf.reshape(state.alive_log_probs, [-1])  # [B * N]
     if search.constrain:
         scores = search.constrain(
-            flat_ids, state.step, tf.nn.log_softmax(scores), search.context
+            flat_ids, state.step, tf.nn.log_softmax(scores), context
         )
     else:
         # Of the V log-probabilities of a beam, no more than C are needed.
@@ -134,7 +140,7 @@ def grow(search, state):
     )
     ids = take(state.alive_ids, parents)  # [B, C, L + 1]
     ids = tf.where(tf.range(length) == state.step + 1, tokens[..., None], ids)
-    return ids, log_probs, parents, states
+    return ids, log_probs, parents, states, context
 
 
 def best_candidates(scores, offsets, vocab_size):
@@ -197,6 +203,11 @@ def reorder(states, old_states, parents):
         return old if constant else tf.gather(new, tf.reshape(rows, [-1]))
 
     return tf.nest.map_structure(gather, states, old_states)
+
+
+def filling_shape(tensor):
+    """Returns a tensor's shape, open in axes that are empty so far."""
+    return tf.TensorShape([size or None for size in tensor.shape])
 
 
 def sizes(tensor):

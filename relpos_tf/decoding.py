@@ -3,7 +3,7 @@
 Here, and only here, the model meets beam search.
 
 Shapes: B batch, N beams (`n_best` of them are returned), S source length,
-T target length, V vocabulary, H heads, D depth per head.
+T target length, V vocabulary.
 """
 
 from typing import NamedTuple
@@ -91,11 +91,36 @@ class Limits(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What belongs to a sentence and not to its hypotheses, `[B, ...]`."""
+    """What belongs to a sentence and not to one of its hypotheses, `[B, ...]`.
 
+    Attributes:
+        layers: of `BeamCache`; the only part that changes.
+        memory: of `BeamCache`.
+        bias: of `BeamCache.source`.
+        prefix: of `Limits`; `[B, 0]` without.
+    """
+
+    layers: tuple
     memory: tuple
-    may_attend: tf.Tensor
+    bias: tf.Tensor
     prefix: tf.Tensor
+
+    @classmethod
+    def of(cls, cache, limits):
+        """Returns the context of a search with a `BeamCache` and `Limits`."""
+        batch_size = tf.shape(cache.source.bias)[0]
+        prefix = limits.prefix
+        if prefix is None:
+            prefix = tf.zeros([batch_size, 0], tf.int32)
+        return cls(cache.layers, cache.memory, cache.source.bias, prefix)
+
+    def cache(self, whole):
+        """Returns a `BeamCache`, with what all sentences share from `whole`."""
+        return whole._replace(
+            layers=self.layers,
+            memory=self.memory,
+            source=whole.source._replace(bias=self.bias),
+        )
 
 
 def search(
@@ -144,25 +169,21 @@ def _search(model, inputs, limits, beam_size, alpha, n_best, shrink_at=0.0):
             "Expected 1 <= n_best <= beam_size <= vocab_size. Received: "
             f"n_best={n_best}, beam_size={beam_size}, vocab_size={vocab_size}."
         )
-    cache = model.init_cache(inputs)
+    whole = model.init_beams(inputs)
     batch_size = tf.shape(inputs)[0]
-    prefix = limits.prefix
-    if prefix is None:
-        prefix = tf.zeros([batch_size, 0], tf.int32)
 
-    def next_logits(ids, i, layers, context):
-        # The source is the same for all beams, so only the targets' part of
-        # the cache is a state of the search.
-        logits, grown = model.step(
-            ids[:, i, tf.newaxis],
-            cache._replace(
-                layers=layers,
-                memory=context.memory,
-                may_attend=context.may_attend,
-            ),
-            i,
+    def next_logits(ids, i, ancestors, context):
+        rows = tf.shape(ids)[0]
+        # A hypothesis goes back to itself at the position that it adds.
+        own = tf.tile(tf.range(beam_size), [rows // beam_size])
+        own = own[:, tf.newaxis, tf.newaxis]
+        ancestors = tf.concat([ancestors, own], 1)  # [B * N, T, 1]
+        logits, cache = model.step_beams(
+            ids[:, i],
+            context.cache(whole),
+            tf.reshape(ancestors, [rows // beam_size, beam_size, i + 1]),
         )
-        return logits[:, 0], grown.layers  # [B * N, V], [B * N, H, T, D]
+        return logits, ancestors, context._replace(layers=cache.layers)
 
     ids, scores, _ = beam_search.beam_search(
         next_logits,
@@ -171,10 +192,10 @@ def _search(model, inputs, limits, beam_size, alpha, n_best, shrink_at=0.0):
         limits.lengths,
         vocab_size,
         alpha,
-        states=cache.layers,
+        states=tf.zeros([batch_size, 0, 1], tf.int32),
         # The best hypothesis is certain before the others are.
         stop_early=n_best == 1,
-        context=Context(cache.memory, cache.may_attend, prefix),
+        context=Context.of(whole, limits),
         constrain=limits.constrain if is_constrained(limits) else None,
         shrink_at=shrink_at,
     )
@@ -218,15 +239,21 @@ def sample(
     """
     if not isinstance(limits, Limits):
         limits = Limits(tf.convert_to_tensor(limits))
-    cache = model.init_cache(inputs, beam_size=n_best)
+    whole = model.init_beams(inputs)
     batch_size = tf.shape(inputs)[0]
-    context = Context(cache.memory, cache.may_attend, limits.prefix)
+    # Nothing is shared by those drawn: each is a source with one hypothesis.
+    context = tf.nest.map_structure(
+        lambda tensor: tf.repeat(tensor, n_best, axis=0),
+        Context.of(whole, limits),
+    )
 
     def next_logits(ids, i, layers):
-        logits, grown = model.step(
-            ids[:, i, tf.newaxis], cache._replace(layers=layers), i
+        logits, cache = model.step_beams(
+            ids[:, i],
+            context._replace(layers=layers).cache(whole),
+            tf.zeros([tf.shape(ids)[0], 1, i + 1], tf.int32),
         )
-        return logits[:, 0], grown.layers
+        return logits, cache.layers
 
     def constrain(ids, i, log_probs):
         return limits.constrain(ids, i, log_probs, context)
@@ -241,7 +268,7 @@ def sample(
         temperature=how.temperature,
         top_k=how.top_k,
         top_p=how.top_p,
-        states=cache.layers,
+        states=context.layers,
         constrain=constrain if is_constrained(limits) else None,
     )
     # Without an end, the length is the limit.

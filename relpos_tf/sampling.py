@@ -9,6 +9,8 @@ so far (the initial id and one for each step).
 
 import tensorflow as tf
 
+from relpos_tf import beam_step
+
 
 def uniforms(seed, numbers, samples, length):
     """Returns the random numbers of every row.
@@ -101,7 +103,8 @@ def sample(
         temperature: float. See `draw`, as for the next two.
         top_k: int.
         top_p: float.
-        states: Any structure of tensors `[R, ...]`.
+        states: Any structure of tensors `[R, ...]`; axes of length 0 may
+            grow.
         constrain: None, or a function of (ids, i, log_probs `[R, V]`) that
             returns log_probs with -inf where an id must not follow.
         eos_id: int.
@@ -137,7 +140,7 @@ def sample(
     scores = tf.zeros(tf.shape(initial_ids))
     loop = tf.constant(0), ids, scores, limits > 0, states
     shapes = [part.shape for part in loop[:-1]]
-    shapes.append(tf.nest.map_structure(_growing_shape, states))
+    shapes.append(tf.nest.map_structure(beam_step.filling_shape, states))
     steps, ids, scores, _, _ = tf.while_loop(
         lambda i, ids, scores, is_active, states: tf.reduce_any(is_active),
         step,
@@ -145,9 +148,3 @@ def sample(
         tuple(shapes),
     )
     return ids[:, : steps + 1], scores
-
-
-def _growing_shape(tensor):
-    """Returns a tensor's shape, open in all axes but the first and last."""
-    axes = tensor.shape.as_list()
-    return tf.TensorShape(axes[:1] + [None] * len(axes[1:-1]) + axes[1:][-1:])

@@ -226,6 +226,45 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllEqual(memory.history[..., 0], ids[:, :, :-1])
             self.assertAllEqual(memory.tables[:, 1], tables)
 
+    @parameterized.parameters(0.0, 0.7)
+    def test_context_grows_and_stays_with_its_example(self, shrink_at):
+        def logits(ids, i, ancestors, context):
+            # The last ids of all beams, [B, N, T], are never reordered.
+            last = tf.reshape(ids[:, -1], [-1, 3, 1])
+            past = tf.concat([context["past"], last], axis=2)
+            own = tf.tile(tf.range(3), [tf.shape(last)[0]])[:, None, None]
+            ancestors = tf.concat([ancestors, own], axis=1)  # [B * N, T, 1]
+            by_beam = tf.reshape(ancestors, [-1, 3, i + 1])
+            history = tf.gather(  # [B, T, N]: whom each beam goes back to
+                tf.transpose(past, [0, 2, 1]),
+                tf.transpose(by_beam, [0, 2, 1]),
+                batch_dims=2,
+            )
+            history = tf.reshape(tf.transpose(history, [0, 2, 1]), [-1, i + 1])
+            tables = tf.repeat(context["tables"], 3, axis=0)
+            out, _ = table_logits(history, i, {"tables": tables})
+            return out, ancestors, {"past": past, "tables": context["tables"]}
+
+        tables = random_tables(5, 7, 7, 7, seed=13)
+        limits = [7, 2, 5, 7, 1]
+        found = tf.function(beam_search.beam_search)(
+            logits,
+            tf.zeros([5], tf.int32),
+            3,
+            limits,
+            7,
+            0.6,
+            states=tf.zeros([5, 0, 1], tf.int32),
+            context={
+                "past": tf.zeros([5, 3, 0], tf.int32),
+                "tables": tf.constant(tables),
+            },
+            shrink_at=shrink_at,
+        )
+        expected = search(tables, limits, 3)
+        self.assertAllEqual(found[0], expected[0])
+        self.assertAllClose(found[1], expected[1])
+
     def test_works_without_states(self):
         tables = random_tables(1, 5, 7, 7, seed=10)
 

@@ -40,7 +40,7 @@ def uncached(model, inputs, limits, beam_size, alpha):
         targets = tf.pad(ids[:, 1:], [[0, 0], [0, 1]], constant_values=2)
         return model(rows, targets)[:, -1]
 
-    context = decoding.Context((), (), limits.prefix)
+    context = decoding.Context((), (), (), limits.prefix)
     ids, scores, _ = beam_search.beam_search(
         full_pass,
         tf.zeros([len(inputs)], tf.int32),

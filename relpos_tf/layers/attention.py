@@ -7,65 +7,13 @@ shift every distance.
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
 """
 
-from typing import NamedTuple
-
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import beams
+from relpos_tf.layers import caches
 from relpos_tf.layers import dropout as dropout_lib
 from relpos_tf.layers import relative
-
-NEGATIVE = -1e9  # the logit of a forbidden pair; T2T's value
-
-
-class KeysValues(NamedTuple):
-    """Projected keys and values of one attention, both `[B, H, K, D]`."""
-
-    keys: tf.Tensor
-    values: tf.Tensor
-
-
-class GrowingCache(NamedTuple):
-    """Keys and values of the positions so far, and of no others.
-
-    Both tensors are `[B, H, T, D]`; T grows with every step.
-    """
-
-    keys: tf.Tensor
-    values: tf.Tensor
-
-    def extend(self, keys, values, start):
-        """Appends the keys and values of new positions."""
-        del start  # the new positions follow the old ones
-        return GrowingCache(
-            tf.concat([self.keys, keys], 2), tf.concat([self.values, values], 2)
-        )
-
-
-class FixedCache(NamedTuple):
-    """Places for a fixed number of positions, `[B, H, T, D]`.
-
-    T never changes. Places not yet written hold zeros and must be masked, as
-    a causal mask does.
-    """
-
-    keys: tf.Tensor
-    values: tf.Tensor
-
-    def extend(self, keys, values, start):
-        """Writes the keys and values of positions `start` onwards."""
-        length = tf.shape(self.keys)[2]
-        new = tf.shape(keys)[2]
-        place = tf.range(length)[:, tf.newaxis]  # [T, 1]
-        written = (place >= start) & (place < start + new)
-
-        def write(old, values):
-            if values.shape[2] != 1:  # one position broadcasts instead
-                end = length - start - new
-                values = tf.pad(values, [[0, 0], [0, 0], [start, end], [0, 0]])
-            return tf.where(written, values, old)
-
-        return FixedCache(write(self.keys, keys), write(self.values, values))
 
 
 def causal_mask(query_length, key_length, query_start=None):
@@ -213,9 +161,9 @@ class MultiHeadAttention(keras.layers.Layer):
             queries, keys_values, may_attend=may_attend, training=training
         )
 
-    def project(self, memory) -> KeysValues:
+    def project(self, memory) -> caches.KeysValues:
         """Projects `[B, K, F]` to keys and values, once for many queries."""
-        return KeysValues(
+        return caches.KeysValues(
             self._split_heads(self.k(memory)), self._split_heads(self.v(memory))
         )
 
@@ -236,7 +184,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Args:
             queries: `[B, Q, F]` tensor.
-            keys_values: `KeysValues` or a cache, `[B, H, K, D]` each.
+            keys_values: `caches.KeysValues` or a cache, `[B, H, K, D]` each.
             may_attend: As in the call.
             query_start: As in `causal_mask`.
             training: As in the call.
@@ -249,7 +197,7 @@ class MultiHeadAttention(keras.layers.Layer):
         q = self._split_heads(self.q(queries)) * depth**-0.5  # [B, H, Q, D]
         bias = None
         if may_attend is not None:
-            bias = tf.where(may_attend, 0.0, NEGATIVE)
+            bias = tf.where(may_attend, 0.0, beams.NEGATIVE)
         output, weights = relative.relative_attention(
             q,
             keys_values.keys,
@@ -274,7 +222,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Args:
             queries: `[B, Q, F]`: the positions `start` to `start + Q - 1`.
-            cache: `GrowingCache` or `FixedCache` of the positions before.
+            cache: `caches.GrowingCache` or `caches.FixedCache` of the
+                positions before.
             start: int or scalar tensor.
 
         Returns:
@@ -283,7 +232,7 @@ class MultiHeadAttention(keras.layers.Layer):
         keys, values = self.project(queries)
         cache = cache.extend(keys, values, start)
         may_attend = None  # One query may see all that a growing cache has.
-        if queries.shape[1] != 1 or not isinstance(cache, GrowingCache):
+        if queries.shape[1] != 1 or not isinstance(cache, caches.GrowingCache):
             may_attend = causal_mask(
                 tf.shape(queries)[1], tf.shape(cache.keys)[2], start
             )
@@ -291,6 +240,43 @@ class MultiHeadAttention(keras.layers.Layer):
             queries, cache, may_attend=may_attend, query_start=start
         )
         return output, cache
+
+    def project_rows(self, rows, sources) -> beams.BeamKeysValues:
+        """Projects `[B * K, F]` to keys and values of `sources`, B."""
+        keys, values = (
+            self._split_rows(f(rows), sources) for f in (self.k, self.v)
+        )
+        return beams.BeamKeysValues(
+            tf.transpose(keys, [0, 2, 3, 1]), tf.transpose(values, [0, 2, 1, 3])
+        )
+
+    def attend_rows(self, rows, keys_values, past):
+        """Attends from hypotheses at one position.
+
+        Args:
+            rows: `[B * n, F]` tensor: the n hypotheses of each source.
+            keys_values: `beams.BeamKeysValues` of B sources.
+            past: `beams.Past`.
+
+        Returns:
+            A `[B * n, F]` tensor.
+        """
+        depth = self.hidden_size // self.num_heads
+        q = self._split_rows(self.q(rows), tf.shape(keys_values.values)[0])
+        output = beams.beam_attention(
+            tf.transpose(q, [0, 2, 1, 3]) * depth**-0.5,  # [B, H, n, D]
+            keys_values,
+            self._table(self.key_table),
+            self._table(self.value_table),
+            past,
+        )
+        output = tf.transpose(output, [0, 2, 1, 3])  # [B, n, H, D]
+        output = tf.reshape(output, [-1, self.hidden_size])
+        return self.output_transform(output)
+
+    def _split_rows(self, rows, sources):
+        depth = self.hidden_size // self.num_heads
+        return tf.reshape(rows, [sources, -1, self.num_heads, depth])
 
     def _split_heads(self, x):
         batch, length = tf.unstack(tf.shape(x)[:2])

@@ -200,7 +200,7 @@ class DecoderBlock(keras.layers.Layer):
                 n > 1, the rows `b * n` to `b * n + n - 1` are hypotheses for
                 the same source `b`, and share its memory.
             cache: self-attention's cache, `[B * n, H, start, D]`.
-            memory: `attention.KeysValues` of the source, `[B, H, S, D]`.
+            memory: `caches.KeysValues` of the source, `[B, H, S, D]`.
             start: int or scalar tensor.
             may_attend: bool tensor `[B, 1, 1, S]`.
 
@@ -223,6 +223,30 @@ class DecoderBlock(keras.layers.Layer):
         x = self.encdec_attention_residual(x, tf.reshape(y, shape))
         y = self.ffn(self.ffn_residual.before(x))
         return self.ffn_residual(x, y), cache, weights
+
+    def step_rows(self, x, cache, memory, *, past, source):
+        """Computes one position of hypotheses, those of a source together.
+
+        Args:
+            x: `[B * n, F]`: the n hypotheses of each source.
+            cache: self-attention's `beams.BeamKeysValues` so far.
+            memory: `beams.BeamKeysValues` of the sources.
+            past: `beams.Past` of this position and those before it.
+            source: `beams.Past` of the sources' tokens.
+
+        Returns:
+            A pair: a `[B * n, F]` tensor, and the cache with this position.
+        """
+        y = self.self_attention_residual.before(x)
+        sources = tf.shape(cache.values)[0]
+        cache = cache.extend(self.self_attention.project_rows(y, sources))
+        y = self.self_attention.attend_rows(y, cache, past)
+        x = self.self_attention_residual(x, y)
+        y = self.encdec_attention_residual.before(x)
+        y = self.encdec_attention.attend_rows(y, memory, source)
+        x = self.encdec_attention_residual(x, y)
+        y = self.ffn(self.ffn_residual.before(x))
+        return self.ffn_residual(x, y), cache
 
     def get_config(self):
         return super().get_config() | {

@@ -211,7 +211,7 @@ def _compact_logits(q, k, table, query_start):
     logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
     if table is None:
         return logits
-    by_row = _times_table(q, table, transpose=True)  # [B, H, Q, R]
+    by_row = times_table(q, table, transpose=True)  # [B, H, Q, R]
     return logits + _rows_to_keys(by_row, tf.shape(k)[2], query_start)
 
 
@@ -220,20 +220,20 @@ def _compact_output(weights, v, table, query_start):
     if table is None:
         return output
     by_row = _keys_to_rows(weights, table.shape[-2], query_start)
-    return output + _times_table(by_row, table, transpose=False)
+    return output + times_table(by_row, table, transpose=False)
 
 
-def _times_table(x, table, transpose):
+def times_table(x, table, transpose):
     """Multiplies `[B, H, Q, D or R]` with a table of every head or of each."""
     if table.shape.rank == 3 and table.shape[0] > 1:
         return tf.matmul(x, table, transpose_b=transpose)
     # oneDNN multiplies [B, 1, Q, D] with [1, R, D] wrongly; a single head's
     # table is one for all.
-    table = tf.reshape(table, table.shape[-2:])
-    flat = tf.reshape(x, [-1, x.shape[-1]])  # one product for all heads
+    table = table if table.shape.rank == 2 else tf.squeeze(table, 0)
+    flat = tf.reshape(x, [-1, tf.shape(x)[-1]])  # one product for all heads
     product = tf.matmul(flat, table, transpose_b=transpose)
-    width = table.shape[0] if transpose else table.shape[1]
-    return tf.reshape(product, tf.concat([tf.shape(x)[:-1], [width]], 0))
+    shape = tf.concat([tf.shape(x)[:-1], tf.shape(product)[-1:]], 0)
+    return tf.reshape(product, shape)
 
 
 def _band(k, query_length, key_length, query_start):

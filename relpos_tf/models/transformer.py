@@ -2,43 +2,22 @@
 
 Here, and nowhere below, hyper-parameters become arguments of layers.
 
-Shapes: B batch, S source length, T target length, V vocabulary, F features,
-H heads, D depth per head, n hypotheses of one source.
+Shapes: B batch, S source length, T target length, V vocabulary, F features.
 """
-
-from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from relpos_tf import hparam
-from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
-
-
-class DecoderCache(NamedTuple):
-    """What decoding keeps between steps.
-
-    Attributes:
-        layers: per block, a cache of self-attention, `[B * n, H, T, D]`. Only
-            this part follows the hypotheses of a beam search.
-        memory: per block, the source's keys and values, `[B, H, S, D]`.
-        may_attend: bool `[B, 1, 1, S]`, True where the source has a token.
-        embedding: the table of the targets, `[V, F]`, read once.
-        softmax: the table of the softmax, `[F, V]`, read and transposed once.
-    """
-
-    layers: tuple
-    memory: tuple
-    may_attend: tf.Tensor
-    embedding: tf.Tensor
-    softmax: tf.Tensor
+from relpos_tf.models import arguments as arguments_lib
+from relpos_tf.models import stepwise
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class Transformer(keras.Model):
+class Transformer(stepwise.Stepwise, keras.Model):
     """Encoder and decoder, with absolute or relative positions or both.
 
     The variables exist as soon as the model does.
@@ -114,7 +93,7 @@ class Transformer(keras.Model):
         self.build(None)
 
     def _add_stacks(self, policy):
-        arguments = block_arguments(self.hparams)
+        arguments = arguments_lib.block_arguments(self.hparams)
         # Tuples, because tf.train.Checkpoint loses layers held in lists.
         self.encoder_blocks = tuple(
             blocks.EncoderBlock(*arguments, **policy, name=f"encoder_layer_{i}")
@@ -154,7 +133,7 @@ class Transformer(keras.Model):
             x = self.target_space(x)
         x = self._add_positions(x, self.source_positions, 0)
         x = self.embedding_dropout(x, training=training)
-        may_attend = is_token(inputs)  # [B, 1, 1, S]
+        may_attend = stepwise.is_token(inputs)  # [B, 1, 1, S]
         for block in self.encoder_blocks:
             x = block(x, may_attend=may_attend, training=training)
         return x if self.encoder_norm is None else self.encoder_norm(x)
@@ -175,89 +154,10 @@ class Transformer(keras.Model):
         x = self.target_embedding(shifted)  # [B, T, F]
         x = self._add_positions(x, self.target_positions, 0)
         x = self.embedding_dropout(x, training=training)
-        may_attend = is_token(inputs)
+        may_attend = stepwise.is_token(inputs)
         for block in self.decoder_blocks:
             x = block(x, memory, may_attend=may_attend, training=training)
         return self._logits(x)
-
-    def init_cache(self, inputs, memory=None, *, beam_size=1, max_length=None):
-        """Returns the cache of a decoding that has not begun.
-
-        Args:
-            inputs: `[B, S]` integer tensor of source ids.
-            memory: `[B, S, F]`: what `encode` returned, if it ran already.
-            beam_size: int, n. Hypotheses for each source.
-            max_length: None for a cache that grows with each step, or an int
-                or scalar tensor: a cache with room for that many positions.
-
-        Returns:
-            A `DecoderCache`.
-        """
-        if memory is None:
-            memory = self.encode(inputs)
-        kind = attention.FixedCache
-        if max_length is None:
-            kind, max_length = attention.GrowingCache, 0
-        heads = self.hparams.num_heads
-        depth = self.hparams.hidden_size // heads
-        rows = tf.shape(inputs)[0] * beam_size
-        empty = tf.zeros([rows, heads, max_length, depth], self.compute_dtype)
-        return DecoderCache(
-            layers=tuple(kind(empty, empty) for _ in self.decoder_blocks),
-            memory=tuple(
-                block.encdec_attention.project(memory)
-                for block in self.decoder_blocks
-            ),
-            may_attend=is_token(inputs),
-            embedding=self.target_embedding.table(),
-            softmax=tf.transpose(self.softmax_embedding.table()),
-        )
-
-    def step(self, ids, cache, start):
-        """Scores the targets that follow `ids`, one or several at a time.
-
-        Args:
-            ids: `[B * n, T]` integer tensor: the targets before the positions
-                `start` to `start + T - 1`. Position 0 follows id 0.
-            cache: `DecoderCache` of the positions before `start`.
-            start: int or scalar tensor.
-
-        Returns:
-            A pair: logits, float32 `[B * n, T, V]`, equal to the rows from
-            `start` of `decode`; and the cache with these positions.
-        """
-        x, cache, _ = self._step(ids, cache, start)
-        x = x if self.decoder_norm is None else self.decoder_norm(x)
-        return self.softmax_embedding.logits_by(x, cache.softmax), cache
-
-    def attention(self, inputs, targets):
-        """Returns how much each target attends to each source id.
-
-        Args:
-            inputs: `[B, S]` integer tensor of source ids.
-            targets: `[B, T]` integer tensor, not shifted.
-
-        Returns:
-            A `[B, L, H, T, S]` tensor, L being the decoder's layers; row t
-            holds the weights with which target t was predicted.
-        """
-        shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
-        weights = self._step(shifted, self.init_cache(inputs), 0)[2]
-        return tf.stack(weights, axis=1)
-
-    def _step(self, ids, cache, start):
-        x = self.target_embedding.look_up(ids, cache.embedding)  # [B * n, T, F]
-        x = self._add_positions(x, self.target_positions, start)
-        layers, weights = [], []
-        for block, layer, memory in zip(
-            self.decoder_blocks, cache.layers, cache.memory, strict=True
-        ):
-            x, layer, weight = block.step_and_weights(
-                x, layer, memory, start=start, may_attend=cache.may_attend
-            )
-            layers.append(layer)
-            weights.append(weight)
-        return x, cache._replace(layers=tuple(layers)), weights
 
     def _add_positions(self, x, learned, start):
         positions = start + tf.range(tf.shape(x)[1])
@@ -275,39 +175,3 @@ class Transformer(keras.Model):
 
     def get_config(self):
         return super().get_config() | {"hparams": self.hparams.to_dict()}
-
-
-def is_token(ids):
-    """Returns where `[B, S]` ids are not padding: bool `[B, 1, 1, S]`."""
-    return tf.not_equal(ids, 0)[:, tf.newaxis, tf.newaxis, :]
-
-
-def block_arguments(hparams: hparam.HParams) -> tuple[dict, dict, dict]:
-    """Translates hparams into the arguments of a block."""
-    attention_args = {
-        "hidden_size": hparams.hidden_size,
-        "num_heads": hparams.num_heads,
-        "dropout": hparams.attention_dropout,
-    }
-    if hparams.is_relative:
-        attention_args |= {
-            "max_relative_position": hparams.max_relative_position,
-            "add_relative_to_keys": hparams.add_relative_to_keys,
-            "add_relative_to_values": hparams.add_relative_to_values,
-            "heads_share_relative_embedding": (
-                hparams.heads_share_relative_embedding
-            ),
-            "implementation": hparams.relative_attention_implementation,
-        }
-    feed_forward_args = {
-        "filter_size": hparams.filter_size,
-        "hidden_size": hparams.hidden_size,
-        "relu_dropout": hparams.relu_dropout,
-    }
-    residual_args = {
-        "norm_before": hparams.layer_preprocess_sequence == "n",
-        "norm_after": hparams.layer_postprocess_sequence == "dan",
-        "rate": hparams.layer_prepostprocess_dropout,
-        "epsilon": hparams.norm_epsilon,
-    }
-    return attention_args, feed_forward_args, residual_args

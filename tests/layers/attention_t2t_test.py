@@ -6,6 +6,8 @@ from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.layers import attention
+from relpos_tf.layers import beams
+from relpos_tf.models import stepwise
 from relpos_tf.models import transformer
 from tests import testing
 
@@ -62,14 +64,14 @@ class MaskT2tTest(tf.test.TestCase):
     def test_causal_mask_allows_what_its_bias_leaves(self):
         bias = only_case("bias", "lower_triangle_5")["out/bias"]
         self.assertAllEqual(attention.causal_mask(5, 5), bias == 0)
-        self.assertEqual(bias.min(), attention.NEGATIVE)
+        self.assertEqual(bias.min(), beams.NEGATIVE)
 
     def test_padding_is_what_its_bias_forbids(self):
         # There, padding is what has a zero for an embedding.
         arrays = only_case("bias", "ignore_padding")
         ids = np.any(arrays["in/embedding"] != 0, axis=-1).astype(np.int32)
         self.assertAllEqual(ids == 0, arrays["out/padding"] == 1)
-        may_attend = transformer.is_token(tf.constant(ids))
+        may_attend = stepwise.is_token(tf.constant(ids))
         self.assertAllEqual(may_attend, arrays["out/bias"] == 0)
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import attention
+from relpos_tf.layers import caches
 from relpos_tf.layers import dropout
 from tests import oracles
 from tests import testing
@@ -187,9 +188,9 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         layer = attention_layer(kind)
         x = example(5, B, K, F)
         expected = layer(x, may_attend=attention.causal_mask(K, K))
-        state = self.empty(attention.GrowingCache, 0)
+        state = self.empty(caches.GrowingCache, 0)
         if cache == "fixed":  # four places stay free
-            state = self.empty(attention.FixedCache, K + 4)
+            state = self.empty(caches.FixedCache, K + 4)
         rows = []
         start = 0
         for end in (prefix, *range(prefix + 1, K + 1)):
@@ -199,7 +200,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(tf.concat(rows, 1), expected, atol=1e-5)
 
     def test_fixed_cache_holds_what_was_written_and_zeros(self):
-        state = self.empty(attention.FixedCache, 7)
+        state = self.empty(caches.FixedCache, 7)
         parts = [example(7 + n, B, H, n, F // H) for n in (2, 1, 3)]
         start = 0
         for part in parts:
@@ -210,7 +211,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(state.values, 2.0 * expected)
 
     def test_growing_cache_holds_what_was_appended(self):
-        state = self.empty(attention.GrowingCache, 0)
+        state = self.empty(caches.GrowingCache, 0)
         parts = [example(7 + n, B, H, n, F // H) for n in (2, 1, 3)]
         for part in parts:
             state = state.extend(part, 2.0 * part, start=None)
@@ -222,9 +223,9 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         layer = attention_layer("per_head")
         x = example(5, B, K, F)
         free = tf.zeros([B, H, 0 if cache == "growing" else K + 2, F // H])
-        kind = attention.GrowingCache
+        kind = caches.GrowingCache
         if cache == "fixed":
-            kind = attention.FixedCache
+            kind = caches.FixedCache
 
         @tf.function
         def decode():

@@ -4,10 +4,10 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
+from relpos_tf.layers import caches
 from relpos_tf.layers import dropout
-from relpos_tf.models import transformer
+from relpos_tf.models import arguments
 from tests import oracles
 from tests import testing
 
@@ -33,7 +33,7 @@ def example(seed, *shape):
 def made(kind, name, dropouts=0.0):
     """Returns a block, with weights that are all different from 0."""
     hparams = ARGUMENTS[name].replace(layer_prepostprocess_dropout=dropouts)
-    block = kind(*transformer.block_arguments(hparams), name="block")
+    block = kind(*arguments.block_arguments(hparams), name="block")
     block.build((None, None, F))
     return testing.randomize(block), hparams
 
@@ -65,9 +65,9 @@ def norm_shapes(norm, *names):
 
 class EncoderBlockTest(testing.LayerTestCase):
     def test_contract(self):
-        arguments = transformer.block_arguments(testing.HPARAMS)
+        args = arguments.block_arguments(testing.HPARAMS)
         self.assert_layer_contract(
-            blocks.EncoderBlock(*arguments),
+            blocks.EncoderBlock(*args),
             tf.constant(example(1, B, S, F)),
             weights={
                 **attention_shapes("self_attention", (HEADS, 5, F // HEADS)),
@@ -102,7 +102,7 @@ class DecoderBlockTest(testing.LayerTestCase):
     def test_contract(self):
         hparams = ARGUMENTS["pre_norm"]
         self.assert_layer_contract(
-            blocks.DecoderBlock(*transformer.block_arguments(hparams)),
+            blocks.DecoderBlock(*arguments.block_arguments(hparams)),
             tf.constant(example(1, B, T, F)),
             tf.constant(example(2, B, S, F)),
             weights={
@@ -144,7 +144,7 @@ class DecoderBlockTest(testing.LayerTestCase):
         expected = block(x, memory, may_attend=SOURCE_ALLOWED)
         projected = block.encdec_attention.project(memory)
         empty = tf.zeros([B, HEADS, 0, F // HEADS])
-        cache = attention.GrowingCache(empty, empty)
+        cache = caches.GrowingCache(empty, empty)
         rows = []
         for start, end in (0, 2), (2, 3), (3, 5):
             row, cache = block.step(
