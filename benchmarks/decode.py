@@ -19,12 +19,17 @@ class NeverEnding:
     """A model that never predicts EOS."""
 
     def __init__(self, model, tf):
-        self.hparams, self.init_beams = model.hparams, model.init_beams
-        self._step = model.step_beams
+        self.hparams = model.hparams
+        self.init_beams, self.init_cache = model.init_beams, model.init_cache
+        self._model = model
         self._penalty = tf.one_hot(1, model.hparams.vocab_size) * -1e9
 
     def step_beams(self, ids, cache, ancestors):
-        logits, cache = self._step(ids, cache, ancestors)
+        logits, cache = self._model.step_beams(ids, cache, ancestors)
+        return logits + self._penalty, cache
+
+    def step(self, ids, cache, start):
+        logits, cache = self._model.step(ids, cache, start)
         return logits + self._penalty, cache
 
 
@@ -35,19 +40,35 @@ def main():
     )
     parser.add_argument("--src_len", type=int, dest="len", help="as --len")
     parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument(
+        "--cache",
+        choices=("beams", "growing", "fixed"),
+        default="beams",
+        help="beams: keys stay where they are; growing: they follow their "
+        "hypotheses; fixed: in room for --decode_length, as --xla needs",
+    )
     args = parser.parse_args()
+    if args.xla and args.cache != "fixed":
+        parser.error("--xla=1 needs --cache=fixed.")
     tf = command.import_tensorflow()
     common.set_threads(tf, args.threads)
     from relpos_tf import decoding
 
     model = NeverEnding(common.make_model(args), tf)
     inputs = common.random_ids(tf, args, 0)
-    limits = tf.fill([args.batch], args.decode_length)
+    limits = [args.decode_length] * args.batch
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    length = args.len if args.xla else None  # XLA wants to know it
+    signature = [tf.TensorSpec([length and args.batch, length], tf.int32)]
+
+    @tf.function(input_signature=signature, jit_compile=bool(args.xla))
     def search(inputs):
-        return decoding.search(
-            model, inputs, limits, beam_size=args.beam, alpha=0.6
+        options = {"beam_size": args.beam, "alpha": 0.6}
+        if args.cache == "beams":
+            return decoding.search(model, inputs, limits, **options)
+        room = args.decode_length if args.cache == "fixed" else None
+        return decoding.search_fixed(
+            model, inputs, limits, max_length=room, **options
         )
 
     times = common.measure(lambda: search(inputs)[1].numpy(), args)
@@ -58,6 +79,7 @@ def main():
         "len": args.len,
         "decode_length": args.decode_length,
         "beam": args.beam,
+        "cache": args.cache,
         **times,
         "tokens_per_second": round(1000 * tokens / times["median_ms"]),
     }

@@ -7,6 +7,8 @@ Shapes: R rows (hypotheses), T ids so far (the initial id and one for each
 step), V vocabulary, P length of the longest prefix.
 """
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 _FORBIDDEN = -float("inf")
@@ -76,3 +78,47 @@ def forbid_repetition(log_probs, ids, size):
     )  # [R, places, 2]
     limit = tf.where(is_seen, _FORBIDDEN, float("inf"))
     return tf.tensor_scatter_nd_min(log_probs, where, limit)
+
+
+class Limits(NamedTuple):
+    """What a translation may look like.
+
+    Attributes:
+        lengths: int32 `[B]`: how many ids each translation may have, EOS
+            included; 0 gives no ids and the score 0.
+        prefix: None, or int32 `[B, P]`, padded with 0: the ids that each
+            translation begins with.
+        min_length: int. How many ids must come before EOS.
+        no_repeat_ngram_size: int. No n-gram of this size comes twice; 0: any
+            may.
+    """
+
+    lengths: tf.Tensor
+    prefix: tf.Tensor | None = None
+    min_length: int = 0
+    no_repeat_ngram_size: int = 0
+
+    def constrain(self, ids, i, log_probs, context):
+        """Applies all but the lengths, for `beam_search.beam_search`."""
+        rows = tf.shape(ids)[0]
+        if self.no_repeat_ngram_size:
+            log_probs = forbid_repetition(
+                log_probs, ids, self.no_repeat_ngram_size
+            )
+        if self.min_length:
+            log_probs = forbid_end(log_probs, i, self.min_length)
+        if self.prefix is not None:
+            prefix = context.prefix
+            beams = rows // tf.maximum(tf.shape(prefix)[0], 1)
+            prefix = tf.repeat(prefix, beams, axis=0)  # [B * N, P]
+            log_probs = force_prefix(log_probs, i, prefix)
+        return log_probs
+
+    @property
+    def is_constrained(self) -> bool:
+        """Says whether there is more to keep to than lengths."""
+        return bool(
+            self.prefix is not None
+            or self.min_length
+            or self.no_repeat_ngram_size
+        )

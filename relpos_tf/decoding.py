@@ -51,43 +51,10 @@ def translate_ids(
     Raises:
         ValueError: there are not that many beams or pieces.
     """
-    limits = Limits(tf.shape(inputs)[1] + decode_length)
-    return _search(model, inputs, limits, beam_size, alpha, n_best)
-
-
-class Limits(NamedTuple):
-    """What a translation may look like.
-
-    Attributes:
-        lengths: int32 `[B]`: how many ids each translation may have, EOS
-            included; 0 gives no ids and the score 0.
-        prefix: None, or int32 `[B, P]`, padded with 0: the ids that each
-            translation begins with.
-        min_length: int. How many ids must come before EOS.
-        no_repeat_ngram_size: int. No n-gram of this size comes twice; 0: any
-            may.
-    """
-
-    lengths: tf.Tensor
-    prefix: tf.Tensor | None = None
-    min_length: int = 0
-    no_repeat_ngram_size: int = 0
-
-    def constrain(self, ids, i, log_probs, context):
-        """Applies all but the lengths, for `beam_search.beam_search`."""
-        rows = tf.shape(ids)[0]
-        if self.no_repeat_ngram_size:
-            log_probs = constraints.forbid_repetition(
-                log_probs, ids, self.no_repeat_ngram_size
-            )
-        if self.min_length:
-            log_probs = constraints.forbid_end(log_probs, i, self.min_length)
-        if self.prefix is not None:
-            prefix = context.prefix
-            beams = rows // tf.maximum(tf.shape(prefix)[0], 1)
-            prefix = tf.repeat(prefix, beams, axis=0)  # [B * N, P]
-            log_probs = constraints.force_prefix(log_probs, i, prefix)
-        return log_probs
+    limits = constraints.Limits(tf.shape(inputs)[1] + decode_length)
+    return search(
+        model, inputs, limits, beam_size=beam_size, alpha=alpha, n_best=n_best
+    )
 
 
 class Context(NamedTuple):
@@ -126,7 +93,7 @@ class Context(NamedTuple):
 def search(
     model: transformer.Transformer,
     inputs: tf.Tensor,
-    limits: tf.Tensor | Limits,
+    limits: tf.Tensor | constraints.Limits,
     *,
     beam_size: int,
     alpha: float | tf.Tensor,
@@ -145,7 +112,7 @@ def search(
         beam_size: int, N. 1 is greedy search.
         alpha: float or scalar tensor. Of the length penalty.
         n_best: int. How many translations of each sentence to return.
-        shrink_at: float. See `beam_search.beam_search`; 0 for XLA.
+        shrink_at: float. See `beam_search.beam_search`.
 
     Returns:
         A pair: ids, int32 `[B, n_best, T]`, best first, EOS last and then
@@ -156,19 +123,9 @@ def search(
     Raises:
         ValueError: there are not that many beams or pieces.
     """
-    if not isinstance(limits, Limits):
-        limits = Limits(tf.convert_to_tensor(limits))
-    return _search(model, inputs, limits, beam_size, alpha, n_best, shrink_at)
-
-
-def _search(model, inputs, limits, beam_size, alpha, n_best, shrink_at=0.0):
-    """Runs beam search over the model's cached steps."""
-    vocab_size = model.hparams.vocab_size
-    if not 1 <= n_best <= beam_size <= vocab_size:
-        raise ValueError(
-            "Expected 1 <= n_best <= beam_size <= vocab_size. Received: "
-            f"n_best={n_best}, beam_size={beam_size}, vocab_size={vocab_size}."
-        )
+    if not isinstance(limits, constraints.Limits):
+        limits = constraints.Limits(tf.convert_to_tensor(limits))
+    check_sizes(model, beam_size, n_best)
     whole = model.init_beams(inputs)
     batch_size = tf.shape(inputs)[0]
 
@@ -176,8 +133,7 @@ def _search(model, inputs, limits, beam_size, alpha, n_best, shrink_at=0.0):
         rows = tf.shape(ids)[0]
         # A hypothesis goes back to itself at the position that it adds.
         own = tf.tile(tf.range(beam_size), [rows // beam_size])
-        own = own[:, tf.newaxis, tf.newaxis]
-        ancestors = tf.concat([ancestors, own], 1)  # [B * N, T, 1]
+        ancestors = tf.concat([ancestors, own[:, None, None]], 1)  # [.., T, 1]
         logits, cache = model.step_beams(
             ids[:, i],
             context.cache(whole),
@@ -190,34 +146,98 @@ def _search(model, inputs, limits, beam_size, alpha, n_best, shrink_at=0.0):
         tf.zeros([batch_size], tf.int32),
         beam_size,
         limits.lengths,
-        vocab_size,
+        model.hparams.vocab_size,
         alpha,
         states=tf.zeros([batch_size, 0, 1], tf.int32),
         # The best hypothesis is certain before the others are.
         stop_early=n_best == 1,
         context=Context.of(whole, limits),
-        constrain=limits.constrain if is_constrained(limits) else None,
+        constrain=limits.constrain if limits.is_constrained else None,
         shrink_at=shrink_at,
     )
     return ids[:, :n_best, 1:], scores[:, :n_best]
 
 
-class Sampling(NamedTuple):
-    """How to draw translations at random; see `sampling.draw`."""
+def search_fixed(
+    model: transformer.Transformer,
+    inputs: tf.Tensor,
+    lengths: tf.Tensor,
+    *,
+    max_length: int | None,
+    beam_size: int,
+    alpha: float,
+    n_best: int = 1,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Searches in shapes that never change, so that XLA can compile it.
 
-    temperature: float | tf.Tensor = 1.0
-    top_k: int = 0
-    top_p: float | tf.Tensor = 1.0
-    seed: int | tf.Tensor = 1
+    Every step attends to `max_length` positions. Without XLA, `search` is
+    quicker. XLA must know the shape of `inputs`, and all `lengths`.
+
+    Args:
+        model: The model.
+        inputs: See `search`.
+        lengths: int32 `[B]`: how many ids each translation may have, at most
+            `max_length`.
+        max_length: int. Room for that many ids; None: room that grows, which
+            XLA does not compile.
+        beam_size: See `search`, as for the rest and for what is returned.
+        alpha: float.
+        n_best: int.
+
+    Example:
+
+    >>> from relpos_tf import hparam
+    >>> model = transformer.Transformer(
+    ...     hparam.HParams().replace(vocab_size=11, hidden_size=16)
+    ... )
+    >>> @tf.function(jit_compile=True)
+    ... def translate(inputs):
+    ...     return search_fixed(
+    ...         model, inputs, [4], max_length=4, beam_size=2, alpha=0.6
+    ...     )
+    >>> translate(tf.constant([[5, 1]]))[1].shape.as_list()
+    [1, 1]
+    """
+    check_sizes(model, beam_size, n_best)
+    cache = model.init_cache(inputs, max_length=max_length)
+
+    def next_logits(ids, i, layers):
+        # Not ids[:, -1], which XLA misplaces.
+        logits, written = model.step(
+            ids[:, i, tf.newaxis], cache._replace(layers=layers), i
+        )
+        return logits[:, 0], written.layers  # [B * N, V], [B * N, H, T, D]
+
+    ids, scores, _ = beam_search.beam_search(
+        next_logits,
+        tf.zeros(inputs.shape[:1], tf.int32),
+        beam_size,
+        lengths,
+        model.hparams.vocab_size,
+        alpha,
+        states=cache.layers,
+        stop_early=n_best == 1,
+    )
+    return ids[:, :n_best, 1:], scores[:, :n_best]
+
+
+def check_sizes(model, beam_size: int, n_best: int) -> None:
+    """Raises ValueError if there are not that many beams or pieces."""
+    vocab_size = model.hparams.vocab_size
+    if not 1 <= n_best <= beam_size <= vocab_size:
+        raise ValueError(
+            "Expected 1 <= n_best <= beam_size <= vocab_size. Received: "
+            f"n_best={n_best}, beam_size={beam_size}, vocab_size={vocab_size}."
+        )
 
 
 def sample(
     model: transformer.Transformer,
     inputs: tf.Tensor,
-    limits: tf.Tensor | Limits,
+    limits: tf.Tensor | constraints.Limits,
     numbers: tf.Tensor,
     *,
-    how: Sampling,
+    how: sampling.Sampling,
     alpha: float | tf.Tensor,
     n_best: int = 1,
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -229,7 +249,7 @@ def sample(
         limits: See `search`.
         numbers: int32 `[B]`: with the seed and the place among the drawn ones,
             they decide what is drawn.
-        how: `Sampling`.
+        how: `sampling.Sampling`.
         alpha: float or scalar tensor. Of the length penalty.
         n_best: int. How many translations of each sentence to draw.
 
@@ -237,14 +257,13 @@ def sample(
         As `search`: ids `[B, n_best, T]`, the best scores first, and scores
         `[B, n_best]`.
     """
-    if not isinstance(limits, Limits):
-        limits = Limits(tf.convert_to_tensor(limits))
+    if not isinstance(limits, constraints.Limits):
+        limits = constraints.Limits(tf.convert_to_tensor(limits))
     whole = model.init_beams(inputs)
     batch_size = tf.shape(inputs)[0]
     # Nothing is shared by those drawn: each is a source with one hypothesis.
     context = tf.nest.map_structure(
-        lambda tensor: tf.repeat(tensor, n_best, axis=0),
-        Context.of(whole, limits),
+        lambda t: tf.repeat(t, n_best, axis=0), Context.of(whole, limits)
     )
 
     def next_logits(ids, i, layers):
@@ -269,7 +288,7 @@ def sample(
         top_k=how.top_k,
         top_p=how.top_p,
         states=context.layers,
-        constrain=constrain if is_constrained(limits) else None,
+        constrain=constrain if limits.is_constrained else None,
     )
     # Without an end, the length is the limit.
     sizes = tf.math.count_nonzero(ids[:, 1:], axis=1, dtype=tf.int32)
@@ -279,15 +298,6 @@ def sample(
         tf.reshape(scores, [batch_size, n_best]), n_best
     )
     return beam_step.take(ids, order), scores
-
-
-def is_constrained(limits: Limits) -> bool:
-    """Says whether there is more to keep to than lengths."""
-    return bool(
-        limits.prefix is not None
-        or limits.min_length
-        or limits.no_repeat_ngram_size
-    )
 
 
 def log_probabilities(

@@ -17,9 +17,11 @@ import numpy as np
 import tensorflow as tf
 
 from relpos_tf import beam_search
+from relpos_tf import constraints
 from relpos_tf import decode_hparam
 from relpos_tf import decoding
 from relpos_tf import errors
+from relpos_tf import sampling
 from relpos_tf import tokenizer as tokenizer_lib
 from relpos_tf.models import transformer
 
@@ -201,7 +203,7 @@ class ModelEngine:
 
     def _make_function(self, settings, n_best, has_prefix):
         def search(inputs, lengths, prefix, numbers, alpha, temp, top_p, seed):
-            limits = decoding.Limits(
+            limits = constraints.Limits(
                 lengths,
                 prefix if has_prefix else None,
                 settings.min_length,
@@ -209,7 +211,7 @@ class ModelEngine:
             )
             arguments = {"alpha": alpha, "n_best": n_best}
             if settings.is_random:
-                how = decoding.Sampling(
+                how = sampling.Sampling(
                     temp, settings.sampling_keep_top_k, top_p, seed
                 )
                 return decoding.sample(

@@ -7,9 +7,20 @@ Shapes: R rows, V vocabulary, K ids that may be drawn, L longest limit, T ids
 so far (the initial id and one for each step).
 """
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from relpos_tf import beam_step
+
+
+class Sampling(NamedTuple):
+    """How to draw translations at random; see `draw`."""
+
+    temperature: float | tf.Tensor = 1.0
+    top_k: int = 0
+    top_p: float | tf.Tensor = 1.0
+    seed: int | tf.Tensor = 1
 
 
 def uniforms(seed, numbers, samples, length):

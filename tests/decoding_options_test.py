@@ -5,7 +5,9 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import beam_search
+from relpos_tf import constraints
 from relpos_tf import decoding
+from relpos_tf import sampling
 from tests import decoding_test
 
 V = decoding_test.VOCAB_SIZE
@@ -62,7 +64,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         self, kind, shrink_at
     ):
         model = decoding_test.make_model(**KINDS[kind])
-        limits = decoding.Limits(
+        limits = constraints.Limits(
             tf.constant([11, 7, 5]),
             tf.constant([[4, 4, 9], [0] * 3, [3, 0, 0]]),
         )
@@ -122,6 +124,40 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
             for one, best in zip(ids[:, 0], found[0][0][:, 0], strict=True):
                 self.assertEqual(strip(one.numpy()), strip(best.numpy()))
 
+    @parameterized.product(kind=list(KINDS), max_length=(None, 11, 13))
+    def test_caches_that_follow_hypotheses_find_the_same(
+        self, kind, max_length
+    ):
+        model = decoding_test.make_model(**KINDS[kind])
+        lengths = tf.constant([11, 7, 5])
+        options = {"beam_size": 3, "alpha": 0.6, "n_best": 3}
+        ids, scores = decoding.search(model, INPUTS, lengths, **options)
+        found = decoding.search_fixed(
+            model, INPUTS, lengths, max_length=max_length, **options
+        )
+        self.assertAllEqual(found[0], ids)
+        self.assertAllClose(found[1], scores, atol=1e-5)
+
+    def test_xla_finds_the_same(self):
+        model = decoding_test.make_model()
+        lengths = [11, 7, 5]
+
+        @tf.function(jit_compile=True)
+        def compiled():
+            return decoding.search_fixed(
+                model, INPUTS, lengths, max_length=11, beam_size=3, alpha=0.6
+            )
+
+        ids, scores = decoding.search(
+            model, INPUTS, lengths, beam_size=3, alpha=0.6
+        )
+        found = compiled()
+        # XLA cannot shorten its result: zeros follow.
+        length = ids.shape[2]
+        self.assertAllEqual(found[0][:, :, :length], ids)
+        self.assertFalse(np.any(found[0][:, :, length:]))
+        self.assertAllClose(found[1], scores, atol=1e-5)
+
     def test_no_end_before_the_least_length(self):
         model = decoding_test.make_model()
         free, _ = decoding.search(
@@ -129,7 +165,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         )
         shortest = min(len(strip(row)) for row in free[:, 0].numpy())
         self.assertLess(shortest, 7)
-        limits = decoding.Limits(tf.constant([11] * 3), min_length=7)
+        limits = constraints.Limits(tf.constant([11] * 3), min_length=7)
         ids, scores = decoding.search(
             model, INPUTS, limits, beam_size=3, alpha=0.0
         )
@@ -162,7 +198,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         ids, _ = decoding.search(
             model,
             INPUTS,
-            decoding.Limits(lengths, no_repeat_ngram_size=size),
+            constraints.Limits(lengths, no_repeat_ngram_size=size),
             beam_size=3,
             alpha=0.6,
             n_best=3,
@@ -174,7 +210,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
     def test_brute_force_with_a_prefix_on_a_tiny_vocabulary(self):
         model = decoding_test.make_model(vocab_size=5)
         inputs = tf.constant([[3, 4, 1]])
-        limits = decoding.Limits(tf.constant([4]), tf.constant([[3]]))
+        limits = constraints.Limits(tf.constant([4]), tf.constant([[3]]))
         ids, scores = decoding.search(
             model, inputs, limits, beam_size=5, alpha=0.6, n_best=1
         )
@@ -211,7 +247,7 @@ class SampleTest(tf.test.TestCase, parameterized.TestCase):
             inputs,
             tf.constant(lengths),
             tf.constant(numbers),
-            how=decoding.Sampling(**how),
+            how=sampling.Sampling(**how),
             alpha=0.6,
             n_best=n_best,
         )

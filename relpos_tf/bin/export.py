@@ -68,6 +68,13 @@ flags.DEFINE_string(
     "Default: the run's own.",
     flag_values=FLAGS,
 )
+flags.DEFINE_string(
+    "warmup_file",
+    "",
+    "With --format=saved_model: at most 999 lines like those to come, with "
+    "which TensorFlow Serving warms up. Default: lines of frequent pieces.",
+    flag_values=FLAGS,
+)
 
 
 def main() -> None:
@@ -78,6 +85,8 @@ def main() -> None:
     is_ctranslate2 = FLAGS.format == "ctranslate2"
     if FLAGS.quantization != "none" and not is_ctranslate2:
         raise command.UsageError("--quantization needs --format=ctranslate2.")
+    if FLAGS.warmup_file and is_ctranslate2:
+        raise command.UsageError("--warmup_file needs --format=saved_model.")
     with command.flag_value("decode_hparams"):
         settings = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
         search = settings.search_settings()
@@ -89,6 +98,7 @@ def main() -> None:
     command.import_tensorflow()
     from relpos_tf import ctranslate2_export  # these bring TensorFlow
     from relpos_tf import export
+    from relpos_tf import line_io
     from relpos_tf import loading
     from relpos_tf import run_dir
 
@@ -101,7 +111,12 @@ def main() -> None:
             path, export_dir, quantization=FLAGS.quantization, **search
         )
     else:
-        export.export_saved_model(path, export_dir, **search)
+        lines = None
+        if FLAGS.warmup_file:
+            lines = list(line_io.named_lines(FLAGS.warmup_file))
+        export.export_saved_model(
+            path, export_dir, warmup_lines=lines, **search
+        )
     command.logger().info("Exported %s to %s.", path, export_dir)
 
 

@@ -124,7 +124,8 @@ def relative_attention(
             to the logits: 0 where attention is allowed, -1e9 where not.
         implementation: "reshape", the paper's, builds `[Q, K, D]` tensors;
             "compact" multiplies with the 2k+1 rows only and moves the
-            products to their places; "auto" chooses.
+            products to their places; "auto" chooses: "reshape" for a single
+            query, else "compact".
         query_start: As in `relative_position_ids`.
         dropout: None or a function of the weights, applied before they
             multiply the values.
@@ -151,7 +152,8 @@ def relative_attention(
     _check(implementation, key_table, value_table)
     if query_start is None:
         query_start = tf.shape(k)[2] - tf.shape(q)[2]
-    if implementation == "reshape":
+    is_row = implementation == "auto" and q.shape[2] == 1
+    if implementation == "reshape" or is_row:
         content, combine = _reshape_logits, _reshape_output
     else:
         content, combine = _compact_logits, _compact_output
@@ -270,8 +272,6 @@ def _rows_to_keys(by_row, key_length, query_start):
         ],
         axis=-1,
     )  # [B, H, Q, N]
-    if by_row.shape[2] == 1:
-        return by_distance  # one query: N = K
     # In one flat line of Q * (N+1) numbers, key 0 of query i stands at
     # i * (N+1) + Q-1-i = i * N + Q-1: cut Q-1 numbers and read lines of N.
     size = queries + key_length - 1  # N
@@ -289,14 +289,12 @@ def _keys_to_rows(weights, rows, query_start):
     """
     batch, heads, queries, keys = tf.unstack(tf.shape(weights))
     left, right, first, last = _band(rows // 2, queries, keys, query_start)
-    by_distance = weights  # [B, H, Q, K]
-    if weights.shape[2] != 1:
-        size = queries + keys - 1  # N
-        padded = tf.pad(weights, [[0, 0], [0, 0], [0, 0], [0, size - keys]])
-        flat = tf.reshape(padded, [batch, heads, queries * size])
-        flat = tf.pad(flat, [[0, 0], [0, 0], [queries - 1, 1]])
-        lines = tf.reshape(flat, [batch, heads, queries, size + 1])
-        by_distance = _cut(lines, 0, size)  # [B, H, Q, N]
+    size = queries + keys - 1  # N
+    padded = tf.pad(weights, [[0, 0], [0, 0], [0, 0], [0, size - keys]])
+    flat = tf.reshape(padded, [batch, heads, queries * size])
+    flat = tf.pad(flat, [[0, 0], [0, 0], [queries - 1, 1]])
+    lines = tf.reshape(flat, [batch, heads, queries, size + 1])
+    by_distance = _cut(lines, 0, size)  # [B, H, Q, N]
     below, exact, above = tf.split(by_distance, [left, last - first, right], -1)
     below = tf.reduce_sum(below, -1, keepdims=True)  # [B, H, Q, 1]
     above = tf.reduce_sum(above, -1, keepdims=True)

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import pathlib
 import unittest
 
 from absl.testing import absltest
@@ -13,6 +14,7 @@ from relpos_tf.bin import command
 from relpos_tf.bin import decoder
 from relpos_tf.bin import export
 from tests import ctranslate2_runs
+from tests import serving_test
 from tests import tiny_run
 
 NO_LIBRARY = importlib.util.find_spec("ctranslate2") is None
@@ -47,6 +49,32 @@ class ExportTest(absltest.TestCase):
         )
         self.assert_error(
             2, "--decode_hparams", run, "--decode_hparams=batch_size=2"
+        )
+
+    def test_a_server_warms_up_with_lines_of_a_file(self):
+        run = tiny_run.path()
+        folder = self.create_tempdir()
+        lines = folder.create_file("lines", "ein Hund\nzwei\u2028Hunde\n")
+        exported = pathlib.Path(folder.full_path, "exported")
+        arguments = f"--output_dir={run}", f"--export_dir={exported}"
+        code, _, err = execute(
+            export.main, *arguments, f"--warmup_file={lines.full_path}"
+        )
+        self.assertEqual(code, 0, err)
+        one, two = b"ein Hund", "zwei\u2028Hunde".encode()
+        self.assertEqual(
+            serving_test.requests(exported), [[one], [two], [one, two]]
+        )
+        empty = folder.create_file("empty").full_path
+        self.assert_error(
+            1, "Expected lines", *arguments, f"--warmup_file={empty}"
+        )
+        self.assert_error(
+            2,
+            "--warmup_file needs --format=saved_model",
+            *arguments,
+            f"--warmup_file={lines.full_path}",
+            "--format=ctranslate2",
         )
 
     def test_quantizations_are_those_of_the_library(self):
