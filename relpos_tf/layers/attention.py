@@ -14,6 +14,7 @@ from relpos_tf.layers import beams
 from relpos_tf.layers import caches
 from relpos_tf.layers import dropout as dropout_lib
 from relpos_tf.layers import relative
+from relpos_tf.layers import rows
 
 
 def causal_mask(query_length, key_length, query_start=None):
@@ -41,7 +42,7 @@ def causal_mask(query_length, key_length, query_start=None):
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
     """Attention of several heads, by content and perhaps by position.
 
     Without `max_relative_position` this is scaled dot-product attention. With
@@ -240,43 +241,6 @@ class MultiHeadAttention(keras.layers.Layer):
             queries, cache, may_attend=may_attend, query_start=start
         )
         return output, cache
-
-    def project_rows(self, rows, sources) -> beams.BeamKeysValues:
-        """Projects `[B * K, F]` to keys and values of `sources`, B."""
-        keys, values = (
-            self._split_rows(f(rows), sources) for f in (self.k, self.v)
-        )
-        return beams.BeamKeysValues(
-            tf.transpose(keys, [0, 2, 3, 1]), tf.transpose(values, [0, 2, 1, 3])
-        )
-
-    def attend_rows(self, rows, keys_values, past):
-        """Attends from hypotheses at one position.
-
-        Args:
-            rows: `[B * n, F]` tensor: the n hypotheses of each source.
-            keys_values: `beams.BeamKeysValues` of B sources.
-            past: `beams.Past`.
-
-        Returns:
-            A `[B * n, F]` tensor.
-        """
-        depth = self.hidden_size // self.num_heads
-        q = self._split_rows(self.q(rows), tf.shape(keys_values.values)[0])
-        output = beams.beam_attention(
-            tf.transpose(q, [0, 2, 1, 3]) * depth**-0.5,  # [B, H, n, D]
-            keys_values,
-            self._table(self.key_table),
-            self._table(self.value_table),
-            past,
-        )
-        output = tf.transpose(output, [0, 2, 1, 3])  # [B, n, H, D]
-        output = tf.reshape(output, [-1, self.hidden_size])
-        return self.output_transform(output)
-
-    def _split_rows(self, rows, sources):
-        depth = self.hidden_size // self.num_heads
-        return tf.reshape(rows, [sources, -1, self.num_heads, depth])
 
     def _split_heads(self, x):
         batch, length = tf.unstack(tf.shape(x)[:2])

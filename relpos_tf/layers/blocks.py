@@ -224,11 +224,12 @@ class DecoderBlock(keras.layers.Layer):
         y = self.ffn(self.ffn_residual.before(x))
         return self.ffn_residual(x, y), cache, weights
 
-    def step_rows(self, x, cache, memory, *, past, source):
+    def step_rows(self, x, kernel, cache, memory, *, past, source):
         """Computes one position of hypotheses, those of a source together.
 
         Args:
             x: `[B * n, F]`: the n hypotheses of each source.
+            kernel: self-attention's `fused_kernel`.
             cache: self-attention's `beams.BeamKeysValues` so far.
             memory: `beams.BeamKeysValues` of the sources.
             past: `beams.Past` of this position and those before it.
@@ -238,9 +239,7 @@ class DecoderBlock(keras.layers.Layer):
             A pair: a `[B * n, F]` tensor, and the cache with this position.
         """
         y = self.self_attention_residual.before(x)
-        sources = tf.shape(cache.values)[0]
-        cache = cache.extend(self.self_attention.project_rows(y, sources))
-        y = self.self_attention.attend_rows(y, cache, past)
+        y, cache = self.self_attention.step_rows(y, kernel, cache, past)
         x = self.self_attention_residual(x, y)
         y = self.encdec_attention_residual.before(x)
         y = self.encdec_attention.attend_rows(y, memory, source)

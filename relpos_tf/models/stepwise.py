@@ -43,6 +43,7 @@ class BeamCache(NamedTuple):
             with their source, whichever hypotheses go on.
         memory: per block, those of the source.
         source: which of them may be looked at.
+        kernels: per block, self-attention's `fused_kernel`.
         embedding: as of `DecoderCache`, and
         softmax: too.
     """
@@ -50,6 +51,7 @@ class BeamCache(NamedTuple):
     layers: tuple
     memory: tuple
     source: beams.Past
+    kernels: tuple
     embedding: tf.Tensor
     softmax: tf.Tensor
 
@@ -129,6 +131,10 @@ class Stepwise:
                 for block in self.decoder_blocks
             ),
             source=beams.Past(tf.where(is_token(inputs), 0.0, beams.NEGATIVE)),
+            kernels=tuple(
+                block.self_attention.fused_kernel()
+                for block in self.decoder_blocks
+            ),
             embedding=self.target_embedding.table(),
             softmax=tf.transpose(self.softmax_embedding.table()),
         )
@@ -154,11 +160,15 @@ class Stepwise:
         )[:, 0]
         past = beams.past_of(ancestors)
         layers = []
-        for block, layer, memory in zip(
-            self.decoder_blocks, cache.layers, cache.memory, strict=True
+        for block, kernel, layer, memory in zip(
+            self.decoder_blocks,
+            cache.kernels,
+            cache.layers,
+            cache.memory,
+            strict=True,
         ):
             x, layer = block.step_rows(
-                x, layer, memory, past=past, source=cache.source
+                x, kernel, layer, memory, past=past, source=cache.source
             )
             layers.append(layer)
         if self.decoder_norm is not None:
