@@ -8,6 +8,10 @@ lengths below its limit and down to the previous one. The order of training
 batches is a function of (seed, epoch) alone, so (epoch, position) is all it
 takes to go on where a run stopped. Going on reads the epoch again up to there,
 but nothing before it.
+
+Lengths at the limits: training leaves out pairs with more than `max_length`
+tokens on a side (`run_setup` says how many they are), evaluation none. A pair
+with more tokens than `batch_size` is a batch by itself.
 """
 
 from collections.abc import Sequence
@@ -86,6 +90,7 @@ def training_batches(
     min_length_bucket: int = 8,
     length_bucket_step: float = 1.1,
     pad_to_boundary: bool = False,
+    vocab_size: int | None = None,
 ) -> tf.data.Dataset:
     """Returns endless training batches, from (epoch, position) on.
 
@@ -103,13 +108,15 @@ def training_batches(
         length_bucket_step: float. See `boundaries_and_batch_sizes`.
         pad_to_boundary: bool. Pads every batch of a bucket to the same shape,
             for XLA, which compiles once per shape.
+        vocab_size: int or None. Ids beyond it are an error.
 
     Returns:
         A dataset of `inputs` int32 [B, S], `targets` int32 [B, T], `epoch`
-        int64 [] and `position` int64 [], see above.
+        int64 [] and `position` int64 [], see above. Reading it fails where a
+        record is damaged: `records.guarded` says which.
 
     Raises:
-        UserError: no pair is short enough.
+        UserError: no pair is short enough, or the first ones are damaged.
     """
     buckets = boundaries_and_batch_sizes(
         batch_size, max_length, min_length_bucket, length_bucket_step
@@ -125,7 +132,7 @@ def training_batches(
             records.parse, num_parallel_calls=tf.data.AUTOTUNE
         )
         pairs = pairs.filter(lambda pair: _length(pair) <= max_length)
-        batches = _bucketed(pairs, buckets).shuffle(
+        batches = _bucketed(pairs, buckets, vocab_size).shuffle(
             SHUFFLE_BATCHES, seed=_draw(seeds, 1)
         )
         done = tf.where(tf.equal(number, epoch), tf.cast(position, tf.int64), 0)
@@ -150,6 +157,7 @@ def evaluation_batches(
     batch_size: int,
     min_length_bucket: int = 8,
     length_bucket_step: float = 1.1,
+    vocab_size: int | None = None,
 ) -> tf.data.Dataset:
     """Returns every pair once, however long; the order is always the same.
 
@@ -159,9 +167,11 @@ def evaluation_batches(
             pair is a batch by itself.
         min_length_bucket: int. See `boundaries_and_batch_sizes`.
         length_bucket_step: float. See `boundaries_and_batch_sizes`.
+        vocab_size: int or None. Ids beyond it are an error.
 
     Returns:
-        A dataset of `inputs` int32 [B, S] and `targets` int32 [B, T].
+        A dataset of `inputs` int32 [B, S] and `targets` int32 [B, T]. Reading
+        it fails where a record is damaged: `records.guarded` says which.
     """
     # The last bucket, which takes any length, has batch_size // batch_size
     # rows: one.
@@ -171,7 +181,7 @@ def evaluation_batches(
     pairs = tf.data.TFRecordDataset(list(files)).map(
         records.parse, num_parallel_calls=tf.data.AUTOTUNE
     )
-    return _finish(_bucketed(pairs, buckets))
+    return _finish(_bucketed(pairs, buckets, vocab_size))
 
 
 def pad_batch(
@@ -247,15 +257,18 @@ def _draw(seeds: tf.Tensor, use: int, shape: Sequence[int] = ()) -> tf.Tensor:
     )
 
 
-def _bucketed(pairs: tf.data.Dataset, buckets) -> tf.data.Dataset:
+def _bucketed(
+    pairs: tf.data.Dataset, buckets, vocab_size: int | None
+) -> tf.data.Dataset:
     """Batches pairs of similar length, padded to the longest of the batch."""
     boundaries, batch_sizes = buckets
-    return pairs.bucket_by_sequence_length(
+    batches = pairs.bucket_by_sequence_length(
         _length,
         bucket_boundaries=boundaries,
         bucket_batch_sizes=batch_sizes,
         padded_shapes={"inputs": [None], "targets": [None]},
     )
+    return batches.map(lambda batch: records.checked(batch, vocab_size))
 
 
 def _length(pair: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -270,7 +283,7 @@ def _check_not_empty(files: Sequence[str], max_length: int) -> None:
         .map(records.parse)
         .filter(lambda pair: _length(pair) <= max_length)
     )
-    for _ in short.take(1):
+    for _ in records.guarded(short.take(1), files):
         return
     raise errors.UserError(
         f"No training pair has at most max_length={max_length} tokens on "
@@ -283,6 +296,9 @@ def _finish(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Fixes the order, keeps files together, and prepares batches ahead."""
     options = tf.data.Options()
     options.deterministic = True
+    # Its thread looks up once a minute at most, and an iterator, and with it
+    # the program, ends only when that thread does.
+    options.autotune.enabled = False
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.OFF
     )

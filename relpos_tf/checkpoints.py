@@ -10,21 +10,26 @@ import json
 import logging
 import os
 import pathlib
-import re
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from relpos_tf import checkpoint_files
+from relpos_tf import checkpoint_reader
 from relpos_tf import errors
+from relpos_tf import faults
 from relpos_tf import run_dir
+from relpos_tf import signals
 
 _log = logging.getLogger("relpos_tf")
-_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
-_UNREADABLE = (tf.errors.OpError, ValueError, RuntimeError, IndexError)
-Variables = Mapping[str, tf.Variable]
+Variables = checkpoint_reader.Variables
 all_steps = run_dir.all_steps
+reading = checkpoint_reader.reading
+# The variable by which an average is known: the steps it is made of.
+_AVERAGE_OF = "training/average_of"
 
 
 class CheckpointManager:
@@ -34,6 +39,8 @@ class CheckpointManager:
         directory: str or path. Made if need be.
         groups: {group: {name: variable}}. All that is saved.
         keep_max: int. The oldest beyond that many are removed; 0: none is.
+        writes: bool. False for who only restores: it leaves alone what another
+            process may be writing.
     """
 
     def __init__(
@@ -41,14 +48,16 @@ class CheckpointManager:
         directory: str | pathlib.Path,
         groups: Mapping[str, Variables],
         keep_max: int = 20,
+        writes: bool = True,
     ):
         self._directory = pathlib.Path(directory)
-        self._directory.mkdir(parents=True, exist_ok=True)
         self._groups = {name: dict(group) for name, group in groups.items()}
         self._keep_max = keep_max
         self._protected = set()
         self._checkpoint = tf.train.Checkpoint(**self._groups)
-        run_dir.remove_left_overs(self._directory)
+        if writes:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            checkpoint_files.remove_left_overs(self._directory)
 
     def all_steps(self) -> list[int]:
         """Returns the steps of the complete checkpoints, ascending."""
@@ -66,33 +75,33 @@ class CheckpointManager:
     def save(self, step: int) -> str:
         """Writes `ckpt-STEP` and returns its prefix.
 
-        It bears its name only once it is complete and checked.
+        It bears its name only once it is complete and checked. Signals wait
+        until it does.
 
         Raises:
             UserError: it cannot be written, as on a full disk.
             RuntimeError: not every variable is in what was written.
         """
         prefix = str(self._directory / f"ckpt-{step}")
-        try:
-            self._checkpoint.write(f"{prefix}_temp")
-            self._check_written(f"{prefix}_temp")
-            run_dir.move_checkpoint(f"{prefix}_temp", prefix)
-            self._prune(step)
-            run_dir.write_checkpoint_state(self._directory)
-        except (tf.errors.OpError, OSError) as error:
-            cause = str(error).partition("\n")[0]
-            raise errors.UserError(
-                f"Cannot write checkpoint {prefix}: {cause} Make room and run "
-                "again: the run goes on from its last checkpoint."
-            ) from error
-        finally:
-            run_dir.remove_left_overs(self._directory)
+        with signals.held(), _writing(prefix):
+            try:
+                self._checkpoint.write(f"{prefix}_temp")
+                self._check_written(f"{prefix}_temp")
+                checkpoint_files.move(f"{prefix}_temp", prefix)
+                self._prune(step)
+                run_dir.write_checkpoint_state(self._directory)
+            finally:
+                checkpoint_files.remove_left_overs(self._directory)
+            checkpoint_files.warn_of_little_room(
+                self._directory, checkpoint_files.size(prefix)
+            )
         return prefix
 
     def _check_written(self, prefix: str) -> None:
         """Compares names: a variable that is not saved goes unnoticed else."""
-        written = _names(tf.train.load_checkpoint(prefix)).keys()
-        wrong = sorted(written ^ _flat(self._groups).keys())
+        reader = checkpoint_reader.open_checkpoint(prefix)
+        written = checkpoint_reader.names(reader).keys()
+        wrong = sorted(written ^ checkpoint_reader.flat(self._groups).keys())
         if wrong:
             raise RuntimeError(f"{prefix} has too much or too little: {wrong}.")
 
@@ -117,8 +126,9 @@ class CheckpointManager:
         """
         prefix = resolve(self._directory if path is None else path)
         with reading(prefix):
-            reader = tf.train.load_checkpoint(prefix)
-            _assign(reader, prefix, self._groups, _names(reader))
+            reader = checkpoint_reader.open_checkpoint(prefix)
+            names = checkpoint_reader.names(reader)
+            checkpoint_reader.assign(reader, prefix, self._groups, names)
         if path is None:
             restored = run_dir.checkpoint_step(prefix)
             for step in filter(lambda n: n > restored, self.all_steps()):
@@ -136,16 +146,12 @@ def newest_readable(directory: str | pathlib.Path) -> str:
     Raises:
         UserError: there is none.
     """
+    checkpoint_files.warn_of_lost_indices(directory)
     for step in reversed(all_steps(directory)):
         prefix = str(pathlib.Path(directory) / f"ckpt-{step}")
-        try:
-            reader = tf.train.load_checkpoint(prefix)
-            for name in reader.get_variable_to_shape_map():
-                reader.get_tensor(name)
-        except _UNREADABLE:
-            _log.warning("Checkpoint %s is damaged; trying an older.", prefix)
-        else:
+        if checkpoint_reader.is_readable(prefix):
             return prefix
+        _log.warning("Checkpoint %s is damaged; trying an older.", prefix)
     raise errors.UserError(
         f"Expected a checkpoint ckpt-STEP in {directory}. Received: "
         f"{sorted(p.name for p in pathlib.Path(directory).glob('*'))}."
@@ -182,24 +188,26 @@ def restore_model(prefix: str, variables: Variables) -> None:
         UserError: the checkpoint is damaged or not of this model.
     """
     with reading(prefix):
-        reader = tf.train.load_checkpoint(prefix)
-        names = _names(reader)
+        reader = checkpoint_reader.open_checkpoint(prefix)
+        names = checkpoint_reader.names(reader)
         names = {n: names[n] for n in names if n.startswith("model/")}
-        _assign(reader, prefix, {"model": variables}, names)
+        checkpoint_reader.assign(reader, prefix, {"model": variables}, names)
 
 
 def average(prefixes: Sequence[str], output: str) -> None:
     """Writes the mean of the model variables of several checkpoints.
 
     Sums are in float64. The result has no optimizer, but the last step, as
-    `training/step`. A JSON file beside it says what was averaged.
+    `training/step`, and the steps it is made of, as `training/average_of`. A
+    JSON file beside it says so, too.
 
     Args:
         prefixes: The checkpoints `ckpt-STEP`, each once.
         output: Prefix of the result.
 
     Raises:
-        UserError: no checkpoints, the same one twice, or different models.
+        UserError: no checkpoints, the same one twice, an average, or
+            different models; or the result cannot be written.
     """
     prefixes = [str(p).removesuffix(".index") for p in prefixes]
     different = set(map(os.path.realpath, prefixes))
@@ -207,7 +215,7 @@ def average(prefixes: Sequence[str], output: str) -> None:
         raise errors.UserError(
             f"Expected checkpoints, each once. Received: {prefixes}."
         )
-    step = max(run_dir.checkpoint_step(prefix) for prefix in prefixes)
+    steps = [run_dir.checkpoint_step(prefix) for prefix in prefixes]
 
     def kinds(values):
         return {name: (v.shape, v.dtype) for name, v in values.items()}
@@ -228,82 +236,72 @@ def average(prefixes: Sequence[str], output: str) -> None:
         name: (sums[name] / len(prefixes)).astype(value.dtype)
         for name, value in first.items()
     }
-    write_model(output, mean, step)
+    write_model(output, mean, max(steps), average_of=steps)
     names = [os.path.basename(prefix) for prefix in prefixes]
     record = json.dumps({"average_of": names})
-    pathlib.Path(f"{output}.json").write_text(record, encoding="utf-8")
+    with _writing(output):
+        pathlib.Path(f"{output}.json").write_text(record, encoding="utf-8")
 
 
 def write_model(
-    prefix: str, values: Mapping[str, np.ndarray], step: int
+    prefix: str,
+    values: Mapping[str, np.ndarray],
+    step: int,
+    average_of: Sequence[int] = (),
 ) -> None:
-    """Writes a checkpoint of a model alone, with its step."""
+    """Writes a checkpoint of a model alone, with its step.
+
+    Args:
+        prefix: str. Where it goes.
+        values: The model's variables by name.
+        step: int. After how many updates.
+        average_of: The steps that were averaged, if any were.
+
+    Raises:
+        UserError: it cannot be written, as on a full disk.
+    """
     model = {name: tf.Variable(value) for name, value in values.items()}
     training = {"step": tf.Variable(step, dtype=tf.int64)}
-    tf.train.Checkpoint(model=model, training=training).write(f"{prefix}_temp")
-    run_dir.move_checkpoint(f"{prefix}_temp", prefix)
+    if average_of:
+        training["average_of"] = tf.Variable(average_of, dtype=tf.int64)
+    checkpoint = tf.train.Checkpoint(model=model, training=training)
+    folder = os.path.dirname(prefix) or "."
+    with signals.held(), _writing(prefix):
+        try:
+            checkpoint.write(f"{prefix}_temp")
+            checkpoint_files.move(f"{prefix}_temp", prefix)
+        finally:
+            checkpoint_files.remove_left_overs(folder)
 
 
 def _model_values(prefix: str) -> dict[str, np.ndarray]:
+    """Returns the model of a checkpoint that training wrote, by name."""
     with reading(prefix):
-        reader = tf.train.load_checkpoint(prefix)
+        reader = checkpoint_reader.open_checkpoint(prefix)
+        names = checkpoint_reader.names(reader)
         values = {
             name.removeprefix("model/"): reader.get_tensor(key)
-            for name, key in _names(reader).items()
+            for name, key in names.items()
             if name.startswith("model/")
         }
     if not values:
         raise errors.UserError(f"Checkpoint {prefix} has no model/... in it.")
+    # Averages of earlier versions have the file only.
+    if _AVERAGE_OF in names or os.path.isfile(f"{prefix}.json"):
+        raise errors.UserError(
+            "Expected checkpoints that training wrote: an average of averages "
+            f"counts some of them twice. Received: {prefix}, an average."
+        )
     return values
 
 
 @contextlib.contextmanager
-def reading(prefix: str):
-    """Says of a checkpoint that cannot be read that it is damaged."""
+def _writing(prefix: str) -> Iterator[None]:
+    """Says of a checkpoint that it cannot be written, and why."""
     try:
         yield
-    except errors.UserError:
-        raise
-    except _UNREADABLE as error:
-        message = f"Checkpoint {prefix} is damaged or not there."
-        raise errors.UserError(message) from error
-
-
-def _names(reader) -> dict[str, str]:
-    """Returns {group/name: key}; in a key "/" is ".S" and "." is ".."."""
-    return {
-        re.sub(
-            r"\.[.S]", lambda m: "./"[m[0] == ".S"], key.removesuffix(_SUFFIX)
-        ): key
-        for key in reader.get_variable_to_shape_map()
-        if key.endswith(_SUFFIX) and not key.startswith("save_counter")
-    }
-
-
-def _flat(groups: Mapping[str, Variables]) -> dict[str, tf.Variable]:
-    return {f"{g}/{n}": v for g, vs in groups.items() for n, v in vs.items()}
-
-
-def _assign(reader, prefix: str, groups: Mapping, names: Mapping) -> None:
-    """Sets variables; compares everything before it sets anything."""
-    shapes = reader.get_variable_to_shape_map()
-    dtypes = reader.get_variable_to_dtype_map()
-    expected = _flat(groups)
-    problems = [f"{n} is missing" for n in expected.keys() - names.keys()]
-    problems += [f"{n} is not wanted" for n in names.keys() - expected.keys()]
-    for name in expected.keys() & names.keys():
-        key, variable = names[name], expected[name]
-        there, here = shapes[key], variable.shape.as_list()
-        if list(there) != here:
-            problems.append(f"{name} has shape {there} and not {here}")
-        elif dtypes[key] != variable.dtype:
-            kind = variable.dtype.name
-            problems.append(f"{name} is {dtypes[key].name} and not {kind}")
-    if problems:
-        more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+    except (tf.errors.OpError, OSError) as error:
         raise errors.UserError(
-            f"Checkpoint {prefix} does not fit: "
-            f"{'; '.join(sorted(problems)[:5])}{more}."
-        )
-    for name, variable in expected.items():
-        variable.assign(reader.get_tensor(names[name]))
+            f"Cannot write checkpoint {prefix}: {faults.cause(error)} "
+            f"{faults.AGAIN}"
+        ) from error

@@ -87,11 +87,9 @@ def load_export(
 def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
     """Returns what an export says of itself; nothing if it cannot be read."""
     try:
-        path = pathlib.Path(folder, engines.EXPORT_INFO)
-        info = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return export_engine.read_info(folder)
+    except errors.UserError:
         return {}
-    return info if isinstance(info, dict) else {}
 
 
 class CTranslate2Engine:
@@ -124,11 +122,12 @@ class CTranslate2Engine:
                 "Expected a folder made by relpos_tf.bin.export "
                 f"--format={FORMAT}. Received: {folder}."
             )
+        export_engine.check_files(folder, self.info)
         self._patience = patience
         kind = package().Translator
         try:
             self._max_positions = self.info["max_positions"]
-            path = pathlib.Path(folder, self.info["tokenizer"])
+            path = export_engine.file_of(folder, self.info["tokenizer"])
             self.tokenizer = tokenizer_lib.load(path)
             self._fixed = decode_hparam.DecodeHParams(
                 **self.info["decode_hparams"]

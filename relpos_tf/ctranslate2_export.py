@@ -4,11 +4,11 @@ Tokens are the pieces of the tokenizer, see `ctranslate2_spec.token_names`. EOS
 is added to the source, and the decoder begins with id 0, without being told.
 """
 
-import json
 import pathlib
 import shutil
 import tempfile
 
+from relpos_tf import checked_json
 from relpos_tf import checkpoints
 from relpos_tf import ctranslate2_engine
 from relpos_tf import ctranslate2_spec
@@ -16,6 +16,7 @@ from relpos_tf import decode_hparam
 from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import export
+from relpos_tf import export_engine
 from relpos_tf import loading
 from relpos_tf import run_dir
 
@@ -110,8 +111,9 @@ def _write(export_dir, spec, tokenizer, info):
     try:
         spec.save(str(partial))
         (partial / info["tokenizer"]).write_bytes(tokenizer.model_bytes)
+        info["files"] = export_engine.file_checksums(partial)
         (partial / engines.EXPORT_INFO).write_text(
-            json.dumps(info, indent=2) + "\n", encoding="utf-8"
+            checked_json.dumps(info), encoding="utf-8"
         )
         partial.chmod(0o755)  # mkdtemp lets nobody else in
         export.replace_folder(export_dir, partial)

@@ -6,7 +6,6 @@ It needs `tensorflow` and `tensorflow_text` to load, and nothing of this
 package. docs/serving.md says how to run it.
 """
 
-import json
 import math
 import os
 import pathlib
@@ -17,11 +16,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from relpos_tf import checked_json
 from relpos_tf import checkpoints
 from relpos_tf import decode_hparam
 from relpos_tf import decoding
 from relpos_tf import engines
 from relpos_tf import errors
+from relpos_tf import export_engine
 from relpos_tf import loading
 from relpos_tf import run_dir
 from relpos_tf import serving_warmup
@@ -221,8 +222,9 @@ def export_saved_model(
         )
         serving_warmup.write(partial, warmup_lines)
         info = describe(engine, settings, prefix)
+        info["files"] = export_engine.file_checksums(partial)
         (partial / engines.EXPORT_INFO).write_text(
-            json.dumps(info, indent=2) + "\n", encoding="utf-8"
+            checked_json.dumps(info), encoding="utf-8"
         )
         partial.chmod(0o755)  # mkdtemp lets nobody else in
         replace_folder(export_dir, partial)
@@ -244,10 +246,7 @@ def describe(
         prefix: Of the checkpoint.
     """
     run = loading.run_of(prefix)
-    try:
-        problem = json.loads((run.path / "problem.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        problem = {}  # a model of tensor2tensor, or of another program
+    problem = loading.read_problem(run)  # {}: of tensor2tensor, or imported
     return {
         "format": "saved_model",
         "requires": ["tensorflow", "tensorflow_text"],

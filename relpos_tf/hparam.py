@@ -7,6 +7,7 @@ Shaw et al. (2018), section 4.1, for the base model with sinusoids; the sets in
 
 import dataclasses
 import json
+import math
 from typing import Any
 
 from relpos_tf import errors
@@ -18,8 +19,14 @@ _CHOICES = {
     "layer_postprocess_sequence": ("da", "dan"),
     "relative_attention_implementation": ("auto", "reshape", "compact"),
     "optimizer": ("adam",),
-    # Not float16: its gradients underflow without a scaled loss.
     "activation_dtype": ("float32", "bfloat16"),
+}
+# What else to say to a choice that others have.
+_WHY_NOT = {
+    ("activation_dtype", "float16"): (
+        " The gradients of float16 underflow unless the loss is scaled, which "
+        "is not done here; bfloat16 is as fast and has the range of float32."
+    ),
 }
 # What a learning_rate_schedule may be the product of; see `schedules`.
 SCHEDULE_FACTORS = (
@@ -112,7 +119,10 @@ class HParams:
     learning_rate: float = 0.1  # of the schedule legacy alone
     learning_rate_constant: float = 1.0  # of all others
     learning_rate_warmup_steps: int = 4000
-    clip_grad_norm: float = 0.0  # 0: no clipping
+    clip_grad_norm: float = 0.0  # global norm of an update; 0: no clipping
+    # Batches of an update, for each replica. 0 and 1: one. Steps are updates
+    # here; in tensor2tensor they are batches.
+    optimizer_multistep_accumulate_steps: int = 0
 
     # Batches.
     batch_size: int = 4096  # padded tokens of the longer side, per replica
@@ -132,6 +142,7 @@ class HParams:
                 raise errors.UserError(
                     f"`{name}` must be one of {', '.join(choices)}. "
                     f"Received: {getattr(self, name)!r}."
+                    + _WHY_NOT.get((name, getattr(self, name)), "")
                 )
         for name in _AT_LEAST_ONE:
             self._check(name, getattr(self, name) >= 1, "at least 1")
@@ -147,6 +158,7 @@ class HParams:
             "average_checkpoints",
             "num_encoder_layers",
             "num_decoder_layers",
+            "optimizer_multistep_accumulate_steps",
         ):
             self._check(name, getattr(self, name) >= 0, "at least 0")
         self._check(
@@ -170,6 +182,10 @@ class HParams:
         self._check(
             "length_bucket_step", self.length_bucket_step > 1.0, "above 1"
         )
+        for name, kind in field_types().items():
+            if kind is float:
+                value = getattr(self, name)
+                self._check(name, math.isfinite(value), "a finite number")
 
     def _check(self, name: str, good: bool, expected: str):
         if not good:

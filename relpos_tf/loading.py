@@ -1,7 +1,9 @@
 """From a directory to a model that is ready for use."""
 
 import pathlib
+from typing import Any
 
+from relpos_tf import checked_json
 from relpos_tf import checkpoints
 from relpos_tf import errors
 from relpos_tf import run_dir as run_dir_lib
@@ -44,6 +46,13 @@ def load_tokenizer(
     """
     run = run_of(run_dir_or_checkpoint)
     tokenizer = tokenizer_lib.load(run.tokenizer_path)
+    known = read_problem(run).get("tokenizer_sha256", tokenizer.fingerprint)
+    if tokenizer.fingerprint != known:
+        raise errors.UserError(
+            f"The tokenizer {run.tokenizer_path} is damaged or another one: "
+            f"expected sha256 {known[:8]}... Received: "
+            f"{tokenizer.fingerprint[:8]}... Put the original file back."
+        )
     expected = run.read_hparams().vocab_size
     if tokenizer.vocab_size != expected:
         raise errors.UserError(
@@ -52,6 +61,26 @@ def load_tokenizer(
             f"{tokenizer.vocab_size}. Put the original file back."
         )
     return tokenizer
+
+
+def read_problem(run: run_dir_lib.RunDir) -> dict[str, Any]:
+    """Returns what a run's problem.json says; nothing if there is none.
+
+    Runs of earlier versions, and imported ones, know less of their problem.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = run.path / "problem.json"
+    try:
+        return checked_json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise errors.UserError(
+            f"{path} is damaged: {error} Put the original back, or remove it: "
+            "what the run learns from is then not compared."
+        ) from error
 
 
 def tokenizer_path_of(run_dir_or_checkpoint: str | pathlib.Path) -> str | None:

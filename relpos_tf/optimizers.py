@@ -7,6 +7,7 @@ with TensorFlow's fused kernel.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -21,7 +22,8 @@ class Adam:
     variables.
 
     Args:
-        variables: dict of `tf.Variable` by name. What is to be trained.
+        variables: dict of `tf.Variable` by name. What is to be trained. Also
+            an attribute.
         learning_rate: function from the number of updates made so far to a
             float32 scalar.
         beta1: float. Decay of the mean of the gradients.
@@ -44,7 +46,7 @@ class Adam:
         epsilon: float = 1e-9,
         clip_norm: float = 0.0,
     ):
-        self._variables = variables
+        self.variables = variables
         self._learning_rate = learning_rate
         self._beta1, self._beta2 = beta1, beta2
         self._epsilon = epsilon
@@ -60,7 +62,7 @@ class Adam:
                 trainable=False,
                 name=kind,
             )
-            for name, variable in self._variables.items()
+            for name, variable in self.variables.items()
         }
 
     @property
@@ -70,15 +72,31 @@ class Adam:
         squares = {f"square/{name}": v for name, v in self._squares.items()}
         return {"step": self.step} | means | squares
 
-    def apply(self, gradients: list[tf.Tensor]) -> None:
-        """Makes one update. Call it in replica context.
+    def apply(
+        self, gradients: list[tf.Tensor], allowed: tf.Tensor | bool = True
+    ) -> tf.Tensor:
+        """Makes one update, unless it would break the weights.
+
+        Where a gradient is not a number, or their norm too large for one,
+        nothing changes: no variable, no mean, no count of updates.
+
+        Call it in replica context.
 
         Args:
             gradients: a dense tensor for each variable, in their order, the
                 same on every replica: sum them before.
+            allowed: bool scalar, the same on every replica. False: nothing
+                changes either.
+
+        Returns:
+            A bool scalar: whether the update was made.
         """
+        norm = tf.linalg.global_norm(gradients)
+        is_good = tf.logical_and(allowed, tf.math.is_finite(norm))
         if self._clip_norm:
-            gradients, _ = tf.clip_by_global_norm(gradients, self._clip_norm)
+            gradients, _ = tf.clip_by_global_norm(
+                gradients, self._clip_norm, use_norm=norm
+            )
         number = tf.cast(self.step, tf.float32) + 1.0
         scalars = {
             "lr": self._learning_rate(self.step),
@@ -86,12 +104,27 @@ class Adam:
             "beta2_power": tf.pow(self._beta2, number),
         }
         context = tf.distribute.get_replica_context()
-        context.merge_call(self._update, args=(list(gradients), scalars))
+        return context.merge_call(
+            self._update_if, args=(is_good, list(gradients), scalars)
+        )
+
+    def _update_if(self, strategy, is_good, gradients, scalars):
+        """Updates every replica, or none.
+
+        A branch must not contain a merge_call, so the call contains the
+        branches. Gradients set to zero would not do: Adam moves all the same.
+        """
+        one = strategy.experimental_local_results(is_good)[0]
+        return tf.cond(
+            one,
+            lambda: self._update(strategy, gradients, scalars),
+            lambda: tf.constant(False),
+        )
 
     def _update(self, strategy, gradients, scalars):
         """Updates each replica's copy with its copy of the gradients."""
         for (name, variable), gradient in zip(
-            self._variables.items(), gradients, strict=True
+            self.variables.items(), gradients, strict=True
         ):
             strategy.extended.update(
                 variable,
@@ -101,6 +134,7 @@ class Adam:
                 group=False,
             )
         strategy.extended.update(self.step, lambda step: step.assign_add(1))
+        return tf.constant(True)
 
     def _update_one(self, variable, mean, square, gradient, **scalars):
         return tf.raw_ops.ResourceApplyAdam(
@@ -125,3 +159,13 @@ def adam(hparams: hparam.HParams, variables: dict[str, tf.Variable]) -> Adam:
         epsilon=hparams.optimizer_adam_epsilon,
         clip_norm=hparams.clip_grad_norm,
     )
+
+
+def not_finite(variables: Mapping[str, tf.Variable]) -> list[str]:
+    """Returns the names of those that hold an infinity or what is no number."""
+    return [
+        name
+        for name, variable in variables.items()
+        if variable.dtype.is_floating
+        and not tf.reduce_all(tf.math.is_finite(variable))
+    ]

@@ -3,6 +3,9 @@
 A record is a `tf.train.Example` with two int64 lists, `inputs` and `targets`,
 both ending in EOS. The file format frames every record as: length (8 bytes,
 little endian), checksum (4), data, checksum (4).
+
+Reading stays in the graph. Where it fails, `guarded` reads the files once more
+to say which record of which file is to blame.
 """
 
 import contextlib
@@ -12,21 +15,37 @@ import pathlib
 import random
 import struct
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
+from google.protobuf import message
 
 from relpos_tf import errors
 
 _HEADER_SIZE = 12
 _FOOTER_SIZE = 4
+_LARGEST_ID = 2**31 - 1
+_SIDES = "inputs", "targets"
+_FEATURES = dict.fromkeys(_SIDES, tf.io.RaggedFeature(tf.int64))
+_CHECKED_RECORDS = 4096
+_ANEW = "Prepare the data again with --generate_data."
+# What damaged records make reading raise. TensorFlow quotes records in its
+# messages, and a quotation may not be UTF-8.
+_FAULTS = (
+    tf.errors.DataLossError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.NotFoundError,
+    UnicodeDecodeError,
+)
 
 
 def serialize(inputs: Sequence[int], targets: Sequence[int]) -> bytes:
     """Returns one pair as a serialized `tf.train.Example`."""
     features = {
         name: tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
-        for name, ids in (("inputs", inputs), ("targets", targets))
+        for name, ids in zip(_SIDES, (inputs, targets), strict=True)
     }
     example = tf.train.Example(features=tf.train.Features(feature=features))
     return example.SerializeToString(deterministic=True)
@@ -39,13 +58,34 @@ def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         serialized: string [].
 
     Returns:
-        `inputs` int32 [S] and `targets` int32 [T].
+        `inputs` int32 [S] and `targets` int32 [T]. What no int32 can hold
+        becomes the largest or smallest one, which is no id either.
     """
-    feature = tf.io.RaggedFeature(tf.int64)
-    pair = tf.io.parse_single_example(
-        serialized, {"inputs": feature, "targets": feature}
-    )
-    return {name: tf.cast(ids, tf.int32) for name, ids in pair.items()}
+    pair = tf.io.parse_single_example(serialized, _FEATURES)
+    return {name: tf.saturate_cast(ids, tf.int32) for name, ids in pair.items()}
+
+
+def checked(
+    batch: dict[str, tf.Tensor], vocab_size: int | None
+) -> dict[str, tf.Tensor]:
+    """Returns a batch, in a graph that fails if a row is empty or has no ids.
+
+    A GPU looks an id beyond the vocabulary up as zeros, without an error.
+
+    Args:
+        batch: `inputs` int32 [B, S], `targets` int32 [B, T], and more.
+        vocab_size: int or None. Ids must be below it.
+    """
+    checks = []
+    for name in _SIDES:
+        ids = batch[name]
+        good = tf.reduce_all(tf.reduce_any(ids != 0, axis=1))
+        good &= tf.reduce_all(ids >= 0)
+        if vocab_size is not None:
+            good &= tf.reduce_all(ids < vocab_size)
+        checks.append(tf.debugging.Assert(good, ["Damaged record:", name]))
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(value) for name, value in batch.items()}
 
 
 def write(
@@ -91,12 +131,122 @@ def count_records(files: Iterable[str | pathlib.Path]) -> int:
     return sum(_count(pathlib.Path(path)) for path in files)
 
 
+def guarded(
+    batches: Iterable[Any],
+    files: Sequence[str | pathlib.Path],
+    vocab_size: int | None = None,
+) -> Iterator[Any]:
+    """Yields batches; a damaged record ends in an error that names it.
+
+    Args:
+        batches: What was made of the files, as by `batching`.
+        files: The TFRecord files.
+        vocab_size: int or None. See `check`.
+
+    Raises:
+        UserError: a record is damaged; see `check`.
+    """
+    try:
+        yield from batches
+    except _FAULTS:
+        check(files, vocab_size)
+        raise  # The files are not to blame.
+
+
+def check(
+    files: Sequence[str | pathlib.Path], vocab_size: int | None = None
+) -> None:
+    """Reads every record of every file.
+
+    Args:
+        files: TFRecord files.
+        vocab_size: int or None. Ids must be below it.
+
+    Raises:
+        UserError: naming the first file that has a damaged record, and the
+            number of that record, counted from 1.
+    """
+    files = [str(path) for path in files]
+    largest = _LARGEST_ID if vocab_size is None else vocab_size - 1
+
+    def is_sound(serialized):
+        pairs = tf.io.parse_example(serialized, _FEATURES)
+        return tf.reduce_all(
+            [
+                tf.reduce_all(ids.row_lengths() > 0)
+                & tf.reduce_all((ids.values > 0) & (ids.values <= largest))
+                for ids in pairs.values()
+            ]
+        )
+
+    def all_sound(path):
+        return (
+            tf.data.TFRecordDataset(path)
+            .batch(_CHECKED_RECORDS)
+            .map(is_sound)
+            .reduce(tf.constant(True), tf.logical_and)
+        )
+
+    good = 0
+    # All at once, to trace the two functions once.
+    verdicts = tf.data.Dataset.from_tensor_slices(files).map(all_sound)
+    with contextlib.suppress(*_FAULTS):
+        for verdict in verdicts:
+            if not verdict:
+                break
+            good += 1
+    for path in files[good : good + 1]:
+        _blame_record(path, largest)
+
+
+def _blame_record(path: str, largest: int) -> None:
+    """Raises for the first record of a file that is not sound."""
+    if not os.path.isfile(path):
+        raise errors.UserError(
+            f"Expected a TFRecord file. Received: {path}, which does not "
+            f"exist. {_ANEW}"
+        )
+    iterator = iter(tf.data.TFRecordDataset(path))
+    for number in itertools.count(1):
+        try:
+            fault = _fault(next(iterator).numpy(), largest)
+        except StopIteration:
+            return
+        except _FAULTS:
+            fault = "its checksum does not fit, or the file ends within it"
+        if fault:
+            raise errors.UserError(
+                f"Record {number} of {path} is damaged: {fault}. {_ANEW}"
+            )
+
+
+def _fault(record: bytes, largest: int) -> str:
+    """Returns what is wrong with a record, or nothing."""
+    try:
+        features = tf.train.Example.FromString(record).features.feature
+    except message.DecodeError:
+        return "it is no tf.train.Example"
+    for name in _SIDES:
+        # Not features[name], which would add it.
+        if name not in features:
+            return f"it has no `{name}`"
+        if features[name].WhichOneof("kind") not in ("int64_list", None):
+            return f"`{name}` is no list of int64"
+        ids = features[name].int64_list.value
+        if not ids:
+            return f"`{name}` is empty"
+        if min(ids) < 1 or max(ids) > largest:
+            wrong = min(ids) if min(ids) < 1 else max(ids)
+            return f"`{name}` has the id {wrong}, not one of 1 to {largest}"
+    return ""
+
+
 def _count(path: pathlib.Path) -> int:
     """Returns the number of records in one file."""
     if not path.is_file():
         raise errors.UserError(
             f"Expected a TFRecord file. Received: {path}, which does not "
-            "exist. Run with --generate_data to write it."
+            f"exist. {_ANEW}"
         )
     size = os.path.getsize(path)
     count = position = 0
@@ -108,9 +258,8 @@ def _count(path: pathlib.Path) -> int:
                 position += struct.unpack("<Q", header[:8])[0]
             if len(header) < _HEADER_SIZE or position > size:
                 raise errors.UserError(
-                    f"The TFRecord file {path} is damaged: record {count + 1} "
-                    f"does not end within its {size} bytes. Delete its folder "
-                    "and run with --generate_data."
+                    f"Record {count + 1} of {path} is damaged: it does not "
+                    f"end within the file's {size} bytes. {_ANEW}"
                 )
             file.seek(position)
             count += 1

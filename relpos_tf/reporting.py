@@ -4,6 +4,70 @@ import importlib.util
 import pathlib
 import time
 from collections.abc import Callable
+from collections.abc import Mapping
+
+from relpos_tf import errors
+
+
+class Results:
+    """What the updates since the last report returned.
+
+    Updates that were not made, because of numbers that are not, are counted;
+    too many in a row are an error, because they would never end.
+    """
+
+    MOST_SKIPPED = 10
+
+    def __init__(self):
+        self._results = []
+        self._skipped = self._in_a_row = 0
+
+    def add(self, result: Mapping, step: int) -> bool:
+        """Takes note of an update; returns whether it was made.
+
+        Args:
+            result: what `train_step.compile_step`'s function returned.
+            step: int. Updates made before.
+
+        Raises:
+            UserError: `MOST_SKIPPED` in a row were not made.
+        """
+        if result["is_made"]:
+            self._results.append(result)
+            self._in_a_row = 0
+            return True
+        self._skipped += 1
+        self._in_a_row += 1
+        if self._in_a_row < self.MOST_SKIPPED:
+            return False
+        raise errors.UserError(
+            f"The loss or its gradient was not a number in {self._in_a_row} "
+            f"updates in a row, after step {step}. None of them was made. "
+            "Lower learning_rate_constant, raise learning_rate_warmup_steps, "
+            "set clip_grad_norm or look for what is unusual in the data, and "
+            "run again: the run goes on from its last checkpoint, if there is "
+            "one."
+        )
+
+    def collect(self) -> dict[str, float]:
+        """Returns the sums since the last call, and begins again.
+
+        Returns:
+            dict of `loss` in nats per target token and `tokens`, source and
+            target, both of the updates made, and `skipped_steps`, how many
+            were not.
+        """
+        loss, target_tokens, source_tokens = (
+            sum(float(result[name]) for result in self._results)
+            for name in ("loss", "target_tokens", "source_tokens")
+        )
+        skipped, self._skipped = self._skipped, 0
+        self._results.clear()
+        return {
+            "loss": loss / max(target_tokens, 1.0),
+            "tokens": target_tokens + source_tokens,
+            "skipped_steps": skipped,
+        }
 
 
 class Throughput:
@@ -44,7 +108,13 @@ class Throughput:
             self._paused_at = None
 
     def report(
-        self, step: int, *, loss: float, tokens: float, learning_rate: float
+        self,
+        step: int,
+        *,
+        loss: float,
+        tokens: float,
+        learning_rate: float,
+        skipped_steps: int = 0,
     ) -> tuple[str, dict]:
         """Returns the line and the event of the interval that ends now.
 
@@ -53,10 +123,11 @@ class Throughput:
             loss: float. Mean over the interval, nats per target token.
             tokens: float. Source and target tokens of the interval.
             learning_rate: float. Of the last update.
+            skipped_steps: int. Updates of the interval that were not made.
 
         Returns:
             The line, and a dict of `loss`, `steps_per_second`,
-            `tokens_per_second` and `learning_rate`.
+            `tokens_per_second`, `learning_rate` and `skipped_steps`.
         """
         now = self._clock()
         seconds = max(now - self._since, 1e-9)
@@ -70,11 +141,13 @@ class Throughput:
             "steps_per_second": speed,
             "tokens_per_second": tokens / seconds,
             "learning_rate": learning_rate,
+            "skipped_steps": skipped_steps,
         }
+        skipped = f"{skipped_steps} skipped  " if skipped_steps else ""
         line = (
             f"step {step}/{self._total_steps}  loss {loss:.4f}  "
             f"{speed:.2f} steps/s  {tokens / seconds:,.0f} tokens/s  "
-            f"rate {learning_rate:.2e}  {left} left"
+            f"rate {learning_rate:.2e}  {skipped}{left} left"
         )
         return line, event
 

@@ -6,10 +6,11 @@ import os
 import pathlib
 import platform
 import re
-import shutil
 
 import relpos_tf
+from relpos_tf import checked_json
 from relpos_tf import errors
+from relpos_tf import faults
 from relpos_tf import hparam
 
 HPARAMS = "hparams.json"
@@ -76,8 +77,8 @@ class RunDir:
         """Returns the hparams that the run was trained with."""
         path = self.path / HPARAMS
         try:
-            text = path.read_text(encoding="utf-8")
-            return hparam.HParams.from_json(text)
+            values = checked_json.loads(path.read_bytes())
+            return hparam.HParams.from_json(json.dumps(values))
         except OSError as error:
             raise errors.UserError(
                 f"Expected a run's directory with {HPARAMS}. "
@@ -88,7 +89,8 @@ class RunDir:
 
     def write_hparams(self, hparams: hparam.HParams) -> None:
         """Writes hparams.json."""
-        self._write(HPARAMS, hparams.to_json().encode())
+        values = json.loads(hparams.to_json())
+        self._write(HPARAMS, checked_json.dumps(values).encode())
 
     def write_flags(self, text: str) -> None:
         """Writes flags.txt: the command line of the last start."""
@@ -100,7 +102,7 @@ class RunDir:
 
     def write_problem(self, problem: dict) -> None:
         """Writes problem.json: what the run learns."""
-        self._write("problem.json", _json(problem))
+        self._write("problem.json", checked_json.dumps(problem).encode())
 
     def copy_tokenizer(self, path: str | pathlib.Path) -> None:
         """Takes the tokenizer into the run.
@@ -130,19 +132,23 @@ class RunDir:
         """Adds a line to metrics.jsonl, whole or, if killed, cut short.
 
         A line cut short by an earlier kill is removed first.
+
+        Raises:
+            UserError: it cannot be written, as on a full disk.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
         path = self.path / METRICS
-        with open(path, "ab+") as file:
-            size = file.seek(0, os.SEEK_END)
-            if size:
-                file.seek(size - 1)
-                if file.read(1) != b"\n":
-                    file.seek(0)
-                    file.truncate(file.read().rfind(b"\n") + 1)
-            file.seek(0, os.SEEK_END)
-            file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
-            file.flush()
+        line = json.dumps(event, ensure_ascii=False).encode() + b"\n"
+        with faults.writing(path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with open(path, "ab+") as file:
+                size = file.seek(0, os.SEEK_END)
+                if size:
+                    file.seek(size - 1)
+                    if file.read(1) != b"\n":
+                        file.seek(0)
+                        file.truncate(file.read().rfind(b"\n") + 1)
+                file.seek(0, os.SEEK_END)
+                file.write(line)
 
     def read_metrics(self) -> list[dict]:
         """Returns the events of metrics.jsonl; a line cut short is left out.
@@ -172,10 +178,14 @@ class RunDir:
             self._write(METRICS, "".join(lines).encode())
 
     def _write(self, name: str, content: bytes) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
         partial = self.path / f".{name}.part"
-        partial.write_bytes(content)
-        os.replace(partial, self.path / name)
+        with faults.writing(self.path / name):
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                partial.write_bytes(content)
+                os.replace(partial, self.path / name)
+            finally:
+                partial.unlink(missing_ok=True)
 
 
 def latest_run(root: str = "runs") -> pathlib.Path:
@@ -266,30 +276,12 @@ def all_steps(directory: str | pathlib.Path) -> list[int]:
     return sorted(int(n[5:]) for n in names if re.fullmatch(r"ckpt-\d+", n))
 
 
-def move_checkpoint(source: str, target: str) -> None:
-    """Renames a checkpoint; the index, which makes it one, goes last."""
-    remove_checkpoint(target)
-    folder, name = os.path.split(source)
-    for path in pathlib.Path(folder).glob(f"{name}.data-*"):
-        os.replace(path, f"{target}{path.name.removeprefix(name)}")
-    os.replace(f"{source}.index", f"{target}.index")
-
-
 def remove_checkpoint(prefix: str) -> None:
     """Removes the files of a checkpoint; the index goes first."""
     pathlib.Path(f"{prefix}.index").unlink(missing_ok=True)
     folder, name = os.path.split(prefix)
     for path in pathlib.Path(folder).glob(f"{name}.*"):
         path.unlink()
-
-
-def remove_left_overs(directory: pathlib.Path) -> None:
-    """Removes what kills have left: parts, and data without an index."""
-    for path in directory.glob("ckpt-*_temp*"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for path in directory.glob("ckpt-*.data-*"):
-        if not any(directory.glob(f"{path.name.split('.')[0]}.index*")):
-            path.unlink()
 
 
 def write_checkpoint_state(directory: pathlib.Path) -> None:

@@ -4,10 +4,14 @@ import dataclasses
 import logging
 import pathlib
 import shutil
+from typing import Any
 
+from relpos_tf import checked_json
+from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf import loading
 from relpos_tf import run_dir
+from relpos_tf.problems import prepared
 
 _log = logging.getLogger("relpos_tf")
 
@@ -84,21 +88,26 @@ def open_run(
         The directory, and the hparams with the tokenizer's vocabulary size.
 
     Raises:
-        UserError: the run there has another architecture or tokenizer.
+        UserError: the run there has another architecture or tokenizer, or
+            was trained on other data; or no training pair is short enough.
     """
-    vocab_size = problem.manifest(data_dir)["vocab_size"]
-    hparams = hparams.replace(vocab_size=vocab_size)
+    manifest = problem.manifest(data_dir)
+    hparams = hparams.replace(vocab_size=manifest["vocab_size"])
+    check_lengths(manifest, hparams)
     run = run_dir.RunDir(output_dir)
+    tokenizer_path = problem.tokenizer_path(data_dir)
+    data = prepared.fingerprints(manifest)
     if run.has_hparams():
-        warnings = run_dir.check_same_architecture(run.read_hparams(), hparams)
-        for warning in warnings:
+        for warning in check_same_run(run, hparams, tokenizer_path, data):
             _log.warning("%s", warning)
-    run.copy_tokenizer(problem.tokenizer_path(data_dir))
+    run.copy_tokenizer(tokenizer_path)
     run.write_problem(
         {
             "problem": problem.name,
             "source_language": problem.source_language,
             "target_language": problem.target_language,
+            "tokenizer_sha256": checked_json.file_sha256(tokenizer_path),
+            "data": data,
         }
     )
     run.write_flags(flags_text)
@@ -107,10 +116,77 @@ def open_run(
     return run, hparams
 
 
+def check_lengths(manifest: dict[str, Any], hparams: hparam.HParams) -> None:
+    """Says how many training pairs are too long to be trained on.
+
+    Raises:
+        UserError: all of them are.
+    """
+    count = manifest["counts"]["train"]
+    longer = prepared.longer_than(manifest, hparams.max_length)
+    if longer == count:
+        raise errors.UserError(
+            f"Each of the {count:,} training pairs has more than "
+            f"max_length={hparams.max_length} tokens on a side, so none is "
+            f"left to train on. Raise it: --hparams=max_length=..."
+        )
+    if longer:
+        _log.info(
+            "%s of %s training pairs are left out: they have more than "
+            "max_length=%d tokens on a side.",
+            f"{longer:,}",
+            f"{count:,}",
+            hparams.max_length,
+        )
+
+
+def check_same_run(
+    run: run_dir.RunDir,
+    hparams: hparam.HParams,
+    tokenizer_path: str,
+    data: dict[str, str],
+) -> list[str]:
+    """Compares a run with what it is to go on with.
+
+    Args:
+        run: the run.
+        hparams: `hparam.HParams` asked for.
+        tokenizer_path: str. The tokenizer of the prepared data.
+        data: fingerprints of the prepared data, by split.
+
+    Returns:
+        A line for each difference that the run survives.
+
+    Raises:
+        UserError: another architecture, another tokenizer, or other training
+            data: where a run stopped is a place in its own.
+    """
+    warnings = run_dir.check_same_architecture(run.read_hparams(), hparams)
+    if pathlib.Path(run.tokenizer_path).is_file():
+        loading.load_tokenizer(run.path)  # says so if it is damaged
+        run.copy_tokenizer(tokenizer_path)  # refuses another one
+    # Runs of earlier versions do not know their data.
+    known = loading.read_problem(run).get("data", {})
+    changed = [s for s in data if s in known and known[s] != data[s]]
+    if "train" in changed:
+        raise errors.UserError(
+            f"The run {run.path} was trained on other training data than "
+            "those prepared now, so it cannot go on where it stopped. Prepare "
+            "the data as they were; or, to train on the new ones, name "
+            f"another --output_dir and --warm_start_from={run.path}."
+        )
+    return warnings + [
+        f"The {split} set is not the one that the run's earlier scores are of."
+        for split in changed
+    ]
+
+
 def describe(trainer, problem, strategy) -> None:
     """Says what is about to be trained, and with what."""
     hparams = trainer.hparams
-    replicas = strategy.num_replicas_in_sync
+    batches = strategy.num_replicas_in_sync * max(
+        hparams.optimizer_multistep_accumulate_steps, 1
+    )
     positions = [] if hparams.pos == "none" else [hparams.pos]
     if hparams.is_relative:
         positions.append(f"relative k={hparams.max_relative_position}")
@@ -128,6 +204,6 @@ def describe(trainer, problem, strategy) -> None:
         trainer.run.path,
         trainer.step,
         trainer.total_steps,
-        replicas,
+        batches,
         hparams.batch_size,
     )

@@ -30,6 +30,18 @@ class Settings:
     evaluate: bool = True  # whether to evaluate while training
     eval_split: str = "dev"
 
+    def check_devices(self, replicas: int) -> None:
+        """Raises UserError if so many devices cannot be used this way.
+
+        XLA refuses to read a variable that lies on another device.
+        """
+        if self.xla_compile and replicas > 1:
+            raise errors.UserError(
+                "--xla_compile works on one device only. Received: "
+                f"{replicas} devices. Leave it out, or use one of them "
+                "(--worker_gpu=1, or no --num_logical_cpus)."
+            )
+
 
 class EarlyStopping:
     """Says when a metric has stopped improving.

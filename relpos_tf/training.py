@@ -4,28 +4,29 @@ What may differ from run to run of the same model is in `settings`; what
 defines the model and its updates is in `HParams`.
 """
 
+import contextlib
 import dataclasses
 import logging
-import math
 import time
 
-import keras
 import tensorflow as tf
 
 from relpos_tf import batching
 from relpos_tf import checkpoints
 from relpos_tf import errors
 from relpos_tf import evaluation
+from relpos_tf import hosts as hosts_lib
 from relpos_tf import hparam
-from relpos_tf import optimizers
+from relpos_tf import records
 from relpos_tf import reporting
 from relpos_tf import run_dir as run_dir_lib
 from relpos_tf import schedules
 from relpos_tf import settings as settings_lib
+from relpos_tf import signals
 from relpos_tf import tokenizer as tokenizer_lib
 from relpos_tf import train_step
+from relpos_tf import training_state
 from relpos_tf import translator as translator_lib
-from relpos_tf.models import transformer
 
 _log = logging.getLogger("relpos_tf")
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
@@ -45,7 +46,7 @@ class Trainer:
 
     Raises:
         UserError: the run's checkpoint, or the one to start from, does not
-            fit the model.
+            fit the model; or XLA is to compile for several devices.
     """
 
     def __init__(
@@ -57,47 +58,31 @@ class Trainer:
         strategy: tf.distribute.Strategy,
         settings: settings_lib.Settings,
     ):
+        settings.check_devices(strategy.num_replicas_in_sync)
         self.hparams = hparams
         self.run = run
         self.settings = settings
         self._problem, self._data_dir = problem, data_dir
         self._strategy = strategy
-        keras.utils.set_random_seed(settings.random_seed)
-        with strategy.scope():
-            self.model = transformer.Transformer(
-                hparams, dtype=_POLICIES[hparams.activation_dtype]
-            )
-            self._optimizer = optimizers.adam(
-                hparams,
-                {v.path: v.value for v in self.model.trainable_variables},
-            )
-            # Of the last batch used: all it takes to go on from there.
-            self._epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
-            self._position = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._manager = checkpoints.CheckpointManager(
-            run.path,
-            {
-                "model": {v.path: v.value for v in self.model.variables},
-                "optimizer": self._optimizer.state,
-                "training": {
-                    "epoch": self._epoch,
-                    "position": self._position,
-                },
-            },
-            settings.keep_checkpoint_max,
+        self._hosts = hosts_lib.Hosts(strategy)
+        self._state = training_state.TrainingState(
+            hparams, run, strategy, self._hosts, settings
         )
-        self._tokenizer = tokenizer_lib.load(problem.tokenizer_path(data_dir))
+        self.model = self._state.model
         self._translator = translator_lib.Translator(
-            self.model, self._tokenizer
+            self.model, tokenizer_lib.load(problem.tokenizer_path(data_dir))
         )
-        self._summaries = reporting.SummaryWriter(run.path)
-        self._sums = []  # what the steps since the last report returned
+        self._summaries = None
+        if self._hosts.is_chief:
+            self._summaries = reporting.SummaryWriter(run.path)
+        self._results = reporting.Results()
+        self._per_update = max(hparams.optimizer_multistep_accumulate_steps, 1)
         self._restore()
 
     @property
     def step(self) -> int:
         """The number of updates made."""
-        return int(self._optimizer.step.numpy())
+        return self._state.step
 
     @property
     def total_steps(self) -> int:
@@ -105,72 +90,116 @@ class Trainer:
         return self.settings.train_steps or self.hparams.train_steps
 
     def _restore(self):
-        if self._manager.latest():
-            path = self._manager.restore()
+        if not self._state.restore() and self.settings.warm_start_from:
+            self._state.start_from(self.settings.warm_start_from)
+        if self._hosts.is_chief:
             self.run.truncate_metrics(self.step)
-            _log.info("Going on from %s.", path)
-        elif self.settings.warm_start_from:
-            path = checkpoints.resolve(self.settings.warm_start_from)
-            checkpoints.restore_model(
-                path, {v.path: v.value for v in self.model.variables}
-            )
-            _log.info("Starting from the weights of %s.", path)
+            if self._evaluations():
+                self._protect_best()
 
     def train(self) -> None:
         """Trains up to the last step, saving and evaluating on the way.
 
+        A step is an update. One that is not made, because of numbers that are
+        not, uses up its batches and moves nothing else.
+
         Raises:
-            UserError: the loss is no longer a number.
+            UserError: too many updates in a row were not made, or another
+                host has ended.
+            KeyboardInterrupt: a signal came, to any of the hosts. What was
+                done is saved.
         """
+        with self._hosts.together():
+            self._train()
+            self._hosts.part()
+
+    def _train(self) -> None:
+        step_fn, iterator = self._step_and_batches()
+        progress = reporting.Throughput(self.step, self.total_steps)
+        stopping = settings_lib.EarlyStopping(self.settings)
+        if self._is_over(stopping):
+            return
+        profiler = None
+        if self.settings.profile and self._hosts.is_chief:
+            profiler = reporting.Profiler(self.run.path / "profile")
+        saved_at, step, batch = time.monotonic(), self.step, None
+        try:
+            while step < self.total_steps:
+                following = [next(iterator) for _ in range(self._per_update)]
+                # Or what a step returned is lost. The first one takes long.
+                with signals.held() if batch else contextlib.nullcontext():
+                    is_made = self._results.add(step_fn(*following), step)
+                    step, batch = step + is_made, following[-1]
+                    if is_made and self._is_due(
+                        step, self.settings.log_step_count_steps
+                    ):
+                        self._log_progress(progress, step)
+                if profiler:
+                    profiler.count(step == self.total_steps)
+                if not is_made:
+                    continue
+                evaluates = self._is_due(
+                    step, self.settings.local_eval_frequency
+                )
+                seconds = self.settings.save_checkpoints_secs
+                is_late = 0 < seconds <= time.monotonic() - saved_at
+                saves, stops = self._hosts.any(is_late, signals.is_pending())
+                if not (evaluates or saves or stops):
+                    continue
+                progress.pause()
+                self._state.save(batch)
+                saved_at = time.monotonic()
+                if stops:
+                    self._hosts.part()
+                    raise KeyboardInterrupt
+                if evaluates and self.settings.evaluate:
+                    if self._evaluate_on_chief(stopping):
+                        return
+                progress.resume()
+        except KeyboardInterrupt:
+            # Several hosts save together, above, or not at all.
+            if self._hosts.number == 1:
+                # Whether the update under way was made, its counter knows.
+                batch = following[-1] if self.step > step else batch
+                if batch is not None and self.step:
+                    self._state.save(batch)
+            raise
+
+    def _step_and_batches(self):
+        """Returns the function of a step, and the iterator of its batches."""
         batches = self._batches()
         step_fn = train_step.compile_step(
             self._strategy,
             self.model,
-            self._optimizer,
+            self._state.optimizer,
             batches.element_spec,
             random_seed=self.settings.random_seed,
             jit_compile=self.settings.xla_compile,
+            accumulate_steps=self._per_update,
         )
-        progress = reporting.Throughput(self.step, self.total_steps)
-        stopping = settings_lib.EarlyStopping(self.settings)
-        past = [stopping.is_over(e["step"], e) for e in self._evaluations()]
-        if past and past[-1]:
-            return
-        profiler = None
-        if self.settings.profile:
-            profiler = reporting.Profiler(self.run.path / "profile")
-        saved_at, step, batch = time.monotonic(), self.step, None
-        iterator = iter(batches)
-        try:
-            while step < self.total_steps:
-                following = next(iterator)
-                self._sums.append(step_fn(following))
-                step, batch = step + 1, following
-                if profiler:
-                    profiler.count(step == self.total_steps)
-                if self._is_due(step, self.settings.log_step_count_steps):
-                    self._log_progress(progress, step)
-                seconds = self.settings.save_checkpoints_secs
-                evaluates = self._is_due(
-                    step, self.settings.local_eval_frequency
-                )
-                if not evaluates and not (
-                    seconds and time.monotonic() - saved_at >= seconds
-                ):
-                    continue
-                progress.pause()
-                self._save(batch)
-                saved_at = time.monotonic()
-                if evaluates and self.settings.evaluate:
-                    if stopping.is_over(step, self.evaluate()):
-                        return
-                progress.resume()
-        except KeyboardInterrupt:
-            # Whether the update under way was made, its counter knows.
-            batch = following if self.step > step else batch
-            if batch is not None:
-                self._save(batch)
-            raise
+        files = self._problem.record_files(self._data_dir, "train")
+        return step_fn, records.guarded(batches, files, self.hparams.vocab_size)
+
+    def _is_over(self, stopping) -> bool:
+        """Says whether the run ended before, and evaluates what a kill left."""
+        past = self._evaluations()
+        ends = [stopping.is_over(event["step"], event) for event in past]
+        lacks = (
+            self.settings.evaluate
+            and self.step > 0
+            and self._is_due(self.step, self.settings.local_eval_frequency)
+            and all(event["step"] != self.step for event in past)
+        )
+        is_over, lacks = self._hosts.from_chief(ends[-1:] == [True], lacks)
+        return bool(is_over or (lacks and self._evaluate_on_chief(stopping)))
+
+    def _evaluate_on_chief(self, stopping) -> bool:
+        """Evaluates; says on all hosts whether training is to stop."""
+        is_over = False
+        if self._hosts.is_chief:
+            with signals.let_through():
+                is_over = stopping.is_over(self.step, self.evaluate())
+        return any(self._hosts.from_chief(is_over))
 
     def _is_due(self, step: int, frequency: int) -> bool:
         """Says whether something is to happen now, as it is at the end."""
@@ -180,67 +209,38 @@ class Trainer:
         """Returns the distributed batches that follow the last one used."""
 
         def dataset(context):
-            del context  # one host: its batches are dealt to the replicas
-            return batching.training_batches(
+            batches = batching.training_batches(
                 self._problem.record_files(self._data_dir, "train"),
                 batch_size=self.hparams.batch_size,
                 max_length=self.hparams.max_length,
                 seed=self.settings.random_seed,
-                epoch=int(self._epoch.numpy()),
-                position=int(self._position.numpy()),
+                epoch=int(self._state.epoch.numpy()),
+                position=int(self._state.position.numpy()),
                 min_length_bucket=self.hparams.min_length_bucket,
                 length_bucket_step=self.hparams.length_bucket_step,
                 pad_to_boundary=self.settings.xla_compile,
+                vocab_size=self.hparams.vocab_size,
             )
+            return hosts_lib.own_batches(batches, context)
 
         return self._strategy.distribute_datasets_from_function(dataset)
 
-    def _save(self, batch) -> None:
-        """Saves everything, with the position of the last batch used."""
-        self._check_finite()
-        local = self._strategy.experimental_local_results
-        self._epoch.assign(local(batch["epoch"])[-1])
-        self._position.assign(local(batch["position"])[-1])
-        path = self._manager.save(self.step)
-        _log.info("Saved %s.", path)
-
-    def _totals(self) -> dict[str, float]:
-        """Sums what the steps since the last report returned."""
-        names = "loss", "target_tokens", "source_tokens"
-        return {
-            n: float(sum(float(one[n]) for one in self._sums)) for n in names
-        }
-
-    def _check_finite(self) -> None:
-        """Refuses to go on with weights that are not numbers."""
-        loss = self._totals()["loss"]
-        if not math.isfinite(loss):
-            raise errors.UserError(
-                f"The loss is {loss} at step {self.step}. Lower "
-                "learning_rate_constant, raise learning_rate_warmup_steps or "
-                "set clip_grad_norm, and run again: the run goes on from its "
-                "last checkpoint."
-            )
-
     def _log_progress(self, progress, step: int) -> None:
-        self._check_finite()
-        totals = self._totals()
-        self._sums.clear()
         line, event = progress.report(
             step,
-            loss=totals["loss"] / max(totals["target_tokens"], 1.0),
-            tokens=totals["target_tokens"] + totals["source_tokens"],
             learning_rate=float(
                 schedules.learning_rate(self.hparams)(step - 1)
             ),
+            **self._results.collect(),
         )
         _log.info("%s", line)
         self._record({"step": step, "split": "train"} | event)
 
     def _record(self, event: dict) -> None:
         """Writes an event to the run's metrics and for TensorBoard."""
-        self.run.append_metrics(event)
-        self._summaries.write(event)
+        if self._hosts.is_chief:
+            self.run.append_metrics(event)
+            self._summaries.write(event)
 
     def _evaluations(self) -> list[dict]:
         """Returns the run's evaluations so far, those of averages left out."""
@@ -254,16 +254,18 @@ class Trainer:
     def _protect_best(self) -> None:
         """Keeps the checkpoint with the best BLEU, however old."""
         best = max(self._evaluations(), key=lambda event: event["bleu"])
-        self._manager.protect(best["step"])
+        self._state.manager.protect(best["step"])
 
     def average(self) -> str | None:
         """Averages and scores the last checkpoints, if the hparams say so.
 
         Returns:
-            The prefix of the average, or None.
+            The prefix of the average, or None, as always beside the chief.
         """
+        if not self._hosts.is_chief:
+            return None
         number = self.hparams.average_checkpoints
-        steps = self._manager.all_steps()[-number:] if number else []
+        steps = self._state.manager.all_steps()[-number:] if number else []
         if len(steps) < 2:
             return None
         folder = self.run.path / "average"
@@ -304,6 +306,7 @@ class Trainer:
         )
         if self.settings.eval_steps:
             dataset = dataset.take(self.settings.eval_steps)
+        dataset = records.guarded(dataset, files)
         forced = evaluation.teacher_forced(self.model, dataset)
         scores, _ = evaluation.translate_and_score(
             self._translator, *self._problem.lines(self._data_dir, split)

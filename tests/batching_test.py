@@ -1,6 +1,7 @@
 """Tests of batching: tensor2tensor's buckets, and an order that can resume."""
 
 import os
+import pathlib
 import random
 import tempfile
 
@@ -197,6 +198,72 @@ class TrainingBatchesTest(tf.test.TestCase, parameterized.TestCase):
     def test_no_short_pair_is_an_error_and_not_an_endless_loop(self):
         with self.assertRaisesRegex(errors.UserError, "max_length=1 "):
             training(1, max_length=1)
+
+    def test_files_without_pairs_are_an_error_and_not_an_endless_loop(self):
+        path = self.create_tempfile().full_path
+        records.write([], [path])
+        with self.assertRaisesRegex(errors.UserError, "No training pair"):
+            batching.training_batches(
+                [path], batch_size=64, max_length=32, seed=1
+            )
+
+    def test_a_pair_longer_than_the_budget_is_a_batch_by_itself(self):
+        short = [pair for pair in _pairs if longest(pair) <= _MAX_LENGTH]
+        batches = epochs(1, batch_size=13)[0]
+        self.assertCountEqual(unpadded(batches), short)
+        wide = [b for b in batches if longest(unpadded([b])[0]) > 13]
+        self.assertGreater(len(wide), 10)
+        self.assertEqual({len(batch["inputs"]) for batch in wide}, {1})
+
+    def test_a_position_behind_the_end_begins_the_next_epoch(self):
+        size = len(epochs(1)[0])
+        for position in (size, size + 99):
+            (batch,) = training(1, position=position)
+            self.assertEqual((batch["epoch"], batch["position"]), (1, 1))
+
+    @parameterized.parameters(
+        ([[3, 1]], [[97, 1]], "the id 97"),
+        ([[3, 1], []], [[5, 1], [1]], "`inputs` is empty"),
+        ([[-3, 1]], [[5, 1]], "the id -3"),
+        ([[2**33 + 3, 1]], [[5, 1]], "the id 8589934595"),
+        ([[]], [[]], "`inputs` is empty"),
+    )
+    def test_rows_that_are_no_sentences_stop_the_reading(
+        self, inputs, targets, expected
+    ):
+        path = self.create_tempfile().full_path
+        records.write(zip(inputs, targets, strict=True), [path])
+        arguments = {"batch_size": 64, "vocab_size": 97}
+        for batches in (
+            batching.evaluation_batches([path], **arguments),
+            batching.training_batches(
+                [path], max_length=32, seed=1, **arguments
+            ).take(9),
+        ):
+            with self.assertRaises(tf.errors.InvalidArgumentError):
+                list(batches)
+            with self.assertRaisesRegex(errors.UserError, expected):
+                list(records.guarded(batches, [path], 97))
+
+    def test_damage_before_the_first_pair_is_named_at_once(self):
+        path = pathlib.Path(self.create_tempfile().full_path)
+        records.write([([3, 1], [3, 1])], [path])
+        path.write_bytes(path.read_bytes()[:-1])
+        with self.assertRaisesRegex(errors.UserError, f"Record 1 of {path}"):
+            batching.training_batches(
+                [str(path)], batch_size=64, max_length=32, seed=1
+            )
+
+    def test_the_process_can_end_at_once(self):
+        # The thread that tunes sleeps for up to a minute, and the iterator
+        # waits for it before it goes.
+        for dataset in (
+            batching.evaluation_batches(_files, batch_size=_BATCH_SIZE),
+            batching.training_batches(
+                _files, batch_size=_BATCH_SIZE, max_length=_MAX_LENGTH, seed=1
+            ),
+        ):
+            self.assertFalse(dataset.options().autotune.enabled)
 
     def test_one_trace_serves_every_batch(self):
         dataset = batching.training_batches(

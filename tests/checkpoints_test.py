@@ -176,8 +176,17 @@ class CheckpointManagerTest(absltest.TestCase):
         self.manager.save(10)
         orphan = self.folder / "ckpt-20.data-00000-of-00001"
         orphan.write_bytes(b"x")
-        manager = self.make(self.model)
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.assertTrue(checkpoints.resolve(self.folder).endswith("-10"))
+        self.assertIn("ckpt-20 has lost its index", logs.output[0])
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            manager = self.make(self.model)
+        self.assertIn("ckpt-20 has lost its index", logs.output[0])
         self.assertFalse(orphan.exists())
+        # What is pruned loses its index first, and is not missed.
+        (self.folder / "ckpt-5.data-00000-of-00001").write_bytes(b"x")
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            manager = self.make(self.model)
         self.assertTrue(manager.restore().endswith("ckpt-10"))
 
     def test_left_overs_of_a_kill_are_removed(self):
@@ -266,6 +275,22 @@ class AverageTest(absltest.TestCase):
         self.average(self.prefixes[1:])
         record = json.loads((self.folder / "mean.json").read_text())
         self.assertEqual(record, {"average_of": ["ckpt-2", "ckpt-3"]})
+        # The file may be left behind when the checkpoint is copied.
+        reader = tf.train.load_checkpoint(str(self.folder / "mean"))
+        key = "training/average_of/.ATTRIBUTES/VARIABLE_VALUE"
+        self.assertEqual(reader.get_tensor(key).tolist(), [2, 3])
+
+    def test_refuses_an_average(self):
+        average = str(self.folder / "ckpt-5")
+        checkpoints.average(self.prefixes[:2], average)
+        pathlib.Path(f"{average}.json").unlink()
+        marked_by_a_file = str(self.folder / "ckpt-7")
+        checkpoints.write_model(marked_by_a_file, variables([1.0, 2.0]), 7)
+        pathlib.Path(f"{marked_by_a_file}.json").write_text("{}")
+        for prefix in (average, marked_by_a_file):
+            with self.assertRaisesRegex(errors.UserError, f"{prefix}, an aver"):
+                self.average([self.prefixes[2], prefix])
+        self.assertFalse((self.folder / "mean.index").exists())
 
     def test_refuses_none_and_the_same_twice(self):
         for prefixes in ([], [self.prefixes[0], self.prefixes[0] + ".index"]):

@@ -143,12 +143,22 @@ class ExportTest(parameterized.TestCase):
     def test_damaged_exports_are_named(self):
         folder = self.copy()
         (folder / "model.bin").write_bytes(b"x")
-        with self.assertRaisesRegex(errors.UserError, "complete export"):
+        with self.assertRaisesRegex(errors.UserError, "model.bin is damaged"):
             relpos_tf.Translator.load(folder)
         shutil.rmtree(folder)
         folder = self.copy()
         tokenizer_lib.train(["another"] * 9, folder / "tokenizer.model", 300)
+        with self.assertRaisesRegex(errors.UserError, "tokenizer.model is d"):
+            relpos_tf.Translator.load(folder)
+        # Exports of earlier versions have no checksums of their files.
+        path = folder / "export_info.json"
+        info = json.loads(path.read_text())
+        del info["files"], info["sha256"]
+        path.write_text(json.dumps(info))
         with self.assertRaisesRegex(errors.UserError, "another one"):
+            relpos_tf.Translator.load(folder)
+        (folder / "model.bin").write_bytes(b"x")
+        with self.assertRaisesRegex(errors.UserError, "complete export"):
             relpos_tf.Translator.load(folder)
         with self.assertRaisesRegex(errors.UserError, "--format=ctranslate2"):
             ctranslate2_engine.CTranslate2Engine(self.folder)

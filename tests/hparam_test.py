@@ -134,6 +134,10 @@ class HParamsTest(parameterized.TestCase):
         ("learning_rate_schedule", "", "noam, legacy, or a product.*"),
         ("label_smoothing", float("nan"), r"in the range \[0, 1\)"),
         ("alpha", float("nan"), "at least 0"),
+        ("learning_rate_constant", float("nan"), "a finite number"),
+        ("learning_rate", float("-inf"), "a finite number"),
+        ("clip_grad_norm", float("inf"), "a finite number"),
+        ("optimizer_multistep_accumulate_steps", -1, "at least 0"),
     )
     def test_values_out_of_range_are_refused(self, name, value, expected):
         with self.assertRaisesRegex(
@@ -145,6 +149,7 @@ class HParamsTest(parameterized.TestCase):
     @parameterized.parameters(
         ("max_relative_position", 0),
         ("average_checkpoints", 0),
+        ("optimizer_multistep_accumulate_steps", 0),
         ("label_smoothing", 0.0),
         ("beam_size", 1),
     )

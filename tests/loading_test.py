@@ -78,8 +78,32 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
         values = json.loads((run / "hparams.json").read_text())
         values["filter_size"] = 31
         (run / "hparams.json").write_text(json.dumps(values))
-        with self.assertRaisesRegex(errors.UserError, "does not fit"):
+        with self.assertRaisesRegex(
+            errors.UserError, "hparams.json is damaged: .*checksum"
+        ):
             loading.load_model(run)
+        del values["sha256"]
+        (run / "hparams.json").write_text(json.dumps(values))
+        with self.assertRaisesRegex(errors.UserError, "ckpt-7 does not fit"):
+            loading.load_model(run)
+
+    def test_a_tokenizer_is_compared_where_its_checksum_is_known(self):
+        run = self.copy_of_run()
+        known = loading.load_tokenizer(run).fingerprint
+        record = run_dir.RunDir(run)
+        self.assertEqual(loading.read_problem(record), {})
+        record.write_problem({"tokenizer_sha256": known})
+        loading.load_tokenizer(run)
+        path = run / "tokenizer.model"
+        # Still a model of as many pieces.
+        path.write_bytes(path.read_bytes() + b"\xa0\x06\x01")
+        with self.assertRaisesRegex(errors.UserError, f"{path} is damaged or"):
+            loading.load_tokenizer(run)
+        (run / "problem.json").write_text("{")
+        with self.assertRaisesRegex(errors.UserError, "problem.json is damag"):
+            loading.load_tokenizer(run)
+        (run / "problem.json").unlink()
+        loading.load_tokenizer(run)
 
     @parameterized.parameters("", "missing", "ckpt-7")
     def test_what_is_no_run_is_refused(self, name):

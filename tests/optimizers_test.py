@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+from absl.testing import parameterized
 
 from relpos_tf import optimizers
 
@@ -19,7 +20,7 @@ def adam(values, gradients, *, beta1=0.9, beta2=0.98, epsilon=1e-9):
     return values
 
 
-class AdamTest(tf.test.TestCase):
+class AdamTest(tf.test.TestCase, parameterized.TestCase):
     def setUp(self):
         super().setUp()
         random = np.random.default_rng(5)
@@ -51,6 +52,43 @@ class AdamTest(tf.test.TestCase):
         # The norm is sqrt(6 * 16 + 4) = 10, so everything is divided by 10.
         self.assertAllClose(optimizer.state["mean/w"], tf.fill([2, 3], 0.04))
         self.assertAllClose(optimizer.state["mean/b"], [-0.02])
+
+    @parameterized.parameters(
+        (np.nan, True),
+        (np.inf, True),
+        (-np.inf, True),
+        (1e20, True),  # a number, but its square is none in float32
+        (1.0, False),
+    )
+    def test_what_is_no_number_or_not_allowed_changes_nothing(
+        self, value, allowed
+    ):
+        for clip_norm in (0.0, 1.0):
+            other = tf.Variable([0.5, -0.0])
+            optimizer = optimizers.Adam(
+                {"w": self.variable, "b": other},
+                lambda step: 0.1,
+                clip_norm=clip_norm,
+            )
+            good = [tf.constant(self.gradients[0]), tf.constant([3.0, -0.0])]
+            self.assertTrue(optimizer.apply(good))
+            variables = [self.variable, other, *optimizer.state.values()]
+            before = [v.numpy().tobytes() for v in variables]
+            bad = [good[0], tf.constant([3.0, value])]
+            made = optimizer.apply(bad, tf.constant(allowed))
+            self.assertFalse(made)
+            self.assertEqual([v.numpy().tobytes() for v in variables], before)
+            self.assertTrue(optimizer.apply(good, tf.constant(True)))
+            self.assertEqual(int(optimizer.step), 2)
+
+    def test_not_finite_names_what_is_no_number(self):
+        variables = {
+            "good": tf.Variable([1.0, -3e38]),
+            "nan": tf.Variable([1.0, np.nan]),
+            "step": tf.Variable(3, dtype=tf.int64),
+            "infinite": tf.Variable([[-np.inf]]),
+        }
+        self.assertEqual(optimizers.not_finite(variables), ["nan", "infinite"])
 
     def test_state_restores_a_run_exactly(self):
         first = self.make()

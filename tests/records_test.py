@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 
 import tensorflow as tf
+from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import records
@@ -19,7 +20,22 @@ def read(path):
     ]
 
 
-class RecordsTest(tf.test.TestCase):
+def example(**features):
+    """Returns a serialized `tf.train.Example` of lists of any kind."""
+    lists = {}
+    for name, values in features.items():
+        feature = lists[name] = tf.train.Feature()
+        for value in values:
+            kind = {int: "int64", float: "float", bytes: "bytes"}[type(value)]
+            getattr(feature, f"{kind}_list").value.append(value)
+        if not values:
+            feature.int64_list.SetInParent()
+    return tf.train.Example(
+        features=tf.train.Features(feature=lists)
+    ).SerializeToString()
+
+
+class RecordsTest(tf.test.TestCase, parameterized.TestCase):
     def setUp(self):
         super().setUp()
         folder = tempfile.TemporaryDirectory()
@@ -70,6 +86,81 @@ class RecordsTest(tf.test.TestCase):
         self.files[0].write_text("Two dogs are running over a meadow.\n")
         with self.assertRaisesRegex(errors.UserError, "damaged"):
             records.count_records(self.files[:1])
+
+    def test_sound_files_pass(self):
+        records.write(_PAIRS, self.files)
+        records.check(self.files, vocab_size=40)
+        records.check(self.files)
+
+    @parameterized.named_parameters(
+        ("noise", b"\xff\xfe\xfd noise", "no tf.train.Example"),
+        ("text", b"Two dogs.", "no tf.train.Example"),
+        ("nothing", b"", "no `inputs`"),
+        ("a side", example(inputs=[3, 1]), "no `targets`"),
+        ("floats", example(inputs=[3.0], targets=[1]), "`inputs` is no list"),
+        ("bytes", example(inputs=[1], targets=[b"3"]), "`targets` is no list"),
+        ("no ids", example(inputs=[], targets=[1]), "`inputs` is empty"),
+        ("padding", example(inputs=[3, 0], targets=[1]), "the id 0,"),
+        ("negative", example(inputs=[3], targets=[-7, 1]), "the id -7,"),
+        ("beyond", example(inputs=[40, 1], targets=[1]), "the id 40, .* to 39"),
+        ("huge", example(inputs=[2**40 + 3], targets=[1]), "1099511627779"),
+    )
+    def test_a_record_of_something_else_is_named(self, record, expected):
+        records.write(_PAIRS, self.files)
+        with tf.io.TFRecordWriter(str(self.files[1])) as writer:
+            for pair in _PAIRS[:4]:
+                writer.write(records.serialize(*pair))
+            writer.write(record)
+            writer.write(record)
+        with self.assertRaisesRegex(
+            errors.UserError, f"Record 5 of {self.files[1]} .*{expected}"
+        ):
+            records.check(self.files, vocab_size=40)
+
+    def test_a_flipped_byte_is_noticed_and_its_record_named(self):
+        path = self.files[0]
+        records.write(_PAIRS[:3], [path])
+        whole = path.read_bytes()
+        for place in range(0, len(whole), 13):
+            path.write_bytes(
+                whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :]
+            )
+            number, end = 0, 0
+            while end <= place:
+                end += 16 + int.from_bytes(whole[end : end + 8], "little")
+                number += 1
+            with self.assertRaisesRegex(
+                errors.UserError, f"Record {number} of {path} .*checksum"
+            ):
+                records.check([path])
+
+    def test_a_file_cut_within_a_record_names_it(self):
+        records.write(_PAIRS, self.files)
+        path = self.files[2]
+        path.write_bytes(path.read_bytes()[:-1])
+        with self.assertRaisesRegex(errors.UserError, f"Record 7 of {path}"):
+            records.check(self.files)
+        path.unlink()
+        with self.assertRaisesRegex(errors.UserError, f"{path}, which does"):
+            records.check(self.files)
+
+    def test_only_what_the_files_cause_is_blamed_on_them(self):
+        records.write(_PAIRS, self.files)
+
+        def batches(error):
+            yield 1
+            raise error
+
+        fault = tf.errors.InvalidArgumentError(None, None, "of another kind")
+        iterator = records.guarded(batches(fault), self.files)
+        self.assertEqual(next(iterator), 1)
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "another"):
+            next(iterator)
+        self.files[0].write_bytes(b"torn" * 5)
+        with self.assertRaisesRegex(errors.UserError, "Record 1 of"):
+            list(records.guarded(batches(fault), self.files))
+        with self.assertRaises(KeyboardInterrupt):
+            list(records.guarded(batches(KeyboardInterrupt()), self.files))
 
 
 if __name__ == "__main__":

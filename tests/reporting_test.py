@@ -30,6 +30,7 @@ class ThroughputTest(absltest.TestCase):
                 "steps_per_second": 2.0,
                 "tokens_per_second": 300.0,
                 "learning_rate": 0.001,
+                "skipped_steps": 0,
             },
         )
         # 380 steps at 2 steps a second.
@@ -38,6 +39,15 @@ class ThroughputTest(absltest.TestCase):
             "step 120/500  loss 2.5000  2.00 steps/s  300 tokens/s  "
             "rate 1.00e-03  0:03:10 left",
         )
+
+    def test_skipped_updates_are_said(self):
+        throughput = reporting.Throughput(100, 500, lambda: self.now)
+        self.now += 10.0
+        line, event = throughput.report(
+            120, loss=2.5, tokens=30.0, learning_rate=0.001, skipped_steps=3
+        )
+        self.assertEqual(event["skipped_steps"], 3)
+        self.assertEndsWith(line, "rate 1.00e-03  3 skipped  0:03:10 left")
 
     def test_evaluations_do_not_count(self):
         throughput = reporting.Throughput(0, 100, lambda: self.now)

@@ -1,8 +1,13 @@
 """Tests of a run's files."""
 
+import builtins
+import errno
 import importlib.metadata
 import os
 import pathlib
+import subprocess
+import sys
+import textwrap
 from unittest import mock
 
 from absl.testing import absltest
@@ -31,6 +36,20 @@ class RunDirTest(absltest.TestCase):
         path.write_text(path.read_text()[:30])
         with self.assertRaisesRegex(errors.UserError, "hparams.json is dam"):
             self.run.read_hparams()
+
+    def test_flipped_letter_of_hparams_is_damage(self):
+        self.run.write_hparams(hparam.HParams(hidden_size=48))
+        path = self.run.path / "hparams.json"
+        text = path.read_text()
+        path.write_text(text.replace('"hidden_size": 48', '"hidden_size": 49'))
+        with self.assertRaisesRegex(errors.UserError, "fit its checksum"):
+            self.run.read_hparams()
+
+    def test_hparams_without_a_checksum_are_of_an_earlier_version(self):
+        self.run.path.mkdir()
+        text = hparam.HParams(hidden_size=48).to_json()
+        (self.run.path / "hparams.json").write_text(text)
+        self.assertEqual(self.run.read_hparams().hidden_size, 48)
 
     def test_folder_without_hparams_is_no_run(self):
         with self.assertRaisesRegex(errors.UserError, "Expected a run's"):
@@ -92,9 +111,55 @@ class RunDirTest(absltest.TestCase):
     def test_failed_write_leaves_the_file_as_it_was(self):
         self.run.write_hparams(hparam.HParams())
         with mock.patch.object(os, "replace", side_effect=OSError("full")):
-            with self.assertRaises(OSError):
+            with self.assertRaisesRegex(errors.UserError, "hparams.json: full"):
                 self.run.write_hparams(hparam.HParams(hidden_size=48))
+        self.assertEqual(os.listdir(self.run.path), ["hparams.json"])
         self.assertEqual(self.run.read_hparams(), hparam.HParams())
+
+    def test_full_disk_is_a_user_error_wherever_it_shows(self):
+        self.run.append_metrics({"step": 1})
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        for target, write, name in (
+            (builtins, "open", "metrics.jsonl"),
+            (pathlib.Path, "write_bytes", "flags.txt"),
+        ):
+            with mock.patch.object(target, write, side_effect=full):
+                with self.assertRaisesRegex(
+                    errors.UserError, f"{name}: no space left on.* Make room"
+                ):
+                    if name == "flags.txt":
+                        self.run.write_flags("--x")
+                    else:
+                        self.run.append_metrics({"step": 2})
+        self.assertEqual(self.run.read_metrics(), [{"step": 1}])
+        self.assertEqual(os.listdir(self.run.path), ["metrics.jsonl"])
+
+    def test_line_that_the_disk_had_no_room_for_is_repaired(self):
+        self.run.append_metrics({"step": 1})
+        path = self.run.path / "metrics.jsonl"
+        limit = path.stat().st_size + 5
+        code = f"""
+            import pathlib, resource, signal
+            from relpos_tf import run_dir
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+            try:
+                run_dir.RunDir({str(self.run.path)!r}).append_metrics(
+                    {{"step": 2, "bleu": 7.0}}
+                )
+            except ValueError as error:
+                print(type(error).__name__, error)
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+        )
+        self.assertRegex(done.stdout, r"\AUserError .*jsonl: file too large\.")
+        self.assertGreater(path.stat().st_size, limit - 5)
+        self.assertEqual(self.run.read_metrics(), [{"step": 1}])
+        self.run.append_metrics({"step": 3})
+        self.assertEqual([e["step"] for e in self.run.read_metrics()], [1, 3])
 
     def test_library_under_another_name_is_no_obstacle(self):
         missing = importlib.metadata.PackageNotFoundError

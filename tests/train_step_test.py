@@ -1,14 +1,12 @@
-"""Tests of the training step: replicas, shapes, dropout.
+"""Tests of the training step: traces, learning, XLA.
 
-Two logical CPUs stand for two GPUs.
+Replicas and batches of an update are in accumulation_test.py.
 """
 
 import keras
 import numpy as np
 import tensorflow as tf
-from absl.testing import parameterized
 
-from relpos_tf import devices
 from relpos_tf import hparam
 from relpos_tf import optimizers
 from relpos_tf import train_step
@@ -50,24 +48,6 @@ def random_batch(random, rows, source, target):
     return {name: ids.astype(np.int32) for name, ids in batch.items()}
 
 
-def joined(first, second):
-    """One batch of the rows of two, padded to the longer one."""
-    result = {}
-    for name in first:
-        length = max(first[name].shape[1], second[name].shape[1])
-        result[name] = np.concatenate(
-            [
-                np.pad(ids, [(0, 0), (0, length - ids.shape[1])])
-                for ids in (first[name], second[name])
-            ]
-        )
-    return result
-
-
-def empty(batch):
-    return {name: ids[:0] for name, ids in batch.items()}
-
-
 def train(strategy, batches, hparams):
     """Makes an update for each batch (of every replica in turn)."""
     keras.utils.set_random_seed(7)
@@ -88,38 +68,7 @@ def train(strategy, batches, hparams):
     return model, results, step
 
 
-class TrainStepTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.named_parameters(
-        ("plain", {}, False),
-        ("clipped", {"clip_grad_norm": 0.3}, False),
-        ("one_replica_without_rows", {}, True),
-    )
-    def test_two_replicas_equal_one_with_both_batches(self, changes, is_empty):
-        random = np.random.default_rng(11)
-        firsts = [random_batch(random, 5, 7, 11) for _ in range(4)]
-        seconds = [random_batch(random, 2, 3, 5) for _ in range(4)]
-        if is_empty:
-            seconds[2] = empty(seconds[2])
-        one, one_results, _ = train(
-            tf.distribute.get_strategy(),
-            [joined(*pair) for pair in zip(firsts, seconds, strict=True)],
-            small(**changes),
-        )
-        two, two_results, _ = train(
-            devices.strategy(),
-            [
-                batch
-                for pair in zip(firsts, seconds, strict=True)
-                for batch in pair
-            ],
-            small(**changes),
-        )
-        for a, b in zip(one_results, two_results, strict=True):
-            self.assertAllClose(a["target_tokens"], b["target_tokens"])
-            self.assertAllClose(a["loss"], b["loss"], rtol=1e-5)
-        for a, b in zip(one.variables, two.variables, strict=True):
-            self.assertAllClose(a, b, rtol=0, atol=1e-6, msg=a.path)
-
+class TrainStepTest(tf.test.TestCase):
     def test_one_trace_for_all_shapes(self):
         random = np.random.default_rng(13)
         batches = [random_batch(random, n, n + 1, n + 2) for n in (1, 2, 3, 5)]

@@ -31,7 +31,7 @@ flags.DEFINE_integer(
 flags.DEFINE_list(
     "steps",
     [],
-    "The steps to average, with commas, instead of the last n.",
+    "The steps to average, each once, with commas, instead of the last n.",
     flag_values=FLAGS,
 )
 flags.DEFINE_string(
@@ -99,12 +99,18 @@ def wanted_steps() -> list[int]:
     if FLAGS.steps and FLAGS.n:
         raise command.UsageError("--n and --steps exclude each other.")
     try:
-        return sorted({int(step) for step in FLAGS.steps})
+        steps = sorted(int(step) for step in FLAGS.steps)
     except ValueError as error:
         raise command.UsageError(
             "--steps must be whole numbers with commas between them. "
             f"Received: {','.join(FLAGS.steps)}."
         ) from error
+    if len(set(steps)) < len(steps):
+        raise command.UsageError(
+            "--steps must name each step once. "
+            f"Received: {','.join(FLAGS.steps)}."
+        )
+    return steps
 
 
 def run():

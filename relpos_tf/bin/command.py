@@ -21,16 +21,17 @@ A command module looks like this:
     def run():
         command.run(main)
 
-Exit codes: 0 done, 1 failed, 2 bad flags, 130 interrupted. Whatever a user
-can cause ends in one line on standard error; a traceback means a bug.
+Exit codes: 0 done, 1 failed, 2 bad flags, 130 interrupted, 143 terminated.
+Whatever a user can cause ends in one line on standard error; a traceback means
+a bug.
 """
 
 import contextlib
 import difflib
-import errno
 import logging
 import os
 import pathlib
+import shlex
 import sys
 import tempfile
 import textwrap
@@ -43,15 +44,16 @@ from typing import NoReturn
 from absl import flags
 
 from relpos_tf import errors
+from relpos_tf import faults
 from relpos_tf import registry
+from relpos_tf import signals
 
 _HELP_FLAGS = frozenset(
     dash + name
     for dash in ("-", "--")
     for name in ("h", "help", "helpshort", "helpfull")
 )
-# What the machine, not the program, can do to a write without a file name.
-_MACHINE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+_MEMORY_ADVICE = "Take a smaller batch_size, a smaller beam or shorter lines."
 
 
 class UsageError(errors.UserError):
@@ -84,13 +86,16 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     logger()
     try:
         parse(module.FLAGS, arguments)
-        code = main()
+        with faults.explained(_MEMORY_ADVICE):
+            code = main()
         sys.stdout.flush()
         return code or 0
     except UsageError as error:
         return _fail(name, error, 2)
     except errors.UserError as error:
         return _fail(name, error, 1)
+    except signals.Terminated:
+        return _fail(name, "terminated.", 143)
     except KeyboardInterrupt:
         return _fail(name, "interrupted.", 130)
     except BrokenPipeError:
@@ -99,9 +104,9 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        if error.filename is None and error.errno not in _MACHINE_ERRORS:
+        if (text := faults.os_error_text(error)) is None:
             raise
-        return _fail(name, _os_error_text(error), 1)
+        return _fail(name, text, 1)
 
 
 def parse(flag_values: flags.FlagValues, arguments: Sequence[str]) -> None:
@@ -183,6 +188,12 @@ def show_registry() -> None:
         ("Hparams sets", registry.list_hparams()),
     ):
         write("\n  ".join([f"{title}:", *names]) + "\n")
+
+
+def again() -> str:
+    """Returns the command that was typed, quoted for a shell."""
+    by_python = sys.argv[0].endswith(".py")
+    return shlex.join(sys.orig_argv if by_python else sys.argv)
 
 
 def write(text: str) -> None:
@@ -305,9 +316,3 @@ def _unknown_flag(flag_values, received):
     hint = f" Did you mean --{close[0]}?" if close else ""
     listed = " ".join(f"--{name}" for name in known)
     return f"unknown flag --{received}.{hint}\nKnown flags: {listed}"
-
-
-def _os_error_text(error):
-    """Returns `path: reason`, or the reason where there is no path."""
-    reason = f"{(error.strerror or str(error)).lower()}."
-    return f"{error.filename}: {reason}" if error.filename else reason

@@ -16,59 +16,51 @@ holds all that decoder.py and relpos_tf.bin.export need.
 """
 
 import dataclasses
+import functools
 import os
 import platform
 
 from absl import flags
 
+from relpos_tf import claims
 from relpos_tf import errors
+from relpos_tf import faults
 from relpos_tf import registry
+from relpos_tf import run_dir
+from relpos_tf import signals
 from relpos_tf.bin import command
 
 FLAGS = flags.FlagValues()
-_DEFINE = {"flag_values": FLAGS}
+_bool = functools.partial(flags.DEFINE_bool, flag_values=FLAGS)
+_enum = functools.partial(flags.DEFINE_enum, flag_values=FLAGS)
+_float = functools.partial(flags.DEFINE_float, flag_values=FLAGS)
+_integer = functools.partial(flags.DEFINE_integer, flag_values=FLAGS)
+_string = functools.partial(flags.DEFINE_string, flag_values=FLAGS)
 
-flags.DEFINE_string(
+_string(
     "problem",
     "translate_ende_phrases",
     "What to learn; --registry_help lists the names. translate_files is text "
     "of your own.",
-    **_DEFINE,
 )
-flags.DEFINE_string("data_dir", "data", "Folder of prepared data.", **_DEFINE)
-flags.DEFINE_string(
+_string("data_dir", "data", "Folder of prepared data.")
+_string(
     "tmp_dir",
     "downloads",
     "Folder of raw files; what is not there is downloaded to it.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
-    "output_dir",
-    "",
-    "The run's directory. Default: runs/PROBLEM-HPARAMS_SET.",
-    **_DEFINE,
+_string(
+    "output_dir", "", "The run's directory. Default: runs/PROBLEM-HPARAMS_SET."
 )
-flags.DEFINE_enum(
-    "model", "transformer", ["transformer"], "The architecture.", **_DEFINE
-)
-flags.DEFINE_string(
+_enum("model", "transformer", ["transformer"], "The architecture.")
+_string(
     "hparams_set",
     "transformer_relative_tiny",
     "Name of a set of hyper-parameters; --registry_help lists them.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
-    "hparams", "", "Changes to the set: name=value,name=value.", **_DEFINE
-)
-flags.DEFINE_string(
-    "usr_dir", "", "Folder of your own registrations, imported.", **_DEFINE
-)
-flags.DEFINE_bool(
-    "generate_data",
-    False,
-    "Prepare the data anew even if they are there.",
-    **_DEFINE,
-)
+_string("hparams", "", "Changes to the set: name=value,name=value.")
+_string("usr_dir", "", "Folder of your own registrations, imported.")
+_bool("generate_data", False, "Prepare the data anew even if they are there.")
 _FILE_FLAGS = {
     "train_source": "training text",
     "train_target": "its translation",
@@ -78,135 +70,97 @@ _FILE_FLAGS = {
     "test_target": "its translation",
 }
 for _name, _text in _FILE_FLAGS.items():
-    flags.DEFINE_string(_name, "", f"translate_files: {_text}.", **_DEFINE)
-flags.DEFINE_integer(
-    "vocab_size", 8000, "translate_files: pieces of the vocabulary.", **_DEFINE
-)
-flags.DEFINE_integer(
+    _string(_name, "", f"translate_files: {_text}.")
+_integer("vocab_size", 8000, "translate_files: pieces of the vocabulary.")
+_integer(
     "train_steps",
     0,
     "Updates in all, those of earlier runs included. 0: the set's own.",
     lower_bound=0,
-    **_DEFINE,
 )
-flags.DEFINE_integer(
+_integer(
     "eval_steps",
     100,
     "Most batches of a teacher-forced evaluation. 0: all.",
     lower_bound=0,
-    **_DEFINE,
 )
-flags.DEFINE_integer(
+_integer(
     "local_eval_frequency",
     1000,
     "Save and evaluate every so many steps.",
     lower_bound=1,
-    **_DEFINE,
 )
-flags.DEFINE_integer(
+_integer(
     "save_checkpoints_secs",
     0,
     "Save every so many seconds as well. 0: never.",
     lower_bound=0,
-    **_DEFINE,
 )
-flags.DEFINE_integer(
+_integer(
     "keep_checkpoint_max",
     20,
-    "How many checkpoints to keep.",
+    "How many checkpoints to keep, beside the one with the best BLEU.",
     lower_bound=1,
-    **_DEFINE,
 )
-flags.DEFINE_enum(
+_enum(
     "schedule",
     "continuous_train_and_eval",
     ["continuous_train_and_eval", "train", "evaluate"],
     "What to do; evaluate scores the newest checkpoint.",
-    **_DEFINE,
 )
-flags.DEFINE_integer(
+_integer(
     "eval_early_stopping_steps",
     0,
     "Stop when the metric has not improved for so many steps. 0: never.",
     lower_bound=0,
-    **_DEFINE,
 )
-flags.DEFINE_string(
+_string(
     "eval_early_stopping_metric",
     "loss",
     "The metric: loss, bleu, chrf, exact_match or teacher_forced_accuracy.",
-    **_DEFINE,
 )
-flags.DEFINE_float(
+_float(
     "eval_early_stopping_metric_delta",
     0.1,
     "The least change that counts as an improvement.",
-    **_DEFINE,
 )
-flags.DEFINE_bool(
-    "eval_early_stopping_metric_minimize",
-    True,
-    "Whether less is better.",
-    **_DEFINE,
-)
-flags.DEFINE_bool(
+_bool("eval_early_stopping_metric_minimize", True, "Whether less is better.")
+_bool(
     "eval_use_test_set",
     False,
     "Evaluate on the test split instead of the development split.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
-    "warm_start_from",
-    "",
-    "A run or checkpoint whose weights to start from.",
-    **_DEFINE,
+_string(
+    "warm_start_from", "", "A run or checkpoint whose weights to start from."
 )
-flags.DEFINE_integer(
-    "random_seed", 1, "Decides weights, order and dropout.", **_DEFINE
+_integer("random_seed", 1, "Decides weights, order and dropout.")
+_bool("deterministic", False, "Only operations that never vary.")
+_integer(
+    "worker_gpu", 0, "Number of GPUs. 0: all that are visible.", lower_bound=0
 )
-flags.DEFINE_bool(
-    "deterministic", False, "Only operations that never vary.", **_DEFINE
-)
-flags.DEFINE_integer(
-    "worker_gpu",
-    0,
-    "Number of GPUs. 0: all that are visible.",
-    lower_bound=0,
-    **_DEFINE,
-)
-flags.DEFINE_integer(
+_integer(
     "log_step_count_steps",
     100,
     "Print progress every so many steps.",
     lower_bound=1,
-    **_DEFINE,
 )
-flags.DEFINE_bool(
+_bool(
     "xla_compile",
     False,
     "Compile with XLA: faster steps, seconds for each new shape.",
-    **_DEFINE,
 )
-flags.DEFINE_bool(
-    "profile", False, "Write a profile of ten steps for TensorBoard.", **_DEFINE
-)
-flags.DEFINE_integer(
+_bool("profile", False, "Write a profile of ten steps for TensorBoard.")
+_integer(
     "num_logical_cpus",
     1,
     "Split the CPU into so many devices, to try replicas without GPUs.",
     lower_bound=1,
-    **_DEFINE,
 )
-flags.DEFINE_bool(
-    "registry_help", False, "List problems and hparams sets.", **_DEFINE
-)
-flags.DEFINE_bool(
-    "check_env", False, "Print versions and devices, and compute.", **_DEFINE
-)
+_bool("registry_help", False, "List problems and hparams sets.")
+_bool("check_env", False, "Print versions and devices, and compute.")
 
 
 def main() -> int | None:
-    log = command.logger()
     if FLAGS.usr_dir:
         with command.flag_value("usr_dir"):
             registry.import_usr_dir(FLAGS.usr_dir)
@@ -219,23 +173,48 @@ def main() -> int | None:
     output_dir = FLAGS.output_dir or os.path.join(
         "runs", f"{FLAGS.problem}-{FLAGS.hparams_set}"
     )
-    tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
-    from relpos_tf import devices  # these bring TensorFlow
-    from relpos_tf import run_setup
-    from relpos_tf import settings as settings_lib
-    from relpos_tf import training
+    with signals.caught(), faults.explained(memory_advice(hparams)):
+        try:
+            return train(problem, hparams, output_dir)
+        except KeyboardInterrupt:
+            command.logger().info("Run again with:\n  %s", command.again())
+            raise
+
+
+def train(problem, hparams, output_dir: str) -> None:
+    """Trains, averages and scores; or only scores, if the flags say so."""
+    with signals.held():  # Half an import ends in strange errors.
+        tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
+        from relpos_tf import checkpoint_files
+        from relpos_tf import devices
+        from relpos_tf import host_setup
+        from relpos_tf import hosts
+        from relpos_tf import run_setup
+        from relpos_tf import settings as settings_lib
+        from relpos_tf import training
 
     if FLAGS.deterministic:
         tf.config.experimental.enable_op_determinism()
-    strategy = devices.strategy(FLAGS.worker_gpu)
+    own = None  # It takes one host to score.
+    if FLAGS.schedule != "evaluate":
+        own = host_setup.started_with(FLAGS.flag_values_dict(), hparams)
+    strategy = devices.strategy(FLAGS.worker_gpu, own)
+    group = hosts.Hosts(strategy)
     problem = run_setup.with_tokenizer_of(
         problem, FLAGS.data_dir, FLAGS.warm_start_from
     )
-    run_setup.prepare_data(
-        problem, FLAGS.data_dir, FLAGS.tmp_dir, anew=FLAGS.generate_data
+    host_setup.prepare_data(
+        group, problem, FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.generate_data
     )
-    run, hparams = run_setup.open_run(
-        output_dir, problem, FLAGS.data_dir, hparams, FLAGS.flags_into_string()
+    if group.is_chief:
+        claims.claim(output_dir)
+    run, hparams = host_setup.open_run(
+        group,
+        output_dir,
+        problem,
+        FLAGS.data_dir,
+        hparams,
+        FLAGS.flags_into_string(),
     )
     settings = settings_lib.Settings(
         **{
@@ -252,19 +231,42 @@ def main() -> int | None:
     run_setup.describe(trainer, problem, strategy)
     if FLAGS.schedule == "evaluate":
         trainer.evaluate()
-        return None
+        return
+    if group.is_chief:
+        # Weights and two moments, in 4 bytes each.
+        room = 12 * trainer.model.count_params()
+        checkpoint_files.check_room(output_dir, room)
+    carry_out(trainer, output_dir, group.is_chief)
+
+
+def carry_out(trainer, output_dir: str, is_chief: bool) -> None:
+    """Trains and averages, and says how to go on."""
+    log = command.logger()
     try:
         trainer.train()
+        path = trainer.average() or output_dir
     except KeyboardInterrupt:
+        steps = run_dir.all_steps(output_dir)
+        if is_chief and steps[-1:] != [trainer.step]:
+            raise  # Something is lost, if only the first step.
         log.info(
-            "Stopped at step %d. The same command goes on from there.",
+            "Stopped at step %d. The same command goes on from there:\n  %s",
             trainer.step,
+            command.again(),
         )
-        return None
-    path = trainer.average() or output_dir
+        return
     flag = "output_dir" if path == output_dir else "checkpoint_path"
     log.info("Translate with: python decoder.py --%s=%s", flag, path)
-    return None
+
+
+def memory_advice(hparams) -> str:
+    """Says what to lower where memory runs out."""
+    return (
+        "Lower the tokens of a batch, as in "
+        f"--hparams=batch_size={hparams.batch_size // 2}, or the longest "
+        f"sentence, as in --hparams=max_length={hparams.max_length // 2}, and "
+        "run again: the run goes on from its last checkpoint."
+    )
 
 
 def make_problem():
@@ -296,8 +298,6 @@ def make_hparams():
 def check_environment() -> int:
     """Prints versions and devices, and multiplies two matrices."""
     tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
-    from relpos_tf import run_dir
-
     command.write(f"platform: {platform.platform()}\n")
     for name, version in run_dir.versions().items():
         command.write(f"{name}: {version}\n")

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from absl import flags
 
+from relpos_tf import checked_json
 from relpos_tf import decode_hparam
 from relpos_tf import errors
 from relpos_tf import line_io
@@ -191,9 +192,11 @@ def text_of_problem(run: run_dir.RunDir) -> Text:
     """Returns a set of the problem that the run was trained on."""
     split = "test" if FLAGS.eval_use_test_set else "dev"
     try:
-        record = (run.path / "problem.json").read_text(encoding="utf-8")
-        name = json.loads(record)["problem"]
-    except (OSError, ValueError, KeyError) as error:
+        record = (run.path / "problem.json").read_bytes()
+        name = checked_json.loads(record)["problem"]
+        if pathlib.PurePath(name).name != name:
+            raise ValueError(f"{name!r} is no name")
+    except (OSError, TypeError, ValueError, KeyError) as error:
         raise errors.UserError(
             f"Expected a run whose problem.json names its problem. Received: "
             f"{run.path}. Name the text with --decode_from_file."

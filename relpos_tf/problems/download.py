@@ -9,15 +9,18 @@ the members asked for are read, each as a plain file under a name of ours.
 import dataclasses
 import hashlib
 import logging
+import lzma
 import os
 import pathlib
 import re
 import shutil
+import struct
 import sys
 import tarfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Sequence
 from typing import BinaryIO
 
@@ -27,6 +30,19 @@ from relpos_tf import text
 _BLOCK = 1 << 20
 _TIMEOUT_SECONDS = 60
 _BAR_WIDTH = 30
+# What reading damaged archives raises, by their many kinds.
+_BROKEN_ARCHIVE = (
+    EOFError,
+    KeyError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    lzma.LZMAError,
+    struct.error,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 # Some hosts refuse Python's own name.
 _USER_AGENT = "relpos_tf (a machine translation toolkit)"
 
@@ -142,8 +158,13 @@ def extract(
                     raise KeyError(f"{member} is not a plain file")
                 with file:
                     _copy(file, partial)
+                # The checksum of a compressed archive stands at its end.
+                while opened.fileobj.read(_BLOCK):
+                    pass
         os.replace(partial, path)
-    except (KeyError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+    except _BROKEN_ARCHIVE as error:
+        if getattr(error, "errno", None):
+            raise  # The machine's fault, such as a full disk.
         raise errors.UserError(
             f"Cannot read {member} out of {archive} ({error}). Delete the "
             "archive, so that it is downloaded again."

@@ -1,7 +1,6 @@
 """Writing the files of a prepared problem, one function per kind of file."""
 
 import collections
-import hashlib
 import itertools
 import pathlib
 import random
@@ -10,6 +9,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import Any
 
+from relpos_tf import checked_json
 from relpos_tf import errors
 from relpos_tf import text
 
@@ -17,7 +17,6 @@ from relpos_tf import text
 MAX_TOKENS = 1024
 _BATCH = 4096
 _SEED = 429459
-_BLOCK = 1 << 20
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -66,6 +65,7 @@ def write_training(
     tokens: Any,
     num_shards: int,
     counts: collections.Counter,
+    lengths: collections.Counter,
 ) -> int:
     """Writes the training files, shuffled; returns the number of pairs.
 
@@ -76,15 +76,19 @@ def write_training(
         num_shards: int. Number of files.
         counts: Counter. Gains `tokens`: pairs dropped for having more than
             `MAX_TOKENS` ids on a side.
+        lengths: Counter. Gains the pairs written, by the ids of the longer
+            side.
     """
     # TensorFlow takes seconds to import, see above.
     from relpos_tf import records
 
     def encoded() -> Iterator[tuple[list[int], list[int]]]:
         for inputs, targets in _encode(pairs, tokens):
-            if max(len(inputs), len(targets)) > MAX_TOKENS:
+            length = max(len(inputs), len(targets))
+            if length > MAX_TOKENS:
                 counts["tokens"] += 1
             else:
+                lengths[length] += 1
                 yield inputs, targets
 
     files = shard_names(folder, "train", num_shards)
@@ -142,18 +146,12 @@ def shard_names(
 def describe(folder: pathlib.Path) -> dict[str, dict[str, Any]]:
     """Returns the size in bytes and the sha256 of every file."""
     return {
-        path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        path.name: {
+            "bytes": path.stat().st_size,
+            "sha256": checked_json.file_sha256(path),
+        }
         for path in sorted(folder.iterdir())
     }
-
-
-def sha256(path: str | pathlib.Path) -> str:
-    """Returns a file's checksum in hexadecimal."""
-    checksum = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
-            checksum.update(block)
-    return checksum.hexdigest()
 
 
 def _encode(pairs: Pairs, tokens: Any) -> Iterator[tuple[list[int], list[int]]]:

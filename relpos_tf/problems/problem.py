@@ -16,21 +16,20 @@ import collections
 import dataclasses
 import importlib.metadata
 import json
-import os
 import pathlib
 import shutil
-import tempfile
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
+from relpos_tf import checked_json
 from relpos_tf import errors
 from relpos_tf import text
 from relpos_tf.problems import preparation
+from relpos_tf.problems import prepared
 
-_MANIFEST = "manifest.json"
 # Raised when files prepared before can no longer be used.
 _FORMAT = 1
 
@@ -126,31 +125,19 @@ class Problem:
             num_shards: int or None. Number of training files.
 
         Returns:
-            The manifest; see there for `counts` of pairs per split and
-            `cleaning` counts per rule of `text.clean_pair`.
+            The manifest; see there for `counts` of pairs per split,
+            `cleaning` counts per rule of `text.clean_pair`, and `lengths`
+            of training pairs, in ids of the longer side.
 
         Raises:
-            UserError: see `pairs`; or no training pair is left.
+            UserError: see `pairs`; or no training pair is left, or another
+                split has none.
         """
         if self.is_prepared(data_dir):
             return self.manifest(data_dir)
         opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
-        folder = self.folder(data_dir)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = pathlib.Path(
-            tempfile.mkdtemp(prefix=f".{self.name}.", dir=folder.parent)
-        )
-        try:
-            shards = num_shards or self.num_shards
-            manifest = self._write(partial, opened, shards)
-            # mkdtemp lets nobody else in.
-            partial.chmod(0o755)
-            if folder.exists():
-                shutil.rmtree(folder)
-            os.rename(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-        return manifest
+        with prepared.new_folder(self.folder(data_dir)) as folder:
+            return self._write(folder, opened, num_shards or self.num_shards)
 
     def folder(self, data_dir: str | pathlib.Path) -> pathlib.Path:
         """Returns the problem's folder under `data_dir`."""
@@ -160,10 +147,11 @@ class Problem:
 
     def is_prepared(self, data_dir: str | pathlib.Path) -> bool:
         """Says whether the folder is there and made with these settings."""
-        path = self.folder(data_dir) / _MANIFEST
-        if not path.is_file():
+        folder = self.folder(data_dir)
+        if not (folder / prepared.MANIFEST).is_file():
             return False
-        return _read_json(path).get("settings") == self._all_settings()
+        manifest = prepared.read_manifest(folder)
+        return manifest["settings"] == self._all_settings()
 
     def manifest(self, data_dir: str | pathlib.Path) -> dict[str, Any]:
         """Returns the manifest of the prepared folder.
@@ -171,15 +159,17 @@ class Problem:
         Raises:
             UserError: it is not prepared, or was with other settings.
         """
-        path = self.folder(data_dir) / _MANIFEST
-        if not self.is_prepared(data_dir):
-            found = _read_json(path).get("settings") if path.exists() else None
-            raise errors.UserError(
-                f"Problem {self.name} is not prepared under {data_dir}: "
-                f"expected settings {self._all_settings()}. Received: {found}. "
-                "Run with --generate_data."
-            )
-        return _read_json(path)
+        folder, found = self.folder(data_dir), None
+        if (folder / prepared.MANIFEST).is_file():
+            manifest = prepared.read_manifest(folder)
+            found = manifest["settings"]
+            if found == self._all_settings():
+                return manifest
+        raise errors.UserError(
+            f"Problem {self.name} is not prepared under {data_dir}: "
+            f"expected settings {self._all_settings()}. Received: {found}. "
+            "Run with --generate_data."
+        )
 
     def record_files(
         self, data_dir: str | pathlib.Path, split: str
@@ -189,40 +179,46 @@ class Problem:
         Raises:
             UserError: not prepared, no such split, or a file is damaged.
         """
-        files = self.manifest(data_dir)["files"]
-        names = [name for name in sorted(files) if _is_record(name, split)]
-        if not names:
+        manifest = self.manifest(data_dir)
+        if split not in manifest["counts"]:
             raise errors.UserError(
                 f"Problem {self.name} has no split {split!r} under {data_dir}."
             )
-        paths = [self.folder(data_dir) / name for name in names]
-        for path in paths:
-            size = path.stat().st_size if path.is_file() else None
-            if size != files[path.name]["bytes"]:
-                raise errors.UserError(
-                    f"The TFRecord file {path} is damaged: expected "
-                    f"{files[path.name]['bytes']} bytes. Received: {size}. "
-                    f"Delete {path.parent} and run with --generate_data."
-                )
-        return [str(path) for path in paths]
+        return prepared.record_files(self.folder(data_dir), manifest, split)
 
     def tokenizer_path(self, data_dir: str | pathlib.Path) -> str:
-        """Returns the path of the tokenizer's model."""
-        self.manifest(data_dir)
-        return str(self.folder(data_dir) / self._tokenizer_name())
+        """Returns the path of the tokenizer's model, checked.
+
+        Raises:
+            UserError: not prepared, or the file is damaged.
+        """
+        return str(
+            prepared.checked(
+                self.folder(data_dir),
+                self.manifest(data_dir),
+                self._tokenizer_name(),
+            )
+        )
 
     def lines(
         self, data_dir: str | pathlib.Path, split: str
     ) -> tuple[list[str], list[str]]:
-        """Returns the source lines and reference lines of "dev" or "test"."""
-        if split == "train" or split not in self.manifest(data_dir)["counts"]:
+        """Returns the source lines and reference lines of "dev" or "test".
+
+        Raises:
+            UserError: not prepared, no such lines, or a file is damaged.
+        """
+        manifest = self.manifest(data_dir)
+        if split == "train" or split not in manifest["counts"]:
             raise errors.UserError(
                 f"Problem {self.name} has no lines of split {split!r} under "
                 f"{data_dir}."
             )
-        folder = self.folder(data_dir)
-        source = list(text.read_lines(folder / f"{split}.source"))
-        return source, list(text.read_lines(folder / f"{split}.target"))
+        source, target = (
+            prepared.checked(self.folder(data_dir), manifest, f"{split}.{side}")
+            for side in ("source", "target")
+        )
+        return list(text.read_lines(source)), list(text.read_lines(target))
 
     def _write(
         self, folder: pathlib.Path, opened: Mapping[str, Pairs], num_shards: int
@@ -231,7 +227,7 @@ class Problem:
         # Brings TensorFlow, which listing problems does not need.
         from relpos_tf import tokenizer
 
-        cleaning = collections.Counter()
+        cleaning, lengths = collections.Counter(), collections.Counter()
         path = folder / self._tokenizer_name()
         if self.tokenizer_file:
             shutil.copyfile(self.tokenizer_file, path)
@@ -247,7 +243,7 @@ class Problem:
         train = self._cleaned(opened["train"], cleaning)
         counts = {
             "train": preparation.write_training(
-                folder, train, tokens, num_shards, cleaning
+                folder, train, tokens, num_shards, cleaning, lengths
             )
         }
         for split, pairs in opened.items():
@@ -255,11 +251,17 @@ class Problem:
                 counts[split] = preparation.write_held_out(
                     folder, split, pairs, self.normalize, tokens
                 )
+                if not counts[split]:
+                    raise errors.UserError(
+                        f"Expected lines in the {split} set of {self.name}. "
+                        "Received: none."
+                    )
         manifest = {
             "problem": self.name,
             "settings": self._all_settings(),
             "counts": counts,
             "cleaning": dict(cleaning),
+            "lengths": {str(n): lengths[n] for n in sorted(lengths)},
             "vocab_size": tokens.vocab_size,
             "files": preparation.describe(folder),
             "versions": {
@@ -267,8 +269,7 @@ class Problem:
                 for name in ("sentencepiece", "tensorflow")
             },
         }
-        with open(folder / _MANIFEST, "w", encoding="utf-8") as file:
-            json.dump(manifest, file, indent=2, sort_keys=True)
+        prepared.write_manifest(folder, manifest)
         return manifest
 
     def _cleaned(self, pairs: Pairs, counts: collections.Counter) -> Pairs:
@@ -288,7 +289,7 @@ class Problem:
         """Returns the checksum of a given tokenizer, else nothing."""
         if not self.tokenizer_file:
             return ""
-        return preparation.sha256(self.tokenizer_file)
+        return checked_json.file_sha256(self.tokenizer_file)
 
     def _all_settings(self) -> dict[str, Any]:
         """Returns what the prepared files depend on, as JSON gives it back."""
@@ -301,19 +302,3 @@ class Problem:
         if self.tokenizer_file:
             settings["tokenizer_sha256"] = self._tokenizer_checksum()
         return json.loads(json.dumps(settings))
-
-
-def _read_json(path: pathlib.Path) -> dict[str, Any]:
-    """Returns a JSON file's content."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise errors.UserError(
-            f"{path} is damaged ({error}). Delete {path.parent} and run with "
-            "--generate_data."
-        ) from error
-
-
-def _is_record(name: str, split: str) -> bool:
-    """Says whether a file name is that of a split's records."""
-    return name.startswith(f"{split}-") and name.endswith(".tfrecord")

@@ -1,8 +1,11 @@
 """The average command: which checkpoints it takes, and what it refuses."""
 
 import contextlib
+import errno
 import io
+import os
 import pathlib
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -84,6 +87,7 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.named_parameters(
         ("step_that_was_not_saved", ["--steps=400,77"], "Received: 77."),
+        ("step_twice", ["--steps=400,2,400"], "Received: 400,2,400."),
         ("word", ["--steps=last"], "Received: last."),
         ("two_ways_at_once", ["--steps=400", "--n=2"], "exclude"),
     )
@@ -91,6 +95,27 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         code, out, err = self.execute(*arguments)
         self.assertEqual((code, out), (2, ""))
         self.assertIn(expected, err)
+
+    def test_average_is_no_checkpoint_to_average(self):
+        # By its file alone, as earlier versions wrote it, and by its variable.
+        self.execute("--n=2")
+        for name in ("ckpt-5000.json", None):
+            folder = self.run_dir / "average"
+            code, out, err = execute(f"--output_dir={folder}", "--n=1")
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn(f"Received: {folder / 'ckpt-5000'}, an aver", err)
+            self.assertEqual(err.count("\n"), 1)
+            if name:
+                (folder / name).unlink()
+
+    def test_full_disk_is_one_line_and_leaves_no_half(self):
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with mock.patch.object(os, "replace", side_effect=full):
+            code, out, err = self.execute("--n=2")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("Cannot write checkpoint", err)
+        self.assertEqual(err.count("\n"), 1)
+        self.assertEmpty(list((self.run_dir / "average").iterdir()))
 
     def test_folder_without_checkpoints_is_refused(self):
         folder = self.create_tempdir().full_path

@@ -8,15 +8,18 @@ import contextlib
 import errno
 import io
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+from unittest import mock
 
 from absl import flags
 from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
+from relpos_tf import signals
 from relpos_tf.bin import command
 
 FLAGS = flags.FlagValues()
@@ -60,6 +63,29 @@ def fill_disk():
 
 def press_control_c():
     raise KeyboardInterrupt
+
+
+def be_terminated():
+    with signals.caught():
+        signal.raise_signal(signal.SIGTERM)
+
+
+def need_memory():
+    raise MemoryError
+
+
+def need_device_memory():
+    import tensorflow as tf
+
+    raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nx")
+
+
+def fill_tensorflows_disk():
+    import tensorflow as tf
+
+    raise tf.errors.ResourceExhaustedError(
+        None, None, "append to d/e.v2: No space left on device\nwhile flushing"
+    )
 
 
 def have_a_bug():
@@ -187,8 +213,30 @@ class ExitCodeTest(parameterized.TestCase):
             1,
             "no/such/file: no such file or directory.",
         ),
-        ("full_disk", fill_disk, 1, "no space left on device."),
+        ("full_disk", fill_disk, 1, "no space left on device. Make room."),
         ("control_c", press_control_c, 130, "interrupted."),
+        ("sigterm", be_terminated, 143, "terminated."),
+        (
+            "memory",
+            need_memory,
+            1,
+            "Out of memory. Take a smaller batch_size, a smaller beam or "
+            "shorter lines.",
+        ),
+        (
+            "device_memory",
+            need_device_memory,
+            1,
+            "Out of memory. Take a smaller batch_size, a smaller beam or "
+            "shorter lines.",
+        ),
+        (
+            "disk_that_tensorflow_filled",
+            fill_tensorflows_disk,
+            1,
+            "Cannot write: append to d/e.v2: No space left on device. "
+            "Make room.",
+        ),
     )
     def test_failure_is_one_line(self, main, expected_code, expected):
         code, out, err = execute(main)
@@ -227,6 +275,32 @@ class ExitCodeTest(parameterized.TestCase):
         self.assertEqual(writer.stderr.read(), b"")
         writer.stderr.close()
         self.assertEqual(writer.wait(), 1)
+
+
+class AgainTest(parameterized.TestCase):
+    @parameterized.named_parameters(
+        (
+            "by_python",
+            ["trainer.py", "--a=b c"],
+            ["python", "trainer.py", "--a=b c"],
+            "python trainer.py '--a=b c'",
+        ),
+        (
+            "as_a_module",
+            ["x/bin/trainer.py", "--a=$b"],
+            ["python3", "-m", "relpos_tf.bin.trainer", "--a=$b"],
+            "python3 -m relpos_tf.bin.trainer '--a=$b'",
+        ),
+        (
+            "installed",
+            ["bin/relpos-trainer", "--steps", "5"],
+            ["python3.12", "bin/relpos-trainer", "--steps", "5"],
+            "bin/relpos-trainer --steps 5",
+        ),
+    )
+    def test_command_is_what_was_typed(self, argv, orig_argv, expected):
+        with mock.patch.multiple(sys, argv=argv, orig_argv=orig_argv):
+            self.assertEqual(command.again(), expected)
 
 
 class OutputTest(absltest.TestCase):

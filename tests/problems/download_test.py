@@ -151,6 +151,30 @@ class ArchiveTest(absltest.TestCase):
         names = {path.name for path in self.folder.iterdir()}
         self.assertEqual(names, {"a.tgz", "cut.tgz", "text.tgz"})
 
+    def test_no_damage_to_a_compressed_archive_goes_unnoticed(self):
+        content = "".join(f"line {i**5}\n" for i in range(999)).encode()
+        archives = [
+            self.tar(f"a.{kind}", f"w:{kind}", {"a.en": content})
+            for kind in ("gz", "bz2", "xz")
+        ]
+        archives.append(self.folder / "a.zip")
+        with zipfile.ZipFile(archives[-1], "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr("a.en", content)
+        draw = random.Random(4)
+        for path in archives:
+            whole = path.read_bytes()
+            for _ in range(40):
+                damaged = bytearray(whole)
+                damaged[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+                path.write_bytes(damaged)
+                try:
+                    found = download.extract(path, "a.en", str(self.folder))
+                except errors.UserError as error:
+                    self.assertIn(str(path), str(error))
+                else:
+                    self.assertEqual(found.read_bytes(), content)
+                    found.unlink()
+
     def test_links_are_not_followed_out_of_the_archive(self):
         path = self.folder / "a.tar"
         with tarfile.open(path, "w") as archive:

@@ -28,23 +28,26 @@ class PreparationTest(absltest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def test_more_pairs_than_one_batch_are_all_written(self):
-        counts = collections.Counter()
+        counts, lengths = collections.Counter(), collections.Counter()
         written = preparation.write_training(
-            self.folder, _PAIRS, Letters(), 7, counts
+            self.folder, _PAIRS, Letters(), 7, counts, lengths
         )
         files = preparation.shard_names(self.folder, "train", 7)
         self.assertEqual(written, len(_PAIRS))
         self.assertEqual(records.count_records(files), len(_PAIRS))
         self.assertEqual(counts, {})
+        # "7" and "7 7" are 1 and 3 letters, and EOS.
+        self.assertEqual(lengths, {4: 10, 6: 90, 8: 900, 10: 8001})
 
     def test_the_longest_pairs_allowed_are_kept(self):
         longest = "a" * (preparation.MAX_TOKENS - 1)
         pairs = [(longest, "a"), ("a", longest), ("a", longest + "a")]
-        counts = collections.Counter()
+        counts, lengths = collections.Counter(), collections.Counter()
         written = preparation.write_training(
-            self.folder, pairs, Letters(), 1, counts
+            self.folder, pairs, Letters(), 1, counts, lengths
         )
         self.assertEqual((written, counts), (2, {"tokens": 1}))
+        self.assertEqual(lengths, {preparation.MAX_TOKENS: 2})
 
     def test_nothing_held_out_is_dropped(self):
         pairs = [("", ""), ("a" * 5000, "b\0"), ("c", "\ufffd")]

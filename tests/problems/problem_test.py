@@ -13,19 +13,19 @@ from relpos_tf import records
 from relpos_tf import tokenizer
 from relpos_tf.problems import problem
 
-_TRAIN = [(f"  {i} dogs & {i + 1} cats ", f"{i} Hunde\0") for i in range(31)]
-_DEV = [("", "leer"), (" a  dog ", " ein  Hund "), ("x\ufffd", ""), ("y", "z")]
+TRAIN = [(f"  {i} dogs & {i + 1} cats ", f"{i} Hunde\0") for i in range(31)]
+DEV = [("", "leer"), (" a  dog ", " ein  Hund "), ("x\ufffd", ""), ("y", "z")]
 
 
 class Broken:
     """Pairs that cannot be read to the end."""
 
     def __iter__(self):
-        yield from _TRAIN
+        yield from TRAIN
         raise OSError("No space left on device")
 
 
-def make(train=_TRAIN, dev=_DEV, **fields):
+def make(train=TRAIN, dev=DEV, **fields):
     """Returns a problem with the given pairs."""
     settings = {
         "name": "pets",
@@ -63,7 +63,7 @@ class ProblemTest(absltest.TestCase):
         ]
 
     def test_training_pairs_are_all_there_clean_and_shuffled(self):
-        pets = make(_TRAIN + [("lost", ""), ("a" * 5000, "b" * 5000)])
+        pets = make(TRAIN + [("lost", ""), ("a" * 5000, "b" * 5000)])
         manifest = pets.prepare(self.data_dir)
         self.assertEqual(manifest["counts"], {"train": 31, "dev": 4})
         self.assertEqual(
@@ -138,7 +138,7 @@ class ProblemTest(absltest.TestCase):
     def test_a_prepared_folder_is_used_again_unless_settings_differ(self):
         make(settings={"file": 1}).prepare(self.data_dir)
         make(Broken(), settings={"file": 1}).prepare(self.data_dir)
-        other = make(_TRAIN[:5], settings={"file": 2})
+        other = make(TRAIN[:5], settings={"file": 2})
         with self.assertRaisesRegex(errors.UserError, "'file': 2.*'file': 1"):
             other.tokenizer_path(self.data_dir)
         self.assertEqual(other.prepare(self.data_dir)["counts"]["train"], 5)
@@ -174,10 +174,15 @@ class ProblemTest(absltest.TestCase):
                 make(train).prepare(self.data_dir)
         self.assertEmpty(list(self.data_dir.iterdir()))
 
+    def test_a_split_without_lines_is_refused(self):
+        with self.assertRaisesRegex(errors.UserError, "dev set of pets"):
+            make(dev=[]).prepare(self.data_dir)
+        self.assertEmpty(list(self.data_dir.iterdir()))
+
     def test_pairs_of_too_many_tokens_are_dropped_and_counted(self):
         # A character without a piece takes several bytes, each a token.
         rare = "".join(chr(0x4E00 + i) for i in range(700))
-        pets = make([*_TRAIN * 99, (rare, rare)], character_coverage=0.98)
+        pets = make([*TRAIN * 99, (rare, rare)], character_coverage=0.98)
         manifest = pets.prepare(self.data_dir)
         self.assertEqual(manifest["cleaning"]["tokens"], 1)
         self.assertEqual(manifest["counts"]["train"], 31 * 99)

@@ -1,0 +1,1 @@
+"""Long runs with faults, started by hand; each prints a table."""

@@ -1,0 +1,307 @@
+"""Stops a short run at 20 moments and compares what becomes of it.
+
+    python -m tests.campaigns.kill
+    python -m tests.campaigns.kill --signal=TERM
+
+The moments are random with fixed seeds: a quarter each before the first step,
+while it trains, while it saves, and while it evaluates. After SIGKILL the same
+command goes on; after SIGTERM the one that the trainer has printed. Then all
+of this must hold, or the row says what does not:
+
+- the last checkpoint is that of the undisturbed run, bit for bit;
+- each step and each evaluation stands in metrics.jsonl once, with the loss and
+  the BLEU of the undisturbed run;
+- every checkpoint that was there when the run was stopped is still there;
+- no half-written file is left;
+- nobody saw a traceback, and SIGTERM gave exit code 0, or 143 and a run that
+  had nothing to save.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PHASES = ("start", "training", "saving", "evaluating")
+STEPS, FREQUENCY = 60, 20
+OPTIONS = (
+    f"--train_steps={STEPS}",
+    f"--local_eval_frequency={FREQUENCY}",
+    "--save_checkpoints_secs=1",
+    "--keep_checkpoint_max=1000",
+    "--log_step_count_steps=1",
+    "--deterministic",
+    "--hparams=batch_size=512,beam_size=1,extra_length=3",
+)
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "1",
+}
+HALVES = re.compile(r"_temp|_new|\.part$")
+
+
+class Run:
+    """A trainer in a process of its own, whose lines are read as they come.
+
+    Args:
+        folder: pathlib.Path. The run goes to its folder `run`, data to `data`.
+        options: Flags besides those.
+        command: str or None. A line for a shell, to be run in their place.
+    """
+
+    def __init__(self, folder, options, command=None):
+        self.folder, self.directory = folder, folder / "run"
+        self.lines = []
+        self.arrived = threading.Condition()
+        arguments = [
+            f"--data_dir={folder / 'data'}",
+            f"--output_dir={self.directory}",
+            *options,
+        ]
+        self.process = subprocess.Popen(
+            f"exec {command}"
+            if command
+            else [sys.executable, "trainer.py", *arguments],
+            shell=bool(command),
+            cwd=ROOT,
+            env=os.environ | ONE_THREAD | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            with self.arrived:
+                self.lines.append((time.monotonic(), line.rstrip("\n")))
+                self.arrived.notify_all()
+        with self.arrived:
+            self.arrived.notify_all()
+
+    def wait_for(self, pattern):
+        """Returns once a line matches; False if the process ends first."""
+        seen = 0
+        while True:
+            with self.arrived:
+                while seen == len(self.lines):
+                    if not self.reader.is_alive():
+                        return False
+                    self.arrived.wait(0.05)
+                line = self.lines[seen][1]
+                seen += 1
+            if re.search(pattern, line):
+                return True
+
+    def wait_for_half(self, number):
+        """Returns once the number-th checkpoint is being written."""
+        seen, is_half = 0, False
+        while self.process.poll() is None:
+            names = self.directory.glob("ckpt-*_temp*")
+            before, is_half = is_half, next(names, None) is not None
+            seen += is_half and not before
+            if seen > number:
+                return
+            time.sleep(0.001)
+
+    def stop(self, number):
+        """Sends a signal, waits, and returns the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.finish()
+
+    def finish(self, seconds=900):
+        """Waits for the end and returns the exit code."""
+        code = self.process.wait(timeout=seconds)
+        self.reader.join()
+        self.process.stderr.close()
+        return code
+
+    def text(self):
+        """Returns what the trainer has said."""
+        return "\n".join(line for _, line in self.lines)
+
+    def seconds_to(self, pattern, after=None):
+        """Returns the time of the first line that matches."""
+        times = [t for t, line in self.lines if re.search(pattern, line)]
+        begin = self.lines[0][0]
+        if after:
+            begin = next(t for t, li in self.lines if re.search(after, li))
+        return next(t for t in times if t >= begin) - begin
+
+
+def wait_for_moment(run, phase, chance, undisturbed, steps, frequency):
+    """Returns at a random moment of a phase."""
+    if phase == "start":
+        first = undisturbed.seconds_to(r"^step 1/")
+        time.sleep(chance.uniform(0.1, 3.0 + first))
+    elif phase == "training":
+        run.wait_for(rf"^step {chance.randrange(1, steps)}/")
+        time.sleep(chance.uniform(0.0, 0.1))
+    elif phase == "saving":
+        run.wait_for_half(chance.randrange(3))
+        time.sleep(chance.uniform(0.0, 0.05))
+    else:
+        step = frequency * chance.randrange(1, steps // frequency + 1)
+        saved = rf"^Saved .*ckpt-{step}\."
+        run.wait_for(saved)
+        seconds = undisturbed.seconds_to(rf"^dev at step {step}:", saved)
+        time.sleep(chance.uniform(0.0, 0.8 * seconds))
+
+
+def weights(prefix):
+    """Returns every array of a checkpoint, by its key."""
+    # TensorFlow takes seconds, which --help need not wait for.
+    from relpos_tf.bin import command
+
+    tf = command.import_tensorflow()
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {
+        key: reader.get_tensor(key)
+        for key in reader.get_variable_to_shape_map()
+        if "OBJECT_GRAPH" not in key
+    }
+
+
+def checkpoints_in(directory):
+    """Returns {name: bytes} of the files of complete checkpoints."""
+    return {
+        path.name: path.read_bytes()
+        for index in directory.glob("ckpt-*.index")
+        if re.fullmatch(r"ckpt-\d+", index.stem)
+        for path in directory.glob(f"{index.stem}.*")
+    }
+
+
+def events(directory):
+    """Returns what metrics.jsonl says of each step but the speed."""
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    return sorted(
+        (e["step"], e["split"], e["loss"], e.get("bleu"))
+        for e in map(json.loads, lines)
+    )
+
+
+def halves(folder):
+    """Returns the names of files that should not be there."""
+    return [
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if HALVES.search(path.name)
+        or path.parent == folder / "data"
+        and path.name.startswith(".")
+    ]
+
+
+def differences(run, undisturbed, there, steps):
+    """Returns what is not as it should be after the run has ended."""
+    found = [f"left over: {name}" for name in halves(run.folder)]
+    expected = weights(undisturbed.directory / f"ckpt-{steps}")
+    actual = weights(run.directory / f"ckpt-{steps}")
+    if actual.keys() != expected.keys():
+        found.append("other variables")
+    for key in actual.keys() & expected.keys():
+        if actual[key].tobytes() != expected[key].tobytes():
+            found.append(f"{key} differs")
+            break
+    kept = checkpoints_in(run.directory)
+    # What was saved once more holds the same, but in another file.
+    found += [f"lost: {name}" for name in there if name not in kept]
+    left, right = events(run.directory), events(undisturbed.directory)
+    for event in left:
+        if left.count(event) > 1 or event not in right:
+            found.append(f"event {event} is twice there or differs")
+    found += [f"no event {event}" for event in right if event not in left]
+    return found
+
+
+def case(folder, options, phase, seed, number, undisturbed, steps, frequency):
+    """Stops a run once, lets it go on; returns a row of the table."""
+    chance = random.Random(f"{phase} {seed}")
+    if phase != "start":  # which may be while the data are prepared
+        shutil.copytree(undisturbed.folder / "data", folder / "data")
+    run = Run(folder, options)
+    wait_for_moment(run, phase, chance, undisturbed, steps, frequency)
+    code = run.stop(number)
+    there = checkpoints_in(run.directory) if run.directory.exists() else {}
+    last = max(
+        (int(re.search(r"\d+", name)[0]) for name in there), default=None
+    )
+    left = len(halves(folder)) if folder.exists() else 0
+    found = []
+    command = None
+    if number == signal.SIGTERM:
+        command = re.search(r"^  (\S+ trainer\.py .*)", run.text(), re.M)
+        command = command and command[1]
+        # -15: before there was anybody to handle it.
+        if code not in (0, 143, -15) or (code == 0 and not there):
+            found.append(f"exit code {code}")
+        if code == 0 and left:
+            found.append("left halves behind")
+    while True:
+        # Text before the first line of our own may be a library's.
+        if "Traceback" in run.text():
+            found.append("traceback")
+        if run.process.returncode == 0 and "Translate with" in run.text():
+            break
+        run = Run(folder, options, command)
+        if run.finish() != 0:
+            found.append(run.text()[-300:])
+            break
+    if not found:
+        found = differences(run, undisturbed, there, steps)
+    at = "-" if last is None else last
+    return [phase, seed, code, at, left, "; ".join(found) or "same"]
+
+
+def main():
+    """Runs the campaign and prints its table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--signal", choices=["KILL", "TERM"], default="KILL")
+    parser.add_argument("--cases", type=int, default=20)
+    parser.add_argument("--phase", choices=PHASES, help="Those cases alone.")
+    arguments = parser.parse_args()
+    number = signal.Signals[f"SIG{arguments.signal}"]
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        undisturbed = Run(folder / "undisturbed", OPTIONS)
+        if undisturbed.finish() != 0:
+            sys.exit(undisturbed.text())
+        row = "{:10} {:>4} {:>9} {:>10} {:>6}  {}".format
+        print(row("phase", "seed", "exit code", "checkpoint", "halves", "end"))
+        for place in range(arguments.cases):
+            phase = PHASES[place % len(PHASES)]
+            if arguments.phase not in (None, phase):
+                continue
+            result = case(
+                folder / str(place),
+                OPTIONS,
+                phase,
+                place,
+                number,
+                undisturbed,
+                STEPS,
+                FREQUENCY,
+            )
+            results.append(result[-1])
+            print(row(*map(str, result)), flush=True)
+    good = results.count("same")
+    print(f"{good} of {len(results)} runs end like the undisturbed one.")
+    sys.exit(good < len(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,345 @@
+"""Compares replicas and accumulated batches with one replica and one batch.
+
+    python -m tests.campaigns.replicas
+    python -m tests.campaigns.replicas --replicas=4 --accumulate=2 --clip=0.3
+
+With --bag the model is a bag of words, which is traced in no time.
+The CPU is split in four, to stand for four GPUs. The first table has the
+largest difference of any weight after ten updates of the same sentences; the
+second what an update does whose loss or gradient is not a number in one batch
+of one replica. The last line says whether all is as it should be, and so does
+the exit code.
+"""
+
+import argparse
+import itertools
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from relpos_tf import hparam
+from relpos_tf import optimizers
+from relpos_tf import train_step
+from relpos_tf.layers import dropout
+from relpos_tf.layers import embeddings
+from relpos_tf.models import transformer
+
+UPDATES = 10
+SENTENCES = 16  # of an update
+TOLERANCE = 1e-6
+KINDS = ("equal", "unequal", "empty")
+# Ids that break a batch; all others are below.
+BREAKS = {"nan": 19, "inf": 20, "gradient nan": 21, "loss alone": 22}
+HPARAMS = hparam.HParams(
+    vocab_size=23,
+    hidden_size=8,
+    filter_size=12,
+    num_heads=2,
+    num_hidden_layers=1,
+    self_attention_type="dot_product_relative",
+    max_relative_position=2,
+    layer_prepostprocess_dropout=0.0,
+    learning_rate_warmup_steps=100,
+)
+SPEC = dict.fromkeys(
+    ("inputs", "targets"), tf.TensorSpec([None, None], tf.int32)
+)
+
+
+class BagOfWords(keras.layers.Layer):
+    """Predicts a token from the sums of source and past target vectors."""
+
+    def __init__(self, hparams):
+        super().__init__(name="bag")
+        self.hparams = hparams
+        self.source, self.target = (
+            embeddings.TokenEmbedding(
+                hparams.vocab_size, hparams.hidden_size, name=name
+            )
+            for name in ("source", "target")
+        )
+        self.dropout = dropout.Dropout(hparams.layer_prepostprocess_dropout)
+        for embedding in (self.source, self.target):
+            embedding.build(None)
+        self.built = True
+
+    def call(self, inputs, targets, *, training=False):
+        source = tf.reduce_sum(self.source(inputs), 1, keepdims=True)
+        past = tf.cumsum(self.target(targets), 1, exclusive=True)
+        features = self.dropout(tf.tanh(source + past), training=training)
+        return self.target.logits(features)
+
+
+class Fragile:
+    """A model whose numbers break where a batch begins with one of BREAKS."""
+
+    def __init__(self, model):
+        self._model = model
+        self.hparams = model.hparams
+        self.trainable_variables = model.trainable_variables
+
+    def __call__(self, inputs, targets, *, training):
+        logits = self._model(inputs, targets, training=training)
+        nan, inf, gradient, loss = (
+            tf.reduce_any(tf.equal(inputs, i)) for i in BREAKS.values()
+        )
+        logits *= tf.where(nan, np.nan, 1.0) * tf.where(inf, np.inf, 1.0)
+
+        @tf.custom_gradient
+        def break_one(x):
+            def backward(upstream):
+                upstream *= tf.where(gradient, np.nan, 1.0)
+                return tf.where(loss, tf.zeros_like(upstream), upstream)
+
+            return x * tf.where(loss, np.nan, 1.0), backward
+
+        return break_one(logits)
+
+
+def sentences(seed):
+    """Returns pairs of lists of ids, of many lengths, for every update."""
+    random = np.random.default_rng(seed)
+    return [
+        [
+            [random.integers(2, 19, random.integers(1, 8)) for _ in range(2)]
+            for _ in range(SENTENCES)
+        ]
+        for _ in range(UPDATES)
+    ]
+
+
+def batch(pairs):
+    """Pads pairs to a batch; none are a batch without rows."""
+    sides = list(zip(*pairs, strict=True)) or [(), ()]
+    result = {}
+    for name, side in zip(SPEC, sides, strict=True):
+        length = max((len(ids) for ids in side), default=1)
+        rows = [np.pad(ids, (0, length - len(ids))) for ids in side]
+        result[name] = np.array(rows, np.int32).reshape([-1, length])
+    return result
+
+
+def split(pairs, parts, kind, random):
+    """Deals the pairs of an update to `parts` batches."""
+    if kind == "equal":
+        cuts = len(pairs) // parts * np.arange(1, parts)
+    elif kind == "unequal":
+        cuts = 1 + random.choice(len(pairs) - 1, parts - 1, replace=False)
+    else:
+        cuts = random.integers(0, len(pairs) + 1, parts - 1)
+        cuts[: parts // 2] = 0  # the first batches get nothing
+    bounds = [0, *sorted(cuts), len(pairs)]
+    return [
+        batch(pairs[begin:end])
+        for begin, end in itertools.pairwise(map(int, bounds))
+    ]
+
+
+class Machine:
+    """A model on `replicas` devices, to be trained from the same start.
+
+    Args:
+        replicas: int.
+        accumulate: int. Batches of an update.
+        hparams: `hparam.HParams`.
+        kind: class of the model.
+        **options: of `train_step.compile_step`.
+    """
+
+    def __init__(
+        self,
+        replicas,
+        accumulate,
+        hparams=HPARAMS,
+        kind=transformer.Transformer,
+        **options,
+    ):
+        self.parts = replicas * accumulate
+        self._accumulate = accumulate
+        self._strategy = tf.distribute.get_strategy()
+        if replicas > 1:
+            self._strategy = tf.distribute.MirroredStrategy(
+                [f"CPU:{i}" for i in range(replicas)],
+                cross_device_ops=tf.distribute.ReductionToOneDevice(),
+            )
+        keras.utils.set_random_seed(7)
+        with self._strategy.scope():
+            self.model = kind(hparams)
+            variables = {v.path: v.value for v in self.model.variables}
+            self._optimizer = optimizers.adam(hparams, variables)
+        self.variables = variables | self._optimizer.state
+        self._begin = self.state()
+        self.step = train_step.compile_step(
+            self._strategy,
+            Fragile(self.model),
+            self._optimizer,
+            self._distributed([]).element_spec,
+            accumulate_steps=accumulate,
+            **options,
+        )
+
+    def state(self):
+        """Returns every weight and the optimizer's state, of all replicas."""
+        return {
+            name: np.stack(
+                [
+                    copy.numpy()
+                    for copy in self._strategy.experimental_local_results(v)
+                ]
+            )
+            for name, v in self.variables.items()
+        }
+
+    def reset(self):
+        """Goes back to the first weights."""
+        for name, variable in self.variables.items():
+            variable.assign(self._begin[name][0])
+
+    def _distributed(self, batches):
+        return self._strategy.distribute_datasets_from_function(
+            lambda _: tf.data.Dataset.from_generator(
+                lambda: iter(batches), output_signature=SPEC
+            )
+        )
+
+    def train(self, updates):
+        """Makes updates of `parts` batches each; returns what they return.
+
+        The first batches of an update are those of all replicas.
+        """
+        elements = iter(self._distributed(list(itertools.chain(*updates))))
+        return [
+            self.step(*[next(elements) for _ in range(self._accumulate)])
+            for _ in updates
+        ]
+
+
+def difference(first, second):
+    """Returns the largest difference of any weight on any replica."""
+    return max(
+        float(np.abs(first[name][0] - copy).max())
+        for name in first
+        if not name.startswith(("mean/", "square/"))
+        for copy in second[name]
+    )
+
+
+def same_bits(first, second):
+    """Says whether two states are the same, bit for bit."""
+    return all(first[n].tobytes() == second[n].tobytes() for n in first)
+
+
+def compare(machine, reference, kind, seed=3):
+    """Returns the difference after UPDATES updates, and the results."""
+    random = np.random.default_rng(seed)
+    updates = sentences(seed)
+    states = []
+    for one in (reference, machine):
+        one.reset()
+        results = one.train(
+            [split(pairs, one.parts, kind, random) for pairs in updates]
+        )
+        states.append(one.state())
+    return difference(*states), results
+
+
+def breaks(machine, cases, seed=5):
+    """Breaks an update once for each case, one part of it at a time.
+
+    The updates before and after it must be the very ones of a run that never
+    had it.
+
+    Args:
+        machine: `Machine`.
+        cases: pairs of a key of BREAKS and of the number of a part.
+
+    Returns:
+        A line for each case that went wrong.
+    """
+    random = np.random.default_rng(seed)
+    updates = [
+        split(pairs, machine.parts, "equal", random)
+        for pairs in sentences(seed)[:3]
+    ]
+    machine.reset()
+    machine.train(updates[:2])
+    before = machine.state()
+    machine.train(updates[2:])
+    expected = machine.state()
+    wrong = []
+    for how, part in cases:
+        broken = [dict(one) for one in updates[2]]
+        broken[part]["inputs"] = np.copy(broken[part]["inputs"])
+        broken[part]["inputs"][0, 0] = BREAKS[how]
+        machine.reset()
+        *_, result = machine.train([*updates[:2], broken])
+        if result["is_made"] or not same_bits(before, machine.state()):
+            wrong.append(f"{how}, part {part}: made or changed")
+        machine.train(updates[2:])
+        if not same_bits(expected, machine.state()):
+            wrong.append(f"{how}, part {part}: the next one differs")
+    return wrong
+
+
+def all_cases(parts):
+    """Returns every way to break an update of so many parts."""
+    return list(itertools.product(BREAKS, range(parts)))
+
+
+def few_cases(parts):
+    """Returns one way for each part."""
+    return list(zip(itertools.cycle(BREAKS), range(parts)))
+
+
+def main():
+    args = read_arguments()
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * max(args.replicas),
+    )
+    failures = 0
+    print("replicas batches clip  " + "".join(f"{k:>10}" for k in KINDS))
+    machines = []
+    model = BagOfWords if args.bag else transformer.Transformer
+    for clip in args.clip:
+        hparams = HPARAMS.replace(clip_grad_norm=clip)
+        reference = Machine(1, 1, hparams, model)
+        for replicas, number in itertools.product(
+            args.replicas, args.accumulate
+        ):
+            machine = Machine(replicas, number, hparams, model)
+            machines.append((f"{replicas:8}{number:8}{clip:5}  ", machine))
+            found = [compare(machine, reference, k)[0] for k in KINDS]
+            failures += sum(not value <= TOLERANCE for value in found)
+            cells = "".join(f"{value:10.1e}" for value in found)
+            print(machines[-1][0] + cells, flush=True)
+    print("\nreplicas batches clip  one part of an update broken")
+    for label, machine in machines:
+        cases = (few_cases if args.few else all_cases)(machine.parts)
+        wrong = breaks(machine, cases)
+        failures += len(wrong)
+        text = "; ".join(wrong) or f"{len(cases)} of {len(cases)} skipped"
+        print(label + text, flush=True)
+    print(f"\n{failures} failures" if failures else "\nall as it should be")
+    return 1 if failures else 0
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser()
+    for name, default in (
+        ("replicas", [1, 2, 4]),
+        ("accumulate", [1, 2, 4]),
+        ("clip", [0.0, 0.3]),
+    ):
+        parser.add_argument(
+            f"--{name}", type=type(default[0]), nargs="*", default=default
+        )
+    parser.add_argument("--bag", action="store_true", help="a small model")
+    parser.add_argument("--few", action="store_true", help="break less")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Two trainers in one directory: the second is told so."""
+
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+from unittest import mock
+
+from absl.testing import absltest
+
+from relpos_tf import claims
+from relpos_tf import errors
+
+CHILD = """
+    import sys
+    from relpos_tf import claims
+    claims.claim(sys.argv[1])
+    print("claimed", flush=True)
+    sys.stdin.read()
+"""
+
+
+class ClaimsTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path) / "a" / "b"
+
+    def test_second_process_is_refused_until_the_first_is_gone(self):
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(CHILD), str(self.folder)],
+            cwd=pathlib.Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as child:
+            self.assertEqual(child.stdout.readline(), b"claimed\n")
+            with self.assertRaisesRegex(errors.UserError, "is training in"):
+                claims.claim(self.folder)
+            self.assertTrue(claims.is_claimed(self.folder))
+            child.send_signal(signal.SIGKILL)
+        self.assertFalse(claims.is_claimed(self.folder))
+        claims.claim(self.folder)
+        claims.claim(str(self.folder))
+        self.assertTrue(claims.is_claimed(self.folder))
+        self.assertEmpty(list(self.folder.iterdir()))
+
+    def test_file_system_without_locks_is_no_obstacle(self):
+        error = OSError(95, "Operation not supported")
+        with mock.patch.object(claims.fcntl, "flock", side_effect=error):
+            claims.claim(self.folder)
+            self.assertTrue(claims.is_claimed(self.folder))
+        self.assertTrue(self.folder.is_dir())
+
+
+if __name__ == "__main__":
+    absltest.main()

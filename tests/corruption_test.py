@@ -1,0 +1,63 @@
+"""Damaged files end in one line: a few of the places of the long campaign."""
+
+import ast
+import pathlib
+import tempfile
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tests.campaigns import corruption
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "relpos_tf"
+# What would make code of data, or could.
+CODE_FROM_DATA = frozenset(
+    """pickle cPickle dill cloudpickle marshal shelve joblib eval exec compile
+    deserialize_keras_object model_from_json py_function
+    numpy_function Lambda allow_pickle""".split()
+)
+
+
+class CorruptionTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        worker = corruption.Worker()
+        cls.addClassCleanup(worker.close)
+        cls.world = corruption.World(folder.name, worker)
+
+    @parameterized.parameters(*corruption.TARGETS)
+    def test_damage_is_told_or_does_not_matter(self, target):
+        # A flip, a cut, and zeros or a deletion.
+        for number in (0, 6, 7 if target == "checkpoint" else 9):
+            found = self.world.case(target, number)
+            self.assertIn(found.outcome, corruption.GOOD, found)
+            if target == "checkpoint":
+                self.assertEqual(found.outcome, "fallback", found)
+            if found.outcome == "error":
+                self.assertRegex(found.message, r"relpos-\w+: .+\n$")
+
+
+class DataOnlyTest(absltest.TestCase):
+    def test_nothing_in_a_file_is_taken_for_code(self):
+        found = []
+        for path in sorted(PACKAGE.rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = set()
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    names = {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.Name):
+                    names = {node.id}
+                elif isinstance(node, ast.Attribute):
+                    names = {node.attr} - {"compile"}  # as in `re.compile`
+                elif isinstance(node, ast.keyword):
+                    names = {node.arg}
+                if CODE_FROM_DATA & names:
+                    found.append(f"{path.name}:{node.lineno}")
+        self.assertEmpty(found)
+
+
+if __name__ == "__main__":
+    absltest.main()

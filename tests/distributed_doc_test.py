@@ -1,0 +1,82 @@
+"""Tests of the scripts in docs/distributed.md: the TF_CONFIG that they make."""
+
+import os
+import pathlib
+import re
+import subprocess
+import textwrap
+
+from absl.testing import absltest
+
+from relpos_tf import cluster
+
+TEXT = pathlib.Path(__file__).parents[1].joinpath("docs/distributed.md")
+# In place of the commands of Slurm, and of the trainer.
+STAND_INS = """
+scontrol() { printf 'node1\\nnode2\\n'; }
+python() { printf '%s' "$TF_CONFIG"; }
+exec() { "$@"; }
+srun() {
+  while [[ $1 == -* ]]; do shift; done
+  "$@"
+}
+export -f scontrol python exec
+"""
+
+
+def blocks():
+    """Returns the indented blocks of the page."""
+    found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", TEXT.read_text(), re.M)
+    return [textwrap.dedent(block).strip("\n") for block in found]
+
+
+def only_block(start):
+    [block] = [b for b in blocks() if b.startswith(start)]
+    return block
+
+
+def cluster_of(script, **environment):
+    """Returns the cluster that a shell script tells the trainer of."""
+    config = subprocess.run(
+        ["bash", "-c", f"{STAND_INS}\n{script}"],
+        env={"PATH": os.environ["PATH"], **environment},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    return cluster.from_environment({"TF_CONFIG": config})
+
+
+class DistributedDocTest(absltest.TestCase):
+    def test_by_hand(self):
+        found = cluster_of(only_block("export TF_CONFIG"))
+        self.assertEqual(found.addresses, ("host1:2222", "host2:2222"))
+        self.assertTrue(found.is_chief)
+
+    def test_slurm(self):
+        script = only_block("#!/bin/bash")
+        for index in (0, 1):
+            found = cluster_of(
+                script,
+                SLURM_JOB_ID="123456",
+                SLURM_JOB_NODELIST="node[1-2]",
+                SLURM_NODEID=str(index),
+            )
+            self.assertEqual(found.addresses, ("node1:23456", "node2:23456"))
+            self.assertEqual(found.index, index)
+
+    def test_kubernetes(self):
+        job = only_block("apiVersion")
+        script = re.search(r"args:\n +- \|\n((?: {10,}.*\n)+)", job)[1]
+        script = textwrap.dedent(re.split(r"\n +resources:", script)[0])
+        for index in (0, 1):
+            found = cluster_of(script, JOB_COMPLETION_INDEX=str(index))
+            self.assertEqual(
+                found.addresses,
+                ("relpos-0.relpos:2222", "relpos-1.relpos:2222"),
+            )
+            self.assertEqual(found.index, index)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,283 @@
+"""Any bytes at all, from the file of lines to the line of a translation."""
+
+import collections
+import pathlib
+import tempfile
+
+import hypothesis
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+from hypothesis import strategies
+
+import relpos_tf
+from relpos_tf import batching
+from relpos_tf import engines
+from relpos_tf import line_io
+from relpos_tf import records
+from relpos_tf import subwords
+from relpos_tf import text
+from relpos_tf import tokenizer
+from relpos_tf.problems import translate
+from tests import subwords_test
+from tests import tiny_run
+
+_ODD = (
+    *("\0", "\r", "\x85", "\u2028", "\u2029", "\x0b", "\x1c", "\t", "\ufeff"),
+    *("\u0627\u0644", "\u05e9\u05c1", "\u202e", "\u200f", "e\u0301", "\u0335"),
+    *("\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea"),
+    *("\u2581", "_", "\\", "<pad>", "</s>", "<0x0A>", "\\10;", "\\u", "&amp;"),
+    *("\ufffd", "\uffff", "\U0010ffff", "\ud800", "\udfff", " ", "  ", "the "),
+)
+_BROKEN = (b"\xff", b"\xe2\x82", b"\xf0\x9f\x98", b"\xc0\xaf", b"\xf8\x88")
+_LINES_OF_BYTES = strategies.lists(
+    strategies.one_of(
+        strategies.text(),
+        strategies.sampled_from(_ODD),
+        strategies.sampled_from(_BROKEN),
+        strategies.binary(max_size=4),
+    ).map(
+        lambda part: (
+            part.encode("utf-8", errors="surrogatepass")
+            if isinstance(part, str)
+            else part
+        )
+    ),
+    max_size=7,
+).map(lambda parts: b"".join(parts).replace(b"\n", b""))
+# 10,000 characters each.
+_LONG_LINES = strategies.sampled_from(
+    [
+        b"the man " * 1250,
+        "\u65e5".encode() * 10_000,
+        b"!" * 10_000,
+        b" " * 10_000,
+        b"\xff" * 10_000,
+        "e\u0301".encode() * 5000,
+    ]
+)
+_MIDDLING = _LINES_OF_BYTES.map(lambda line: line * 40)
+_PAIRS = strategies.lists(
+    strategies.tuples(_LINES_OF_BYTES, _LINES_OF_BYTES),
+    min_size=1,
+    max_size=30,
+)
+
+
+def some(number):
+    """Returns settings: always the same few examples."""
+    return hypothesis.settings(
+        max_examples=number,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+
+
+def setUpModule():
+    global _folder, _tokenizers, _translator
+    _folder = tempfile.TemporaryDirectory()
+    folder = pathlib.Path(_folder.name)
+    tokenizer.train(tiny_run.TEXT * 5, folder / "made.model", 400)
+    path = folder / "t2t.subwords"
+    path.write_text(subwords_test.T2T["vocab_file"], encoding="utf-8")
+    _tokenizers = {
+        "sentencepiece": tokenizer.Tokenizer(folder / "made.model"),
+        "subwords": subwords.SubwordTokenizer(path),
+    }
+    _translator = relpos_tf.Translator.load(tiny_run.path())
+
+
+def tearDownModule():
+    _folder.cleanup()
+
+
+def meant(name, line):
+    """Returns what comes back of a line, by the tokenizers' own documents."""
+    return line.replace("\u2581", "_") if name == "sentencepiece" else line
+
+
+def lines_of(content):
+    """Returns the lines of a file, by what `text` says of them."""
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return [
+        line.removesuffix(b"\r").decode("utf-8", errors="replace")
+        for line in lines
+    ]
+
+
+class FuzzTest(parameterized.TestCase):
+    def path(self, name):
+        return pathlib.Path(_folder.name, name)
+
+    @some(60)
+    @hypothesis.given(strategies.lists(_LINES_OF_BYTES | _LONG_LINES))
+    def test_every_line_feed_ends_a_line_and_nothing_else_does(self, lines):
+        content = b"\n".join(lines)
+        self.path("lines").write_bytes(content)
+        expected = lines_of(content)
+        self.assertEqual(list(text.read_lines(self.path("lines"))), expected)
+        with line_io.writer(self.path("out"), None) as write:
+            for line in expected:
+                write(line)
+        written = self.path("out").read_bytes()
+        self.assertEqual(written.count(b"\n"), len(expected))
+        self.assertEqual(
+            [line.decode() for line in written.split(b"\n")[:-1]], expected
+        )
+
+    @some(40)
+    @hypothesis.given(
+        strategies.lists(
+            strategies.tuples(
+                _LINES_OF_BYTES, _LINES_OF_BYTES | _MIDDLING | _LONG_LINES
+            ),
+            min_size=1,
+        )
+    )
+    def test_cleaning_loses_no_pair_without_counting_it(self, pairs):
+        decoded = [
+            tuple(side.decode("utf-8", errors="replace") for side in pair)
+            for pair in pairs
+        ]
+        counts = collections.Counter()
+        kept = list(text.clean_pairs(decoded, counts))
+        dropped = sum(
+            counts[rule] for rule in ("blank", "undecodable", "long", "ratio")
+        )
+        self.assertEqual(counts["read"], len(pairs))
+        self.assertEqual(len(kept) + dropped, len(pairs))
+        for pair in kept:
+            for side in pair:
+                self.assertNotEmpty(side)
+                self.assertEqual(side, side.strip())
+                self.assertNoCommonElements(side, "\0\ufffd")
+
+    @parameterized.parameters("sentencepiece", "subwords")
+    def test_tokens_are_ids_and_come_back_alike_in_graph(self, name):
+        tokens = _tokenizers[name]
+
+        @some(8)
+        @hypothesis.given(
+            strategies.lists(
+                _LINES_OF_BYTES | _LONG_LINES, min_size=1, max_size=6
+            )
+        )
+        def check(lines):
+            strings = [line.decode("utf-8", errors="replace") for line in lines]
+            rows = tokens.encode_batch(strings)
+            for string, row in zip(strings, rows, strict=True):
+                self.assertEqual(row[-1], tokenizer.EOS_ID)
+                self.assertNotIn(tokenizer.EOS_ID, row[:-1])
+                self.assertBetween(min(row), 1, tokens.vocab_size - 1)
+                self.assertBetween(max(row), 1, tokens.vocab_size - 1)
+                self.assertEqual(tokens.decode(row), meant(name, string))
+            self.assertEqual(
+                tokens.encode_tf(tf.constant(lines)).to_list(), rows
+            )
+            padded = tf.ragged.constant(rows, dtype=tf.int32).to_tensor(0)
+            self.assertEqual(
+                [s.decode() for s in tokens.decode_tf(padded).numpy()],
+                [meant(name, string) for string in strings],
+            )
+
+        check()
+
+    @parameterized.parameters("sentencepiece", "subwords")
+    def test_pairs_survive_records_and_batches(self, name):
+        tokens = _tokenizers[name]
+        files = [str(self.path(f"{i}.tfrecord")) for i in range(2)]
+
+        @some(4)
+        @hypothesis.given(_PAIRS)
+        def check(pairs):
+            strings = [
+                tuple(side.decode("utf-8", errors="replace") for side in pair)
+                for pair in pairs
+            ]
+            sides = [tokens.encode_batch(s) for s in zip(*strings, strict=True)]
+            records.write(zip(*sides, strict=True), files)
+            records.check(files, tokens.vocab_size)
+            expected = [
+                tuple(meant(name, side) for side in pair) for pair in strings
+            ]
+            every = batching.evaluation_batches(
+                files, batch_size=64, vocab_size=tokens.vocab_size
+            )
+            self.assertCountEqual(self.decoded(tokens, every), expected)
+            endless = batching.training_batches(
+                files,
+                batch_size=64,
+                max_length=999,
+                seed=1,
+                vocab_size=tokens.vocab_size,
+            )
+            epoch = endless.take_while(lambda batch: batch["epoch"] == 0)
+            self.assertCountEqual(self.decoded(tokens, epoch), expected)
+
+        check()
+
+    def decoded(self, tokens, dataset):
+        """Returns the pairs of strings in batches."""
+        return [
+            tuple(
+                tokens.decode(batch[side][i].tolist())
+                for side in ("inputs", "targets")
+            )
+            for batch in dataset.as_numpy_iterator()
+            for i in range(len(batch["inputs"]))
+        ]
+
+    @some(6)
+    @hypothesis.given(_PAIRS)
+    def test_files_of_anything_are_prepared_line_by_line(self, pairs):
+        # Some sound pairs, so that there is something to learn.
+        train = [(line.encode(), line.encode()) for line in tiny_run.TEXT]
+        names = {}
+        for split, some_pairs in (("train", train + pairs), ("dev", pairs)):
+            for side, lines in zip(
+                ("source", "target"), zip(*some_pairs, strict=True), strict=True
+            ):
+                path = names[f"{split}_{side}"] = self.path(f"{split}.{side}")
+                path.write_bytes(b"".join(line + b"\n" for line in lines))
+        problem = translate.files_problem(
+            **{n: str(path) for n, path in names.items()}, vocab_size=2000
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            manifest = problem.prepare(folder, num_shards=1)
+            cleaning = manifest["cleaning"]
+            dropped = sum(cleaning.values()) - cleaning["read"]
+            dropped -= cleaning.get("nul", 0)
+            self.assertEqual(
+                manifest["counts"],
+                {"train": len(train + pairs) - dropped, "dev": len(pairs)},
+            )
+            for split in ("train", "dev"):
+                files = problem.record_files(folder, split)
+                records.check(files, manifest["vocab_size"])
+                self.assertEqual(
+                    records.count_records(files), manifest["counts"][split]
+                )
+            source, target = problem.lines(folder, "dev")
+        self.assertEqual(source, lines_of(names["dev_source"].read_bytes()))
+        self.assertEqual(target, lines_of(names["dev_target"].read_bytes()))
+
+    @some(5)
+    @hypothesis.given(
+        strategies.lists(_LINES_OF_BYTES, min_size=1, max_size=20)
+    )
+    def test_each_line_has_one_line_of_translation(self, lines):
+        strings = list(line_io.stream_lines(line + b"\n" for line in lines))
+        found = _translator.translate(strings, beam_size=2, extra_length=3)
+        self.assertLen(found, len(lines))
+        for string, translation in zip(strings, found, strict=True):
+            self.assertNoCommonElements(translation, "\r\n")
+            if engines.is_blank(string):
+                self.assertEqual(translation, "")
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,75 @@
+"""What a run keeps when it is resumed: checkpoints and events."""
+
+import pathlib
+
+import tensorflow as tf
+from absl.testing import absltest
+
+from relpos_tf import hparam
+from relpos_tf import registry
+from relpos_tf import run_setup
+from relpos_tf import settings
+from relpos_tf import training
+
+HPARAMS = hparam.HParams(
+    hidden_size=8,
+    filter_size=12,
+    num_heads=2,
+    num_hidden_layers=1,
+    batch_size=64,
+    max_length=32,
+)
+
+
+class RetentionTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.problem = registry.problem("algorithmic_reverse")
+        self.problem.prepare(self.folder / "data")
+
+    def trainer(self, **options):
+        """Starts the run or goes on with it, saving every step."""
+        run, hparams = run_setup.open_run(
+            str(self.folder / "run"),
+            self.problem,
+            str(self.folder / "data"),
+            HPARAMS,
+            "",
+        )
+        return training.Trainer(
+            hparams,
+            self.problem,
+            str(self.folder / "data"),
+            run,
+            tf.distribute.get_strategy(),
+            settings.Settings(
+                local_eval_frequency=1, evaluate=False, **options
+            ),
+        )
+
+    def steps(self):
+        names = (self.folder / "run").glob("ckpt-*.index")
+        return sorted(int(path.stem.removeprefix("ckpt-")) for path in names)
+
+    def test_best_survives_a_resume(self):
+        trainer = self.trainer(train_steps=3)
+        trainer.train()
+        self.assertEqual(self.steps(), [1, 2, 3])
+        for step, bleu in ((1, 5.0), (2, 7.0), (3, 3.0)):
+            event = {"step": step, "split": "dev", "bleu": bleu}
+            trainer.run.append_metrics(event)
+        # Neither another split nor an average is a checkpoint's score.
+        for extra in ({"split": "test"}, {"split": "dev", "averaged": 2}):
+            trainer.run.append_metrics({"step": 3, "bleu": 99.0} | extra)
+        self.trainer(train_steps=7, keep_checkpoint_max=2).train()
+        self.assertEqual(self.steps(), [2, 6, 7])
+
+    def test_events_before_the_first_checkpoint_do_not_stay(self):
+        trainer = self.trainer()
+        trainer.run.append_metrics({"step": 3, "split": "dev", "bleu": 7.0})
+        self.assertEmpty(self.trainer().run.read_metrics())
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,179 @@
+"""What a run may go on with: the same model, tokenizer and training data."""
+
+import dataclasses
+import json
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import checked_json
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf import run_dir
+from relpos_tf import run_setup
+from relpos_tf import tokenizer
+from tests.problems import problem_test
+
+HPARAMS = hparam.HParams(hidden_size=16, num_heads=2)
+
+
+def one_swapped(pairs):
+    """Returns pairs of which two have changed places."""
+    return [pairs[1], pairs[0], *pairs[2:]]
+
+
+class OpenRunTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        self.data_dir, self.run_dir = folder / "data", folder / "run"
+        tokenizer.train(["7 dogs & cats", "Hunde"] * 9, folder / "a.model", 280)
+        # So that other text does not give another vocabulary.
+        self.model = str(folder / "a.model")
+        self.open()
+
+    def open(self, hparams=HPARAMS, data="data", **fields):
+        """Opens the run with a problem."""
+        fields = {"tokenizer_file": self.model} | fields
+        pets = problem_test.make(**fields)
+        data_dir = self.data_dir / data
+        pets.prepare(data_dir)
+        return run_setup.open_run(
+            str(self.run_dir), pets, str(data_dir), hparams, "--flags"
+        )
+
+    def content(self):
+        """Returns the content of the run's files, but the versions."""
+        return {path.name: path.read_bytes() for path in self.run_dir.iterdir()}
+
+    def test_the_same_goes_on(self):
+        before = self.content()
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            run, hparams = self.open(data="prepared elsewhere")
+        self.assertEqual(self.content(), before)
+        self.assertEqual(run.read_hparams(), hparams)
+        self.assertEqual(hparams.vocab_size, 280)
+
+    def test_another_architecture_is_an_error_and_a_schedule_a_warning(self):
+        before = self.content()
+        with self.assertRaisesRegex(errors.UserError, "hidden_size=16 .now 32"):
+            self.open(HPARAMS.replace(hidden_size=32))
+        self.assertEqual(self.content(), before)
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.open(HPARAMS.replace(learning_rate_warmup_steps=7))
+        self.assertLen(logs.output, 1)
+        self.assertIn("learning_rate_warmup_steps was 4000", logs.output[0])
+
+    def test_other_training_data_are_an_error_that_says_what_to_do(self):
+        before = self.content()
+        for train in (
+            problem_test.TRAIN[:-1],
+            one_swapped(problem_test.TRAIN),
+            [*problem_test.TRAIN[:-1], ("7 dogs", "7 cats")],
+        ):
+            with self.assertRaisesRegex(
+                errors.UserError,
+                f"training data.*--warm_start_from={self.run_dir}",
+            ):
+                self.open(train=train, data=str(len(train)) + train[0][0])
+            self.assertEqual(self.content(), before)
+
+    def test_other_development_data_are_a_warning(self):
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.open(dev=problem_test.DEV[1:], data="other")
+        self.assertLen(logs.output, 1)
+        self.assertIn("The dev set is not the one", logs.output[0])
+
+    def test_a_test_set_may_be_added(self):
+        splits = {
+            "train": lambda tmp_dir: problem_test.TRAIN,
+            "dev": lambda tmp_dir: problem_test.DEV,
+            "test": lambda tmp_dir: problem_test.DEV,
+        }
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            self.open(splits=splits, data="other")
+        known = checked_json.loads((self.run_dir / "problem.json").read_bytes())
+        self.assertEqual(known["data"].keys(), {"train", "dev", "test"})
+
+    def test_another_tokenizer_is_an_error(self):
+        other = str(self.run_dir.parent / "b.model")
+        tokenizer.train(["7 dogs & bats", "Hunde"] * 9, other, 280)
+        with self.assertRaisesRegex(errors.UserError, "tokenizer .* not the o"):
+            self.open(tokenizer_file=other)
+
+    def test_a_damaged_tokenizer_is_an_error(self):
+        path = self.run_dir / "tokenizer.model"
+        # Still a model: a field that SentencePiece does not know.
+        path.write_bytes(path.read_bytes() + b"\xa0\x06\x01")
+        with self.assertRaisesRegex(errors.UserError, f"{path} is damaged"):
+            self.open()
+        path.unlink()
+        self.open()
+        self.assertEqual(
+            path.read_bytes(), pathlib.Path(self.model).read_bytes()
+        )
+
+    def test_a_run_that_does_not_know_its_data_goes_on_with_any(self):
+        path = self.run_dir / "problem.json"
+        path.write_text(
+            json.dumps({"problem": "pets", "source_language": "en"})
+        )
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            self.open(train=problem_test.TRAIN[1:], data="other")
+        # From now on it does.
+        with self.assertRaisesRegex(errors.UserError, "other training data"):
+            self.open()
+        path.unlink()
+        self.open()
+
+    def test_a_damaged_record_of_the_data_is_an_error(self):
+        path = self.run_dir / "problem.json"
+        text = path.read_text()
+        digit = text.index("train") + 20
+        other = "1" if text[digit] != "1" else "2"
+        path.write_text(text[:digit] + other + text[digit + 1 :])
+        with self.assertRaisesRegex(errors.UserError, f"{path} is damaged"):
+            self.open()
+
+    def test_a_folder_that_is_no_run_yet_takes_any_data(self):
+        (self.run_dir / "hparams.json").unlink()
+        self.open(train=problem_test.TRAIN[1:], data="other")
+        self.assertTrue(run_dir.RunDir(self.run_dir).has_hparams())
+
+    def test_pairs_that_are_too_long_are_counted(self):
+        train = [("7 " * n, "7 " * n) for n in range(1, 41)]
+        self.run_dir = self.run_dir.parent / "new"
+        with self.assertLogs("relpos_tf", "INFO") as logs:
+            self.open(HPARAMS.replace(max_length=20), train=train, data="other")
+        ids = tokenizer.Tokenizer(self.model).encode_batch(
+            [source.strip() for source, _ in train]
+        )
+        longer = sum(len(row) > 20 for row in ids)
+        self.assertBetween(longer, 5, 35)
+        self.assertIn(
+            f"{longer} of 40 training pairs are left out", logs.output[0]
+        )
+        self.assertIn("max_length=20", logs.output[0])
+
+    def test_nothing_but_long_pairs_is_an_error_before_there_is_a_run(self):
+        self.run_dir = self.run_dir.parent / "new"
+        with self.assertRaisesRegex(errors.UserError, "31 .*max_length=2 tok"):
+            self.open(HPARAMS.replace(max_length=2))
+        self.assertFalse(self.run_dir.exists())
+
+    def test_a_start_from_other_weights_takes_their_tokenizer(self):
+        pets = problem_test.make()
+        with_own = run_setup.with_tokenizer_of(
+            pets, str(self.data_dir), str(self.run_dir)
+        )
+        self.assertEqual(
+            with_own,
+            dataclasses.replace(
+                pets, tokenizer_file=str(self.run_dir / "tokenizer.model")
+            ),
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()
