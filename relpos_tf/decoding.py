@@ -210,7 +210,7 @@ def search_fixed(
 
     ids, scores, _ = beam_search.beam_search(
         next_logits,
-        tf.zeros(inputs.shape[:1], tf.int32),
+        tf.zeros(tf.shape(inputs)[:1], tf.int32),
         beam_size,
         lengths,
         model.hparams.vocab_size,
