@@ -4,6 +4,7 @@ The graph of a training step says in which precision each operation works.
 """
 
 import functools
+import operator
 
 import keras
 import numpy as np
@@ -66,7 +67,8 @@ def operations(dtype):
     """Returns the operations of a training step, in all of its functions."""
     graph = made(dtype).step.get_concrete_function().graph
     found = list(graph.get_operations())
-    definitions = graph.as_graph_def().library.function
+    functions = operator.attrgetter("library.function")
+    definitions = functions(graph.as_graph_def())
     for name in (definition.signature.name for definition in definitions):
         inner = graph._get_function(name)
         found += inner.graph.get_operations() if inner else []
