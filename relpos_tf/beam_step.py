@@ -125,50 +125,63 @@ def grow(search, state):
         expected = f"Expected logits of shape [..., {search.vocab_size}]."
         raise ValueError(f"{expected} Received: shape {logits.shape}.")
     scores = tf.cast(logits, tf.float32)  # [B * N, V]
-    log_probs = tf.reshape(state.alive_log_probs, [-1])  # [B * N]
+    probabilities = None
     if search.constrain:
         scores = search.constrain(
             flat_ids, state.step, tf.nn.log_softmax(scores), context
         )
     else:
         # Of the V log-probabilities of a beam, no more than C are needed.
-        log_probs -= tf.reduce_logsumexp(scores, axis=1)
+        probabilities = tf.nn.softmax(scores)
     log_probs, parents, tokens = best_candidates(
-        scores,
-        tf.reshape(log_probs, [batch_size, beam_size]),
-        search.vocab_size,
+        scores, state.alive_log_probs, search.vocab_size, probabilities
     )
     ids = take(state.alive_ids, parents)  # [B, C, L + 1]
     ids = tf.where(tf.range(length) == state.step + 1, tokens[..., None], ids)
     return ids, log_probs, parents, states, context
 
 
-def best_candidates(scores, offsets, vocab_size):
+def best_candidates(scores, log_probs, vocab_size, probabilities=None):
     """Finds the best continuations of all beams of each example.
 
     Args:
-        scores: float32 `[B * N, V]`.
-        offsets: float32 `[B, N]`: what to add to the scores of a beam.
+        scores: float32 `[B * N, V]`: log-probabilities, or logits if there are
+            `probabilities`.
+        log_probs: float32 `[B, N]`: of the beams.
         vocab_size: int, V.
+        probabilities: float32 `[B * N, V]`: the softmax of `scores`.
 
     Returns:
         Sums, parents (the beam of each) and tokens, all `[B, C]`, best first.
     """
-    batch_size, beam_size = sizes(offsets)
+    batch_size, beam_size = sizes(log_probs)
     wanted = 2 * beam_size  # C
     width = block_width(vocab_size, wanted)
-    blocks = beam_size * vocab_size // width  # of all beams
+    row = vocab_size // width  # blocks of a beam
+    blocks = beam_size * row  # of all beams
+    scores = tf.reshape(scores, [-1, width])
+    largest = tf.reshape(tf.reduce_max(scores, axis=1), [-1, row])
+    shift, offsets = tf.zeros([batch_size, beam_size]), log_probs
+    if probabilities is not None:
+        # Logits less the largest are of the size of log-probabilities, and
+        # lose no more digits than these in the sums.
+        shift = tf.reshape(tf.reduce_max(largest, axis=1), tf.shape(log_probs))
+        first = tf.argmax(largest, axis=1, output_type=tf.int32)  # [B * N]
+        first += tf.range(batch_size * beam_size) * row
+        highest = tf.gather(tf.reshape(probabilities, [-1, width]), first)
+        highest = tf.math.log(tf.reduce_max(highest, axis=1))
+        offsets += tf.reshape(highest, tf.shape(log_probs))
     # The best C lie in the C blocks with the largest scores; in their order,
     # so that of equal scores the first is taken.
-    largest = tf.reshape(scores, [-1, vocab_size // width, width])
-    largest = tf.reduce_max(largest, axis=2)  # [B * N, V / width]
+    largest -= tf.reshape(shift, [-1, 1])
     largest += tf.reshape(offsets, [-1, 1])
     largest = tf.reshape(largest, [batch_size, blocks])
     best = tf.sort(tf.math.top_k(largest, min(wanted, blocks)).indices)
     rows = tf.range(batch_size)[:, tf.newaxis] * blocks + best
-    found = tf.gather(tf.reshape(scores, [-1, width]), rows)
-    parents = best // (vocab_size // width)  # [B, C]
-    found += take(offsets, parents)[..., tf.newaxis]  # [B, C, width]
+    parents = best // row  # [B, C]
+    found = tf.gather(scores, rows)  # [B, C, width]
+    found -= take(shift, parents)[..., tf.newaxis]
+    found += take(offsets, parents)[..., tf.newaxis]
     sums, places = tf.math.top_k(
         tf.reshape(found, [batch_size, min(wanted, blocks) * width]), wanted
     )  # [B, C]

@@ -152,6 +152,14 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
                 expected = log_prob(tables[b], hypothesis)
                 self.assertAllClose(scores[b, n], expected, 1e-5, 1e-5)
 
+    def test_a_number_added_to_all_logits_changes_no_score(self):
+        tables = random_tables(3, 5, 37, 37, seed=7)
+        tables = np.round(tables * 1024) / 1024  # 4096 more is exact, too
+        ids, scores = search(tables, 5, 3)
+        shifted_ids, shifted = search(tables + np.float32(4096), 5, 3)
+        self.assertAllEqual(ids, shifted_ids)
+        self.assertAllClose(scores, shifted, rtol=1e-6, atol=0)
+
     def test_search_begins_with_the_initial_ids(self):
         tables = random_tables(3, 5, 7, 7, seed=5)
         ids, scores = search(tables, 5, 2, first=[3, 0, 6], stop_early=False)
