@@ -61,6 +61,7 @@ _SUPPORTED = {
 }
 # Its fields of training alone that may well differ from what we have.
 _OPTIMIZERS = ("adam", "Adam", "true_adam", "TrueAdam")
+_MULTISTEP = ("multistep_adam", "MultistepAdam")
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
@@ -184,10 +185,19 @@ def _training(t2t: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
             )
         else:
             values[name] = value
-    if t2t.get("optimizer", "adam") not in _OPTIMIZERS:
+    optimizer = t2t.get("optimizer", "adam")
+    if optimizer in _MULTISTEP:
+        name = "optimizer_multistep_accumulate_steps"
+        values[name] = t2t.get(name) or 0
+        if values[name] > 1:
+            notes.append(
+                f"Its steps were batches, {values[name]} to an update; here "
+                "steps are updates."
+            )
+    elif optimizer not in _OPTIMIZERS:
         notes.append(
-            f"Its optimizer {t2t['optimizer']} is not here; training on would "
-            "use Adam."
+            f"Its optimizer {optimizer} is not here; training on would use "
+            "Adam."
         )
     return values
 

@@ -22,6 +22,7 @@ from relpos_tf import settings as settings_lib
 from relpos_tf import training
 from relpos_tf.models import transformer
 from tests import testing
+from tests.campaigns import breakable
 from tests.campaigns import replicas
 
 testing.use_two_cpus()
@@ -37,16 +38,16 @@ SMALL = replicas.HPARAMS.override(
 
 @functools.cache  # Tracing takes seconds.
 def machine(
-    count, number, hparams=CLIPPED, kind=replicas.BagOfWords, **options
+    count, number, hparams=CLIPPED, kind=breakable.BagOfWords, **options
 ):
     return replicas.Machine(count, number, hparams, kind, **options)
 
 
 class UpdateTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
-        (1, 2, CLIPPED, replicas.BagOfWords),
-        (2, 1, replicas.HPARAMS, replicas.BagOfWords),
-        (2, 2, CLIPPED, replicas.BagOfWords),
+        (1, 2, CLIPPED, breakable.BagOfWords),
+        (2, 1, replicas.HPARAMS, breakable.BagOfWords),
+        (2, 2, CLIPPED, breakable.BagOfWords),
         (2, 2, CLIPPED, transformer.Transformer),
     )
     def test_ten_updates_equal_those_of_one_batch(
@@ -172,7 +173,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllEqual(value[0], value[1], name)  # both replicas
 
 
-class BreaksAt(replicas.Fragile):
+class BreaksAt(breakable.Fragile):
     """Breaks the batches with some numbers, counted from 1."""
 
     def __init__(self, model, numbers):

@@ -152,6 +152,26 @@ class TranslateTest(parameterized.TestCase):
         self.assertEqual(hparams.learning_rate_schedule, "noam")
         self.assertIn("legacy (exp)", notes[0])
 
+    @parameterized.product(
+        optimizer=("multistep_adam", "MultistepAdam"), number=(None, 1, 3)
+    )
+    def test_updates_of_several_batches_carry_over(self, optimizer, number):
+        hparams, notes = translate(
+            optimizer=optimizer, optimizer_multistep_accumulate_steps=number
+        )
+        self.assertEqual(
+            hparams.optimizer_multistep_accumulate_steps, number or 0
+        )
+        expected = ["were batches, 3 to an update"] if number == 3 else []
+        self.assertLen(notes, len(expected))
+        for note, text in zip(notes, expected, strict=True):
+            self.assertIn(text, note)
+
+    def test_other_optimizers_never_add_batches_up(self):
+        hparams, notes = translate(optimizer_multistep_accumulate_steps=3)
+        self.assertEqual(hparams.optimizer_multistep_accumulate_steps, 0)
+        self.assertEqual(notes, [])
+
     def test_relative_without_distances_is_refused_as_there(self):
         with self.assertRaisesRegex(ValueError, "above 0.*Received: 0"):
             translate(max_relative_position=0)

@@ -198,7 +198,17 @@ def train(problem, hparams, output_dir: str) -> None:
     own = None  # It takes one host to score.
     if FLAGS.schedule != "evaluate":
         own = host_setup.started_with(FLAGS.flag_values_dict(), hparams)
+    settings = settings_lib.Settings(
+        **{
+            field.name: getattr(FLAGS, field.name)
+            for field in dataclasses.fields(settings_lib.Settings)
+            if field.name in FLAGS
+        },
+        evaluate=FLAGS.schedule == "continuous_train_and_eval",
+        eval_split="test" if FLAGS.eval_use_test_set else "dev",
+    )
     strategy = devices.strategy(FLAGS.worker_gpu, own)
+    settings.check_devices(strategy.num_replicas_in_sync)
     group = hosts.Hosts(strategy)
     problem = run_setup.with_tokenizer_of(
         problem, FLAGS.data_dir, FLAGS.warm_start_from
@@ -215,15 +225,6 @@ def train(problem, hparams, output_dir: str) -> None:
         FLAGS.data_dir,
         hparams,
         FLAGS.flags_into_string(),
-    )
-    settings = settings_lib.Settings(
-        **{
-            field.name: getattr(FLAGS, field.name)
-            for field in dataclasses.fields(settings_lib.Settings)
-            if field.name in FLAGS
-        },
-        evaluate=FLAGS.schedule == "continuous_train_and_eval",
-        eval_split="test" if FLAGS.eval_use_test_set else "dev",
     )
     trainer = training.Trainer(
         hparams, problem, FLAGS.data_dir, run, strategy, settings

@@ -22,16 +22,13 @@ import tensorflow as tf
 from relpos_tf import hparam
 from relpos_tf import optimizers
 from relpos_tf import train_step
-from relpos_tf.layers import dropout
-from relpos_tf.layers import embeddings
 from relpos_tf.models import transformer
+from tests.campaigns import breakable
 
 UPDATES = 10
 SENTENCES = 16  # of an update
 TOLERANCE = 1e-6
 KINDS = ("equal", "unequal", "empty")
-# Ids that break a batch; all others are below.
-BREAKS = {"nan": 19, "inf": 20, "gradient nan": 21, "loss alone": 22}
 HPARAMS = hparam.HParams(
     vocab_size=23,
     hidden_size=8,
@@ -46,56 +43,6 @@ HPARAMS = hparam.HParams(
 SPEC = dict.fromkeys(
     ("inputs", "targets"), tf.TensorSpec([None, None], tf.int32)
 )
-
-
-class BagOfWords(keras.layers.Layer):
-    """Predicts a token from the sums of source and past target vectors."""
-
-    def __init__(self, hparams):
-        super().__init__(name="bag")
-        self.hparams = hparams
-        self.source, self.target = (
-            embeddings.TokenEmbedding(
-                hparams.vocab_size, hparams.hidden_size, name=name
-            )
-            for name in ("source", "target")
-        )
-        self.dropout = dropout.Dropout(hparams.layer_prepostprocess_dropout)
-        for embedding in (self.source, self.target):
-            embedding.build(None)
-        self.built = True
-
-    def call(self, inputs, targets, *, training=False):
-        source = tf.reduce_sum(self.source(inputs), 1, keepdims=True)
-        past = tf.cumsum(self.target(targets), 1, exclusive=True)
-        features = self.dropout(tf.tanh(source + past), training=training)
-        return self.target.logits(features)
-
-
-class Fragile:
-    """A model whose numbers break where a batch begins with one of BREAKS."""
-
-    def __init__(self, model):
-        self._model = model
-        self.hparams = model.hparams
-        self.trainable_variables = model.trainable_variables
-
-    def __call__(self, inputs, targets, *, training):
-        logits = self._model(inputs, targets, training=training)
-        nan, inf, gradient, loss = (
-            tf.reduce_any(tf.equal(inputs, i)) for i in BREAKS.values()
-        )
-        logits *= tf.where(nan, np.nan, 1.0) * tf.where(inf, np.inf, 1.0)
-
-        @tf.custom_gradient
-        def break_one(x):
-            def backward(upstream):
-                upstream *= tf.where(gradient, np.nan, 1.0)
-                return tf.where(loss, tf.zeros_like(upstream), upstream)
-
-            return x * tf.where(loss, np.nan, 1.0), backward
-
-        return break_one(logits)
 
 
 def sentences(seed):
@@ -173,7 +120,7 @@ class Machine:
         self._begin = self.state()
         self.step = train_step.compile_step(
             self._strategy,
-            Fragile(self.model),
+            breakable.Fragile(self.model),
             self._optimizer,
             self._distributed([]).element_spec,
             accumulate_steps=accumulate,
@@ -272,7 +219,7 @@ def breaks(machine, cases, seed=5):
     for how, part in cases:
         broken = [dict(one) for one in updates[2]]
         broken[part]["inputs"] = np.copy(broken[part]["inputs"])
-        broken[part]["inputs"][0, 0] = BREAKS[how]
+        broken[part]["inputs"][0, 0] = breakable.BREAKS[how]
         machine.reset()
         *_, result = machine.train([*updates[:2], broken])
         if result["is_made"] or not same_bits(before, machine.state()):
@@ -285,12 +232,12 @@ def breaks(machine, cases, seed=5):
 
 def all_cases(parts):
     """Returns every way to break an update of so many parts."""
-    return list(itertools.product(BREAKS, range(parts)))
+    return list(itertools.product(breakable.BREAKS, range(parts)))
 
 
 def few_cases(parts):
     """Returns one way for each part."""
-    return list(zip(itertools.cycle(BREAKS), range(parts)))
+    return list(zip(itertools.cycle(breakable.BREAKS), range(parts)))
 
 
 def main():
@@ -302,7 +249,7 @@ def main():
     failures = 0
     print("replicas batches clip  " + "".join(f"{k:>10}" for k in KINDS))
     machines = []
-    model = BagOfWords if args.bag else transformer.Transformer
+    model = breakable.BagOfWords if args.bag else transformer.Transformer
     for clip in args.clip:
         hparams = HPARAMS.replace(clip_grad_norm=clip)
         reference = Machine(1, 1, hparams, model)

@@ -209,6 +209,13 @@ class MistakesTest(absltest.TestCase):
     def test_empty_file(self):
         self.refuse(1, "empty.en", arguments=self.files("empty.en", "empty.en"))
 
+    def test_xla_on_several_devices(self):
+        self.refuse(
+            1,
+            "--xla_compile works on one device",
+            arguments=["--xla_compile", "--num_logical_cpus=2"],
+        )
+
 
 if __name__ == "__main__":
     absltest.main()

@@ -1,0 +1,61 @@
+"""Models for tests of replicas: a quick one, and one that breaks on demand."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from relpos_tf.layers import dropout
+from relpos_tf.layers import embeddings
+
+# Ids that break a batch; all others are below.
+BREAKS = {"nan": 19, "inf": 20, "gradient nan": 21, "loss alone": 22}
+
+
+class BagOfWords(keras.layers.Layer):
+    """Predicts a token from the sums of source and past target vectors."""
+
+    def __init__(self, hparams):
+        super().__init__(name="bag")
+        self.hparams = hparams
+        self.source, self.target = (
+            embeddings.TokenEmbedding(
+                hparams.vocab_size, hparams.hidden_size, name=name
+            )
+            for name in ("source", "target")
+        )
+        self.dropout = dropout.Dropout(hparams.layer_prepostprocess_dropout)
+        for embedding in (self.source, self.target):
+            embedding.build(None)
+        self.built = True
+
+    def call(self, inputs, targets, *, training=False):
+        source = tf.reduce_sum(self.source(inputs), 1, keepdims=True)
+        past = tf.cumsum(self.target(targets), 1, exclusive=True)
+        features = self.dropout(tf.tanh(source + past), training=training)
+        return self.target.logits(features)
+
+
+class Fragile:
+    """A model whose numbers break where a batch begins with one of BREAKS."""
+
+    def __init__(self, model):
+        self._model = model
+        self.hparams = model.hparams
+        self.trainable_variables = model.trainable_variables
+
+    def __call__(self, inputs, targets, *, training):
+        logits = self._model(inputs, targets, training=training)
+        nan, inf, gradient, loss = (
+            tf.reduce_any(tf.equal(inputs, i)) for i in BREAKS.values()
+        )
+        logits *= tf.where(nan, np.nan, 1.0) * tf.where(inf, np.inf, 1.0)
+
+        @tf.custom_gradient
+        def break_one(x):
+            def backward(upstream):
+                upstream *= tf.where(gradient, np.nan, 1.0)
+                return tf.where(loss, tf.zeros_like(upstream), upstream)
+
+            return x * tf.where(loss, np.nan, 1.0), backward
+
+        return break_one(logits)
