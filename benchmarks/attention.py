@@ -9,7 +9,6 @@ JSON line for each; `added_memory_mb` is the peak beyond that of the inputs.
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 
@@ -17,7 +16,8 @@ import common
 
 from relpos_tf.bin import command
 
-_SIZES = ("batch", "heads", "depth", "k", "steps", "warmup", "threads")
+_SIZES = ("batch", "heads", "depth", "k", "causal")
+_SIZES += ("steps", "warmup", "threads")
 
 
 def parse():
@@ -29,25 +29,27 @@ def parse():
     add("--heads", type=int, default=8)
     add("--depth", type=int, default=64)
     add("--k", type=int, default=16)
+    add("--causal", type=int, default=0, choices=(0, 1))
     add("--steps", type=int, default=10)
     add("--warmup", type=int, default=2)
     add("--threads", type=int, default=0)
     return parser.parse_args()
 
 
-def peak_mb():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def run_one(args):
     """Measures one implementation at one length."""
     tf = command.import_tensorflow()
     common.set_threads(tf, args.threads)
+    from relpos_tf.layers import attention
     from relpos_tf.layers import relative
 
     length = int(args.n)
     shape = [args.batch, args.heads, length, args.depth]
     inputs = [tf.random.stateless_normal(shape, [1, i]) for i in range(3)]
+    bias = None
+    if args.causal:
+        allowed = attention.causal_mask(length, length)
+        bias = tf.where(allowed, 0.0, -1e9)
     if args.impl != "none":
         table = [2 * args.k + 1, args.depth]
         inputs += [tf.random.stateless_normal(table, [2, i]) for i in range(2)]
@@ -60,14 +62,16 @@ def run_one(args):
             output, _ = relative.relative_attention(
                 *inputs[:3],
                 *tables,
+                bias=bias,
                 implementation="auto" if args.impl == "none" else args.impl,
+                causal=bool(args.causal),
             )
             total = tf.reduce_sum(output * output)
         return tape.gradient(total, inputs)
 
-    before = peak_mb()
+    before = common.peak_mb()
     times = common.measure(lambda: gradients(inputs)[0].numpy(), args)
-    times["added_memory_mb"] = round(peak_mb() - before)
+    times["added_memory_mb"] = round(common.peak_mb() - before)
     print(json.dumps({"impl": args.impl, "n": length, **times}))
 
 

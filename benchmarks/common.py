@@ -10,6 +10,8 @@ import time
 # The checkout itself is measured, installed or not.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+MEMORY = "peak_memory_mb"
+
 
 def model_parser(doc, **defaults):
     """Returns a parser with the flags of a model's size."""
@@ -88,10 +90,18 @@ def measure(function, args):
         function()
         wall.append(1000 * (time.perf_counter() - start[0]))
         cpu.append(1000 * (time.process_time() - start[1]))
-    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "median_ms": round(statistics.median(wall), 1),
         "min_ms": round(min(wall), 1),
         "cpu_ms": round(statistics.median(cpu), 1),
-        "peak_memory_mb": round(peak_kb / 1024),
+        MEMORY: round(peak_mb()),
     }
+
+
+def peak_mb():
+    """Returns the most memory that was in use: the GPU's, if there is one."""
+    tf = sys.modules.get("tensorflow")
+    if tf is not None and tf.config.list_physical_devices("GPU"):
+        peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
+        return peak / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,6 +1,6 @@
 """The training loss.
 
-Shapes: B batch, T target length, N = B*T tokens, V vocabulary.
+Shapes: B batch, T target length, N = B*T tokens, V vocabulary, F features.
 """
 
 import math
@@ -56,6 +56,122 @@ def padded_cross_entropy(logits, labels, label_smoothing):
     losses -= _least_cross_entropy(label_smoothing, vocab_size)
     counts = tf.cast(tf.not_equal(flat_labels, 0), tf.float32)  # [N]
     return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
+
+
+def projected_cross_entropy(features, table, labels, label_smoothing):
+    """Returns `padded_cross_entropy` of `features` times `table`.
+
+    Of a large vocabulary, the logits and their gradient are by far the largest
+    matrices of a training step. Here neither is kept, and none is passed over
+    but by the softmax and the products with the table.
+
+    Args:
+        features: floating-point `[B, T, F]` tensor.
+        table: `[V, F]` tensor in the same dtype.
+        labels: integer `[B, T]` tensor; 0 is padding.
+        label_smoothing: float in [0, 1).
+
+    Returns:
+        As `padded_cross_entropy`.
+
+    Example:
+
+    >>> total, count = projected_cross_entropy(
+    ...     tf.zeros([1, 2, 3]), tf.ones([4, 3]), tf.constant([[3, 0]]), 0.0
+    ... )
+    >>> round(float(total), 4), float(count)
+    (1.3863, 1.0)
+    """
+    vocab_size = table.shape[0]
+    flat_labels = tf.reshape(labels, [-1])  # [N]
+    losses = _projected_cross_entropy(
+        tf.reshape(features, [-1, features.shape[-1]]),
+        table,
+        flat_labels,
+        label_smoothing / (vocab_size - 1),
+    )  # [N]
+    losses -= _least_cross_entropy(label_smoothing, vocab_size)
+    counts = tf.cast(tf.not_equal(flat_labels, 0), tf.float32)  # [N]
+    return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
+
+
+def _projected_cross_entropy(features, table, labels, low):
+    """`_smoothed_cross_entropy` of the products of `[N, F]` and `[V, F]`.
+
+    The gradient of a loss in its logits is, with the softmax p,
+
+        p - (c - low) one_hot(y) - low
+
+    and the product of `low` with the table is one row, for all tokens the same.
+    """
+    vocab_size = table.shape[0]
+    labels = tf.cast(labels, tf.int32)
+
+    @tf.custom_gradient
+    def cross_entropy(features, table):
+        logits = tf.matmul(features, table, transpose_b=True)  # [N, V]
+        logits = tf.cast(logits, tf.float32)
+        softmax = tf.nn.softmax(logits)
+        label_logits = tf.gather(logits, labels, batch_dims=1)  # [N]
+        shares = tf.gather(softmax, labels, batch_dims=1)
+        hard = _minus_log(shares, logits, labels)  # [N]
+        column_sums = tf.reduce_sum(tf.cast(table, tf.float32), 0)  # [F]
+        sums = tf.linalg.matvec(tf.cast(features, tf.float32), column_sums)
+        every = vocab_size * (hard + label_logits) - sums
+        # 1 - V low = c - low: the weight of the label beyond the others'.
+        beyond = 1 - vocab_size * low
+
+        def gradient(upstream):
+            weights = upstream[:, tf.newaxis]  # [N, 1]
+            weighted = weights * tf.cast(features, tf.float32)  # [N, F]
+            by_features, by_table = _slope_products(
+                softmax, labels, beyond, table, tf.cast(weighted, table.dtype)
+            )
+            by_features = tf.cast(by_features, tf.float32) - low * column_sums
+            total = low * tf.reduce_sum(weighted, 0)  # [F]
+            return (
+                tf.cast(weights * by_features, features.dtype),
+                by_table - tf.cast(total, table.dtype),
+            )
+
+        return beyond * hard + low * every, gradient
+
+    return cross_entropy(features, table)
+
+
+def _slope_products(softmax, labels, beyond, table, weighted):
+    """Multiplies `p - beyond one_hot(y)`, p being the `softmax`, `[N, V]`.
+
+    Returns:
+        Its products with the table, `[N, F]`, and, transposed, with `weighted`
+        `[N, F]`: `[V, F]`.
+    """
+    rows = labels[:, tf.newaxis]  # [N, 1]
+    if table.dtype == tf.bfloat16:  # else products would round what cancels
+        places = tf.concat([tf.range(tf.size(labels))[:, tf.newaxis], rows], 1)
+        shares = tf.fill(tf.shape(labels), beyond)
+        slope = tf.tensor_scatter_nd_sub(softmax, places, shares)
+        slope = tf.cast(slope, table.dtype)
+        by_features = tf.matmul(slope, table)
+        return by_features, tf.matmul(slope, weighted, transpose_a=True)
+    # The one-hot vectors pick rows; to change p would copy it.
+    by_features = tf.matmul(softmax, table) - beyond * tf.gather(table, labels)
+    by_table = tf.matmul(softmax, weighted, transpose_a=True)
+    return by_features, tf.tensor_scatter_nd_sub(
+        by_table, rows, beyond * weighted
+    )
+
+
+def _minus_log(probabilities, logits, labels):
+    """Returns minus the logarithm of the labels' probabilities: `[N]`.
+
+    A probability that float32 cannot hold is found in another, slower way.
+    """
+    return tf.cond(
+        tf.reduce_all(probabilities > 1e-30),
+        lambda: -tf.math.log(probabilities),
+        lambda: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
+    )
 
 
 def _smoothed_cross_entropy(logits, labels, low):

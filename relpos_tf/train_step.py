@@ -42,7 +42,8 @@ def compile_step(
         strategy: `tf.distribute.Strategy`. The model and the optimizer were
             made in its scope.
         model: a Transformer, or any model called with inputs and targets
-            that has `hparams`.
+            that has `hparams`. With `features` and `softmax_table`, as a
+            Transformer has them, it need not make logits.
         optimizer: `optimizers.Adam` of the model's trainable variables.
         element_spec: of the distributed dataset. The one signature of the
             function, so that it is traced once.
@@ -206,10 +207,7 @@ def _gradient_function(model, label_smoothing):
 
     def gradients(inputs, targets, tokens, seed):
         with tf.GradientTape() as tape, dropout.seed_scope(seed):
-            logits = model(inputs, targets, training=True)
-            total, _ = losses.padded_cross_entropy(
-                logits, targets, label_smoothing
-            )
+            total = _summed_loss(model, inputs, targets, label_smoothing)
             loss = total / tf.maximum(tokens, 1.0)
         # Dense, because sums over replicas, norms and updates would count the
         # duplicate rows of an IndexedSlices apart.
@@ -218,6 +216,19 @@ def _gradient_function(model, label_smoothing):
         ]
 
     return gradients
+
+
+def _summed_loss(model, inputs, targets, label_smoothing):
+    """Returns the loss of a batch, summed over its tokens."""
+    if not hasattr(model, "features"):
+        logits = model(inputs, targets, training=True)
+        return losses.padded_cross_entropy(logits, targets, label_smoothing)[0]
+    return losses.projected_cross_entropy(
+        model.features(inputs, targets, training=True),
+        model.softmax_table(),
+        targets,
+        label_smoothing,
+    )[0]
 
 
 def _seed(random_seed: int, step: tf.Variable) -> tf.Tensor:

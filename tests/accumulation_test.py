@@ -173,7 +173,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllEqual(value[0], value[1], name)  # both replicas
 
 
-class BreaksAt(breakable.Fragile):
+class BreaksAt(breakable.FragileTransformer):
     """Breaks the batches with some numbers, counted from 1."""
 
     def __init__(self, model, numbers):
@@ -181,10 +181,10 @@ class BreaksAt(breakable.Fragile):
         self._numbers = tf.constant(list(numbers), tf.int64)
         self._count = tf.Variable(0, dtype=tf.int64, trainable=False)
 
-    def __call__(self, inputs, targets, *, training):
+    def features(self, inputs, targets, *, training):
         is_bad = tf.reduce_any(self._count.assign_add(1) == self._numbers)
-        logits = self._model(inputs, targets, training=training)
-        return logits * tf.where(is_bad, np.nan, 1.0)
+        x = self._model.features(inputs, targets, training=training)
+        return x * tf.where(is_bad, np.nan, 1.0)
 
 
 class TrainerTest(tf.test.TestCase):

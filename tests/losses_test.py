@@ -5,6 +5,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import losses
+from tests import testing
 
 B, T, V = 2, 3, 5
 
@@ -96,6 +97,82 @@ class PaddedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
         compiled = tf.function(both, jit_compile=True)(logits)
         for one, other in zip(compiled, both(logits), strict=True):
             self.assertAllClose(one, other, rtol=1e-5)
+
+
+class ProjectedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(5)
+        self.features = random.normal(size=(B, T, 7)).astype(np.float32)
+        self.table = random.normal(size=(V, 7)).astype(np.float32)
+        self.labels = np.array([[4, 1, 0], [2, 0, 4]])
+
+    def loss_and_gradients(self, features, table, smoothing, factor=1.0):
+        features, table = tf.constant(features), tf.constant(table)
+        with tf.GradientTape() as tape:
+            tape.watch([features, table])
+            total, count = losses.projected_cross_entropy(
+                features, table, tf.constant(self.labels), smoothing
+            )
+            scaled = factor * total
+        return total, count, *tape.gradient(scaled, [features, table])
+
+    @parameterized.parameters(0.0, 0.2)
+    def test_equals_the_loss_of_the_product(self, smoothing):
+        found = self.loss_and_gradients(
+            self.features, self.table, smoothing, 3.0
+        )
+
+        def total(features, table):
+            return smoothed_cross_entropy(
+                features @ table.T, self.labels, smoothing
+            )[0]
+
+        self.assertEqual(float(found[1]), 4.0)
+        self.assertAllClose(
+            found[0], total(self.features, self.table), rtol=1e-5
+        )
+        numeric = testing.numeric_gradients(
+            total,
+            [a.astype(np.float64) for a in (self.features, self.table)],
+        )
+        for gradient, expected in zip(found[2:], numeric, strict=True):
+            self.assertAllClose(gradient, 3.0 * expected, atol=1e-4)
+
+    def test_a_label_of_no_probability_has_its_exact_loss(self):
+        features = np.zeros((B, T, 7), np.float32)
+        features[..., 0] = 1.0
+        table = np.zeros((V, 7), np.float32)
+        table[3, 0] = 200.0  # exp(-200) is 0 in float32
+        total, count, *gradients = self.loss_and_gradients(features, table, 0.0)
+        self.assertAllClose(total / count, 200.0)
+        for gradient in gradients:
+            self.assertTrue(np.all(np.isfinite(gradient)))
+
+    def test_a_feature_that_is_no_number_shows_in_the_loss(self):
+        self.features[0, 0, 0] = np.nan
+        total, *_ = self.loss_and_gradients(self.features, self.table, 0.1)
+        self.assertTrue(np.isnan(total))
+
+    def test_xla_and_bfloat16_are_close(self):
+        plain = self.loss_and_gradients(self.features, self.table, 0.1)
+        compiled = tf.function(
+            lambda: self.loss_and_gradients(self.features, self.table, 0.1),
+            jit_compile=True,
+        )()
+        for one, other in zip(compiled, plain, strict=True):
+            self.assertAllClose(one, other, rtol=1e-5, atol=1e-6)
+        rounded = self.loss_and_gradients(
+            tf.cast(self.features, tf.bfloat16),
+            tf.cast(self.table, tf.bfloat16),
+            0.1,
+        )
+        self.assertEqual(rounded[0].dtype, tf.float32)
+        self.assertEqual([g.dtype for g in rounded[2:]], [tf.bfloat16] * 2)
+        for one, other in zip(rounded, plain, strict=True):
+            self.assertAllClose(
+                tf.cast(one, tf.float32), other, rtol=0.03, atol=0.03
+            )
 
 
 if __name__ == "__main__":

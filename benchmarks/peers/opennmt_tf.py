@@ -16,8 +16,16 @@ import peer
 SPECIAL = ["<blank>", "<s>", "</s>"]
 
 
-def make_model(args, opennmt, tf):
-    """Returns an initialised model of random weights."""
+def make_model(args, opennmt, tf, label_smoothing=0.0, **options):
+    """Returns an initialised model of random weights.
+
+    Args:
+        args: The parsed flags: sizes, `relative`, `k`, `beam`, `out_len`.
+        opennmt: The package.
+        tf: TensorFlow.
+        label_smoothing: float.
+        **options: Further arguments of its `Transformer`.
+    """
     positions = {}
     if args.relative:
         positions = {
@@ -35,6 +43,7 @@ def make_model(args, opennmt, tf):
         output_layer_bias=False,
         pre_norm=False,
         **positions,
+        **options,
     )
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "vocabulary.txt")
@@ -49,6 +58,7 @@ def make_model(args, opennmt, tf):
                 "maximum_decoding_length": args.out_len,
                 # Rules out the end of a sentence before that length.
                 "minimum_decoding_length": args.out_len,
+                "label_smoothing": label_smoothing,
             },
         )
         tf.random.set_seed(1)

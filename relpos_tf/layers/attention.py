@@ -13,6 +13,7 @@ import tensorflow as tf
 from relpos_tf.layers import beams
 from relpos_tf.layers import caches
 from relpos_tf.layers import dropout as dropout_lib
+from relpos_tf.layers import projections
 from relpos_tf.layers import relative
 from relpos_tf.layers import rows
 
@@ -66,6 +67,8 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
         memory: `[B, K, F]` tensor to attend to; the queries by default.
         may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`,
             True where attention is allowed.
+        use_causal_mask: bool. Whether a query may see only itself and the keys
+            before it; for self-attention.
         training: bool. Whether to drop weights.
 
     Returns:
@@ -117,7 +120,7 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
         self.implementation = implementation
         self.dropout = dropout
         self.q, self.k, self.v, self.output_transform = (
-            keras.layers.Dense(
+            projections.Projection(
                 hidden_size,
                 use_bias=False,
                 kernel_initializer="glorot_uniform",
@@ -156,67 +159,59 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
             name=name,
         )
 
-    def call(self, queries, memory=None, *, may_attend=None, training=False):
-        keys_values = self.project(queries if memory is None else memory)
-        return self.attend(
-            queries, keys_values, may_attend=may_attend, training=training
-        )
+    def call(
+        self,
+        queries,
+        memory=None,
+        *,
+        may_attend=None,
+        use_causal_mask=False,
+        training=False,
+    ):
+        if memory is None:
+            q, *keys_values = self._project_all(queries)
+            keys_values = caches.KeysValues(*keys_values)
+        else:
+            q, keys_values = (
+                self._project_queries(queries),
+                self.project(memory),
+            )
+        if use_causal_mask:
+            length = tf.shape(queries)[1]
+            causal = causal_mask(length, length)
+            may_attend = causal if may_attend is None else may_attend & causal
+        return self._attend(
+            q,
+            keys_values,
+            may_attend=may_attend,
+            causal=use_causal_mask,
+            training=training,
+        )[0]
 
     def project(self, memory) -> caches.KeysValues:
         """Projects `[B, K, F]` to keys and values, once for many queries."""
+        kernel = projections.fuse((self.k, self.v), self.compute_dtype)
         return caches.KeysValues(
-            self._split_heads(self.k(memory)), self._split_heads(self.v(memory))
+            *projections.to_heads(memory, kernel, self.num_heads, parts=2)
         )
 
     def attend(self, queries, keys_values, **kwargs):
         """Returns the output of `attend_and_weigh`."""
         return self.attend_and_weigh(queries, keys_values, **kwargs)[0]
 
-    def attend_and_weigh(
-        self,
-        queries,
-        keys_values,
-        *,
-        may_attend=None,
-        query_start=None,
-        training=False,
-    ):
+    def attend_and_weigh(self, queries, keys_values, *, may_attend=None):
         """Attends from `[B, Q, F]` to keys and values that are projected.
 
         Args:
             queries: `[B, Q, F]` tensor.
-            keys_values: `caches.KeysValues` or a cache, `[B, H, K, D]` each.
+            keys_values: `caches.KeysValues`, `[B, H, K, D]` each.
             may_attend: As in the call.
-            query_start: As in `causal_mask`.
-            training: As in the call.
 
         Returns:
             A pair: a `[B, Q, F]` tensor, and the weights `[B, H, Q, K]`.
         """
-        depth = self.hidden_size // self.num_heads
-        # Scaled once, for the content term and for the relative one.
-        q = self._split_heads(self.q(queries)) * depth**-0.5  # [B, H, Q, D]
-        bias = None
-        if may_attend is not None:
-            bias = tf.where(may_attend, 0.0, beams.NEGATIVE)
-        output, weights = relative.relative_attention(
-            q,
-            keys_values.keys,
-            keys_values.values,
-            self._table(self.key_table),
-            self._table(self.value_table),
-            bias=bias,
-            implementation=self.implementation,
-            query_start=query_start,
-            dropout=lambda weights: self.weights_dropout(
-                weights, training=training
-            ),
-        )
-        batch, length = tf.unstack(tf.shape(queries)[:2])
-        if queries.shape[1] != 1:  # else there is nothing to move
-            output = tf.transpose(output, [0, 2, 1, 3])  # [B, Q, H, D]
-        output = tf.reshape(output, [batch, length, self.hidden_size])
-        return self.output_transform(output), weights
+        q = self._project_queries(queries)
+        return self._attend(q, keys_values, may_attend=may_attend)
 
     def step(self, queries, cache, *, start):
         """Attends from new positions to all positions so far.
@@ -230,25 +225,74 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
         Returns:
             A pair: a `[B, Q, F]` tensor, and the cache with these positions.
         """
-        keys, values = self.project(queries)
-        cache = cache.extend(keys, values, start)
+        q, *keys_values = self._project_all(queries)
+        cache = cache.extend(*keys_values, start)
         may_attend = None  # One query may see all that a growing cache has.
         if queries.shape[1] != 1 or not isinstance(cache, caches.GrowingCache):
             may_attend = causal_mask(
                 tf.shape(queries)[1], tf.shape(cache.keys)[2], start
             )
-        output = self.attend(
-            queries, cache, may_attend=may_attend, query_start=start
+        output, _ = self._attend(
+            q, cache, may_attend=may_attend, query_start=start, causal=True
         )
         return output, cache
 
-    def _split_heads(self, x):
-        batch, length = tf.unstack(tf.shape(x)[:2])
-        depth = self.hidden_size // self.num_heads
-        if x.shape[1] == 1:  # nothing to move
-            return tf.reshape(x, [batch, self.num_heads, 1, depth])
-        x = tf.reshape(x, [batch, length, self.num_heads, depth])
-        return tf.transpose(x, [0, 2, 1, 3])  # [B, H, Q or K, D]
+    def _project_all(self, x):
+        """Projects `[B, Q, F]` to queries, keys, values `[B, H, Q, D]`."""
+        return projections.to_heads(
+            x, self.fused_kernel(), self.num_heads, parts=3
+        )
+
+    def _project_queries(self, queries):
+        # Scaled once, for the content term and for the relative one.
+        scale = (self.hidden_size // self.num_heads) ** -0.5
+        kernel = projections.fuse((self.q,), self.compute_dtype, (scale,))
+        return projections.to_heads(queries, kernel, self.num_heads, parts=1)[0]
+
+    def _attend(
+        self,
+        q,
+        keys_values,
+        *,
+        may_attend,
+        query_start=None,
+        causal=False,
+        training=False,
+    ):
+        """Attends from scaled queries `[B, H, Q, D]`; see `attend_and_weigh`.
+
+        Args:
+            q: `[B, H, Q, D]` tensor.
+            keys_values: `caches.KeysValues` or a cache, `[B, H, K, D]` each.
+            may_attend: As in the call.
+            query_start: As in `causal_mask`.
+            causal: bool. Whether `may_attend` is a causal mask, or less.
+            training: As in the call.
+        """
+        bias = None
+        if may_attend is not None:
+            bias = tf.where(may_attend, 0.0, beams.NEGATIVE)
+        output, weights = relative.relative_attention(
+            q,
+            keys_values.keys,
+            keys_values.values,
+            self._table(self.key_table),
+            self._table(self.value_table),
+            bias=bias,
+            implementation=self.implementation,
+            query_start=query_start,
+            causal=causal,
+            dropout=self._dropout(training),
+        )
+        batch, _, length, _ = tf.unstack(tf.shape(q))
+        output = tf.transpose(output, [0, 2, 1, 3])  # [B, Q, H, D]
+        output = tf.reshape(output, [batch, length, self.hidden_size])
+        return self.output_transform(output), weights
+
+    def _dropout(self, training):
+        if not training or not self.dropout:
+            return None
+        return lambda weights: self.weights_dropout(weights, training=True)
 
     def _table(self, weight):
         if weight is None:

@@ -169,10 +169,9 @@ class DecoderBlock(keras.layers.Layer):
             layer.build(x_shape)
 
     def call(self, x, memory, *, may_attend=None, training=False):
-        length = tf.shape(x)[1]
         y = self.self_attention(
             self.self_attention_residual.before(x),
-            may_attend=attention.causal_mask(length, length),
+            use_causal_mask=True,
             training=training,
         )
         x = self.self_attention_residual(x, y, training=training)

@@ -9,10 +9,14 @@ the keys (equation 4) and one that is added to the values (equation 3):
     z[i]    = sum_j softmax(e[i])[j] (value[j] + a_value[clip(j - i)])
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, k clipping,
-R = 2k+1 rows of a table, N = Q+K-1 distances between Q queries and K keys.
+R = 2k+1 rows of a table, W of them in the matrix of queries and keys.
 """
 
+import functools
+
 import tensorflow as tf
+
+from relpos_tf.layers import band
 
 IMPLEMENTATIONS = ("auto", "reshape", "compact")
 
@@ -108,9 +112,10 @@ def relative_attention(
     bias=None,
     implementation="auto",
     query_start=None,
+    causal=False,
     dropout=None,
 ):
-    """Attends from `q` to `k` and `v` by content and by relative position.
+    """Attends by content and by relative position.
 
     Args:
         q: `[B, H, Q, D]` queries, already scaled by `D**-0.5`.
@@ -120,20 +125,18 @@ def relative_attention(
             or None for no relative term on the keys. Row 0 is the vector of
             keys k or more places to the left.
         value_table: The same for the values.
-        bias: None or a float tensor that broadcasts to `[B, H, Q, K]`, added
-            to the logits: 0 where attention is allowed, -1e9 where not.
+        bias: None or a float tensor that broadcasts to `[B, H, Q, K]`: 0
+            where attention is allowed, -1e9 where not.
         implementation: "reshape", the paper's, builds `[Q, K, D]` tensors;
-            "compact" multiplies with the 2k+1 rows only and moves the
-            products to their places; "auto" chooses: "reshape" for a single
-            query, else "compact".
+            "compact" multiplies with the rows only and adds the products to
+            the diagonals (`band`); "auto": "reshape" for a single query.
         query_start: As in `relative_position_ids`.
-        dropout: None or a function of the weights, applied before they
-            multiply the values.
+        causal: bool. Says that `bias` forbids all keys right of their query.
+        dropout: None or a function of the weights that multiply the values.
 
     Returns:
         A pair: the output, `[B, H, Q, D]`, and the weights before dropout,
-        `[B, H, Q, K]`. The softmax is computed in float32, or in float64 if
-        the logits are float64.
+        `[B, H, Q, K]`. The softmax is in float32, of float64 in float64.
 
     Raises:
         ValueError: an unknown implementation, or tables that do not fit.
@@ -152,11 +155,14 @@ def relative_attention(
     _check(implementation, key_table, value_table)
     if query_start is None:
         query_start = tf.shape(k)[2] - tf.shape(q)[2]
-    is_row = implementation == "auto" and q.shape[2] == 1
-    if implementation == "reshape" or is_row:
-        content, combine = _reshape_logits, _reshape_output
-    else:
-        content, combine = _compact_logits, _compact_output
+    if implementation == "auto":
+        implementation = "reshape" if q.shape[2] == 1 else "compact"
+    content, combine = _reshape_logits, _reshape_output
+    if implementation == "compact":
+        content = functools.partial(_compact_logits, causal=causal)
+        combine = functools.partial(
+            _compact_output, causal=causal, sums_to_one=dropout is None
+        )
     logits = content(q, k, key_table, query_start)  # [B, H, Q, K]
     if logits.dtype != tf.float64:
         logits = tf.cast(logits, tf.float32)
@@ -209,20 +215,38 @@ def _pair_vectors(table, query_length, key_length, query_start):
     return tf.einsum("qkr,hrd->hqkd", one_hot, table)
 
 
-def _compact_logits(q, k, table, query_start):
+def _compact_logits(q, k, table, query_start, causal):
     logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
     if table is None:
         return logits
-    by_row = times_table(q, table, transpose=True)  # [B, H, Q, R]
-    return logits + _rows_to_keys(by_row, tf.shape(k)[2], query_start)
+    if table.shape[-2] == 1:  # one number for all keys
+        return logits + times_table(q, table, transpose=True)
+    where = band.band_of(
+        tf.shape(logits), table.shape[-2] // 2, query_start, causal, q.dtype
+    )
+    # Less the number of all keys on the left, which no softmax notices.
+    rows = where.rows(table - table[..., :1, :])
+    numbers = times_table(q, rows, transpose=True)
+    return band.add(logits, tf.transpose(numbers, [0, 1, 3, 2]), where)
 
 
-def _compact_output(weights, v, table, query_start):
-    output = tf.matmul(weights, v)  # [B, H, Q, D]
+def _compact_output(weights, v, table, query_start, causal, sums_to_one):
     if table is None:
-        return output
-    by_row = _keys_to_rows(weights, table.shape[-2], query_start)
-    return output + times_table(by_row, table, transpose=False)
+        return tf.matmul(weights, v)
+    left = table[..., :1, :]
+    output = left if table.shape.rank == 2 else left[tf.newaxis]
+    if not sums_to_one:
+        total = tf.reduce_sum(weights, -1, keepdims=True)  # [B, H, Q, 1]
+        output = times_table(total, left, transpose=False)
+    if table.shape[-2] == 1:  # one vector for all keys
+        return output + tf.matmul(weights, v)
+    where = band.band_of(
+        tf.shape(weights), table.shape[-2] // 2, query_start, causal, v.dtype
+    )
+    product, numbers = band.combine(weights, v, where)
+    numbers = tf.transpose(numbers, [0, 1, 3, 2])  # [B, H, Q, W]
+    output += times_table(numbers, where.rows(table - left), transpose=False)
+    return output + product
 
 
 def times_table(x, table, transpose):
@@ -236,83 +260,3 @@ def times_table(x, table, transpose):
     product = tf.matmul(flat, table, transpose_b=transpose)
     shape = tf.concat([tf.shape(x)[:-1], tf.shape(product)[-1:]], 0)
     return tf.reshape(product, shape)
-
-
-def _band(k, query_length, key_length, query_start):
-    """Splits the N distances -low .. high into clipped and exact ones.
-
-    Returns:
-        left: how many distances lie below -k.
-        right: how many lie above k.
-        first, last: the exact ones are rows `first` to `last - 1` of a table.
-    """
-    low = query_start + query_length - 1
-    high = key_length - 1 - query_start
-    left, right = tf.maximum(low - k, 0), tf.maximum(high - k, 0)
-    return left, right, k - tf.minimum(low, k), k + tf.minimum(high, k) + 1
-
-
-def _rows_to_keys(by_row, key_length, query_start):
-    """Gives each pair the number of its row: `[B, H, Q, R]` to `[.., Q, K]`.
-
-    The rows are first repeated into all N distances, then every query's line
-    is shifted so that its distances meet its keys.
-    """
-    batch, heads, queries, _ = tf.unstack(tf.shape(by_row))
-    rows = by_row.shape[-1]
-    left, right, first, last = _band(
-        rows // 2, queries, key_length, query_start
-    )
-    edge = [batch, heads, queries]
-    by_distance = tf.concat(
-        [
-            tf.broadcast_to(_cut(by_row, 0, 1), [*edge, left]),
-            _cut(by_row, first, last - first),
-            tf.broadcast_to(_cut(by_row, rows - 1, 1), [*edge, right]),
-        ],
-        axis=-1,
-    )  # [B, H, Q, N]
-    # In one flat line of Q * (N+1) numbers, key 0 of query i stands at
-    # i * (N+1) + Q-1-i = i * N + Q-1: cut Q-1 numbers and read lines of N.
-    size = queries + key_length - 1  # N
-    padded = tf.pad(by_distance, [[0, 0], [0, 0], [0, 0], [0, 1]])
-    flat = tf.reshape(padded, [batch, heads, queries * (size + 1)])
-    flat = _cut(flat, queries - 1, queries * size)
-    by_key = tf.reshape(flat, [batch, heads, queries, size])
-    return _cut(by_key, 0, key_length)  # [B, H, Q, K]
-
-
-def _keys_to_rows(weights, rows, query_start):
-    """Sums the weights of each row: `[B, H, Q, K]` to `[B, H, Q, R]`.
-
-    The transpose of `_rows_to_keys`, step by step in reverse.
-    """
-    batch, heads, queries, keys = tf.unstack(tf.shape(weights))
-    left, right, first, last = _band(rows // 2, queries, keys, query_start)
-    size = queries + keys - 1  # N
-    padded = tf.pad(weights, [[0, 0], [0, 0], [0, 0], [0, size - keys]])
-    flat = tf.reshape(padded, [batch, heads, queries * size])
-    flat = tf.pad(flat, [[0, 0], [0, 0], [queries - 1, 1]])
-    lines = tf.reshape(flat, [batch, heads, queries, size + 1])
-    by_distance = _cut(lines, 0, size)  # [B, H, Q, N]
-    below, exact, above = tf.split(by_distance, [left, last - first, right], -1)
-    below = tf.reduce_sum(below, -1, keepdims=True)  # [B, H, Q, 1]
-    above = tf.reduce_sum(above, -1, keepdims=True)
-    outside = [[0, 0], [0, 0], [0, 0]]
-    by_row = (
-        tf.pad(exact, [*outside, [first, rows - last]])
-        + tf.pad(below, [*outside, [0, rows - 1]])
-        + tf.pad(above, [*outside, [rows - 1, 0]])
-    )
-    return tf.ensure_shape(by_row, [None, None, None, rows])
-
-
-def _cut(x, begin, size):
-    """Returns `x[..., begin : begin + size]`.
-
-    The gradient of `tf.slice` is a pad; that of an index expression is an
-    operation several times slower on CPUs.
-    """
-    before = tf.shape(x)[:-1]
-    begins = tf.concat([tf.zeros_like(before), [begin]], 0)
-    return tf.slice(x, begins, tf.concat([before, [size]], 0))

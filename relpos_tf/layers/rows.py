@@ -7,6 +7,7 @@ per head.
 import tensorflow as tf
 
 from relpos_tf.layers import beams
+from relpos_tf.layers import projections
 
 
 class RowAttention:
@@ -27,9 +28,11 @@ class RowAttention:
         One product with it takes less time than three; read it once.
         """
         depth = self.hidden_size // self.num_heads
-        kernels = [layer.kernel.value for layer in (self.q, self.k, self.v)]
-        kernels[0] = kernels[0] * depth**-0.5
-        return tf.cast(tf.concat(kernels, 1), self.compute_dtype)
+        return projections.fuse(
+            (self.q, self.k, self.v),
+            self.compute_dtype,
+            scales=(depth**-0.5, 1.0, 1.0),
+        )
 
     def step_rows(self, rows, kernel, cache, past):
         """Attends from hypotheses at one position to their past and themselves.

@@ -6,6 +6,7 @@ Shapes: B batch, L length, F features.
 import keras
 
 from relpos_tf.layers import dropout
+from relpos_tf.layers import projections
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -47,13 +48,13 @@ class FeedForward(keras.layers.Layer):
         self.filter_size = filter_size
         self.hidden_size = hidden_size
         self.relu_dropout = relu_dropout
-        self.conv1 = keras.layers.Dense(
+        self.conv1 = projections.Projection(
             filter_size,
             activation="relu",
             dtype=self.dtype_policy,
             name="conv1",
         )
-        self.conv2 = keras.layers.Dense(
+        self.conv2 = projections.Projection(
             hidden_size, dtype=self.dtype_policy, name="conv2"
         )
         self.inner_dropout = dropout.Dropout(
@@ -129,7 +130,7 @@ class Residual(keras.layers.Layer):
         self.drop = dropout.Dropout(rate, dtype=self.dtype_policy, name="drop")
 
     def _norm(self, name):
-        return keras.layers.LayerNormalization(
+        return projections.LayerNorm(
             epsilon=self.epsilon, dtype=self.dtype_policy, name=name
         )
 

@@ -12,6 +12,7 @@ from relpos_tf import hparam
 from relpos_tf.layers import blocks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
+from relpos_tf.layers import projections
 from relpos_tf.models import arguments as arguments_lib
 from relpos_tf.models import stepwise
 
@@ -107,7 +108,7 @@ class Transformer(stepwise.Stepwise, keras.Model):
         if self.hparams.layer_preprocess_sequence == "n":
             # The last sum of a pre-norm stack has no norm after it.
             self.encoder_norm, self.decoder_norm = (
-                keras.layers.LayerNormalization(
+                projections.LayerNorm(
                     epsilon=self.hparams.norm_epsilon, **policy, name=name
                 )
                 for name in ("encoder_norm", "decoder_norm")
@@ -123,8 +124,17 @@ class Transformer(stepwise.Stepwise, keras.Model):
         self.built = True
 
     def call(self, inputs, targets, training=False):
+        x = self.features(inputs, targets, training=training)
+        return self.softmax_embedding.logits(x)
+
+    def features(self, inputs, targets, training=False):
+        """Returns what the softmax table turns into logits: `[B, T, F]`."""
         memory = self.encode(inputs, training=training)
-        return self.decode(targets, memory, inputs, training=training)
+        return self._decode(targets, memory, inputs, training)
+
+    def softmax_table(self):
+        """Returns the table that turns features into logits: `[V, F]`."""
+        return self.softmax_embedding.table()
 
     def encode(self, inputs, training=False):
         """Encodes source ids `[B, S]`: returns `[B, S, F]`."""
@@ -150,6 +160,10 @@ class Transformer(stepwise.Stepwise, keras.Model):
         Returns:
             Logits, float32 `[B, T, V]`.
         """
+        x = self._decode(targets, memory, inputs, training)
+        return self.softmax_embedding.logits(x)
+
+    def _decode(self, targets, memory, inputs, training):
         shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
         x = self.target_embedding(shifted)  # [B, T, F]
         x = self._add_positions(x, self.target_positions, 0)
@@ -157,7 +171,7 @@ class Transformer(stepwise.Stepwise, keras.Model):
         may_attend = stepwise.is_token(inputs)
         for block in self.decoder_blocks:
             x = block(x, memory, may_attend=may_attend, training=training)
-        return self._logits(x)
+        return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def _add_positions(self, x, learned, start):
         positions = start + tf.range(tf.shape(x)[1])
@@ -167,11 +181,6 @@ class Transformer(stepwise.Stepwise, keras.Model):
             signal = embeddings.timing_signal(positions, x.shape[-1])
             return x + tf.cast(signal, x.dtype)
         return x
-
-    def _logits(self, x):
-        if self.decoder_norm is not None:
-            x = self.decoder_norm(x)
-        return self.softmax_embedding.logits(x)
 
     def get_config(self):
         return super().get_config() | {"hparams": self.hparams.to_dict()}

@@ -36,7 +36,7 @@ class BagOfWords(keras.layers.Layer):
 
 
 class Fragile:
-    """A model whose numbers break where a batch begins with one of BREAKS."""
+    """A model whose logits break where a batch begins with one of BREAKS."""
 
     def __init__(self, model):
         self._model = model
@@ -44,18 +44,32 @@ class Fragile:
         self.trainable_variables = model.trainable_variables
 
     def __call__(self, inputs, targets, *, training):
-        logits = self._model(inputs, targets, training=training)
-        nan, inf, gradient, loss = (
-            tf.reduce_any(tf.equal(inputs, i)) for i in BREAKS.values()
-        )
-        logits *= tf.where(nan, np.nan, 1.0) * tf.where(inf, np.inf, 1.0)
+        return _break(self._model(inputs, targets, training=training), inputs)
 
-        @tf.custom_gradient
-        def break_one(x):
-            def backward(upstream):
-                upstream *= tf.where(gradient, np.nan, 1.0)
-                return tf.where(loss, tf.zeros_like(upstream), upstream)
 
-            return x * tf.where(loss, np.nan, 1.0), backward
+class FragileTransformer(Fragile):
+    """A `Fragile` Transformer, whose features break."""
 
-        return break_one(logits)
+    def features(self, inputs, targets, *, training):
+        x = self._model.features(inputs, targets, training=training)
+        return _break(x, inputs)
+
+    def softmax_table(self):
+        return self._model.softmax_table()
+
+
+def _break(x, inputs):
+    nan, inf, gradient, loss = (
+        tf.reduce_any(tf.equal(inputs, i)) for i in BREAKS.values()
+    )
+    x *= tf.where(nan, np.nan, 1.0) * tf.where(inf, np.inf, 1.0)
+
+    @tf.custom_gradient
+    def break_one(x):
+        def backward(upstream):
+            upstream *= tf.where(gradient, np.nan, 1.0)
+            return tf.where(loss, tf.zeros_like(upstream), upstream)
+
+        return x * tf.where(loss, np.nan, 1.0), backward
+
+    return break_one(x)

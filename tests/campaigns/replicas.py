@@ -111,6 +111,9 @@ class Machine:
                 [f"CPU:{i}" for i in range(replicas)],
                 cross_device_ops=tf.distribute.ReductionToOneDevice(),
             )
+        fragile = breakable.Fragile
+        if kind is transformer.Transformer:
+            fragile = breakable.FragileTransformer
         keras.utils.set_random_seed(7)
         with self._strategy.scope():
             self.model = kind(hparams)
@@ -120,7 +123,7 @@ class Machine:
         self._begin = self.state()
         self.step = train_step.compile_step(
             self._strategy,
-            breakable.Fragile(self.model),
+            fragile(self.model),
             self._optimizer,
             self._distributed([]).element_spec,
             accumulate_steps=accumulate,

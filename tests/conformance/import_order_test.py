@@ -27,6 +27,8 @@ ORDER = (
     "hparam",
     "registry",
     "layers.dropout",
+    "layers.projections",
+    "layers.band",
     "layers.relative",
     "layers.beams",
     "layers.caches",

@@ -117,6 +117,27 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
             atol=1e-4,
         )
 
+    @parameterized.product(
+        kind=list(RELATIVE), implementation=["reshape", "compact"]
+    )
+    def test_a_causal_mask_adds_to_what_is_allowed(self, kind, implementation):
+        layer = attention_layer(kind, implementation=implementation)
+        x = testing.normal(2, B, Q, F)
+        allowed = (np.arange(Q) != [[1], [3]])[:, None]  # [B, 1, Q]
+        allowed = (allowed | np.eye(Q, dtype=bool))[:, None]  # [B, 1, Q, Q]
+        causal = np.tri(Q, dtype=bool)
+        for given, both in ((None, causal), (allowed, allowed & causal)):
+            self.assertAllClose(
+                layer(
+                    tf.constant(x, tf.float32),
+                    may_attend=given,
+                    use_causal_mask=True,
+                ),
+                oracles.multihead(testing.named_weights(layer), H, x, x, both),
+                rtol=1e-4,
+                atol=1e-4,
+            )
+
     @parameterized.parameters("absolute", "per_head")
     def test_attention_to_a_memory_equals_the_loops(self, kind):
         layer = attention_layer(kind)

@@ -155,6 +155,40 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
                     )
 
     @parameterized.product(
+        lengths=list(LENGTHS), tables=["shared", "per_head"], form=FORMS
+    )
+    def test_a_causal_bias_may_be_announced(self, lengths, tables, form):
+        lengths, tables = LENGTHS[lengths], TABLES[tables]
+        arrays = example(lengths, tables, batch=1, heads=2, depth=3)
+        bias = example_bias("causal", lengths)
+
+        def total(*moved):
+            output, _ = oracles.shaw_attention(
+                *moved, bias=bias, query_start=lengths[3]
+            )
+            return np.sum(output * upstream)
+
+        upstream = testing.normal(13, *arrays[0].shape)
+        tensors = [constant(array) for array in arrays]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            output, _ = relative.relative_attention(
+                *tensors,
+                bias=bias,
+                implementation=form,
+                query_start=lengths[3],
+                causal=True,
+            )
+        expected, _ = oracles.shaw_attention(
+            *arrays, bias=bias, query_start=lengths[3]
+        )
+        self.assertAllClose(output, expected, 1e-10, 1e-10)
+        gradients = tape.gradient(output, tensors, upstream)
+        numeric = testing.numeric_gradients(total, arrays)
+        for pair in zip(gradients, numeric, strict=True):
+            self.assertAllClose(*pair, 1e-6, 1e-7)
+
+    @parameterized.product(
         lengths=list(LENGTHS), tables=["shared", "per_head", "values_only"]
     )
     def test_gradients_equal_finite_differences(self, lengths, tables):

@@ -1,0 +1,68 @@
+"""Times training steps of several models in turn, in one process.
+
+    python benchmarks/compare_steps.py relative=1 relative=0
+    python benchmarks/compare_steps.py --batch 16 --len 128 \
+        relative=1 relative=0 relative=1,bfloat16=1
+
+Each argument is a model, as changes to the flags of train_step.py. Each round
+makes one step of every model; the order turns from round to round. What a
+machine does besides then meets all models alike: the ratio to the last model
+is taken in each round, and its median is what to look at. Prints one JSON line
+for each model.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import common
+import train_step
+
+from relpos_tf.bin import command
+
+
+def variant(args, changes):
+    """Returns the flags with changes such as `relative=0,k=8`."""
+    changed = argparse.Namespace(**vars(args))
+    for change in changes.split(","):
+        name, _, value = change.partition("=")
+        if name not in vars(args):
+            raise SystemExit(f"Expected name=value of a flag. Got: {change}")
+        kind = type(getattr(args, name))
+        setattr(changed, name, kind(value))
+    return changed
+
+
+def main():
+    parser = common.model_parser(__doc__, steps=20)
+    parser.add_argument("models", nargs="+", help="name=value,name=value")
+    args = parser.parse_args()
+    tf = command.import_tensorflow()
+    common.set_threads(tf, args.threads)
+    steps = {
+        changes: train_step.make_step(variant(args, changes), tf)
+        for changes in args.models
+    }
+    times = {changes: [] for changes in steps}
+    order = list(steps)
+    for number in range(args.warmup + args.steps):
+        for changes in order:
+            start = time.perf_counter()
+            steps[changes]()
+            if number >= args.warmup:
+                times[changes].append(1000 * (time.perf_counter() - start))
+        order.append(order.pop(0))
+    for changes, each in times.items():
+        pairs = zip(each, times[args.models[-1]], strict=True)
+        result = {
+            "model": changes,
+            "median_ms": round(statistics.median(each), 1),
+            "min_ms": round(min(each), 1),
+            "ratio": round(statistics.median(a / b for a, b in pairs), 3),
+        }
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Tests of what the benchmarks count, and that they run at all."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+from absl.testing import absltest
+
+from relpos_tf import hparam
+from relpos_tf.models import transformer
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
+sys.path.insert(0, str(FOLDER))
+
+import gpu  # noqa: E402
+
+TINY = ("--hidden=8", "--filter=12", "--heads=2", "--layers=1", "--vocab=17")
+
+
+class ProductsTest(absltest.TestCase):
+    def test_every_kernel_takes_six_operations_a_token_and_weight(self):
+        size = {"hidden": 8, "filter": 12, "heads": 2, "layers": 3}
+        model = transformer.Transformer(
+            hparam.HParams().replace(
+                vocab_size=17,
+                hidden_size=8,
+                filter_size=12,
+                num_heads=2,
+                num_hidden_layers=3,
+            )
+        )
+        weights = sum(
+            v.shape[0] * v.shape[1]
+            for v in model.trainable_variables
+            if v.path.endswith(("kernel", "embeddings"))
+        )
+        # Three attentions a layer: queries with keys, weights with values.
+        pairs = 3 * 3 * 2 * (5 * 8)
+        self.assertEqual(
+            gpu.step_products(size, 17, 2, 5), 6 * 2 * 5 * (weights + pairs)
+        )
+
+
+class RunTest(absltest.TestCase):
+    def test_models_take_turns(self):
+        done = subprocess.run(
+            [
+                sys.executable,
+                FOLDER / "compare_steps.py",
+                *TINY,
+                "--batch=2",
+                "--len=3",
+                "--steps=2",
+                "--warmup=1",
+                "relative=1",
+                "relative=0",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(
+            [row["model"] for row in rows], ["relative=1", "relative=0"]
+        )
+        self.assertEqual(rows[1]["ratio"], 1.0)
+        self.assertGreater(rows[0]["median_ms"], 0)
+
+    def test_an_unknown_flag_is_named(self):
+        done = subprocess.run(
+            [sys.executable, FOLDER / "compare_steps.py", "relatif=1"],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Got: relatif=1", done.stderr)
+
+
+if __name__ == "__main__":
+    absltest.main()

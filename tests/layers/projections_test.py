@@ -1,0 +1,107 @@
+"""Tests of linear maps and norms: against NumPy and against Keras'."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import projections
+from tests import testing
+
+
+def example(seed, *shape):
+    return testing.normal(seed, *shape).astype(np.float32)
+
+
+class ToHeadsTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(1, 2, 3)
+    def test_equals_a_product_for_each_part(self, parts):
+        layers = [keras.layers.Dense(6, use_bias=False) for _ in range(parts)]
+        for number, layer in enumerate(layers):
+            layer.build((None, 5))
+            layer.kernel.assign(example(number, 5, 6))
+        scales = (0.3, 1.0, 2.0)[:parts]
+        x = example(7, 2, 3, 5)
+        kernel = projections.fuse(layers, tf.float32, scales)
+        found = projections.to_heads(tf.constant(x), kernel, 2, parts)
+        self.assertLen(found, parts)
+        for layer, scale, part in zip(layers, scales, found, strict=True):
+            rows = scale * x @ layer.kernel.numpy()  # [2, 3, 6]
+            expected = rows.reshape(2, 3, 2, 3).transpose(0, 2, 1, 3)
+            self.assertAllClose(part, expected, rtol=1e-5, atol=1e-5)
+
+
+class ProjectionTest(testing.LayerTestCase):
+    @parameterized.product(
+        shape=[(3, 5), (2, 3, 5), (2, 1, 3, 5)], use_bias=[True, False]
+    )
+    def test_equals_dense(self, shape, use_bias):
+        layer = projections.Projection(7, activation="relu", use_bias=use_bias)
+        layer.build((*shape[:-1], 5))
+        testing.randomize(layer)
+        dense = keras.layers.Dense(7, activation="relu", use_bias=use_bias)
+        dense.build(shape)
+        dense.set_weights(layer.get_weights())
+        x = example(1, *shape)
+        found = tf.function(
+            layer,
+            input_signature=[tf.TensorSpec([None] * (len(shape) - 1) + [5])],
+        )(x)
+        self.assertAllClose(found, dense(x), rtol=1e-5, atol=1e-5)
+
+    def test_contract(self):
+        self.assert_layer_contract(
+            projections.Projection(7),
+            tf.constant(example(1, 2, 3, 5)),
+            weights={"kernel": (5, 7), "bias": (7,)},
+        )
+
+
+class LayerNormTest(testing.LayerTestCase):
+    def test_contract(self):
+        self.assert_layer_contract(
+            projections.LayerNorm(epsilon=0.1),
+            tf.constant(example(1, 2, 3, 5)),
+            weights={"gamma": (5,), "beta": (5,)},
+        )
+
+    def test_value_and_gradients_equal_the_definition(self):
+        layer = projections.LayerNorm(epsilon=0.1, dtype="float64")
+        layer.build((None, None, 5))
+        arrays = [
+            testing.normal(i, *shape)
+            for i, shape in enumerate([(2, 3, 5), (5,), (5,)])
+        ]
+        upstream = testing.normal(9, 2, 3, 5)
+
+        def define(x, gamma, beta):
+            mean = x.mean(-1, keepdims=True)
+            variance = np.square(x - mean).mean(-1, keepdims=True)
+            return (x - mean) / np.sqrt(variance + 0.1) * gamma + beta
+
+        layer.gamma.assign(arrays[1])
+        layer.beta.assign(arrays[2])
+        x = tf.constant(arrays[0])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x)
+        self.assertAllClose(y, define(*arrays), 1e-12, 1e-12)
+        gradients = tape.gradient(
+            y, [x, layer.gamma.value, layer.beta.value], upstream
+        )
+        numeric = testing.numeric_gradients(
+            lambda *moved: np.sum(define(*moved) * upstream), arrays
+        )
+        for pair in zip(gradients, numeric, strict=True):
+            self.assertAllClose(*pair, 1e-6, 1e-7)
+
+    def test_bfloat16_is_normalised_in_float32(self):
+        # In bfloat16, 256 and 257 are the same number.
+        layer = projections.LayerNorm(epsilon=0.0, dtype="mixed_bfloat16")
+        found = layer(tf.constant([[256.0, 258.0, 256.0, 258.0]]))
+        self.assertEqual(found.dtype, tf.bfloat16)
+        self.assertAllEqual(tf.cast(found, tf.float32), [[-1.0, 1.0] * 2])
+
+
+if __name__ == "__main__":
+    tf.test.main()
