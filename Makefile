@@ -49,8 +49,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/train_step.py --relative 0
-	$(BIN)/python benchmarks/train_step.py --relative 1
+	$(BIN)/python benchmarks/compare_steps.py relative=1 relative=0
 	$(BIN)/python benchmarks/attention.py
 	$(BIN)/python benchmarks/decode.py --relative 0
 	$(BIN)/python benchmarks/decode.py --relative 1

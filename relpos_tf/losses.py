@@ -62,8 +62,8 @@ def projected_cross_entropy(features, table, labels, label_smoothing):
     """Returns `padded_cross_entropy` of `features` times `table`.
 
     Of a large vocabulary, the logits and their gradient are by far the largest
-    matrices of a training step. Here neither is kept, and none is passed over
-    but by the softmax and the products with the table.
+    matrices of a training step. Here the softmax alone is kept, and what its
+    gradient would be multiplied with is corrected for the labels instead.
 
     Args:
         features: floating-point `[B, T, F]` tensor.
@@ -116,7 +116,7 @@ def _projected_cross_entropy(features, table, labels, low):
         shares = tf.gather(softmax, labels, batch_dims=1)
         hard = _minus_log(shares, logits, labels)  # [N]
         column_sums = tf.reduce_sum(tf.cast(table, tf.float32), 0)  # [F]
-        sums = tf.linalg.matvec(tf.cast(features, tf.float32), column_sums)
+        sums = tf.reduce_sum(tf.cast(features, tf.float32) * column_sums, -1)
         every = vocab_size * (hard + label_logits) - sums
         # 1 - V low = c - low: the weight of the label beyond the others'.
         beyond = 1 - vocab_size * low
@@ -155,6 +155,7 @@ def _slope_products(softmax, labels, beyond, table, weighted):
         by_features = tf.matmul(slope, table)
         return by_features, tf.matmul(slope, weighted, transpose_a=True)
     # The one-hot vectors pick rows; to change p would copy it.
+    softmax = tf.cast(softmax, table.dtype)
     by_features = tf.matmul(softmax, table) - beyond * tf.gather(table, labels)
     by_table = tf.matmul(softmax, weighted, transpose_a=True)
     return by_features, tf.tensor_scatter_nd_sub(
