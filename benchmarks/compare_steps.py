@@ -38,11 +38,12 @@ def main():
     parser = common.model_parser(__doc__, steps=20)
     parser.add_argument("models", nargs="+", help="name=value,name=value")
     args = parser.parse_args()
+    variants = {changes: variant(args, changes) for changes in args.models}
     tf = command.import_tensorflow()
     common.set_threads(tf, args.threads)
     steps = {
-        changes: train_step.make_step(variant(args, changes), tf)
-        for changes in args.models
+        changes: train_step.make_step(flags, tf)
+        for changes, flags in variants.items()
     }
     times = {changes: [] for changes in steps}
     order = list(steps)
