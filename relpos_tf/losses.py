@@ -53,9 +53,7 @@ def padded_cross_entropy(logits, labels, label_smoothing):
         flat_labels,
         label_smoothing / (vocab_size - 1),
     )  # [N]
-    losses -= _least_cross_entropy(label_smoothing, vocab_size)
-    counts = tf.cast(tf.not_equal(flat_labels, 0), tf.float32)  # [N]
-    return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
+    return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
 
 
 def projected_cross_entropy(features, table, labels, label_smoothing):
@@ -90,8 +88,13 @@ def projected_cross_entropy(features, table, labels, label_smoothing):
         flat_labels,
         label_smoothing / (vocab_size - 1),
     )  # [N]
+    return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
+
+
+def _over_tokens(losses, labels, label_smoothing, vocab_size):
+    """Sums `[N]` losses, less the least possible, over all but padding."""
     losses -= _least_cross_entropy(label_smoothing, vocab_size)
-    counts = tf.cast(tf.not_equal(flat_labels, 0), tf.float32)  # [N]
+    counts = tf.cast(tf.not_equal(labels, 0), tf.float32)  # [N]
     return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
 
 
