@@ -154,6 +154,22 @@ class ProjectedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
         total, *_ = self.loss_and_gradients(self.features, self.table, 0.1)
         self.assertTrue(np.isnan(total))
 
+    def test_bfloat16_keeps_the_gradient_of_a_sure_prediction(self):
+        # p = .995 of the label; bfloat16 has 3 digits, so p times the table
+        # less the label's row would be half lost.
+        features = np.zeros((B, T, 7), np.float32)
+        features[..., 0] = 1.0
+        table = np.zeros((V, 7), np.float32)
+        table[4] = [6.75, 1.1, 1.3, -0.7, 0.9, -1.7, 2.3]
+        self.labels = np.full((B, T), 4)
+        _, _, exact, _ = self.loss_and_gradients(features, table, 0.0)
+        _, _, rounded, _ = self.loss_and_gradients(
+            tf.cast(features, tf.bfloat16), tf.cast(table, tf.bfloat16), 0.0
+        )
+        self.assertAllClose(
+            tf.cast(rounded, tf.float32), exact, rtol=0.02, atol=0.0
+        )
+
     def test_xla_and_bfloat16_are_close(self):
         plain = self.loss_and_gradients(self.features, self.table, 0.1)
         compiled = tf.function(
