@@ -1,7 +1,8 @@
 # make demo   train, score, export and translate in five minutes, no download
 # make test   every test
 # make lint   ruff: rules and formatting
-# make bench  the benchmarks, relative against absolute attention
+# make bench  every figure that the project aims at, ten quiet minutes
+# make bench-peers  the same beside OpenNMT-tf and CTranslate2: 2.5 GB in build/
 # make golden write the golden files of the hparams sets again
 # make clean  remove what the tools and the demo wrote
 
@@ -12,7 +13,7 @@ STAMP := $(VENV)/.installed
 DEMO := runs/demo
 PROBLEM := translate_ende_phrases
 
-.PHONY: demo test lint bench golden clean venv
+.PHONY: demo test lint bench bench-peers golden clean venv
 
 venv: $(STAMP)
 
@@ -49,10 +50,11 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/compare_steps.py relative=1 relative=0
-	$(BIN)/python benchmarks/attention.py
-	$(BIN)/python benchmarks/decode.py --relative 0
-	$(BIN)/python benchmarks/decode.py --relative 1
+	$(BIN)/python benchmarks/summary.py
+
+bench-peers: $(STAMP)
+	$(BIN)/python benchmarks/peers/build.py build/peers
+	$(BIN)/python benchmarks/summary.py --peers=build/peers
 
 golden: $(STAMP)
 	$(BIN)/python -m tests.conformance.golden_test --write

@@ -45,6 +45,14 @@ def set_threads(tf, threads):
         tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
+def set_replicas(tf, replicas):
+    """Splits the CPU into that many devices."""
+    if replicas > 1:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        part = tf.config.LogicalDeviceConfiguration()
+        tf.config.set_logical_device_configuration(cpu, [part] * replicas)
+
+
 def make_model(args):
     """Returns a model of random weights, the same in every process."""
     import keras

@@ -35,7 +35,7 @@ def variant(args, changes):
 
 
 def main():
-    parser = common.model_parser(__doc__, steps=20)
+    parser = train_step.parser(__doc__, steps=20)
     parser.add_argument("models", nargs="+", help="name=value,name=value")
     args = parser.parse_args()
     variants = {changes: variant(args, changes) for changes in args.models}

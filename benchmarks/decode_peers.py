@@ -1,8 +1,8 @@
 """Times this project's beam search and its peers', in turn.
 
     python benchmarks/decode_peers.py --rounds 3 \
-        --opennmt ../peers/opennmt/bin/python \
-        --ctranslate2 ../peers/ctranslate2/bin/python
+        --opennmt build/peers/opennmt/bin/python \
+        --ctranslate2 build/peers/ctranslate2/bin/python
 
 Each run is a process of its own with one thread; a round runs every engine
 once. Engines without a Python are left out. Other flags go to all of them:

@@ -1,7 +1,7 @@
 """Times this project's training step and OpenNMT-tf's, in turn.
 
     python benchmarks/train_peers.py --rounds 5 \
-        --opennmt ../peers/opennmt/bin/python
+        --opennmt build/peers/opennmt/bin/python
 
 Each run is a process of its own; a round runs every model once. Other flags go
 to all of them: `--batch 16 --len 128`. Prints a table of medians over the

@@ -14,33 +14,56 @@ import common
 from relpos_tf.bin import command
 
 
+def parser(doc, **defaults):
+    """Returns a parser with the flags of `make_step`."""
+    found = common.model_parser(doc, **defaults)
+    found.add_argument(
+        "--replicas", type=int, default=1, help="parts of the processor"
+    )
+    return found
+
+
 def make_step(args, tf):
     """Returns a function that makes one update and returns its loss."""
+    from relpos_tf import devices
     from relpos_tf import optimizers
     from relpos_tf import train_step
 
-    model = common.make_model(args)
-    optimizer = optimizers.adam(
-        model.hparams, {v.path: v.value for v in model.trainable_variables}
-    )
+    strategy = devices.strategy()
+    with strategy.scope():
+        model = common.make_model(args)
+        optimizer = optimizers.adam(
+            model.hparams, {v.path: v.value for v in model.trainable_variables}
+        )
     batch = {
         "inputs": common.random_ids(tf, args, 0),
         "targets": common.random_ids(tf, args, 1),
     }
+    element_spec = {
+        name: tf.TensorSpec([None, None], tf.int32) for name in batch
+    }
+    if args.replicas > 1:
+        batch, element_spec = split(tf, strategy, batch, args.replicas)
     step = train_step.compile_step(
-        tf.distribute.get_strategy(),
-        model,
-        optimizer,
-        {name: tf.TensorSpec([None, None], tf.int32) for name in batch},
-        jit_compile=bool(args.xla),
+        strategy, model, optimizer, element_spec, jit_compile=bool(args.xla)
     )
     return lambda: float(step(batch)["loss"])
 
 
+def split(tf, strategy, batch, replicas):
+    """Gives each replica its part of a batch; returns it and its spec."""
+    parts = {name: tf.split(ids, replicas) for name, ids in batch.items()}
+    parts = {name: tf.stack(each) for name, each in parts.items()}
+    data = tf.data.Dataset.from_tensor_slices(parts)
+    data = strategy.distribute_datasets_from_function(lambda _: data)
+    return next(iter(data)), data.element_spec
+
+
 def main():
-    args = common.model_parser(__doc__).parse_args()
+    args = parser(__doc__).parse_args()
     tf = command.import_tensorflow()
     common.set_threads(tf, args.threads)
+    common.set_replicas(tf, args.replicas)
     step = make_step(args, tf)
     times = common.measure(step, args)
     tokens = args.batch * args.len

@@ -7,6 +7,8 @@ import math
 
 import tensorflow as tf
 
+from relpos_tf.layers import projections
+
 
 def padded_cross_entropy(logits, labels, label_smoothing):
     """Sums the smoothed cross-entropy of all labels that are not padding.
@@ -118,7 +120,7 @@ def _projected_cross_entropy(features, table, labels, low):
         label_logits = tf.gather(logits, labels, batch_dims=1)  # [N]
         shares = tf.gather(softmax, labels, batch_dims=1)
         hard = _minus_log(shares, logits, labels)  # [N]
-        column_sums = tf.reduce_sum(tf.cast(table, tf.float32), 0)  # [F]
+        column_sums = projections.sum_rows(tf.cast(table, tf.float32))  # [F]
         sums = tf.reduce_sum(tf.cast(features, tf.float32) * column_sums, -1)
         every = vocab_size * (hard + label_logits) - sums
         # 1 - V low = c - low: the weight of the label beyond the others'.
@@ -131,7 +133,7 @@ def _projected_cross_entropy(features, table, labels, low):
                 softmax, labels, beyond, table, tf.cast(weighted, table.dtype)
             )
             by_features = tf.cast(by_features, tf.float32) - low * column_sums
-            total = low * tf.reduce_sum(weighted, 0)  # [F]
+            total = low * projections.sum_rows(weighted)  # [F]
             return (
                 tf.cast(weights * by_features, features.dtype),
                 by_table - tf.cast(total, table.dtype),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 
 from relpos_tf import errors
+from relpos_tf import memory
 
 
 class Results:
@@ -53,9 +54,9 @@ class Results:
         """Returns the sums since the last call, and begins again.
 
         Returns:
-            dict of `loss` in nats per target token and `tokens`, source and
-            target, both of the updates made, and `skipped_steps`, how many
-            were not.
+            dict of `loss` in nats per target token, `tokens`, source and
+            target, and `target_tokens`, all of the updates made, and
+            `skipped_steps`, how many were not.
         """
         loss, target_tokens, source_tokens = (
             sum(float(result[name]) for result in self._results)
@@ -66,6 +67,7 @@ class Results:
         return {
             "loss": loss / max(target_tokens, 1.0),
             "tokens": target_tokens + source_tokens,
+            "target_tokens": target_tokens,
             "skipped_steps": skipped,
         }
 
@@ -114,6 +116,7 @@ class Throughput:
         loss: float,
         tokens: float,
         learning_rate: float,
+        target_tokens: float = 0.0,
         skipped_steps: int = 0,
     ) -> tuple[str, dict]:
         """Returns the line and the event of the interval that ends now.
@@ -123,11 +126,13 @@ class Throughput:
             loss: float. Mean over the interval, nats per target token.
             tokens: float. Source and target tokens of the interval.
             learning_rate: float. Of the last update.
+            target_tokens: float. Target tokens of the interval.
             skipped_steps: int. Updates of the interval that were not made.
 
         Returns:
             The line, and a dict of `loss`, `steps_per_second`,
-            `tokens_per_second`, `learning_rate` and `skipped_steps`.
+            `tokens_per_second`, `learning_rate`, `target_tokens`,
+            `skipped_steps` and `peak_memory_mb`, of the process so far.
         """
         now = self._clock()
         seconds = max(now - self._since, 1e-9)
@@ -141,7 +146,9 @@ class Throughput:
             "steps_per_second": speed,
             "tokens_per_second": tokens / seconds,
             "learning_rate": learning_rate,
+            "target_tokens": target_tokens,
             "skipped_steps": skipped_steps,
+            "peak_memory_mb": memory.peak_mb(),
         }
         skipped = f"{skipped_steps} skipped  " if skipped_steps else ""
         line = (

@@ -14,6 +14,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 
 import gpu  # noqa: E402
+import summary  # noqa: E402
 
 TINY = ("--hidden=8", "--filter=12", "--heads=2", "--layers=1", "--vocab=17")
 
@@ -40,6 +41,48 @@ class ProductsTest(absltest.TestCase):
         self.assertEqual(
             gpu.step_products(size, 17, 2, 5), 6 * 2 * 5 * (weights + pairs)
         )
+
+
+class SummaryTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.figures = summary.Figures(args=None)
+
+    def test_a_figure_is_reached_on_the_right_side_of_its_aim(self):
+        for measured, bound in (
+            (1.02, {"at_most": 1.02}),
+            (1.021, {"at_most": 1.02}),
+            (1.5, {"at_least": 1.5}),
+            (1.49, {"at_least": 1.5}),
+            (7.0, {}),
+            (None, {"at_most": 2}),
+        ):
+            self.figures.add("a", measured, **bound)
+        self.assertEqual(
+            [row["reached"] for row in self.figures.rows],
+            ["reached", "not reached", "reached", "not reached", "-", "-"],
+        )
+
+    def test_table(self):
+        self.figures.add("short", 0.1234, at_most=2, unit=" s")
+        self.figures.add("long", 12345.6)
+        self.figures.add("none", None, at_least=1.5)
+        self.assertEqual(
+            self.figures.table(),
+            "| figure | measured | aim | |\n|---|---|---|---|\n"
+            "| short | 0.123 s | at most 2 s | reached |\n"
+            "| long | 12,346 |  | - |\n"
+            "| none | - | at least 1.5 | - |\n",
+        )
+
+    def test_peers_that_are_not_there_are_named(self):
+        done = subprocess.run(
+            [sys.executable, FOLDER / "summary.py", "--peers=nowhere"],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("Expected nowhere/opennmt/bin/python", done.stderr)
 
 
 class RunTest(absltest.TestCase):

@@ -21,8 +21,13 @@ class ThroughputTest(absltest.TestCase):
         throughput = reporting.Throughput(100, 500, lambda: self.now)
         self.now += 10.0
         line, event = throughput.report(
-            120, loss=2.5, tokens=3000.0, learning_rate=0.001
+            120,
+            loss=2.5,
+            tokens=3000.0,
+            learning_rate=0.001,
+            target_tokens=1300.0,
         )
+        self.assertGreater(event.pop("peak_memory_mb"), 10.0)
         self.assertEqual(
             event,
             {
@@ -30,6 +35,7 @@ class ThroughputTest(absltest.TestCase):
                 "steps_per_second": 2.0,
                 "tokens_per_second": 300.0,
                 "learning_rate": 0.001,
+                "target_tokens": 1300.0,
                 "skipped_steps": 0,
             },
         )

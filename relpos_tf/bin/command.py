@@ -45,6 +45,7 @@ from absl import flags
 
 from relpos_tf import errors
 from relpos_tf import faults
+from relpos_tf import memory
 from relpos_tf import registry
 from relpos_tf import signals
 
@@ -212,7 +213,7 @@ def logger() -> logging.Logger:
 
 
 def import_tensorflow(num_logical_cpus: int = 0, quiet: bool = True) -> Any:
-    """Imports TensorFlow without its start-up noise.
+    """Imports TensorFlow without its start-up noise; memory is kept.
 
     The C++ libraries write to file descriptor 2 whatever the log level says,
     so that descriptor points to a temporary file while TensorFlow is imported
@@ -231,6 +232,7 @@ def import_tensorflow(num_logical_cpus: int = 0, quiet: bool = True) -> Any:
         RuntimeError: if `num_logical_cpus` comes too late, after TensorFlow
             has started its devices.
     """
+    memory.keep_freed()
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # A keras.json that names another backend would break every layer.
     os.environ["KERAS_BACKEND"] = "tensorflow"

@@ -57,6 +57,14 @@ class ProjectionTest(testing.LayerTestCase):
         )
 
 
+class SumRowsTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(((7, 5),), ((3, 2, 5),), ((5,),), ((0, 5),))
+    def test_equals_numpy(self, shape):
+        x = example(3, *shape)
+        expected = x.reshape(-1, 5).sum(axis=0)
+        self.assertAllClose(projections.sum_rows(x), expected, rtol=1e-6)
+
+
 class LayerNormTest(testing.LayerTestCase):
     def test_contract(self):
         self.assert_layer_contract(
