@@ -39,13 +39,25 @@ _SAMPLE_BYTES = 1 << 20
 @registry.register_problem
 def translate_ende_phrases() -> problem.Problem:
     """Generated numbers, dates and quantities. Nothing is downloaded."""
-    return _phrases("translate_ende_phrases", "de")
+    return _generated("phrases", "de")
 
 
 @registry.register_problem
 def translate_enfr_phrases() -> problem.Problem:
     """Generated numbers, dates and quantities. Nothing is downloaded."""
-    return _phrases("translate_enfr_phrases", "fr")
+    return _generated("phrases", "fr")
+
+
+@registry.register_problem
+def translate_ende_lists() -> problem.Problem:
+    """Generated lists, equally many of every length; see `lists.py`."""
+    return _generated("lists", "de")
+
+
+@registry.register_problem
+def translate_enfr_lists() -> problem.Problem:
+    """Generated lists, equally many of every length; see `lists.py`."""
+    return _generated("lists", "fr")
 
 
 @registry.register_problem
@@ -156,20 +168,23 @@ def files_problem(
     )
 
 
-def _phrases(name: str, target: str) -> problem.Problem:
-    """Returns the generated problem from English to `target`."""
+def _generated(kind: str, target: str) -> problem.Problem:
+    """Returns the problem of "phrases" or "lists" from English to `target`."""
 
     def generated(split):
-        # Only these two problems need its grammars.
+        # Only these problems need their grammars.
+        from relpos_tf.problems import lists
         from relpos_tf.problems import phrases
 
-        return phrases.pairs(target, split)
+        module = {"phrases": phrases, "lists": lists}[kind]
+        return module.pairs(target, split)
 
     return problem.Problem(
-        name=name,
+        name=f"translate_en{target}_{kind}",
         source_language="en",
         target_language=target,
-        vocab_size=512,
+        # Lists have a piece for each word, so that lengths are even.
+        vocab_size={"phrases": 512, "lists": 1024}[kind],
         splits={
             split: lambda tmp_dir, split=split: problem.Again(
                 lambda: generated(split)

@@ -44,6 +44,8 @@ class RegisteredTest(parameterized.TestCase):
                 "translate_enfr_wmt14",
                 "translate_ende_phrases",
                 "translate_enfr_phrases",
+                "translate_ende_lists",
+                "translate_enfr_lists",
             ],
             registry.list_problems(),
         )

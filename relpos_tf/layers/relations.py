@@ -1,0 +1,310 @@
+"""Attention with relations: the edges of a directed, labelled graph.
+
+Section 3.1 of Shaw et al. (2018) gives each pair of a query i and a key j two
+vectors. Here they belong to the label r[i, j] of the edge between them, of
+which a clipped distance is one kind; a label may have a number s, too:
+
+    e[i, j] = q[i] . (key[j] + a_key[r[i, j]]) + s[r[i, j]]
+    z[i]    = sum_j softmax(e[i])[j] (value[j] + a_value[r[i, j]])
+
+No vectors are laid out for pairs. A query is multiplied with the R rows of the
+table and each pair picks its product; the weights of a query are added up by
+label before they are multiplied with the other table.
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
+R relations, X any number of columns.
+"""
+
+import keras
+import tensorflow as tf
+
+from relpos_tf import errors
+from relpos_tf.layers import beams
+from relpos_tf.layers import dropout as dropout_lib
+from relpos_tf.layers import edges
+from relpos_tf.layers import projections
+from relpos_tf.layers import relative
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class RelationAttention(keras.layers.Layer):
+    """Attention of several heads, by content and by the labels of edges.
+
+    Label `relations[i, j]` says how key j is related to query i, which need
+    not be how i is related to j. A pair without a relation has vectors and a
+    bias of zero; it is attended to by content, unless `may_attend` forbids it.
+    With `relative.relative_position_ids` as labels this layer computes what
+    `attention.MultiHeadAttention` does. The projections have no biases.
+
+    Args:
+        hidden_size: int, F. Size of the output, and of all heads together.
+        num_heads: int, H. Divides `hidden_size`.
+        num_relations: None or int, R. Labels are 0 to R-1. None: no labels,
+            only vectors of the caller's own, if any.
+        no_relation: None or int. The label of pairs without a relation. If it
+            is one of 0 to R-1, its rows in the tables are not used. None:
+            every pair has a relation.
+        add_relations_to_keys: bool. Whether the keys get vectors (equation 4).
+        add_relations_to_values: bool. Whether the values do (equation 3).
+        add_relation_bias: bool. Whether each label has a number, 0 at first,
+            that is added to the logits.
+        heads_share_relations: bool. One set of tables for all heads, instead
+            of one for each.
+        dropout: float. Fraction of the attention weights to drop.
+        **kwargs: Passed to `keras.layers.Layer`.
+
+    Call arguments:
+        queries: `[B, Q, F]` tensor.
+        memory: `[B, K, F]` tensor to attend to; the queries by default.
+        relations: int32 or int64 `[Q, K]` or `[B, Q, K]` tensor of labels.
+            Others than those above are refused: at once in eager code, when
+            it runs in a graph. XLA drops such checks; there they count as
+            no relation.
+        key_vectors: None or `[Q, K, D]`, `[B, Q, K, D]` or `[B, H, Q, K, D]`
+            tensor that is added to the keys of each pair.
+        value_vectors: The same for the values.
+        may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`,
+            True where attention is allowed. A query that may attend to nothing
+            attends to all keys equally.
+        training: bool. Whether to drop weights.
+
+    Returns:
+        A `[B, Q, F]` tensor in the layer's compute dtype.
+
+    Raises:
+        UserError: arguments or shapes that do not fit, or unknown labels.
+        tf.errors.InvalidArgumentError: unknown labels, in a graph.
+
+    Example:
+
+    >>> layer = RelationAttention(8, num_heads=2, num_relations=3)
+    >>> edges = tf.constant([[-1, 0], [2, -1]])
+    >>> tuple(layer(tf.ones([5, 2, 8]), relations=edges).shape)
+    (5, 2, 8)
+
+    Reference:
+        [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), sections 3.1
+        and 5.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_heads: int,
+        num_relations: int | None = None,
+        *,
+        no_relation: int | None = -1,
+        add_relations_to_keys: bool = True,
+        add_relations_to_values: bool = True,
+        add_relation_bias: bool = False,
+        heads_share_relations: bool = False,
+        dropout: float = 0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if num_heads < 1 or hidden_size < 1 or hidden_size % num_heads:
+            raise errors.UserError(
+                "Expected `hidden_size` to be a multiple of `num_heads`. "
+                f"Received: hidden_size={hidden_size}, num_heads={num_heads}."
+            )
+        if num_relations is not None and num_relations < 1:
+            raise errors.UserError(
+                "Expected `num_relations` to be None or at least 1. "
+                f"Received: num_relations={num_relations}."
+            )
+        self.hidden_size = hidden_size
+        self.num_heads = num_heads
+        self.num_relations = num_relations
+        self.no_relation = no_relation
+        self.add_relations_to_keys = add_relations_to_keys
+        self.add_relations_to_values = add_relations_to_values
+        self.add_relation_bias = add_relation_bias
+        self.heads_share_relations = heads_share_relations
+        self.dropout = dropout
+        self.q, self.k, self.v, self.output_transform = (
+            projections.Projection(
+                hidden_size,
+                use_bias=False,
+                kernel_initializer="glorot_uniform",
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            for name in ("q", "k", "v", "output_transform")
+        )
+        self.weights_dropout = dropout_lib.Dropout(
+            dropout, dtype=self.dtype_policy, name="weights_dropout"
+        )
+
+    def build(self, queries_shape, memory_shape=None):
+        self.q.build(queries_shape)
+        self.k.build(memory_shape or queries_shape)
+        self.v.build(memory_shape or queries_shape)
+        self.output_transform.build((*queries_shape[:-1], self.hidden_size))
+        self.key_table = self.value_table = self.bias_table = None
+        if self.num_relations is None:
+            return
+        rows, depth = self.num_relations, self.hidden_size // self.num_heads
+        limit = (6 / (rows + depth)) ** 0.5  # Glorot's, for each head's table
+        uniform = keras.initializers.RandomUniform(-limit, limit)
+        if self.add_relations_to_keys:
+            self.key_table = self._add_table("relation_keys", uniform, depth)
+        if self.add_relations_to_values:
+            self.value_table = self._add_table(
+                "relation_values", uniform, depth
+            )
+        if self.add_relation_bias:
+            self.bias_table = self._add_table("relation_bias", "zeros")
+
+    def _add_table(self, name, initializer, *depth):
+        heads = () if self.heads_share_relations else (self.num_heads,)
+        return self.add_weight(
+            shape=(*heads, self.num_relations, *depth),
+            initializer=initializer,
+            name=name,
+        )
+
+    def call(
+        self,
+        queries,
+        memory=None,
+        *,
+        relations=None,
+        key_vectors=None,
+        value_vectors=None,
+        may_attend=None,
+        training=False,
+    ):
+        return self.attend_and_weigh(
+            queries,
+            memory,
+            relations=relations,
+            key_vectors=key_vectors,
+            value_vectors=value_vectors,
+            may_attend=may_attend,
+            training=training,
+        )[0]
+
+    def attend_and_weigh(
+        self,
+        queries,
+        memory=None,
+        *,
+        relations=None,
+        key_vectors=None,
+        value_vectors=None,
+        may_attend=None,
+        training=False,
+    ):
+        """Does what a call does; the layer must be built.
+
+        Returns:
+            A pair: a `[B, Q, F]` tensor, and the attention weights before
+            dropout, `[B, H, Q, K]`.
+        """
+        memory = queries if memory is None else memory
+        sizes = queries.shape[0], queries.shape[1], memory.shape[1]
+        labels = self._labels(relations, sizes)
+        key_vectors = self._vectors("key_vectors", key_vectors, sizes)
+        value_vectors = self._vectors("value_vectors", value_vectors, sizes)
+        q, k, v = self._project(queries, memory)
+        logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
+        numbers = self._numbers(q)
+        if numbers is not None:
+            logits += labels.pick(numbers)
+        if key_vectors is not None:
+            logits += edges.vector_logits(q, key_vectors)
+        weights = tf.cast(_softmax(logits, may_attend), v.dtype)
+        dropped = self.weights_dropout(weights, training=training)
+        output = tf.matmul(dropped, v)  # [B, H, Q, D]
+        if self.value_table is not None:
+            table = tf.cast(self.value_table.value, self.compute_dtype)
+            sums = labels.add_up(dropped)  # [B, H, Q, R]
+            output += relative.times_table(sums, table, transpose=False)
+        if value_vectors is not None:
+            output += edges.vector_outputs(dropped, value_vectors)
+        batch, _, length, _ = tf.unstack(tf.shape(output))
+        output = tf.transpose(output, [0, 2, 1, 3])  # [B, Q, H, D]
+        output = tf.reshape(output, [batch, length, self.hidden_size])
+        return self.output_transform(output), weights
+
+    def _project(self, queries, memory):
+        """Returns scaled queries, keys and values, `[B, H, Q or K, D]`."""
+        scale = (self.hidden_size // self.num_heads) ** -0.5
+        parts = (self.q, self.k, self.v), (scale, 1.0, 1.0)
+        if memory is queries:  # one product for all three
+            kernel = projections.fuse(parts[0], self.compute_dtype, parts[1])
+            return projections.to_heads(queries, kernel, self.num_heads, 3)
+        return [
+            projections.to_heads(
+                x,
+                projections.fuse((layer,), self.compute_dtype, (factor,)),
+                self.num_heads,
+                parts=1,
+            )[0]
+            for x, layer, factor in zip(
+                (queries, memory, memory), *parts, strict=True
+            )
+        ]
+
+    def _numbers(self, q):
+        """Returns what each label adds to the logits, `[B, H, Q, R]`."""
+        numbers = None
+        if self.key_table is not None:
+            table = tf.cast(self.key_table.value, self.compute_dtype)
+            numbers = relative.times_table(q, table, transpose=True)
+        if self.bias_table is not None:
+            bias = tf.cast(self.bias_table.value, self.compute_dtype)
+            bias = tf.expand_dims(bias, -2)  # [1, R] or [H, 1, R]
+            if numbers is None:
+                numbers = tf.zeros([*tf.unstack(tf.shape(q)[:3]), 1], q.dtype)
+            numbers += bias
+        return numbers
+
+    def _labels(self, relations, sizes):
+        """Checks `relations`; returns `edges.Labels`, or None of no tables."""
+        if (relations is None) != (self.num_relations is None):
+            received = "none" if relations is None else "some"
+            raise errors.UserError(
+                "Expected `relations` of a layer with `num_relations`, and of "
+                f"no other. Received: num_relations={self.num_relations}, "
+                f"and {received}."
+            )
+        if relations is None:
+            return None
+        relations = tf.convert_to_tensor(relations)
+        edges.check_shape("relations", relations, [sizes[1:], sizes])
+        return edges.labels_of(relations, self.num_relations, self.no_relation)
+
+    def _vectors(self, name, vectors, sizes):
+        """Checks vectors of the caller's own; returns them or None."""
+        if vectors is None:
+            return None
+        depth = self.hidden_size // self.num_heads
+        batch, *pairs = sizes
+        shapes = (), (batch,), (batch, self.num_heads)
+        vectors = tf.cast(vectors, self.compute_dtype)
+        edges.check_shape(name, vectors, [(*s, *pairs, depth) for s in shapes])
+        return vectors
+
+    def get_config(self):
+        return super().get_config() | {
+            "hidden_size": self.hidden_size,
+            "num_heads": self.num_heads,
+            "num_relations": self.num_relations,
+            "no_relation": self.no_relation,
+            "add_relations_to_keys": self.add_relations_to_keys,
+            "add_relations_to_values": self.add_relations_to_values,
+            "add_relation_bias": self.add_relation_bias,
+            "heads_share_relations": self.heads_share_relations,
+            "dropout": self.dropout,
+        }
+
+
+def _softmax(logits, may_attend):
+    """Returns weights in float32, of float64 in float64."""
+    if logits.dtype != tf.float64:
+        logits = tf.cast(logits, tf.float32)
+    if may_attend is not None:
+        bias = tf.where(may_attend, 0.0, beams.NEGATIVE)
+        logits += tf.cast(bias, logits.dtype)
+    return tf.nn.softmax(logits)

@@ -1,0 +1,75 @@
+"""The example of labelled graphs: its graphs, and what the models learn."""
+
+import contextlib
+import io
+import pathlib
+import runpy
+import sys
+
+import numpy as np
+from absl.testing import absltest
+
+PATH = pathlib.Path(__file__).resolve().parents[2] / "examples"
+EXAMPLE = runpy.run_path(str(PATH / "graph_relations.py"))
+
+
+class GraphRelationsTest(absltest.TestCase):
+    def test_answers_are_found_along_the_edges_that_are_asked_for(self):
+        inputs, answers = EXAMPLE["Graphs"](3, 2)[1]
+        values, questions, edges = inputs.values()
+        labels = set()
+        for graph, i in np.ndindex(answers.shape):
+            row = edges[graph, i].tolist()
+            # An edge of every label, to another node, of another value.
+            self.assertEqual(sorted(row), [-1] * 8 + [0, 1, 2, 3])
+            self.assertEqual(row[i], -1)
+            target = row.index(questions[graph, i])
+            labels.add(questions[graph, i])
+            self.assertEqual(answers[graph, i], values[graph, target])
+        self.assertEqual(labels, {0, 1, 2, 3})
+        for row in values:
+            self.assertEqual(sorted(row), list(range(12)))
+        # Some labels differ in the two directions of an edge.
+        self.assertTrue(np.any(edges != edges.transpose(0, 2, 1)))
+
+    def test_graphs_differ_by_seed_and_step_and_are_repeated(self):
+        answers = [
+            EXAMPLE["Graphs"](seed, 2)[step][1]
+            for seed, step in ((3, 0), (3, 1), (4, 0), (3, 0))
+        ]
+        self.assertTrue(np.any(answers[0] != answers[1]))
+        self.assertTrue(np.any(answers[0] != answers[2]))
+        np.testing.assert_array_equal(answers[0], answers[3])
+
+    def test_the_model_that_sees_labels_learns_to_answer(self):
+        self.assertGreater(EXAMPLE["accuracy"](True, 100, 1), 0.95)
+
+    def test_the_other_model_gives_the_same_answers_whatever_the_labels(self):
+        inputs, _ = EXAMPLE["Graphs"](3, 1)[0]
+        edges = inputs["edges"]
+        others = np.where(edges >= 0, (edges + 1) % 4, edges)
+        for labelled in (False, True):
+            model = EXAMPLE["build"](labelled)
+            results = [
+                np.asarray(model(inputs | {"edges": labels}))
+                for labels in (edges, others, edges[:, ::-1])
+            ]
+            unlike = [np.abs(results[0] - r).max() > 0.01 for r in results[1:]]
+            self.assertEqual(unlike, [labelled, True])
+
+    def test_a_number_of_steps_that_is_none_is_refused(self):
+        stderr = io.StringIO()
+        with (
+            absltest.mock.patch.object(sys, "argv", ["graph", "--steps=0"]),
+            contextlib.redirect_stderr(stderr),
+            self.assertRaises(SystemExit) as raised,
+        ):
+            EXAMPLE["main"]()
+        self.assertEqual(raised.exception.code, 2)
+        self.assertEndsWith(
+            stderr.getvalue(), "argument --steps: expected 1 or more, not 0\n"
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,180 @@
+"""Tests of `RelationAttention` as a layer that Keras builds and saves.
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
+R relations.
+"""
+
+import os
+import tempfile
+import warnings
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf.layers import relations
+from tests import testing
+
+B, H, Q, K, F, R = 2, 3, 5, 7, 33, 4
+D = F // H
+
+
+@keras.saving.register_keras_serializable(package="relations_layer_test")
+class ByPosition(relations.RelationAttention):
+    """Takes its labels by position, as the contract of layers gives them."""
+
+    def build(self, queries_shape):
+        super().build(queries_shape)
+
+    def call(self, queries, labels):
+        return super().call(queries, relations=labels)
+
+
+def labels_of(seed, *shape):
+    """Returns labels, one in R + 1 of them -1."""
+    return np.random.default_rng(seed).integers(-1, R, shape)
+
+
+def example(seed, *shape):
+    return tf.constant(testing.normal(seed, *shape), tf.float32)
+
+
+def relation_layer(**kwargs):
+    """Returns a layer whose weights are all different from 0."""
+    layer = relations.RelationAttention(F, H, **kwargs)
+    layer.build((None, None, F))
+    return testing.randomize(layer)
+
+
+class LayerTest(testing.LayerTestCase):
+    @parameterized.named_parameters(
+        ("per_head", {}, ("keys", "values"), (H,)),
+        (
+            "shared",
+            {"heads_share_relations": True, "add_relations_to_keys": False},
+            ("values",),
+            (),
+        ),
+        ("keys", {"add_relations_to_values": False}, ("keys",), (H,)),
+    )
+    def test_contract(self, arguments, tables, heads):
+        kernels = ("q", "k", "v", "output_transform")
+        arguments |= {"add_relation_bias": True, "dropout": 0.3}
+        labels = labels_of(3, B, Q, Q)
+        labels[labels < 0] = 9
+        self.assert_layer_contract(
+            ByPosition(F, H, R, no_relation=9, **arguments),
+            example(1, B, Q, F),
+            tf.constant(labels),
+            weights={f"{name}/kernel": (F, F) for name in kernels}
+            | {f"relation_{name}": (*heads, R, D) for name in tables}
+            | {"relation_bias": (*heads, R)},
+        )
+
+    def test_a_model_is_saved_and_loaded(self):
+        x = keras.Input([None, F])
+        edges = keras.Input([None, None], dtype="int32")
+        y = relations.RelationAttention(F, H, R, add_relation_bias=True)(
+            x, relations=edges
+        )
+        model = keras.Model([x, edges], keras.layers.Dense(1)(y))
+        testing.randomize(model)
+        inputs = [example(1, B, Q, F), tf.constant(labels_of(3, B, Q, Q))]
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            # Keras saves by an interface that NumPy 2 wants changed.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            path = os.path.join(folder, "model.keras")
+            model.save(path)
+            loaded = keras.saving.load_model(path)
+        self.assertAllEqual(loaded(inputs), model(inputs))
+        # Lengths are those of the call.
+        inputs = [example(1, B, K, F), tf.constant(labels_of(3, B, K, K))]
+        self.assertAllClose(
+            model.predict_on_batch(inputs), model(inputs), rtol=1e-5, atol=1e-5
+        )
+
+    def test_lengths_may_be_unknown_in_a_graph(self):
+        layer = relation_layer(num_relations=R)
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None, None, F]),
+                tf.TensorSpec([None, None, F]),
+                tf.TensorSpec([None, None, None], tf.int64),
+            ]
+        )
+        def call(x, memory, labels):
+            return layer(x, memory, relations=labels)
+
+        for b, q, k in ((2, 3, 5), (3, 7, 2)):
+            inputs = example(1, b, q, F), example(2, b, k, F)
+            labels = tf.constant(labels_of(3, b, q, k))
+            self.assertAllClose(
+                call(*inputs, labels),
+                layer(*inputs, relations=labels),
+                rtol=1e-5,
+                atol=1e-5,
+            )
+
+    def test_new_tables_are_glorots_and_the_bias_is_zero(self):
+        layer = relations.RelationAttention(22, 2, 17, add_relation_bias=True)
+        layer.build((None, None, 22))
+        limit = (6 / (17 + 11)) ** 0.5
+        for table in (layer.key_table, layer.value_table):
+            largest = np.max(np.abs(table.numpy()), axis=(1, 2))
+            self.assertAllInRange(largest, 0.9 * limit, limit)
+        self.assertAllEqual(layer.bias_table, np.zeros([2, 17]))
+
+    def test_dropout_zeroes_weights_while_training_only(self):
+        layer = relations.RelationAttention(F, H, 1, dropout=0.5)
+        layer.build((None, None, F))
+        # Values and output are the identity, so that weights are visible; the
+        # vector of the only label shows that it gets the same weights.
+        for kernel in (layer.v.kernel, layer.output_transform.kernel):
+            kernel.assign(tf.eye(F))
+        layer.value_table.assign(tf.fill([H, 1, D], 2.0))
+        x, labels = tf.ones([3, 101, F]), tf.zeros([101, 101], tf.int32)
+        self.assertAllClose(layer(x, relations=labels), 3 * x, rtol=1e-4)
+        dropped = layer(x, relations=labels, training=True)
+        kept = np.asarray(dropped) / 3 * 101 / 2
+        self.assertAllClose(kept, np.round(kept), atol=1e-3)
+        self.assertGreater(np.std(kept), 3.0)
+
+    @parameterized.parameters(
+        ({"num_heads": 5}, "multiple.*hidden_size=33, num_heads=5"),
+        ({"num_relations": 0}, "at least 1. Received: num_relations=0"),
+    )
+    def test_sizes_that_do_not_fit_are_refused(self, arguments, message):
+        with self.assertRaisesRegex(errors.UserError, message):
+            relations.RelationAttention(F, **{"num_heads": H, **arguments})
+
+    @parameterized.parameters(
+        (R, {}, "`relations`.*Received: num_relations=4, and none"),
+        (None, {"relations": [Q, Q]}, "num_relations=None, and some"),
+        (
+            R,
+            {"relations": [Q, 1]},
+            r"\[5, 5\], \[2, 5, 5\]. Received: \[5, 1\]",
+        ),
+        (R, {"relations": [1, Q, Q]}, r"Received: \[1, 5, 5\]"),
+        (None, {"key_vectors": [Q, Q, 1]}, r"`key_vectors`.*: \[5, 5, 1\]"),
+        (None, {"value_vectors": [Q, D]}, r"`value_vectors`.*: \[5, 11\]"),
+    )
+    def test_arguments_that_do_not_fit_are_refused(
+        self, number, shapes, message
+    ):
+        layer = relation_layer(num_relations=number)
+        arguments = {
+            name: tf.zeros(
+                shape, tf.int32 if name == "relations" else tf.float32
+            )
+            for name, shape in shapes.items()
+        }
+        with self.assertRaisesRegex(errors.UserError, message):
+            layer(example(1, B, Q, F), **arguments)
+
+
+if __name__ == "__main__":
+    tf.test.main()
