@@ -26,6 +26,13 @@ from relpos_tf.models import transformer
 # more than any sentence, and a few megabytes.
 MAX_POSITIONS = 4096
 _CANNOT = "CTranslate2 cannot run this model exactly: "
+# Fields that it has no place for, each with the value that asks for nothing.
+_UNKNOWN = {
+    "localness": ("none", "Gaussian bias around a predicted place"),
+    "attention_window": (0, "window of self-attention"),
+    "encoder_attention_direction": ("both", "direction of self-attention"),
+    "attention_score": ("dot_product", "score other than a dot product"),
+}
 
 
 def token_names(pieces: Iterable[str]) -> list[str]:
@@ -89,6 +96,10 @@ def check(hparams: hparam.HParams) -> None:
             f"{hparams.layer_preprocess_sequence}, layer_postprocess_sequence="
             f"{hparams.layer_postprocess_sequence})"
         )
+    for name, (nothing, what) in _UNKNOWN.items():
+        value = getattr(hparams, name)
+        if not reason and value != nothing:
+            reason = f"it knows no {what} ({name}={value})"
     if reason:
         raise errors.UserError(f"{_CANNOT}{reason}. Export a SavedModel.")
 

@@ -15,6 +15,9 @@ from relpos_tf import errors
 _CHOICES = {
     "pos": ("timing", "emb", "none"),
     "self_attention_type": ("dot_product", "dot_product_relative"),
+    "attention_score": ("dot_product", "additive"),
+    "encoder_attention_direction": ("both", "forward", "backward", "split"),
+    "localness": ("none", "fixed", "layer", "query"),
     "layer_preprocess_sequence": ("none", "n"),
     "layer_postprocess_sequence": ("da", "dan"),
     "relative_attention_implementation": ("auto", "reshape", "compact"),
@@ -49,6 +52,7 @@ _AT_LEAST_ONE = (
     "learning_rate_warmup_steps",
     "beam_size",
     "train_steps",
+    "localness_window",
 )
 _FRACTIONS = (
     "layer_prepostprocess_dropout",
@@ -90,6 +94,11 @@ class HParams:
     add_relative_to_values: bool = True  # a^V, equation 3
     heads_share_relative_embedding: bool = False
     relative_attention_implementation: str = "auto"
+    attention_score: str = "dot_product"  # or additive, Bahdanau's
+    attention_window: int = 0  # distance that self-attention sees; 0: any
+    encoder_attention_direction: str = "both"  # forward | backward | split
+    localness: str = "none"  # fixed | layer | query: Yang et al. (2018)
+    localness_window: int = 10  # D of localness=fixed
     layer_preprocess_sequence: str = "none"  # n: norm before each sublayer
     layer_postprocess_sequence: str = "dan"  # dropout, add, [norm]
     norm_epsilon: float = 1e-6
@@ -158,6 +167,7 @@ class HParams:
             "average_checkpoints",
             "num_encoder_layers",
             "num_decoder_layers",
+            "attention_window",
             "optimizer_multistep_accumulate_steps",
         ):
             self._check(name, getattr(self, name) >= 0, "at least 0")
@@ -165,6 +175,11 @@ class HParams:
             "hidden_size",
             self.hidden_size % self.num_heads == 0,
             f"a multiple of num_heads = {self.num_heads}",
+        )
+        self._check(
+            "encoder_attention_direction",
+            self.encoder_attention_direction != "split" or self.num_heads > 1,
+            "both, forward or backward where num_heads is 1",
         )
         self._check(
             "target_space_id",

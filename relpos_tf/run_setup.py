@@ -190,6 +190,10 @@ def describe(trainer, problem, strategy) -> None:
     positions = [] if hparams.pos == "none" else [hparams.pos]
     if hparams.is_relative:
         positions.append(f"relative k={hparams.max_relative_position}")
+    if hparams.localness != "none":
+        positions.append(f"localness {hparams.localness}")
+    if hparams.attention_window:
+        positions.append(f"window {hparams.attention_window}")
     _log.info(
         "Model: %d layers of %d, positions: %s; %s weights.",
         hparams.num_hidden_layers,

@@ -54,6 +54,13 @@ REFUSED = {
     "relative_and_absolute": ({"pos": "timing"}, "leaves out absolute"),
     "relative_and_learned": ({"pos": "emb"}, "leaves out absolute"),
     "two_norms": ({"layer_preprocess_sequence": "n"}, "has two norms"),
+    "localness": ({"localness": "query"}, "Gaussian.*localness=query"),
+    "window": ({"attention_window": 3}, "window.*attention_window=3"),
+    "direction": (
+        {"encoder_attention_direction": "split"},
+        "encoder_attention_direction=split",
+    ),
+    "additive": ({"attention_score": "additive"}, "attention_score=additive"),
     "no_norm": ({"layer_postprocess_sequence": "da"}, "has no norm"),
 }
 

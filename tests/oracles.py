@@ -96,21 +96,125 @@ def under(weights, name):
     }
 
 
-def multihead(weights, num_heads, queries, memory, allowed):
-    """Vaswani et al., section 3.2.2, with the tables if there are any."""
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def sees(i, j, head, num_heads, window=0, direction="both"):
+    """Says whether the query at i may look at j, by position alone."""
+    if window and abs(i - j) > window:
+        return False
+    if direction == "split":
+        larger_half = (num_heads + 1) // 2
+        direction = "forward" if head < larger_half else "backward"
+    return {"both": True, "forward": j <= i, "backward": j >= i}[direction]
+
+
+def gaussian(weights, kind, window, x, mean_key, size, head):
+    """Yang et al., 2018: the bias of a query `[F]`, as a function of j."""
+    hidden = np.tanh(x @ weights["position_hidden/kernel"])
+    place = size * sigmoid(hidden @ weights["position_vectors"][:, head])
+    if kind == "layer":
+        hidden = np.tanh(mean_key @ weights["window_hidden/kernel"])
+    if kind != "fixed":
+        window = size * sigmoid(hidden @ weights["window_vectors"][:, head])
+        window = max(window, 1.0)
+    sigma = window / 2
+    return lambda j: -((j - place) ** 2) / (2 * sigma**2)
+
+
+def other_logits(weights, q, k, seen, counted, x, localness=None, width=10):
+    """Returns what to add to the dot products of q and k: `[B, H, Q, K]`.
+
+    Args:
+        weights: dict of those of the attention, by path. With score vectors,
+            additive logits take the place of the dot products.
+        q: `[B, H, Q, D]`, and k: `[B, H, K, D]`.
+        seen: bool `[B, H, Q, K]`: what a query may look at.
+        counted: the same, before a window or a direction.
+        x: `[B, Q, F]`: the layer's input.
+        localness: The kind, and
+        width: its fixed window.
+    """
+    more = np.zeros(seen.shape)
+    for b, h, n in np.ndindex(seen.shape[:3]):
+        i = k.shape[2] - q.shape[2] + n
+        if "score_vectors" in weights:
+            table = weights.get("relative_positions_keys")
+            for j in range(k.shape[2]):
+                key = k[b, h, j] + distance_vector(table, h, j - i)
+                sum_ = weights["score_vectors"][h] @ np.tanh(q[b, h, n] + key)
+                more[b, h, n, j] = sum_ - q[b, h, n] @ key
+        if localness:
+            means = [
+                k[b, g, seen[b, g, n]].sum(0) / max(seen[b, g, n].sum(), 1)
+                for g in range(k.shape[1])
+            ]
+            bias = gaussian(
+                under(weights, "localness"),
+                localness,
+                width,
+                x[b, n],
+                np.concatenate(means),
+                counted[b, h, n].sum(),
+                h,
+            )
+            more[b, h, n] += [bias(j) for j in range(k.shape[2])]
+    return more
+
+
+def multihead(
+    weights,
+    num_heads,
+    queries,
+    memory,
+    allowed,
+    *,
+    window=0,
+    direction="both",
+    localness=None,
+    localness_window=10,
+):
+    """Vaswani et al., section 3.2.2, with the tables if there are any.
+
+    Args:
+        weights: dict of arrays by path.
+        num_heads: int, H.
+        queries: `[B, Q, F]`, at the last Q places of the keys.
+        memory: `[B, K, F]`.
+        allowed: bool, broadcasts to `[B, H, Q, K]`.
+        window: As of a `MultiHeadAttention`, and so are the others.
+    """
 
     def heads(name, x):
         x = x @ weights[f"{name}/kernel"]
         return np.stack(np.split(x, num_heads, axis=-1), 1)  # [B, H, L, D]
 
-    q = heads("q", queries)
+    q, k, v = heads("q", queries), heads("k", memory), heads("v", memory)
+    if "score_vectors" not in weights:
+        q = q / np.sqrt(q.shape[-1])
+    allowed = np.broadcast_to(allowed, (*q.shape[:3], k.shape[2]))
+    first = k.shape[2] - q.shape[2]
+    seen = allowed & [
+        [
+            [
+                sees(first + n, j, h, num_heads, window, direction)
+                for j in range(k.shape[2])
+            ]
+            for n in range(q.shape[2])
+        ]
+        for h in range(num_heads)
+    ]
+    more = other_logits(
+        weights, q, k, seen, allowed, queries, localness, localness_window
+    )
     output, _ = shaw_attention(
-        q / np.sqrt(q.shape[-1]),
-        heads("k", memory),
-        heads("v", memory),
+        q,
+        k,
+        v,
         weights.get("relative_positions_keys"),
         weights.get("relative_positions_values"),
-        bias=np.where(allowed, 0.0, -1e9),
+        bias=np.where(seen, 0.0, -1e9) + more,
     )
     output = np.concatenate(list(output.swapaxes(0, 1)), -1)  # [B, Q, F]
     return output @ weights["output_transform/kernel"]
@@ -138,6 +242,12 @@ def sublayer(weights, epsilon, x, function):
 def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
     """One layer of the encoder, or with `memory` of the decoder."""
     heads, epsilon = hparams.num_heads, hparams.norm_epsilon
+    kind = {"window": hparams.attention_window}
+    if hparams.localness != "none":
+        kind["localness"] = hparams.localness
+        kind["localness_window"] = hparams.localness_window
+    if memory is None:
+        kind["direction"] = hparams.encoder_attention_direction
 
     def around(name, x, function):
         parts = under(weights, f"{name}_residual")
@@ -145,7 +255,9 @@ def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
 
     part = under(weights, "self_attention")
     x = around(
-        "self_attention", x, lambda y: multihead(part, heads, y, y, allowed)
+        "self_attention",
+        x,
+        lambda y: multihead(part, heads, y, y, allowed, **kind),
     )
     if memory is not None:
         cross = under(weights, "encdec_attention")

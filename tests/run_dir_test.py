@@ -239,6 +239,11 @@ class SameArchitectureTest(absltest.TestCase):
             ("add_relative_to_values", False),
             ("shared_embedding", False),
             ("norm_epsilon", 1e-3),
+            ("attention_score", "additive"),
+            ("attention_window", 3),
+            ("encoder_attention_direction", "split"),
+            ("localness", "query"),
+            ("localness_window", 3),
         ):
             with self.assertRaisesRegex(errors.UserError, field):
                 run_dir.check_same_architecture(

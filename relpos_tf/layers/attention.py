@@ -11,39 +11,38 @@ import keras
 import tensorflow as tf
 
 from relpos_tf.layers import beams
+from relpos_tf.layers import cached
 from relpos_tf.layers import caches
 from relpos_tf.layers import dropout as dropout_lib
+from relpos_tf.layers import localness as localness_lib
+from relpos_tf.layers import masks
 from relpos_tf.layers import projections
 from relpos_tf.layers import relative
 from relpos_tf.layers import rows
 
-
-def causal_mask(query_length, key_length, query_start=None):
-    """Returns which keys a query may attend to: itself and those before it.
-
-    Args:
-        query_length: int or scalar tensor, Q.
-        key_length: int or scalar tensor, K.
-        query_start: int or scalar tensor: the position of the first query
-            among the keys. By default the queries are the last Q keys.
-
-    Returns:
-        A bool `[1, 1, Q, K]` tensor; True where attention is allowed.
-
-    Example:
-
-    >>> causal_mask(2, 3).numpy()[0, 0].tolist()
-    [[True, True, False], [True, True, True]]
-    """
-    if query_start is None:
-        query_start = key_length - query_length
-    queries = query_start + tf.range(query_length)
-    allowed = tf.range(key_length)[tf.newaxis, :] <= queries[:, tf.newaxis]
-    return allowed[tf.newaxis, tf.newaxis]  # [1, 1, Q, K]
+SCORES = ("dot_product", "additive")
+# Arguments that are attributes of the same name.
+_PLAIN_ARGUMENTS = (
+    "hidden_size",
+    "num_heads",
+    "max_relative_position",
+    "add_relative_to_keys",
+    "add_relative_to_values",
+    "heads_share_relative_embedding",
+    "implementation",
+    "dropout",
+    "score",
+    "window",
+    "direction",
+    "localness_window",
+)
+causal_mask = masks.causal_mask
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
+class MultiHeadAttention(
+    cached.CachedAttention, rows.RowAttention, keras.layers.Layer
+):
     """Attention of several heads, by content and perhaps by position.
 
     Without `max_relative_position` this is scaled dot-product attention. With
@@ -60,6 +59,13 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
             heads, instead of one for each.
         implementation: str. See `relative.relative_attention`.
         dropout: float. Fraction of the attention weights to drop.
+        score: str. "dot_product", or "additive": see `additive`.
+        window: int. How many places away a key may be at most; 0: any number.
+        direction: str. The side that a query looks to: one of
+            `masks.DIRECTIONS`; "both": all sides.
+        localness: None, or "fixed", "layer" or "query": adds a Gaussian to
+            the logits; see `localness`.
+        localness_window: float. The window of the kind "fixed".
         **kwargs: Passed to `keras.layers.Layer`.
 
     Call arguments:
@@ -75,7 +81,8 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
         A `[B, Q, F]` tensor in the layer's compute dtype.
 
     Raises:
-        ValueError: sizes that do not divide, or a negative distance.
+        ValueError: sizes that do not divide, a negative distance, or a kind
+            that there is not.
 
     Example:
 
@@ -98,19 +105,16 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
         heads_share_relative_embedding: bool = False,
         implementation: str = "auto",
         dropout: float = 0.0,
+        score: str = "dot_product",
+        window: int = 0,
+        direction: str = "both",
+        localness: str | None = None,
+        localness_window: float = 10,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if hidden_size % num_heads:
-            raise ValueError(
-                "`hidden_size` must be a multiple of `num_heads`. Received: "
-                f"hidden_size={hidden_size}, num_heads={num_heads}."
-            )
-        if max_relative_position is not None and max_relative_position < 0:
-            raise ValueError(
-                "`max_relative_position` must be None or at least 0. "
-                f"Received: max_relative_position={max_relative_position}."
-            )
+        _check(hidden_size, num_heads, max_relative_position, score, window)
+        masks.check_direction(direction, num_heads)
         self.hidden_size = hidden_size
         self.num_heads = num_heads
         self.max_relative_position = max_relative_position
@@ -119,6 +123,11 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
         self.heads_share_relative_embedding = heads_share_relative_embedding
         self.implementation = implementation
         self.dropout = dropout
+        self.score = score
+        self.window = window
+        self.direction = direction
+        self.localness_kind = localness
+        self.localness_window = localness_window
         self.q, self.k, self.v, self.output_transform = (
             projections.Projection(
                 hidden_size,
@@ -132,13 +141,30 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
         self.weights_dropout = dropout_lib.Dropout(
             dropout, dtype=self.dtype_policy, name="weights_dropout"
         )
+        self.localness = None
+        if localness is not None:
+            self.localness = localness_lib.Localness(
+                hidden_size,
+                num_heads,
+                kind=localness,
+                window=localness_window,
+                dtype=self.dtype_policy,
+                name="localness",
+            )
 
     def build(self, queries_shape, memory_shape=None):
         self.q.build(queries_shape)
         self.k.build(memory_shape or queries_shape)
         self.v.build(memory_shape or queries_shape)
         self.output_transform.build((*queries_shape[:-1], self.hidden_size))
-        self.key_table = self.value_table = None
+        self.key_table = self.value_table = self.score_vectors = None
+        if self.localness is not None:
+            self.localness.build(queries_shape)
+        if self.score == "additive":
+            depth = self.hidden_size // self.num_heads
+            self.score_vectors = self._add_uniform(
+                "score_vectors", (self.num_heads, depth), depth + 1
+            )
         if self.max_relative_position is None:
             return
         if self.add_relative_to_keys:
@@ -152,7 +178,10 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
         shape = (rows, depth)
         if not self.heads_share_relative_embedding:
             shape = (self.num_heads, rows, depth)
-        limit = (6 / (rows + depth)) ** 0.5  # Glorot's, for each head's table
+        return self._add_uniform(name, shape, rows + depth)
+
+    def _add_uniform(self, name, shape, fans):
+        limit = (6 / fans) ** 0.5  # Glorot's, for each head by itself
         return self.add_weight(
             shape=shape,
             initializer=keras.initializers.RandomUniform(-limit, limit),
@@ -172,15 +201,14 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
             q, *keys_values = self._project_all(queries)
             keys_values = caches.KeysValues(*keys_values)
         else:
-            q, keys_values = (
-                self._project_queries(queries),
-                self.project(memory),
-            )
+            q = self._project_queries(queries)
+            keys_values = self.project(memory)
         if use_causal_mask:
             length = tf.shape(queries)[1]
-            causal = causal_mask(length, length)
-            may_attend = causal if may_attend is None else may_attend & causal
+            causal = masks.causal_mask(length, length)
+            may_attend = masks.join(may_attend, causal)
         return self._attend(
+            queries,
             q,
             keys_values,
             may_attend=may_attend,
@@ -188,69 +216,9 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
             training=training,
         )[0]
 
-    def project(self, memory) -> caches.KeysValues:
-        """Projects `[B, K, F]` to keys and values, once for many queries."""
-        kernel = projections.fuse((self.k, self.v), self.compute_dtype)
-        return caches.KeysValues(
-            *projections.to_heads(memory, kernel, self.num_heads, parts=2)
-        )
-
-    def attend(self, queries, keys_values, **kwargs):
-        """Returns the output of `attend_and_weigh`."""
-        return self.attend_and_weigh(queries, keys_values, **kwargs)[0]
-
-    def attend_and_weigh(self, queries, keys_values, *, may_attend=None):
-        """Attends from `[B, Q, F]` to keys and values that are projected.
-
-        Args:
-            queries: `[B, Q, F]` tensor.
-            keys_values: `caches.KeysValues`, `[B, H, K, D]` each.
-            may_attend: As in the call.
-
-        Returns:
-            A pair: a `[B, Q, F]` tensor, and the weights `[B, H, Q, K]`.
-        """
-        q = self._project_queries(queries)
-        return self._attend(q, keys_values, may_attend=may_attend)
-
-    def step(self, queries, cache, *, start):
-        """Attends from new positions to all positions so far.
-
-        Args:
-            queries: `[B, Q, F]`: the positions `start` to `start + Q - 1`.
-            cache: `caches.GrowingCache` or `caches.FixedCache` of the
-                positions before.
-            start: int or scalar tensor.
-
-        Returns:
-            A pair: a `[B, Q, F]` tensor, and the cache with these positions.
-        """
-        q, *keys_values = self._project_all(queries)
-        cache = cache.extend(*keys_values, start)
-        may_attend = None  # One query may see all that a growing cache has.
-        if queries.shape[1] != 1 or not isinstance(cache, caches.GrowingCache):
-            may_attend = causal_mask(
-                tf.shape(queries)[1], tf.shape(cache.keys)[2], start
-            )
-        output, _ = self._attend(
-            q, cache, may_attend=may_attend, query_start=start, causal=True
-        )
-        return output, cache
-
-    def _project_all(self, x):
-        """Projects `[B, Q, F]` to queries, keys, values `[B, H, Q, D]`."""
-        return projections.to_heads(
-            x, self.fused_kernel(), self.num_heads, parts=3
-        )
-
-    def _project_queries(self, queries):
-        # Scaled once, for the content term and for the relative one.
-        scale = (self.hidden_size // self.num_heads) ** -0.5
-        kernel = projections.fuse((self.q,), self.compute_dtype, (scale,))
-        return projections.to_heads(queries, kernel, self.num_heads, parts=1)[0]
-
     def _attend(
         self,
+        queries,
         q,
         keys_values,
         *,
@@ -259,35 +227,62 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
         causal=False,
         training=False,
     ):
-        """Attends from scaled queries `[B, H, Q, D]`; see `attend_and_weigh`.
+        """Attends from projected queries; see `attend_and_weigh`.
 
         Args:
-            q: `[B, H, Q, D]` tensor.
+            queries: `[B, Q, F]` tensor: what was projected.
+            q: `[B, H, Q, D]` tensor, scaled by `query_scale`.
             keys_values: `caches.KeysValues` or a cache, `[B, H, K, D]` each.
             may_attend: As in the call.
-            query_start: As in `causal_mask`.
+            query_start: As in `masks.distances`.
             causal: bool. Whether `may_attend` is a causal mask, or less.
             training: As in the call.
         """
+        keys = keys_values.keys
+        allowed = self._allowed(may_attend, q, keys, query_start)
         bias = None
-        if may_attend is not None:
-            bias = tf.where(may_attend, 0.0, beams.NEGATIVE)
+        if allowed is not None:
+            bias = tf.where(allowed, 0.0, beams.NEGATIVE)
+        if self.localness is not None:
+            local = self.localness(
+                queries,
+                keys,
+                size=masks.number_of_keys(may_attend, tf.shape(keys)[2]),
+                positions=tf.range(tf.shape(keys)[2]),
+                may_attend=allowed,
+            )
+            bias = local if bias is None else local + tf.cast(bias, local.dtype)
         output, weights = relative.relative_attention(
             q,
-            keys_values.keys,
+            keys,
             keys_values.values,
             self._table(self.key_table),
             self._table(self.value_table),
             bias=bias,
             implementation=self.implementation,
             query_start=query_start,
-            causal=causal,
+            causal=causal or self.direction == "forward",
             dropout=self._dropout(training),
+            score_vectors=self._table(self.score_vectors),
         )
         batch, _, length, _ = tf.unstack(tf.shape(q))
         output = tf.transpose(output, [0, 2, 1, 3])  # [B, Q, H, D]
         output = tf.reshape(output, [batch, length, self.hidden_size])
         return self.output_transform(output), weights
+
+    def _allowed(self, may_attend, q, keys, query_start):
+        """Adds what the window and the direction say to a mask."""
+        if not self.window and self.direction == "both":
+            return may_attend
+        by_position = masks.by_position(
+            tf.shape(q)[2],
+            tf.shape(keys)[2],
+            self.window,
+            self.direction,
+            self.num_heads,
+            query_start,
+        )
+        return masks.join(may_attend, by_position)
 
     def _dropout(self, training):
         if not training or not self.dropout:
@@ -300,15 +295,25 @@ class MultiHeadAttention(rows.RowAttention, keras.layers.Layer):
         return tf.cast(weight.value, self.compute_dtype)
 
     def get_config(self):
-        return super().get_config() | {
-            "hidden_size": self.hidden_size,
-            "num_heads": self.num_heads,
-            "max_relative_position": self.max_relative_position,
-            "add_relative_to_keys": self.add_relative_to_keys,
-            "add_relative_to_values": self.add_relative_to_values,
-            "heads_share_relative_embedding": (
-                self.heads_share_relative_embedding
-            ),
-            "implementation": self.implementation,
-            "dropout": self.dropout,
-        }
+        config = {name: getattr(self, name) for name in _PLAIN_ARGUMENTS}
+        config["localness"] = self.localness_kind
+        return super().get_config() | config
+
+
+def _check(hidden_size, num_heads, max_relative_position, score, window):
+    """Raises ValueError for arguments of `MultiHeadAttention`."""
+    if hidden_size % num_heads:
+        raise ValueError(
+            "`hidden_size` must be a multiple of `num_heads`. Received: "
+            f"hidden_size={hidden_size}, num_heads={num_heads}."
+        )
+    if max_relative_position is not None and max_relative_position < 0:
+        raise ValueError(
+            "`max_relative_position` must be None or at least 0. "
+            f"Received: max_relative_position={max_relative_position}."
+        )
+    if score not in SCORES or window < 0:
+        raise ValueError(
+            f"Expected a score of {SCORES} and a window of at least 0. "
+            f"Received: score={score!r}, window={window}."
+        )

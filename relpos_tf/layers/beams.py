@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from relpos_tf.layers import additive
 from relpos_tf.layers import relative
 
 NEGATIVE = -1e9  # the logit of a forbidden pair; T2T's value
@@ -51,12 +52,13 @@ class Past(NamedTuple):
     distances: tf.Tensor | None = None
 
 
-def past_of(ancestors):
+def past_of(ancestors, window=0):
     """Returns what hypotheses see of one another's past.
 
     Args:
         ancestors: int32 `[B, n, T]`: which of the n hypotheses at position t a
             hypothesis goes back to; at the last position, each to itself.
+        window: int. How many places back they see; 0 for all.
 
     Returns:
         A `Past` of K = T * n keys, position by position.
@@ -72,23 +74,28 @@ def past_of(ancestors):
     batch, n, length = tf.unstack(tf.shape(ancestors))
     n = n if ancestors.shape[1] is None else ancestors.shape[1]
     own = ancestors[..., tf.newaxis] == tf.range(n)  # [B, n, T, n]
-    own = tf.reshape(own, [batch, 1, n, length * n])
     distances = tf.range(length) - (length - 1)  # [T]
+    if window:
+        own &= (distances >= -window)[:, tf.newaxis]
+    own = tf.reshape(own, [batch, 1, n, length * n])
     return Past(tf.where(own, 0.0, NEGATIVE), tf.repeat(distances, n))
 
 
-def beam_attention(q, keys_values, key_table, value_table, past):
+def beam_attention(
+    q, keys_values, key_table, value_table, past, score_vectors=None
+):
     """Attends from hypotheses at one position, as equations 3 and 4 say.
 
     All queries have the same position, so each key has one vector of the table
     for all of them, and the relative terms are plain products.
 
     Args:
-        q: `[B, H, n, D]` queries, already scaled by `D**-0.5`.
+        q: `[B, H, n, D]` queries, scaled as `relative.relative_attention` says.
         keys_values: `BeamKeysValues`.
         key_table: As for `relative.relative_attention`.
         value_table: The same for the values.
         past: `Past`.
+        score_vectors: As for `relative.relative_attention`.
 
     Returns:
         `[B, H, n, D]`.
@@ -96,10 +103,18 @@ def beam_attention(q, keys_values, key_table, value_table, past):
     Reference:
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
     """
-    logits = tf.matmul(q, keys_values.keys)  # [B, H, n, K]
+    rows = None
     if key_table is not None:
         rows = _rows(key_table, past.distances)  # [K, D] or [H, K, D]
-        logits += relative.times_table(q, rows, transpose=True)
+    if score_vectors is not None:
+        keys = tf.transpose(keys_values.keys, [0, 1, 3, 2])
+        if rows is not None:
+            rows = rows[..., tf.newaxis, :, :]  # the same for all n
+        logits = additive.logits(q, keys, score_vectors, rows)
+    else:
+        logits = tf.matmul(q, keys_values.keys)  # [B, H, n, K]
+        if rows is not None:
+            logits += relative.times_table(q, rows, transpose=True)
     if logits.dtype != tf.float64:
         logits = tf.cast(logits, tf.float32)
     weights = tf.nn.softmax(logits + tf.cast(past.bias, logits.dtype))

@@ -10,6 +10,13 @@ import tensorflow as tf
 from relpos_tf.layers import attention
 from relpos_tf.layers import sublayers
 
+# Source and target positions have no distance, and so no neighbourhood.
+_WITHOUT_POSITIONS = {
+    "max_relative_position": None,
+    "window": 0,
+    "localness": None,
+}
+
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class EncoderBlock(keras.layers.Layer):
@@ -95,8 +102,8 @@ class EncoderBlock(keras.layers.Layer):
 class DecoderBlock(keras.layers.Layer):
     """Self-attention, attention to the encoder, a feed-forward layer.
 
-    Relative positions take part in self-attention only: source and target
-    positions have no distance.
+    Relative positions, windows and localness take part in self-attention
+    only: source and target positions have no distance.
 
     Args:
         attention_args: dict. Arguments of `attention.MultiHeadAttention`.
@@ -138,9 +145,10 @@ class DecoderBlock(keras.layers.Layer):
         self.self_attention = attention.MultiHeadAttention(
             **attention_args, **policy, name="self_attention"
         )
-        without_positions = attention_args | {"max_relative_position": None}
         self.encdec_attention = attention.MultiHeadAttention(
-            **without_positions, **policy, name="encdec_attention"
+            **(self.attention_args | _WITHOUT_POSITIONS),
+            **policy,
+            name="encdec_attention",
         )
         self.ffn = sublayers.FeedForward(
             **feed_forward_args, **policy, name="ffn"

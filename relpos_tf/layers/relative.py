@@ -16,6 +16,7 @@ import functools
 
 import tensorflow as tf
 
+from relpos_tf.layers import additive
 from relpos_tf.layers import band
 
 IMPLEMENTATIONS = ("auto", "reshape", "compact")
@@ -114,11 +115,13 @@ def relative_attention(
     query_start=None,
     causal=False,
     dropout=None,
+    score_vectors=None,
 ):
     """Attends by content and by relative position.
 
     Args:
-        q: `[B, H, Q, D]` queries, already scaled by `D**-0.5`.
+        q: `[B, H, Q, D]` queries, already scaled by `D**-0.5`; not scaled if
+            there are score vectors.
         k: `[B, H, K, D]` keys.
         v: `[B, H, K, D]` values.
         key_table: `[2k+1, D]`, or `[H, 2k+1, D]` with a table for each head,
@@ -133,6 +136,7 @@ def relative_attention(
         query_start: As in `relative_position_ids`.
         causal: bool. Says that `bias` forbids all keys right of their query.
         dropout: None or a function of the weights that multiply the values.
+        score_vectors: None, or `[H, D]` for additive logits (`additive`).
 
     Returns:
         A pair: the output, `[B, H, Q, D]`, and the weights before dropout,
@@ -155,14 +159,9 @@ def relative_attention(
     _check(implementation, key_table, value_table)
     if query_start is None:
         query_start = tf.shape(k)[2] - tf.shape(q)[2]
-    if implementation == "auto":
-        implementation = "reshape" if q.shape[2] == 1 else "compact"
-    content, combine = _reshape_logits, _reshape_output
-    if implementation == "compact":
-        content = functools.partial(_compact_logits, causal=causal)
-        combine = functools.partial(
-            _compact_output, causal=causal, sums_to_one=dropout is None
-        )
+    content, combine = _parts(
+        implementation, q, causal, dropout is None, score_vectors
+    )
     logits = content(q, k, key_table, query_start)  # [B, H, Q, K]
     if logits.dtype != tf.float64:
         logits = tf.cast(logits, tf.float32)
@@ -172,6 +171,21 @@ def relative_attention(
     dropped = weights if dropout is None else dropout(weights)
     output = combine(dropped, v, value_table, query_start)  # [B, H, Q, D]
     return output, weights
+
+
+def _parts(implementation, q, causal, sums_to_one, score_vectors):
+    """Returns the functions for the logits and for the output."""
+    if implementation == "auto":
+        implementation = "reshape" if q.shape[2] == 1 else "compact"
+    content, combine = _reshape_logits, _reshape_output
+    if implementation == "compact":
+        content = functools.partial(_compact_logits, causal=causal)
+        combine = functools.partial(
+            _compact_output, causal=causal, sums_to_one=sums_to_one
+        )
+    if score_vectors is not None:
+        content = functools.partial(_additive_logits, score_vectors)
+    return content, combine
 
 
 def _check(implementation, *tables):
@@ -193,6 +207,13 @@ def _reshape_logits(q, k, table, query_start):
         return tf.matmul(q, k, transpose_b=True)
     z = _pair_vectors(table, tf.shape(q)[2], tf.shape(k)[2], query_start)
     return relative_attention_inner(q, k, z, True)
+
+
+def _additive_logits(score_vectors, q, k, table, query_start):
+    z = None
+    if table is not None:
+        z = _pair_vectors(table, tf.shape(q)[2], tf.shape(k)[2], query_start)
+    return additive.logits(q, k, score_vectors, z)
 
 
 def _reshape_output(weights, v, table, query_start):

@@ -27,11 +27,10 @@ class RowAttention:
 
         One product with it takes less time than three; read it once.
         """
-        depth = self.hidden_size // self.num_heads
         return projections.fuse(
             (self.q, self.k, self.v),
             self.compute_dtype,
-            scales=(depth**-0.5, 1.0, 1.0),
+            scales=(self.query_scale, 1.0, 1.0),
         )
 
     def step_rows(self, rows, kernel, cache, past):
@@ -53,7 +52,23 @@ class RowAttention:
         q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, H, n, D]
         k = tf.transpose(k, [0, 1, 3, 2])  # [B, H, D, n]
         cache = cache.extend(beams.BeamKeysValues(k, v))
+        if self.localness is not None:
+            past = past._replace(bias=self._local_bias(rows, cache, past))
         return self._attend_rows(q, cache, past), cache
+
+    def _local_bias(self, rows, cache, past):
+        """Returns the bias of hypotheses at the position of the last keys."""
+        size = 1 - past.distances[0]  # the first key is at position 0
+        rows = tf.reshape(
+            rows, [tf.shape(cache.values)[0], -1, self.hidden_size]
+        )
+        return past.bias + self.localness(
+            rows,
+            tf.transpose(cache.keys, [0, 1, 3, 2]),
+            size=size,
+            positions=past.distances + size - 1,
+            may_attend=past.bias == 0.0,
+        )
 
     def attend_rows(self, rows, keys_values, past):
         """Attends from hypotheses at one position.
@@ -66,9 +81,8 @@ class RowAttention:
         Returns:
             A `[B * n, F]` tensor.
         """
-        depth = self.hidden_size // self.num_heads
         q = self._split_rows(self.q(rows), tf.shape(keys_values.values)[0])
-        q = tf.transpose(q, [0, 2, 1, 3]) * depth**-0.5  # [B, H, n, D]
+        q = tf.transpose(q, [0, 2, 1, 3]) * self.query_scale  # [B, H, n, D]
         return self._attend_rows(q, keys_values, past)
 
     def _attend_rows(self, q, keys_values, past):
@@ -78,10 +92,18 @@ class RowAttention:
             self._table(self.key_table),
             self._table(self.value_table),
             past,
+            self._table(self.score_vectors),
         )
         output = tf.transpose(output, [0, 2, 1, 3])  # [B, n, H, D]
         output = tf.reshape(output, [-1, self.hidden_size])
         return self.output_transform(output)
+
+    @property
+    def query_scale(self) -> float:
+        """What queries are multiplied with: dot products grow with D."""
+        if self.score == "additive":
+            return 1.0
+        return (self.hidden_size // self.num_heads) ** -0.5
 
     def _split_rows(self, rows, sources):
         depth = self.hidden_size // self.num_heads

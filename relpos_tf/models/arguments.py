@@ -9,7 +9,14 @@ def block_arguments(hparams: hparam.HParams) -> tuple[dict, dict, dict]:
         "hidden_size": hparams.hidden_size,
         "num_heads": hparams.num_heads,
         "dropout": hparams.attention_dropout,
+        "score": hparams.attention_score,
+        "window": hparams.attention_window,
     }
+    if hparams.localness != "none":
+        attention_args |= {
+            "localness": hparams.localness,
+            "localness_window": hparams.localness_window,
+        }
     if hparams.is_relative:
         attention_args |= {
             "max_relative_position": hparams.max_relative_position,
@@ -32,3 +39,10 @@ def block_arguments(hparams: hparam.HParams) -> tuple[dict, dict, dict]:
         "epsilon": hparams.norm_epsilon,
     }
     return attention_args, feed_forward_args, residual_args
+
+
+def encoder_arguments(hparams: hparam.HParams) -> tuple[dict, dict, dict]:
+    """Translates hparams into the arguments of a block of the encoder."""
+    attention_args, *others = block_arguments(hparams)
+    direction = {"direction": hparams.encoder_attention_direction}
+    return attention_args | direction, *others

@@ -158,7 +158,7 @@ class Stepwise:
         x = self._add_positions(
             x[:, tf.newaxis], self.target_positions, position
         )[:, 0]
-        past = beams.past_of(ancestors)
+        past = beams.past_of(ancestors, self.hparams.attention_window)
         layers = []
         for block, kernel, layer, memory in zip(
             self.decoder_blocks,

@@ -95,9 +95,12 @@ class Transformer(stepwise.Stepwise, keras.Model):
 
     def _add_stacks(self, policy):
         arguments = arguments_lib.block_arguments(self.hparams)
+        of_encoder = arguments_lib.encoder_arguments(self.hparams)
         # Tuples, because tf.train.Checkpoint loses layers held in lists.
         self.encoder_blocks = tuple(
-            blocks.EncoderBlock(*arguments, **policy, name=f"encoder_layer_{i}")
+            blocks.EncoderBlock(
+                *of_encoder, **policy, name=f"encoder_layer_{i}"
+            )
             for i in range(self.hparams.encoder_layers)
         )
         self.decoder_blocks = tuple(

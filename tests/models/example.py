@@ -36,6 +36,27 @@ VARIANTS = {
         "target_space_id": 9,
     },
     "reshape": {"relative_attention_implementation": "reshape"},
+    "localness_fixed": {
+        "self_attention_type": "dot_product",
+        "pos": "timing",
+        "localness": "fixed",
+        "localness_window": 3,
+    },
+    "localness_layer": {"localness": "layer", "attention_window": 2},
+    "localness_query": {
+        "localness": "query",
+        "encoder_attention_direction": "split",
+    },
+    "window": {
+        "self_attention_type": "dot_product",
+        "pos": "timing",
+        "attention_window": 1,
+        "encoder_attention_direction": "backward",
+    },
+    "additive": {
+        "attention_score": "additive",
+        "encoder_attention_direction": "forward",
+    },
 }
 INPUTS = np.array([[5, 7, 11, 3, 1], [13, 2, 1, 0, 0], [22, 1, 0, 0, 0]])
 TARGETS = np.array(

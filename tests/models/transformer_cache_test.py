@@ -11,7 +11,9 @@ from tests.models import example
 
 
 class MaskTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters("per_head", "absolute", "learned")
+    @parameterized.parameters(
+        "per_head", "absolute", "learned", "localness_query", "additive"
+    )
     def test_padding_of_the_source_changes_nothing(self, name):
         model = example.made(name)
         together = model(
@@ -64,7 +66,13 @@ class MaskTest(tf.test.TestCase, parameterized.TestCase):
 
 class CacheTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
-        "per_head", "shared", "absolute", "learned", "pre_norm"
+        "per_head",
+        "shared",
+        "absolute",
+        "learned",
+        "pre_norm",
+        "localness_layer",
+        "additive",
     )
     def test_steps_equal_rows_of_the_full_pass(self, name):
         model = example.made(name)
@@ -91,7 +99,13 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
                 tf.concat(rows, 1), expected, atol=2e-5, msg=f"{max_length}"
             )
 
-    @parameterized.product(name=["per_head", "absolute"], max_length=[None, 11])
+    @parameterized.parameters(
+        ("per_head", None),
+        ("per_head", 11),
+        ("absolute", None),
+        ("absolute", 11),
+        ("localness_query", 11),
+    )
     def test_hypotheses_share_a_source_and_equal_each_alone(
         self, name, max_length
     ):

@@ -1,0 +1,182 @@
+"""A preference for the neighbourhood of a place that each query predicts.
+
+What Yang et al. (2018) add to the logits of self-attention is a Gaussian over
+the positions j of the keys, from 0:
+
+    G[i, j] = -(j - P[i])^2 / (2 sigma[i]^2)
+    P[i] = I sigmoid(U_p . tanh(W_p x[i]))
+    sigma[i] = D[i] / 2
+
+x[i] is the layer's input. The window D is of one of three kinds:
+
+    fixed   D = a number
+    layer   D[i] = I sigmoid(U_d . tanh(W_d mean(K)))
+    query   D[i] = I sigmoid(U_d . tanh(W_p x[i]))
+
+I is the number of keys that there are for a query: the tokens of its sentence,
+without padding; in a decoder its own position plus one, since no more is
+written yet. mean(K) is over the keys that the query may attend to. So neither a
+neighbour in the batch nor a later token matters, and a cache gives the same
+numbers. The windows of a decoder's layer differ from query to query for that
+reason. Each head has vectors U of its own, and so a place and a window.
+
+A window of less than one position counts as one: sigma is at least 1/2.
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
+"""
+
+import keras
+import tensorflow as tf
+
+from relpos_tf.layers import projections
+
+KINDS = ("fixed", "layer", "query")
+_SMALLEST_WINDOW = 1.0
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class Localness(keras.layers.Layer):
+    """Computes the Gaussian bias G of the logits.
+
+    Args:
+        hidden_size: int, F. Size of the queries, and of all heads together.
+        num_heads: int, H.
+        kind: str. "fixed", "layer" or "query": what decides on the window.
+        window: float. The window D of the kind "fixed".
+        **kwargs: Passed to `keras.layers.Layer`.
+
+    Call arguments:
+        x: `[B, Q, F]` tensor: the input of the attention.
+        keys: `[B, H, K, D]` tensor: the projected keys.
+        size: int32 tensor that broadcasts to `[B, H, Q]`, I.
+        positions: int32 `[K]`: the positions of the keys.
+        may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`.
+
+    Returns:
+        A float32 `[B, H, Q, K]` tensor; of float64 in float64.
+
+    Raises:
+        ValueError: an unknown kind, or a window below 1.
+
+    Example:
+
+    >>> layer = Localness(2, num_heads=1, kind="fixed", window=4)
+    >>> layer.build((1, 1, 2))
+    >>> bias = layer(  # the middle of 4 positions, sigma = 2
+    ...     tf.zeros([1, 1, 2]), tf.ones([1, 1, 4, 2]), size=4,
+    ...     positions=tf.range(4),
+    ... )
+    >>> bias[0, 0, 0].numpy().tolist()
+    [-0.5, -0.125, -0.0, -0.125]
+
+    Reference:
+        [Yang et al., 2018](https://arxiv.org/abs/1810.10182), section 3.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_heads: int,
+        *,
+        kind: str,
+        window: float = 10,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if kind not in KINDS or window < _SMALLEST_WINDOW:
+            raise ValueError(
+                f"Expected a localness of {KINDS} and a window of at least "
+                f"{_SMALLEST_WINDOW:g}. Received: kind={kind!r}, "
+                f"window={window}."
+            )
+        self.hidden_size = hidden_size
+        self.num_heads = num_heads
+        self.kind = kind
+        self.window = window
+        self.position_hidden = self._hidden("position_hidden")  # W_p
+        self.window_hidden = None
+        if kind == "layer":
+            self.window_hidden = self._hidden("window_hidden")  # W_d
+
+    def _hidden(self, name):
+        return projections.Projection(
+            self.hidden_size,
+            use_bias=False,
+            activation="tanh",
+            kernel_initializer="glorot_uniform",
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def build(self, x_shape, keys_shape=None):
+        del keys_shape
+        self.position_hidden.build(x_shape)
+        self.position_vectors = self._add_vectors("position_vectors")  # U_p
+        if self.kind == "layer":
+            self.window_hidden.build(x_shape)
+        if self.kind != "fixed":
+            self.window_vectors = self._add_vectors("window_vectors")  # U_d
+
+    def _add_vectors(self, name):
+        return self.add_weight(
+            shape=(self.hidden_size, self.num_heads),
+            initializer="glorot_uniform",
+            autocast=False,
+            name=name,
+        )
+
+    def call(self, x, keys, *, size, positions, may_attend=None):
+        hidden = self.position_hidden(x)  # [B, Q, F]
+        size = tf.cast(size, self._float)
+        center = size * self._share(hidden, self.position_vectors)  # [B, H, Q]
+        window = float(self.window)
+        if self.kind != "fixed":
+            if self.kind == "layer":
+                hidden = self.window_hidden(_mean(keys, may_attend))
+            window = size * self._share(hidden, self.window_vectors)
+            window = tf.maximum(window, _SMALLEST_WINDOW)[..., tf.newaxis]
+        distance = tf.cast(positions, self._float) - center[..., tf.newaxis]
+        # (j - P)^2 / (2 sigma^2), with sigma = D / 2.
+        return -2.0 * tf.square(distance / window)  # [B, H, Q, K]
+
+    @property
+    def _float(self):
+        """In bfloat16, positions above 256 would run into one another."""
+        return tf.float64 if self.compute_dtype == "float64" else tf.float32
+
+    def _share(self, hidden, vectors):
+        """Returns sigmoid(U . h) of `[B, Q, F]`, for each head: `[B, H, Q]`."""
+        hidden = tf.cast(hidden, self._float)
+        rows = tf.reshape(hidden, [-1, self.hidden_size])
+        numbers = tf.sigmoid(tf.matmul(rows, vectors.value))  # [B * Q, H]
+        shape = tf.concat([tf.shape(hidden)[:2], [self.num_heads]], 0)
+        return tf.transpose(tf.reshape(numbers, shape), [0, 2, 1])
+
+    def get_config(self):
+        return super().get_config() | {
+            "hidden_size": self.hidden_size,
+            "num_heads": self.num_heads,
+            "kind": self.kind,
+            "window": self.window,
+        }
+
+
+def _mean(keys, may_attend):
+    """Returns the mean of the keys that a query may attend to: `[B, Q, F]`.
+
+    Where all queries see the same, Q is 1. Nothing seen has the mean 0.
+    """
+    batch, heads, length, _ = tf.unstack(tf.shape(keys))
+    may_attend = tf.convert_to_tensor(
+        True if may_attend is None else may_attend
+    )
+    for _ in range(4 - may_attend.shape.rank):
+        may_attend = may_attend[tf.newaxis]
+    queries = tf.shape(may_attend)[2]
+    # To the full shape: products that broadcast are slow, some even wrong.
+    seen = tf.broadcast_to(may_attend, [batch, heads, queries, length])
+    weights = tf.cast(seen, tf.float32)  # [B, H, Q, K]
+    weights /= tf.maximum(tf.reduce_sum(weights, -1, keepdims=True), 1.0)
+    means = tf.matmul(tf.cast(weights, keys.dtype), keys)  # [B, H, Q, D]
+    means = tf.transpose(means, [0, 2, 1, 3])
+    return tf.reshape(means, [batch, queries, heads * keys.shape[-1]])

@@ -1,0 +1,239 @@
+"""Attention with localness, windows, directions and additive scores.
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
+"""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import attention
+from relpos_tf.layers import caches
+from relpos_tf.layers import masks
+from tests import oracles
+from tests import testing
+
+B, H, Q, K, F = 2, 3, 5, 7, 12
+RELATIVE = {"max_relative_position": 2}
+SHARED = RELATIVE | {"heads_share_relative_embedding": True}
+LOCAL = {
+    "fixed": {"localness": "fixed", "localness_window": 3},
+    "layer": {"localness": "layer"},
+    "query": {"localness": "query"},
+    "layer_relative": {"localness": "layer"} | RELATIVE,
+    "layer_window_split": {
+        "localness": "layer",
+        "window": 2,
+        "direction": "split",
+    },
+}
+KINDS = LOCAL | {
+    "window": {"window": 1},
+    "window_relative": {"window": 3} | SHARED,
+    "forward": {"direction": "forward"} | RELATIVE,
+    "backward": {"direction": "backward"},
+    "split_relative": {"direction": "split"} | SHARED,
+    "additive": {"score": "additive"},
+    "additive_relative": {"score": "additive"} | RELATIVE,
+    "additive_shared": {"score": "additive", "localness": "query"} | SHARED,
+}
+# What a decoder may have: it sees no later position anyway.
+CAUSAL = [kind for kind in KINDS if "direction" not in KINDS[kind]]
+
+
+def made(kind, size=F, heads=H, **kwargs):
+    """Returns a layer whose weights are all different from 0."""
+    layer = attention.MultiHeadAttention(size, heads, **KINDS[kind], **kwargs)
+    layer.build((None, None, size))
+    return testing.randomize(layer)
+
+
+def loops(kind, weights, heads, x, memory, allowed):
+    """Calls the oracle with the arguments that it does not see in weights."""
+    changes = {
+        name: value
+        for name, value in KINDS[kind].items()
+        if name in ("window", "direction", "localness", "localness_window")
+    }
+    return oracles.multihead(weights, heads, x, memory, allowed, **changes)
+
+
+def padded(lengths, length):
+    """Returns where tokens are: bool `[B, 1, 1, K]`."""
+    return (np.arange(length) < np.array(lengths)[:, None])[:, None, None]
+
+
+class KindsTest(testing.LayerTestCase):
+    @parameterized.parameters("layer_relative", "additive_shared")
+    def test_contract(self, kind):
+        self.assert_layer_contract(
+            attention.MultiHeadAttention(F, H, **KINDS[kind], name="a"),
+            tf.constant(testing.normal(1, B, Q, F), tf.float32),
+            weights=self.weights_of(kind),
+        )
+
+    def weights_of(self, kind):
+        names = ("q", "k", "v", "output_transform")
+        weights = {f"{name}/kernel": (F, F) for name in names}
+        table = (H, 5, F // H)
+        weights["localness/position_hidden/kernel"] = (F, F)
+        weights["localness/position_vectors"] = (F, H)
+        weights["localness/window_vectors"] = (F, H)
+        if kind == "layer_relative":
+            weights["localness/window_hidden/kernel"] = (F, F)
+        else:
+            weights["score_vectors"] = (H, F // H)
+            table = table[1:]
+        for part in ("keys", "values"):
+            weights[f"relative_positions_{part}"] = table
+        return weights
+
+    @parameterized.parameters(*KINDS)
+    def test_equals_the_loops_with_padding(self, kind):
+        layer = made(kind)
+        x = testing.normal(2, B, K, F)
+        allowed = padded([4, 7], K)
+        expected = loops(kind, testing.named_weights(layer), H, x, x, allowed)
+        found = layer(tf.constant(x, tf.float32), may_attend=allowed)
+        # A padded query may see nothing at all, and nobody asks for it.
+        self.assertAllClose(found[0, :4], expected[0, :4], 1e-4, 1e-4)
+        self.assertAllClose(found[1], expected[1], 1e-4, 1e-4)
+        self.assertTrue(np.all(np.isfinite(found)))
+
+    @parameterized.parameters(*CAUSAL)
+    def test_equals_the_loops_with_a_causal_mask(self, kind):
+        layer = made(kind)
+        x = testing.normal(2, B, K, F)
+        weights = testing.named_weights(layer)
+        expected = loops(kind, weights, H, x, x, np.tri(K, dtype=bool))
+        inputs = tf.constant(x, tf.float32)
+        found = layer(inputs, use_causal_mask=True)
+        self.assertAllClose(found, expected, 1e-4, 1e-4)
+        # The same from keys and values that are projected already.
+        again, _ = layer.attend_and_weigh(
+            inputs, layer.project(inputs), may_attend=masks.causal_mask(K, K)
+        )
+        self.assertAllClose(again, expected, 1e-4, 1e-4)
+
+    @parameterized.parameters("fixed", "layer", "query", "additive", "window")
+    def test_a_memory_equals_the_loops(self, kind):
+        layer = made(kind)
+        x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, K, F)
+        allowed = padded([5, 7], K)
+        if kind == "window":  # counted from the end of the memory
+            allowed[:] = True
+        weights = testing.named_weights(layer)
+        self.assertAllClose(
+            layer(
+                tf.constant(x, tf.float32),
+                tf.constant(memory, tf.float32),
+                may_attend=allowed,
+            ),
+            loops(kind, weights, H, x, memory, allowed),
+            1e-4,
+            1e-4,
+        )
+
+    @parameterized.parameters(
+        "fixed", "layer_relative", "query", "split_relative", "additive_shared"
+    )
+    def test_gradients_equal_differences_of_the_loops(self, kind):
+        layer = made(kind, size=4, heads=2, dtype="float64")
+        x, upstream = testing.normal(4, 1, 3, 4), testing.normal(5, 1, 3, 4)
+        names = list(testing.named_weights(layer))
+
+        def total(x, *arrays):
+            weights = dict(zip(names, arrays, strict=True))
+            output = loops(kind, weights, 2, x, x, np.ones([3, 3], bool))
+            return np.sum(output * upstream)
+
+        arrays = [x, *testing.named_weights(layer).values()]
+        inputs = tf.constant(x)
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            output = layer(inputs)
+        gradients = tape.gradient(
+            output, [inputs, *(w.value for w in layer.weights)], upstream
+        )
+        numeric = testing.numeric_gradients(total, arrays)
+        for name, found, expected in zip(
+            ["x", *names], gradients, numeric, strict=True
+        ):
+            self.assertAllClose(found, expected, 1e-5, 1e-7, name)
+
+    @parameterized.parameters(*LOCAL)
+    def test_sentences_without_a_token_stay_finite(self, kind):
+        layer = made(kind)
+        x = tf.constant(testing.normal(2, B, K, F), tf.float32)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            output = layer(x, may_attend=padded([0, 3], K))
+        gradient = tape.gradient(output, x)
+        self.assertTrue(np.all(np.isfinite(output)))
+        self.assertTrue(np.all(np.isfinite(gradient)))
+
+    @parameterized.parameters(*LOCAL)
+    def test_neighbours_and_padding_change_nothing(self, kind):
+        layer = made(kind)
+        x = tf.constant(testing.normal(2, B, K, F), tf.float32)
+        together = layer(x, may_attend=padded([4, 7], K))
+        alone = layer(x[:1, :4], may_attend=padded([4], 4))
+        self.assertAllClose(together[0, :4], alone[0], 1e-5, 1e-5)
+        self.assertAllClose(layer(x[:1, :4])[0], alone[0], 1e-5, 1e-5)
+
+    @parameterized.parameters(
+        ({"score": "other"}, "score='other'"),
+        ({"window": -1}, "window=-1"),
+        ({"direction": "left"}, "direction='left'"),
+        ({"localness": "none"}, "kind='none'"),
+    )
+    def test_what_there_is_not_is_refused(self, changes, received):
+        with self.assertRaisesRegex(ValueError, f"Received: .*{received}"):
+            attention.MultiHeadAttention(F, H, **changes)
+
+    def test_dropout_acts_in_training_only(self):
+        layer = made("layer", dropout=0.5)
+        x = tf.constant(testing.normal(2, B, K, F), tf.float32)
+        plain = made("layer")(x)
+        self.assertAllEqual(layer(x), plain)
+        self.assertNotAllClose(layer(x, training=True), plain, atol=0.01)
+
+
+class CacheTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.product(kind=CAUSAL, cache=["growing", "fixed"])
+    def test_steps_equal_rows_of_the_full_pass(self, kind, cache):
+        layer = made(kind)
+        x = tf.constant(testing.normal(5, B, K, F), tf.float32)
+        expected = layer(x, use_causal_mask=True)
+        places, state = 0, caches.GrowingCache
+        if cache == "fixed":  # four places stay free
+            places, state = K + 4, caches.FixedCache
+        for prefix in (1, 3):
+            zeros = tf.zeros([B, H, places, F // H])
+            past, rows, start = state(zeros, zeros), [], 0
+            for end in (prefix, *range(prefix + 1, K + 1)):
+                row, past = layer.step(x[:, start:end], past, start=start)
+                rows.append(row)
+                start = end
+            self.assertAllClose(
+                tf.concat(rows, 1), expected, 1e-5, 1e-5, f"prefix {prefix}"
+            )
+
+    def test_a_compiled_step_equals_the_row_of_the_full_pass(self):
+        layer = made("layer")
+        x = tf.constant(testing.normal(5, B, K, F), tf.float32)
+        keys_values = layer.project(x)
+        # The places from the fourth on are not read before they are written.
+        past = caches.FixedCache(*keys_values)
+
+        @tf.function(jit_compile=True)
+        def step(x, past):
+            return layer.step(x, past, start=3)
+
+        row, _ = step(x[:, 3:4], past)
+        expected = layer(x, use_causal_mask=True)[:, 3:4]
+        self.assertAllClose(row, expected, 1e-5, 1e-5)
+
+
+if __name__ == "__main__":
+    tf.test.main()
