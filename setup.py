@@ -21,6 +21,7 @@ COMMANDS = (
     "translate_all",
     "export",
     "import_t2t",
+    "compare",
 )
 
 

@@ -8,7 +8,9 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable
+from collections.abc import Sequence
 
+import numpy as np
 from sacrebleu import metrics as sacrebleu_metrics
 
 from relpos_tf import errors
@@ -67,12 +69,7 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
     """
     hypotheses, references = list(hypotheses), list(references)
     _check_pairs(hypotheses, references)
-    bleu = sacrebleu_metrics.BLEU(
-        lowercase=False,
-        tokenize="13a",
-        smooth_method="exp",
-        force=True,  # Its own guess at tokenized input is in the warnings.
-    )
+    bleu = _bleu()
     chrf = sacrebleu_metrics.CHRF()
     bleu_score = bleu.corpus_score(hypotheses, [references])
     chrf_score = chrf.corpus_score(hypotheses, [references])
@@ -95,6 +92,59 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
         empty_lines=empty_lines,
         lines=len(hypotheses),
         warnings=tuple(warnings),
+    )
+
+
+def line_counts(
+    hypotheses: Sequence[str], references: Sequence[str]
+) -> np.ndarray:
+    """Returns what corpus BLEU is made of, for each line.
+
+    BLEU is a function of the sums of these over the lines, so the score of
+    any selection of lines follows without counting again.
+
+    Args:
+        hypotheses: Lines that a model wrote.
+        references: The lines they should be.
+
+    Returns:
+        float64 `[lines, 10]`: tokens of the hypothesis and of the reference,
+        then the n-grams found in the reference and all n-grams, n = 1 to 4.
+        Whole numbers, whose sums are exact.
+
+    Raises:
+        UserError: see `corpus_bleu`.
+    """
+    _check_pairs(list(hypotheses), list(references))
+    bleu = _bleu()
+    rows = []
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        score = bleu.corpus_score([hypothesis], [[reference]])
+        rows.append(
+            [score.sys_len, score.ref_len, *score.counts, *score.totals]
+        )
+    return np.array(rows, np.float64)
+
+
+def bleu_of_counts(counts: Sequence[float]) -> float:
+    """Returns the BLEU of summed rows of `line_counts`."""
+    counts = [round(count) for count in counts]
+    return sacrebleu_metrics.BLEU.compute_bleu(
+        correct=counts[2:6],
+        total=counts[6:],
+        sys_len=counts[0],
+        ref_len=counts[1],
+        smooth_method="exp",
+    ).score
+
+
+def _bleu() -> sacrebleu_metrics.BLEU:
+    """Returns BLEU as we compute it everywhere."""
+    return sacrebleu_metrics.BLEU(
+        lowercase=False,
+        tokenize="13a",
+        smooth_method="exp",
+        force=True,  # Its own guess at tokenized input is in the warnings.
     )
 
 

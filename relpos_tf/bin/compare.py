@@ -1,0 +1,318 @@
+r"""Compares hparams sets: trains them alike, and says which is better.
+
+  relpos-compare --problem=translate_ende_multi30k --seeds=1,2,3 \
+      --hparams_sets=transformer_relative_tiny,transformer_tiny \
+      --train_steps=1000 --output_dir=runs/compared
+  relpos-compare --preset=table2 --problem=translate_ende_multi30k \
+      --train_steps=1000 --output_dir=runs/table2
+  relpos-compare --runs=runs/relative,runs/absolute --output_dir=runs/compared
+  relpos-compare --diff --hparams_sets=transformer_base,transformer_relative
+
+Runs are trained one after the other, in OUTPUT_DIR/runs/LABEL-seedN, on the
+same batches in the same order for each seed. The same command again goes on
+where the last one stopped. Then every model translates the test set, and
+report.md, report.html and report.json in OUTPUT_DIR tell of scores, their
+chances, speed and memory. With --runs, nothing is trained; a name that ends in
+-seedN is one of several runs of a label, and LABEL=DIR gives another label.
+
+Presets derive from one set with relative positions (--hparams_sets, default
+transformer_relative_tiny): table1, relative or absolute; table2, the clipping
+distance k; table3, a^K and a^V; length, five kinds of positions, trained on
+sentences up to --train_max_length; localness, Gaussian biases.
+"""
+
+import functools
+import pathlib
+
+from absl import flags
+
+from relpos_tf import claims
+from relpos_tf import errors
+from relpos_tf import registry
+from relpos_tf import signals
+from relpos_tf.bin import command
+from relpos_tf.comparison import runs as runs_lib
+from relpos_tf.comparison import variants as variants_lib
+
+FLAGS = flags.FlagValues()
+_bool = functools.partial(flags.DEFINE_bool, flag_values=FLAGS)
+_integer = functools.partial(flags.DEFINE_integer, flag_values=FLAGS)
+_list = functools.partial(flags.DEFINE_list, flag_values=FLAGS)
+_string = functools.partial(flags.DEFINE_string, flag_values=FLAGS)
+
+_string("problem", "", "What to learn.")
+_list(
+    "hparams_sets",
+    [],
+    "Names of sets, or LABEL=NAME to call one differently; with --preset, one.",
+)
+flags.DEFINE_enum(
+    "preset",
+    None,
+    list(variants_lib.PRESETS),
+    "A comparison of the paper, or of its neighbours, in place of sets.",
+    flag_values=FLAGS,
+)
+_string(
+    "hparams",
+    "",
+    "Changes: LABEL:name=value,name=value;LABEL:name=value. Without a label, "
+    "changes for all.",
+)
+_string(
+    "runs",
+    "",
+    "Directories of finished runs, or LABEL=DIR, in place of training; * and "
+    "? stand for anything.",
+)
+_bool("diff", False, "Print only which hparams differ.")
+_list("seeds", ["1"], "Random seeds: runs of each set.")
+_integer(
+    "train_steps",
+    0,
+    "Updates of each run. 0: the sets' own.",
+    lower_bound=0,
+)
+_string("output_dir", "", "Folder for the runs and the report.")
+_string("data_dir", "data", "Folder of prepared data.")
+_string(
+    "tmp_dir",
+    "downloads",
+    "Folder of raw files; what is not there is downloaded to it.",
+)
+_string("usr_dir", "", "Folder of your own registrations, imported.")
+_FILE_FLAGS = [
+    f"{split}_{side}"
+    for split in ("train", "dev", "test")
+    for side in ("source", "target")
+]
+for _name in _FILE_FLAGS:
+    _string(_name, "", f"translate_files: the {_name.replace('_', ' ')} text.")
+_integer(
+    "vocab_size",
+    8000,
+    "translate_files: pieces of the vocabulary.",
+    lower_bound=1,
+)
+_integer(
+    "local_eval_frequency",
+    1000,
+    "Save and evaluate every so many steps.",
+    lower_bound=1,
+)
+_integer(
+    "train_max_length",
+    0,
+    "Train on pairs of at most so many pieces a side. 0: the sets' own limit.",
+    lower_bound=0,
+)
+_list(
+    "length_buckets",
+    [],
+    "Upper limits of source lengths, in pieces with the end of the sentence, "
+    "to score apart. Default: quarters of the lines; for the preset length L, "
+    "1.5 L and 2 L of --train_max_length.",
+)
+_bool(
+    "use_test_set",
+    True,
+    "Score on the test split, if the problem has one, and not on the "
+    "development split.",
+)
+_integer(
+    "num_samples",
+    10,
+    "Translations to show in the report.",
+    lower_bound=0,
+)
+# What the trainer is given as it is.
+_PASSED = "problem data_dir tmp_dir usr_dir local_eval_frequency".split()
+
+
+def main() -> None:
+    if FLAGS.usr_dir:
+        with command.flag_value("usr_dir"):
+            registry.import_usr_dir(FLAGS.usr_dir)
+    check_flags()
+    limits = length_limits()
+    found = [] if FLAGS.runs else make_variants()
+    with command.flag_value("runs"):
+        runs = runs_lib.find(FLAGS.runs)
+    if FLAGS.diff:
+        by_label = {one.label: one.hparams for one in found}
+        by_label |= {run.label: run.files.read_hparams() for run in runs}
+        return show_differences(by_label)
+    command.require(FLAGS, "output_dir")
+    folder = pathlib.Path(FLAGS.output_dir)
+    if found:
+        command.require(FLAGS, "problem")
+        runs, train_steps = plan(found, folder / "runs")
+    with signals.caught():
+        try:
+            claims.claim(folder)
+            if found:
+                train(runs, train_steps, folder)
+            report(runs, train_steps if found else 0, limits, folder)
+        except KeyboardInterrupt:
+            command.logger().info(
+                "Stopped. The same command goes on from there:\n  %s",
+                command.again(),
+            )
+
+
+def check_flags() -> None:
+    """Refuses flags that contradict one another, and too few of them."""
+    ways = [n for n in ("hparams_sets", "preset", "runs") if getattr(FLAGS, n)]
+    if not ways:
+        raise command.UsageError(
+            "one of --hparams_sets, --preset and --runs is required: what to "
+            "compare."
+        )
+    if FLAGS.runs:
+        training = ["hparams", "problem", "train_max_length", "train_steps"]
+        for name in [*ways[:-1], *training]:
+            if getattr(FLAGS, name):
+                raise command.UsageError(
+                    f"--{name} says how to train, --runs what is trained: "
+                    "give one of them."
+                )
+    if FLAGS.preset and len(FLAGS.hparams_sets) > 1:
+        raise command.UsageError(
+            "--preset derives all from one set. Received: --hparams_sets="
+            f"{','.join(FLAGS.hparams_sets)}."
+        )
+    if FLAGS.preset == "length" and not FLAGS.train_max_length:
+        raise command.UsageError(
+            "--preset=length needs --train_max_length: train on sentences up "
+            "to so many pieces, test on longer ones."
+        )
+    given = [name for name in _FILE_FLAGS if getattr(FLAGS, name)]
+    if given and FLAGS.problem != "translate_files":
+        raise command.UsageError(
+            f"--{given[0]} goes with --problem=translate_files. "
+            f"Received: --problem={FLAGS.problem}."
+        )
+    if FLAGS.problem == "translate_files":
+        command.require(FLAGS, *_FILE_FLAGS[:4])
+    elif FLAGS.problem:
+        with command.flag_value("problem"):
+            registry.problem(FLAGS.problem)
+
+
+def make_variants() -> list[variants_lib.Variant]:
+    """Returns what is to be compared."""
+    more = ""
+    if FLAGS.train_max_length:
+        more = f"max_length={FLAGS.train_max_length}"
+    sets, changes = FLAGS.hparams_sets, FLAGS.hparams
+    with command.flag_value("hparams_sets"):
+        for item in sets:
+            registry.hparams(item.rpartition("=")[2])
+        if not FLAGS.preset:
+            variants_lib.check_labels([s.rpartition("=")[0] or s for s in sets])
+    with command.flag_value("hparams"):
+        if not FLAGS.preset:
+            return variants_lib.of_sets(sets, changes, more)
+        base = sets[0] if sets else variants_lib.DEFAULT_BASE
+        return variants_lib.of_preset(FLAGS.preset, base, changes, more)
+
+
+def length_limits() -> list[int]:
+    """Returns the upper limits of the length buckets; none: quarters."""
+    if FLAGS.length_buckets:
+        return numbers("length_buckets")
+    longest = FLAGS.train_max_length
+    if FLAGS.preset != "length":
+        return []
+    return [longest, 3 * longest // 2, 2 * longest]
+
+
+def numbers(name: str) -> list[int]:
+    """Returns a flag's values, whole numbers, ascending."""
+    found = FLAGS[name].value
+    if not found or not all(n.strip().isdecimal() for n in found):
+        raise command.UsageError(
+            f"--{name} must be whole numbers, as in 1,2,3. Received: "
+            f"{','.join(found)!r}."
+        )
+    return sorted({int(n) for n in found})
+
+
+def plan(
+    variants: list[variants_lib.Variant], folder: pathlib.Path
+) -> tuple[list[runs_lib.Run], int]:
+    """Returns all runs, seed by seed, and how many updates each gets."""
+    steps = {FLAGS.train_steps or one.hparams.train_steps for one in variants}
+    if len(steps) > 1:
+        raise command.UsageError(
+            "--train_steps is required: the sets' own differ: "
+            f"{', '.join(f'{n:,}' for n in sorted(steps))}."
+        )
+    train_steps = steps.pop()
+    seeds = numbers("seeds")
+    return (
+        runs_lib.plan(variants, seeds, folder, FLAGS.problem, train_steps),
+        train_steps,
+    )
+
+
+def train(
+    runs: list[runs_lib.Run], train_steps: int, folder: pathlib.Path
+) -> None:
+    """Trains the runs."""
+    from relpos_tf.comparison import training
+
+    own_text = [*_FILE_FLAGS, "vocab_size"]
+    passed = _PASSED + own_text * (FLAGS.problem == "translate_files")
+    training.train(
+        runs,
+        {name: getattr(FLAGS, name) for name in passed},
+        train_steps,
+        folder / "logs",
+    )
+
+
+def report(
+    runs: list[runs_lib.Run],
+    train_steps: int,
+    limits: list[int],
+    folder: pathlib.Path,
+) -> None:
+    """Scores the models and writes the report."""
+    from relpos_tf.comparison import collection
+    from relpos_tf.comparison import markdown
+    from relpos_tf.comparison import report_files
+
+    found = collection.collect(
+        runs,
+        train_steps,
+        FLAGS.data_dir,
+        folder,
+        use_test_set=FLAGS.use_test_set,
+        limits=limits,
+        num_samples=FLAGS.num_samples,
+        command=command.again(),
+    )
+    paths = report_files.write(found, folder)
+    for warning in found["warnings"]:
+        command.logger().warning("%s", warning)
+    command.write(markdown.short_table(found))
+    command.logger().info("Wrote %s.", ", ".join(map(str, paths)))
+
+
+def show_differences(by_label) -> None:
+    """Prints which hparams differ."""
+    if len(by_label) < 2:
+        raise errors.UserError(
+            f"Expected two or more to compare. Received: {', '.join(by_label)}."
+        )
+    differences = variants_lib.differences(by_label)
+    command.write(variants_lib.differences_table(differences))
+
+
+def run() -> None:
+    command.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,34 @@
+"""The report as files: to read, to look at, and for other programs."""
+
+import json
+import pathlib
+from typing import Any
+
+from relpos_tf import line_io
+from relpos_tf import report_html
+from relpos_tf.comparison import markdown
+
+
+def write(report: dict[str, Any], folder: pathlib.Path) -> list[pathlib.Path]:
+    """Writes report.md, report.html and report.json, each whole or not at all.
+
+    Args:
+        report: What `collection.collect` returned.
+        folder: Gets the files.
+
+    Returns:
+        Their paths.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "report"
+    texts = {
+        ".md": markdown.render(report).removesuffix("\n"),
+        ".json": json.dumps(
+            report, indent=2, ensure_ascii=False, allow_nan=False
+        ),
+    }
+    for ending, content in texts.items():
+        with line_io.writer(path.with_suffix(ending), None) as write_line:
+            write_line(content)
+    report_html.write(report, path.with_suffix(".html"))
+    return [path.with_suffix(e) for e in (".md", ".html", ".json")]

@@ -1,0 +1,126 @@
+"""Prepared data, and runs of the tiny model on them."""
+
+import atexit
+import functools
+import pathlib
+import shutil
+import tempfile
+from unittest import mock
+
+import numpy as np
+
+from relpos_tf import checked_json
+from relpos_tf import checkpoints
+from relpos_tf import engines
+from relpos_tf import loading
+from relpos_tf import run_dir
+from relpos_tf.comparison import processes
+from relpos_tf.comparison import scoring
+from relpos_tf.problems import prepared
+from relpos_tf.problems import problem as problem_lib
+from tests import tiny_run
+
+PAIRS = list(zip(tiny_run.TEXT[::2], tiny_run.TEXT[1::2], strict=True))
+TEST = [*PAIRS, ("days", "Tage"), ("", "Nichts")]
+
+
+@functools.cache
+def made() -> pathlib.Path:
+    """Makes, once in a process, a folder with `data` and `a-seed1`."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="compared."))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    run = run_dir.RunDir(folder / "a-seed1")
+    shutil.copytree(tiny_run.path(), run.path)
+    problem = problem_lib.Problem(
+        name="pairs",
+        source_language="en",
+        target_language="de",
+        vocab_size=340,
+        splits={
+            "train": lambda tmp_dir: PAIRS,
+            "dev": lambda tmp_dir: PAIRS[1:],
+            "test": lambda tmp_dir: TEST,
+        },
+        num_shards=1,
+        tokenizer_file=run.tokenizer_path,
+    )
+    manifest = problem.prepare(folder / "data")
+    checksum = checked_json.file_sha256(run.tokenizer_path)
+    run.write_problem(
+        {
+            "problem": "pairs",
+            "tokenizer_sha256": checksum,
+            "data": prepared.fingerprints(manifest),
+        }
+    )
+    run.write_flags("--random_seed=1\n--hparams_set=tiny\n--hparams=a=1\n")
+    for step, rate in ((4, 2.0), (7, 3.0)):
+        run.append_metrics(
+            {
+                "step": step,
+                "split": "train",
+                "loss": 9.0 - step,
+                "steps_per_second": rate,
+                "tokens_per_second": 5 * rate,
+                "target_tokens": 20.0,
+                "peak_memory_mb": 100.0 + step,
+            }
+        )
+    run.append_metrics({"step": 7, "split": "dev", "loss": 3.0, "bleu": 1.0})
+    return folder
+
+
+def copy(folder: pathlib.Path) -> pathlib.Path:
+    """Copies `made()` to a folder."""
+    return shutil.copytree(made(), folder)
+
+
+def add_run(folder: pathlib.Path, name: str, seed: int = 1, shift: int = 1):
+    """Adds a run with other weights to a copy."""
+    path = shutil.copytree(folder / "a-seed1", folder / name)
+    model = loading.load_model(path)
+    values = {
+        v.path: np.roll(v.numpy(), shift, axis=0) * 1.5 for v in model.variables
+    }
+    run_dir.remove_checkpoint(str(path / "ckpt-7"))
+    checkpoints.write_model(str(path / "ckpt-7"), values, 7)
+    run_dir.RunDir(path).write_flags(f"--random_seed={seed}\n")
+    return path
+
+
+def quick_search(engine, items, settings, n_best):
+    """Translates in no time, differently with other weights or settings."""
+    del n_best
+    total = sum(np.abs(v.numpy()).sum() for v in engine.model.variables)
+    search = settings.beam_size, settings.alpha, settings.extra_length
+    return [
+        engines.Translation(
+            [f"{total:.3f} {item.content} {search}"], [0.0], True
+        )
+        for item in items
+    ]
+
+
+def quick_loss(model, dataset):
+    """Returns what `teacher_forced` does, without the time to trace it."""
+    del model
+    return {
+        "loss": 2.5,
+        "teacher_forced_accuracy": 0.25,
+        "target_tokens": sum(1 for _ in dataset),
+    }
+
+
+def in_this_process():
+    """Has models score here, which saves the time to import TensorFlow.
+
+    Returns:
+        A patch, whose mock counts the calls.
+    """
+
+    def run(arguments, log, what):
+        del log, what
+        if scoring.main(arguments[-1:]):
+            raise ValueError("It failed.")
+
+    return mock.patch.object(processes, "run", side_effect=run)

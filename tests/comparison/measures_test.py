@@ -1,0 +1,101 @@
+"""Training in figures, and lines by length."""
+
+import json
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf.comparison import measures
+
+
+def train(step, **values):
+    return {"step": step, "split": "train", "loss": 1.0} | values
+
+
+class OfTrainingTest(absltest.TestCase):
+    def test_medians_sums_and_curves(self):
+        rates = ((100, 2.0), (200, 4.0), (300, 1.0), (400, 9.0))
+        events = [
+            train(
+                step,
+                loss=8.0 / rate,
+                steps_per_second=rate,
+                tokens_per_second=10 * rate,
+                target_tokens=float(step + 1),
+                peak_memory_mb=700.0 - step,
+            )
+            for step, rate in rates
+        ]
+        dev = {"step": 200, "split": "dev", "loss": 3.0, "bleu": 7.0}
+        events[2:2] = [
+            dev,
+            dev | {"averaged": 2, "bleu": 9.0},
+            dev | {"split": "test", "bleu": 8.0},
+        ]
+        self.assertEqual(
+            measures.of_training(events, 300),
+            {
+                "steps_per_second": 2.0,
+                "tokens_per_second": 20.0,
+                # 100 steps at 2 a second, at 4, at 1.
+                "minutes": (50 + 25 + 100) / 60,
+                "target_tokens": 603,
+                "peak_memory_mb": 600.0,
+                "learning_curve": {
+                    "train": [[100, 4.0], [200, 2.0], [300, 8.0]],
+                    "dev": [[200, 3.0, 7.0]],
+                },
+            },
+        )
+
+    def test_what_an_earlier_version_did_not_record_is_none(self):
+        events = [
+            train(10, steps_per_second=2.0, target_tokens=5.0),
+            train(20, steps_per_second=2.0),
+        ]
+        found = measures.of_training(events, 20)
+        for name in ("target_tokens", "tokens_per_second", "peak_memory_mb"):
+            self.assertIsNone(found[name])
+        self.assertEqual(found["steps_per_second"], 2.0)
+        empty = measures.of_training([], 20)
+        self.assertIsNone(empty["minutes"])
+        self.assertEqual(empty["learning_curve"], {"train": [], "dev": []})
+
+    def test_finite_leaves_only_what_json_holds(self):
+        value = {"a": [1.5, float("inf")], "b": (float("nan"), True, "x", None)}
+        found = measures.finite(value)
+        self.assertEqual(
+            found, {"a": [1.5, None], "b": [None, True, "x", None]}
+        )
+        json.dumps(found, allow_nan=False)
+
+
+class LengthTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ([5, 9, 2, 7, 3, 8, 1, 6], [2, 5, 7]),
+        ([4, 4, 4, 4, 4, 9], [4]),
+        ([3, 3, 3, 3], []),
+        ([1, 2, 3], []),
+        ([], []),
+    )
+    def test_quartiles_leave_about_a_quarter_in_each(self, lengths, expected):
+        self.assertEqual(measures.quartiles(lengths), expected)
+
+    def test_buckets_hold_lengths_up_to_their_limit(self):
+        self.assertEqual(
+            measures.buckets([3, 9, 1, 4, 10], [3, 5, 9]),
+            [(3, [0, 2]), (5, [3]), (9, [1]), (None, [4])],
+        )
+        self.assertEqual(measures.buckets([3, 9], []), [(None, [0, 1])])
+
+    def test_lines_are_spread_over_lengths(self):
+        lengths = [60, 10, 40, 20, 50, 30]  # ordered: 1, 3, 5, 2, 4, 0
+        self.assertEqual(measures.spread_out(lengths, 3), [3, 2, 0])
+        self.assertEqual(measures.spread_out(lengths, 1), [2])
+        self.assertEqual(measures.spread_out(lengths, 9), [1, 3, 5, 2, 4, 0])
+        self.assertEqual(measures.spread_out([], 3), [])
+        self.assertEqual(measures.spread_out(lengths, 0), [])
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,197 @@
+"""Which is better, in figures and in words."""
+
+import numpy as np
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import metrics
+from relpos_tf.comparison import pairs
+from relpos_tf.comparison import significance
+
+REFERENCES = [f"the {n} small cats sat on mat {n} ." for n in range(12)]
+WORSE = [line.replace("small", "big") for line in REFERENCES]
+WORST = [line.replace("sat", "stood") for line in WORSE]
+
+
+def results(**by_seed):
+    """Returns results of lines, by seeds called s1, s2, ..."""
+    found = {int(name[1:]): lines for name, lines in by_seed.items()}
+    return pairs.Results(
+        {n: metrics.corpus_bleu(x, REFERENCES).bleu for n, x in found.items()},
+        {n: metrics.line_counts(x, REFERENCES) for n, x in found.items()},
+    )
+
+
+def pair(a="a", b="b", bleu=(30.0, 20.0), **changes):
+    return {
+        "a": a,
+        "b": b,
+        "seeds": [1, 2, 3],
+        "bleu_a": bleu[0],
+        "bleu_b": bleu[1],
+        "spread_a": 0.5,
+        "spread_b": 0.25,
+        "p_value": 1 / 10_001,
+        "seeds_apart": True,
+    } | changes
+
+
+def summary(*labels_and_scores):
+    return [{"label": a, "bleu_mean": bleu} for a, bleu in labels_and_scores]
+
+
+class ChosenTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("a", ""),
+        ("ab", "ab"),
+        ("abcd", "ab ac ad bc bd cd"),
+        ("abcde", "ab ac ad ae bc cd de"),
+    )
+    def test_all_of_a_few_else_the_first_and_neighbours(self, labels, expected):
+        found = pairs.chosen(list(labels))
+        self.assertEqual(" ".join(map("".join, found)), expected)
+
+
+class CompareTest(absltest.TestCase):
+    def test_uses_the_seeds_that_both_have(self):
+        by_label = {
+            "a": results(s1=REFERENCES, s2=WORSE, s3=WORST),
+            "b": results(s2=WORST, s1=WORSE),
+        }
+        found = pairs.compare("a", "b", by_label)
+        full, worse, worst = 100.0, *by_label["b"].bleu.values()
+        worse, worst = sorted((worse, worst), reverse=True)
+        self.assertEqual(found["seeds"], [1, 2])
+        self.assertAlmostEqual(found["bleu_a"], (full + worse) / 2)
+        self.assertAlmostEqual(found["bleu_b"], (worse + worst) / 2)
+        self.assertAlmostEqual(found["spread_a"], (full - worse) / 2**0.5)
+        self.assertFalse(found["seeds_apart"])
+        counts = [
+            sum(metrics.line_counts(x, REFERENCES) for x in side)
+            for side in ((REFERENCES, WORSE), (WORSE, WORST))
+        ]
+        self.assertEqual(found["p_value"], significance.p_value(*counts))
+        self.assertEqual(
+            [found["difference_low"], found["difference_high"]],
+            list(significance.interval(*counts)[1:]),
+        )
+        joined = [
+            metrics.corpus_bleu(x, REFERENCES * 2).bleu
+            for x in (REFERENCES + WORSE, WORSE + WORST)
+        ]
+        self.assertAlmostEqual(found["difference"], joined[0] - joined[1])
+
+    def test_one_run_each_of_other_seeds_are_compared_all_the_same(self):
+        by_label = {"a": results(s1=REFERENCES), "b": results(s2=WORSE)}
+        found = pairs.compare("a", "b", by_label)
+        self.assertEqual(found["seeds"], [])
+        self.assertLess(found["p_value"], 0.01)
+        self.assertIsNone(found["seeds_apart"])
+
+    def test_several_runs_of_other_seeds_are_not_tested(self):
+        by_label = {
+            "a": results(s1=REFERENCES, s2=WORSE),
+            "b": results(s3=WORST),
+        }
+        found = pairs.compare("a", "b", by_label)
+        for name in ("p_value", "difference", "seeds_apart", "spread_b"):
+            self.assertIsNone(found[name])
+        self.assertGreater(found["bleu_a"], found["bleu_b"])
+
+    def test_sentences_and_not_seeds_are_drawn(self):
+        # The same three times over is not more evidence.
+        once = pairs.compare(
+            "a", "b", {"a": results(s1=WORSE), "b": results(s1=WORST)}
+        )
+        thrice = pairs.compare(
+            "a",
+            "b",
+            {
+                "a": results(s1=WORSE, s2=WORSE, s3=WORSE),
+                "b": results(s1=WORST, s2=WORST, s3=WORST),
+            },
+        )
+        self.assertEqual(once["p_value"], thrice["p_value"])
+        self.assertTrue(
+            np.allclose(once["difference_low"], thrice["difference_low"])
+        )
+
+
+class VerdictTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (
+            {},
+            "a is better than b by 10.0 BLEU (3 seeds, spread 0.2 and 0.5, all "
+            "of one above the other's, as chance has it 10 times in 100; p = "
+            "0.0001 over test sentences).",
+        ),
+        (
+            {"bleu": (20.0, 20.8)},
+            "b is better than a by 0.8 BLEU (3 seeds, spread 0.2 and 0.5, all "
+            "of one above the other's, as chance has it 10 times in 100; p = "
+            "0.0001 over test sentences).",
+        ),
+        (
+            {"seeds_apart": None, "seeds": [1], "p_value": 0.034},
+            "a is better than b by 10.0 BLEU (one seed, so chance between "
+            "seeds is unknown; p = 0.034 over test sentences).",
+        ),
+        (
+            {"seeds_apart": False, "seeds": [1, 2]},
+            "a and b differ by 10.0 BLEU: no difference beyond chance (2 "
+            "seeds, spread 0.2 and 0.5, with scores that overlap; p = 0.0001 "
+            "over test sentences).",
+        ),
+        (
+            {"p_value": 0.21},
+            "a and b differ by 10.0 BLEU: no difference beyond chance (3 "
+            "seeds, spread 0.2 and 0.5, all of one above the other's, as "
+            "chance has it 10 times in 100; p = 0.21 over test sentences).",
+        ),
+        (
+            {"p_value": None, "seeds": []},
+            "a has 10.0 BLEU more than b (different seeds, spread 0.2 and "
+            "0.5, all of one above the other's; not tested, because they do "
+            "not have the same seeds).",
+        ),
+    )
+    def test_of_two(self, changes, expected):
+        found = pair(**changes)
+        rows = summary(("a", found["bleu_a"]), ("b", found["bleu_b"]))
+        self.assertEqual(pairs.verdict(rows, [found]), expected)
+
+    def test_of_many_the_best_against_the_next_tested_and_the_first(self):
+        rows = summary(("a", 20.0), ("b", 30.0), ("c", 28.0), ("d", 29.0))
+        found = [
+            pair("a", "b", (20.0, 30.0)),
+            pair("a", "c", (20.0, 28.0)),
+            pair("b", "c", (30.0, 28.0), p_value=0.4),
+        ]
+        words = pairs.verdict(rows, found)
+        self.assertStartsWith(
+            words,
+            "b has the highest BLEU, 30.0. b and c differ by 2.0 BLEU: no",
+        )
+        self.assertIn("). b is better than a by 10.0 BLEU (", words)
+        self.assertEqual(words.count("differ"), 2)
+        self.assertEqual(words.count("better"), 1)
+
+    def test_of_one(self):
+        self.assertEqual(
+            pairs.verdict(summary(("a", 1.0)), []),
+            "a has nothing to be compared with.",
+        )
+
+    @parameterized.parameters(
+        (0.049, None, True),
+        (0.05, True, False),
+        (0.01, False, False),
+        (None, True, False),
+    )
+    def test_beyond_chance_of_sentences_and_of_seeds(self, p, apart, expected):
+        found = pair(p_value=p, seeds_apart=apart)
+        self.assertEqual(pairs.is_beyond_chance(found), expected)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,266 @@
+"""report.json and report.md, of runs whose every figure is known."""
+
+import json
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import hparam
+from relpos_tf.comparison import markdown
+from relpos_tf.comparison import report
+from relpos_tf.comparison import runs
+from relpos_tf.comparison import scores
+
+SOURCES = ["a b", "a b c d e f", "one | <b>two</b>", "g"]
+REFERENCES = [
+    "the first small line",
+    "the second line is long enough",
+    "a | *line* of <b>signs</b>",
+    "x",
+]
+LENGTHS = [3, 7, 4, 2]
+RELATIVE = hparam.HParams(
+    pos="none", self_attention_type="dot_product_relative"
+)
+# What DESIGN calls for, run by run and pair by pair.
+RUN_KEYS = (
+    "hparams_set seed train_steps target_tokens parameters steps_per_second "
+    "peak_memory_mb loss bleu bleu_signature chrf exact_match bleu_by_length "
+    "output_dir"
+).split()
+
+
+class ReportTestCase(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.test_set = scores.TestSet(
+            "test", SOURCES, REFERENCES, self.folder, [], ""
+        )
+
+    def result(self, label, seed, wrong=0, loss=1.0, tokens=50.0, rate=2.0):
+        """Returns a run that has the last lines wrong."""
+        run = runs.Run(label, seed, self.folder / f"{label}-{seed}", "s", "o=1")
+        hparams = RELATIVE if label == "rel" else hparam.HParams()
+        run.files.write_hparams(hparams)
+        run.files.append_metrics(
+            {
+                "step": 5,
+                "split": "train",
+                "loss": 4.0,
+                "steps_per_second": rate,
+                "tokens_per_second": rate * 100,
+                "target_tokens": tokens,
+                "peak_memory_mb": 10.0 * seed,
+            }
+        )
+        right = len(REFERENCES) - wrong
+        return report.Result(
+            run,
+            scores.Scored(
+                f"{run.path}/ckpt-5",
+                REFERENCES[:right] + [f"<i>{label}"] * wrong,
+                {
+                    "loss": loss,
+                    "teacher_forced_accuracy": 0.5,
+                    "parameters": 100 if label == "rel" else 90,
+                    "translation_seconds": 2.0,
+                    "source_lengths": LENGTHS,
+                },
+                {},
+                "",
+            ),
+        )
+
+    def make(self, *results, **kwargs):
+        return report.make(results, self.test_set, "p_x", **kwargs)
+
+    def two(self, **kwargs):
+        return self.make(
+            self.result("rel", 1, 0, 1.0, rate=4.0),
+            self.result("rel", 2, 1, 3.0, rate=2.0),
+            self.result("abs", 1, 2, 4.0, rate=2.0),
+            self.result("abs", 2, 3, 5.0, rate=1.0),
+            **kwargs,
+        )
+
+
+class MakeTest(ReportTestCase):
+    def test_has_the_keys_of_the_contract(self):
+        found = self.two(command="the command")
+        for row in found["runs"]:
+            self.assertContainsSubset(RUN_KEYS, row)
+        for pair in found["pairs"]:
+            self.assertContainsSubset(
+                "a b bleu_a bleu_b p_value test".split(), pair
+            )
+        self.assertEqual(found["labels"], ["rel", "abs"])
+        self.assertEqual(found["command"], "the command")
+        self.assertEqual(
+            found["hparams_diff"],
+            {
+                "pos": {"rel": "none", "abs": "timing"},
+                "self_attention_type": {
+                    "rel": "dot_product_relative",
+                    "abs": "dot_product",
+                },
+            },
+        )
+        json.dumps(found, allow_nan=False)
+
+    def test_numbers_that_are_none_are_missing(self):
+        found = self.make(
+            self.result("rel", 1, loss=float("nan")), self.result("abs", 1)
+        )
+        self.assertIsNone(found["runs"][0]["loss"])
+        self.assertIsNone(found["summary"][0]["loss_mean"])
+        self.assertIn("| rel | 1 | 100 | 100.00 |", markdown.render(found))
+
+    def test_run_is_told_with_its_scores_and_its_training(self):
+        row = self.two(limits=[3, 4])["runs"][1]
+        self.assertEqual(
+            [row[k] for k in ("label", "seed", "hparams", "train_steps")],
+            ["rel", 2, "o=1", 5],
+        )
+        self.assertEqual(row["exact_match"], 75.0)
+        self.assertEqual(row["target_tokens"], 50)
+        self.assertEqual(row["peak_memory_mb"], 20.0)
+        self.assertEqual(row["learning_curve"]["train"], [[5, 4.0]])
+        # Line 0 of 3 pieces and line 3 of 2, which is wrong; line 2 of 4;
+        # line 1 of 7.
+        self.assertEqual(
+            [
+                (b["up_to"], b["lines"], b["exact_match"])
+                for b in row["bleu_by_length"]
+            ],
+            [(3, 2, 50.0), (4, 1, 100.0), (None, 1, 100.0)],
+        )
+        self.assertAlmostEqual(row["bleu_by_length"][1]["bleu"], 100.0)
+
+    def test_bucket_without_lines_or_without_text_has_no_score(self):
+        self.test_set = self.test_set._replace(references=["", *REFERENCES[1:]])
+        buckets = self.two(limits=[1, 2, 3])["runs"][0]["bleu_by_length"]
+        self.assertEqual([b["lines"] for b in buckets], [0, 1, 1, 2])
+        self.assertEqual(
+            [b["bleu"] is None for b in buckets], [True, False, True, False]
+        )
+
+    def test_summary_is_over_seeds_and_against_the_first(self):
+        rel, other = self.two()["summary"]
+        self.assertEqual(rel["seeds"], [1, 2])
+        self.assertEqual((rel["parameters"], other["parameters"]), (100, 90))
+        self.assertEqual((rel["loss_mean"], rel["loss_spread"]), (2.0, 2**0.5))
+        self.assertEqual(rel["exact_match_mean"], 87.5)
+        self.assertEqual((rel["steps_ratio"], other["steps_ratio"]), (1.0, 0.5))
+        self.assertEqual((other["steps_per_second"]), 1.5)
+        self.assertEqual(other["tokens_ratio"], 0.5)
+        self.assertEqual(other["peak_memory_mb"], 20.0)
+
+    def test_samples_are_of_the_first_seed_from_short_to_long(self):
+        samples = self.two(num_samples=2)["samples"]
+        self.assertEqual([s["source"] for s in samples], ["a b", "a b c d e f"])
+        self.assertEqual(
+            samples[1],
+            {
+                "source": SOURCES[1],
+                "reference": REFERENCES[1],
+                "translations": {"rel": REFERENCES[1], "abs": REFERENCES[1]},
+            },
+        )
+
+    def test_what_was_not_the_same_is_told(self):
+        self.assertEqual(self.two()["warnings"], [])
+        found = self.make(
+            self.result("rel", 3), self.result("abs", 3, tokens=51.0)
+        )["warnings"]
+        self.assertLen(found, 1)
+        self.assertIn("seed 3, the runs have not been trained on", found[0])
+        self.assertIn("rel 50, abs 51.", found[0])
+        rows = [
+            {"label": "a", "seed": 1, "train_steps": 5, "target_tokens": 1},
+            {"label": "b", "seed": 2, "train_steps": 6, "target_tokens": 2},
+        ]
+        self.assertEqual(
+            report.check_same(rows),
+            [
+                "The runs have made different numbers of updates: a 5, b 6.",
+                "Not all have the same seeds.",
+            ],
+        )
+
+
+class MarkdownTest(ReportTestCase):
+    def render(self, found):
+        return markdown.render(found | {"warnings": ["Take *care*."]})
+
+    def test_tables_say_what_the_report_says(self):
+        found = self.two(limits=[3, 4], command="x --y")
+        text = self.render(found)
+        lines = text.split("\n")
+        self.assertEqual(lines[0], "# p\\_x: rel, abs")
+        self.assertEqual(lines[2], f"**{found['verdict']}**")
+        self.assertEqual(
+            lines[4], "p\\_x, test split, 4 lines; 5 updates each."
+        )
+        self.assertIn("- Take \\*care\\*.", lines)
+        rel, other = found["summary"]
+        self.assertIn(
+            f"| rel | 2 | 100 | {rel['bleu_mean']:.2f} ± "
+            f"{rel['bleu_spread']:.2f} | {rel['chrf_mean']:.2f} ± "
+            f"{rel['chrf_spread']:.2f} | 2.000 ± 1.414 | 87.50 |",
+            lines,
+        )
+        self.assertIn("| abs | 1.50 (0.50) | 150 (0.50) | 20 |", lines)
+        (pair,) = found["pairs"]
+        self.assertIn(
+            f"| rel against abs | {pair['bleu_a']:.2f} | {pair['bleu_b']:.2f} "
+            f"| {pair['difference']:+.2f} ({pair['difference_low']:+.2f} to "
+            f"{pair['difference_high']:+.2f}) | {pair['p_value']:.2f} | "
+            "apart |",
+            lines,
+        )
+        self.assertIn("| `pos` | none | timing |", lines)
+        self.assertIn(f"`{found['runs'][0]['bleu_signature']}`", text)
+        by_length = [line for line in lines if line.startswith("| above 4 |")]
+        self.assertEqual(by_length, ["| above 4 | 1 | 100.00 | 50.00 |"])
+        self.assertTrue(any(x.startswith("| 4 to 4 | 1 |") for x in lines))
+        self.assertIn("    x --y", lines)
+
+    def test_text_of_others_stays_text(self):
+        text = self.render(self.two())
+        self.assertIn("- source: one \\| &lt;b>two&lt;/b>", text)
+        self.assertIn(
+            "- reference: a \\| \\*line\\* of &lt;b>signs&lt;/b>", text
+        )
+        self.assertNotIn("<", text)
+
+    def test_what_is_missing_is_a_dash(self):
+        found = self.make(
+            self.result("rel", 1), self.result("abs", 1), limits=[1]
+        )
+        for row in found["summary"]:
+            row |= {"steps_per_second": None, "steps_ratio": None}
+            row |= {"peak_memory_mb": None}
+        found["pairs"][0] |= {"p_value": None, "difference": None}
+        text = self.render(found)
+        self.assertIn("| rel | - | 200 (1.00) | - |", text)
+        self.assertIn("| 1 to 1 | 0 | - | - |", text)
+        self.assertIn("| - | - | one: unknown |", text)
+        self.assertIn("| rel | 1 | 100 | 100.00 |", text)
+
+    def test_one_alone_and_nothing_that_differs(self):
+        text = self.render(self.make(self.result("rel", 1), num_samples=0))
+        self.assertIn("Nothing, in the hparams.", text)
+        for title in ("## Differences", "## Translations"):
+            self.assertNotIn(title, text)
+
+    def test_terminal_gets_a_short_table(self):
+        lines = markdown.short_table(self.two()).split("\n")
+        self.assertRegex(lines[0], r"^ +BLEU +chrF +loss +exact match % +steps")
+        self.assertRegex(lines[2], r"^abs .* 4\.500 ± 0\.707 +37\.50 +1\.50$")
+        self.assertEqual({len(line) for line in lines[:3]}, {len(lines[0])})
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,212 @@
+"""Runs by name: which they are, how far they are, what their models are."""
+
+import os
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf import run_dir
+from relpos_tf.comparison import runs
+from relpos_tf.comparison import variants
+
+HPARAMS = hparam.HParams(vocab_size=40)
+DEV = {"split": "dev", "loss": 2.0, "bleu": 1.0}
+
+
+class RunsTestCase(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def make(self, name, *steps, hparams=HPARAMS, flags="", average=()):
+        """Makes the files of a run, and returns its directory."""
+        run = run_dir.RunDir(self.folder / name)
+        run.write_hparams(hparams)
+        if flags:
+            run.write_flags(flags)
+        (run.path / "average").mkdir()
+        for step in steps:
+            (run.path / f"ckpt-{step}.index").touch()
+            run.append_metrics({"step": step, **DEV})
+        for step in average:
+            (run.path / "average" / f"ckpt-{step}.index").touch()
+        return run.path
+
+    def find(self, text):
+        return [
+            (run.label, run.seed, run.path.name)
+            for run in runs.find(text.replace("HERE", str(self.folder)))
+        ]
+
+
+class FindTest(RunsTestCase):
+    def test_labels_are_names_without_the_seed_or_what_is_given(self):
+        self.make("one", 5, flags="--random_seed=7\n--hparams=a=1,b=2\n")
+        self.make("k=2-seed3", 5)
+        self.assertEqual(
+            self.find("HERE/one,HERE/k=2-seed3/,x=HERE/one,k=9=HERE/k=2-seed3"),
+            [
+                ("one", 7, "one"),
+                ("k=2", 3, "k=2-seed3"),
+                ("x", 7, "one"),
+                ("k=9", 3, "k=2-seed3"),
+            ],
+        )
+        (run,) = runs.find(str(self.folder / "one"))
+        self.assertEqual(run.overrides, "a=1,b=2")
+        self.assertEqual((run.name, run.title), ("one-seed7", "one seed 7"))
+
+    def test_a_name_without_flags_has_no_seed(self):
+        self.make("plain", 5)
+        self.assertEqual(self.find("HERE/plain"), [("plain", None, "plain")])
+
+    def test_patterns_take_runs_only(self):
+        for name in ("b-seed1", "a-seed2", "a-seed1"):
+            self.make(name, 5)
+        (self.folder / "a-other").mkdir()
+        (self.folder / "a-file").touch()
+        expected = [("a", 1, "a-seed1"), ("a", 2, "a-seed2")]
+        self.assertEqual(self.find("HERE/a-*"), expected)
+        self.assertEqual(
+            self.find("x=HERE/a-*"), [("x", *rest) for _, *rest in expected]
+        )
+
+    @parameterized.parameters(
+        ("HERE/none", "Received: '.*/none', where no run is"),
+        ("x=HERE/none*", "Received: 'x=.*', where no run is"),
+        ("HERE", "Received: '.*', where no run is"),
+        ("x=", "Received: 'x=', where no run is"),
+        ("HERE/a,HERE/a", "Received twice: a$|Received twice: a\\."),
+        ("b=HERE/a,b=HERE/c", "Received twice: b"),
+    )
+    def test_mistakes(self, text, message):
+        self.make("a", 5)
+        self.make("c", 5)
+        with self.assertRaisesRegex(errors.UserError, message):
+            self.find(text)
+
+
+class ProgressTest(RunsTestCase):
+    def run_of(self, *args, **kwargs):
+        return runs.Run("a", 1, self.make("a-seed1", *args, **kwargs))
+
+    def test_final_model_is_the_newest_or_that_of_the_step(self):
+        run = self.run_of(9, 10, average=(10,))
+        self.assertEqual(runs.final_checkpoint(run), f"{run.path}/ckpt-10")
+        self.assertEqual(runs.final_checkpoint(run, 9), f"{run.path}/ckpt-9")
+        with self.assertRaisesRegex(errors.UserError, "ckpt-8 in .*: 9, 10."):
+            runs.final_checkpoint(run, 8)
+
+    def test_final_model_is_the_average_where_the_set_averages(self):
+        hparams = HPARAMS.replace(average_checkpoints=2)
+        run = self.run_of(9, 10, hparams=hparams, average=(9,))
+        self.assertEqual(runs.final_checkpoint(run), f"{run.path}/ckpt-10")
+        self.assertEqual(
+            runs.final_checkpoint(run, 9), f"{run.path}/average/ckpt-9"
+        )
+
+    def test_no_checkpoint_is_an_error(self):
+        run = self.run_of()
+        with self.assertRaisesRegex(errors.UserError, "Received: none"):
+            runs.final_checkpoint(run)
+
+    def test_finished_is_trained_and_evaluated_and_averaged(self):
+        run = self.run_of(9, 10)
+        self.assertTrue(runs.is_finished(run, 10))
+        self.assertFalse(runs.is_finished(run, 11))
+        (run.path / "metrics.jsonl").write_text("")
+        run.files.append_metrics({"step": 10, "split": "train"})
+        self.assertFalse(runs.is_finished(run, 10))
+        self.assertFalse(
+            runs.is_finished(runs.Run("b", 1, self.folder / "none"), 10)
+        )
+
+    @parameterized.parameters(
+        ((9, 10), (), False), ((9, 10), (10,), True), ((10,), (), True)
+    )
+    def test_finished_has_its_average(self, steps, average, expected):
+        hparams = HPARAMS.replace(average_checkpoints=5)
+        run = self.run_of(*steps, hparams=hparams, average=average)
+        self.assertEqual(runs.is_finished(run, 10), expected)
+
+
+class PlanTest(RunsTestCase):
+    def plan(self, seeds=(1, 2), problem="p", steps=10, **changes):
+        made = [
+            variants.Variant(label, "set", "x", HPARAMS.replace(**changes))
+            for label in ("a/b", "k=1")
+        ]
+        return runs.plan(made, seeds, self.folder, problem, steps)
+
+    def test_runs_go_seed_by_seed(self):
+        self.assertEqual(
+            [(run.title, run.path.name) for run in self.plan()],
+            [
+                ("a/b seed 1", "a_b-seed1"),
+                ("k=1 seed 1", "k=1-seed1"),
+                ("a/b seed 2", "a_b-seed2"),
+                ("k=1 seed 2", "k=1-seed2"),
+            ],
+        )
+
+    def test_what_is_begun_alike_goes_on(self):
+        flags = "--random_seed=2\n--problem=p\n"
+        # Neither belongs to the set: the data decide the one.
+        hparams = HPARAMS.replace(vocab_size=7, train_steps=3)
+        self.make("k=1-seed2", 4, flags=flags, hparams=hparams)
+        self.assertLen(self.plan(), 4)
+
+    @parameterized.parameters(
+        ({"alpha": 0.5}, "alpha=0.6 .now 0.5."),
+        ({"hidden_size": 8}, "hidden_size=512 .now 8."),
+        ({"problem": "q"}, "--problem=p .now q."),
+        ({"seeds": [3]}, "--random_seed=2 .now 3."),
+        ({"steps": 3}, "gone on to step 4 .*no checkpoint of step 3"),
+    )
+    def test_what_is_begun_otherwise_is_named(self, changes, message):
+        flags = "--random_seed=2\n--problem=p\n"
+        self.make("k=1-seed2", 4, flags=flags)
+        self.make("k=1-seed3", 4, flags=flags)
+        with self.assertRaisesRegex(
+            errors.UserError, rf"k=1-seed\d .*{message}"
+        ):
+            self.plan(**changes)
+
+    def test_labels_must_not_share_a_directory(self):
+        made = [
+            variants.Variant(label, "set", "x", HPARAMS)
+            for label in ("a/b", "a b")
+        ]
+        with self.assertRaisesRegex(errors.UserError, "a/b, a b"):
+            runs.plan(made, [1], self.folder, "p", 10)
+
+
+class ProblemTest(RunsTestCase):
+    def test_checksum_is_that_of_the_file_in_the_run(self):
+        path = self.make("a", 5)
+        run = runs.Run("a", 1, path)
+        with self.assertRaisesRegex(errors.UserError, f"Received: {path}"):
+            runs.problem_of(run)
+        run.files.write_problem({"problem": "p"})
+        with self.assertRaisesRegex(errors.UserError, f"Received: {path}"):
+            runs.problem_of(run)
+        (path / "tokenizer.model").write_bytes(b"abc")
+        self.assertEqual(
+            runs.problem_of(run),
+            {
+                "problem": "p",
+                # FIPS 180-2, appendix B.1.
+                "tokenizer_sha256": "ba7816bf8f01cfea414140de5dae2223b00361a3"
+                "96177a9cb410ff61f20015ad",
+            },
+        )
+        run.files.write_problem({"problem": os.path.join("..", "p")})
+        with self.assertRaisesRegex(errors.UserError, f"Received: {path}"):
+            runs.problem_of(run)
+
+
+if __name__ == "__main__":
+    absltest.main()

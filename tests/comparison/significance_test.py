@@ -1,0 +1,129 @@
+"""Chance in BLEU: against sacreBLEU's own test, and by counting by hand."""
+
+import itertools
+import os
+from unittest import mock
+
+import numpy as np
+import sacrebleu.metrics
+import sacrebleu.significance
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import metrics
+from relpos_tf.comparison import significance
+
+WORDS = "the a cat dog sat ran on under one red blue mat house .".split()
+
+
+def lines(seed, share=0.3, number=60):
+    """Returns lines of words; each word is another with some probability."""
+    drawn = np.random.default_rng(7).choice(WORDS, (number, 9))
+    other = np.random.default_rng(seed).choice(WORDS, (number, 9))
+    changed = np.random.default_rng(seed + 1).random((number, 9)) < share
+    return [" ".join(row) for row in np.where(changed, other, drawn)]
+
+
+REFERENCES = lines(0, share=0)
+
+
+def counts(hypotheses, references=REFERENCES):
+    return metrics.line_counts(hypotheses, references)
+
+
+class PValueTest(parameterized.TestCase):
+    @parameterized.parameters((3, 0.3), (8, 0.4))
+    def test_is_that_of_sacrebleu_where_nothing_ties(self, seed, share):
+        worse = lines(seed, share)
+        with mock.patch.dict(os.environ, {"SACREBLEU_SEED": "12345"}):
+            _, found = sacrebleu.significance.PairedTest(
+                [("a", lines(5)), ("b", worse)],
+                {"BLEU": sacrebleu.metrics.BLEU(force=True)},
+                [REFERENCES],
+                test_type="ar",
+            )()
+        expected = found["BLEU"][1]
+        self.assertAlmostEqual(
+            metrics.bleu_of_counts(counts(worse).sum(axis=0)),
+            expected.score,
+            places=9,
+        )
+        self.assertEqual(
+            significance.p_value(counts(lines(5)), counts(worse)),
+            expected.p_value,
+        )
+
+    def test_equal_systems_do_not_differ(self):
+        same = counts(lines(3))
+        self.assertEqual(significance.p_value(same, same), 1.0)
+
+    @parameterized.parameters((1, 1.0), (2, 0.5), (4, 0.125), (6, 1 / 32))
+    def test_lines_that_all_speak_for_one_leave_two_sides_of_many(
+        self, number, expected
+    ):
+        # All others equal: only the two trials in which these lines stay
+        # together differ as much, 2 of 2^number.
+        better = list(REFERENCES)
+        worse = ["wrong"] * number + list(REFERENCES[number:])
+        found = significance.p_value(counts(better), counts(worse))
+        self.assertAlmostEqual(found, expected, delta=0.01)
+
+    def test_seeds_of_one_sentence_change_sides_together(self):
+        # Twice the same translations are no more evidence than once.
+        a, b = counts(lines(3)), counts(lines(5))
+        self.assertEqual(
+            significance.p_value(a + a, b + b), significance.p_value(a, b)
+        )
+
+
+class IntervalTest(absltest.TestCase):
+    def test_is_that_of_all_drawings_of_three_lines(self):
+        first = counts(REFERENCES[:3], REFERENCES[:3])
+        second = counts([*REFERENCES[:2], "the dog"], REFERENCES[:3])
+
+        def difference(drawn):
+            a, b = (
+                metrics.bleu_of_counts(side[list(drawn)].sum(axis=0))
+                for side in (first, second)
+            )
+            return a - b
+
+        every = [difference(d) for d in itertools.product(range(3), repeat=3)]
+        found = significance.interval(first, second)
+        self.assertAlmostEqual(found.difference, difference((0, 1, 2)))
+        # 1 of 27 drawings has the last line three times, 8 have it not.
+        self.assertAlmostEqual(found.low, min(every))
+        self.assertAlmostEqual(found.high, max(every))
+        self.assertEqual(significance.interval(second, first).low, -max(every))
+
+
+class SpreadTest(parameterized.TestCase):
+    def test_mean_and_spread_of_one_seed_or_a_gap(self):
+        self.assertEqual(significance.mean([2.0, 4.0]), 3.0)
+        self.assertEqual(significance.spread([2.0, 4.0]), 2.0**0.5)
+        self.assertEqual(significance.mean([4.0]), 4.0)
+        for values in ([], [1.0, None]):
+            self.assertIsNone(significance.mean(values))
+            self.assertIsNone(significance.spread(values))
+        self.assertIsNone(significance.spread([1.0]))
+
+    @parameterized.parameters(
+        ([1, 2], [3, 4], True),
+        ([3, 4], [1, 2], True),
+        ([1, 3], [2, 4], False),
+        ([1, 2], [2, 4], False),
+        ([1], [2, 4], None),
+    )
+    def test_seeds_apart(self, first, second, expected):
+        self.assertEqual(significance.are_apart(first, second), expected)
+
+    def test_chance_of_apart_by_counting_orders(self):
+        orders = list(itertools.permutations(range(5)))
+        apart = [significance.are_apart(o[:2], o[2:]) for o in orders]
+        self.assertAlmostEqual(
+            significance.chance_of_apart(2, 3), sum(apart) / len(orders)
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,137 @@
+"""A small report of a comparison, as report.json has it."""
+
+import copy
+from typing import Any
+
+SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
+
+
+def _run(label, seed, bleu, dev):
+    return {
+        "label": label,
+        "hparams_set": "transformer_relative_tiny",
+        "hparams": "" if label == "relative" else "pos=timing",
+        "seed": seed,
+        "train_steps": 200,
+        "target_tokens": 345678,
+        "parameters": 1234567,
+        "steps_per_second": 2.5,
+        "tokens_per_second": 8000.4,
+        "peak_memory_mb": 1047.3,
+        "loss": 2.125,
+        "bleu": bleu,
+        "bleu_signature": SIGNATURE,
+        "chrf": 51.5,
+        "chrf_signature": "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no",
+        "exact_match": 3.25,
+        "bleu_by_length": [
+            {"up_to": 10, "lines": 30, "bleu": bleu + 2, "exact_match": 6.0},
+            {"up_to": None, "lines": 1070, "bleu": bleu - 1, "exact_match": 0},
+        ],
+        "output_dir": f"out/runs/{label}-seed{seed}",
+        "minutes": 5.25,
+        "learning_curve": {
+            "train": [[50, 6.5], [100, 4.5], [200, 3.5]],
+            "dev": [[100, 4.0 - dev, dev], [200, 3.0 - dev, 10 * dev]],
+        },
+    }
+
+
+def _described(heads, tables):
+    """What `attention_maps.describe` says, with weights that are simple."""
+    flat = [[0.25, 0.75], [0.5, 0.5]]
+    stack = {"weights": [[flat] * heads], "distances": [-1, 0, 1]}
+    return {
+        "source": "A dog .",
+        "translation": "Ein Hund .",
+        "source_pieces": ["▁dog", "</s>"],
+        "target_pieces": ["▁Hund", "</s>"],
+        "sentences": 1200,
+        "encoder": stack | {"by_distance": [[[0.1, 0.2, None]] * heads]},
+        "decoder": {
+            "weights": [[[[1.0, 0.0], [0.5, 0.5]]] * heads],
+            "distances": [-1, 0],
+            "by_distance": [[[0.9, 0.3]] * heads],
+        },
+        "cross": {"weights": [[flat] * heads]},
+        "tables": tables,
+    }
+
+
+def _tables():
+    return [
+        {"stack": stack, "layer": 0, "kind": kind, "norms": [[1.0, 3.0, 2.0]]}
+        for stack in ("encoder", "decoder")
+        for kind in ("keys", "values")
+    ]
+
+
+_REPORT = {
+    "title": "Relative against absolute",
+    "verdict": "relative is better than absolute by 2.00 BLEU.",
+    "command": "python -m relpos_tf.bin.compare --seeds=1,2",
+    "problem": "translate_ende_multi30k",
+    "split": "test",
+    "labels": ["relative", "absolute"],
+    "runs": [
+        _run("relative", 1, 20.0, 1.0),
+        _run("relative", 2, 22.0, 1.5),
+        _run("absolute", 1, 19.0, 0.5),
+        _run("absolute", 2, 19.0, 0.5),
+    ],
+    "summary": [
+        {
+            "label": label,
+            "seeds": 2,
+            "parameters": 1234567,
+            "bleu_mean": mean,
+            "bleu_spread": spread,
+            "chrf_mean": 51.5,
+            "chrf_spread": 0.0,
+            "loss_mean": 2.125,
+            "loss_spread": 0.0,
+            "exact_match_mean": 3.25,
+            "steps_per_second": 2.5,
+            "steps_ratio": ratio,
+            "tokens_per_second": 8000.4,
+            "tokens_ratio": ratio,
+            "peak_memory_mb": 1047.3,
+        }
+        for label, mean, spread, ratio in (
+            ("relative", 21.0, 1.4142, 1.0),
+            ("absolute", 19.0, 0.0, 1.0625),
+        )
+    ],
+    "pairs": [
+        {
+            "a": "relative",
+            "b": "absolute",
+            "bleu_a": 21.0,
+            "bleu_b": 19.0,
+            "difference": 2.0,
+            "difference_low": 0.75,
+            "difference_high": 3.25,
+            "p_value": 0.00009999,
+            "test": "paired approximate randomisation, seed 12345",
+        }
+    ],
+    "hparams_diff": {"pos": {"relative": "none", "absolute": "timing"}},
+    "samples": [
+        {
+            "source": "A dog .",
+            "reference": "Ein Hund .",
+            "translations": {"relative": "Ein Hund .", "absolute": "Hund"},
+        }
+    ],
+    "attention": {
+        "relative": _described(2, _tables()),
+        "absolute": _described(2, []),
+    },
+    "warnings": ["Seed 2 saw fewer tokens."],
+    "versions": {"tensorflow": "2.21.0"},
+}
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    """Returns a report of two labels and two seeds, some parts replaced."""
+    return copy.deepcopy(_REPORT) | changes
