@@ -300,7 +300,8 @@ class ResultsTest(tf.test.TestCase):
             for _ in range(9):
                 self.assertFalse(results.add(bad, 7))
             self.assertTrue(results.add(good, 7))
-        expected = {"loss": 2.0, "tokens": 14.0, "skipped_steps": 18}
+        expected = {"loss": 2.0, "tokens": 14.0, "target_tokens": 6.0}
+        expected |= {"skipped_steps": 18}
         self.assertEqual(results.collect(), expected)
         self.assertEqual(
             results.collect(), dict.fromkeys(expected, 0) | {"loss": 0.0}
