@@ -20,8 +20,8 @@ def keep_freed() -> bool:
 
     A training step needs the same large blocks again and again. The C library
     returns those above 32 MiB to the system, which fills them with zeros, page
-    by page, the next time: a twentieth of a step on two cores. The peak stays
-    what it was; after it, the process no longer shrinks.
+    by page, the next time: a twentieth of a step on two cores. The peak of
+    a step stays what it was; after it, the process no longer shrinks.
 
     Returns:
         Whether there is such a library here; otherwise nothing has changed.

@@ -11,7 +11,6 @@ tokenizer: words, the parts of hyphenated ones, and marks. The vocabulary of
 """
 
 import functools
-import hashlib
 import random
 import re
 from collections.abc import Iterator
@@ -55,17 +54,8 @@ def length_of(english: str) -> int:
 
 
 def split_of(english: str) -> str:
-    """Returns the split of an English list: "train", "dev" or "test".
-
-    The same on every machine, in every process and for every language pair.
-    """
-    digest = hashlib.sha256(english.encode("utf-8")).digest()
-    rank = int.from_bytes(digest[:8], "big") % 1000
-    for split, share in _HELD_OUT.items():
-        if rank < share:
-            return split
-        rank -= share
-    return "train"
+    """Returns the split of an English list, as `phrases.split_of` does."""
+    return phrases.split_of(english, _HELD_OUT)
 
 
 def pairs(target_language: str, split: str) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,7 @@ import hashlib
 import itertools
 import random
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from relpos_tf.problems import spoken_de
@@ -84,14 +85,18 @@ class Phrase:
         return getattr(module, self.kind)(*words)
 
 
-def split_of(english: str) -> str:
+def split_of(english: str, held_out: Mapping[str, int] = _HELD_OUT) -> str:
     """Returns the split of an English phrase: "train", "dev" or "test".
 
     The same on every machine, in every process and for every language pair.
+
+    Args:
+        english: The phrase.
+        held_out: Of a thousand phrases, how many are not for training.
     """
     digest = hashlib.sha256(english.encode("utf-8")).digest()
     rank = int.from_bytes(digest[:8], "big") % 1000
-    for split, share in _HELD_OUT.items():
+    for split, share in held_out.items():
         if rank < share:
             return split
         rank -= share
