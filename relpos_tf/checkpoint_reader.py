@@ -9,6 +9,7 @@ memory.
 import contextlib
 import os
 import re
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 
@@ -78,6 +79,7 @@ def assign(
     prefix: str,
     groups: Mapping[str, Variables],
     keys: Mapping[str, str],
+    optional: Collection[str] = (),
 ) -> None:
     """Sets variables; compares and reads everything before it sets anything.
 
@@ -86,13 +88,18 @@ def assign(
         prefix: str. The checkpoint, for messages.
         groups: {group: {name: variable}}.
         keys: {group/name: key}, all of the checkpoint that must be in them.
+        optional: Names that need not be among the keys.
 
     Raises:
         UserError: naming what is missing, not wanted, or of another kind.
     """
     shapes = reader.get_variable_to_shape_map()
     dtypes = reader.get_variable_to_dtype_map()
-    expected = flat(groups)
+    expected = {
+        name: variable
+        for name, variable in flat(groups).items()
+        if name in keys or name not in optional
+    }
     problems = [f"{n} is missing" for n in expected.keys() - keys.keys()]
     problems += [f"{n} is not wanted" for n in keys.keys() - expected.keys()]
     for name in expected.keys() & keys.keys():

@@ -41,6 +41,8 @@ class CheckpointManager:
         keep_max: int. The oldest beyond that many are removed; 0: none is.
         writes: bool. False for who only restores: it leaves alone what another
             process may be writing.
+        optional: Names, `group/name`, of what older checkpoints do not hold;
+            restored from one of them, it stays as it is.
     """
 
     def __init__(
@@ -49,10 +51,12 @@ class CheckpointManager:
         groups: Mapping[str, Variables],
         keep_max: int = 20,
         writes: bool = True,
+        optional: Sequence[str] = (),
     ):
         self._directory = pathlib.Path(directory)
         self._groups = {name: dict(group) for name, group in groups.items()}
         self._keep_max = keep_max
+        self._optional = frozenset(optional)
         self._protected = set()
         self._checkpoint = tf.train.Checkpoint(**self._groups)
         if writes:
@@ -128,7 +132,9 @@ class CheckpointManager:
         with reading(prefix):
             reader = checkpoint_reader.open_checkpoint(prefix)
             names = checkpoint_reader.names(reader)
-            checkpoint_reader.assign(reader, prefix, self._groups, names)
+            checkpoint_reader.assign(
+                reader, prefix, self._groups, names, self._optional
+            )
         if path is None:
             restored = run_dir.checkpoint_step(prefix)
             for step in filter(lambda n: n > restored, self.all_steps()):

@@ -5,6 +5,7 @@ import pathlib
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 from relpos_tf import errors
 from relpos_tf import memory
@@ -18,10 +19,25 @@ class Results:
     """
 
     MOST_SKIPPED = 10
+    # What is summed, in the order of `sums`.
+    NAMES = ("loss", "target_tokens", "source_tokens")
 
     def __init__(self):
         self._results = []
+        self._before = [0.0] * len(self.NAMES)
         self._skipped = self._in_a_row = 0
+
+    def go_on(self, sums: Sequence[float]) -> None:
+        """Begins with what an earlier process has summed: see `sums`."""
+        *self._before, skipped = map(float, sums)
+        self._skipped = round(skipped)
+
+    def sums(self) -> list[float]:
+        """Returns the sum of each of `NAMES` and the updates not made.
+
+        All since the last report, those of an earlier process included.
+        """
+        return [*self._totals(), float(self._skipped)]
 
     def add(self, result: Mapping, step: int) -> bool:
         """Takes note of an update; returns whether it was made.
@@ -54,22 +70,28 @@ class Results:
         """Returns the sums since the last call, and begins again.
 
         Returns:
-            dict of `loss` in nats per target token, `tokens`, source and
-            target, and `target_tokens`, all of the updates made, and
-            `skipped_steps`, how many were not.
+            dict of `loss` in nats per target token, `target_tokens`, both of
+            the updates made, `skipped_steps`, how many were not, and `tokens`,
+            source and target, without those of an earlier process, whose time
+            nobody has taken.
         """
-        loss, target_tokens, source_tokens = (
-            sum(float(result[name]) for result in self._results)
-            for name in ("loss", "target_tokens", "source_tokens")
-        )
+        loss, target_tokens, source_tokens = self._totals()
         skipped, self._skipped = self._skipped, 0
+        tokens = target_tokens + source_tokens - sum(self._before[1:])
         self._results.clear()
+        self._before = [0.0] * len(self.NAMES)
         return {
             "loss": loss / max(target_tokens, 1.0),
-            "tokens": target_tokens + source_tokens,
+            "tokens": tokens,
             "target_tokens": target_tokens,
             "skipped_steps": skipped,
         }
+
+    def _totals(self):
+        return [
+            sum((float(r[name]) for r in self._results), start=before)
+            for name, before in zip(self.NAMES, self._before, strict=True)
+        ]
 
 
 class Throughput:

@@ -29,7 +29,6 @@ from relpos_tf import training_state
 from relpos_tf import translator as translator_lib
 
 _log = logging.getLogger("relpos_tf")
-_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class Trainer:
@@ -92,6 +91,7 @@ class Trainer:
     def _restore(self):
         if not self._state.restore() and self.settings.warm_start_from:
             self._state.start_from(self.settings.warm_start_from)
+        self._results.go_on(self._state.unreported.numpy())
         if self._hosts.is_chief:
             self.run.truncate_metrics(self.step)
             if self._evaluations():
@@ -147,7 +147,7 @@ class Trainer:
                 if not (evaluates or saves or stops):
                     continue
                 progress.pause()
-                self._state.save(batch)
+                self._state.save(batch, self._results.sums())
                 saved_at = time.monotonic()
                 if stops:
                     self._hosts.part()
@@ -162,7 +162,7 @@ class Trainer:
                 # Whether the update under way was made, its counter knows.
                 batch = following[-1] if self.step > step else batch
                 if batch is not None and self.step:
-                    self._state.save(batch)
+                    self._state.save(batch, self._results.sums())
             raise
 
     def _step_and_batches(self):

@@ -4,6 +4,7 @@ Saved, it is all that it takes to go on as if the run had never stopped.
 """
 
 import logging
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
@@ -55,16 +56,26 @@ class TrainingState:
             # Of the last batch used: all it takes to go on from there.
             self.epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
             self.position = tf.Variable(0, dtype=tf.int64, trainable=False)
+            # `reporting.Results.sums` of the updates since the last report.
+            self.unreported = tf.Variable(
+                [0.0] * 4, dtype=tf.float64, trainable=False
+            )
         self._groups = {
             "model": {v.path: v.value for v in self.model.variables},
             "optimizer": self.optimizer.state,
-            "training": {"epoch": self.epoch, "position": self.position},
+            "training": {
+                "epoch": self.epoch,
+                "position": self.position,
+                "unreported": self.unreported,
+            },
         }
         self.manager = checkpoints.CheckpointManager(
             run.path,
             self._groups,
             settings.keep_checkpoint_max,
             writes=hosts.is_chief,
+            # Checkpoints have had it since metrics.jsonl has target_tokens.
+            optional=["training/unreported"],
         )
 
     @property
@@ -97,13 +108,15 @@ class TrainingState:
         checkpoints.restore_model(path, self._groups["model"])
         _log.info("Starting from the weights of %s.", path)
 
-    def save(self, batch) -> None:
+    def save(self, batch, unreported: Sequence[float]) -> None:
         """Saves everything, with the position of the last batch used.
 
         Args:
             batch: dict. The last batches of this host's replicas.
+            unreported: `reporting.Results.sums`.
         """
         self._check_finite()
+        self.unreported.assign(unreported)
         local = self._strategy.experimental_local_results
         epoch, position = self._hosts.from_last(
             *(int(local(batch[name])[-1]) for name in ("epoch", "position"))

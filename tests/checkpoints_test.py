@@ -159,6 +159,28 @@ class CheckpointManagerTest(absltest.TestCase):
         with self.assertRaisesRegex(errors.UserError, "position is not wanted"):
             other.restore()
 
+    def test_what_earlier_versions_did_not_save_stays_as_it_is(self):
+        self.manager.save(10)
+        later = tf.Variable([5.0, 7.0])
+        groups = {
+            "model": variables([0.0, 0.0], [[0.0]]),
+            "training": {"position": tf.Variable(0, dtype=tf.int64)},
+        }
+        groups["training"]["later"] = later
+        with self.assertRaisesRegex(errors.UserError, "later is missing"):
+            checkpoints.CheckpointManager(self.folder, groups).restore()
+        manager = checkpoints.CheckpointManager(
+            self.folder, groups, optional=["training/later"]
+        )
+        manager.restore()
+        self.assertEqual(later.numpy().tolist(), [5.0, 7.0])
+        self.assertEqual(self.values(groups["model"]), self.values(self.model))
+        later.assign([2.0, 3.0])
+        manager.save(20)
+        later.assign([0.0, 0.0])
+        manager.restore()
+        self.assertEqual(later.numpy().tolist(), [2.0, 3.0])
+
     def test_tensorflow_finds_the_newest(self):
         manager = self.make(self.model, keep_max=2)
         for step in (2, 3, 5):

@@ -70,6 +70,26 @@ class RetentionTest(absltest.TestCase):
         trainer.run.append_metrics({"step": 3, "split": "dev", "bleu": 7.0})
         self.assertEmpty(self.trainer().run.read_metrics())
 
+    def test_updates_between_two_reports_are_not_lost(self):
+        options = {"train_steps": 7, "log_step_count_steps": 5}
+        trainer = self.trainer(**options)
+        trainer.train()
+
+        def events():
+            names = "step", "loss", "target_tokens", "skipped_steps"
+            return [
+                [event[name] for name in names]
+                for event in trainer.run.read_metrics()
+            ]
+
+        expected = events()
+        self.assertEqual([event[0] for event in expected], [5, 7])
+        # As a kill after the checkpoint of the third update leaves it.
+        for path in (self.folder / "run").glob("ckpt-[4-7].*"):
+            path.unlink()
+        self.trainer(**options).train()
+        self.assertEqual(events(), expected)
+
 
 if __name__ == "__main__":
     absltest.main()

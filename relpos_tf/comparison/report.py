@@ -113,8 +113,7 @@ def check_same(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             listed = ", ".join(f"{label} {n:,}" for label, n in tokens.items())
             found.append(
                 f"With seed {seed}, the runs have not been trained on the same "
-                f"number of target tokens: {listed}. (A run that was stopped "
-                "may count too few.)"
+                f"number of target tokens: {listed}."
             )
     seeds = {row["label"]: [] for row in rows}
     for row in rows:
