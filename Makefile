@@ -43,7 +43,8 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
-	  --numprocesses=auto --maxprocesses=4 --dist=loadfile tests
+	  --numprocesses=auto --maxprocesses=4 --dist=loadfile \
+	  --no-loadscope-reorder tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
