@@ -90,6 +90,7 @@ def pairs(report: report_parts.Report) -> str:
             parts.number(pair.get("bleu_b"), 2),
             _difference(pair),
             _p_value(pair.get("p_value")),
+            _by_seed(pair),
         ]
         for pair in report["pairs"]
     ]
@@ -97,9 +98,9 @@ def pairs(report: report_parts.Report) -> str:
     table = parts.table(
         "Pairs. In brackets: where the difference lies with a probability of "
         "95 %. p: how probable one as large is if both are equally good. Both "
-        "speak of chance among the sentences; of chance among the seeds speaks "
-        "the spread above.",
-        ("a", "b", "BLEU of a", "BLEU of b", "a - b", "p"),
+        "speak of chance among the sentences; of chance among the seeds speak "
+        "the spread above and the differences of single seeds.",
+        ("a", "b", "BLEU of a", "BLEU of b", "a - b", "p", "by seed"),
         rows,
         words=[1],
     )
@@ -175,6 +176,12 @@ def _in_brackets(value: Any, digits: int) -> str:
     if not report_parts.is_number(value):
         return ""
     return f" ({parts.number(value, digits)})"
+
+
+def _by_seed(pair: Mapping[str, Any]) -> str | None:
+    """Returns BLEU of a minus that of b for each seed that both have."""
+    values = report_parts.numbers(pair.get("by_seed") or [])
+    return ", ".join(f"{value:+.2f}" for value in values) or None
 
 
 def _difference(pair: Mapping[str, Any]) -> str | None:

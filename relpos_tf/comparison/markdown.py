@@ -198,7 +198,8 @@ def _pairs(found):
         f"{significance.RESAMPLES:,} drawings, of the BLEU of all seeds "
         "together. Both say what other test sentences could change. What "
         "another training could change, only the seeds show: apart means that "
-        "every seed of one is above every seed of the other." + many,
+        "every seed of one is above every seed of the other; in brackets the "
+        "difference seed by seed." + many,
     ]
 
 
@@ -212,7 +213,9 @@ def _interval(pair):
 def _apart(pair):
     if pair["seeds_apart"] is None:
         return "one: unknown"
-    return "apart" if pair["seeds_apart"] else "overlap"
+    differences = ", ".join(f"{value:+.2f}" for value in pair["by_seed"])
+    brackets = f" ({differences})" if differences else ""
+    return ("apart" if pair["seeds_apart"] else "overlap") + brackets
 
 
 def _differences(report):

@@ -59,7 +59,8 @@ def compare(a: str, b: str, results: Mapping[str, Results]) -> dict[str, Any]:
 
     Returns:
         dict of `a`, `b`; `seeds`; `bleu_a` and `bleu_b`, means over the
-        seeds, and `spread_a` and `spread_b`; `difference`, BLEU of a minus
+        seeds, and `spread_a` and `spread_b`; `by_seed`, the BLEU of a minus
+        that of b for each of the seeds; `difference`, BLEU of a minus
         that of b, of the translations of all seeds together, and
         `difference_low` and `difference_high`, its 95 % interval by the
         bootstrap; `p_value`; `test`, its name; and `seeds_apart`, see
@@ -81,6 +82,7 @@ def compare(a: str, b: str, results: Mapping[str, Results]) -> dict[str, Any]:
         "bleu_b": significance.mean(bleu_b),
         "spread_a": significance.spread(bleu_a),
         "spread_b": significance.spread(bleu_b),
+        "by_seed": [first.bleu[seed] - second.bleu[seed] for seed in seeds],
         "difference": None,
         "difference_low": None,
         "difference_high": None,
@@ -133,11 +135,19 @@ def verdict(
 
 
 def is_beyond_chance(pair: Mapping[str, Any]) -> bool:
-    """Says whether neither sentences nor seeds explain a difference."""
+    """Says whether neither sentences nor seeds explain a difference.
+
+    Of seeds, either all of one are above all of the other, or one is ahead in
+    so many of them, each for itself, that chance has it rarely.
+    """
+    chance = significance.chance_of_one_sided(len(pair["by_seed"]))
     return (
         pair["p_value"] is not None
         and pair["p_value"] < LEVEL
-        and pair["seeds_apart"] is not False
+        and (
+            pair["seeds_apart"] is not False
+            or (significance.are_one_sided(pair["by_seed"]) and chance < LEVEL)
+        )
     )
 
 
@@ -180,13 +190,26 @@ def _seeds_in_words(pair):
     start = f"{number} seeds" if number else "different seeds"
     start += f", spread {spreads[0]:.1f} and {spreads[1]:.1f}"
     if not pair["seeds_apart"]:
-        return f"{start}, with scores that overlap"
+        return f"{start}, with scores that overlap{_ahead_in_words(pair)}"
     if not number:
         return f"{start}, all of one above the other's"
     chance = 100 * significance.chance_of_apart(number, number)
     return (
         f"{start}, all of one above the other's, as chance has it {chance:.0f} "
         "times in 100"
+    )
+
+
+def _ahead_in_words(pair):
+    """Returns who is ahead whatever the seed, if anybody is."""
+    differences = pair["by_seed"]
+    if not significance.are_one_sided(differences):
+        return ""
+    ahead = pair["a"] if differences[0] > 0 else pair["b"]
+    chance = 100 * significance.chance_of_one_sided(len(differences))
+    return (
+        f", {ahead} ahead in each seed, as chance has it {chance:.0f} times in "
+        "100"
     )
 
 

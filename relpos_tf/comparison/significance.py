@@ -134,6 +134,33 @@ def chance_of_apart(first: int, second: int) -> float:
     return 2 / math.comb(first + second, first)
 
 
+def are_one_sided(differences: Sequence[float]) -> bool:
+    """Says whether two or more differences, seed by seed, have one sign.
+
+    Models of one seed have seen the same batches in the same order, and what
+    was easy or hard about them is in the scores of both.
+
+    Example:
+
+    >>> are_one_sided([0.3, 1.2]), are_one_sided([0.3, -1.2])
+    (True, False)
+    """
+    return len(differences) > 1 and (
+        min(differences) > 0 or max(differences) < 0
+    )
+
+
+def chance_of_one_sided(number: int) -> float:
+    """Returns how often `are_one_sided` is true where neither is better.
+
+    Example:
+
+    >>> chance_of_one_sided(3)
+    0.25
+    """
+    return 2.0 ** (1 - number)
+
+
 def _mixed(sides, first, second):
     """Returns the sums of trials in which `sides` come from the first."""
     sides = sides.astype(np.float64)  # Whole numbers: the sums are exact.

@@ -32,6 +32,7 @@ def pair(a="a", b="b", bleu=(30.0, 20.0), **changes):
         "spread_a": 0.5,
         "spread_b": 0.25,
         "p_value": 1 / 10_001,
+        "by_seed": [10.5, 9.5, 10.0],
         "seeds_apart": True,
     } | changes
 
@@ -66,6 +67,10 @@ class CompareTest(absltest.TestCase):
         self.assertAlmostEqual(found["bleu_b"], (worse + worst) / 2)
         self.assertAlmostEqual(found["spread_a"], (full - worse) / 2**0.5)
         self.assertFalse(found["seeds_apart"])
+        # The first seed is better in a, and so is the second.
+        self.assertLen(found["by_seed"], 2)
+        self.assertAlmostEqual(found["by_seed"][0], full - worse)
+        self.assertAlmostEqual(found["by_seed"][1], worse - worst)
         counts = [
             sum(metrics.line_counts(x, REFERENCES) for x in side)
             for side in ((REFERENCES, WORSE), (WORSE, WORST))
@@ -85,6 +90,7 @@ class CompareTest(absltest.TestCase):
         by_label = {"a": results(s1=REFERENCES), "b": results(s2=WORSE)}
         found = pairs.compare("a", "b", by_label)
         self.assertEqual(found["seeds"], [])
+        self.assertEqual(found["by_seed"], [])
         self.assertLess(found["p_value"], 0.01)
         self.assertIsNone(found["seeds_apart"])
 
@@ -137,10 +143,31 @@ class VerdictTest(parameterized.TestCase):
             "seeds is unknown; p = 0.034 over test sentences).",
         ),
         (
-            {"seeds_apart": False, "seeds": [1, 2]},
+            {"seeds_apart": False, "seeds": [1, 2], "by_seed": [3.0, -1.0]},
             "a and b differ by 10.0 BLEU: no difference beyond chance (2 "
             "seeds, spread 0.2 and 0.5, with scores that overlap; p = 0.0001 "
             "over test sentences).",
+        ),
+        (
+            {
+                "seeds_apart": False,
+                "bleu": (20.0, 22.0),
+                "by_seed": [-3, -1, -2],
+            },
+            "b and a differ by 2.0 BLEU: no difference beyond chance (3 seeds, "
+            "spread 0.2 and 0.5, with scores that overlap, b ahead in each "
+            "seed, as chance has it 25 times in 100; p = 0.0001 over test "
+            "sentences).",
+        ),
+        (
+            {
+                "seeds_apart": False,
+                "seeds": [1, 2, 3, 4, 5, 6],
+                "by_seed": [1.0, 2.0, 0.5, 4.0, 1.0, 0.25],
+            },
+            "a is better than b by 10.0 BLEU (6 seeds, spread 0.2 and 0.5, "
+            "with scores that overlap, a ahead in each seed, as chance has it "
+            "3 times in 100; p = 0.0001 over test sentences).",
         ),
         (
             {"p_value": 0.21},
@@ -183,13 +210,20 @@ class VerdictTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        (0.049, None, True),
-        (0.05, True, False),
-        (0.01, False, False),
-        (None, True, False),
+        (0.049, None, [1.0], True),
+        (0.05, True, [1.0, 2.0], False),
+        (0.01, False, [1.0] * 5, False),
+        (0.01, False, [1.0] * 6, True),
+        (0.05, False, [1.0] * 6, False),
+        (0.01, False, [1.0] * 6 + [-0.1], False),
+        (0.01, False, [-1.0] * 6, True),
+        (0.01, False, [1.0] * 6 + [0.0], False),
+        (None, True, [1.0, 2.0], False),
     )
-    def test_beyond_chance_of_sentences_and_of_seeds(self, p, apart, expected):
-        found = pair(p_value=p, seeds_apart=apart)
+    def test_beyond_chance_of_sentences_and_of_seeds(
+        self, p, apart, by_seed, expected
+    ):
+        found = pair(p_value=p, seeds_apart=apart, by_seed=by_seed)
         self.assertEqual(pairs.is_beyond_chance(found), expected)
 
 

@@ -213,11 +213,17 @@ class MarkdownTest(ReportTestCase):
         )
         self.assertIn("| abs | 1.50 (0.50) | 150 (0.50) | 20 |", lines)
         (pair,) = found["pairs"]
+        scores = [row["bleu"] for row in found["runs"]]
+        self.assertEqual(
+            [row["label"] for row in found["runs"]],
+            ["rel", "rel", "abs", "abs"],
+        )
         self.assertIn(
             f"| rel against abs | {pair['bleu_a']:.2f} | {pair['bleu_b']:.2f} "
             f"| {pair['difference']:+.2f} ({pair['difference_low']:+.2f} to "
             f"{pair['difference_high']:+.2f}) | {pair['p_value']:.2f} | "
-            "apart |",
+            f"apart ({scores[0] - scores[2]:+.2f}, "
+            f"{scores[1] - scores[3]:+.2f}) |",
             lines,
         )
         self.assertIn("| `pos` | none | timing |", lines)

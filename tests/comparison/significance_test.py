@@ -117,6 +117,23 @@ class SpreadTest(parameterized.TestCase):
     def test_seeds_apart(self, first, second, expected):
         self.assertEqual(significance.are_apart(first, second), expected)
 
+    @parameterized.parameters(
+        ([0.1, 2.0], True),
+        ([-0.1, -2.0, -0.5], True),
+        ([1.0, -0.1, 1.0], False),
+        ([1.0, 0.0], False),
+        ([-1.0, 0.0], False),
+        ([1.0], False),
+        ([], False),
+    )
+    def test_one_sided(self, differences, expected):
+        self.assertEqual(significance.are_one_sided(differences), expected)
+
+    def test_chance_of_one_sided_by_counting_signs(self):
+        signs = list(itertools.product([-1.0, 1.0], repeat=5))
+        share = sum(map(significance.are_one_sided, signs)) / len(signs)
+        self.assertEqual(significance.chance_of_one_sided(5), share)
+
     def test_chance_of_apart_by_counting_orders(self):
         orders = list(itertools.permutations(range(5)))
         apart = [significance.are_apart(o[:2], o[2:]) for o in orders]
