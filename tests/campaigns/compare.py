@@ -39,8 +39,9 @@ OPTIONS = (
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 # Of a comparison: what must not depend on stops.
 SAME = (
-    "label seed train_steps loss bleu chrf exact_match bleu_by_length".split()
-)
+    "label seed train_steps target_tokens loss bleu chrf exact_match "
+    "bleu_by_length"
+).split()
 
 
 def start(folder):

@@ -189,7 +189,7 @@ def events(directory):
     """Returns what metrics.jsonl says of each step but the speed."""
     lines = (directory / "metrics.jsonl").read_text().splitlines()
     return sorted(
-        (e["step"], e["split"], e["loss"], e.get("bleu"))
+        (*map(e.get, ("step", "split", "loss", "target_tokens")), e.get("bleu"))
         for e in map(json.loads, lines)
     )
 
