@@ -32,8 +32,8 @@ def render(report: Mapping[str, Any]) -> str:
         _differences(report),
         "## BLEU by length of the source",
         _by_length(report),
-        "Mean over the seeds. Length in pieces, end of sentence included; "
-        f"{NOTHING} where there is no line.",
+        "Mean over the seeds, in brackets exact match in %. Length in pieces "
+        f"with the end of the sentence; {NOTHING}: no line has four words.",
         *_samples(report),
         "## Runs",
         _runs(report["runs"]),
@@ -239,21 +239,25 @@ def _by_length(report):
     for n, bucket in enumerate(report["runs"][0]["bleu_by_length"]):
         limit = bucket["up_to"]
         name = f"{before + 1} to {limit}" if limit else f"above {before}"
-        cells = [
-            significance.mean(
-                [
-                    run["bleu_by_length"][n]["bleu"]
-                    for run in report["runs"]
-                    if run["label"] == label
-                ]
-            )
-            for label in report["labels"]
-        ]
-        rows.append(
-            [name, str(bucket["lines"]), *(number(c, 2) for c in cells)]
-        )
+        cells = (_of_length(report, n, label) for label in report["labels"])
+        rows.append([name, str(bucket["lines"]), *cells])
         before = limit
     return table(head, rows)
+
+
+def _of_length(report, n, label):
+    """Returns the scores of a label in a bucket."""
+    found = [
+        run["bleu_by_length"][n]
+        for run in report["runs"]
+        if run["label"] == label
+    ]
+    bleu, exact = (
+        significance.mean([bucket[name] for bucket in found])
+        for name in ("bleu", "exact_match")
+    )
+    brackets = "" if exact is None else f" ({number(exact, 1)})"
+    return number(bleu, 2) + brackets
 
 
 def _samples(report):

@@ -169,7 +169,10 @@ def _bucket_row(limit, lines, translations, references):
     some = [references[i] for i in lines]
     if any(line.strip() for line in some):
         scores = metrics.corpus_bleu([translations[i] for i in lines], some)
-        row |= {"bleu": scores.bleu, "exact_match": scores.exact_match}
+        row["exact_match"] = scores.exact_match
+        # Without 4-grams even the reference itself has the score 0.
+        if metrics.line_counts(some, some)[:, -1].any():
+            row["bleu"] = scores.bleu
     return row
 
 

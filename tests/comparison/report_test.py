@@ -55,12 +55,13 @@ class ReportTestCase(parameterized.TestCase):
                 "peak_memory_mb": 10.0 * seed,
             }
         )
-        right = len(REFERENCES) - wrong
+        references = self.test_set.references
+        right = len(references) - wrong
         return report.Result(
             run,
             scores.Scored(
                 f"{run.path}/ckpt-5",
-                REFERENCES[:right] + [f"<i>{label}"] * wrong,
+                references[:right] + [f"<i>{label}"] * wrong,
                 {
                     "loss": loss,
                     "teacher_forced_accuracy": 0.5,
@@ -143,7 +144,19 @@ class MakeTest(ReportTestCase):
         buckets = self.two(limits=[1, 2, 3])["runs"][0]["bleu_by_length"]
         self.assertEqual([b["lines"] for b in buckets], [0, 1, 1, 2])
         self.assertEqual(
-            [b["bleu"] is None for b in buckets], [True, False, True, False]
+            [b["bleu"] is None for b in buckets], [True, True, True, False]
+        )
+
+    def test_words_too_few_for_bleu_have_no_score_however_right(self):
+        # BLEU counts 4-grams; without any it is 0 for the reference itself.
+        short = ["x", "one two three", "a b c", "y z"]
+        self.test_set = self.test_set._replace(references=short)
+        found = self.two(limits=[4])
+        buckets = found["runs"][0]["bleu_by_length"]
+        self.assertEqual([b["bleu"] for b in buckets], [None, None])
+        self.assertEqual([b["exact_match"] for b in buckets], [100.0, 100.0])
+        self.assertIn(
+            "| above 4 | 1 | - (100.0) | - (50.0) |", markdown.render(found)
         )
 
     def test_summary_is_over_seeds_and_against_the_first(self):
@@ -229,7 +242,9 @@ class MarkdownTest(ReportTestCase):
         self.assertIn("| `pos` | none | timing |", lines)
         self.assertIn(f"`{found['runs'][0]['bleu_signature']}`", text)
         by_length = [line for line in lines if line.startswith("| above 4 |")]
-        self.assertEqual(by_length, ["| above 4 | 1 | 100.00 | 50.00 |"])
+        self.assertEqual(
+            by_length, ["| above 4 | 1 | 100.00 (100.0) | 50.00 (50.0) |"]
+        )
         self.assertTrue(any(x.startswith("| 4 to 4 | 1 |") for x in lines))
         self.assertIn("    x --y", lines)
 
