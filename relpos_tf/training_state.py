@@ -74,7 +74,7 @@ class TrainingState:
             self._groups,
             settings.keep_checkpoint_max,
             writes=hosts.is_chief,
-            # Checkpoints have had it since metrics.jsonl has target_tokens.
+            # Checkpoints of earlier versions do not have it.
             optional=["training/unreported"],
         )
 
