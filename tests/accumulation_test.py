@@ -312,6 +312,20 @@ class ResultsTest(tf.test.TestCase):
         with self.assertRaisesRegex(errors.UserError, "after step 8"):
             results.add(bad, 8)
 
+    def test_what_an_earlier_process_summed_has_no_speed(self):
+        first, second = reporting.Results(), reporting.Results()
+        made = {"is_made": True, "loss": 6.0}
+        first.add(made | {"target_tokens": 3.0, "source_tokens": 4.0}, 7)
+        first.add({"is_made": False}, 8)
+        self.assertEqual(first.sums(), [6.0, 3.0, 4.0, 1.0])
+        second.go_on(first.sums())
+        second.add(made | {"target_tokens": 5.0, "source_tokens": 2.0}, 8)
+        self.assertEqual(second.sums(), [12.0, 8.0, 6.0, 1.0])
+        expected = {"loss": 1.5, "target_tokens": 8.0, "skipped_steps": 1}
+        # This process has taken the time of its own 5 + 2 only.
+        self.assertEqual(second.collect(), expected | {"tokens": 7.0})
+        self.assertEqual(second.sums(), [0.0] * 4)
+
 
 if __name__ == "__main__":
     tf.test.main()
