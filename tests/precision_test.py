@@ -13,6 +13,7 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf import losses
 from relpos_tf import optimizers
 from relpos_tf import train_step
 from relpos_tf.models import transformer
@@ -29,6 +30,7 @@ BATCH = replicas.batch(replicas.sentences(13)[0])
 # Sums of many terms, or of terms of very different size: bfloat16 has three
 # digits.
 IN_FLOAT32 = (
+    "BiasAddGrad",
     "Softmax",
     "SparseSoftmaxCrossEntropyWithLogits",
     "Rsqrt",
@@ -38,6 +40,32 @@ IN_FLOAT32 = (
     "L2Loss",
     "ResourceApplyAdam",
     "AssignAddVariableOp",
+)
+
+
+# Kernels that add up bfloat16 numbers in float32 and round the sum: each has
+# to find 4,099 ones, by a function of `[4099, 5]`. Those that add up in
+# bfloat16 end at 256.
+SUMS = {
+    "Sum": lambda x: tf.reduce_sum(x, 0),
+    "MatMul": lambda x: tf.matmul(tf.ones([1, 4099], x.dtype), x),
+    "BatchMatMulV2": lambda x: tf.matmul(
+        tf.ones([2, 1, 4099], x.dtype), tf.stack([x, x])
+    ),
+}
+OTHER_SUMS = (
+    "BatchMatMulV3",
+    "Bincount",
+    "Cumsum",
+    "DenseBincount",
+    "Einsum",
+    "Mean",
+    "ScatterNd",
+    "SegmentSum",
+    "SegmentSumV2",
+    "SparseSegmentSum",
+    "TensorScatterAdd",
+    "UnsortedSegmentSum",
 )
 
 
@@ -86,6 +114,50 @@ class PrecisionTest(tf.test.TestCase, parameterized.TestCase):
             if op.type in IN_FLOAT32:
                 dtypes = {x.dtype for x in (*op.inputs, *op.outputs)}
                 self.assertNotIn(tf.bfloat16, dtypes, op)
+
+    def test_long_sums_of_bfloat16_are_added_up_in_float32(self):
+        kinds = {
+            op.type
+            for op in operations("bfloat16")
+            if any(x.dtype == tf.bfloat16 for x in op.inputs)
+        }
+        self.assertNoCommonElements(kinds, OTHER_SUMS)
+        self.assertContainsSubset(SUMS, kinds)
+        for kind, total in SUMS.items():
+            found = tf.reshape(total(tf.ones([4099, 5], tf.bfloat16)), [-1])
+            nearest = np.float32(tf.cast(4099.0, tf.bfloat16))
+            self.assertAllEqual(found, np.full(found.shape, nearest), kind)
+
+    def test_gradients_of_long_batches_are_nearly_those_of_float32(self):
+        # 4,096 tokens: a sum that stops growing has an error of a quarter.
+        random = np.random.default_rng(29)
+        batch = random.integers(2, 23, (2, 128, 32)).astype(np.int32)
+        gradients = [self.gradients_of(dtype, *batch) for dtype in POLICIES]
+        for name, single in gradients[0].items():
+            error = np.mean(np.abs(gradients[1][name] - single))
+            self.assertLess(error / np.mean(np.abs(single)), 0.04, name)
+
+    def gradients_of(self, dtype, inputs, targets):
+        keras.utils.set_random_seed(11)
+        hparams = HPARAMS.replace(
+            layer_prepostprocess_dropout=0.0,
+            attention_dropout=0.0,
+            relu_dropout=0.0,
+        )
+        model = transformer.Transformer(hparams, dtype=POLICIES[dtype])
+        variables = {v.path: v.value for v in model.trainable_variables}
+        with tf.GradientTape() as tape:
+            total, _ = losses.projected_cross_entropy(
+                model.features(inputs, targets, training=True),
+                model.softmax_table(),
+                targets,
+                label_smoothing=0.1,
+            )
+        gradients = tape.gradient(total, list(variables.values()))
+        return {
+            name.split("/", 1)[1]: tf.convert_to_tensor(gradient).numpy()
+            for name, gradient in zip(variables, gradients, strict=True)
+        }
 
     def test_products_are_bfloat16(self):
         products = ("MatMul", "BatchMatMulV2")

@@ -86,6 +86,42 @@ class TrainStepTest(tf.test.TestCase):
         self.assertGreater(per_token[0], 2.0)
         self.assertLess(per_token[-1], 0.5)
 
+    def test_both_forms_train_the_same_rows_of_the_tables(self):
+        # k = 7 and sentences of 3 to 6 tokens: no pair is 7 apart, and rows 0
+        # and 14 are as they were initialized, to the last bit.
+        random = np.random.default_rng(23)
+        batches = [random_batch(random, 7, n, n + 1) for n in (5, 3, 4) * 10]
+        hparams = small(learning_rate_constant=0.3).replace(
+            max_relative_position=7
+        )
+        trained = {
+            form: train(
+                tf.distribute.get_strategy(),
+                batches[:number],
+                hparams.replace(relative_attention_implementation=form),
+            )[0]
+            for form, number in (("reshape", 30), ("compact", 30), ("auto", 0))
+        }
+        tables = {
+            form: {
+                v.path.split("/", 1)[1]: v.numpy()
+                for v in model.trainable_variables
+                if "relative_positions" in v.path
+            }
+            for form, model in trained.items()
+        }
+        self.assertLen(tables["compact"], 4)
+        for name, compact in tables["compact"].items():
+            reshape, first = tables["reshape"][name], tables["auto"][name]
+            for row in range(15):
+                rows = compact[:, row], reshape[:, row]
+                self.assertAllClose(*rows, 1e-3, 1e-4, f"{name}, row {row}")
+                moved = np.max(np.abs(compact[:, row] - first[:, row]))
+                if 3 <= row <= 7:
+                    self.assertGreater(moved, 1e-3, f"{name}, row {row}")
+                if row in (0, 14):
+                    self.assertEqual(moved, 0.0, f"{name}, row {row}")
+
     def test_xla_makes_the_same_update(self):
         random = np.random.default_rng(19)
         batch = random_batch(random, 3, 5, 7)

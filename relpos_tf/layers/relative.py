@@ -205,6 +205,8 @@ def _check(implementation, *tables):
 def _reshape_logits(q, k, table, query_start):
     if table is None:
         return tf.matmul(q, k, transpose_b=True)
+    if table.shape[-2] == 1:
+        return _unmoved(tf.matmul(q, k, transpose_b=True), table)
     z = _pair_vectors(table, tf.shape(q)[2], tf.shape(k)[2], query_start)
     return relative_attention_inner(q, k, z, True)
 
@@ -240,14 +242,21 @@ def _compact_logits(q, k, table, query_start, causal):
     logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
     if table is None:
         return logits
-    if table.shape[-2] == 1:  # one number for all keys
-        return logits + times_table(q, table, transpose=True)
-    where = band.band_of(
-        tf.shape(logits), table.shape[-2] // 2, query_start, causal, q.dtype
-    )
+    if table.shape[-2] == 1:
+        return _unmoved(logits, table)
+    clip = table.shape[-2] // 2
+    where = band.band_of(tf.shape(logits), clip, query_start, causal, q.dtype)
     # Less the number of all keys on the left, which no softmax notices.
-    rows = where.rows(table - table[..., :1, :])
-    numbers = times_table(q, rows, transpose=True)
+    left = table[..., :1, :]
+    rows = where.rows(table - tf.stop_gradient(left))
+    numbers = times_table(q, rows, transpose=True)  # [B, H, Q, W]
+    far = _sees_far_left(tf.shape(q)[2], query_start, clip, q.dtype)
+
+    def left_gradient(slopes):
+        shares = -far * tf.reduce_sum(slopes, -1, keepdims=True)
+        return _weighted_sum(shares, q, left.shape)
+
+    numbers = _with_gradient_of(left, numbers, left_gradient)
     return band.add(logits, tf.transpose(numbers, [0, 1, 3, 2]), where)
 
 
@@ -255,19 +264,74 @@ def _compact_output(weights, v, table, query_start, causal, sums_to_one):
     if table is None:
         return tf.matmul(weights, v)
     left = table[..., :1, :]
-    output = left if table.shape.rank == 2 else left[tf.newaxis]
+    total = tf.ones([], v.dtype)
     if not sums_to_one:
         total = tf.reduce_sum(weights, -1, keepdims=True)  # [B, H, Q, 1]
-        output = times_table(total, left, transpose=False)
     if table.shape[-2] == 1:  # one vector for all keys
-        return output + tf.matmul(weights, v)
-    where = band.band_of(
-        tf.shape(weights), table.shape[-2] // 2, query_start, causal, v.dtype
-    )
+        return _times_row(total, left) + tf.matmul(weights, v)
+    clip = table.shape[-2] // 2
+    where = band.band_of(tf.shape(weights), clip, query_start, causal, v.dtype)
     product, numbers = band.combine(weights, v, where)
     numbers = tf.transpose(numbers, [0, 1, 3, 2])  # [B, H, Q, W]
-    output += times_table(numbers, where.rows(table - left), transpose=False)
-    return output + product
+    rows = where.rows(table - tf.stop_gradient(left))
+    output = _times_row(total, tf.stop_gradient(left))
+    output += times_table(numbers, rows, transpose=False)
+    far = _sees_far_left(tf.shape(weights)[2], query_start, clip, v.dtype)
+
+    def left_gradient(slopes):
+        near = tf.reduce_sum(numbers, -1, keepdims=True)  # [B, H, Q, 1]
+        return _weighted_sum(far * (total - near), slopes, left.shape)
+
+    return _with_gradient_of(left, output + product, left_gradient)
+
+
+def _unmoved(logits, table):
+    """Adds a table of one row, which moves all logits of a query alike.
+
+    No softmax notices, so neither the sum nor its gradient is computed: of the
+    gradient, which is 0, rounding errors would be left, and Adam would make
+    whole steps of them.
+    """
+    return _with_gradient_of(table, logits, lambda _: tf.zeros_like(table))
+
+
+def _sees_far_left(query_length, query_start, k, dtype):
+    """Says which queries have keys k or more to the left: 0 or 1, `[Q, 1]`."""
+    positions = query_start + tf.range(query_length)
+    return tf.cast(positions >= k, dtype)[:, tf.newaxis]
+
+
+def _with_gradient_of(row, x, gradient):
+    """Returns `x`, and hands `gradient(dx)` on to `row`.
+
+    The compact form takes the row of the keys on the far left from all other
+    rows. TensorFlow would compute its gradient as a difference: for queries
+    without keys so far left, rounding errors instead of 0.
+    """
+
+    @tf.custom_gradient
+    def identity(x, row):
+        del row
+        return tf.identity(x), lambda dx: (dx, gradient(dx))
+
+    return identity(x, row)
+
+
+def _weighted_sum(weights, vectors, shape):
+    """Sums `[B, H, Q, D]` by weights `[B, H, Q, 1]`: `[1, D]` or `[H, 1, D]`."""
+    if len(shape) == 3 and shape[0] > 1:
+        sums = tf.matmul(weights, vectors, transpose_a=True)  # [B, H, 1, D]
+        return tf.reduce_sum(sums, 0)
+    flat = tf.reshape(vectors, [-1, shape[-1]])
+    sums = tf.matmul(tf.reshape(weights, [1, -1]), flat)  # [1, D]
+    return tf.reshape(sums, shape)
+
+
+def _times_row(weights, row):
+    """Multiplies `[]` or `[B, H, Q, 1]` with a row of every head or of each."""
+    if weights.shape.rank == 4:
+        return times_table(weights, row, transpose=False)  # [B, H, Q, D]
+    return weights * (row if row.shape.rank == 2 else row[tf.newaxis])
 
 
 def times_table(x, table, transpose):

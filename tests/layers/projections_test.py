@@ -49,6 +49,16 @@ class ProjectionTest(testing.LayerTestCase):
         )(x)
         self.assertAllClose(found, dense(x), rtol=1e-5, atol=1e-5)
 
+    def test_the_gradient_of_a_bfloat16_bias_counts_every_row(self):
+        layer = projections.Projection(7, dtype="mixed_bfloat16")
+        layer.build((None, 5))
+        x = tf.ones([64, 64, 5], tf.bfloat16)
+        with tf.GradientTape() as tape:
+            output = layer(x)
+        gradient = tape.gradient(output, layer.bias.value, tf.ones_like(output))
+        self.assertEqual(gradient.dtype, tf.float32)
+        self.assertAllEqual(gradient, [4096.0] * 7)
+
     def test_contract(self):
         self.assert_layer_contract(
             projections.Projection(7),
@@ -63,6 +73,12 @@ class SumRowsTest(tf.test.TestCase, parameterized.TestCase):
         x = example(3, *shape)
         expected = x.reshape(-1, 5).sum(axis=0)
         self.assertAllClose(projections.sum_rows(x), expected, rtol=1e-6)
+
+    def test_rows_of_bfloat16_are_summed_in_float32(self):
+        # In bfloat16 256 + 1 is 256.
+        sums = projections.sum_rows(tf.ones([4099, 5], tf.bfloat16))
+        self.assertEqual(sums.dtype, tf.float32)
+        self.assertAllEqual(sums, [4099.0] * 5)
 
 
 class LayerNormTest(testing.LayerTestCase):

@@ -291,6 +291,71 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(output, expected, 1e-10, 1e-10)
         self.assertAllEqual(weights[..., 7:], np.zeros([2, 3, 3, 4]))
 
+    @parameterized.product(
+        form=FORMS,
+        tables=["shared", "per_head"],
+        causal=[False, True],
+        dropped=[False, True],
+        padding=[0, 5],
+        dtype=[tf.float32, tf.bfloat16],
+    )
+    def test_rows_that_no_pair_has_get_a_gradient_of_exactly_0(
+        self, form, tables, causal, dropped, padding, dtype
+    ):
+        # Adam would make whole steps of rounding errors. With k = 5, sentences
+        # of 5 tokens have distances from -4 to 4: rows 1 to 9 of 11. Behind
+        # the sentences there may be padding, which the loss does not count.
+        length, k = 5, 5
+        lengths = (length + padding, length + padding, k, None)
+        tensors = [
+            tf.cast(array, dtype)
+            for array in example(lengths, TABLES[tables], batch=7)
+        ]
+        bias = np.where(np.arange(length + padding) < length, 0.0, -1e9)
+        if causal:
+            bias = bias + example_bias("causal", lengths)
+        upstream = testing.normal(13, *tensors[0].shape)
+        upstream[:, :, length:] = 0.0
+        kept = np.arange(length + padding) != 2
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            output, _ = relative.relative_attention(
+                *tensors,
+                bias=bias,
+                implementation=form,
+                causal=causal,
+                dropout=(lambda weights: weights * kept) if dropped else None,
+            )
+        gradients = tape.gradient(output, tensors[3:], tf.cast(upstream, dtype))
+        seen = np.arange(1, 2 * k)
+        if causal:
+            seen = np.arange(1, k + 1)
+        for gradient in gradients:
+            size = np.max(
+                np.abs(gradient), axis=(*range(gradient.ndim - 2), -1)
+            )
+            unseen = np.setdiff1d(np.arange(2 * k + 1), seen)
+            self.assertAllEqual(size[unseen], np.zeros(unseen.size))
+            self.assertGreater(np.min(size[seen]), 0.0)
+
+    @parameterized.product(form=FORMS, tables=["shared", "per_head"])
+    def test_one_key_vector_for_all_pairs_gets_a_gradient_of_exactly_0(
+        self, form, tables
+    ):
+        # It adds the same number to all logits of a query.
+        lengths = LENGTHS["square_k0"]
+        arrays = example(lengths, TABLES[tables], batch=7)
+        tensors = [tf.constant(a.astype(np.float32)) for a in arrays]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            output, _ = relative.relative_attention(
+                *tensors, implementation=form
+            )
+        upstream = testing.normal(13, *output.shape).astype(np.float32)
+        *_, keys, values = tape.gradient(output, tensors, upstream)
+        self.assertAllEqual(keys, np.zeros(keys.shape))
+        self.assertGreater(np.min(np.abs(values)), 0.0)
+
     @parameterized.parameters(*FORMS)
     def test_a_row_without_any_key_is_finite_and_even(self, form):
         arrays = example((5, 5, 2, None), TABLES["shared"])
