@@ -318,7 +318,7 @@ def _with_gradient_of(row, x, gradient):
 
 
 def _weighted_sum(weights, vectors, shape):
-    """Sums `[B, H, Q, D]` by weights `[B, H, Q, 1]`: `[1, D]` or `[H, 1, D]`."""
+    """Sums `[B, H, Q, D]` by weights `[B, H, Q, 1]`, as a row `[.., 1, D]`."""
     if len(shape) == 3 and shape[0] > 1:
         sums = tf.matmul(weights, vectors, transpose_a=True)  # [B, H, 1, D]
         return tf.reduce_sum(sums, 0)
