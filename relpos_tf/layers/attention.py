@@ -13,6 +13,7 @@ import tensorflow as tf
 from relpos_tf.layers import beams
 from relpos_tf.layers import cached
 from relpos_tf.layers import caches
+from relpos_tf.layers import checks
 from relpos_tf.layers import dropout as dropout_lib
 from relpos_tf.layers import localness as localness_lib
 from relpos_tf.layers import masks
@@ -81,7 +82,7 @@ class MultiHeadAttention(
         A `[B, Q, F]` tensor in the layer's compute dtype.
 
     Raises:
-        ValueError: sizes that do not divide, a negative distance, or a kind
+        UserError: sizes that do not divide, a negative distance, or a kind
             that there is not.
 
     Example:
@@ -113,7 +114,17 @@ class MultiHeadAttention(
         **kwargs,
     ):
         super().__init__(**kwargs)
-        _check(hidden_size, num_heads, max_relative_position, score, window)
+        checks.heads(hidden_size, num_heads)
+        if max_relative_position is not None:
+            checks.integer(
+                "max_relative_position", max_relative_position, least=0
+            )
+        checks.choice(
+            "implementation", implementation, relative.IMPLEMENTATIONS
+        )
+        checks.choice("score", score, SCORES)
+        checks.integer("window", window, least=0)
+        checks.fraction("dropout", dropout)
         masks.check_direction(direction, num_heads)
         self.hidden_size = hidden_size
         self.num_heads = num_heads
@@ -298,22 +309,3 @@ class MultiHeadAttention(
         config = {name: getattr(self, name) for name in _PLAIN_ARGUMENTS}
         config["localness"] = self.localness_kind
         return super().get_config() | config
-
-
-def _check(hidden_size, num_heads, max_relative_position, score, window):
-    """Raises ValueError for arguments of `MultiHeadAttention`."""
-    if hidden_size % num_heads:
-        raise ValueError(
-            "`hidden_size` must be a multiple of `num_heads`. Received: "
-            f"hidden_size={hidden_size}, num_heads={num_heads}."
-        )
-    if max_relative_position is not None and max_relative_position < 0:
-        raise ValueError(
-            "`max_relative_position` must be None or at least 0. "
-            f"Received: max_relative_position={max_relative_position}."
-        )
-    if score not in SCORES or window < 0:
-        raise ValueError(
-            f"Expected a score of {SCORES} and a window of at least 0. "
-            f"Received: score={score!r}, window={window}."
-        )

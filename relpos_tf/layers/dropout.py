@@ -13,6 +13,8 @@ import threading
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import checks
+
 _scopes = threading.local()  # MirroredStrategy traces a thread per replica
 
 
@@ -78,10 +80,7 @@ class Dropout(keras.layers.Layer):
 
     def __init__(self, rate: float, **kwargs):
         super().__init__(**kwargs)
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(
-                f"`rate` must be in the range [0, 1). Received: rate={rate}."
-            )
+        checks.fraction("rate", rate)
         self.rate = rate
         self.built = True
 

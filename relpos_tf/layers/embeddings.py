@@ -8,6 +8,9 @@ import math
 import keras
 import tensorflow as tf
 
+from relpos_tf import errors
+from relpos_tf.layers import checks
+
 
 def timing_signal(positions, channels: int, max_timescale: float = 1.0e4):
     """Returns the sinusoids of Vaswani et al. (2017), section 3.5.
@@ -67,6 +70,8 @@ class TokenEmbedding(keras.layers.Layer):
 
     def __init__(self, vocab_size: int, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
+        checks.integer("vocab_size", vocab_size, least=1)
+        checks.integer("hidden_size", hidden_size, least=1)
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
 
@@ -143,6 +148,14 @@ class TargetSpaceEmbedding(keras.layers.Layer):
 
     def __init__(self, space_id: int, spaces: int, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
+        checks.integer("space_id", space_id, least=0)
+        checks.integer("spaces", spaces, least=1)
+        checks.integer("hidden_size", hidden_size, least=1)
+        if space_id >= spaces:
+            raise errors.UserError(
+                "`space_id` must be below `spaces`. Received: "
+                f"space_id={space_id}, spaces={spaces}."
+            )
         self.space_id = space_id
         self.spaces = spaces
         self.hidden_size = hidden_size
@@ -192,6 +205,8 @@ class LearnedPositions(keras.layers.Layer):
 
     def __init__(self, max_length: int, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
+        checks.integer("max_length", max_length, least=1)
+        checks.integer("hidden_size", hidden_size, least=1)
         self.max_length = max_length
         self.hidden_size = hidden_size
 

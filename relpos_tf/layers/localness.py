@@ -28,6 +28,7 @@ Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import checks
 from relpos_tf.layers import projections
 
 KINDS = ("fixed", "layer", "query")
@@ -56,7 +57,8 @@ class Localness(keras.layers.Layer):
         A float32 `[B, H, Q, K]` tensor; of float64 in float64.
 
     Raises:
-        ValueError: an unknown kind, or a window below 1.
+        UserError: sizes that do not divide, an unknown kind, or a window
+            below 1.
 
     Example:
 
@@ -83,12 +85,9 @@ class Localness(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if kind not in KINDS or window < _SMALLEST_WINDOW:
-            raise ValueError(
-                f"Expected a localness of {KINDS} and a window of at least "
-                f"{_SMALLEST_WINDOW:g}. Received: kind={kind!r}, "
-                f"window={window}."
-            )
+        checks.heads(hidden_size, num_heads)
+        checks.choice("kind", kind, KINDS)
+        checks.number("window", window, least=_SMALLEST_WINDOW)
         self.hidden_size = hidden_size
         self.num_heads = num_heads
         self.kind = kind

@@ -7,6 +7,9 @@ Shapes: H heads, Q queries, K keys.
 
 import tensorflow as tf
 
+from relpos_tf import errors
+from relpos_tf.layers import checks
+
 DIRECTIONS = ("both", "forward", "backward", "split")
 
 
@@ -106,7 +109,7 @@ def direction_mask(
         A bool `[1, 1, Q, K]` tensor; `[1, H, Q, K]` for "split".
 
     Raises:
-        ValueError: an unknown direction, or one head to split.
+        UserError: an unknown direction, or one head to split.
 
     Example:
 
@@ -132,11 +135,12 @@ def direction_mask(
 
 
 def check_direction(direction, num_heads):
-    """Raises ValueError if `direction_mask` could not be computed."""
-    if direction not in DIRECTIONS or (direction == "split" and num_heads < 2):
-        raise ValueError(
-            f"Expected a direction of {DIRECTIONS}, and for split at least 2 "
-            f"heads. Received: direction={direction!r}, num_heads={num_heads}."
+    """Raises UserError if `direction_mask` could not be computed."""
+    checks.choice("direction", direction, DIRECTIONS)
+    if direction == "split" and num_heads < 2:
+        raise errors.UserError(
+            "`direction` must be both, forward or backward where there is but "
+            f"one head. Received: direction='split', num_heads={num_heads}."
         )
 
 

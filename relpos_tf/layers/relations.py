@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf.layers import beams
+from relpos_tf.layers import checks
 from relpos_tf.layers import dropout as dropout_lib
 from relpos_tf.layers import edges
 from relpos_tf.layers import projections
@@ -102,16 +103,12 @@ class RelationAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if num_heads < 1 or hidden_size < 1 or hidden_size % num_heads:
-            raise errors.UserError(
-                "Expected `hidden_size` to be a multiple of `num_heads`. "
-                f"Received: hidden_size={hidden_size}, num_heads={num_heads}."
-            )
-        if num_relations is not None and num_relations < 1:
-            raise errors.UserError(
-                "Expected `num_relations` to be None or at least 1. "
-                f"Received: num_relations={num_relations}."
-            )
+        checks.heads(hidden_size, num_heads)
+        if num_relations is not None:
+            checks.integer("num_relations", num_relations, least=1)
+        if no_relation is not None:
+            checks.integer("no_relation", no_relation)
+        checks.fraction("dropout", dropout)
         self.hidden_size = hidden_size
         self.num_heads = num_heads
         self.num_relations = num_relations

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from relpos_tf.layers import additive
 from relpos_tf.layers import band
+from relpos_tf.layers import checks
 
 IMPLEMENTATIONS = ("auto", "reshape", "compact")
 
@@ -38,7 +39,7 @@ def relative_position_ids(
         An int32 `[Q, K]` tensor.
 
     Raises:
-        ValueError: `max_relative_position` is negative.
+        UserError: `max_relative_position` is no integer, or negative.
 
     Example:
 
@@ -48,11 +49,7 @@ def relative_position_ids(
     Reference:
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3.2.
     """
-    if max_relative_position < 0:
-        raise ValueError(
-            "`max_relative_position` must be at least 0. "
-            f"Received: max_relative_position={max_relative_position}."
-        )
+    checks.integer("max_relative_position", max_relative_position, least=0)
     if query_start is None:
         query_start = key_length - query_length
     keys = tf.range(key_length)  # [K]
@@ -143,7 +140,8 @@ def relative_attention(
         `[B, H, Q, K]`. The softmax is in float32, of float64 in float64.
 
     Raises:
-        ValueError: an unknown implementation, or tables that do not fit.
+        UserError: an unknown implementation.
+        ValueError: tables that do not fit.
 
     Example:
 
@@ -189,11 +187,7 @@ def _parts(implementation, q, causal, sums_to_one, score_vectors):
 
 
 def _check(implementation, *tables):
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(
-            f"`implementation` must be one of {IMPLEMENTATIONS}. "
-            f"Received: implementation={implementation!r}."
-        )
+    checks.choice("implementation", implementation, IMPLEMENTATIONS)
     rows = [table.shape[-2] for table in tables if table is not None]
     if any(row is not None and row % 2 == 0 for row in rows):
         raise ValueError(

@@ -5,6 +5,7 @@ Shapes: B batch, L length, F features.
 
 import keras
 
+from relpos_tf.layers import checks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import projections
 
@@ -45,6 +46,9 @@ class FeedForward(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        checks.integer("filter_size", filter_size, least=1)
+        checks.integer("hidden_size", hidden_size, least=1)
+        checks.fraction("relu_dropout", relu_dropout)
         self.filter_size = filter_size
         self.hidden_size = hidden_size
         self.relu_dropout = relu_dropout
@@ -121,6 +125,8 @@ class Residual(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        checks.fraction("rate", rate)
+        checks.number("epsilon", epsilon, least=0.0)
         self.norm_before = norm_before
         self.norm_after = norm_after
         self.rate = rate

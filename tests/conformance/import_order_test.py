@@ -27,6 +27,7 @@ ORDER = (
     "checked_json",
     "hparam",
     "registry",
+    "layers.checks",
     "layers.dropout",
     "layers.projections",
     "layers.band",

@@ -188,12 +188,6 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
         ):
             attention.MultiHeadAttention(12, 5)
 
-    def test_negative_clipping_is_refused(self):
-        with self.assertRaisesRegex(
-            ValueError, "at least 0. Received: max_relative_position=-1"
-        ):
-            attention.MultiHeadAttention(12, 3, max_relative_position=-1)
-
 
 class CacheTest(tf.test.TestCase, parameterized.TestCase):
     def empty(self, kind, places):

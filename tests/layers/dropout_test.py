@@ -170,7 +170,7 @@ class DropoutTest(testing.LayerTestCase):
     @parameterized.parameters(-0.1, 1.0, 1.5)
     def test_rate_that_is_no_fraction_is_refused(self, rate):
         with self.assertRaisesRegex(
-            ValueError, rf"range \[0, 1\). Received: rate={rate}"
+            ValueError, rf"range \[0, 1\). Received: rate={rate!r}"
         ):
             dropout.Dropout(rate)
 

@@ -99,11 +99,12 @@ class RelativePositionIdsTest(tf.test.TestCase, parameterized.TestCase):
         )
         self.assertAllEqual(function(2, 4, 1), [[0, 1, 2, 2], [0, 0, 1, 2]])
 
-    def test_negative_clipping_is_refused(self):
+    @parameterized.parameters(-1, 2.5, None, True)
+    def test_clipping_that_is_no_distance_is_refused(self, k):
         with self.assertRaisesRegex(
-            ValueError, "at least 0. Received: max_relative_position=-1"
+            ValueError, f"at least 0. Received: max_relative_position={k}"
         ):
-            relative.relative_position_ids(2, 2, -1)
+            relative.relative_position_ids(2, 2, k)
 
 
 class RelativeAttentionInnerTest(tf.test.TestCase, parameterized.TestCase):

@@ -1,0 +1,117 @@
+"""Tests that a layer refuses what it cannot be made of, when it is made."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf.layers import attention
+from relpos_tf.layers import blocks
+from relpos_tf.layers import dropout
+from relpos_tf.layers import embeddings
+from relpos_tf.layers import localness
+from relpos_tf.layers import relations
+from relpos_tf.layers import sublayers
+
+SIZES = {"hidden_size": 12, "num_heads": 3}
+GOOD = {
+    attention.MultiHeadAttention: SIZES,
+    localness.Localness: SIZES | {"kind": "fixed"},
+    relations.RelationAttention: SIZES,
+    embeddings.TokenEmbedding: {"vocab_size": 7, "hidden_size": 12},
+    embeddings.TargetSpaceEmbedding: {
+        "space_id": 2,
+        "spaces": 3,
+        "hidden_size": 12,
+    },
+    embeddings.LearnedPositions: {"max_length": 7, "hidden_size": 12},
+    sublayers.FeedForward: {"filter_size": 17, "hidden_size": 12},
+    sublayers.Residual: {"norm_before": True, "norm_after": False},
+    dropout.Dropout: {"rate": 0.5},
+}
+NO_SIZE = (0, -1, 2.5, 12.0, "12", None, True, float("nan"))
+NO_DISTANCE = (-1, 2.5, 2.0, "2", True)
+NO_FRACTION = (-0.1, 1, 1.5, float("nan"), "0.5", None, True)
+NO_CHOICE = ("other", None, 1, ["auto"])
+BAD = {
+    attention.MultiHeadAttention: {
+        "hidden_size": NO_SIZE,
+        "num_heads": (5, *NO_SIZE),
+        "max_relative_position": NO_DISTANCE,
+        "window": (None, *NO_DISTANCE),
+        "implementation": NO_CHOICE,
+        "score": NO_CHOICE,
+        "direction": NO_CHOICE,
+        "dropout": NO_FRACTION,
+    },
+    localness.Localness: {
+        "hidden_size": NO_SIZE,
+        "num_heads": (5, *NO_SIZE),
+        "kind": NO_CHOICE,
+        "window": (0.5, float("nan"), float("inf"), "3", None, True),
+    },
+    relations.RelationAttention: {
+        "hidden_size": NO_SIZE,
+        "num_heads": (5, *NO_SIZE),
+        "num_relations": [n for n in NO_SIZE if n is not None],
+        "no_relation": (1.5, "1", True),
+        "dropout": NO_FRACTION,
+    },
+    embeddings.TokenEmbedding: {"vocab_size": NO_SIZE, "hidden_size": NO_SIZE},
+    embeddings.TargetSpaceEmbedding: {
+        "space_id": (-1, 3, 1.5, "1", None, True),
+        "spaces": NO_SIZE,
+        "hidden_size": NO_SIZE,
+    },
+    embeddings.LearnedPositions: {
+        "max_length": NO_SIZE,
+        "hidden_size": NO_SIZE,
+    },
+    sublayers.FeedForward: {
+        "filter_size": NO_SIZE,
+        "hidden_size": NO_SIZE,
+        "relu_dropout": NO_FRACTION,
+    },
+    sublayers.Residual: {
+        "rate": NO_FRACTION,
+        "epsilon": (-1e-6, float("nan"), float("inf"), "1e-6", None, True),
+    },
+    dropout.Dropout: {"rate": NO_FRACTION},
+}
+CASES = [(kind, name) for kind, arguments in BAD.items() for name in arguments]
+
+
+class ArgumentsTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.named_parameters(
+        (f"{kind.__name__}_{name}", kind, name) for kind, name in CASES
+    )
+    def test_what_a_layer_cannot_be_made_of_is_refused(self, kind, name):
+        for value in BAD[kind][name]:
+            with self.subTest(value=value):
+                try:
+                    kind(**(GOOD[kind] | {name: value}))
+                except errors.UserError as error:
+                    expected, received = str(error).split("Received: ")
+                    self.assertRegex(expected, "^`.*` must be .*\\. $")
+                    self.assertIn(f"`{name}`", expected)
+                    self.assertIn(f"{name}={value!r}", received)
+                else:
+                    self.fail(f"{kind.__name__} took {name}={value!r}")
+
+    def test_what_numpy_counts_is_a_number(self):
+        layer = attention.MultiHeadAttention(
+            12, np.int32(3), dropout=np.float32(0.5)
+        )
+        self.assertEqual(tuple(layer(tf.ones([2, 5, 12])).shape), (2, 5, 12))
+
+    @parameterized.parameters(blocks.EncoderBlock, blocks.DecoderBlock)
+    def test_a_block_refuses_what_its_layers_do(self, kind):
+        others = GOOD[sublayers.FeedForward], GOOD[sublayers.Residual]
+        with self.assertRaisesRegex(
+            errors.UserError, "`implementation`.*Received: .*'fast'"
+        ):
+            kind(SIZES | {"implementation": "fast"}, *others)
+
+
+if __name__ == "__main__":
+    tf.test.main()
