@@ -58,7 +58,8 @@ def _random_uint16(shape, seed):
 class Dropout(keras.layers.Layer):
     """Sets a fraction of its input to zero while training.
 
-    What remains is divided by `1 - rate`. The rate is rounded to 1/65,536.
+    What remains is divided by `1 - rate`. The rate is rounded to 1/65,536, and
+    one number in 32,768 is kept at the least.
 
     Args:
         rate: float in [0, 1). The fraction to drop.
@@ -87,7 +88,8 @@ class Dropout(keras.layers.Layer):
     def call(self, inputs, *, training=False):
         if not training or self.rate == 0.0:
             return inputs
-        threshold = round(self.rate * 65536)
+        # At most 65,534: float16 has no 65,536 to multiply with.
+        threshold = min(round(self.rate * 65536), 65534)
         kept = _random_uint16(tf.shape(inputs), _next_seed()) >= tf.constant(
             threshold, tf.uint16
         )

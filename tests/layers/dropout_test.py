@@ -167,7 +167,26 @@ class DropoutTest(testing.LayerTestCase):
         for site in dropped:
             self.assert_independent(*[replica.numpy() != 0 for replica in site])
 
-    @parameterized.parameters(-0.1, 1.0, 1.5)
+    @parameterized.product(
+        rate=[0.99998, 0.99999, 0.999999, np.nextafter(1.0, 0.0)],
+        dtype=["float32", "bfloat16", "float16"],
+    )
+    def test_a_rate_just_below_1_stays_finite(self, rate, dtype):
+        layer = dropout.Dropout(rate, dtype=dtype)
+        x = tf.fill([1009, 1013], tf.cast(0.01, dtype))
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            with dropout.seed_scope(tf.constant([3, 5])):
+                y = layer(x, training=True)
+        gradient = tf.cast(tape.gradient(y, x), tf.float64)
+        y = tf.cast(y, tf.float64).numpy()
+        # One in 32,768 is kept at the least: 31 here, give or take.
+        kept = y[y != 0]
+        self.assertBetween(len(kept), 10, 60)
+        self.assertAllClose(kept, np.full(len(kept), 327.68), rtol=0.01)
+        self.assertAllEqual(gradient, np.where(y != 0, 32768.0, 0.0))
+
+    @parameterized.parameters(-0.1, 1.0, 1.5, float("nan"), "0.5", None, True)
     def test_rate_that_is_no_fraction_is_refused(self, rate):
         with self.assertRaisesRegex(
             ValueError, rf"range \[0, 1\). Received: rate={rate!r}"
