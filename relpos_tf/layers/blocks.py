@@ -10,10 +10,12 @@ import tensorflow as tf
 from relpos_tf.layers import attention
 from relpos_tf.layers import sublayers
 
-# Source and target positions have no distance, and so no neighbourhood.
+# Source and target positions have no distance, and so neither neighbourhood
+# nor sides.
 _WITHOUT_POSITIONS = {
     "max_relative_position": None,
     "window": 0,
+    "direction": "both",
     "localness": None,
 }
 
@@ -102,8 +104,8 @@ class EncoderBlock(keras.layers.Layer):
 class DecoderBlock(keras.layers.Layer):
     """Self-attention, attention to the encoder, a feed-forward layer.
 
-    Relative positions, windows and localness take part in self-attention
-    only: source and target positions have no distance.
+    Relative positions, windows, directions and localness take part in
+    self-attention only: source and target positions have no distance.
 
     Args:
         attention_args: dict. Arguments of `attention.MultiHeadAttention`.

@@ -136,6 +136,34 @@ class DecoderBlockTest(testing.LayerTestCase):
             atol=1e-4,
         )
 
+    @parameterized.parameters(
+        {"direction": "forward"},
+        {"direction": "split"},
+        {"window": 1},
+        {"localness": "query"},
+        {"max_relative_position": 1},
+    )
+    def test_a_target_sees_the_whole_source_whatever_its_place(
+        self, **position
+    ):
+        attention_args = {"hidden_size": F, "num_heads": HEADS}
+        others = (
+            {"filter_size": FILTER, "hidden_size": F},
+            {"norm_before": False, "norm_after": False},
+        )
+        block = blocks.DecoderBlock(attention_args | position, *others)
+        block.build((None, None, F))
+        testing.randomize(block)
+        # Self-attention is silenced: equal targets at several places must give
+        # equal results, and so must a source in another order.
+        block.self_attention.output_transform.kernel.assign(tf.zeros([F, F]))
+        x = tf.repeat(tf.constant(example(1, B, 1, F)), T, 1)
+        memory = tf.constant(example(2, B, S, F))
+        found = block(x, memory)
+        self.assertAllClose(found, tf.repeat(found[:, :1], T, 1), 1e-5, 1e-5)
+        turned = block(x, tf.reverse(memory, [1]))
+        self.assertAllClose(found, turned, 1e-5, 1e-5)
+
     @parameterized.parameters(*ARGUMENTS)
     def test_steps_equal_rows_of_the_full_pass(self, name):
         block, _ = made(blocks.DecoderBlock, name)
