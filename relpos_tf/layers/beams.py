@@ -42,7 +42,7 @@ class Past(NamedTuple):
     """What hypotheses at one position attend to.
 
     Attributes:
-        bias: float32, broadcasts to `[B, H, n, K]`: 0 where a hypothesis may
+        bias: float, broadcasts to `[B, H, n, K]`: 0 where a hypothesis may
             look, -1e9 where not.
         distances: int32 `[K]`: the position of each key minus that of the
             hypotheses. None where positions play no part.

@@ -147,7 +147,8 @@ class Localness(keras.layers.Layer):
         """Returns sigmoid(U . h) of `[B, Q, F]`, for each head: `[B, H, Q]`."""
         hidden = tf.cast(hidden, self._float)
         rows = tf.reshape(hidden, [-1, self.hidden_size])
-        numbers = tf.sigmoid(tf.matmul(rows, vectors.value))  # [B * Q, H]
+        vectors = tf.cast(vectors.value, self._float)
+        numbers = tf.sigmoid(tf.matmul(rows, vectors))  # [B * Q, H]
         shape = tf.concat([tf.shape(hidden)[:2], [self.num_heads]], 0)
         return tf.transpose(tf.reshape(numbers, shape), [0, 2, 1])
 

@@ -180,7 +180,17 @@ def by_position(
 
 
 def number_of_keys(may_attend, key_length):
-    """Returns how many keys a mask `[.., K]` leaves; without one, all."""
+    """Returns how many keys a mask leaves; without one, all.
+
+    Args:
+        may_attend: None, or a bool tensor that broadcasts to `[.., K]`.
+        key_length: int or scalar tensor, K.
+    """
     if may_attend is None:
         return key_length
-    return tf.reduce_sum(tf.cast(may_attend, tf.int32), -1)
+    allowed = tf.cast(may_attend, tf.int32)
+    if allowed.shape.rank == 0:
+        return allowed * key_length
+    # Each number of a mask stands for this many keys: 1, or all.
+    repeats = key_length // tf.maximum(tf.shape(allowed)[-1], 1)
+    return tf.reduce_sum(allowed, -1) * repeats

@@ -62,13 +62,14 @@ class RowAttention:
         rows = tf.reshape(
             rows, [tf.shape(cache.values)[0], -1, self.hidden_size]
         )
-        return past.bias + self.localness(
+        local = self.localness(
             rows,
             tf.transpose(cache.keys, [0, 1, 3, 2]),
             size=size,
             positions=past.distances + size - 1,
             may_attend=past.bias == 0.0,
         )
+        return local + tf.cast(past.bias, local.dtype)
 
     def attend_rows(self, rows, keys_values, past):
         """Attends from hypotheses at one position.

@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import attention
+from relpos_tf.layers import beams
 from relpos_tf.layers import caches
 from relpos_tf.layers import masks
 from tests import oracles
@@ -180,6 +181,58 @@ class KindsTest(testing.LayerTestCase):
         alone = layer(x[:1, :4], may_attend=padded([4], 4))
         self.assertAllClose(together[0, :4], alone[0], 1e-5, 1e-5)
         self.assertAllClose(layer(x[:1, :4])[0], alone[0], 1e-5, 1e-5)
+
+    @parameterized.product(
+        kind=list(LOCAL),
+        shape=[(), (1,), (1, 1), (K, 1), (B, 1, K, 1), (B, H, 1, 1)],
+    )
+    def test_a_mask_that_broadcasts_equals_the_full_one(self, kind, shape):
+        layer = made(kind)
+        x = tf.constant(testing.normal(2, B, K, F), tf.float32)
+        mask = testing.normal(9, *shape) > -1.0
+        full = np.broadcast_to(mask, (B, H, K, K))
+        self.assertAllClose(
+            layer(x, may_attend=mask),
+            layer(x, may_attend=full),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+    @parameterized.product(
+        kind=["fixed", "layer_relative", "query", "additive_shared"],
+        dtype=["float16", "bfloat16", "mixed_float16", "float64"],
+    )
+    def test_every_dtype_equals_the_loops(self, kind, dtype):
+        layer = made(kind, dtype=dtype)
+        x = testing.normal(2, B, K, F)
+        weights = testing.named_weights(layer)
+        expected = loops(kind, weights, H, x, x, np.tri(K, dtype=bool))
+        inputs = tf.constant(x, layer.compute_dtype)
+        digits = {"float16": 1e-2, "bfloat16": 1e-1, "float64": 1e-6}
+        digits = digits[layer.compute_dtype]
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            found = layer(inputs, use_causal_mask=True)
+        self.assertEqual(found.dtype, layer.compute_dtype)
+        self.assertAllClose(
+            tf.cast(found, tf.float64), expected, digits, digits
+        )
+        gradient = tape.gradient(found, inputs)
+        self.assertTrue(np.all(np.isfinite(gradient)))
+        # The same by the hypotheses of a beam, one of each example.
+        depth = F // H
+        cache = beams.BeamKeysValues(
+            tf.zeros([B, H, depth, 0], layer.compute_dtype),
+            tf.zeros([B, H, 0, depth], layer.compute_dtype),
+        )
+        for t in range(K):
+            past = beams.past_of(tf.zeros([B, 1, t + 1], tf.int32))
+            row, cache = layer.step_rows(
+                inputs[:, t], layer.fused_kernel(), cache, past
+            )
+            self.assertAllClose(
+                tf.cast(row, tf.float64), expected[:, t], digits, digits
+            )
 
     @parameterized.parameters(
         ({"score": "other"}, "score='other'"),

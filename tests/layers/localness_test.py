@@ -122,12 +122,21 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
         copy = localness.Localness.from_config(layer.get_config())
         self.assertEqual(copy.get_config(), layer.get_config())
 
-    @parameterized.parameters(("other", 10), ("fixed", 0.5), ("none", 10))
-    def test_what_there_is_not_is_refused(self, kind, window):
-        with self.assertRaisesRegex(
-            ValueError, f"Received: kind='{kind}', window={window}"
-        ):
-            localness.Localness(F, H, kind=kind, window=window)
+    @parameterized.parameters("float16", "bfloat16")
+    def test_half_precision_alone_equals_mixed_precision(self, dtype):
+        mixed = made("query", dtype=f"mixed_{dtype}")
+        half = localness.Localness(F, H, kind="query", dtype=dtype)
+        half.build((None, None, F))
+        half.set_weights(mixed.get_weights())
+        mixed.set_weights([tf.cast(w, dtype) for w in mixed.get_weights()])
+        x = tf.constant(testing.normal(1, B, Q, F), dtype)
+        keys = tf.constant(testing.normal(2, B, H, K, D), dtype)
+        found, expected = (
+            layer(x, keys, size=K, positions=tf.range(K))
+            for layer in (half, mixed)
+        )
+        self.assertEqual(found.dtype, tf.float32)
+        self.assertAllClose(found, expected, rtol=1e-5)
 
 
 if __name__ == "__main__":

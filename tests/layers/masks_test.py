@@ -80,6 +80,20 @@ class MasksTest(tf.test.TestCase, parameterized.TestCase):
         counts = masks.number_of_keys(tokens & masks.causal_mask(3, 3), 3)
         self.assertAllEqual(counts[:, 0], [[1, 2, 2], [1, 1, 1]])
 
+    @parameterized.parameters(
+        ([[True], [False], [True]], [5, 0, 5]), (True, 5), (False, 0)
+    )
+    def test_a_mask_for_all_keys_at_once_counts_them_all(self, mask, counts):
+        self.assertAllEqual(masks.number_of_keys(mask, 5), counts)
+        count = tf.function(
+            masks.number_of_keys,
+            input_signature=[
+                tf.TensorSpec([None] * np.ndim(mask), tf.bool),
+                tf.TensorSpec([], tf.int32),
+            ],
+        )
+        self.assertAllEqual(count(np.array(mask), 5), counts)
+
 
 if __name__ == "__main__":
     tf.test.main()
