@@ -149,19 +149,45 @@ def vector_outputs(weights, vectors):
     return tf.einsum(f"bhqk,{pairs}->bhqd", weights, vectors)
 
 
-def check_shape(name, tensor, expected):
-    """Refuses a tensor that fits none of the `expected` shapes.
+def size_of(tensor, axis):
+    """Returns the size of an axis: an int where it is known, else a tensor."""
+    size = tensor.shape[axis]
+    return tf.shape(tensor)[axis] if size is None else size
+
+
+def with_shape(name, tensor, expected):
+    """Returns a tensor if it has one of the `expected` shapes.
+
+    Args:
+        name: str, for the message.
+        tensor: The tensor.
+        expected: Shapes of different ranks, of what `size_of` returns.
 
     Raises:
-        UserError: with both in the message.
+        UserError: it has none of them.
+        tf.errors.InvalidArgumentError: the same, when a graph runs. XLA drops
+            the sentence, and compiles no other number of elements.
     """
-    if any(tensor.shape.is_compatible_with(shape) for shape in expected):
-        return
-    raise errors.UserError(
+    shapes = [[_known(size) for size in shape] for shape in expected]
+    sentence = (
         f"Expected `{name}` of one of the shapes "
-        f"{', '.join(str(list(shape)) for shape in expected)}. "
-        f"Received: {list(tensor.shape)}."
+        f"{', '.join(map(str, shapes))}. Received:"
     )
+    if tensor.shape.rank is None:
+        raise errors.UserError(f"{sentence} a tensor of unknown rank.")
+    if not any(map(tensor.shape.is_compatible_with, shapes)):
+        raise errors.UserError(f"{sentence} {list(tensor.shape)}.")
+    (shape,) = (s for s in expected if len(s) == tensor.shape.rank)
+    if tensor.shape.is_fully_defined() and None not in map(_known, shape):
+        return tensor
+    right = tf.reduce_all(tf.equal(tf.shape(tensor), tf.stack(shape)))
+    check = tf.debugging.Assert(right, [sentence, tf.shape(tensor)])
+    with tf.control_dependencies([check]):
+        return tf.reshape(tensor, tf.stack(shape))
+
+
+def _known(size):
+    return None if tf.is_tensor(size) else size
 
 
 def _check(relations, known, number, missing):

@@ -74,7 +74,8 @@ class RelationAttention(keras.layers.Layer):
 
     Raises:
         UserError: arguments or shapes that do not fit, or unknown labels.
-        tf.errors.InvalidArgumentError: unknown labels, in a graph.
+        tf.errors.InvalidArgumentError: unknown labels, or shapes that do not
+            fit, in a graph that did not know them.
 
     Example:
 
@@ -199,7 +200,10 @@ class RelationAttention(keras.layers.Layer):
             dropout, `[B, H, Q, K]`.
         """
         memory = queries if memory is None else memory
-        sizes = queries.shape[0], queries.shape[1], memory.shape[1]
+        sizes = [
+            edges.size_of(x, axis)
+            for x, axis in ((queries, 0), (queries, 1), (memory, 1))
+        ]
         labels = self._labels(relations, sizes)
         key_vectors = self._vectors("key_vectors", key_vectors, sizes)
         value_vectors = self._vectors("value_vectors", value_vectors, sizes)
@@ -269,7 +273,7 @@ class RelationAttention(keras.layers.Layer):
         if relations is None:
             return None
         relations = tf.convert_to_tensor(relations)
-        edges.check_shape("relations", relations, [sizes[1:], sizes])
+        relations = edges.with_shape("relations", relations, [sizes[1:], sizes])
         return edges.labels_of(relations, self.num_relations, self.no_relation)
 
     def _vectors(self, name, vectors, sizes):
@@ -280,8 +284,9 @@ class RelationAttention(keras.layers.Layer):
         batch, *pairs = sizes
         shapes = (), (batch,), (batch, self.num_heads)
         vectors = tf.cast(vectors, self.compute_dtype)
-        edges.check_shape(name, vectors, [(*s, *pairs, depth) for s in shapes])
-        return vectors
+        return edges.with_shape(
+            name, vectors, [(*s, *pairs, depth) for s in shapes]
+        )
 
     def get_config(self):
         return super().get_config() | {

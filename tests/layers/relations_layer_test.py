@@ -118,6 +118,103 @@ class LayerTest(testing.LayerTestCase):
                 atol=1e-5,
             )
 
+    @parameterized.product(
+        tables=["keys", "values"],
+        shape=[
+            (1, Q, K),
+            (B, 1, K),
+            (B, Q, 1),
+            (1, Q * B, K),
+            (1, K),
+            (Q, 1),
+        ],
+    )
+    def test_labels_of_other_sizes_are_refused_in_a_graph(self, tables, shape):
+        # Numbers of labels [1, Q, K] fit those of K examples and one key.
+        layer = relation_layer(
+            num_relations=R,
+            add_relations_to_keys=tables == "keys",
+            add_relations_to_values=tables == "values",
+        )
+        unknown = [None] * len(shape)
+        spec = [tf.TensorSpec([None, None, F])] * 2
+
+        @tf.function(input_signature=[*spec, tf.TensorSpec(unknown, tf.int32)])
+        def call(x, memory, labels):
+            return layer(x, memory, relations=labels)
+
+        for batch in (B, K):
+            sizes = [batch if size == B else size for size in shape]
+            received = " ".join(map(str, sizes))
+            inputs = example(1, batch, Q, F), example(2, batch, K, F)
+            with self.assertRaisesRegex(
+                tf.errors.InvalidArgumentError,
+                rf"`relations` of one of the shapes .*\[{received}\]",
+            ):
+                call(*inputs, tf.zeros(sizes, tf.int32))
+
+    @parameterized.parameters(
+        ("key_vectors", [B, Q, 1, D]),
+        ("value_vectors", [B, Q, K, 1]),
+        ("key_vectors", [Q, 1, D]),
+        ("value_vectors", [B, H, Q, K, 1]),
+    )
+    def test_vectors_of_other_sizes_are_refused_in_a_graph(self, name, shape):
+        layer = relation_layer()
+        spec = [tf.TensorSpec([None, None, F])] * 2
+
+        @tf.function(
+            input_signature=[*spec, tf.TensorSpec([None] * len(shape))]
+        )
+        def call(x, memory, vectors):
+            return layer(x, memory, **{name: vectors})
+
+        inputs = example(1, B, Q, F), example(2, B, K, F)
+        with self.assertRaisesRegex(
+            tf.errors.InvalidArgumentError, f"Expected `{name}` of"
+        ):
+            call(*inputs, tf.ones(shape))
+
+    @parameterized.parameters((1, Q, K), (B, 1, K), (B, Q, 1))
+    def test_labels_of_other_sizes_do_not_compile(self, *shape):
+        # XLA drops the check with the sentence, but not the sizes.
+        layer = relation_layer(num_relations=R, add_relations_to_values=False)
+        spec = [tf.TensorSpec([None, None, F])] * 2
+        spec += [tf.TensorSpec([None] * 3, tf.int32)]
+        call = tf.function(
+            lambda x, memory, labels: layer(x, memory, relations=labels),
+            input_signature=spec,
+            jit_compile=True,
+        )
+        inputs = example(1, B, Q, F), example(2, B, K, F)
+        labels = tf.constant(labels_of(3, B, Q, K), tf.int32)
+        self.assertAllClose(
+            call(*inputs, labels),
+            layer(*inputs, relations=labels),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+        with self.assertRaises(tf.errors.InvalidArgumentError):
+            call(*inputs, tf.zeros(shape, tf.int32))
+
+    def test_labels_and_vectors_of_unknown_rank_are_refused(self):
+        x = example(1, B, Q, F)
+        for name, layer, dtype in (
+            ("relations", relation_layer(num_relations=R), tf.int32),
+            ("key_vectors", relation_layer(), tf.float32),
+        ):
+
+            @tf.function(
+                input_signature=[tf.TensorSpec(None, dtype)], autograph=False
+            )
+            def call(tensor, layer=layer, name=name):
+                return layer(x, **{name: tensor})
+
+            with self.assertRaisesRegex(
+                errors.UserError, f"`{name}` of .* of unknown rank"
+            ):
+                call(tf.zeros([Q, Q], dtype))
+
     def test_new_tables_are_glorots_and_the_bias_is_zero(self):
         layer = relations.RelationAttention(22, 2, 17, add_relation_bias=True)
         layer.build((None, None, 22))
