@@ -73,9 +73,11 @@ class MultiHeadAttention(
         queries: `[B, Q, F]` tensor.
         memory: `[B, K, F]` tensor to attend to; the queries by default.
         may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`,
-            True where attention is allowed.
+            True where attention is allowed. A query that may attend to
+            nothing attends to all keys equally; in float64, which keeps the
+            logits beside -1e9, as if it might attend to all.
         use_causal_mask: bool. Whether a query may see only itself and the keys
-            before it; for self-attention.
+            before it. The queries are the last keys, those of a memory too.
         training: bool. Whether to drop weights.
 
     Returns:
@@ -208,22 +210,30 @@ class MultiHeadAttention(
         use_causal_mask=False,
         training=False,
     ):
+        query_start, causal = None, False
         if memory is None:
             q, *keys_values = self._project_all(queries)
             keys_values = caches.KeysValues(*keys_values)
+            query_start = 0  # which says that there are as many keys
+            # Another mask may leave a query without any key.
+            causal = may_attend is None and (
+                use_causal_mask or self.direction == "forward"
+            )
         else:
             q = self._project_queries(queries)
             keys_values = self.project(memory)
         if use_causal_mask:
-            length = tf.shape(queries)[1]
-            causal = masks.causal_mask(length, length)
-            may_attend = masks.join(may_attend, causal)
+            sides = masks.causal_mask(
+                tf.shape(q)[2], tf.shape(keys_values.keys)[2]
+            )
+            may_attend = masks.join(may_attend, sides)
         return self._attend(
             queries,
             q,
             keys_values,
             may_attend=may_attend,
-            causal=use_causal_mask,
+            query_start=query_start,
+            causal=causal,
             training=training,
         )[0]
 
@@ -245,8 +255,8 @@ class MultiHeadAttention(
             q: `[B, H, Q, D]` tensor, scaled by `query_scale`.
             keys_values: `caches.KeysValues` or a cache, `[B, H, K, D]` each.
             may_attend: As in the call.
-            query_start: As in `masks.distances`.
-            causal: bool. Whether `may_attend` is a causal mask, or less.
+            query_start: As in `relative.relative_attention`.
+            causal: bool. As in `relative.relative_attention`.
             training: As in the call.
         """
         keys = keys_values.keys
@@ -272,7 +282,7 @@ class MultiHeadAttention(
             bias=bias,
             implementation=self.implementation,
             query_start=query_start,
-            causal=causal or self.direction == "forward",
+            causal=causal,
             dropout=self._dropout(training),
             score_vectors=self._table(self.score_vectors),
         )

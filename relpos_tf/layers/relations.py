@@ -66,7 +66,8 @@ class RelationAttention(keras.layers.Layer):
         value_vectors: The same for the values.
         may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`,
             True where attention is allowed. A query that may attend to nothing
-            attends to all keys equally.
+            attends to all keys equally; in float64, which keeps the logits
+            beside -1e9, as if it might attend to all.
         training: bool. Whether to drop weights.
 
     Returns:

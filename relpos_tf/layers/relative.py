@@ -130,8 +130,12 @@ def relative_attention(
         implementation: "reshape", the paper's, builds `[Q, K, D]` tensors;
             "compact" multiplies with the rows only and adds the products to
             the diagonals (`band`); "auto": "reshape" for a single query.
-        query_start: As in `relative_position_ids`.
-        causal: bool. Says that `bias` forbids all keys right of their query.
+            Where queries stand outside of the keys, all are "reshape".
+        query_start: As in `relative_position_ids`. To give it in a graph of
+            unknown lengths says that the queries stand among the keys.
+        causal: bool. Says that each query may attend to some key, and to none
+            right of it. A query without any, whose weights are even, would
+            get the vectors of keys right of it wrong.
         dropout: None or a function of the weights that multiply the values.
         score_vectors: None, or `[H, D]` for additive logits (`additive`).
 
@@ -155,11 +159,17 @@ def relative_attention(
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
     """
     _check(implementation, key_table, value_table)
+    if implementation == "auto":
+        implementation = "reshape" if q.shape[2] == 1 else "compact"
+    content, combine = _reshape_logits, _reshape_output
+    if implementation == "compact":
+        tables = key_table is not None or value_table is not None
+        among = not tables or _are_among(q, k, query_start)
+        content, combine = _compact(among, causal, dropout is None)
+    if score_vectors is not None:
+        content = functools.partial(_additive_logits, score_vectors)
     if query_start is None:
         query_start = tf.shape(k)[2] - tf.shape(q)[2]
-    content, combine = _parts(
-        implementation, q, causal, dropout is None, score_vectors
-    )
     logits = content(q, k, key_table, query_start)  # [B, H, Q, K]
     if logits.dtype != tf.float64:
         logits = tf.cast(logits, tf.float32)
@@ -171,19 +181,40 @@ def relative_attention(
     return output, weights
 
 
-def _parts(implementation, q, causal, sums_to_one, score_vectors):
-    """Returns the functions for the logits and for the output."""
-    if implementation == "auto":
-        implementation = "reshape" if q.shape[2] == 1 else "compact"
-    content, combine = _reshape_logits, _reshape_output
-    if implementation == "compact":
-        content = functools.partial(_compact_logits, causal=causal)
-        combine = functools.partial(
-            _compact_output, causal=causal, sums_to_one=sums_to_one
-        )
-    if score_vectors is not None:
-        content = functools.partial(_additive_logits, score_vectors)
+def _are_among(q, k, query_start):
+    """Returns whether the queries stand among the keys, as bool or tensor."""
+    queries, keys = q.shape[2], k.shape[2]
+    known = queries is not None and keys is not None
+    if query_start is None:
+        return queries <= keys if known else tf.shape(q)[2] <= tf.shape(k)[2]
+    start = tf.get_static_value(query_start)
+    if start is None or not known:
+        return True  # as the caller says
+    return 0 <= start <= keys - queries
+
+
+def _compact(among, causal, sums_to_one):
+    """Returns the functions for the logits and for the output.
+
+    A band of diagonals, stored by query, needs a key for each query.
+    """
+    content = functools.partial(_compact_logits, causal=causal)
+    combine = functools.partial(
+        _compact_output, causal=causal, sums_to_one=sums_to_one
+    )
+    if tf.is_tensor(among):
+        content = _either(among, content, _reshape_logits)
+        combine = _either(among, combine, _reshape_output)
+    elif not among:
+        content, combine = _reshape_logits, _reshape_output
     return content, combine
+
+
+def _either(condition, one, other):
+    """Returns a function that calls one of two when the graph runs."""
+    return lambda *args: tf.cond(
+        condition, lambda: one(*args), lambda: other(*args)
+    )
 
 
 def _check(implementation, *tables):

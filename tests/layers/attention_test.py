@@ -158,6 +158,103 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
             atol=1e-4,
         )
 
+    @parameterized.product(
+        kind=["shared", "per_head"],
+        implementation=["auto", "reshape", "compact"],
+        direction=["both", "forward"],
+    )
+    def test_more_queries_than_keys_equal_the_loops(
+        self, kind, implementation, direction
+    ):
+        # In float64, where a masked logit keeps its digits: the first two
+        # queries look forward and see no key.
+        layer = attention_layer(
+            kind,
+            implementation=implementation,
+            direction=direction,
+            dtype="float64",
+        )
+        x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, 3, F)
+        weights = testing.named_weights(layer)
+        expected = oracles.multihead(
+            weights, H, x, memory, True, direction=direction
+        )
+        spec = [tf.TensorSpec([None, None, F], tf.float64)] * 2
+        for call in (layer, tf.function(layer, input_signature=spec)):
+            found = call(tf.constant(x), tf.constant(memory))
+            self.assertAllClose(found, expected, 1e-6, 1e-6)
+
+    def test_a_causal_mask_of_a_memory_has_the_queries_at_its_end(self):
+        layer = attention_layer("per_head")
+        x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, K, F)
+        self.assertAllClose(
+            layer(
+                tf.constant(x, tf.float32),
+                tf.constant(memory, tf.float32),
+                use_causal_mask=True,
+            ),
+            oracles.multihead(
+                testing.named_weights(layer),
+                H,
+                x,
+                memory,
+                np.tri(Q, K, K - Q, dtype=bool),
+            ),
+            rtol=1e-4,
+            atol=1e-4,
+        )
+
+    @parameterized.product(
+        kind=["shared", "per_head"],
+        implementation=["reshape", "compact"],
+        ahead=["mask", "direction"],
+    )
+    def test_a_query_without_a_key_attends_to_all_keys_equally(
+        self, kind, implementation, ahead
+    ):
+        direction = "forward" if ahead == "direction" else "both"
+        layer = attention_layer(
+            kind, implementation=implementation, direction=direction
+        )
+        x = testing.normal(2, B, Q, F)
+        # The first example has no token; the second begins with padding.
+        allowed = (np.arange(Q) >= [[Q], [2]])[:, None, None]  # [B, 1, 1, Q]
+        found = layer(
+            tf.constant(x, tf.float32),
+            may_attend=allowed,
+            use_causal_mask=ahead == "mask",
+        )
+        weights = testing.named_weights(layer)
+        expected = oracles.multihead(
+            weights, H, x, x, allowed & np.tri(Q, dtype=bool)
+        )
+        # Without content and vectors of keys, weights are even.
+        even = weights | {"q/kernel": 0.0 * weights["q/kernel"]}
+        even = oracles.multihead(even, H, x, x, True)
+        expected[0], expected[1, :2] = even[0], even[1, :2]
+        self.assertAllClose(found, expected, 1e-4, 1e-4)
+
+    @parameterized.product(
+        kind=["shared", "per_head"], implementation=["reshape", "compact"]
+    )
+    def test_in_float64_a_query_without_a_key_attends_as_if_to_all(
+        self, kind, implementation
+    ):
+        # -1e9 for all keys is lost in a softmax that has the digits for it.
+        layer = attention_layer(
+            kind, implementation=implementation, dtype="float64"
+        )
+        x = testing.normal(2, B, Q, F)
+        found = layer(
+            tf.constant(x),
+            may_attend=np.zeros([Q, Q], bool),
+            use_causal_mask=True,
+        )
+        expected = oracles.multihead(
+            testing.named_weights(layer), H, x, x, True
+        )
+        self.assertAllClose(found, expected, 1e-6, 1e-6)
+
     def test_tables_begin_as_glorots_for_each_head(self):
         layer = attention.MultiHeadAttention(22, 2, max_relative_position=8)
         layer.build((None, None, 22))

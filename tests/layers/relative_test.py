@@ -26,6 +26,19 @@ LENGTHS = {
     "one_query_in_the_middle": (1, 7, 2, 3),
     "at_the_start": (2, 7, 3, 0),
 }
+# Queries that stand where there is no key: more of them than keys, or given.
+OUTSIDE = {
+    "more_queries": (7, 3, 2, None),
+    "more_queries_k0": (5, 3, 0, None),
+    "more_queries_k1": (5, 2, 1, None),
+    "more_queries_k_beyond_the_length": (5, 3, 7, None),
+    "many_queries_of_one_key": (11, 1, 2, None),
+    "before_the_first_key": (3, 5, 2, -7),
+    "partly_before": (5, 7, 2, -2),
+    "behind_the_last_key": (2, 3, 1, 5),
+    "partly_behind": (3, 5, 2, 4),
+    "on_both_sides": (7, 3, 2, -1),
+}
 TABLES = {
     "shared": ("shared", "shared"),
     "per_head": ("per_head", "per_head"),
@@ -132,9 +145,9 @@ class RelativeAttentionInnerTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.product(lengths=list(LENGTHS), tables=list(TABLES))
+    @parameterized.product(lengths=[*LENGTHS, *OUTSIDE], tables=list(TABLES))
     def test_equals_equations_3_and_4(self, lengths, tables):
-        lengths, tables = LENGTHS[lengths], TABLES[tables]
+        lengths, tables = (LENGTHS | OUTSIDE)[lengths], TABLES[tables]
         arrays = example(lengths, tables)
         for kind in ("none", "causal", "padding"):
             bias = example_bias(kind, lengths)
@@ -190,10 +203,11 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(*pair, 1e-6, 1e-7)
 
     @parameterized.product(
-        lengths=list(LENGTHS), tables=["shared", "per_head", "values_only"]
+        lengths=[*LENGTHS, "more_queries", "on_both_sides"],
+        tables=["shared", "per_head", "values_only"],
     )
     def test_gradients_equal_finite_differences(self, lengths, tables):
-        lengths, tables = LENGTHS[lengths], TABLES[tables]
+        lengths, tables = (LENGTHS | OUTSIDE)[lengths], TABLES[tables]
         arrays = example(lengths, tables, batch=1, heads=2, depth=3)
         bias = example_bias("causal", lengths)
         upstream = testing.normal(13, *arrays[0].shape)
@@ -255,6 +269,42 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             results = function(*arrays, start)
             for result, loops in zip(results, expected, strict=True):
                 self.assertAllClose(result, loops, 1e-10, 1e-10)
+
+    @parameterized.product(
+        form=[*FORMS, "auto"], tables=["shared", "per_head"], xla=[False, True]
+    )
+    def test_a_graph_of_unknown_lengths_has_more_queries_or_fewer(
+        self, form, tables, xla
+    ):
+        rows = [5, 5] if tables == "shared" else [3, 5, 5]
+        spec = [tf.TensorSpec([None, 3, None, 5], tf.float64)] * 3
+        spec += [tf.TensorSpec(rows, tf.float64)] * 2
+
+        @tf.function(input_signature=spec, jit_compile=xla)
+        def attend(*tensors):
+            with tf.GradientTape() as tape:
+                tape.watch(tensors)
+                results = relative.relative_attention(
+                    *tensors, implementation=form
+                )
+            return *results, tape.gradient(results[0], tensors[3:])
+
+        for queries, keys in [(7, 3), (3, 7), (5, 5)]:
+            arrays = example((queries, keys, 2, None), (tables, tables))
+            expected = oracles.shaw_attention(*arrays)
+            *results, gradients = attend(*arrays)
+            for result, loops in zip(results, expected, strict=True):
+                self.assertAllClose(result, loops, 1e-10, 1e-10)
+            tensors = [constant(array) for array in arrays]
+            with tf.GradientTape() as tape:
+                tape.watch(tensors)
+                output, _ = relative.relative_attention(
+                    *tensors, implementation="reshape"
+                )
+            for found, loops in zip(
+                gradients, tape.gradient(output, tensors[3:]), strict=True
+            ):
+                self.assertAllClose(found, loops, 1e-10, 1e-10)
 
     @parameterized.parameters(*FORMS)
     def test_the_key_to_the_right_has_row_k_plus_1(self, form):
