@@ -2,12 +2,14 @@
 
 Files that are there already are taken as they are. Downloads arrive under a
 name ending in `.part` and get their own name once their size and checksum are
-right, so an interrupted one is never mistaken for a file. Out of archives only
+right, as far as they are known or the server announces them, so an interrupted
+one is never mistaken for a file. Out of archives only
 the members asked for are read, each as a plain file under a name of ours.
 """
 
 import dataclasses
 import hashlib
+import http.client
 import logging
 import lzma
 import os
@@ -17,7 +19,6 @@ import shutil
 import struct
 import sys
 import tarfile
-import urllib.error
 import urllib.request
 import zipfile
 import zlib
@@ -115,7 +116,7 @@ def fetch(remote: Remote, tmp_dir: str | None) -> pathlib.Path:
         received = _download(remote, partial)
         _check(remote, received)
         os.replace(partial, path)
-    except (OSError, urllib.error.URLError) as error:
+    except (OSError, http.client.HTTPException) as error:
         raise errors.UserError(
             f"Cannot download {remote.name} from {remote.address} ({error}). "
             f"Put the file into {tmp_dir} by hand, or try again."
@@ -206,8 +207,9 @@ def _download(remote: Remote, partial: pathlib.Path) -> dict[str, int | str]:
         urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response,
         open(partial, "wb") as file,
     ):
-        announced = response.headers.get("Content-Length")
-        total = int(announced) if announced else remote.size
+        announced = response.headers.get("Content-Length", "")
+        announced = int(announced) if announced.isdecimal() else None
+        total = announced or remote.size
         while block := response.read(_BLOCK):
             file.write(block)
             for checksum in sums.values():
@@ -215,6 +217,8 @@ def _download(remote: Remote, partial: pathlib.Path) -> dict[str, int | str]:
             size += len(block)
             _show_progress(remote.name, size, total)
     sys.stderr.write("\n")
+    if announced is not None and size != announced:
+        raise OSError(f"{size} of {announced} bytes arrived")
     return {"size": size, **{n: s.hexdigest() for n, s in sums.items()}}
 
 

@@ -3,11 +3,13 @@
 import contextlib
 import gzip
 import hashlib
+import http.server
 import io
 import pathlib
 import random
 import tarfile
 import tempfile
+import threading
 import zipfile
 
 from absl.testing import absltest
@@ -93,6 +95,57 @@ class DownloadTest(absltest.TestCase):
             path.touch()
             found = download.find(tmp_dir, names, ["corpus"])
             self.assertEqual(found, path)
+
+
+class CutDownloadTest(absltest.TestCase):
+    """A server whose connection ends before the file does."""
+
+    def fetch(self, headers, body, **known):
+        """Fetches from a server that says this; returns what is there."""
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n" + headers + b"\r\n")
+                self.wfile.write(body)
+
+            def log_message(self, *arguments):
+                pass
+
+        tmp_dir = pathlib.Path(self.create_tempdir().full_path)
+        with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+            thread = threading.Thread(target=server.handle_request)
+            thread.start()
+            address = f"http://127.0.0.1:{server.server_port}/file.txt"
+            try:
+                with contextlib.redirect_stderr(io.StringIO()):
+                    download.fetch(
+                        download.Remote(address, **known), str(tmp_dir)
+                    )
+            except errors.UserError as error:
+                self.assertIn(address, str(error))
+                self.assertIn("by hand", str(error))
+            finally:
+                thread.join()
+        return {path.name: path.read_bytes() for path in tmp_dir.iterdir()}
+
+    def test_a_download_that_is_cut_leaves_nothing(self):
+        whole = {"file.txt": b"one\ntwo\n"}
+        length = b"Content-Length: 8\r\n"
+        chunked = b"Transfer-Encoding: chunked\r\n"
+        known = hashlib.md5(b"one\ntwo\n").hexdigest()
+        for headers, body, expected in (
+            (length, b"one\ntwo\n", whole),
+            (length, b"one\n", {}),
+            (length, b"", {}),
+            (chunked, b"4\r\none\n\r\n4\r\ntwo\n\r\n0\r\n\r\n", whole),
+            (chunked, b"4\r\none\n\r\n4\r\ntw", {}),
+            (chunked, b"4\r\none\n\r\n", {}),
+            (b"Content-Length: 1e3\r\n", b"one\ntwo\n", whole),
+            (b"", b"one\ntwo\n", whole),
+        ):
+            with self.subTest(headers=headers, body=body):
+                self.assertEqual(self.fetch(headers, body), expected)
+                self.assertEqual(self.fetch(headers, body, md5=known), expected)
 
 
 class ArchiveTest(absltest.TestCase):
