@@ -14,6 +14,7 @@ tokens on a side (`run_setup` says how many they are), evaluation none. A pair
 with more tokens than `batch_size` is a batch by itself.
 """
 
+import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -91,6 +92,7 @@ def training_batches(
     length_bucket_step: float = 1.1,
     pad_to_boundary: bool = False,
     vocab_size: int | None = None,
+    tokenizer: int | None = None,
 ) -> tf.data.Dataset:
     """Returns endless training batches, from (epoch, position) on.
 
@@ -109,6 +111,7 @@ def training_batches(
         pad_to_boundary: bool. Pads every batch of a bucket to the same shape,
             for XLA, which compiles once per shape.
         vocab_size: int or None. Ids beyond it are an error.
+        tokenizer: int or None. What made the ids, see `records.checked`.
 
     Returns:
         A dataset of `inputs` int32 [B, S], `targets` int32 [B, T], `epoch`
@@ -122,6 +125,9 @@ def training_batches(
         batch_size, max_length, min_length_bucket, length_bucket_step
     )
     _check_not_empty(files, max_length)
+    check = functools.partial(
+        records.checked, vocab_size=vocab_size, tokenizer=tokenizer
+    )
 
     def one_epoch(number):
         # Only the seed below may count. In here this sets the seed of the
@@ -132,7 +138,7 @@ def training_batches(
             records.parse, num_parallel_calls=tf.data.AUTOTUNE
         )
         pairs = pairs.filter(lambda pair: _length(pair) <= max_length)
-        batches = _bucketed(pairs, buckets, vocab_size).shuffle(
+        batches = _bucketed(pairs, buckets, check).shuffle(
             SHUFFLE_BATCHES, seed=_draw(seeds, 1)
         )
         done = tf.where(tf.equal(number, epoch), tf.cast(position, tf.int64), 0)
@@ -158,6 +164,7 @@ def evaluation_batches(
     min_length_bucket: int = 8,
     length_bucket_step: float = 1.1,
     vocab_size: int | None = None,
+    tokenizer: int | None = None,
 ) -> tf.data.Dataset:
     """Returns every pair once, however long; the order is always the same.
 
@@ -168,6 +175,7 @@ def evaluation_batches(
         min_length_bucket: int. See `boundaries_and_batch_sizes`.
         length_bucket_step: float. See `boundaries_and_batch_sizes`.
         vocab_size: int or None. Ids beyond it are an error.
+        tokenizer: int or None. What made the ids, see `records.checked`.
 
     Returns:
         A dataset of `inputs` int32 [B, S] and `targets` int32 [B, T]. Reading
@@ -181,7 +189,10 @@ def evaluation_batches(
     pairs = tf.data.TFRecordDataset(list(files)).map(
         records.parse, num_parallel_calls=tf.data.AUTOTUNE
     )
-    return _finish(_bucketed(pairs, buckets, vocab_size))
+    check = functools.partial(
+        records.checked, vocab_size=vocab_size, tokenizer=tokenizer
+    )
+    return _finish(_bucketed(pairs, buckets, check))
 
 
 def pad_batch(
@@ -257,18 +268,19 @@ def _draw(seeds: tf.Tensor, use: int, shape: Sequence[int] = ()) -> tf.Tensor:
     )
 
 
-def _bucketed(
-    pairs: tf.data.Dataset, buckets, vocab_size: int | None
-) -> tf.data.Dataset:
-    """Batches pairs of similar length, padded to the longest of the batch."""
+def _bucketed(pairs: tf.data.Dataset, buckets, check) -> tf.data.Dataset:
+    """Batches pairs of similar length, padded to the longest of the batch.
+
+    `check` is applied to each batch.
+    """
     boundaries, batch_sizes = buckets
     batches = pairs.bucket_by_sequence_length(
         _length,
         bucket_boundaries=boundaries,
         bucket_batch_sizes=batch_sizes,
-        padded_shapes={"inputs": [None], "targets": [None]},
+        padded_shapes={"inputs": [None], "targets": [None], "tokenizer": []},
     )
-    return batches.map(lambda batch: records.checked(batch, vocab_size))
+    return batches.map(check)
 
 
 def _length(pair: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -20,7 +20,7 @@ def dumps(values: dict[str, Any]) -> str:
     """Returns an object as JSON, one field a line, the checksum last."""
     # As JSON gives it back: tuples, say, are lists then.
     values = json.loads(json.dumps(values))
-    return json.dumps(values | {CHECKSUM: _checksum(values)}, indent=2) + "\n"
+    return json.dumps(values | {CHECKSUM: checksum(values)}, indent=2) + "\n"
 
 
 def loads(content: bytes | str) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def loads(content: bytes | str) -> dict[str, Any]:
             f"expected a JSON object. Received: {content[:40]!r}."
         )
     expected = values.pop(CHECKSUM, None)
-    if expected is not None and expected != _checksum(values):
+    if expected is not None and expected != checksum(values):
         raise errors.UserError(
             "its content does not fit its checksum. Put the original back; "
             f'if you changed it on purpose, remove its field "{CHECKSUM}".'
@@ -54,14 +54,14 @@ def loads(content: bytes | str) -> dict[str, Any]:
 
 def file_sha256(path: str | pathlib.Path) -> str:
     """Returns a file's checksum, in hexadecimal."""
-    checksum = hashlib.sha256()
+    content = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):
-            checksum.update(block)
-    return checksum.hexdigest()
+            content.update(block)
+    return content.hexdigest()
 
 
-def _checksum(values: dict[str, Any]) -> str:
-    """Returns the sha256 of an object, in hexadecimal."""
+def checksum(values: dict[str, Any]) -> str:
+    """Returns the sha256 of an object's content, in hexadecimal."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

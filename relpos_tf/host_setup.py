@@ -40,6 +40,8 @@ def prepare_data(
 ) -> None:
     """Has the chief prepare the data, while the others wait.
 
+    From then on no other process replaces them.
+
     Args:
         hosts: `hosts.Hosts`.
         problem: see `run_setup.prepare_data`, as for what follows.
@@ -61,6 +63,7 @@ def prepare_data(
             hosts.await_chief(
                 lambda: problem.is_prepared(data_dir), f"--data_dir={data_dir}"
             )
+    problem.hold(data_dir)
     hosts.check_same(
         json.dumps(problem.manifest(data_dir), sort_keys=True),
         f"The data of {problem.name} in --data_dir={data_dir} are",

@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 import pathlib
-import shutil
 from typing import Any
 
 from relpos_tf import checked_json
@@ -11,6 +10,7 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf import loading
 from relpos_tf import run_dir
+from relpos_tf import text
 from relpos_tf.problems import prepared
 
 _log = logging.getLogger("relpos_tf")
@@ -25,24 +25,28 @@ def prepare_data(problem, data_dir: str, tmp_dir: str, anew: bool) -> None:
         tmp_dir: str. Has, or gets, the raw files.
         anew: bool. Whether to prepare even what is there.
     """
-    if anew:
-        shutil.rmtree(problem.folder(data_dir), ignore_errors=True)
-    if not problem.is_prepared(data_dir):
-        _log.info("Preparing %s in %s.", problem.name, data_dir)
-        manifest = problem.prepare(data_dir, tmp_dir)
-        dropped = dict(manifest["cleaning"])
-        read = dropped.pop("read")
-        _log.info(
-            "Training text: %s pairs read; %s dropped in cleaning.",
-            f"{read:,}",
-            ", ".join(f"{n:,} ({rule})" for rule, n in dropped.items() if n)
-            or "none",
-        )
+    if anew or not problem.is_prepared(data_dir):
+        _log.info("Preparing %s.", problem.folder(data_dir))
+        manifest = problem.prepare_anew(data_dir, tmp_dir)
+        _log_cleaning(manifest["cleaning"])
     counts = problem.manifest(data_dir)["counts"]
     _log.info(
         "Data: %s, %s.",
         problem.name,
         ", ".join(f"{counts[s]:,} {s}" for s in sorted(counts, reverse=True)),
+    )
+
+
+def _log_cleaning(counts: dict[str, int]) -> None:
+    """Says what became of the training pairs."""
+    dropped = dict(counts)
+    read, changed = dropped.pop("read"), dropped.pop(text.KEEPING_RULE, 0)
+    _log.info(
+        "Training text: %s pairs read; %s dropped in cleaning%s.",
+        f"{read:,}",
+        ", ".join(f"{n:,} ({rule})" for rule, n in dropped.items() if n)
+        or "none",
+        f"; NUL characters taken out of {changed:,}" if changed else "",
     )
 
 

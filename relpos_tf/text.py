@@ -35,6 +35,8 @@ EOS_ID = 1
 MAX_CHARACTERS = 4000
 MAX_RATIO = 9
 RATIO_SLACK = 50
+# The rule that changes a pair and keeps it.
+KEEPING_RULE = "nul"
 
 
 def read_lines(path: str | pathlib.Path) -> Iterator[str]:
@@ -107,7 +109,7 @@ def clean_pair(
         rule that changed or dropped it, or None. Stripped blanks are not
         worth a name.
     """
-    rule = "nul" if "\0" in source or "\0" in target else None
+    rule = KEEPING_RULE if "\0" in source or "\0" in target else None
     source = source.replace("\0", "").strip()
     target = target.replace("\0", "").strip()
     shorter, longer = sorted((len(source), len(target)))

@@ -68,8 +68,10 @@ class Trainer:
             hparams, run, strategy, self._hosts, settings
         )
         self.model = self._state.model
+        tokenizer_path = problem.tokenizer_path(data_dir)
+        self._tokenizer_mark = records.tokenizer_mark(tokenizer_path)
         self._translator = translator_lib.Translator(
-            self.model, tokenizer_lib.load(problem.tokenizer_path(data_dir))
+            self.model, tokenizer_lib.load(tokenizer_path)
         )
         self._summaries = None
         if self._hosts.is_chief:
@@ -178,7 +180,10 @@ class Trainer:
             accumulate_steps=self._per_update,
         )
         files = self._problem.record_files(self._data_dir, "train")
-        return step_fn, records.guarded(batches, files, self.hparams.vocab_size)
+        guarded = records.guarded(
+            batches, files, self.hparams.vocab_size, self._tokenizer_mark
+        )
+        return step_fn, guarded
 
     def _is_over(self, stopping) -> bool:
         """Says whether the run ended before, and evaluates what a kill left."""
@@ -220,6 +225,7 @@ class Trainer:
                 length_bucket_step=self.hparams.length_bucket_step,
                 pad_to_boundary=self.settings.xla_compile,
                 vocab_size=self.hparams.vocab_size,
+                tokenizer=self._tokenizer_mark,
             )
             return hosts_lib.own_batches(batches, context)
 
@@ -302,11 +308,15 @@ class Trainer:
         split = self.settings.eval_split
         files = self._problem.record_files(self._data_dir, split)
         dataset = batching.evaluation_batches(
-            files, batch_size=self.hparams.batch_size
+            files,
+            batch_size=self.hparams.batch_size,
+            tokenizer=self._tokenizer_mark,
         )
         if self.settings.eval_steps:
             dataset = dataset.take(self.settings.eval_steps)
-        dataset = records.guarded(dataset, files)
+        dataset = records.guarded(
+            dataset, files, tokenizer=self._tokenizer_mark
+        )
         forced = evaluation.teacher_forced(self.model, dataset)
         scores, _ = evaluation.translate_and_score(
             self._translator, *self._problem.lines(self._data_dir, split)

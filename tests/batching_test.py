@@ -245,6 +245,29 @@ class TrainingBatchesTest(tf.test.TestCase, parameterized.TestCase):
             with self.assertRaisesRegex(errors.UserError, expected):
                 list(records.guarded(batches, [path], 97))
 
+    def test_records_that_another_tokenizer_made_stop_the_reading(self):
+        path = pathlib.Path(self.create_tempfile().full_path)
+        other = pathlib.Path(self.create_tempfile().full_path)
+        for number, file in enumerate((path, other)):
+            records.write([([3, 1], [5, 1])] * 7, [file])
+            records.mark(file, 100 + number)
+        every = batching.evaluation_batches(
+            [str(path)], batch_size=64, tokenizer=100
+        )
+        endless = batching.training_batches(
+            [str(path)], batch_size=64, max_length=9, seed=1, tokenizer=100
+        )
+        following = records.guarded(endless, [path], tokenizer=100)
+        self.assertEqual(next(following)["epoch"], 0)
+        self.assertLen(list(every), 1)
+        # As when the data are prepared anew while a run reads them.
+        other.replace(path)
+        with self.assertRaisesRegex(errors.UserError, "another tokenizer"):
+            for batch in following:
+                self.assertLess(batch["epoch"], 99)
+        with self.assertRaisesRegex(errors.UserError, "another tokenizer"):
+            list(records.guarded(every, [path], tokenizer=100))
+
     def test_damage_before_the_first_pair_is_named_at_once(self):
         path = pathlib.Path(self.create_tempfile().full_path)
         records.write([([3, 1], [3, 1])], [path])

@@ -92,6 +92,18 @@ class RecordsTest(tf.test.TestCase, parameterized.TestCase):
         records.check(self.files, vocab_size=40)
         records.check(self.files)
 
+    def test_records_of_another_tokenizer_are_named(self):
+        records.write(_PAIRS, self.files)
+        records.mark(self.files[1], 2**32 - 5)
+        self.assertEqual(read(self.files[1]), _PAIRS[1::3])
+        for path in self.files[:2]:  # those without a mark pass
+            records.check([path], tokenizer=2**32 - 5)
+        records.check(self.files)
+        with self.assertRaisesRegex(
+            errors.UserError, f"Record 1 of {self.files[1]} .*another tokenizer"
+        ):
+            records.check(self.files, tokenizer=2**32 - 6)
+
     @parameterized.named_parameters(
         ("noise", b"\xff\xfe\xfd noise", "no tf.train.Example"),
         ("text", b"Two dogs.", "no tf.train.Example"),

@@ -4,15 +4,20 @@ import dataclasses
 import json
 import pathlib
 
+import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import checked_json
+from relpos_tf import claims
 from relpos_tf import errors
+from relpos_tf import host_setup
+from relpos_tf import hosts
 from relpos_tf import hparam
 from relpos_tf import run_dir
 from relpos_tf import run_setup
 from relpos_tf import tokenizer
+from tests.problems import prepared_test
 from tests.problems import problem_test
 
 HPARAMS = hparam.HParams(hidden_size=16, num_heads=2)
@@ -173,6 +178,61 @@ class OpenRunTest(parameterized.TestCase):
                 pets, tokenizer_file=str(self.run_dir / "tokenizer.model")
             ),
         )
+
+
+class PrepareDataTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data_dir = pathlib.Path(self.create_tempdir().full_path)
+
+    def prepare(self, problem, anew=False):
+        """Returns what is said."""
+        with self.assertLogs("relpos_tf", "INFO") as logs:
+            run_setup.prepare_data(problem, str(self.data_dir), "", anew)
+        return "\n".join(logs.output)
+
+    def test_pairs_that_stay_are_not_said_to_be_dropped(self):
+        said = self.prepare(problem_test.make())
+        self.assertIn(
+            "31 pairs read; none dropped in cleaning; NUL characters taken "
+            "out of 31.",
+            said,
+        )
+        clean = [(f"{i} dogs", f"{i} Hunde") for i in range(31)]
+        said = self.prepare(
+            problem_test.make([*clean, ("", "\0"), ("a\0", "b")]), anew=True
+        )
+        self.assertIn(
+            "33 pairs read; 1 (blank) dropped in cleaning; NUL characters "
+            "taken out of 1.",
+            said,
+        )
+        said = self.prepare(problem_test.make(clean), anew=True)
+        self.assertIn("31 pairs read; none dropped in cleaning.\n", said)
+
+    def test_old_data_outlive_a_failure_to_make_them_anew(self):
+        pets = problem_test.make()
+        self.prepare(pets)
+        made = pets.manifest(self.data_dir)
+        with self.assertRaises(OSError):
+            self.prepare(problem_test.make(problem_test.Broken()), anew=True)
+        self.assertEqual(pets.manifest(self.data_dir), made)
+        (self.data_dir / "pets" / "notes.txt").write_text("mine")
+        with self.assertRaisesRegex(errors.UserError, "notes.txt"):
+            self.prepare(pets, anew=True)
+        self.assertTrue((self.data_dir / "pets" / "notes.txt").exists())
+        self.prepare(pets)
+
+    def test_a_host_holds_the_data_it_is_going_to_read(self):
+        folder = self.data_dir / "pets"
+        group = hosts.Hosts(tf.distribute.get_strategy())
+        arguments = str(self.data_dir), "", True
+        with self.assertLogs("relpos_tf", "INFO"):
+            for _ in range(2):
+                host_setup.prepare_data(group, problem_test.make(), *arguments)
+                self.assertTrue(claims.is_claimed(folder))
+                with prepared_test.another_process("hold", folder):
+                    pass  # as any number may
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from relpos_tf import line_io
 from relpos_tf import run_dir
 from relpos_tf import text
 from relpos_tf.bin import command
+from relpos_tf.problems import prepared
 
 FLAGS = flags.FlagValues()
 _DEFINE = {"flag_values": FLAGS}
@@ -192,27 +193,38 @@ def text_of_problem(run: run_dir.RunDir) -> Text:
     """Returns a set of the problem that the run was trained on."""
     split = "test" if FLAGS.eval_use_test_set else "dev"
     try:
-        record = (run.path / "problem.json").read_bytes()
-        name = checked_json.loads(record)["problem"]
+        record = checked_json.loads((run.path / "problem.json").read_bytes())
+        name = record["problem"]
         if pathlib.PurePath(name).name != name:
             raise ValueError(f"{name!r} is no name")
-    except (OSError, TypeError, ValueError, KeyError) as error:
+        # What it was trained on, if it knows.
+        known = record.get("data", {}).get(split)
+    except (OSError, AttributeError, TypeError, ValueError, KeyError) as error:
         raise errors.UserError(
             f"Expected a run whose problem.json names its problem. Received: "
             f"{run.path}. Name the text with --decode_from_file."
         ) from error
-    # With a vocabulary from elsewhere, the folder's name has its checksum.
-    data_dir = pathlib.Path(FLAGS.data_dir)
-    for folder in (data_dir / name, *sorted(data_dir.glob(f"{name}-????????"))):
+    others = []
+    for folder in prepared.folders(FLAGS.data_dir, name):
         source = folder / f"{split}.source"
         reference = folder / f"{split}.target"
         if source.is_file() and reference.is_file():
-            return Text(split, source, reference)
+            if known in (None, fingerprint(folder, split)):
+                return Text(split, source, reference)
+            others.append(str(folder))
+    received = f"others, in {', '.join(others)}" if others else "none"
     raise errors.UserError(
-        f"Expected the {split} set of {name} under --data_dir={data_dir}. "
-        "Received: none. Prepare it with relpos-datagen, or name a text with "
-        "--decode_from_file."
+        f"Expected the {split} set of {name} under --data_dir={FLAGS.data_dir}."
+        f" Received: {received}. Prepare it with relpos-datagen, or name a "
+        "text with --decode_from_file."
     )
+
+
+def fingerprint(folder: pathlib.Path, split: str) -> str | None:
+    """Returns what tells a folder's set from others, None without manifest."""
+    if not (folder / prepared.MANIFEST).is_file():
+        return None
+    return prepared.fingerprints(prepared.read_manifest(folder)).get(split)
 
 
 def describe(run, wanted: Text, settings, folder: pathlib.Path) -> dict:

@@ -197,10 +197,8 @@ def _is_file(path, checksum):
 def _prepared(data_dir, problem):
     """Returns the folder and manifest of the runs' data."""
     name, known = problem["problem"], problem.get("data", {})
-    place = pathlib.Path(data_dir)
     found = []
-    # With a vocabulary from elsewhere, the folder's name has its checksum.
-    for folder in (place / name, *sorted(place.glob(f"{name}-????????"))):
+    for folder in prepared.folders(data_dir, name):
         if not (folder / prepared.MANIFEST).is_file():
             continue
         found.append(str(folder))

@@ -17,6 +17,7 @@ from relpos_tf import errors
 from relpos_tf import evaluation
 from relpos_tf import faults
 from relpos_tf import line_io
+from relpos_tf import loading
 from relpos_tf import records
 from relpos_tf import translator as translator_lib
 
@@ -67,12 +68,16 @@ def score(
         for line in translator.translate_lines(lines):
             write(line)
     seconds = time.monotonic() - started
+    made_by = {
+        "vocab_size": model.hparams.vocab_size,
+        "tokenizer": records.tokenizer_mark(
+            loading.tokenizer_path_of(checkpoint)
+        ),
+    }
     dataset = batching.evaluation_batches(
-        record_files,
-        batch_size=model.hparams.batch_size,
-        vocab_size=model.hparams.vocab_size,
+        record_files, batch_size=model.hparams.batch_size, **made_by
     )
-    dataset = records.guarded(dataset, record_files, model.hparams.vocab_size)
+    dataset = records.guarded(dataset, record_files, **made_by)
     encoded = tokenizer.encode_batch([line.strip() for line in lines])
     _write(
         scores,

@@ -143,15 +143,32 @@ def shard_names(
     ]
 
 
-def describe(folder: pathlib.Path) -> dict[str, dict[str, Any]]:
-    """Returns the size in bytes and the sha256 of every file."""
-    return {
-        path.name: {
-            "bytes": path.stat().st_size,
-            "sha256": checked_json.file_sha256(path),
-        }
-        for path in sorted(folder.iterdir())
-    }
+def finish(
+    folder: pathlib.Path, tokenizer_path: pathlib.Path
+) -> dict[str, dict[str, Any]]:
+    """Marks records with their tokenizer; returns what describes all files.
+
+    Args:
+        folder: Has all files but the manifest.
+        tokenizer_path: The one of them that is the tokenizer.
+
+    Returns:
+        By name, `bytes` and `sha256`; and of record files `sha256_unmarked`,
+        by which runs know their data since before records had marks.
+    """
+    # TensorFlow takes seconds to import, see above.
+    from relpos_tf import records
+
+    tokenizer = records.tokenizer_mark(tokenizer_path)
+    described = {}
+    for path in sorted(folder.iterdir()):
+        known = described[path.name] = {}
+        if path.suffix == ".tfrecord":
+            known["sha256_unmarked"] = checked_json.file_sha256(path)
+            records.mark(path, tokenizer)
+        known["bytes"] = path.stat().st_size
+        known["sha256"] = checked_json.file_sha256(path)
+    return described
 
 
 def _encode(pairs: Pairs, tokens: Any) -> Iterator[tuple[list[int], list[int]]]:

@@ -9,7 +9,10 @@ pairs of lines. `Problem.prepare` turns them into a folder `DATA_DIR/NAME`:
     dev.source, dev.target         those lines, for BLEU; as dev, so test
     manifest.json                  counts, settings, sizes and checksums
 
-The folder appears complete or not at all.
+The folder appears complete or not at all, and replaces none that another
+process reads or that has files of somebody else. A problem with `settings`,
+such as text of one's own, has a folder for each of them: `DATA_DIR/NAME-` and
+a checksum. So has a tokenizer that was given.
 """
 
 import collections
@@ -25,6 +28,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpos_tf import checked_json
+from relpos_tf import claims
 from relpos_tf import errors
 from relpos_tf import text
 from relpos_tf.problems import preparation
@@ -70,7 +74,8 @@ class Problem:
             be read more than once. They check their files when called.
         normalize: Function applied to both sides of training pairs and to the
             source side of the others. References stay as they are.
-        settings: What else the prepared files depend on, JSON values.
+        settings: What else the prepared files depend on, JSON values. The
+            prepared folder then bears their checksum in its name.
         num_shards: int. Training files, unless `prepare` is told otherwise.
         character_coverage: float. See `tokenizer.train`.
         tokenizer_pairs: int. Most pairs the vocabulary is learnt from, drawn
@@ -120,7 +125,7 @@ class Problem:
 
         Args:
             data_dir: Gets the folder. A folder prepared with other settings
-                is replaced.
+                is replaced, once the new one is complete.
             tmp_dir: str or None. Folder of raw files, and for downloads.
             num_shards: int or None. Number of training files.
 
@@ -131,17 +136,56 @@ class Problem:
 
         Raises:
             UserError: see `pairs`; or no training pair is left, or another
-                split has none.
+                split has none; or what is in place of the folder is not ours
+                to remove, or is read by another process.
         """
         if self.is_prepared(data_dir):
             return self.manifest(data_dir)
+        return self.prepare_anew(data_dir, tmp_dir, num_shards)
+
+    def prepare_anew(
+        self,
+        data_dir: str | pathlib.Path,
+        tmp_dir: str | None = None,
+        num_shards: int | None = None,
+    ) -> dict[str, Any]:
+        """Writes the problem's folder, also if it is there already.
+
+        The same files are then not replaced, unless they are damaged.
+
+        Args:
+            data_dir: See `prepare`, as for what follows.
+            tmp_dir: str or None.
+            num_shards: int or None.
+
+        Returns:
+            The manifest.
+
+        Raises:
+            UserError: see `prepare`.
+        """
+        folder = self.folder(data_dir)
+        prepared.check_ours(folder)
+        if folder.exists() and not self.is_prepared(data_dir):
+            with prepared.free(folder):
+                pass  # An error now is better than one after the work.
         opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
-        with prepared.new_folder(self.folder(data_dir)) as folder:
-            return self._write(folder, opened, num_shards or self.num_shards)
+        with prepared.new_folder(folder) as partial:
+            return self._write(partial, opened, num_shards or self.num_shards)
+
+    def hold(self, data_dir: str | pathlib.Path) -> None:
+        """Keeps other processes from replacing the folder until this one ends.
+
+        Files are opened anew in each epoch.
+        """
+        claims.hold(self.folder(data_dir))
 
     def folder(self, data_dir: str | pathlib.Path) -> pathlib.Path:
         """Returns the problem's folder under `data_dir`."""
-        checksum = self._tokenizer_checksum()
+        if self.settings:
+            checksum = checked_json.checksum(self._all_settings())
+        else:
+            checksum = self._tokenizer_checksum()
         name = f"{self.name}-{checksum[:8]}" if checksum else self.name
         return pathlib.Path(data_dir, name)
 
@@ -263,7 +307,7 @@ class Problem:
             "cleaning": dict(cleaning),
             "lengths": {str(n): lengths[n] for n in sorted(lengths)},
             "vocab_size": tokens.vocab_size,
-            "files": preparation.describe(folder),
+            "files": preparation.finish(folder, path),
             "versions": {
                 name: importlib.metadata.version(name)
                 for name in ("sentencepiece", "tensorflow")

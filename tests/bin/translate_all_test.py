@@ -21,7 +21,9 @@ from relpos_tf import translator as translator_lib
 from relpos_tf.bin import command
 from relpos_tf.bin import translate_all
 from relpos_tf.models import transformer
+from relpos_tf.problems import prepared
 from tests import tiny_run
+from tests.problems import problem_test
 
 LINES = ("twenty-one days", "Where is the station?", "", "seven")
 # A search as short as can be.
@@ -216,6 +218,31 @@ class FilesTest(TranslateAllTestCase):
         code, _, err = self.execute("--eval_use_test_set")
         self.assertEqual(code, 1)
         self.assertIn("Expected the test set of mine", err)
+
+    def test_sets_of_another_corpus_are_not_taken_for_the_runs(self):
+        """Every text of one's own has the same name."""
+        folder = self.folder / "data"
+        pairs = [(line, line) for line in LINES]
+        for number in range(3):
+            problem = problem_test.make(
+                dev=[*pairs[1:], *pairs[:1]] if number else pairs,
+                name="mine",
+                settings={"corpus": number},
+            )
+            manifest = problem.prepare(folder)
+            if not number:
+                record = {"problem": "mine"}
+                record["data"] = prepared.fingerprints(manifest)
+                self.write("run/problem.json", json.dumps(record))
+        code, _, err = self.execute("--translations_dir=", "--min_steps=30")
+        self.assertEqual(code, 0)
+        self.there = self.run_dir / "translations"
+        self.assertEqual(self.found("dev")["30"], self.expected["30"])
+        record["data"] = {"train": "0", "dev": "0"}
+        self.write("run/problem.json", json.dumps(record))
+        code, _, err = self.execute("--min_steps=30")
+        self.assertEqual(code, 1)
+        self.assertRegex(err, "Expected the dev set of mine .*others, in")
 
     def test_run_without_problem_needs_a_text(self):
         code, _, err = self.execute()

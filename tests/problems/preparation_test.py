@@ -66,7 +66,7 @@ class PreparationTest(absltest.TestCase):
     def test_files_are_described_by_size_and_checksum(self):
         (self.folder / "a").write_bytes(b"x" * (3 << 20))
         (self.folder / "b").write_bytes(b"")
-        known = preparation.describe(self.folder)
+        known = preparation.finish(self.folder, self.folder / "b")
         self.assertEqual(known["a"]["bytes"], 3 << 20)
         self.assertEqual(
             known["a"]["sha256"], hashlib.sha256(b"x" * (3 << 20)).hexdigest()

@@ -1,10 +1,13 @@
 """A prepared folder is what was written, or an error names the file."""
 
+import contextlib
+import hashlib
 import json
 import pathlib
 import subprocess
 import sys
 
+import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -12,6 +15,34 @@ from relpos_tf import errors
 from relpos_tf import records
 from relpos_tf.problems import prepared
 from tests.problems import problem_test
+
+
+@contextlib.contextmanager
+def another_process(use, folder):
+    """Runs a process that has a folder, by a function of `claims`."""
+    code = (
+        "import sys; from relpos_tf import claims; "
+        f"claims.{use}(sys.argv[1]); print(flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder)],
+        cwd=pathlib.Path(__file__).resolve().parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        if not process.stdout.readline():
+            raise RuntimeError(f"It could not {use} {folder}.")
+        yield
+        process.communicate(b"\n")
+
+
+def content(folder):
+    """Returns the content of all files below a folder, by name."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 class PreparedTest(parameterized.TestCase):
@@ -104,32 +135,32 @@ class PreparedTest(parameterized.TestCase):
 
     def test_what_a_killed_process_left_is_removed(self):
         lost, working = (
-            self.data_dir / f".pets.{name}" for name in ("abcdefgh", "12345678")
+            self.data_dir / f".pets.preparing.{name}"
+            for name in ("abcdefgh", "12345678")
         )
-        other = self.data_dir / ".pets-2.abcdefgh"
-        for folder in (lost, working, other):
+        others = (
+            self.data_dir / ".pets-2.preparing.abcdefgh",
+            self.data_dir / ".pets.original",
+        )
+        for folder in (lost, working, *others):
             folder.mkdir()
             (folder / "dev.source").write_text("half")
-        code = (
-            "import sys; from relpos_tf import claims; "
-            "claims.claim(sys.argv[1]); print(); input()"
-        )
-        with subprocess.Popen(
-            [sys.executable, "-c", code, str(working)],
-            cwd=pathlib.Path(__file__).resolve().parents[2],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        ) as process:
-            process.stdout.readline()
+        with another_process("claim", working):
             self.pets.prepare(self.data_dir)  # nothing to do
             self.assertTrue(lost.exists())
             problem_test.make(vocab_size=290).prepare(self.data_dir)
             self.assertFalse(lost.exists())
             self.assertTrue(working.exists())
-            self.assertTrue(other.exists())
-            process.communicate(b"\n")
         problem_test.make(vocab_size=295).prepare(self.data_dir)
         self.assertFalse(working.exists())
+        for folder in others:
+            self.assertTrue(folder.exists())
+
+    def test_old_data_that_a_killed_process_put_aside_come_back(self):
+        self.folder.rename(self.data_dir / ".pets.preparing.abcdefgh.old")
+        with self.assertRaises(OSError):
+            problem_test.make(problem_test.Broken()).prepare(self.data_dir)
+        self.assertEqual(self.pets.manifest(self.data_dir), self.manifest)
 
     def test_fingerprints_are_of_the_content_of_each_split(self):
         first = prepared.fingerprints(self.manifest)
@@ -170,6 +201,195 @@ class PreparedTest(parameterized.TestCase):
         )
         self.assertEqual(prepared.longer_than(self.manifest, max(lengths)), 0)
         records.check(files, self.manifest["vocab_size"])
+
+    def test_records_say_which_tokenizer_made_them(self):
+        sha256 = hashlib.sha256(
+            (self.folder / "tokenizer.model").read_bytes()
+        ).hexdigest()
+        mark = int(sha256[:8], 16)
+        names = [n for n in self.manifest["files"] if n.endswith("tfrecord")]
+        self.assertLen(names, 4)
+        for name in names:
+            found = tf.data.TFRecordDataset(str(self.folder / name))
+            pairs = []
+            for record in found.as_numpy_iterator():
+                example = tf.train.Example.FromString(record)
+                value = example.features.feature.pop("tokenizer").int64_list
+                self.assertEqual(list(value.value), [mark])
+                pairs.append(example.SerializeToString(deterministic=True))
+            # The checksum of the file without marks is that of earlier
+            # versions, whose runs know their data by it.
+            path = self.data_dir / "unmarked"
+            with tf.io.TFRecordWriter(str(path)) as writer:
+                for pair in pairs:
+                    writer.write(pair)
+            self.assertEqual(
+                self.manifest["files"][name]["sha256_unmarked"],
+                hashlib.sha256(path.read_bytes()).hexdigest(),
+            )
+
+
+class ReplacementTest(parameterized.TestCase):
+    """What prepared data may replace, and when."""
+
+    def setUp(self):
+        super().setUp()
+        self.data_dir = pathlib.Path(self.create_tempdir().full_path) / "data"
+        self.folder = self.data_dir / "pets"
+
+    @parameterized.parameters(
+        ("notes.txt",), ("raw/train.en",), ("train.source", "dev.source")
+    )
+    def test_a_folder_of_the_users_own_files_is_refused(self, *names):
+        for name in names:
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("mine")
+        before = content(self.data_dir)
+        for prepare in ("prepare", "prepare_anew"):
+            with self.assertRaisesRegex(
+                errors.UserError,
+                f"{self.folder} .*{names[-1].split('/')[0]}.* elsewhere",
+            ):
+                getattr(problem_test.make(), prepare)(self.data_dir)
+            self.assertEqual(content(self.data_dir), before)
+
+    def test_a_file_of_the_users_among_prepared_ones_is_refused(self):
+        problem_test.make().prepare(self.data_dir)
+        (self.folder / "notes.txt").write_text("mine")
+        (self.folder / "manifest.json.bak").mkdir()
+        before = content(self.data_dir)
+        for problem, prepare in (
+            (problem_test.make(vocab_size=290), "prepare"),
+            (problem_test.make(), "prepare_anew"),
+        ):
+            with self.assertRaisesRegex(
+                errors.UserError, "has manifest.json.bak and notes.txt, which"
+            ):
+                getattr(problem, prepare)(self.data_dir)
+            self.assertEqual(content(self.data_dir), before)
+        problem_test.make().prepare(self.data_dir)  # nothing to do
+
+    def test_a_file_that_appears_meanwhile_stays(self):
+        problem_test.make().prepare(self.data_dir)
+
+        def late(tmp_dir):
+            (self.folder / "notes.txt").write_text("mine")
+            return problem_test.DEV
+
+        splits = {"train": lambda tmp_dir: problem_test.TRAIN, "dev": late}
+        before = content(self.data_dir)
+        with self.assertRaisesRegex(errors.UserError, "notes.txt"):
+            problem_test.make(splits=splits, vocab_size=290).prepare(
+                self.data_dir
+            )
+        self.assertEqual(
+            content(self.data_dir), before | {"pets/notes.txt": b"mine"}
+        )
+
+    def test_a_file_in_place_of_the_folder_is_refused(self):
+        self.data_dir.mkdir()
+        self.folder.write_text("mine")
+        with self.assertRaisesRegex(errors.UserError, f"{self.folder}"):
+            problem_test.make().prepare_anew(self.data_dir)
+        self.assertEqual(self.folder.read_text(), "mine")
+
+    def test_an_empty_folder_is_taken(self):
+        self.folder.mkdir(parents=True)
+        problem_test.make().prepare(self.data_dir)
+        self.assertTrue(problem_test.make().is_prepared(self.data_dir))
+
+    def test_old_data_stay_until_new_ones_are_complete(self):
+        pets = problem_test.make()
+        made = pets.prepare(self.data_dir)
+        before = content(self.data_dir)
+
+        def missing(tmp_dir):
+            raise errors.UserError("Cannot download.")
+
+        splits = {"train": missing, "dev": lambda tmp_dir: problem_test.DEV}
+        for broken, error in (
+            (problem_test.make(splits=splits), errors.UserError),
+            (problem_test.make(problem_test.Broken()), OSError),
+            (problem_test.make(dev=[]), errors.UserError),
+        ):
+            self.assertRaises(error, broken.prepare_anew, self.data_dir)
+            self.assertEqual(content(self.data_dir), before)
+        self.assertEqual(pets.manifest(self.data_dir), made)
+        fewer = problem_test.make(problem_test.TRAIN[:7])
+        fewer.prepare_anew(self.data_dir)
+        self.assertEqual(fewer.manifest(self.data_dir)["counts"]["train"], 7)
+        self.assertLen(list(self.data_dir.iterdir()), 1)
+
+    @parameterized.parameters(True, False)
+    def test_a_linked_folder_is_replaced_where_the_link_leads(self, is_there):
+        elsewhere = self.data_dir.parent / "disk" / "pets"
+        elsewhere.parent.mkdir()
+        if is_there:
+            elsewhere.mkdir()
+        self.data_dir.mkdir()
+        self.folder.symlink_to(elsewhere)
+        for train in (problem_test.TRAIN, problem_test.TRAIN[:7]):
+            pets = problem_test.make(train)
+            pets.prepare_anew(self.data_dir)
+            self.assertTrue(self.folder.is_symlink())
+            self.assertLen(list(elsewhere.parent.iterdir()), 1)
+            self.assertEqual(
+                pets.manifest(self.data_dir)["counts"]["train"], len(train)
+            )
+
+    def test_the_same_data_are_not_replaced_unless_damaged(self):
+        pets = problem_test.make()
+        pets.prepare(self.data_dir)
+        inode = self.folder.stat().st_ino
+        with another_process("hold", self.folder):
+            pets.prepare_anew(self.data_dir)
+        self.assertEqual(self.folder.stat().st_ino, inode)
+        whole = content(self.data_dir)
+        path = self.folder / "train-00001-of-00003.tfrecord"
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+        pets.prepare_anew(self.data_dir)
+        self.assertEqual(content(self.data_dir), whole)
+        self.assertLen(list(self.data_dir.iterdir()), 1)
+
+    def test_data_that_another_process_reads_are_not_replaced(self):
+        pets = problem_test.make()
+        pets.prepare(self.data_dir)
+        before = content(self.data_dir)
+        other = problem_test.make(problem_test.TRAIN[:7], vocab_size=290)
+        fewer = problem_test.make(problem_test.TRAIN[:7])
+        with another_process("hold", self.folder):
+            with another_process("hold", self.folder):  # any number may
+                pass
+            for problem, prepare in (
+                (other, "prepare"),
+                (fewer, "prepare_anew"),
+            ):
+                with self.assertRaisesRegex(
+                    errors.UserError, f"training .*{self.folder}.*--data_dir"
+                ):
+                    getattr(problem, prepare)(self.data_dir)
+                self.assertEqual(content(self.data_dir), before)
+        other.hold(self.data_dir)  # This process may replace what it reads.
+        other.prepare(self.data_dir)
+        self.assertEqual(other.manifest(self.data_dir)["counts"]["train"], 7)
+        with another_process("hold", self.folder):
+            pass
+
+    @parameterized.parameters("prepare", "prepare_anew")
+    def test_two_processes_may_prepare_the_same_at_once(self, prepare):
+        case = self
+
+        class Slow:
+            """Pairs that another process prepares while they are read."""
+
+            def __iter__(self):
+                yield from problem_test.TRAIN
+                problem_test.make().prepare(case.data_dir)
+
+        made = getattr(problem_test.make(Slow()), prepare)(self.data_dir)
+        self.assertEqual(problem_test.make().manifest(self.data_dir), made)
+        self.assertLen(list(self.data_dir.iterdir()), 1)
 
 
 if __name__ == "__main__":

@@ -127,21 +127,41 @@ class ProblemTest(absltest.TestCase):
     def test_a_folder_without_manifest_does_not_count(self):
         folder = self.data_dir / "pets"
         folder.mkdir(parents=True)
-        (folder / "train-00000-of-00001.tfrecord").write_bytes(b"half")
+        half = folder / "train-00000-of-00001.tfrecord"
+        half.write_bytes(b"half")
         pets = make()
         self.assertFalse(pets.is_prepared(self.data_dir))
         with self.assertRaisesRegex(errors.UserError, "--generate_data"):
             pets.record_files(self.data_dir, "train")
+        # Nothing says that it is ours.
+        with self.assertRaisesRegex(errors.UserError, f"has {half.name}, wh"):
+            pets.prepare(self.data_dir)
+        half.unlink()
         pets.prepare(self.data_dir)
         self.assertLen(self.texts(pets, "train"), 31)
 
     def test_a_prepared_folder_is_used_again_unless_settings_differ(self):
-        make(settings={"file": 1}).prepare(self.data_dir)
-        make(Broken(), settings={"file": 1}).prepare(self.data_dir)
-        other = make(TRAIN[:5], settings={"file": 2})
-        with self.assertRaisesRegex(errors.UserError, "'file': 2.*'file': 1"):
+        make().prepare(self.data_dir)
+        make(Broken()).prepare(self.data_dir)
+        other = make(TRAIN[:5], vocab_size=290)
+        with self.assertRaisesRegex(
+            errors.UserError, "'vocab_size': 290.*'vocab_size': 300"
+        ):
             other.tokenizer_path(self.data_dir)
         self.assertEqual(other.prepare(self.data_dir)["counts"]["train"], 5)
+        self.assertFalse(make().is_prepared(self.data_dir))
+
+    def test_what_has_settings_of_its_own_has_a_folder_for_each(self):
+        one, two = (make(settings={"file": i}) for i in (1, 2))
+        first = one.prepare(self.data_dir)
+        two.prepare(self.data_dir)
+        self.assertEqual(one.manifest(self.data_dir), first)
+        again = make(Broken(), settings={"file": 1})
+        self.assertEqual(again.prepare(self.data_dir), first)
+        names = {path.name for path in self.data_dir.iterdir()}
+        self.assertLen(names, 2)
+        for name in names:
+            self.assertRegex(name, "^pets-[0-9a-f]{8}$")
 
     def test_damaged_files_are_named_before_training(self):
         pets = make()

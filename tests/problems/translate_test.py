@@ -1,7 +1,9 @@
 """Tests of the registered problems and of files of one's own."""
 
 import gzip
+import os
 import pathlib
+import shutil
 import tempfile
 import unittest
 
@@ -196,6 +198,9 @@ class FilesProblemTest(absltest.TestCase):
         pathlib.Path(self.files["dev.en"]).unlink()
         with self.assertRaisesRegex(errors.UserError, self.files["dev.en"]):
             self.make()
+        os.mkfifo(self.files["dev.en"])
+        with self.assertRaisesRegex(errors.UserError, "more than once"):
+            self.make()  # rather than wait for the other end
 
     def test_changed_files_are_prepared_again(self):
         self.make().prepare(self.data_dir)
@@ -208,6 +213,49 @@ class FilesProblemTest(absltest.TestCase):
         changed.prepare(self.data_dir)
         tokens = tokenizer.Tokenizer(changed.tokenizer_path(self.data_dir))
         self.assertIn("▁hunde", tokens.pieces())
+
+    def test_each_corpus_has_a_folder_of_its_own(self):
+        first = self.make()
+        made = first.prepare(self.data_dir)
+        own = self.data_dir / "translate_files"  # as raw text may lie
+        own.mkdir()
+        (own / "notes.txt").write_text("mine")
+        pieces = pathlib.Path(first.tokenizer_path(self.data_dir)).read_bytes()
+        self.write("train.de", "".join(f"{i} hunde\n" for i in range(23)))
+        self.make().prepare_anew(self.data_dir)
+        self.assertEqual(first.manifest(self.data_dir), made)
+        self.assertEqual(
+            pathlib.Path(first.tokenizer_path(self.data_dir)).read_bytes(),
+            pieces,
+        )
+        self.assertEqual((own / "notes.txt").read_text(), "mine")
+        folders = [path.name for path in self.data_dir.iterdir()]
+        self.assertLen(folders, 3)
+
+    def test_the_same_text_elsewhere_is_prepared_already(self):
+        first = self.make()
+        first.prepare(self.data_dir)
+        there = self.folder / "copied"
+        there.mkdir()
+        self.files = {
+            name: shutil.copy(path, there) for name, path in self.files.items()
+        }
+        copied = self.make()
+        self.assertTrue(copied.is_prepared(self.data_dir))
+        self.assertEqual(
+            copied.folder(self.data_dir), first.folder(self.data_dir)
+        )
+
+    def test_a_change_in_the_middle_of_a_large_file_is_noticed(self):
+        # 4 MB, of which the ends are the same.
+        found = [
+            self.make().folder(self.write("train.de", text) and self.data_dir)
+            for text in (
+                "7 Hunde\n" * 500_000,
+                "7 Hunde\n" * 250_000 + "7 Bunde\n" + "7 Hunde\n" * 249_999,
+            )
+        ]
+        self.assertNotEqual(*found)
 
     def test_reading_is_by_line_feeds_only(self):
         self.write("train.en", "a\u2028b\r\n" * 23)
