@@ -51,12 +51,12 @@ def remove_left_overs(directory: str | pathlib.Path) -> None:
         _rename(prefix, target)
     warn_of_lost_indices(directory)
     for path in directory.glob("ckpt-*_temp*"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        is_folder = path.is_dir() and not path.is_symlink()
+        shutil.rmtree(path) if is_folder else path.unlink()
     for path in directory.glob("ckpt-*.data-*"):
         if not any(directory.glob(f"{path.name.split('.')[0]}.index*")):
             path.unlink()
-    for path in directory.glob(".*.part"):
-        path.unlink()
+    run_dir.remove_left_overs(directory)
 
 
 def warn_of_lost_indices(directory: str | pathlib.Path) -> None:

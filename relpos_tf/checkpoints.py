@@ -21,6 +21,7 @@ from relpos_tf import checkpoint_files
 from relpos_tf import checkpoint_reader
 from relpos_tf import errors
 from relpos_tf import faults
+from relpos_tf import files
 from relpos_tf import run_dir
 from relpos_tf import signals
 
@@ -246,7 +247,7 @@ def average(prefixes: Sequence[str], output: str) -> None:
     names = [os.path.basename(prefix) for prefix in prefixes]
     record = json.dumps({"average_of": names})
     with _writing(output):
-        pathlib.Path(f"{output}.json").write_text(record, encoding="utf-8")
+        files.write(f"{output}.json", record)
 
 
 def write_model(
@@ -273,6 +274,8 @@ def write_model(
     checkpoint = tf.train.Checkpoint(model=model, training=training)
     folder = os.path.dirname(prefix) or "."
     with signals.held(), _writing(prefix):
+        # Whatever has the names that TensorFlow is about to write to.
+        checkpoint_files.remove_left_overs(folder)
         try:
             checkpoint.write(f"{prefix}_temp")
             checkpoint_files.move(f"{prefix}_temp", prefix)

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from relpos_tf import errors
+from relpos_tf import files
+from relpos_tf import signals
 from relpos_tf import text
 
 
@@ -40,28 +42,46 @@ def stream_lines(stream: Iterable[bytes]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def writer(
-    path: str | pathlib.Path, stream: BinaryIO
+    path: str | pathlib.Path,
+    stream: BinaryIO,
+    tell_kept: Callable[[str, int], None] | None = None,
 ) -> Iterator[Callable[[str], None]]:
     """Yields a function that writes a line, in UTF-8.
 
     Args:
-        path: A file, which appears when it is complete; or "" for `stream`.
+        path: A file, see `files.replacing`; or "" for `stream`.
         stream: Where lines go otherwise; none waits there for the next one.
+        tell_kept: If the block raises, the lines that were written are kept in
+            `PATH.first-N-lines`, and this function is told the name of that
+            file and N. None: they are removed.
     """
     if not path:
         yield lambda line: (stream.write(_encoded(line)), stream.flush())
         return
-    # Nothing can be renamed to a device or a pipe.
-    is_special = os.path.exists(path) and not os.path.isfile(path)
-    partial = path if is_special else f"{path}.part"
-    try:
-        with open(partial, "wb") as file:
+    with files.replacing(path) as file:
+        try:
             yield lambda line: file.write(_encoded(line))
-        if not is_special:
-            os.replace(partial, path)
-    finally:
-        if not is_special:
-            pathlib.Path(partial).unlink(missing_ok=True)
+        except BaseException:
+            if tell_kept and file.name != os.fspath(path):
+                # Or a second Ctrl-C would lose them.
+                with signals.held():
+                    _keep(file, path, tell_kept)
+            raise
+
+
+def _keep(file, path, tell_kept):
+    """Renames a file that is to be removed, if it has whole lines."""
+    # On a full disk, the last line may be there in part.
+    with contextlib.suppress(OSError):
+        file.flush()
+    with open(file.name, "rb+") as written:
+        ends = [len(line) for line in written if line.endswith(b"\n")]
+        if not ends:
+            return
+        written.truncate(sum(ends))
+    kept = f"{path}.first-{len(ends)}-lines"
+    os.replace(file.name, kept)
+    tell_kept(kept, len(ends))
 
 
 def _encoded(line: str) -> bytes:

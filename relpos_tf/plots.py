@@ -3,12 +3,13 @@
 import contextlib
 import importlib.util
 import io
-import os
 import pathlib
 import warnings
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+
+from relpos_tf import files
 
 FORMATS = "png", "pdf", "svg"
 # Where matplotlib is missing.
@@ -156,16 +157,12 @@ def scores_by_step(
             edgecolor="none",
         )
     drawing.supxlabel(caption, fontsize=7, color=GREY)
-    partial = f"{path}.part"
-    try:
+    with files.replacing(path) as file:
         drawing.savefig(
-            partial,
+            file,
             dpi=_DOTS_PER_INCH,
             format=pathlib.Path(path).suffix.removeprefix("."),
         )
-        os.replace(partial, path)
-    finally:
-        pathlib.Path(partial).unlink(missing_ok=True)
 
 
 def _plain(axes) -> None:

@@ -4,12 +4,12 @@ The report is the dict of report.json. Whatever is missing in it is a dash, or
 left out. All text is escaped: a translation may hold anything.
 """
 
-import os
 import pathlib
 from typing import Any
 
 from relpos_tf import attention_figures
 from relpos_tf import figures
+from relpos_tf import files
 from relpos_tf import html_parts as parts
 from relpos_tf import plots
 from relpos_tf import report_parts
@@ -24,14 +24,7 @@ def write(report: report_parts.Report, path: str | pathlib.Path) -> None:
             the title if it is there.
         path: The file.
     """
-    content = render(report)
-    partial = f"{path}.part"
-    try:
-        with open(partial, "w", encoding="utf-8", newline="\n") as file:
-            file.write(content)
-        os.replace(partial, path)
-    finally:
-        pathlib.Path(partial).unlink(missing_ok=True)
+    files.write(path, render(report))
 
 
 def render(report: report_parts.Report) -> str:

@@ -11,12 +11,29 @@ import relpos_tf
 from relpos_tf import checked_json
 from relpos_tf import errors
 from relpos_tf import faults
+from relpos_tf import files
 from relpos_tf import hparam
 
 HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
 SUBWORDS = "tokenizer.subwords"  # in its place: tensor2tensor's vocabulary
 METRICS = "metrics.jsonl"
+_FLAGS = "flags.txt"
+_VERSIONS = "versions.json"
+_PROBLEM = "problem.json"
+_STATE = "checkpoint"
+# What is written whole or not at all.
+_WRITTEN = (
+    HPARAMS,
+    TOKENIZER,
+    SUBWORDS,
+    METRICS,
+    _FLAGS,
+    _VERSIONS,
+    _PROBLEM,
+    _STATE,
+    "ckpt-*.json",  # beside an average
+)
 
 # Fields that the shapes or the meaning of the weights depend on.
 _ARCHITECTURE = frozenset(
@@ -99,15 +116,15 @@ class RunDir:
 
     def write_flags(self, text: str) -> None:
         """Writes flags.txt: the command line of the last start."""
-        self._write("flags.txt", text.encode())
+        self._write(_FLAGS, text.encode())
 
     def write_versions(self) -> None:
         """Writes versions.json."""
-        self._write("versions.json", _json(versions()))
+        self._write(_VERSIONS, _json(versions()))
 
     def write_problem(self, problem: dict) -> None:
         """Writes problem.json: what the run learns."""
-        self._write("problem.json", checked_json.dumps(problem).encode())
+        self._write(_PROBLEM, checked_json.dumps(problem).encode())
 
     def copy_tokenizer(self, path: str | pathlib.Path) -> None:
         """Takes the tokenizer into the run.
@@ -133,19 +150,35 @@ class RunDir:
             content,
         )
 
+    def make_folder(self, name: str) -> pathlib.Path:
+        """Returns a folder in the run, made if need be.
+
+        Raises:
+            UserError: it is a link: the files elsewhere are not the run's.
+        """
+        folder = self.path / name
+        if folder.is_symlink():
+            raise errors.UserError(
+                f"Expected a folder of the run. Received: {folder}, a link to "
+                f"{os.path.realpath(folder)}. Remove the link, or put the "
+                "folder in its place."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def append_metrics(self, event: dict) -> None:
         """Adds a line to metrics.jsonl, whole or, if killed, cut short.
 
         A line cut short by an earlier kill is removed first.
 
         Raises:
-            UserError: it cannot be written, as on a full disk.
+            UserError: it cannot be written, as on a full disk, or is a link.
         """
         path = self.path / METRICS
         line = json.dumps(event, ensure_ascii=False).encode() + b"\n"
         with faults.writing(path):
             self.path.mkdir(parents=True, exist_ok=True)
-            with open(path, "ab+") as file:
+            with files.open_appending(path) as file:
                 size = file.seek(0, os.SEEK_END)
                 if size:
                     file.seek(size - 1)
@@ -183,14 +216,18 @@ class RunDir:
             self._write(METRICS, "".join(lines).encode())
 
     def _write(self, name: str, content: bytes) -> None:
-        partial = self.path / f".{name}.part"
         with faults.writing(self.path / name):
-            try:
-                self.path.mkdir(parents=True, exist_ok=True)
-                partial.write_bytes(content)
-                os.replace(partial, self.path / name)
-            finally:
-                partial.unlink(missing_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
+            files.write(self.path / name, content)
+
+
+def remove_left_overs(directory: str | pathlib.Path) -> None:
+    """Removes the files that kills have left half-written."""
+    for name in _WRITTEN:
+        # Earlier versions wrote to .NAME.part.
+        for pattern in (f"{name}{files.PART}", f".{name}.part"):
+            for path in pathlib.Path(directory).glob(pattern):
+                path.unlink()
 
 
 def latest_run(root: str = "runs") -> pathlib.Path:
@@ -294,7 +331,7 @@ def write_checkpoint_state(directory: pathlib.Path) -> None:
     names = [f"ckpt-{step}" for step in all_steps(directory)]
     lines = [f'all_model_checkpoint_paths: "{name}"\n' for name in names]
     lines.insert(0, f'model_checkpoint_path: "{names[-1]}"\n')
-    RunDir(directory)._write("checkpoint", "".join(lines).encode())
+    RunDir(directory)._write(_STATE, "".join(lines).encode())
 
 
 def _json(value) -> bytes:

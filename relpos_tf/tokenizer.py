@@ -28,6 +28,7 @@ import tensorflow_text
 from sentencepiece import sentencepiece_model_pb2
 
 from relpos_tf import errors
+from relpos_tf import files
 from relpos_tf import subwords
 from relpos_tf import text as text_lib
 
@@ -96,10 +97,7 @@ def train(
     proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
     # The rules are compiled in. The path they came from is random.
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
-    partial = f"{model_path}.part"
-    with open(partial, "wb") as file:
-        file.write(proto.SerializeToString(deterministic=True))
-    os.replace(partial, model_path)
+    files.write(model_path, proto.SerializeToString(deterministic=True))
 
 
 class Tokenizer:

@@ -274,8 +274,7 @@ class Trainer:
         steps = self._state.manager.all_steps()[-number:] if number else []
         if len(steps) < 2:
             return None
-        folder = self.run.path / "average"
-        folder.mkdir(exist_ok=True)
+        folder = self.run.make_folder("average")
         average = str(folder / f"ckpt-{self.step}")
         checkpoints.average(
             [str(self.run.path / f"ckpt-{step}") for step in steps], average

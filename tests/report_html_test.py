@@ -1,6 +1,7 @@
 """The page: self-contained, escaped, complete whatever is missing."""
 
 import html.parser
+import os
 import pathlib
 import re
 from unittest import mock
@@ -214,7 +215,7 @@ class ReportHtmlTest(parameterized.TestCase):
         self.assertIn("<title>? 漢字 \ufffd</title>", content)
         with (
             mock.patch.object(plots, "is_available", return_value=False),
-            mock.patch.object(report_html.os, "replace", side_effect=OSError),
+            mock.patch.object(os, "replace", side_effect=OSError),
             self.assertRaises(OSError),
         ):
             report_html.write(report_sample.report(), path)

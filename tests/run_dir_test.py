@@ -121,7 +121,7 @@ class RunDirTest(absltest.TestCase):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         for target, write, name in (
             (builtins, "open", "metrics.jsonl"),
-            (pathlib.Path, "write_bytes", "flags.txt"),
+            (os, "fsync", "flags.txt"),
         ):
             with mock.patch.object(target, write, side_effect=full):
                 with self.assertRaisesRegex(

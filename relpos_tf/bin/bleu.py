@@ -19,6 +19,7 @@ import pathlib
 from absl import flags
 
 from relpos_tf import errors
+from relpos_tf import files
 from relpos_tf.bin import command
 
 FLAGS = flags.FlagValues()
@@ -136,8 +137,7 @@ def score_file():
     for warning in scores.warnings:
         command.logger().warning("%s", warning)
     if FLAGS.score_json:
-        with open(FLAGS.score_json, "w", encoding="utf-8") as file:
-            file.write(scores.to_json() + "\n")
+        files.write(FLAGS.score_json, scores.to_json() + "\n")
     command.write(
         f"BLEU = {scores.bleu:.2f}\n"
         f"chrF = {scores.chrf:.2f}\n"

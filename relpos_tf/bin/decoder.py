@@ -18,10 +18,10 @@ Messages go to standard error; standard output has the translations or, where
 they go to a file, the scores.
 """
 
+import contextlib
 import io
 import json
 import os
-import pathlib
 import sys
 import time
 
@@ -29,8 +29,10 @@ from absl import flags
 
 from relpos_tf import decode_hparam
 from relpos_tf import errors
+from relpos_tf import files
 from relpos_tf import line_io
 from relpos_tf import output_lines
+from relpos_tf import signals
 from relpos_tf import terminal
 from relpos_tf import text
 from relpos_tf.bin import command
@@ -62,7 +64,9 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "decode_to_file",
     "",
-    "Where the translations go. Default: standard output.",
+    "Where the translations go. Default: standard output. The file appears "
+    "when it is complete. If the command is stopped, the N lines that were "
+    "finished are kept in DECODE_TO_FILE.first-N-lines.",
     **_DEFINE,
 )
 flags.DEFINE_string(
@@ -199,8 +203,14 @@ def decode(translator, settings, lines) -> None:
     log = command.logger()
     hypotheses, count, started = [], 0, time.monotonic()
     with (
-        line_io.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write,
-        line_io.writer(FLAGS.attention_to_file, io.BytesIO()) as write_look,
+        # A batch system that ends the job sends SIGTERM.
+        signals.caught() if FLAGS.decode_to_file else contextlib.nullcontext(),
+        line_io.writer(
+            FLAGS.decode_to_file, sys.stdout.buffer, tell_kept
+        ) as write,
+        line_io.writer(
+            FLAGS.attention_to_file, io.BytesIO(), tell_kept_attention
+        ) as write_look,
     ):
         for texts, scores, *looks in translations(translator, settings, lines):
             write(output_lines.translation_line(settings, texts, scores))
@@ -215,6 +225,25 @@ def decode(translator, settings, lines) -> None:
     log.info("Lines: %d, %.1f a second.", count, count / max(seconds, 1e-3))
     if FLAGS.decode_reference:
         report_scores(translator, settings, hypotheses)
+
+
+def tell_kept(path: str, number: int) -> None:
+    """Says where the lines are that were translated before it was stopped."""
+    command.logger().warning(
+        "Stopped. The %s finished lines are in %s. To go on, translate the "
+        "source from line %d on, as with tail -n +%d.",
+        f"{number:,}",
+        path,
+        number + 1,
+        number + 1,
+    )
+
+
+def tell_kept_attention(path: str, _: int) -> None:
+    """Says where the attention of the finished lines is."""
+    command.logger().warning(
+        "Stopped. The attention of the finished lines is in %s.", path
+    )
 
 
 def translations(translator, settings, lines):
@@ -266,7 +295,7 @@ def report_scores(translator, settings, hypotheses: list[str]) -> None:
             **json.loads(scores.to_json()),
         }
         content = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-        pathlib.Path(FLAGS.score_json).write_text(content, encoding="utf-8")
+        files.write(FLAGS.score_json, content)
 
 
 def is_conversation() -> bool:

@@ -27,6 +27,7 @@ from absl import flags
 from relpos_tf import checked_json
 from relpos_tf import decode_hparam
 from relpos_tf import errors
+from relpos_tf import files
 from relpos_tf import line_io
 from relpos_tf import run_dir
 from relpos_tf import text
@@ -107,7 +108,11 @@ def main() -> int:
     run = run_dir.RunDir(FLAGS.output_dir or run_dir.latest_run("runs"))
     settings = settings.fill(run.read_hparams())
     wanted = wanted_text(run)
-    folder = pathlib.Path(FLAGS.translations_dir or run.path / "translations")
+    folder = (
+        pathlib.Path(FLAGS.translations_dir)
+        if FLAGS.translations_dir
+        else run.make_folder("translations")
+    )
     prepare_folder(folder, describe(run, wanted, settings, folder), wanted.name)
     command.import_tensorflow()
     from relpos_tf import checkpoint_scores
@@ -249,7 +254,7 @@ def prepare_folder(folder: pathlib.Path, record: dict, name: str) -> None:
     path = folder / f"{name}.json"
     if not path.exists():
         content = json.dumps(record, indent=2) + "\n"
-        path.write_text(content, encoding="utf-8")
+        files.write(path, content)
         return
     try:
         old = json.loads(path.read_text(encoding="utf-8"))

@@ -6,10 +6,12 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from collections.abc import Sequence
 
 from relpos_tf import errors
+from relpos_tf import files
 from relpos_tf import signals
 
 # Between two looks at what a process has done.
@@ -23,6 +25,7 @@ def run(
     log: pathlib.Path,
     what: str,
     watch: Callable[[], None] = lambda: None,
+    content: bytes = b"",
 ) -> None:
     """Runs Python to the end of its work.
 
@@ -34,18 +37,27 @@ def run(
         log: Gets, at its end, all that the process says.
         what: str. What it does, for messages.
         watch: Function that is called now and then, and at the end.
+        content: bytes. What it finds on standard input. Arguments are for
+            what is short: a system takes no longer ones than 128 KiB, or
+            less.
 
     Raises:
-        UserError: it failed; the message has the last lines of the log.
+        UserError: it failed; the message has the last lines of the log. Or
+            the log is a link.
         KeyboardInterrupt: a signal came. The process has ended by then.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "ab") as file:
+    with (
+        files.open_appending(log) as file,
+        tempfile.TemporaryFile() as given,  # A pipe may fill up, and block.
+    ):
         start = file.tell()
+        given.write(content)
+        given.seek(0)
         with signals.held():  # Or a signal could lose track of it.
             process = subprocess.Popen(
                 [sys.executable, *arguments],
-                stdin=subprocess.DEVNULL,
+                stdin=given,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -19,7 +19,7 @@ from relpos_tf.problems import prepared
 _log = logging.getLogger("relpos_tf")
 # Raised when a model would get other scores or other attention than before.
 _FORMAT = 1
-# What is run in a process of its own.
+# What is run in a process of its own. It reads its request.
 SCORER = ("-m", "relpos_tf.comparison.scoring")
 
 
@@ -147,9 +147,10 @@ def score(
         for path in (made, record, looks):
             path.parent.mkdir(parents=True, exist_ok=True)
         processes.run(
-            [*SCORER, json.dumps(request)],
+            SCORER,
             folder / "logs" / f"{run.name}.score.log",
             f"Scoring of {run.title}",
+            content=json.dumps(request).encode(),
         )
     looked = _known(looks, looks_key) if attention_sources else None
     looked = looked or {"attention": {}, "error": ""}

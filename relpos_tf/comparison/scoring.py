@@ -1,4 +1,4 @@
-"""Translates a test set with one model: `python -m` this, with a request.
+"""Translates a test set with one model: `python -m` this, given a request.
 
 Only here does a comparison need TensorFlow. The process that it takes gives
 back the memory of the model and of its graphs, of which TensorFlow frees none.
@@ -113,11 +113,11 @@ def describe_attention(
     _write(path, {"key": key, "attention": found, "error": error})
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Carries out the request that is the only argument, as JSON."""
+def main(content: bytes) -> int:
+    """Carries out the request that the content is, as JSON."""
     try:
         with faults.explained("Set a smaller batch_size for these sets."):
-            carry_out(json.loads(arguments[0]))
+            carry_out(json.loads(content))
     except errors.UserError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -130,4 +130,4 @@ def _write(path, record):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.stdin.buffer.read()))

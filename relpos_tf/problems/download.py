@@ -12,7 +12,6 @@ import hashlib
 import http.client
 import logging
 import lzma
-import os
 import pathlib
 import re
 import shutil
@@ -26,7 +25,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from relpos_tf import errors
-from relpos_tf import text
+from relpos_tf import files
 
 _BLOCK = 1 << 20
 _TIMEOUT_SECONDS = 60
@@ -110,19 +109,16 @@ def fetch(remote: Remote, tmp_dir: str | None) -> pathlib.Path:
     path = pathlib.Path(tmp_dir, remote.name)
     if path.is_file():
         return path
-    partial = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        received = _download(remote, partial)
-        _check(remote, received)
-        os.replace(partial, path)
+        with files.replacing(path) as file:
+            received = _download(remote, file)
+            _check(remote, received)
     except (OSError, http.client.HTTPException) as error:
         raise errors.UserError(
             f"Cannot download {remote.name} from {remote.address} ({error}). "
             f"Put the file into {tmp_dir} by hand, or try again."
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 
@@ -146,23 +142,22 @@ def extract(
     if path.is_file():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".part")
     try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as opened:
-                with opened.open(member) as file:
-                    _copy(file, partial)
-        else:
-            with tarfile.open(archive) as opened:
-                file = opened.extractfile(member)
-                if file is None:
-                    raise KeyError(f"{member} is not a plain file")
-                with file:
-                    _copy(file, partial)
-                # The checksum of a compressed archive stands at its end.
-                while opened.fileobj.read(_BLOCK):
-                    pass
-        os.replace(partial, path)
+        with files.replacing(path) as copy:
+            if zipfile.is_zipfile(archive):
+                with zipfile.ZipFile(archive) as opened:
+                    with opened.open(member) as file:
+                        shutil.copyfileobj(file, copy, _BLOCK)
+            else:
+                with tarfile.open(archive) as opened:
+                    file = opened.extractfile(member)
+                    if file is None:
+                        raise KeyError(f"{member} is not a plain file")
+                    with file:
+                        shutil.copyfileobj(file, copy, _BLOCK)
+                    # The checksum of a compressed archive stands at its end.
+                    while opened.fileobj.read(_BLOCK):
+                        pass
     except _BROKEN_ARCHIVE as error:
         if getattr(error, "errno", None):
             raise  # The machine's fault, such as a full disk.
@@ -170,8 +165,6 @@ def extract(
             f"Cannot read {member} out of {archive} ({error}). Delete the "
             "archive, so that it is downloaded again."
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 
@@ -190,23 +183,19 @@ def plain_text(sgm: pathlib.Path) -> pathlib.Path:
         sgm.read_text(encoding="utf-8", errors="replace"),
         flags=re.MULTILINE,
     )
-    partial = path.with_name(path.name + ".part")
-    text.write_lines(partial, (" ".join(s.split()) for s in segments))
-    os.replace(partial, path)
+    lines = (" ".join(segment.split()) + "\n" for segment in segments)
+    files.write(path, "".join(lines))
     return path
 
 
-def _download(remote: Remote, partial: pathlib.Path) -> dict[str, int | str]:
-    """Writes a remote file to `partial`; returns its size and checksums."""
+def _download(remote: Remote, file: BinaryIO) -> dict[str, int | str]:
+    """Copies a remote file; returns its size and checksums."""
     request = urllib.request.Request(
         remote.address, headers={"User-Agent": _USER_AGENT}
     )
     sums = {name: hashlib.new(name) for name in ("sha256", "md5")}
     size = 0
-    with (
-        urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response,
-        open(partial, "wb") as file,
-    ):
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
         announced = response.headers.get("Content-Length", "")
         announced = int(announced) if announced.isdecimal() else None
         total = announced or remote.size
@@ -253,9 +242,3 @@ def _show_progress(name: str, size: int, total: int | None) -> None:
         megabytes = f"[{bar}] {megabytes} of {total / 1e6:.0f} MB"
     sys.stderr.write(f"\r{name} {megabytes}")
     sys.stderr.flush()
-
-
-def _copy(file: BinaryIO, path: pathlib.Path) -> None:
-    """Writes an open file to a path."""
-    with open(path, "wb") as copy:
-        shutil.copyfileobj(file, copy, _BLOCK)

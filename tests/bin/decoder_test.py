@@ -1,9 +1,12 @@
 """The decoder's files, streams, messages and exit codes."""
 
+import contextlib
+import errno
 import io
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 from unittest import mock
@@ -12,6 +15,8 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import engines
+from relpos_tf import errors
+from relpos_tf import line_io
 from relpos_tf import loading
 from relpos_tf import translator as translator_lib
 from relpos_tf.bin import command
@@ -37,11 +42,53 @@ class Terminal(io.BytesIO):
         super().write(text.encode() if isinstance(text, str) else text)
 
 
+class Full:
+    """A file on a disk that has room for six bytes."""
+
+    def __init__(self, file):
+        self._file, self.name, self._left = file, file.name, 6
+
+    def write(self, content):
+        self._file.write(content[: self._left])
+        self._left -= len(content[: self._left])
+        self.flush()
+
+    def flush(self):
+        self._file.flush()
+        if not self._left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class InterruptedEngine(translator_test.EchoEngine):
     """Is interrupted while it works."""
 
     def translate(self, items, settings, n_best):
         raise KeyboardInterrupt
+
+
+class StoppedEngine(translator_test.EchoEngine):
+    """Translates a few batches, and is stopped at the next."""
+
+    def __init__(self, number, stop):
+        super().__init__()
+        self._number, self._stop = number, stop
+
+    def translate(self, items, settings, n_best):
+        if len(self.batches) == self._number:
+            self._stop()
+        return super().translate(items, settings, n_best)
+
+
+def interrupt():
+    signal.raise_signal(signal.SIGINT)
+
+
+def terminate():
+    signal.raise_signal(signal.SIGTERM)
+
+
+def fail():
+    raise errors.UserError("Line 3 does not fit into memory.")
 
 
 class DecoderTest(parameterized.TestCase):
@@ -102,6 +149,46 @@ class DecoderTest(parameterized.TestCase):
         self.assertEqual(code, 130)
         self.assertEqual(os.listdir(self.folder), ["target"])
         self.assertEqual(pathlib.Path(target).read_bytes(), b"old")
+
+    @parameterized.parameters((interrupt, 130), (terminate, 143), (fail, 1))
+    def test_stopped_keeps_the_lines_that_are_finished(self, stop, expected):
+        outside = self.write("own", b"mine")
+        target = self.write("target", b"old")
+        kept = self.folder / "target.first-2-lines"
+        kept.symlink_to(outside)
+        self.engine = StoppedEngine(2, stop)
+        # Typed lines are translated one by one.
+        lines = b"one\ntwo\nthree\nfour\n"
+        code, _, err = self.decode(
+            f"--decode_to_file={target}", stdin=lines, isatty=True
+        )
+        self.assertEqual(code, expected)
+        self.assertEqual(pathlib.Path(target).read_bytes(), b"old")
+        self.assertEqual(kept.read_bytes(), b"ONE\nTWO\n")
+        self.assertEqual(pathlib.Path(outside).read_bytes(), b"mine")
+        self.assertLen(os.listdir(self.folder), 3)
+        (line,) = (x for x in err.split("\n") if "first-2-lines" in x)
+        self.assertIn(f"The 2 finished lines are in {kept}. To go on,", line)
+        self.assertIn("from line 3 on", line)
+
+    def test_lines_that_no_room_is_left_for_do_not_spoil_those_before(self):
+        target = self.folder / "target"
+        true_write = line_io.files.replacing
+
+        @contextlib.contextmanager
+        def on_a_full_disk(path):
+            with true_write(path) as file:
+                yield Full(file)
+
+        with mock.patch.object(line_io.files, "replacing", on_a_full_disk):
+            code, _, err = self.decode(
+                f"--decode_to_file={target}", stdin=b"one\ntwo\nthree\n"
+            )
+        self.assertEqual(code, 1)
+        self.assertIn("no space left", err)
+        self.assertEqual(os.listdir(self.folder), ["target.first-1-lines"])
+        kept = self.folder / "target.first-1-lines"
+        self.assertEqual(kept.read_bytes(), b"ONE\n")
 
     def test_empty_input(self):
         code, out, err = self.decode()

@@ -118,9 +118,9 @@ def in_this_process():
         A patch, whose mock counts the calls.
     """
 
-    def run(arguments, log, what):
-        del log, what
-        if scoring.main(arguments[-1:]):
+    def run(arguments, log, what, content):
+        del arguments, log, what
+        if scoring.main(content):
             raise ValueError("It failed.")
 
     return mock.patch.object(processes, "run", side_effect=run)

@@ -191,12 +191,14 @@ class ProcessTest(ScoresTestCase):
     def test_damage_is_told_by_the_process_that_met_it(self):
         self.process.side_effect = self.true_run
         (self.run.path / "ckpt-7.data-00000-of-00001").write_bytes(b"")
+        # More than a command line may hold.
+        sources = ["\u6c34" * 600] * 60
         with self.assertRaisesRegex(
             errors.UserError,
             r"Scoring of a seed 1 failed with exit code 1\. The end of "
             r".*a-seed1\.score\.log:(?s:.*)\n  .*ckpt-7[^\n]*\Z",
         ) as caught:
-            self.score()
+            self.score(sources)
         self.assertNotIn("Traceback", str(caught.exception))
 
 

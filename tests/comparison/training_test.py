@@ -200,6 +200,18 @@ class SignalTest(TrainTestCase):
         processes.run([str(self.folder / "group.py")], log, "Looking")
         self.assertEqual(log.read_text(), "True\n")
 
+    def test_input_of_any_length_reaches_the_process_whole(self):
+        script = self.folder / "reads.py"
+        script.write_text(
+            "import sys; x = sys.stdin.buffer.read(); "
+            "print(len(x), x == bytes(range(251)) * (len(x) // 251))"
+        )
+        log = self.folder / "log"
+        for number in (0, 20_011):
+            content = bytes(range(251)) * number
+            processes.run([str(script)], log, "Reading", content=content)
+        self.assertEqual(log.read_text(), f"0 True\n{251 * 20_011} True\n")
+
 
 class ProgressTest(absltest.TestCase):
     def test_times_left_follow_from_what_was_made(self):

@@ -17,6 +17,7 @@ PACKAGE = ROOT / "relpos_tf"
 
 ORDER = (
     "errors",
+    "files",
     "memory",
     "faults",
     "signals",

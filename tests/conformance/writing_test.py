@@ -1,0 +1,270 @@
+"""Whatever is written under a final name goes through `files`.
+
+A run, or any other folder, may come from a stranger and hold links of every
+name that can be guessed: none is written through.
+"""
+
+import ast
+import contextlib
+import io
+import os
+import pathlib
+import zipfile
+
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import checkpoints
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf import line_io
+from relpos_tf import plots
+from relpos_tf import report_html
+from relpos_tf import run_dir
+from relpos_tf import tokenizer
+from relpos_tf.bin import bleu
+from relpos_tf.bin import command
+from relpos_tf.bin import translate_all
+from relpos_tf.comparison import processes
+from relpos_tf.problems import download
+from tests import report_sample
+from tests import tiny_run
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "relpos_tf"
+# Who writes otherwise, and where to.
+OTHERS = {
+    "files": "",
+    "ctranslate2_export": "into a folder it has just made",
+    "export": "into a folder it has just made",
+    "t2t_import": "into a folder it has just made",
+    "problems.prepared": "into a folder it has just made",
+    "records": "into a folder that prepared has just made",
+    "text": "into a folder that prepared has just made",
+    "tokenizer": "into a folder it has just made",
+    "bin.translate_all": "a file without a name",
+    "bin.command": "a file without a name",
+    "line_io": "keeps a file that `files` was about to remove",
+    "checkpoint_files": "renames what TensorFlow writes",
+    "checkpoints": "renames what TensorFlow writes",
+}
+
+
+def writes(path):
+    """Yields the lines of a module that write or rename a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func).split(".")[-1]
+        values = [a.value for a in node.args[1:] if isinstance(a, ast.Constant)]
+        values += [
+            k.value.value
+            for k in node.keywords
+            if k.arg == "mode" and isinstance(k.value, ast.Constant)
+        ]
+        is_opened = name == "open" and any(
+            isinstance(v, str) and set(v) & set("wax+") for v in values
+        )
+        is_renamed = ast.unparse(node.func) in ("os.replace", "os.rename")
+        named = {"write_text", "write_bytes", "mkstemp", "NamedTemporaryFile"}
+        if is_opened or is_renamed or name in named:
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def write_lines(folder):
+    with line_io.writer(folder / "x.de", None) as write:
+        write("new")
+    return "x.de"
+
+
+def write_report(folder):
+    report_html.write(report_sample.report(), folder / "report.html")
+    return "report.html"
+
+
+def draw(folder):
+    plots.scores_by_step(
+        folder / "x.png", {"a": [(1, 2.0)]}, title="", score="", caption=""
+    )
+    return "x.png"
+
+
+def learn_tokenizer(folder):
+    tokenizer.train(tiny_run.TEXT * 5, folder / "t.model", 340)
+    return "t.model"
+
+
+def extract(folder):
+    archive = folder / "a.zip"
+    if not archive.exists():
+        with zipfile.ZipFile(archive, "w") as opened:
+            opened.writestr("in/x.txt", "new")
+    download.extract(archive, "in/x.txt", folder)
+    return "x.txt"
+
+
+def make_plain(folder):
+    (folder / "x.sgm").write_text('<seg id="1">new</seg>')
+    download.plain_text(folder / "x.sgm")
+    return "x.sgm.txt"
+
+
+def average(folder):
+    run = folder / "run"
+    for step in (3, 5):
+        checkpoints.write_model(
+            str(run / f"ckpt-{step}"), {"a": tf.fill([7], step)}, step
+        )
+    checkpoints.average(
+        [str(run / "ckpt-3"), str(run / "ckpt-5")], str(folder / "ckpt-5")
+    )
+    return "ckpt-5.json"
+
+
+def score(folder):
+    (folder / "text").write_text("a b c d\n")
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = command.execute(
+            bleu.main,
+            [
+                f"--translation={folder}/text",
+                f"--reference={folder}/text",
+                f"--score_json={folder}/score.json",
+            ],
+        )
+    assert code == 0
+    return "score.json"
+
+
+def describe_translations(folder):
+    translate_all.prepare_folder(folder, {"a": 1}, "dev")
+    return "dev.json"
+
+
+def of_a_run(name, call):
+    def write(folder):
+        call(run_dir.RunDir(folder))
+        return name
+
+    return write
+
+
+def copy_tokenizer(run):
+    run.copy_tokenizer(tiny_run.path() / "tokenizer.model")
+
+
+WRITERS = {
+    "lines": write_lines,
+    "report": write_report,
+    "plot": draw,
+    "tokenizer": learn_tokenizer,
+    "extracted": extract,
+    "plain_text": make_plain,
+    "average": average,
+    "scores": score,
+    "translations": describe_translations,
+    "hparams": of_a_run(
+        "hparams.json", lambda run: run.write_hparams(hparam.HParams())
+    ),
+    "flags": of_a_run("flags.txt", lambda run: run.write_flags("--x")),
+    "problem": of_a_run("problem.json", lambda run: run.write_problem({})),
+    "copied": of_a_run("tokenizer.model", copy_tokenizer),
+}
+
+
+class LinkTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.outside = pathlib.Path(self.create_tempdir().full_path) / "own"
+        self.outside.write_bytes(b"mine")
+
+    @parameterized.named_parameters(*WRITERS.items())
+    def test_file_is_written_and_no_link_is_followed(self, write):
+        # Once to learn the names that are written.
+        name = write(self.folder)
+        whole = (self.folder / name).read_bytes()
+        for path in (self.folder / name, self.folder / f"{name}.part"):
+            path.unlink(missing_ok=True)
+            path.symlink_to(self.outside)
+        hidden = self.folder / f".{name}.part"
+        hidden.symlink_to(self.outside)
+        if name in ("tokenizer.model", "x.txt", "dev.json", "x.sgm.txt"):
+            (self.folder / name).unlink()  # What is there is taken as it is.
+        write(self.folder)
+        self.assertEqual(self.outside.read_bytes(), b"mine")
+        self.assertFalse((self.folder / name).is_symlink())
+        if not name.endswith(".png"):
+            self.assertEqual((self.folder / name).read_bytes(), whole)
+
+    @parameterized.parameters(False, True)
+    def test_metrics_are_added_to_no_other_file(self, is_there):
+        run = run_dir.RunDir(self.folder)
+        link = self.folder / "metrics.jsonl"
+        target = self.outside if is_there else self.outside.with_name("none")
+        link.symlink_to(target)
+        with self.assertRaisesRegex(errors.UserError, "a link to .*Remove"):
+            run.append_metrics({"step": 3})
+        self.assertEqual(self.outside.read_bytes(), b"mine")
+        self.assertEqual(os.listdir(self.outside.parent), ["own"])
+
+    def test_log_of_a_process_is_added_to_no_other_file(self):
+        log = self.folder / "x.log"
+        log.symlink_to(self.outside)
+        with self.assertRaisesRegex(errors.UserError, "a link to .*Remove"):
+            processes.run(["-c", "print(1)"], log, "It")
+        self.assertEqual(self.outside.read_bytes(), b"mine")
+
+    @parameterized.parameters("average", "translations")
+    def test_folder_of_a_run_is_no_link(self, name):
+        (self.folder / name).symlink_to(self.outside.parent)
+        run = run_dir.RunDir(self.folder)
+        with self.assertRaisesRegex(errors.UserError, f"{name}, a link to"):
+            run.make_folder(name)
+        (self.folder / name).unlink()
+        self.assertTrue(run.make_folder(name).is_dir())
+        self.assertTrue(run.make_folder(name).is_dir())
+
+    def test_links_among_left_overs_are_removed_and_not_followed(self):
+        precious = self.outside.parent
+        for name in ("ckpt-7_temp", "ckpt-7_temp_temp"):
+            (self.folder / name).symlink_to(precious)
+        (self.folder / "hparams.json.0123abcd.part").symlink_to(self.outside)
+        (self.folder / "own.0123abcd.part").write_bytes(b"not ours")
+        checkpoints.write_model(
+            str(self.folder / "ckpt-7"), {"a": tf.fill([7], 1.5)}, 7
+        )
+        self.assertEqual(os.listdir(precious), ["own"])
+        self.assertEqual(self.outside.read_bytes(), b"mine")
+        self.assertCountEqual(
+            os.listdir(self.folder),
+            [
+                "ckpt-7.index",
+                "ckpt-7.data-00000-of-00001",
+                "own.0123abcd.part",
+            ],
+        )
+
+
+class OneWayTest(absltest.TestCase):
+    def test_only_files_writes_under_final_names(self):
+        wrong = []
+        for path in sorted(PACKAGE.rglob("*.py")):
+            parts = path.relative_to(PACKAGE).with_suffix("").parts
+            if ".".join(parts) not in OTHERS:
+                wrong += [f"{path}, {line}" for line in writes(path)]
+        self.assertEmpty(wrong)
+
+    def test_writing_is_found(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "x.py"
+        path.write_text(
+            "open(p, 'w')\nopen(p)\np.write_text('')\nos.replace(a, b)\n"
+            "opened(p, mode='w')\np.open(mode='ab')\nopen(p, 'rb')\n"
+            "text.replace('a', 'b')\n"
+        )
+        numbers = [line.split(":")[0] for line in writes(path)]
+        self.assertEqual(numbers, ["line 1", "line 3", "line 4", "line 6"])
+
+
+if __name__ == "__main__":
+    absltest.main()
