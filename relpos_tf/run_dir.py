@@ -114,8 +114,15 @@ class RunDir:
         values = json.loads(hparams.to_json())
         self._write(HPARAMS, checked_json.dumps(values).encode())
 
+    def read_flags(self) -> dict[str, str]:
+        """Returns what flags.txt says, by name; nothing if it is not there."""
+        path = self.path / _FLAGS
+        if not path.is_file():
+            return {}
+        return parse_flags(path.read_text(encoding="utf-8", errors="replace"))
+
     def write_flags(self, text: str) -> None:
-        """Writes flags.txt: the command line of the last start."""
+        """Writes flags.txt: the command line of the last start of training."""
         self._write(_FLAGS, text.encode())
 
     def write_versions(self) -> None:
@@ -219,6 +226,19 @@ class RunDir:
         with faults.writing(self.path / name):
             self.path.mkdir(parents=True, exist_ok=True)
             files.write(self.path / name, content)
+
+
+def parse_flags(text: str) -> dict[str, str]:
+    """Returns flags by name, of lines `--name=value`.
+
+    Example:
+
+    >>> parse_flags("--random_seed=3\\n--nodeterministic\\n")
+    {'random_seed': '3', 'nodeterministic': ''}
+    """
+    lines = filter(None, text.split("\n"))
+    pairs = (line.removeprefix("--").partition("=") for line in lines)
+    return {name: value for name, _, value in pairs}
 
 
 def remove_left_overs(directory: str | pathlib.Path) -> None:

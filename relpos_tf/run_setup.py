@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from relpos_tf import checked_json
@@ -86,7 +87,8 @@ def open_run(
         problem: a prepared `Problem`.
         data_dir: str. Where it was prepared.
         hparams: `hparam.HParams` asked for.
-        flags_text: str. All flags, for the record.
+        flags_text: str. All flags, for the record; "": the run is only to be
+            scored, and its record stays as it is.
 
     Returns:
         The directory, and the hparams with the tokenizer's vocabulary size.
@@ -104,6 +106,8 @@ def open_run(
     if run.has_hparams():
         for warning in check_same_run(run, hparams, tokenizer_path, data):
             _log.warning("%s", warning)
+        if warning := changed_seed(run, run_dir.parse_flags(flags_text)):
+            _log.warning("%s", warning)
     run.copy_tokenizer(tokenizer_path)
     run.write_problem(
         {
@@ -114,7 +118,8 @@ def open_run(
             "data": data,
         }
     )
-    run.write_flags(flags_text)
+    if flags_text:
+        run.write_flags(flags_text)
     run.write_versions()
     run.write_hparams(hparams)  # last: it makes the folder a run
     return run, hparams
@@ -183,6 +188,30 @@ def check_same_run(
         f"The {split} set is not the one that the run's earlier scores are of."
         for split in changed
     ]
+
+
+def changed_seed(run: run_dir.RunDir, flags: Mapping[str, str]) -> str:
+    """Returns a warning if a run goes on with another seed, or "".
+
+    Its weights are those of the first seed. The place where it stopped is one
+    in the order of the first seed, and is another in the order of the second.
+
+    Args:
+        run: the run. One of an earlier version may not know its seed.
+        flags: what it goes on with, by name.
+    """
+    name = "random_seed"
+    before = run.read_flags().get(name)
+    if not run_dir.all_steps(run.path) or before is None or name not in flags:
+        return ""
+    if flags[name] == before:
+        return ""
+    return (
+        f"{name} was {before} in this run so far and is now {flags[name]}: the "
+        "pairs come in another order, so that some of this epoch come twice "
+        "and others not at all, and the result is that of neither seed. With "
+        f"--{name}={before} the run goes on as it was begun."
+    )
 
 
 def describe(trainer, problem, strategy) -> None:

@@ -38,14 +38,14 @@ class OpenRunTest(parameterized.TestCase):
         self.model = str(folder / "a.model")
         self.open()
 
-    def open(self, hparams=HPARAMS, data="data", **fields):
+    def open(self, hparams=HPARAMS, data="data", flags="--flags", **fields):
         """Opens the run with a problem."""
         fields = {"tokenizer_file": self.model} | fields
         pets = problem_test.make(**fields)
         data_dir = self.data_dir / data
         pets.prepare(data_dir)
         return run_setup.open_run(
-            str(self.run_dir), pets, str(data_dir), hparams, "--flags"
+            str(self.run_dir), pets, str(data_dir), hparams, flags
         )
 
     def content(self):
@@ -69,6 +69,36 @@ class OpenRunTest(parameterized.TestCase):
             self.open(HPARAMS.replace(learning_rate_warmup_steps=7))
         self.assertLen(logs.output, 1)
         self.assertIn("learning_rate_warmup_steps was 4000", logs.output[0])
+
+    def test_another_seed_is_a_warning_once_something_is_trained(self):
+        for seed in (3, 5):  # Nothing is trained yet.
+            with self.assertNoLogs("relpos_tf", "WARNING"):
+                self.open(flags=f"--x=1\n--random_seed={seed}\n")
+        (self.run_dir / "ckpt-7.index").touch()
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            self.open(flags="--random_seed=5\n--x=2\n")
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.open(flags="--random_seed=31\n")
+        self.assertLen(logs.output, 1)
+        self.assertIn("random_seed was 5 in this run so far", logs.output[0])
+        self.assertIn("and is now 31: the pairs", logs.output[0])
+        self.assertIn("With --random_seed=5 the run goes on", logs.output[0])
+
+    def test_run_of_an_earlier_version_need_not_know_its_seed(self):
+        (self.run_dir / "ckpt-7.index").touch()
+        for old in ("--problem=p\n", None):
+            run_dir.RunDir(self.run_dir).write_flags(old or "")
+            if old is None:
+                (self.run_dir / "flags.txt").unlink()
+            with self.assertNoLogs("relpos_tf", "WARNING"):
+                self.open(flags="--random_seed=31\n")
+
+    def test_scoring_leaves_the_record_of_the_training_alone(self):
+        self.open(flags="--random_seed=5\n")
+        (self.run_dir / "ckpt-7.index").touch()
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            run, _ = self.open(flags="")
+        self.assertEqual(run.read_flags(), {"random_seed": "5"})
 
     def test_other_training_data_are_an_error_that_says_what_to_do(self):
         before = self.content()

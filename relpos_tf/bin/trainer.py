@@ -224,7 +224,7 @@ def train(problem, hparams, output_dir: str) -> None:
         problem,
         FLAGS.data_dir,
         hparams,
-        FLAGS.flags_into_string(),
+        "" if FLAGS.schedule == "evaluate" else FLAGS.flags_into_string(),
     )
     trainer = training.Trainer(
         hparams, problem, FLAGS.data_dir, run, strategy, settings

@@ -128,16 +128,6 @@ def find(text: str) -> list[Run]:
     return found
 
 
-def flags_of(run: run_dir.RunDir) -> dict[str, str]:
-    """Returns the flags that a run was started with, by name."""
-    path = run.path / "flags.txt"
-    if not path.is_file():
-        return {}
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    pairs = (line.removeprefix("--").partition("=") for line in lines if line)
-    return {name: value for name, _, value in pairs}
-
-
 def final_checkpoint(run: Run, step: int = 0) -> str:
     """Returns the prefix of the model that a run has made.
 
@@ -204,7 +194,7 @@ def check_begun(
         for name, (old, new) in differences.items()
         if name not in _NOT_COMPARED
     ]
-    flags = flags_of(run.files)
+    flags = run.files.read_flags()
     for name, now in (("random_seed", str(run.seed)), ("problem", problem)):
         if flags.get(name, now) != now:
             listed.append(f"--{name}={flags[name]} (now {now})")
@@ -269,7 +259,7 @@ def _folders(pattern):
 
 def _read(folder, label):
     """Returns the run in a directory."""
-    flags = flags_of(run_dir.RunDir(folder))
+    flags = run_dir.RunDir(folder).read_flags()
     match = _WITH_SEED.fullmatch(folder.resolve().name)
     seed = flags.get("random_seed", match[2] if match else "")
     own = match[1] if match else folder.resolve().name
