@@ -90,6 +90,7 @@ def pairs(report: report_parts.Report) -> str:
             parts.number(pair.get("bleu_b"), 2),
             _difference(pair),
             _p_value(pair.get("p_value")),
+            _p_value(pair.get("p_value_seeds")),
             _by_seed(pair),
         ]
         for pair in report["pairs"]
@@ -97,14 +98,25 @@ def pairs(report: report_parts.Report) -> str:
     tests = {pair.get("test") for pair in report["pairs"]} - {None, ""}
     table = parts.table(
         "Pairs. In brackets: where the difference lies with a probability of "
-        "95 %. p: how probable one as large is if both are equally good. Both "
-        "speak of chance among the sentences; of chance among the seeds speak "
-        "the spread above and the differences of single seeds.",
-        ("a", "b", "BLEU of a", "BLEU of b", "a - b", "p", "by seed"),
+        "95 %. p: how probable one as large is if both are equally good. The "
+        "brackets and p over sentences measure what other test sentences could "
+        "change; p over seeds, a t-test, what another training could change. "
+        "One is called better only if both p are small enough, and never with "
+        "one seed.",
+        (
+            "a",
+            "b",
+            "BLEU of a",
+            "BLEU of b",
+            "a - b",
+            "p, sentences",
+            "p, seeds",
+            "by seed",
+        ),
         rows,
         words=[1],
     )
-    named = f"p: {' or '.join(sorted(tests))}." if tests else ""
+    named = f"p over sentences: {' or '.join(sorted(tests))}." if tests else ""
     return table + parts.paragraph(named, "small")
 
 

@@ -117,8 +117,9 @@ class ReportHtmlTest(parameterized.TestCase):
             "scored on the test split; 200 steps; seeds 1, 2",
             "21.00 ± 1.41 51.50 ± 0.00 2.1250 ± 0.0000",
             "2.50 (1.06) 8,000 (1.06) 1,047",
-            "absolute 21.00 19.00 +2.00 (+0.75 to +3.25) 0.0001 +1.00, +3.00 "
-            "p: paired approximate randomisation, seed 12345.",
+            "absolute 21.00 19.00 +2.00 (+0.75 to +3.25) 0.0001 0.2952 "
+            "+1.00, +3.00 p over sentences: paired approximate randomisation, "
+            "seed 12345.",
             "up to 10 30 23.00 (6.0) 21.00 (6.0)",
             "over 10 1,070 20.00 (0.0) 18.00 (0.0)",
             "pos none timing",

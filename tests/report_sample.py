@@ -112,6 +112,7 @@ _REPORT = {
             "difference_low": 0.75,
             "difference_high": 3.25,
             "p_value": 0.00009999,
+            "p_value_seeds": 0.2952,
             "by_seed": [1.0, 3.0],
             "test": "paired approximate randomisation, seed 12345",
         }

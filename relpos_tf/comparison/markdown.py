@@ -170,36 +170,33 @@ def _plus_minus(row, name, digits):
 def _pairs(found):
     if not found:
         return []
-    head = ["", "BLEU", "against", "difference, 95 %", "p", "seeds"]
+    head = ["", "BLEU", "against", "difference, 95 %", "p, sentences"]
+    head += ["p, seeds", "seed by seed"]
     rows = [
         [
             f"{escape(pair['a'])} against {escape(pair['b'])}",
             number(pair["bleu_a"], 2),
             number(pair["bleu_b"], 2),
             _interval(pair),
-            NOTHING
-            if pair["p_value"] is None
-            else pairs.format_p(pair["p_value"]),
-            _apart(pair),
+            _p_value(pair["p_value"]),
+            _p_value(pair["p_value_seeds"]),
+            ", ".join(f"{value:+.2f}" for value in pair["by_seed"]) or NOTHING,
         ]
         for pair in found
     ]
-    many = ""
-    if len(found) > 1:
-        many = (
-            f" Of {len(found)} such tests, {pairs.LEVEL * len(found):.2g} "
-            "are expected to come below .05 where nothing differs."
-        )
+    level = pairs.format_p(found[0]["p_below"])
+    divided = f" (.05 divided by {len(found)} pairs)" * (len(found) > 1)
     return [
         "## Differences",
         table(head, rows),
-        f"The test: {found[0]['test']}; a sentence's translations of all seeds "
-        "change sides together. The interval: paired bootstrap of sentences, "
-        f"{significance.RESAMPLES:,} drawings, of the BLEU of all seeds "
-        "together. Both say what other test sentences could change. What "
-        "another training could change, only the seeds show: apart means that "
-        "every seed of one is above every seed of the other; in brackets the "
-        "difference seed by seed." + many,
+        f"p, sentences: {found[0]['test']}; a sentence's translations of all "
+        "seeds change sides together. The interval: paired bootstrap of "
+        f"sentences, {significance.RESAMPLES:,} drawings, of the BLEU of all "
+        "seeds together. Both say what other test sentences could change. p, "
+        "seeds: a t-test over the differences seed by seed, which says what "
+        "another training could change; one seed says nothing. One is called "
+        f"better only if both p are below {level}{divided}: equal ones are, "
+        "at most 5 times in 100.",
     ]
 
 
@@ -210,12 +207,8 @@ def _interval(pair):
     return f"{pair['difference']:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
-def _apart(pair):
-    if pair["seeds_apart"] is None:
-        return "one: unknown"
-    differences = ", ".join(f"{value:+.2f}" for value in pair["by_seed"])
-    brackets = f" ({differences})" if differences else ""
-    return ("apart" if pair["seeds_apart"] else "overlap") + brackets
+def _p_value(value):
+    return NOTHING if value is None else pairs.format_p(value)
 
 
 def _differences(report):

@@ -12,8 +12,10 @@ from relpos_tf.comparison import significance
 
 # Up to so many variants, each is compared with each.
 _FEW = 4
-# Less probable than this is called more than chance, as is usual.
+# Equal sets may be called different no more often than that, as is usual.
 LEVEL = 0.05
+# No p-value is written as less: 10,000 trials cannot tell.
+_SMALLEST = 0.0001
 
 
 class Results(NamedTuple):
@@ -46,7 +48,23 @@ def chosen(labels: Sequence[str]) -> list[tuple[str, str]]:
     )
 
 
-def compare(a: str, b: str, results: Mapping[str, Results]) -> dict[str, Any]:
+def level(number: int) -> float:
+    """Returns the level of each of several tests.
+
+    One of them finds a difference where there is none no more often than
+    `LEVEL`, whichever of them is looked at (Bonferroni).
+
+    Example:
+
+    >>> level(1), level(5)
+    (0.05, 0.01)
+    """
+    return LEVEL / max(number, 1)
+
+
+def compare(
+    a: str, b: str, results: Mapping[str, Results], p_below: float = LEVEL
+) -> dict[str, Any]:
     """Compares two variants over the seeds that both have.
 
     Where they share none, as runs from elsewhere may, over all they have, if
@@ -56,6 +74,7 @@ def compare(a: str, b: str, results: Mapping[str, Results]) -> dict[str, Any]:
         a: str. A label.
         b: str. Another.
         results: By label.
+        p_below: float. What both p-values must be below, see `level`.
 
     Returns:
         dict of `a`, `b`; `seeds`; `bleu_a` and `bleu_b`, means over the
@@ -63,8 +82,9 @@ def compare(a: str, b: str, results: Mapping[str, Results]) -> dict[str, Any]:
         that of b for each of the seeds; `difference`, BLEU of a minus
         that of b, of the translations of all seeds together, and
         `difference_low` and `difference_high`, its 95 % interval by the
-        bootstrap; `p_value`; `test`, its name; and `seeds_apart`, see
-        `significance.are_apart`. What cannot be known is None.
+        bootstrap; `p_value`, over test sentences; `test`, its name;
+        `p_value_seeds`, over seeds; `p_below`; and `is_beyond_chance`. What
+        cannot be known is None.
     """
     first, second = results[a], results[b]
     seeds = [seed for seed in first.bleu if seed in second.bleu]
@@ -88,8 +108,12 @@ def compare(a: str, b: str, results: Mapping[str, Results]) -> dict[str, Any]:
         "difference_high": None,
         "p_value": None,
         "test": significance.TEST,
-        "seeds_apart": significance.are_apart(bleu_a, bleu_b),
+        "p_value_seeds": significance.p_of_groups(bleu_a, bleu_b),
+        "p_below": p_below,
+        "is_beyond_chance": False,
     }
+    if seeds:
+        found["p_value_seeds"] = significance.p_of_differences(found["by_seed"])
     if len(seeds_a) != len(seeds_b):
         return found
     counts = [
@@ -97,12 +121,13 @@ def compare(a: str, b: str, results: Mapping[str, Results]) -> dict[str, Any]:
         for side, chosen_seeds in ((first, seeds_a), (second, seeds_b))
     ]
     interval = significance.interval(*counts)
-    return found | {
+    found |= {
         "difference": interval.difference,
         "difference_low": interval.low,
         "difference_high": interval.high,
         "p_value": significance.p_value(*counts),
     }
+    return found | {"is_beyond_chance": is_beyond_chance(found)}
 
 
 def verdict(
@@ -131,24 +156,22 @@ def verdict(
         for pair in tested[1:]
         if summary[0]["label"] in (pair["a"], pair["b"])
     ]
-    return " ".join(sentences + [_pair_in_words(pair) for pair in shown])
+    sentences += [_pair_in_words(pair) for pair in shown]
+    if len(found) > 1:
+        sentences.append(
+            f"Because {len(found)} pairs were compared, better needs p below "
+            f"{format_p(found[0]['p_below'])}."
+        )
+    return " ".join(sentences)
 
 
 def is_beyond_chance(pair: Mapping[str, Any]) -> bool:
-    """Says whether neither sentences nor seeds explain a difference.
+    """Says whether neither other sentences nor other seeds explain it.
 
-    Of seeds, either all of one are above all of the other, or one is ahead in
-    so many of them, each for itself, that chance has it rarely.
+    Never with one seed: two trainings of one set differ as well.
     """
-    chance = significance.chance_of_one_sided(len(pair["by_seed"]))
-    return (
-        pair["p_value"] is not None
-        and pair["p_value"] < LEVEL
-        and (
-            pair["seeds_apart"] is not False
-            or (significance.are_one_sided(pair["by_seed"]) and chance < LEVEL)
-        )
-    )
+    found = pair["p_value"], pair["p_value_seeds"]
+    return None not in found and max(found) < pair["p_below"]
 
 
 def _pair_of(a, b, found):
@@ -163,18 +186,24 @@ def _pair_in_words(pair):
     difference = pair["bleu_a"] - pair["bleu_b"]
     if difference < 0:
         a, b, difference = b, a, -difference
-    why = f"({_seeds_in_words(pair)}; {_chance_in_words(pair)})"
+    why = f"({_seeds_in_words(pair)}; {_sentences_in_words(pair)})"
+    more = f"{a} has {difference:.1f} BLEU more than {b}"
     if is_beyond_chance(pair):
         return f"{a} is better than {b} by {difference:.1f} BLEU {why}."
     if pair["p_value"] is None:
-        return f"{a} has {difference:.1f} BLEU more than {b} {why}."
+        return f"{more} {why}."
+    if pair["p_value_seeds"] is None:
+        return (
+            f"{more}, but one training of each cannot show which is better "
+            f"{why}. Train with more seeds, as in --seeds=1,2,3."
+        )
     return (
         f"{a} and {b} differ by {difference:.1f} BLEU: no difference beyond "
         f"chance {why}."
     )
 
 
-def _chance_in_words(pair):
+def _sentences_in_words(pair):
     """Returns what the test of sentences says."""
     if pair["p_value"] is None:
         return "not tested, because they do not have the same seeds"
@@ -183,33 +212,14 @@ def _chance_in_words(pair):
 
 def _seeds_in_words(pair):
     """Returns what the seeds say."""
-    if pair["seeds_apart"] is None:
-        return "one seed, so chance between seeds is unknown"
     number = len(pair["seeds"])
+    if pair["p_value_seeds"] is None:
+        return "one seed" if number else "different seeds"
     spreads = sorted((pair["spread_a"], pair["spread_b"]))
     start = f"{number} seeds" if number else "different seeds"
-    start += f", spread {spreads[0]:.1f} and {spreads[1]:.1f}"
-    if not pair["seeds_apart"]:
-        return f"{start}, with scores that overlap{_ahead_in_words(pair)}"
-    if not number:
-        return f"{start}, all of one above the other's"
-    chance = 100 * significance.chance_of_apart(number, number)
     return (
-        f"{start}, all of one above the other's, as chance has it {chance:.0f} "
-        "times in 100"
-    )
-
-
-def _ahead_in_words(pair):
-    """Returns who is ahead whatever the seed, if anybody is."""
-    differences = pair["by_seed"]
-    if not significance.are_one_sided(differences):
-        return ""
-    ahead = pair["a"] if differences[0] > 0 else pair["b"]
-    chance = 100 * significance.chance_of_one_sided(len(differences))
-    return (
-        f", {ahead} ahead in each seed, as chance has it {chance:.0f} times in "
-        "100"
+        f"{start}, spread {spreads[0]:.1f} and {spreads[1]:.1f}, "
+        f"p = {format_p(pair['p_value_seeds'])} over seeds"
     )
 
 
@@ -218,9 +228,10 @@ def format_p(value: float) -> str:
 
     Example:
 
-    >>> format_p(1 / 10_001), format_p(0.03456), format_p(0.7)
-    ('0.0001', '0.035', '0.70')
+    >>> format_p(1 / 10_001), format_p(0.03456), format_p(0.7), format_p(0.0)
+    ('0.0001', '0.035', '0.70', '0.0001')
     """
+    value = max(value, _SMALLEST)
     if value >= 0.095:
         return f"{value:.2f}"
     return f"{value:.2g}" if value >= 0.0095 else f"{value:.1g}"

@@ -70,9 +70,9 @@ def make(
         for label in labels
     }
     summary = _summary(labels, rows)
-    found = [
-        pairs_lib.compare(a, b, by_label) for a, b in pairs_lib.chosen(labels)
-    ]
+    chosen = pairs_lib.chosen(labels)
+    p_below = pairs_lib.level(len(chosen))
+    found = [pairs_lib.compare(a, b, by_label, p_below) for a, b in chosen]
     report = {
         "title": f"{problem}: {', '.join(labels)}",
         "verdict": pairs_lib.verdict(summary, found),

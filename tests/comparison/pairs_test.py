@@ -1,5 +1,7 @@
 """Which is better, in figures and in words."""
 
+from unittest import mock
+
 import numpy as np
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -33,7 +35,8 @@ def pair(a="a", b="b", bleu=(30.0, 20.0), **changes):
         "spread_b": 0.25,
         "p_value": 1 / 10_001,
         "by_seed": [10.5, 9.5, 10.0],
-        "seeds_apart": True,
+        "p_value_seeds": 0.0034,
+        "p_below": 0.05,
     } | changes
 
 
@@ -66,7 +69,10 @@ class CompareTest(absltest.TestCase):
         self.assertAlmostEqual(found["bleu_a"], (full + worse) / 2)
         self.assertAlmostEqual(found["bleu_b"], (worse + worst) / 2)
         self.assertAlmostEqual(found["spread_a"], (full - worse) / 2**0.5)
-        self.assertFalse(found["seeds_apart"])
+        self.assertEqual(
+            found["p_value_seeds"],
+            significance.p_of_differences(found["by_seed"]),
+        )
         # The first seed is better in a, and so is the second.
         self.assertLen(found["by_seed"], 2)
         self.assertAlmostEqual(found["by_seed"][0], full - worse)
@@ -92,7 +98,8 @@ class CompareTest(absltest.TestCase):
         self.assertEqual(found["seeds"], [])
         self.assertEqual(found["by_seed"], [])
         self.assertLess(found["p_value"], 0.01)
-        self.assertIsNone(found["seeds_apart"])
+        self.assertIsNone(found["p_value_seeds"])
+        self.assertFalse(found["is_beyond_chance"])
 
     def test_several_runs_of_other_seeds_are_not_tested(self):
         by_label = {
@@ -100,7 +107,7 @@ class CompareTest(absltest.TestCase):
             "b": results(s3=WORST),
         }
         found = pairs.compare("a", "b", by_label)
-        for name in ("p_value", "difference", "seeds_apart", "spread_b"):
+        for name in ("p_value", "difference", "p_value_seeds", "spread_b"):
             self.assertIsNone(found[name])
         self.assertGreater(found["bleu_a"], found["bleu_b"])
 
@@ -123,63 +130,108 @@ class CompareTest(absltest.TestCase):
         )
 
 
+class LevelTest(parameterized.TestCase):
+    """Sets that are equally good, trained with seeds as different as ours."""
+
+    CASES = 2000
+
+    def share_of_better(self, labels, seeds, spreads, own_seeds=False):
+        """Returns how often a verdict calls one of equal sets better.
+
+        The sentences are certain, which is the worst case: many test lines
+        tell two trainings apart that differ in their seeds only.
+        """
+        generator = np.random.default_rng(1789)
+        certain = significance.Interval(1.0, 0.5, 1.5)
+        numbers = range(1, seeds + 1)
+        better = 0
+        with (
+            mock.patch.object(significance, "p_value", return_value=1e-4),
+            mock.patch.object(significance, "interval", return_value=certain),
+        ):
+            for _ in range(self.CASES):
+                by_label = {}
+                for place, label in enumerate(labels):
+                    drawn = generator.normal(30.0, spreads[place], seeds)
+                    names = [n + own_seeds * place * seeds for n in numbers]
+                    by_label[label] = pairs.Results(
+                        dict(zip(names, drawn.tolist(), strict=True)),
+                        dict.fromkeys(names, np.zeros([1, 10])),
+                    )
+                chosen = pairs.chosen(labels)
+                found = [
+                    pairs.compare(a, b, by_label, pairs.level(len(chosen)))
+                    for a, b in chosen
+                ]
+                rows = summary(
+                    *(
+                        (label, float(np.mean(list(r.bleu.values()))))
+                        for label, r in by_label.items()
+                    )
+                )
+                better += "is better than" in pairs.verdict(rows, found)
+        return better / self.CASES
+
+    @parameterized.product(seeds=(1, 2, 3, 5), spreads=((1.0, 1.0), (1.0, 0.1)))
+    def test_of_equal_sets_none_is_better_more_often_than_the_level(
+        self, seeds, spreads
+    ):
+        found = self.share_of_better("ab", seeds, spreads)
+        # Of that many cases: three standard errors.
+        self.assertLessEqual(found, 0.05 + 3 * (0.05 * 0.95 / 2000) ** 0.5)
+        self.assertEqual(found == 0.0, seeds == 1)
+
+    def test_of_seeds_that_are_not_shared_neither(self):
+        for seeds in (2, 3):
+            found = self.share_of_better("ab", seeds, (1.0, 0.1), True)
+            self.assertBetween(found, 0.001, 0.05)
+
+    def test_of_many_equal_sets_neither(self):
+        found = self.share_of_better("abcd", 3, [1.0] * 4)
+        self.assertBetween(found, 0.001, 0.05)
+
+
 class VerdictTest(parameterized.TestCase):
     @parameterized.parameters(
         (
             {},
-            "a is better than b by 10.0 BLEU (3 seeds, spread 0.2 and 0.5, all "
-            "of one above the other's, as chance has it 10 times in 100; p = "
-            "0.0001 over test sentences).",
+            "a is better than b by 10.0 BLEU (3 seeds, spread 0.2 and 0.5, "
+            "p = 0.003 over seeds; p = 0.0001 over test sentences).",
         ),
         (
             {"bleu": (20.0, 20.8)},
-            "b is better than a by 0.8 BLEU (3 seeds, spread 0.2 and 0.5, all "
-            "of one above the other's, as chance has it 10 times in 100; p = "
-            "0.0001 over test sentences).",
+            "b is better than a by 0.8 BLEU (3 seeds, spread 0.2 and 0.5, "
+            "p = 0.003 over seeds; p = 0.0001 over test sentences).",
         ),
         (
-            {"seeds_apart": None, "seeds": [1], "p_value": 0.034},
-            "a is better than b by 10.0 BLEU (one seed, so chance between "
-            "seeds is unknown; p = 0.034 over test sentences).",
+            {"p_value_seeds": None, "seeds": [1], "p_value": 0.034},
+            "a has 10.0 BLEU more than b, but one training of each cannot show "
+            "which is better (one seed; p = 0.034 over test sentences). Train "
+            "with more seeds, as in --seeds=1,2,3.",
         ),
         (
-            {"seeds_apart": False, "seeds": [1, 2], "by_seed": [3.0, -1.0]},
-            "a and b differ by 10.0 BLEU: no difference beyond chance (2 "
-            "seeds, spread 0.2 and 0.5, with scores that overlap; p = 0.0001 "
-            "over test sentences).",
+            {"p_value_seeds": None, "seeds": []},
+            "a has 10.0 BLEU more than b, but one training of each cannot show "
+            "which is better (different seeds; p = 0.0001 over test "
+            "sentences). Train with more seeds, as in --seeds=1,2,3.",
         ),
         (
-            {
-                "seeds_apart": False,
-                "bleu": (20.0, 22.0),
-                "by_seed": [-3, -1, -2],
-            },
-            "b and a differ by 2.0 BLEU: no difference beyond chance (3 seeds, "
-            "spread 0.2 and 0.5, with scores that overlap, b ahead in each "
-            "seed, as chance has it 25 times in 100; p = 0.0001 over test "
-            "sentences).",
-        ),
-        (
-            {
-                "seeds_apart": False,
-                "seeds": [1, 2, 3, 4, 5, 6],
-                "by_seed": [1.0, 2.0, 0.5, 4.0, 1.0, 0.25],
-            },
-            "a is better than b by 10.0 BLEU (6 seeds, spread 0.2 and 0.5, "
-            "with scores that overlap, a ahead in each seed, as chance has it "
-            "3 times in 100; p = 0.0001 over test sentences).",
+            {"p_value_seeds": 0.057},
+            "a and b differ by 10.0 BLEU: no difference beyond chance (3 "
+            "seeds, spread 0.2 and 0.5, p = 0.057 over seeds; p = 0.0001 over "
+            "test sentences).",
         ),
         (
             {"p_value": 0.21},
             "a and b differ by 10.0 BLEU: no difference beyond chance (3 "
-            "seeds, spread 0.2 and 0.5, all of one above the other's, as "
-            "chance has it 10 times in 100; p = 0.21 over test sentences).",
+            "seeds, spread 0.2 and 0.5, p = 0.003 over seeds; p = 0.21 over "
+            "test sentences).",
         ),
         (
             {"p_value": None, "seeds": []},
             "a has 10.0 BLEU more than b (different seeds, spread 0.2 and "
-            "0.5, all of one above the other's; not tested, because they do "
-            "not have the same seeds).",
+            "0.5, p = 0.003 over seeds; not tested, because they do not have "
+            "the same seeds).",
         ),
     )
     def test_of_two(self, changes, expected):
@@ -194,6 +246,8 @@ class VerdictTest(parameterized.TestCase):
             pair("a", "c", (20.0, 28.0)),
             pair("b", "c", (30.0, 28.0), p_value=0.4),
         ]
+        for one in found:
+            one["p_below"] = pairs.level(len(found))
         words = pairs.verdict(rows, found)
         self.assertStartsWith(
             words,
@@ -201,7 +255,11 @@ class VerdictTest(parameterized.TestCase):
         )
         self.assertIn("). b is better than a by 10.0 BLEU (", words)
         self.assertEqual(words.count("differ"), 2)
-        self.assertEqual(words.count("better"), 1)
+        self.assertEqual(words.count("is better"), 1)
+        self.assertEndsWith(
+            words,
+            ". Because 3 pairs were compared, better needs p below 0.017.",
+        )
 
     def test_of_one(self):
         self.assertEqual(
@@ -210,20 +268,18 @@ class VerdictTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        (0.049, None, [1.0], True),
-        (0.05, True, [1.0, 2.0], False),
-        (0.01, False, [1.0] * 5, False),
-        (0.01, False, [1.0] * 6, True),
-        (0.05, False, [1.0] * 6, False),
-        (0.01, False, [1.0] * 6 + [-0.1], False),
-        (0.01, False, [-1.0] * 6, True),
-        (0.01, False, [1.0] * 6 + [0.0], False),
-        (None, True, [1.0, 2.0], False),
+        (0.049, 0.049, 0.05, True),
+        (0.05, 0.01, 0.05, False),
+        (0.01, 0.05, 0.05, False),
+        (0.01, 0.02, 0.017, False),
+        (0.01, 0.01, 0.017, True),
+        (0.01, None, 0.05, False),
+        (None, 0.01, 0.05, False),
     )
     def test_beyond_chance_of_sentences_and_of_seeds(
-        self, p, apart, by_seed, expected
+        self, p, p_seeds, p_below, expected
     ):
-        found = pair(p_value=p, seeds_apart=apart, by_seed=by_seed)
+        found = pair(p_value=p, p_value_seeds=p_seeds, p_below=p_below)
         self.assertEqual(pairs.is_beyond_chance(found), expected)
 
 

@@ -8,6 +8,7 @@ from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.comparison import markdown
+from relpos_tf.comparison import pairs
 from relpos_tf.comparison import report
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import scores
@@ -235,8 +236,8 @@ class MarkdownTest(ReportTestCase):
             f"| rel against abs | {pair['bleu_a']:.2f} | {pair['bleu_b']:.2f} "
             f"| {pair['difference']:+.2f} ({pair['difference_low']:+.2f} to "
             f"{pair['difference_high']:+.2f}) | {pair['p_value']:.2f} | "
-            f"apart ({scores[0] - scores[2]:+.2f}, "
-            f"{scores[1] - scores[3]:+.2f}) |",
+            f"{pairs.format_p(pair['p_value_seeds'])} | "
+            f"{scores[0] - scores[2]:+.2f}, {scores[1] - scores[3]:+.2f} |",
             lines,
         )
         self.assertIn("| `pos` | none | timing |", lines)
@@ -267,7 +268,7 @@ class MarkdownTest(ReportTestCase):
         text = self.render(found)
         self.assertIn("| rel | - | 200 (1.00) | - |", text)
         self.assertIn("| 1 to 1 | 0 | - | - |", text)
-        self.assertIn("| - | - | one: unknown |", text)
+        self.assertIn("| - | - | - | +0.00 |", text)
         self.assertIn("| rel | 1 | 100 | 100.00 |", text)
 
     def test_one_alone_and_nothing_that_differs(self):

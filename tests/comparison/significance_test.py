@@ -97,6 +97,52 @@ class IntervalTest(absltest.TestCase):
         self.assertEqual(significance.interval(second, first).low, -max(every))
 
 
+class SeedsTest(parameterized.TestCase):
+    # Critical values of Student's t, two-sided, from a printed table.
+    @parameterized.parameters(
+        (1, 12.706, 0.05),
+        (1, 63.657, 0.01),
+        (2, 4.303, 0.05),
+        (3, 3.182, 0.05),
+        (4, 2.776, 0.05),
+        (5, 2.015, 0.10),
+        (6, 3.707, 0.01),
+        (7, 2.365, 0.05),
+        (10, 2.228, 0.05),
+        (29, 2.045, 0.05),
+    )
+    def test_chance_of_t_is_that_of_a_table(self, freedom, t, expected):
+        # A mean of t standard errors, in differences that sum to that.
+        number = freedom + 1
+        signs = np.arange(number) - (number - 1) / 2
+        error = signs.std(ddof=1) / number**0.5
+        found = significance.p_of_differences((signs + t * error).tolist())
+        self.assertAlmostEqual(found, expected, delta=0.0003)
+
+    def test_own_seeds_are_not_paired(self):
+        # Means 3 apart, variances 1 and 4: t = 3 / sqrt(1/3 + 4/3), and two
+        # degrees of freedom, of which p = 1 - t / sqrt(2 + t^2).
+        first, second = [4.0, 5.0, 6.0], [0.0, 2.0, 4.0]
+        t = 3 / (5 / 3) ** 0.5
+        found = significance.p_of_groups(first, second)
+        self.assertAlmostEqual(found, 1 - t / (2 + t**2) ** 0.5)
+        shifted = significance.p_of_groups(second, first)
+        self.assertAlmostEqual(shifted, found)
+
+    def test_one_seed_says_nothing(self):
+        for first, second in (([1.0], [2.0]), ([1.0], [2.0, 3.0]), ([], [])):
+            self.assertIsNone(significance.p_of_groups(first, second))
+        for differences in ([], [1.0]):
+            self.assertIsNone(significance.p_of_differences(differences))
+
+    def test_seeds_without_any_spread(self):
+        for other, expected in ((2.0, 1.0), (3.0, 0.0)):
+            found = significance.p_of_groups([2.0] * 2, [other] * 2)
+            self.assertEqual(found, expected)
+            found = significance.p_of_differences([2.0 - other] * 2)
+            self.assertEqual(found, expected)
+
+
 class SpreadTest(parameterized.TestCase):
     def test_mean_and_spread_of_one_seed_or_a_gap(self):
         self.assertEqual(significance.mean([2.0, 4.0]), 3.0)
@@ -106,40 +152,6 @@ class SpreadTest(parameterized.TestCase):
             self.assertIsNone(significance.mean(values))
             self.assertIsNone(significance.spread(values))
         self.assertIsNone(significance.spread([1.0]))
-
-    @parameterized.parameters(
-        ([1, 2], [3, 4], True),
-        ([3, 4], [1, 2], True),
-        ([1, 3], [2, 4], False),
-        ([1, 2], [2, 4], False),
-        ([1], [2, 4], None),
-    )
-    def test_seeds_apart(self, first, second, expected):
-        self.assertEqual(significance.are_apart(first, second), expected)
-
-    @parameterized.parameters(
-        ([0.1, 2.0], True),
-        ([-0.1, -2.0, -0.5], True),
-        ([1.0, -0.1, 1.0], False),
-        ([1.0, 0.0], False),
-        ([-1.0, 0.0], False),
-        ([1.0], False),
-        ([], False),
-    )
-    def test_one_sided(self, differences, expected):
-        self.assertEqual(significance.are_one_sided(differences), expected)
-
-    def test_chance_of_one_sided_by_counting_signs(self):
-        signs = list(itertools.product([-1.0, 1.0], repeat=5))
-        share = sum(map(significance.are_one_sided, signs)) / len(signs)
-        self.assertEqual(significance.chance_of_one_sided(5), share)
-
-    def test_chance_of_apart_by_counting_orders(self):
-        orders = list(itertools.permutations(range(5)))
-        apart = [significance.are_apart(o[:2], o[2:]) for o in orders]
-        self.assertAlmostEqual(
-            significance.chance_of_apart(2, 3), sum(apart) / len(orders)
-        )
 
 
 if __name__ == "__main__":
