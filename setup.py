@@ -64,7 +64,8 @@ setup(
         "absl-py>=2.1",
         "numpy>=1.26",
         "sacrebleu>=2.4,<3",
-        "sentencepiece>=0.2,<0.3",
+        # 0.2.1 crashes on a crafted tokenizer, which 0.2.3 refuses.
+        "sentencepiece>=0.2.3,<0.3",
     ],
     extras_require={
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],

@@ -113,6 +113,18 @@ class PackagingTest(parameterized.TestCase):
                 wrong.append(f"{line}: pinned to {version}")
         self.assertEmpty(wrong)
 
+    def test_sentencepiece_that_a_crafted_tokenizer_crashes_is_not_admitted(
+        self,
+    ):
+        (wish,) = (
+            requirement
+            for line in self.setup["install_requires"]
+            if (requirement := requirements.Requirement(line)).name
+            == "sentencepiece"
+        )
+        self.assertNotIn("0.2.1", wish.specifier)
+        self.assertIn("0.2.3", wish.specifier)
+
     def test_constraints_are_exact_and_name_no_place(self):
         for line in read_lines("constraints.txt"):
             pin = requirements.Requirement(line)
