@@ -16,6 +16,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf import paths
 
 Variables = Mapping[str, tf.Variable]
 UNREADABLE = (tf.errors.OpError, OSError, ValueError, RuntimeError, IndexError)
@@ -33,7 +34,7 @@ def open_checkpoint(prefix: str):
             see `UNREADABLE`.
     """
     _check_footer(f"{prefix}.index")
-    return tf.train.load_checkpoint(prefix)
+    return tf.train.load_checkpoint(paths.plain(prefix))
 
 
 @contextlib.contextmanager

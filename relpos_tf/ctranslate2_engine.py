@@ -34,6 +34,7 @@ from relpos_tf import decode_hparam
 from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import export_engine
+from relpos_tf import paths
 from relpos_tf import text
 from relpos_tf import tokenizer as tokenizer_lib
 
@@ -135,7 +136,7 @@ class CTranslate2Engine:
             tokens = json.loads(
                 pathlib.Path(folder, VOCABULARY).read_text(encoding="utf-8")
             )
-            self.translator = kind(str(folder), device=device)
+            self.translator = kind(paths.plain(folder), device=device)
         except _FAULTS as error:
             reason = " ".join(str(error).split())
             raise errors.UserError(

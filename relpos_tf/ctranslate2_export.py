@@ -5,8 +5,6 @@ is added to the source, and the decoder begins with id 0, without being told.
 """
 
 import pathlib
-import shutil
-import tempfile
 
 from relpos_tf import checked_json
 from relpos_tf import checkpoints
@@ -104,21 +102,13 @@ def export_ctranslate2(
 
 def _write(export_dir, spec, tokenizer, info):
     """Writes the folder, whole or not at all."""
-    export_dir.parent.mkdir(parents=True, exist_ok=True)
-    partial = pathlib.Path(
-        tempfile.mkdtemp(prefix=f".{export_dir.name}.", dir=export_dir.parent)
-    )
-    try:
+    with export.new_folder(export_dir) as partial:
         spec.save(str(partial))
         (partial / info["tokenizer"]).write_bytes(tokenizer.model_bytes)
         info["files"] = export_engine.file_checksums(partial)
         (partial / engines.EXPORT_INFO).write_text(
             checked_json.dumps(info), encoding="utf-8"
         )
-        partial.chmod(0o755)  # mkdtemp lets nobody else in
-        export.replace_folder(export_dir, partial)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _quantize(spec, quantization):

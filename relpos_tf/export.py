@@ -6,11 +6,14 @@ It needs `tensorflow` and `tensorflow_text` to load, and nothing of this
 package. docs/serving.md says how to run it.
 """
 
+import contextlib
+import logging
 import math
 import os
 import pathlib
 import shutil
 import tempfile
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +27,13 @@ from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import export_engine
 from relpos_tf import loading
+from relpos_tf import paths
 from relpos_tf import run_dir
 from relpos_tf import serving_warmup
 from relpos_tf import tokenizer as tokenizer_lib
 from relpos_tf.models import transformer
+
+_log = logging.getLogger("relpos_tf")
 
 _LINES = tf.TensorSpec([None], tf.string, "inputs")
 # What export_info.json says of the signatures, in the letters from above.
@@ -197,6 +203,7 @@ def export_saved_model(
     """
     export_dir = pathlib.Path(export_dir)
     check_replaceable(export_dir)
+    serving_warmup.check(warmup_lines or [])
     prefix = checkpoints.resolve(run_dir_or_checkpoint)
     engine = engines.ModelEngine(
         loading.load_model(prefix), loading.load_tokenizer(prefix)
@@ -207,11 +214,7 @@ def export_saved_model(
     module = TextTranslator(engine.model, engine.tokenizer, settings)
     if warmup_lines is None:
         warmup_lines = serving_warmup.sample_lines(engine.tokenizer)
-    export_dir.parent.mkdir(parents=True, exist_ok=True)
-    partial = pathlib.Path(
-        tempfile.mkdtemp(prefix=f".{export_dir.name}.", dir=export_dir.parent)
-    )
-    try:
+    with new_folder(export_dir) as partial:
         tf.saved_model.save(
             module,
             str(partial),
@@ -226,10 +229,12 @@ def export_saved_model(
         (partial / engines.EXPORT_INFO).write_text(
             checked_json.dumps(info), encoding="utf-8"
         )
-        partial.chmod(0o755)  # mkdtemp lets nobody else in
-        replace_folder(export_dir, partial)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    if not paths.is_plain(export_dir.absolute()):
+        _log.warning(
+            "TensorFlow takes * ? [ and \\ in a name for a pattern: rename %s "
+            "before other programs load it.",
+            export_dir,
+        )
     return export_dir
 
 
@@ -272,7 +277,12 @@ def describe(
 
 
 def check_replaceable(export_dir: pathlib.Path) -> None:
-    """Raises UserError if a folder holds anything but an export."""
+    """Raises UserError if a folder holds anything but an export.
+
+    Or if it could not be written in the end.
+    """
+    paths.check_folder(export_dir)
+    paths.check_folder(export_dir.parent)  # where it gets its name
     if export_dir.is_dir():
         is_export = (export_dir / engines.EXPORT_INFO).is_file()
         if is_export or not any(export_dir.iterdir()):
@@ -283,6 +293,22 @@ def check_replaceable(export_dir: pathlib.Path) -> None:
         "Expected a new folder, or an earlier export to replace. "
         f"Received: {export_dir}, which is something else."
     )
+
+
+@contextlib.contextmanager
+def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a folder to write, which replaces `target` if all goes well."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # A part of the name: a longer one may be too long for a file system.
+    partial = pathlib.Path(
+        tempfile.mkdtemp(prefix=f".{target.name[:40]}.", dir=target.parent)
+    )
+    try:
+        yield partial
+        partial.chmod(0o755)  # mkdtemp lets nobody else in
+        replace_folder(target, partial)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def replace_folder(target: pathlib.Path, source: pathlib.Path) -> None:

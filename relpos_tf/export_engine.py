@@ -12,6 +12,7 @@ from relpos_tf import checked_json
 from relpos_tf import decode_hparam
 from relpos_tf import engines
 from relpos_tf import errors
+from relpos_tf import paths
 
 # What loading a damaged export of before there were checksums may raise.
 _FAULTS = (
@@ -111,7 +112,7 @@ class ExportEngine:
             self._fixed = decode_hparam.DecodeHParams(
                 **self.info["decode_hparams"]
             )
-            self._module = tf.saved_model.load(str(folder))
+            self._module = tf.saved_model.load(paths.plain(folder))
             self._function = self._module.signatures["details"]
             self._count_ids = self._module.count_ids
         except _FAULTS as error:

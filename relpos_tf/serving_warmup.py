@@ -41,6 +41,15 @@ def sample_lines(tokenizer: tokenizer_lib.AnyTokenizer) -> list[str]:
     ]
 
 
+def check(lines: Sequence[str]) -> None:
+    """Raises UserError if there are more lines than a server accepts."""
+    if len(lines) >= _MOST_RECORDS:  # One request has all lines.
+        raise errors.UserError(
+            f"Expected at most {_MOST_RECORDS - 1} lines to warm up with. "
+            f"Received: {len(lines)}."
+        )
+
+
 def write(export_dir: str | pathlib.Path, lines: Sequence[str]) -> None:
     """Writes requests into a SavedModel: one for each line, and one for all.
 
@@ -51,14 +60,10 @@ def write(export_dir: str | pathlib.Path, lines: Sequence[str]) -> None:
     Raises:
         UserError: there are more than a server accepts.
     """
+    check(lines)
     requests = [[line] for line in lines]
     if len(lines) > 1:
         requests.append(list(lines))
-    if len(requests) > _MOST_RECORDS:
-        raise errors.UserError(
-            f"Expected at most {_MOST_RECORDS - 1} lines to warm up with. "
-            f"Received: {len(lines)}."
-        )
     if requests:
         path = pathlib.Path(export_dir, FILE)
         path.parent.mkdir(exist_ok=True)

@@ -9,8 +9,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
-import tempfile
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +18,7 @@ from relpos_tf import checkpoints
 from relpos_tf import errors
 from relpos_tf import export
 from relpos_tf import hparam
+from relpos_tf import paths
 from relpos_tf import run_dir
 from relpos_tf import subwords
 from relpos_tf import t2t_hparams
@@ -98,16 +97,8 @@ def import_run(
         values = {path: _read(reader, used[path]) for path in variables}
     done = Imported(hparams, prefix, used, ignored, notes, bool(vocabulary))
     step = read_step(reader, prefix)
-    output_dir.parent.mkdir(parents=True, exist_ok=True)
-    partial = pathlib.Path(
-        tempfile.mkdtemp(prefix=f".{output_dir.name}.", dir=output_dir.parent)
-    )
-    try:
+    with export.new_folder(output_dir) as partial:
         _write(partial, done, values, vocabulary, step)
-        partial.chmod(0o755)  # mkdtemp lets nobody else in
-        export.replace_folder(output_dir, partial)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return done
 
 
@@ -133,13 +124,24 @@ def find_checkpoint(t2t_dir: pathlib.Path, checkpoint: str | None) -> str:
     for path in folder.glob("model.ckpt-*.index"):
         if match := re.fullmatch(r"model\.ckpt-(\d+)\.index", path.name):
             found[int(match[1])] = str(path).removesuffix(".index")
-    newest = found[max(found)] if found else tf.train.latest_checkpoint(folder)
+    newest = found[max(found)] if found else _last_named(folder)
     if not newest:
         raise errors.UserError(
             "Expected a checkpoint model.ckpt-STEP.index of tensor2tensor. "
             f"Received: {folder}, which has none."
         )
     return newest
+
+
+def _last_named(folder: pathlib.Path) -> str | None:
+    """Returns the prefix that a folder's state file names last, if it is there.
+
+    `tf.train.latest_checkpoint` takes it for a pattern.
+    """
+    state = tf.train.get_checkpoint_state(str(folder))
+    prefix = state.model_checkpoint_path if state else ""
+    is_there = any(map(os.path.isfile, (f"{prefix}.index", prefix)))
+    return prefix if is_there else None
 
 
 def open_checkpoint(prefix: str):
@@ -149,7 +151,7 @@ def open_checkpoint(prefix: str):
         UserError: it is not there, or damaged.
     """
     try:
-        return tf.train.load_checkpoint(prefix)
+        return tf.train.load_checkpoint(paths.plain(prefix))
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         raise errors.UserError(
             "Expected the prefix of a checkpoint, as in model.ckpt-250000. "
@@ -199,7 +201,12 @@ def find_vocabulary(
 
 
 def check_replaceable(output_dir: pathlib.Path) -> None:
-    """Raises UserError if a folder holds anything but an import."""
+    """Raises UserError if a folder holds anything but an import.
+
+    Or if it could not be written in the end.
+    """
+    paths.check_folder(output_dir)
+    paths.check_folder(output_dir.parent)  # where it gets its name
     if not output_dir.exists() or (output_dir / RECORD).is_file():
         return
     if output_dir.is_dir() and not any(output_dir.iterdir()):

@@ -20,6 +20,7 @@ ORDER = (
     "files",
     "memory",
     "faults",
+    "paths",
     "signals",
     "claims",
     "cluster",

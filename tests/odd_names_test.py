@@ -1,0 +1,156 @@
+"""Runs, data and exports work in folders of any name."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import checkpoints
+from relpos_tf import ctranslate2_engine
+from relpos_tf import ctranslate2_export
+from relpos_tf import decode_hparam
+from relpos_tf import errors
+from relpos_tf import export
+from relpos_tf import export_engine
+from relpos_tf import loading
+from relpos_tf import records
+from relpos_tf import t2t_import
+from tests import ctranslate2_runs
+from tests import tiny_run
+
+NAMES = (
+    "model[v2]",
+    "[",
+    "a*b",
+    "a?b",
+    "back\\slash",
+    "\"double\" and 'single'",
+    "line\nfeed",
+    " blanks ",
+    "-dash",
+    "a,b=c",
+    "größe-漢字",
+    "x" * 255,
+    # An undecodable byte, as Python spells it.
+    "latin-\udce9",
+)
+ALL_AT_ONCE = "-[v2]*?\\\"'\n ,=ü"
+
+
+def values_of(model):
+    return [variable.numpy() for variable in model.variables]
+
+
+class OddNamesTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def copied(self, source, name):
+        """Returns a copy of a folder under an odd name."""
+        return pathlib.Path(shutil.copytree(source, self.folder / name))
+
+    @parameterized.parameters(*NAMES)
+    def test_a_run_is_loaded(self, name):
+        run = self.folder / name
+        run.mkdir()
+        for path in tiny_run.path().iterdir():
+            if path.is_file():
+                shutil.copy(path, run)
+        expected = values_of(loading.load_model(tiny_run.path()))
+        for path in (run, run / "ckpt-7"):
+            for one, two in zip(
+                values_of(loading.load_model(path)), expected, strict=True
+            ):
+                np.testing.assert_array_equal(one, two)
+        loading.load_tokenizer(run)
+
+    @parameterized.parameters(*NAMES[:-1])
+    def test_checkpoints_are_written_restored_and_averaged(self, name):
+        run = self.folder / name
+        variables = {"a": tf.Variable([2.0, 3.0])}
+        manager = checkpoints.CheckpointManager(run, {"model": variables})
+        manager.save(1)
+        variables["a"].assign([4.0, 7.0])
+        manager.save(2)
+        (run / "average").mkdir()
+        average = str(run / "average" / "ckpt-2")
+        checkpoints.average([str(run / f"ckpt-{n}") for n in (1, 2)], average)
+        variables["a"].assign([0.0, 0.0])
+        self.assertEqual(manager.restore(), str(run / "ckpt-2"))
+        self.assertEqual(variables["a"].numpy().tolist(), [4.0, 7.0])
+        checkpoints.restore_model(average, variables)
+        self.assertEqual(variables["a"].numpy().tolist(), [3.0, 5.0])
+
+    @parameterized.parameters(*NAMES[:-1])
+    def test_records_are_written_and_read(self, name):
+        file = self.folder / name / "a.tfrecord"
+        file.parent.mkdir()
+        pairs = [([5, 1], [7, 11, 1]), ([3, 1], [2, 1])]
+        self.assertEqual(records.write(pairs, [file]), 2)
+        records.shuffle_file(file, seed=3)
+        records.check([file], vocab_size=13)
+        self.assertEqual(records.count_records([file]), 2)
+
+    @parameterized.parameters(ALL_AT_ONCE, "x" * 255)
+    def test_an_export_is_written_and_loaded(self, name):
+        folder = self.folder / name / "run"
+        folder.mkdir(parents=True)
+        for path in tiny_run.path().iterdir():
+            if path.is_file():
+                shutil.copy(path, folder)
+        target = self.folder / name / name
+        is_plain = name == "x" * 255
+        with contextlib.ExitStack() as stack:
+            if not is_plain:
+                logs = stack.enter_context(self.assertLogs("relpos_tf"))
+            export.export_saved_model(folder, target)
+        if not is_plain:
+            self.assertIn("before other programs load it", logs.output[-1])
+        self.assertCountEqual(os.listdir(target.parent), ["run", name])
+        lines = ["A line.", "Zwei Zeilen"]
+        engine = export_engine.ExportEngine(target)
+        found = engine.translate(engine.items(lines), None, 1)
+        self.assertLen(found, 2)
+        # Again, in place of the first.
+        export.export_saved_model(folder, target)
+
+    @parameterized.parameters(
+        ("latin-\udce9", "in UTF-8. Received: .*udce9"),
+        ("file/in/a/file", "not a directory"),
+        ("x" * 256, "file name too long"),
+    )
+    def test_a_name_that_cannot_be_written_is_refused_first(
+        self, name, message
+    ):
+        (self.folder / "file").touch()
+        for write in (
+            export.export_saved_model,
+            ctranslate2_export.export_ctranslate2,
+            t2t_import.import_run,
+        ):
+            with self.assertRaisesRegex(errors.UserError, message):
+                write("there is no run to read", self.folder / name)
+
+    def test_too_many_lines_to_warm_up_with_are_refused_first(self):
+        with self.assertRaisesRegex(errors.UserError, "at most 999 lines"):
+            export.export_saved_model(
+                "there is no run", self.folder / "a", warmup_lines=["a"] * 1000
+            )
+
+    @parameterized.parameters(*NAMES)
+    def test_an_export_for_ctranslate2_is_loaded(self, name):
+        ctranslate2_runs.skip_without_library()
+        folder = self.copied(ctranslate2_runs.export_of(), name)
+        engine = ctranslate2_engine.CTranslate2Engine(folder)
+        settings = engine.settings(decode_hparam.DecodeHParams())
+        self.assertLen(engine.translate(engine.items(["7"]), settings, 1), 1)
+
+
+if __name__ == "__main__":
+    absltest.main()
