@@ -20,6 +20,7 @@ from typing import NamedTuple
 from relpos_tf import errors
 from relpos_tf import line_io
 from relpos_tf import metrics
+from relpos_tf import paths
 from relpos_tf import plots
 from relpos_tf import reporting
 from relpos_tf import text
@@ -124,14 +125,21 @@ class Report:
         json_path: path. Gets the scores.
         plot_path: path. Gets the plot, if matplotlib is installed.
         event_dir: path, or "" for none. Gets TensorBoard's events.
+
+    Raises:
+        UserError: the reference is missing or has no text, or a file cannot
+            be written.
     """
 
     def __init__(self, name, reference, json_path, plot_path, event_dir=""):
         self._name = name
         self._reference = reference
         self._references = list(text.read_lines(reference))
+        metrics.check_references(self._references)
         self._json_path = pathlib.Path(json_path)
         self._plot_path = pathlib.Path(plot_path)
+        for path in self.paths():
+            paths.check_file(path)
         self._found: dict[Translation, metrics.Scores] = {}
         self._said = set()  # warnings, which would come with every file
         self._events = _Events(event_dir) if event_dir else None

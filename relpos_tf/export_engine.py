@@ -131,6 +131,8 @@ class ExportEngine:
             UserError: others are wanted.
         """
         wanted.check_plain("An export")
+        if wanted.max_input_size:
+            self.truncate(None, wanted.max_input_size)
         fixed = self._fixed.search_settings()
         for name, value in wanted.search_settings().items():
             if value not in (None, fixed[name]):

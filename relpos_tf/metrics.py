@@ -148,14 +148,19 @@ def _bleu() -> sacrebleu_metrics.BLEU:
     )
 
 
-def _check_pairs(hypotheses: list[str], references: list[str]):
-    """Raises UserError unless each hypothesis has a reference."""
+def check_references(references: Sequence[str]) -> None:
+    """Raises UserError unless there is text to score against."""
     if not any(line.strip() for line in references):
         raise errors.UserError(
             "Expected reference lines to score against. Received: "
             f"{len(references)} references without any text. Give the file "
             "that holds the reference translations."
         )
+
+
+def _check_pairs(hypotheses: list[str], references: list[str]):
+    """Raises UserError unless each hypothesis has a reference."""
+    check_references(references)
     if len(hypotheses) != len(references):
         raise errors.UserError(
             "Expected one reference line for each hypothesis. Received: "

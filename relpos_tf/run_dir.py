@@ -123,7 +123,7 @@ class RunDir:
 
     def write_flags(self, text: str) -> None:
         """Writes flags.txt: the command line of the last start of training."""
-        self._write(_FLAGS, text.encode())
+        self._write(_FLAGS, text.encode(errors="surrogateescape"))
 
     def write_versions(self) -> None:
         """Writes versions.json."""

@@ -95,11 +95,13 @@ def open_run(
 
     Raises:
         UserError: the run there has another architecture or tokenizer, or
-            was trained on other data; or no training pair is short enough.
+            was trained on other data; no training pair is short enough; or
+            evaluations would have more beams than there are pieces.
     """
     manifest = problem.manifest(data_dir)
     hparams = hparams.replace(vocab_size=manifest["vocab_size"])
     check_lengths(manifest, hparams)
+    check_beams(hparams)
     run = run_dir.RunDir(output_dir)
     tokenizer_path = problem.tokenizer_path(data_dir)
     data = prepared.fingerprints(manifest)
@@ -146,6 +148,16 @@ def check_lengths(manifest: dict[str, Any], hparams: hparam.HParams) -> None:
             f"{longer:,}",
             f"{count:,}",
             hparams.max_length,
+        )
+
+
+def check_beams(hparams: hparam.HParams) -> None:
+    """Raises UserError if evaluations would have more beams than pieces."""
+    if hparams.beam_size > hparams.vocab_size:
+        raise errors.UserError(
+            f"Expected at most as many beams as pieces. Received: beam_size="
+            f"{hparams.beam_size}, and a vocabulary of {hparams.vocab_size} "
+            f"pieces. Lower it: --hparams=beam_size={hparams.vocab_size}."
         )
 
 

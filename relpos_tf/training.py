@@ -17,6 +17,8 @@ from relpos_tf import errors
 from relpos_tf import evaluation
 from relpos_tf import hosts as hosts_lib
 from relpos_tf import hparam
+from relpos_tf import metrics
+from relpos_tf import paths
 from relpos_tf import records
 from relpos_tf import reporting
 from relpos_tf import run_dir as run_dir_lib
@@ -116,6 +118,7 @@ class Trainer:
             self._hosts.part()
 
     def _train(self) -> None:
+        self._check_end()
         step_fn, iterator = self._step_and_batches()
         progress = reporting.Throughput(self.step, self.total_steps)
         stopping = settings_lib.EarlyStopping(self.settings)
@@ -166,6 +169,30 @@ class Trainer:
                 if batch is not None and self.step:
                     self._state.save(batch, self._results.sums())
             raise
+
+    def _check_end(self):
+        """Raises UserError if evaluations, or the average, are bound to fail.
+
+        The first evaluation may be hours away.
+        """
+        if not self._hosts.is_chief:
+            return
+        if self.hparams.average_checkpoints:
+            paths.check_folder(self.run.path / "average")
+        if self.settings.evaluate:
+            self._evaluation_data()
+
+    def _evaluation_data(self):
+        """Returns the record files, lines and references to evaluate on.
+
+        Raises:
+            UserError: something is missing or damaged.
+        """
+        split = self.settings.eval_split
+        files = self._problem.record_files(self._data_dir, split)
+        sources, references = self._problem.lines(self._data_dir, split)
+        metrics.check_references(references)
+        return files, sources, references
 
     def _step_and_batches(self):
         """Returns the function of a step, and the iterator of its batches."""
@@ -305,7 +332,7 @@ class Trainer:
                 f"Expected a checkpoint in {self.run.path}. Received: none."
             )
         split = self.settings.eval_split
-        files = self._problem.record_files(self._data_dir, split)
+        files, sources, references = self._evaluation_data()
         dataset = batching.evaluation_batches(
             files,
             batch_size=self.hparams.batch_size,
@@ -318,7 +345,7 @@ class Trainer:
         )
         forced = evaluation.teacher_forced(self.model, dataset)
         scores, _ = evaluation.translate_and_score(
-            self._translator, *self._problem.lines(self._data_dir, split)
+            self._translator, sources, references
         )
         event = {"step": self.step, "split": split} | extra
         event |= forced | dataclasses.asdict(scores)

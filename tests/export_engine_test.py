@@ -8,6 +8,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import checked_json
+from relpos_tf import decode_hparam
 from relpos_tf import errors
 from relpos_tf import export
 from relpos_tf import export_engine
@@ -34,6 +35,11 @@ class ExportEngineTest(parameterized.TestCase):
         """Returns what the export makes of some lines."""
         engine = export_engine.ExportEngine(self.folder)
         return engine.translate(engine.items(LINES), None, 2)
+
+    def test_a_length_to_cut_lines_to_is_refused_before_any_line(self):
+        engine = export_engine.ExportEngine(self.folder)
+        with self.assertRaisesRegex(errors.UserError, "`max_input_size` does"):
+            engine.settings(decode_hparam.DecodeHParams(max_input_size=3))
 
     def test_every_file_is_described(self):
         files = checked_json.loads(self.info.read_bytes())["files"]

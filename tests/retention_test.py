@@ -5,6 +5,7 @@ import pathlib
 import tensorflow as tf
 from absl.testing import absltest
 
+from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf import run_setup
@@ -18,6 +19,7 @@ HPARAMS = hparam.HParams(
     num_hidden_layers=1,
     batch_size=64,
     max_length=32,
+    average_checkpoints=2,
 )
 
 
@@ -44,7 +46,7 @@ class RetentionTest(absltest.TestCase):
             run,
             tf.distribute.get_strategy(),
             settings.Settings(
-                local_eval_frequency=1, evaluate=False, **options
+                **{"local_eval_frequency": 1, "evaluate": False} | options
             ),
         )
 
@@ -64,6 +66,27 @@ class RetentionTest(absltest.TestCase):
             trainer.run.append_metrics({"step": 3, "bleu": 99.0} | extra)
         self.trainer(train_steps=7, keep_checkpoint_max=2).train()
         self.assertEqual(self.steps(), [2, 6, 7])
+
+    def test_evaluation_data_are_looked_at_before_the_first_step(self):
+        folder = self.problem.folder(self.folder / "data")
+        (shard,) = folder.glob("dev-*.tfrecord")
+        for path, content, message in (
+            (shard, b"7", "dev-.* is damaged"),
+            (folder / "dev.target", b"7\n", "dev.target is damaged"),
+        ):
+            original = path.read_bytes()
+            path.write_bytes(content)
+            with self.assertRaisesRegex(errors.UserError, message):
+                self.trainer(evaluate=True, train_steps=3).train()
+            path.write_bytes(original)
+        with self.assertRaisesRegex(errors.UserError, "no split 'quiz'"):
+            self.trainer(
+                evaluate=True, eval_split="quiz", train_steps=3
+            ).train()
+        (self.folder / "run" / "average").touch()
+        with self.assertRaisesRegex(errors.UserError, "average is a file"):
+            self.trainer(train_steps=3).train()
+        self.assertEmpty(self.steps())
 
     def test_events_before_the_first_checkpoint_do_not_stay(self):
         trainer = self.trainer()

@@ -120,6 +120,19 @@ class OpenRunTest(parameterized.TestCase):
         self.assertLen(logs.output, 1)
         self.assertIn("The dev set is not the one", logs.output[0])
 
+    def test_more_beams_than_pieces_are_an_error_before_training(self):
+        before = self.content()
+        self.open(HPARAMS.replace(beam_size=280))
+        with self.assertRaisesRegex(
+            errors.UserError, "beam_size=281.* 280 pieces"
+        ):
+            self.open(HPARAMS.replace(beam_size=281))
+        with self.assertRaisesRegex(errors.UserError, "beam_size=281"):
+            self.run_dir = self.run_dir.with_name("new")
+            self.open(HPARAMS.replace(beam_size=281))
+        self.assertFalse(self.run_dir.exists())
+        self.assertNotEmpty(before)
+
     def test_a_test_set_may_be_added(self):
         splits = {
             "train": lambda tmp_dir: problem_test.TRAIN,

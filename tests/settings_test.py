@@ -1,6 +1,9 @@
 """Tests of early stopping."""
 
+import math
+
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import settings
@@ -20,7 +23,7 @@ def stops_at(values, metric="loss", **options):
     return None
 
 
-class EarlyStoppingTest(absltest.TestCase):
+class EarlyStoppingTest(parameterized.TestCase):
     def test_never_without_patience(self):
         self.assertIsNone(stops_at([1.0, 2.0, 3.0, 4.0], steps=0))
 
@@ -39,14 +42,37 @@ class EarlyStoppingTest(absltest.TestCase):
             stops_at(values, "bleu", steps=20, metric_minimize=False), 40
         )
 
-    def test_unknown_metric_lists_the_known(self):
+    @parameterized.parameters(
+        ("loss", [3.0, 2.0, 1.0], [1.0, 2.0, 3.0]),
+        ("bleu", [0.18, 1.51, 1.84], [1.84, 1.51, 0.18]),
+        ("chrf", [11.0, 12.0, 13.0], [13.0, 12.0, 11.0]),
+        ("exact_match", [0.0, 5.0, 7.0], [7.0, 5.0, 0.0]),
+        # A share of 1, of which a hundredth is a large step.
+        ("teacher_forced_accuracy", [0.60, 0.61, 0.62], [0.62, 0.61, 0.60]),
+    )
+    def test_a_metric_that_gets_better_goes_on(self, metric, better, worse):
+        self.assertIsNone(stops_at(better, metric, steps=20))
+        self.assertEqual(stops_at(worse, metric, steps=20), 30)
+        opposite = {"metric_minimize": metric != "loss"}
+        self.assertEqual(stops_at(better, metric, steps=20, **opposite), 30)
+        self.assertIsNone(stops_at(worse, metric, steps=20, **opposite))
+
+    def test_any_number_is_better_than_none(self):
+        self.assertIsNone(stops_at([math.nan, 3.0, 2.0, 1.0], steps=20))
+        self.assertEqual(stops_at([3.0, math.nan, math.nan], steps=20), 30)
+
+    def test_unknown_metric_is_refused_at_once_and_lists_the_known(self):
+        with self.assertRaisesRegex(
+            errors.UserError, "loss, bleu, .*accuracy. Received: 'blue'"
+        ):
+            settings.Settings(eval_early_stopping_metric="blue")
+
+    def test_an_event_without_the_metric_is_refused(self):
         stopping = settings.EarlyStopping(
-            settings.Settings(
-                eval_early_stopping_steps=1, eval_early_stopping_metric="blue"
-            )
+            settings.Settings(eval_early_stopping_steps=1)
         )
-        with self.assertRaisesRegex(errors.UserError, "bleu, loss.*'blue'"):
-            stopping.is_over(10, {"loss": 1.0, "bleu": 2.0})
+        with self.assertRaisesRegex(errors.UserError, "step 10.*'loss'"):
+            stopping.is_over(10, {"bleu": 2.0})
 
 
 if __name__ == "__main__":

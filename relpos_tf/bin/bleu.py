@@ -95,6 +95,11 @@ _OF_A_FOLDER = (
 def main():
     """Prints the scores."""
     check_flags()
+    command.check_outputs(
+        FLAGS,
+        outputs=["score_json", "plot_file"],
+        inputs=["translation", "reference", "source"],
+    )
     if FLAGS.translations_dir:
         score_folder()
     else:
@@ -164,8 +169,11 @@ def check_source(num_translations: int, translation: str):
 def score_folder():
     """Scores everything in --translations_dir."""
     from relpos_tf import checkpoint_scores  # It brings sacreBLEU.
+    from relpos_tf import metrics
     from relpos_tf import text
 
+    # Now, not when a translation has come.
+    metrics.check_references(list(text.read_lines(FLAGS.reference)))
     if FLAGS.source:
         check_source(text.count_lines(FLAGS.reference), FLAGS.reference)
     if FLAGS.event_dir:

@@ -46,6 +46,7 @@ from absl import flags
 from relpos_tf import errors
 from relpos_tf import faults
 from relpos_tf import memory
+from relpos_tf import paths
 from relpos_tf import registry
 from relpos_tf import signals
 
@@ -189,6 +190,51 @@ def show_registry() -> None:
         ("Hparams sets", registry.list_hparams()),
     ):
         write("\n  ".join([f"{title}:", *names]) + "\n")
+
+
+def flags_text(flag_values: flags.FlagValues) -> str:
+    """Returns all flags as lines `--name=value`, for the record.
+
+    A line end in a value is written as `\\n`: it would begin another flag.
+    """
+    lines = [
+        flag.serialize().replace("\n", "\\n") + "\n"
+        for flag in sorted(_distinct(flag_values), key=lambda f: f.name)
+        if flag.value is not None
+    ]
+    return "".join(lines)
+
+
+def check_outputs(
+    flag_values: flags.FlagValues,
+    outputs: Sequence[str],
+    inputs: Sequence[str],
+) -> None:
+    """Refuses files to write before the work, and not when it is done.
+
+    Args:
+        flag_values: `flags.FlagValues` of the command.
+        outputs: Names of flags whose files are written, if they have a value.
+        inputs: Names of flags whose files are read.
+
+    Raises:
+        UsageError: one cannot be written, or is one of the other files.
+    """
+    seen = {}
+    for name in (*inputs, *outputs):
+        path = flag_values[name].value
+        if not path:
+            continue
+        if name in outputs:
+            with flag_value(name):
+                paths.check_file(path)
+        if os.path.exists(path) and not os.path.isfile(path):
+            continue  # a device or a pipe, as /dev/null
+        other = seen.setdefault(os.path.realpath(path), name)
+        if other != name and name in outputs:
+            raise UsageError(
+                f"--{other} and --{name} name the same file. Received: {path}."
+            )
 
 
 def again() -> str:

@@ -28,6 +28,7 @@ from absl import flags
 
 from relpos_tf import claims
 from relpos_tf import errors
+from relpos_tf import paths
 from relpos_tf import registry
 from relpos_tf import signals
 from relpos_tf.bin import command
@@ -144,6 +145,7 @@ def main() -> None:
         return show_differences(by_label)
     command.require(FLAGS, "output_dir")
     folder = pathlib.Path(FLAGS.output_dir)
+    check_places(folder)
     if found:
         command.require(FLAGS, "problem")
         runs, train_steps = plan(found, folder / "runs")
@@ -197,6 +199,16 @@ def check_flags() -> None:
     elif FLAGS.problem:
         with command.flag_value("problem"):
             registry.problem(FLAGS.problem)
+
+
+def check_places(folder: pathlib.Path) -> None:
+    """Refuses to begin where the report could not be written in the end."""
+    from relpos_tf.comparison import report_files
+
+    with command.flag_value("output_dir"):
+        paths.check_folder(folder)
+        for path in report_files.names(folder) if folder.is_dir() else []:
+            paths.check_file(path)
 
 
 def make_variants() -> list[variants_lib.Variant]:

@@ -115,6 +115,13 @@ flags.DEFINE_string(
 )
 
 _PLACES = "output_dir", "checkpoint_path", "export_dir"
+_OUTPUTS = "decode_to_file", "attention_to_file", "score_json"
+_FILES_TO_READ = (
+    "decode_from_file",
+    "decode_reference",
+    "prefix_file",
+    "score_file",
+)
 _INPUTS = "decode_from_file", "decode_interactive", "score_file"
 
 
@@ -122,7 +129,10 @@ def main() -> None:
     with command.flag_value("decode_hparams"):
         settings = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
     check_flags(settings)
+    command.check_outputs(FLAGS, _OUTPUTS, _FILES_TO_READ)
     lines = source_lines()
+    prefix = prefix_lines(lines)
+    pairs = pairs_to_score() if FLAGS.score_file else []
     command.import_tensorflow()
     from relpos_tf import run_dir  # these bring TensorFlow
     from relpos_tf import translator as translator_lib
@@ -139,9 +149,9 @@ def main() -> None:
     if is_conversation():
         converse(translator, settings)
     elif FLAGS.score_file:
-        score_pairs(translator)
+        score_pairs(translator, pairs)
     else:
-        decode(translator, settings, lines)
+        decode(translator, settings, lines, prefix)
 
 
 def check_flags(settings: decode_hparam.DecodeHParams) -> None:
@@ -188,17 +198,42 @@ def source_lines():
         lines = line_io.named_lines(FLAGS.decode_from_file)
     if not FLAGS.decode_reference:
         return lines
+    from relpos_tf import metrics  # brings sacreBLEU
+
     lines = list(lines)
-    count = text.count_lines(FLAGS.decode_reference)
-    if count != len(lines):
-        raise errors.UserError(
-            f"--decode_reference must have one line for each of {len(lines)} "
-            f"source lines. Received: {FLAGS.decode_reference} with {count}."
-        )
+    references = list(text.read_lines(FLAGS.decode_reference))
+    check_count("decode_reference", len(references), len(lines))
+    metrics.check_references(references)
     return lines
 
 
-def decode(translator, settings, lines) -> None:
+def prefix_lines(lines):
+    """Returns what the translations begin with; None for nothing.
+
+    Raises:
+        UserError: the source is a file with another number of lines.
+    """
+    if not FLAGS.prefix_file:
+        return None
+    prefix = list(line_io.named_lines(FLAGS.prefix_file))
+    if isinstance(lines, list):
+        check_count("prefix_file", len(prefix), len(lines))
+    elif os.path.isfile(FLAGS.decode_from_file):
+        count = text.count_lines(FLAGS.decode_from_file)
+        check_count("prefix_file", len(prefix), count)
+    return prefix
+
+
+def check_count(name: str, count: int, expected: int) -> None:
+    """Raises UserError unless a file has a line for each source line."""
+    if count != expected:
+        raise errors.UserError(
+            f"--{name} must have one line for each of {expected} source lines. "
+            f"Received: {FLAGS[name].value} with {count}."
+        )
+
+
+def decode(translator, settings, lines, prefix) -> None:
     """Translates lines, writes them, and scores them against a reference."""
     log = command.logger()
     hypotheses, count, started = [], 0, time.monotonic()
@@ -212,7 +247,9 @@ def decode(translator, settings, lines) -> None:
             FLAGS.attention_to_file, io.BytesIO(), tell_kept_attention
         ) as write_look,
     ):
-        for texts, scores, *looks in translations(translator, settings, lines):
+        for texts, scores, *looks in translations(
+            translator, settings, lines, prefix
+        ):
             write(output_lines.translation_line(settings, texts, scores))
             for look in looks:  # of all beams
                 write_look(output_lines.attention_line(look[0]))
@@ -246,14 +283,13 @@ def tell_kept_attention(path: str, _: int) -> None:
     )
 
 
-def translations(translator, settings, lines):
+def translations(translator, settings, lines, prefix):
     """Yields lists of translations, of scores, perhaps of attention."""
     n_best = settings.beam_size if settings.return_beams else 1
     # Who types waits for each line; a file is sorted by length first.
     typed = FLAGS.decode_interactive or (
         not FLAGS.decode_from_file and sys.stdin.isatty()
     )
-    prefix = FLAGS.prefix_file and line_io.named_lines(FLAGS.prefix_file)
     for found in translator.translate_lines(
         lines,
         **settings.search_settings(),
@@ -261,7 +297,7 @@ def translations(translator, settings, lines):
         n_best=n_best,
         return_scores=True,
         return_attention=bool(FLAGS.attention_to_file),
-        prefix=prefix or None,
+        prefix=prefix,
         progress=terminal.Progress(),
         **({"chunk_lines": 1} if typed else {}),
     ):
@@ -313,10 +349,12 @@ def converse(translator, settings) -> None:
         os._exit(0)
 
 
-def score_pairs(translator) -> None:
-    """Writes the log-probability of each pair in --score_file."""
-    from relpos_tf import evaluation  # brings sacreBLEU
+def pairs_to_score() -> list[tuple[str, str]]:
+    """Returns the pairs in --score_file.
 
+    Raises:
+        UserError: the file is missing or empty, or a line is no pair.
+    """
     pairs = []
     lines = line_io.named_lines(FLAGS.score_file)
     for number, line in enumerate(lines, start=1):
@@ -327,6 +365,13 @@ def score_pairs(translator) -> None:
                 f"input<TAB>target. Received: {line[:40]!r}."
             )
         pairs.append((source, target))
+    return pairs
+
+
+def score_pairs(translator, pairs: list[tuple[str, str]]) -> None:
+    """Writes the log-probability of each pair."""
+    from relpos_tf import evaluation  # brings sacreBLEU
+
     found = evaluation.log_probabilities(translator, pairs)
     with line_io.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:
         for log_probability, _ in found:

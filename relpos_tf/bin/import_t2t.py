@@ -7,6 +7,8 @@ directory holds hparams.json and checkpoints model.ckpt-STEP; the vocabulary,
 vocab.*.subwords, lies there or in the data_dir that it was trained with.
 """
 
+import shlex
+
 from absl import flags
 
 from relpos_tf import hparam
@@ -76,8 +78,8 @@ def main() -> None:
     log.info("Train on with: %s", training_command(done.hparams))
     if done.has_vocabulary:
         log.info(
-            "Translate with: python decoder.py --output_dir=%s",
-            FLAGS.output_dir,
+            "Translate with: python decoder.py %s",
+            shlex.quote(f"--output_dir={FLAGS.output_dir}"),
         )
         return
     log.warning(
@@ -102,7 +104,7 @@ def training_command(hparams: hparam.HParams) -> str:
     return (
         f"python trainer.py --problem=... --hparams_set={closest} "
         + (f"--hparams={changes} " if changes else "")
-        + f"--warm_start_from={FLAGS.output_dir}"
+        + shlex.quote(f"--warm_start_from={FLAGS.output_dir}")
     )
 
 

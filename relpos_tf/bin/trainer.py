@@ -19,14 +19,17 @@ import dataclasses
 import functools
 import os
 import platform
+import shlex
 
 from absl import flags
 
 from relpos_tf import claims
 from relpos_tf import errors
 from relpos_tf import faults
+from relpos_tf import paths
 from relpos_tf import registry
 from relpos_tf import run_dir
+from relpos_tf import settings as settings_lib
 from relpos_tf import signals
 from relpos_tf.bin import command
 
@@ -114,17 +117,23 @@ _integer(
     "Stop when the metric has not improved for so many steps. 0: never.",
     lower_bound=0,
 )
-_string(
+_enum(
     "eval_early_stopping_metric",
     "loss",
-    "The metric: loss, bleu, chrf, exact_match or teacher_forced_accuracy.",
+    list(settings_lib.METRICS),
+    f"The metric: {', '.join(settings_lib.METRICS)}.",
 )
 _float(
     "eval_early_stopping_metric_delta",
-    0.1,
-    "The least change that counts as an improvement.",
+    None,
+    "The least change that counts as an improvement. Default: 0.1; for "
+    "teacher_forced_accuracy, which is a share of 1, 0.001.",
 )
-_bool("eval_early_stopping_metric_minimize", True, "Whether less is better.")
+_bool(
+    "eval_early_stopping_metric_minimize",
+    None,
+    "Whether less is better. Default: only of the loss.",
+)
 _bool(
     "eval_use_test_set",
     False,
@@ -170,6 +179,7 @@ def main() -> int | None:
         return check_environment()
     problem = make_problem()
     hparams = make_hparams()
+    check_evaluation(problem)
     output_dir = FLAGS.output_dir or os.path.join(
         "runs", f"{FLAGS.problem}-{FLAGS.hparams_set}"
     )
@@ -190,7 +200,6 @@ def train(problem, hparams, output_dir: str) -> None:
         from relpos_tf import host_setup
         from relpos_tf import hosts
         from relpos_tf import run_setup
-        from relpos_tf import settings as settings_lib
         from relpos_tf import training
 
     if FLAGS.deterministic:
@@ -213,6 +222,8 @@ def train(problem, hparams, output_dir: str) -> None:
     problem = run_setup.with_tokenizer_of(
         problem, FLAGS.data_dir, FLAGS.warm_start_from
     )
+    if group.is_chief:  # The others only read.
+        check_places(problem, output_dir)
     host_setup.prepare_data(
         group, problem, FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.generate_data
     )
@@ -224,7 +235,7 @@ def train(problem, hparams, output_dir: str) -> None:
         problem,
         FLAGS.data_dir,
         hparams,
-        "" if FLAGS.schedule == "evaluate" else FLAGS.flags_into_string(),
+        "" if FLAGS.schedule == "evaluate" else command.flags_text(FLAGS),
     )
     trainer = training.Trainer(
         hparams, problem, FLAGS.data_dir, run, strategy, settings
@@ -257,7 +268,36 @@ def carry_out(trainer, output_dir: str, is_chief: bool) -> None:
         )
         return
     flag = "output_dir" if path == output_dir else "checkpoint_path"
-    log.info("Translate with: python decoder.py --%s=%s", flag, path)
+    place = shlex.quote(f"--{flag}={path}")
+    log.info("Translate with: python decoder.py %s", place)
+
+
+def check_evaluation(problem) -> None:
+    """Refuses what an evaluation would lack, and what would need one."""
+    if FLAGS.eval_use_test_set and "test" not in problem.splits:
+        advice = ""
+        if FLAGS.problem == "translate_files":
+            advice = ", or give --test_source and --test_target"
+        raise command.UsageError(
+            f"--eval_use_test_set: {problem.name} has no test set. Leave it "
+            f"out{advice}."
+        )
+    if FLAGS.eval_early_stopping_steps and FLAGS.schedule == "train":
+        raise command.UsageError(
+            "--eval_early_stopping_steps needs evaluations, which "
+            "--schedule=train leaves out. Give one of them."
+        )
+
+
+def check_places(problem, output_dir: str) -> None:
+    """Refuses folders that cannot be written, before anything is prepared."""
+    with command.flag_value("output_dir"):
+        paths.check_folder(output_dir)
+    with command.flag_value("data_dir"):
+        paths.check_name(FLAGS.data_dir)
+    if FLAGS.generate_data or not problem.is_prepared(FLAGS.data_dir):
+        with command.flag_value("data_dir"):
+            paths.check_folder(FLAGS.data_dir)
 
 
 def memory_advice(hparams) -> str:

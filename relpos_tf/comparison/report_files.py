@@ -8,6 +8,8 @@ from relpos_tf import line_io
 from relpos_tf import report_html
 from relpos_tf.comparison import markdown
 
+_NAME = "report"
+
 
 def write(report: dict[str, Any], folder: pathlib.Path) -> list[pathlib.Path]:
     """Writes report.md, report.html and report.json, each whole or not at all.
@@ -20,7 +22,7 @@ def write(report: dict[str, Any], folder: pathlib.Path) -> list[pathlib.Path]:
         Their paths.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "report"
+    path = folder / _NAME
     texts = {
         ".md": markdown.render(report).removesuffix("\n"),
         ".json": json.dumps(
@@ -31,4 +33,9 @@ def write(report: dict[str, Any], folder: pathlib.Path) -> list[pathlib.Path]:
         with line_io.writer(path.with_suffix(ending), None) as write_line:
             write_line(content)
     report_html.write(report, path.with_suffix(".html"))
-    return [path.with_suffix(e) for e in (".md", ".html", ".json")]
+    return names(folder)
+
+
+def names(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the paths of the files that `write` writes."""
+    return [folder / f"{_NAME}{end}" for end in (".md", ".html", ".json")]

@@ -250,7 +250,10 @@ def _label_and_folders(item):
 
 
 def _folders(pattern):
-    paths = [pattern] if pathlib.Path(pattern).is_dir() else glob.glob(pattern)
+    paths = [pattern]
+    if not pathlib.Path(pattern).is_dir():
+        # A bracket is a bracket.
+        paths = glob.glob(pattern.replace("[", "[[]"))
     if not pattern:
         return []
     found = [pathlib.Path(path) for path in sorted(paths)]

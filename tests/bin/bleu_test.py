@@ -199,8 +199,7 @@ class BleuTest(parameterized.TestCase):
             f"--score_json={self.folder / 'dev-10' / 'x'}",
             reference,
         )
-        self.assertEqual(code, 1)
-        self.assertIn("best", out)
+        self.assertEqual((code, out), (2, ""))
         self.assertIn("not a directory", err)
         code, _, err = execute(
             f"--translations_dir={self.folder}",
@@ -209,6 +208,31 @@ class BleuTest(parameterized.TestCase):
         )
         self.assertEqual(code, 1)
         self.assertRegex(err, "dev-10: file exists|Expected tensorboard")
+
+    def test_files_to_write_are_not_those_to_read(self):
+        translation = self.file("translation", "a b c d e")
+        reference = self.file("reference", "a b c d e")
+        for name in ("translation", "reference"):
+            code, out, err = execute(
+                translation, reference, f"--score_json={self.folder / name}"
+            )
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn(f"--{name} and --score_json name the same", err)
+
+    @parameterized.parameters(
+        ("missing", "missing, which does not exist"),
+        ("blank", "without any text"),
+    )
+    def test_reference_is_read_before_waiting(self, name, message):
+        self.file("blank", "", " ")
+        with mock.patch.object(time, "sleep", side_effect=KeyboardInterrupt):
+            code, _, err = execute(
+                f"--translations_dir={self.folder}",
+                f"--reference={self.folder / name}",
+                "--wait_minutes=1",
+            )
+        self.assertEqual(code, 1)
+        self.assertIn(message, err)
 
     @parameterized.parameters(
         ("--translation=x --translations_dir=y", "exclude each other"),

@@ -339,5 +339,15 @@ class OutputTest(absltest.TestCase):
         self.assertEqual(done.stderr, "from a library\nafter\n")
 
 
+class FlagsTextTest(absltest.TestCase):
+    def test_each_flag_is_one_line_whatever_its_value(self):
+        values = flags.FlagValues()
+        flags.DEFINE_string("a", "x\n--b=7", "help", flag_values=values)
+        flags.DEFINE_integer("b", 3, "help", flag_values=values)
+        flags.DEFINE_bool("c", None, "help", flag_values=values)
+        command.parse(values, [])
+        self.assertEqual(command.flags_text(values), "--a=x\\n--b=7\n--b=3\n")
+
+
 if __name__ == "__main__":
     absltest.main()

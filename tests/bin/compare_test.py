@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -86,6 +87,16 @@ class DiffTest(parameterized.TestCase):
 
 
 class MistakeTest(parameterized.TestCase):
+    def test_a_report_that_cannot_be_written_is_said_before_training(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / "report.json").mkdir()
+        code, _, err = execute(
+            f"--output_dir={folder}", SETS, "--problem=algorithmic_reverse"
+        )
+        self.assertEqual(code, 2)
+        self.assertRegex(err, "--output_dir: .*report.json, a folder")
+        self.assertEqual(os.listdir(folder), ["report.json"])
+
     @parameterized.parameters(
         ((), "one of --hparams_sets, --preset and --runs is required"),
         (("--hparams_sets=nothing",), "--hparams_sets: Unknown hparams set"),

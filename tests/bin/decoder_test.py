@@ -317,6 +317,72 @@ class DecoderTest(parameterized.TestCase):
             self.assertEqual(code, 1)
             self.assertIn("no/such/file", err)
 
+    @parameterized.parameters(
+        (
+            "decode_reference=a score_json=file/x",
+            "--score_json: .*not a directory",
+        ),
+        (
+            "decode_reference=a score_json=no/score.json",
+            "--score_json: .*folder .*no does not exist",
+        ),
+        ("decode_to_file=folder", "--decode_to_file: .*, a folder"),
+        ("attention_to_file=no/x", "--attention_to_file: .*does not exist"),
+        ("score_file=pairs decode_to_file=no/x", "--decode_to_file: .*no does"),
+        (
+            "decode_to_file=b attention_to_file=b",
+            "--decode_to_file and --attention_to_file name the same file",
+        ),
+        (
+            "decode_from_file=a decode_to_file=./folder/../a",
+            "--decode_from_file and --decode_to_file name the same file",
+        ),
+        (
+            "decode_reference=a decode_to_file=a",
+            "--decode_reference and --decode_to_file name the same file",
+        ),
+        ("decode_reference=blank", "without any text"),
+        ("decode_from_file=a prefix_file=blank", "one line for each of 2"),
+        ("decode_from_file=a prefix_file=no", "no, which does not exist"),
+        ("score_file=a", "Line 1 of .*must read input<TAB>target"),
+    )
+    def test_what_would_fail_at_the_end_is_said_before_a_model_is_loaded(
+        self, arguments, message
+    ):
+        (self.folder / "folder").mkdir()
+        for name, content in (
+            ("a", b"a\nb\n"),
+            ("file", b""),
+            ("blank", b" \n"),
+            ("pairs", b"a\tb\n"),
+        ):
+            self.write(name, content)
+        with mock.patch.object(
+            decoder.command, "import_tensorflow", side_effect=AssertionError
+        ):
+            code, out, err = self.decode(
+                *(
+                    f"--{name}={self.folder}/{path}"
+                    for name, _, path in (
+                        one.partition("=") for one in arguments.split()
+                    )
+                ),
+                stdin=b"a\n" if "blank" in arguments else b"a\nb\n",
+            )
+        self.assertIn(code, (1, 2))
+        self.assertEqual(out, b"")
+        self.assertRegex(err, message)
+        self.assertEqual((self.folder / "a").read_bytes(), b"a\nb\n")
+
+    def test_devices_may_be_named_twice(self):
+        code, _, err = self.decode(
+            "--decode_to_file=/dev/null",
+            "--score_json=/dev/null",
+            f"--decode_reference={self.write('a', b'A')}",
+            stdin=b"a\n",
+        )
+        self.assertEqual(code, 0, err)
+
     def test_no_run_is_one_line(self):
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.folder)

@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import os
+import pathlib
 import re
 import signal
 from unittest import mock
@@ -11,6 +13,12 @@ from absl.testing import parameterized
 
 from relpos_tf.bin import command
 from relpos_tf.bin import trainer
+
+OWN_TEXT = " ".join(
+    f"--{split}_{side}={__file__}"
+    for split in ("train", "dev")
+    for side in ("source", "target")
+)
 
 
 def execute(effect, *arguments):
@@ -60,6 +68,43 @@ class TrainerTest(parameterized.TestCase):
         self.assertEqual(code, 2)
         name = re.escape(flag.partition("=")[0])
         self.assertRegex(err, rf"\Arelpos-trainer: {name}: [^\n]+\n\Z")
+
+    @parameterized.parameters(
+        ("--eval_early_stopping_metric=blue", "loss.*bleu.*chrf"),
+        (
+            f"--problem=translate_files {OWN_TEXT} --eval_use_test_set",
+            "--eval_use_test_set: translate_files has no test set",
+        ),
+        (
+            "--schedule=train --eval_early_stopping_steps=5",
+            "--eval_early_stopping_steps needs evaluations",
+        ),
+    )
+    def test_what_an_evaluation_lacks_is_said_before_training(
+        self, arguments, message
+    ):
+        code, err = execute(ZeroDivisionError, *arguments.split())
+        self.assertEqual(code, 2)
+        self.assertRegex(err, rf"\Arelpos-trainer: [^\n]*{message}[^\n]*\n\Z")
+
+    @parameterized.parameters(
+        ("file/in/a/file", "output_dir: .*not a directory"),
+        ("latin-\udce9", "output_dir: .*in UTF-8"),
+    )
+    def test_a_folder_that_cannot_be_written_is_said_before_data_are_prepared(
+        self, name, message
+    ):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / "file").touch()
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            code = command.execute(
+                trainer.main,
+                [f"--output_dir={folder / name}", f"--data_dir={folder}/data"],
+            )
+        self.assertEqual(code, 2)
+        self.assertRegex(err.getvalue(), f"relpos-trainer: --{message}")
+        self.assertEqual(os.listdir(folder), ["file"])
 
 
 if __name__ == "__main__":

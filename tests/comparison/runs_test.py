@@ -74,6 +74,13 @@ class FindTest(RunsTestCase):
             self.find("x=HERE/a-*"), [("x", *rest) for _, *rest in expected]
         )
 
+    def test_brackets_are_taken_as_they_are(self):
+        self.make("a[1]-seed1", 5)
+        self.make("a1-seed1", 5)
+        expected = [("a[1]", 1, "a[1]-seed1")]
+        self.assertEqual(self.find("HERE/a[1]-seed1"), expected)
+        self.assertEqual(self.find("HERE/a[1]-*"), expected)
+
     @parameterized.parameters(
         ("HERE/none", "Received: '.*/none', where no run is"),
         ("x=HERE/none*", "Received: 'x=.*', where no run is"),
