@@ -1,9 +1,12 @@
 """Runs, data and exports work in folders of any name."""
 
 import contextlib
+import io
 import os
 import pathlib
 import shutil
+import time
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +23,10 @@ from relpos_tf import export_engine
 from relpos_tf import loading
 from relpos_tf import records
 from relpos_tf import t2t_import
+from relpos_tf.bin import average
+from relpos_tf.bin import bleu
+from relpos_tf.bin import command
+from relpos_tf.bin import datagen
 from tests import ctranslate2_runs
 from tests import tiny_run
 
@@ -136,6 +143,36 @@ class OddNamesTest(parameterized.TestCase):
         ):
             with self.assertRaisesRegex(errors.UserError, message):
                 write("there is no run to read", self.folder / name)
+
+    @parameterized.parameters(
+        ("latin-\udce9", "in UTF-8. Received: .*udce9"),
+        ("file/in/a/file", "not a directory"),
+    )
+    def test_commands_refuse_it_before_they_begin(self, name, message):
+        (self.folder / "file").touch()
+        for main, flags in (
+            (datagen.main, ["--problem=algorithmic_reverse", "--data_dir"]),
+            (average.main, ["--output_dir"]),
+            (
+                bleu.main,
+                [
+                    f"--translations_dir={self.folder}",
+                    f"--reference={__file__}",
+                    "--wait_minutes=1",
+                    "--event_dir",
+                ],
+            ),
+        ):
+            err = io.StringIO()
+            with (
+                contextlib.redirect_stderr(err),
+                mock.patch.object(time, "sleep", side_effect=AssertionError),
+            ):
+                arguments = [*flags[:-1], f"{flags[-1]}={self.folder / name}"]
+                code = command.execute(main, arguments)
+            self.assertEqual(code, 2, err.getvalue())
+            self.assertRegex(err.getvalue(), f"{flags[-1]}: .*{message}")
+        self.assertEqual(os.listdir(self.folder), ["file"])
 
     def test_too_many_lines_to_warm_up_with_are_refused_first(self):
         with self.assertRaisesRegex(errors.UserError, "at most 999 lines"):

@@ -13,6 +13,7 @@ import pathlib
 from absl import flags
 
 from relpos_tf import errors
+from relpos_tf import paths
 from relpos_tf.bin import command
 
 # tensor2tensor's default, for sets that do not say how many.
@@ -48,6 +49,9 @@ def main():
     run = pathlib.Path(FLAGS.output_dir)
     folder = average_folder(run)
     wanted = wanted_steps()
+    name = "average_dir" if FLAGS.average_dir else "output_dir"
+    with command.flag_value(name):
+        paths.check_folder(folder)
     command.import_tensorflow()
     from relpos_tf import checkpoints  # They bring TensorFlow.
     from relpos_tf import run_dir

@@ -20,6 +20,7 @@ from absl import flags
 
 from relpos_tf import errors
 from relpos_tf import files
+from relpos_tf import paths
 from relpos_tf.bin import command
 
 FLAGS = flags.FlagValues()
@@ -177,6 +178,8 @@ def score_folder():
     if FLAGS.source:
         check_source(text.count_lines(FLAGS.reference), FLAGS.reference)
     if FLAGS.event_dir:
+        with command.flag_value("event_dir"):
+            paths.check_folder(FLAGS.event_dir)
         command.import_tensorflow()
 
     def find():

@@ -9,6 +9,7 @@ again in the same folder does nothing.
 
 from absl import flags
 
+from relpos_tf import paths
 from relpos_tf import registry
 from relpos_tf.bin import command
 
@@ -56,9 +57,13 @@ def main():
     with command.flag_value("problem"):
         problem = registry.problem(FLAGS.problem)
     log = command.logger()
+    with command.flag_value("data_dir"):
+        paths.check_name(FLAGS.data_dir)
     if problem.is_prepared(FLAGS.data_dir):
         log.info("%s is prepared already in %s.", problem.name, FLAGS.data_dir)
         return
+    with command.flag_value("data_dir"):  # before anything is downloaded
+        paths.check_folder(FLAGS.data_dir)
     command.import_tensorflow()
     problem.prepare(FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.num_shards or None)
     log.info("%s is prepared in %s.", problem.name, FLAGS.data_dir)

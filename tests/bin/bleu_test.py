@@ -206,8 +206,8 @@ class BleuTest(parameterized.TestCase):
             f"--event_dir={self.folder / 'dev-10'}",
             reference,
         )
-        self.assertEqual(code, 1)
-        self.assertRegex(err, "dev-10: file exists|Expected tensorboard")
+        self.assertEqual(code, 2)
+        self.assertRegex(err, "--event_dir: Expected a folder. .*dev-10 is a")
 
     def test_files_to_write_are_not_those_to_read(self):
         translation = self.file("translation", "a b c d e")
