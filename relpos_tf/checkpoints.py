@@ -201,6 +201,22 @@ def restore_model(prefix: str, variables: Variables) -> None:
         checkpoint_reader.assign(reader, prefix, {"model": variables}, names)
 
 
+def model_shapes(prefix: str) -> dict[str, list[int]]:
+    """Returns the shape of each of a checkpoint's model variables, by path.
+
+    Raises:
+        UserError: the checkpoint is damaged.
+    """
+    with reading(prefix):
+        reader = checkpoint_reader.open_checkpoint(prefix)
+        all_shapes = reader.get_variable_to_shape_map()
+        return {
+            name.removeprefix("model/"): all_shapes[key]
+            for name, key in checkpoint_reader.names(reader).items()
+            if name.startswith("model/")
+        }
+
+
 def average(prefixes: Sequence[str], output: str) -> None:
     """Writes the mean of the model variables of several checkpoints.
 

@@ -1,13 +1,17 @@
 """From a directory to a model that is ready for use."""
 
+import itertools
 import pathlib
 from typing import Any
 
 from relpos_tf import checked_json
+from relpos_tf import checkpoint_reader
 from relpos_tf import checkpoints
 from relpos_tf import errors
+from relpos_tf import hparam
 from relpos_tf import run_dir as run_dir_lib
 from relpos_tf import tokenizer as tokenizer_lib
+from relpos_tf.models import shapes
 from relpos_tf.models import transformer
 
 
@@ -28,11 +32,34 @@ def load_model(
             hold exactly the model's variables.
     """
     prefix = checkpoints.resolve(run_dir_or_checkpoint)
-    model = transformer.Transformer(run_of(prefix).read_hparams())
+    hparams = run_of(prefix).read_hparams()
+    check_fit(prefix, hparams)
+    model = transformer.Transformer(hparams)
     checkpoints.restore_model(
         prefix, {v.path: v.value for v in model.variables}
     )
     return model
+
+
+def check_fit(prefix: str, hparams: hparam.HParams) -> None:
+    """Compares what hparams announce with a checkpoint; builds nothing.
+
+    Hparams that came from elsewhere could announce more than there is memory.
+
+    Args:
+        prefix: str. The checkpoint.
+        hparams: Those of its run.
+
+    Raises:
+        UserError: they are of different models, or the checkpoint is damaged.
+    """
+    found = checkpoints.model_shapes(prefix)
+    announced = dict(
+        itertools.islice(shapes.of_model(hparams), len(found) + 1)
+    )
+    if len(announced) > len(found):  # not all, but one of these is missing
+        found = {path: found[path] for path in announced.keys() & found.keys()}
+    checkpoint_reader.check_shapes(prefix, announced, found)
 
 
 def load_tokenizer(
@@ -73,7 +100,10 @@ def read_problem(run: run_dir_lib.RunDir) -> dict[str, Any]:
     """
     path = run.path / "problem.json"
     try:
-        return checked_json.loads(path.read_bytes())
+        values = checked_json.loads(path.read_bytes())
+        if not isinstance(values.get("tokenizer_sha256", ""), str):
+            raise ValueError("expected a str as tokenizer_sha256.")
+        return values
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -2,14 +2,18 @@
 
 import collections
 import json
+import math
 import pathlib
+import struct
 import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
+from tensorflow.core.protobuf import tensor_bundle_pb2
 
 from relpos_tf import checkpoint_reader
 from relpos_tf import checkpoints
@@ -67,6 +71,75 @@ _READ = """
 """
 
 
+def write_index(prefix, shapes, shard=0):
+    """Writes a checkpoint's index by hand, of float32 variables.
+
+    It is a table of LevelDB: a block of entries, a block of nothing, a block
+    that says where the first one is, and a footer.
+    """
+    header = tensor_bundle_pb2.BundleHeaderProto(num_shards=1)
+    header.version.producer = 1
+    entries, offset = [(b"", header.SerializeToString())], 0
+    for name, shape in sorted(shapes.items()):
+        entry = tensor_bundle_pb2.BundleEntryProto(
+            dtype=tf.float32.as_datatype_enum,
+            shard_id=shard,
+            offset=offset,
+            size=4 * abs(math.prod(shape)) % 2**63,
+        )
+        for size in shape:
+            entry.shape.dim.add(size=size)
+        if offset == 0:
+            path = pathlib.Path(f"{prefix}.data-00000-of-00001")
+            entry.crc32c = masked_checksum(path.read_bytes())
+        entries.append((name.encode(), entry.SerializeToString()))
+        offset = 40
+    data = block(entries)
+    handle = varint(0) + varint(len(data) - 5)
+    nothing = block([])
+    index = block([(b"z", handle)])
+    footer = (
+        varint(len(data))
+        + varint(len(nothing) - 5)
+        + varint(len(data) + len(nothing))
+        + varint(len(index) - 5)
+    )
+    magic = bytes.fromhex("57fb808b247547db")
+    pathlib.Path(f"{prefix}.index").write_bytes(
+        data + nothing + index + footer.ljust(40, b"\0") + magic
+    )
+
+
+def block(entries):
+    """Returns a block: its entries, where they start, and a checksum."""
+    content = b"".join(
+        b"\0" + varint(len(key)) + varint(len(value)) + key + value
+        for key, value in entries
+    )
+    content += struct.pack("<IIB", 0, 1, 0)  # one start, and no compression
+    return content + struct.pack("<I", masked_checksum(content))
+
+
+def varint(number):
+    """Returns a number, seven bits a byte."""
+    data = b""
+    while number >= 128:
+        data += bytes([number & 127 | 128])
+        number >>= 7
+    return data + bytes([number])
+
+
+def masked_checksum(data):
+    """Returns LevelDB's: a CRC-32C, turned and added to."""
+    checksum = 2**32 - 1
+    for byte in data:
+        checksum ^= byte
+        for _ in range(8):
+            checksum = checksum >> 1 ^ (0x82F63B78 if checksum & 1 else 0)
+    checksum ^= 2**32 - 1
+    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) % 2**32
+
+
 class DamageTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
@@ -102,18 +175,46 @@ class DamageTest(parameterized.TestCase):
         (0, 2**62), (0, 2**36), (2**63, 2**63), (2**62, 5), (0, 2**64 - 5)
     )
     def test_footer_that_asks_for_any_amount_of_memory(self, offset, size):
-        footer = b""
-        for number in (1, 8, offset, size):
-            while number >= 128:
-                footer += bytes([number & 127 | 128])
-                number >>= 7
-            footer += bytes([number])
+        footer = b"".join(map(varint, (1, 8, offset, size)))
         path = pathlib.Path(f"{self.prefix}.index")
         content = path.read_bytes()
         path.write_bytes(content[:-48] + footer.ljust(40, b"\0") + content[-8:])
         with self.assertRaisesRegex(ValueError, "points beyond its end"):
             checkpoint_reader.open_checkpoint(self.prefix)
         self.assertFalse(checkpoint_reader.is_readable(self.prefix))
+
+    @parameterized.parameters(
+        ([2**38, 5], "promises"),  # a terabyte, in 40 bytes
+        ([3, 5], "promises"),
+        ([2**61, 5], "impossible shape"),
+        ([2**61, 2**61, 0], "impossible shape"),
+        ([-1, 5], "impossible shape"),
+        ([1] * 255, "impossible shape"),
+    )
+    def test_an_index_that_promises_what_there_is_not_ends_no_process(
+        self, shape, message
+    ):
+        prefix = str(self.folder / "ckpt-3")
+        data = np.arange(10, dtype=np.float32).tobytes()
+        pathlib.Path(f"{prefix}.data-00000-of-00001").write_bytes(data)
+        write_index(prefix, {"a": [2, 5]})
+        reader = checkpoint_reader.open_checkpoint(prefix)
+        self.assertEqual(reader.get_tensor("a")[1, 4], 9)
+        write_index(prefix, {"a": [2, 5], "b": shape})
+        with self.assertRaisesRegex(ValueError, f"ckpt-3.index.*{message}"):
+            checkpoint_reader.open_checkpoint(prefix)
+        self.assertFalse(checkpoint_reader.is_readable(prefix))
+        write_index(prefix, {"b": shape})
+        self.assertFalse(checkpoint_reader.is_readable(prefix))
+
+    def test_an_index_that_names_a_data_file_beyond_the_last_is_refused(self):
+        prefix = str(self.folder / "ckpt-3")
+        for shard in (0, 1):
+            path = pathlib.Path(f"{prefix}.data-0000{shard}-of-00001")
+            path.write_bytes(bytes(40))
+        write_index(prefix, {"a": [2, 5]}, shard=1)
+        with self.assertRaisesRegex(ValueError, "names data file 1 of 1"):
+            checkpoint_reader.open_checkpoint(prefix)
 
     def test_older_data_under_a_newer_index_is_damage(self):
         self.model["m/3"].assign(-self.model["m/3"])

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from unittest import mock
 
 import tensorflow as tf
 from absl.testing import parameterized
@@ -15,6 +16,7 @@ from relpos_tf import errors
 from relpos_tf import loading
 from relpos_tf import run_dir
 from relpos_tf import tokenizer
+from relpos_tf.models import transformer
 from tests import tiny_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -86,6 +88,44 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
         (run / "hparams.json").write_text(json.dumps(values))
         with self.assertRaisesRegex(errors.UserError, "ckpt-7 does not fit"):
             loading.load_model(run)
+
+    @parameterized.parameters(
+        ("vocab_size", 20_000_000, r"embeddings has shape \[340, 16\]"),
+        ("hidden_size", 2**30, r"kernel has shape \[16, 16\]"),
+        ("filter_size", 2**40, "kernel has shape"),
+        ("num_hidden_layers", 10**9, "encoder_layer_2/.* is missing"),
+        ("num_encoder_layers", 10**9, "encoder_layer_2/.* is missing"),
+        ("num_decoder_layers", 10**9, "decoder_layer_2/.* is missing"),
+        ("num_decoder_layers", 1, "decoder_layer_1/.* is not wanted"),
+        ("max_relative_position", 2**40, "relative_positions_keys has shape"),
+        ("num_heads", 16, "relative_positions_keys has shape"),
+        ("max_length", 2**40, "source_positions/embeddings is missing"),
+        ("localness", "layer", "localness/.* is missing"),
+    )
+    def test_sizes_that_do_not_fit_are_refused_before_anything_is_built(
+        self, name, value, message
+    ):
+        run = self.copy_of_run()
+        values = json.loads((run / "hparams.json").read_text())
+        del values["sha256"]
+        values[name] = value
+        if name == "max_length":
+            values["pos"] = "emb"
+        (run / "hparams.json").write_text(json.dumps(values))
+        with mock.patch.object(
+            transformer, "Transformer", side_effect=AssertionError("built")
+        ):
+            with self.assertRaisesRegex(
+                errors.UserError, f"ckpt-7 does not fit: .*{message}"
+            ):
+                loading.load_model(run)
+
+    @parameterized.parameters('["a"]', '{"tokenizer_sha256": 7}')
+    def test_a_problem_of_the_wrong_type_is_refused(self, content):
+        run = self.copy_of_run()
+        (run / "problem.json").write_text(content)
+        with self.assertRaisesRegex(errors.UserError, "damaged"):
+            loading.load_tokenizer(run)
 
     def test_a_tokenizer_is_compared_where_its_checksum_is_known(self):
         run = self.copy_of_run()

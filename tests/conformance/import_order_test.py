@@ -48,6 +48,7 @@ ORDER = (
     "layers.sublayers",
     "layers.blocks",
     "models.arguments",
+    "models.shapes",
     "models.stepwise",
     "models.transformer",
     "losses",
