@@ -3,6 +3,9 @@
     python load_export.py --export_dir=runs/demo/export < test.en > test.de
 
 Needs tensorflow and tensorflow_text, and nothing else.
+
+A SavedModel is a program, and is run here whatever it holds. One that a
+stranger made goes to `decoder.py --export_dir`, which looks into it first.
 """
 
 import argparse

@@ -7,6 +7,7 @@ import time
 
 from relpos_tf import checkpoints
 from relpos_tf import decode_hparam
+from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import line_io
 from relpos_tf import loading
@@ -21,7 +22,8 @@ _log = logging.getLogger("relpos_tf")
 class CheckpointTranslator:
     """Writes a file for each checkpoint.
 
-    The model is built once, and its graph, too: only the weights change.
+    The model is built once, for the first checkpoint that fits its hparams,
+    and its graph, too: then only the weights change.
 
     Args:
         run: path. The run's directory.
@@ -44,20 +46,15 @@ class CheckpointTranslator:
         settings: decode_hparam.DecodeHParams,
     ):
         self._source = source
-        model = transformer.Transformer(run_dir.RunDir(run).read_hparams())
-        self._variables = {v.path: v.value for v in model.variables}
-        self._translator = translator_lib.Translator(
-            model,
-            loading.load_tokenizer(run),
-            batch_size=settings.batch_size,
-            max_input_size=settings.max_input_size,
-        )
+        self._hparams = run_dir.RunDir(run).read_hparams()
+        self._tokenizer = loading.load_tokenizer(run)
+        self._model = self._translator = None
         self._settings = settings
         self.num_made = self.num_kept = self.num_failed = 0
 
     def check_settings(self) -> None:
         """Raises UserError if the settings do not fit the model."""
-        self._translator.engine.settings(self._settings)
+        engines.check_beam_size(self._settings, self._hparams.vocab_size)
 
     def translate(self, prefix: str, path: pathlib.Path) -> bool:
         """Translates with a checkpoint, unless that is done already.
@@ -80,7 +77,7 @@ class CheckpointTranslator:
             return True
         started = time.monotonic()
         try:
-            checkpoints.restore_model(prefix, self._variables)
+            self._restore(prefix)
         except errors.UserError as error:
             _log.warning("%s", error)
             self.num_failed += 1
@@ -96,3 +93,22 @@ class CheckpointTranslator:
         self.num_made += 1
         _log.info("Wrote %s, %.1f s.", path, time.monotonic() - started)
         return True
+
+    def _restore(self, prefix: str) -> None:
+        """Restores a checkpoint's weights into the model.
+
+        Raises:
+            UserError: it is damaged or not of this model.
+        """
+        if self._model is None:
+            loading.check_fit(prefix, self._hparams)
+            self._model = transformer.Transformer(self._hparams)
+            self._translator = translator_lib.Translator(
+                self._model,
+                self._tokenizer,
+                batch_size=self._settings.batch_size,
+                max_input_size=self._settings.max_input_size,
+            )
+        checkpoints.restore_model(
+            prefix, {v.path: v.value for v in self._model.variables}
+        )

@@ -162,11 +162,7 @@ class CTranslate2Engine:
         """
         wanted.check_plain("CTranslate2")
         settings = wanted.fill(self._fixed)
-        if settings.beam_size > len(self._tokens):
-            raise errors.UserError(
-                "`beam_size` must be at most the number of pieces, "
-                f"{len(self._tokens)}. Received: {settings.beam_size}."
-            )
+        engines.check_beam_size(settings, len(self._tokens))
         return settings
 
     def items(self, lines: list[str]) -> list[engines.Item]:

@@ -81,6 +81,17 @@ def is_blank(line: str) -> bool:
     return not line or line.isspace()
 
 
+def check_beam_size(
+    settings: decode_hparam.DecodeHParams, vocab_size: int
+) -> None:
+    """Raises UserError if there are more beams than pieces."""
+    if settings.beam_size > vocab_size:
+        raise errors.UserError(
+            "`beam_size` must be at most the number of pieces, "
+            f"{vocab_size}. Received: {settings.beam_size}."
+        )
+
+
 class ModelEngine:
     """A model and its tokenizer.
 
@@ -109,11 +120,7 @@ class ModelEngine:
         """
         hparams = self.model.hparams
         settings = wanted.fill(hparams)
-        if settings.beam_size > hparams.vocab_size:
-            raise errors.UserError(
-                "`beam_size` must be at most the number of pieces, "
-                f"{hparams.vocab_size}. Received: {settings.beam_size}."
-            )
+        check_beam_size(settings, hparams.vocab_size)
         return settings
 
     def items(self, lines: list[str]) -> list[Item]:

@@ -1,19 +1,64 @@
 """What translates a batch of lines with an exported SavedModel.
 
+A SavedModel is a program. Before one is loaded, every operation in it is
+compared with the list of those that exports consist of, none of which touches
+a file, the network or Python.
+
 Shapes: N lines.
 """
 
 import pathlib
+import re
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf import message
+from tensorflow.core.protobuf import saved_model_pb2
 
 from relpos_tf import checked_json
+from relpos_tf import checkpoint_reader
 from relpos_tf import decode_hparam
 from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import paths
 
+SAVED_MODEL = "saved_model.pb"
+# All that exports of every kind of model consist of.
+OPERATIONS = frozenset(
+    """
+    Abs AddV2 All Any ArgMax AsString Assert AssignVariableOp BatchMatMulV2
+    BiasAdd BiasAddGrad BroadcastTo Cast ConcatV2 Const Cos Cumsum
+    DenseBincount DisableCopyOnRead Einsum Equal Exp ExpandDims Fill
+    FloorDiv FloorMod GatherV2 Greater GreaterEqual HashTableV2 Identity
+    IdentityN If Less LessEqual Log LogicalAnd LogicalNot LogicalOr
+    LookupTableFindV2 LookupTableImportV2 MatMul MatrixDiagPartV3
+    MatrixSetDiagV3 Max Maximum Mean Min Minimum Mul Neg NoOp NotEqual
+    OneHot OnesLike Pack Pad PartitionedCall Placeholder Pow Prod
+    RaggedGather RaggedRange RaggedTensorToTensor Range ReadVariableOp
+    RealDiv ReduceJoin Relu Reshape ResourceGather ReverseV2 Rsqrt Select
+    SelectV2 SentencepieceDetokenizeOp SentencepieceOp
+    SentencepieceTokenizeOp Shape Sigmoid Sin Size Softmax Square Squeeze
+    StatefulPartitionedCall StaticRegexFullMatch StaticRegexReplace
+    StridedSlice StringJoin StringLength StringSplitV2 StringToNumber Sub
+    Substr Sum Tanh TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecode
+    UnicodeEncode UnicodeTranscode Unpack UnsortedSegmentJoin
+    UnsortedSegmentSum UpperBound VarHandleOp Where While
+    WordpieceTokenizeWithOffsets
+    """.split()
+)
+# What TensorFlow adds to save and restore the variables, in functions that
+# only a session would call.
+SAVING = frozenset(
+    "MergeV2Checkpoints RestoreV2 SaveV2 ShardedFilename".split()
+)
+# What the best known of all others would do.
+_WOULD = {
+    "read or write files": r"(Read|Write|Matching)Files?|.*(Dataset|Reader).*|"
+    r"ImmutableConst|InitializeTableFromText.*|.*(Save|Restore|Summary|Print)"
+    r".*|MergeV2Checkpoints|ShardedFilename|.*Debug.*",
+    "use the network": r"_?(Host)?(Send|Recv)|RemoteCall|Collective.*|.*Rpc.*",
+    "run Python": r".*PyFunc.*",
+}
 # What loading a damaged export of before there were checksums may raise.
 _FAULTS = (
     AttributeError,
@@ -38,7 +83,8 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
     except OSError as error:
         raise errors.UserError(
             "Expected a folder made by relpos_tf.bin.export. "
-            f"Received: {folder}, without {engines.EXPORT_INFO}."
+            f"Received: {folder}, without {engines.EXPORT_INFO}. A run is "
+            "named with --output_dir."
         ) from error
     except ValueError as error:
         raise errors.UserError(
@@ -95,6 +141,76 @@ def file_of(folder: str | pathlib.Path, name: str) -> pathlib.Path:
     return pathlib.Path(folder, *parts)
 
 
+def check_operations(folder: str | pathlib.Path) -> None:
+    """Compares a SavedModel's program with what exports consist of.
+
+    Raises:
+        UserError: it holds anything else, or cannot be read; nothing of it has
+            been run.
+    """
+    path = pathlib.Path(folder, SAVED_MODEL)
+    try:
+        model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    except (OSError, message.DecodeError) as error:
+        raise errors.UserError(
+            "Expected a SavedModel made by relpos_tf.bin.export. Received: "
+            f"{folder}, whose {SAVED_MODEL} is missing or damaged."
+        ) from error
+    wrong = _not_of_an_export(model)
+    if wrong:
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise errors.UserError(
+            f"{path} is refused: expected the operations of an export. "
+            f"Received: {', '.join(wrong[:5])}{more}. Nothing of it has been "
+            "run. If it is an export, make it again with this version."
+        )
+
+
+def _not_of_an_export(model: saved_model_pb2.SavedModel) -> list[str]:
+    """Returns what a SavedModel has, and an export has not."""
+    if len(model.meta_graphs) != 1:
+        return [f"{len(model.meta_graphs)} graphs"]
+    (meta_graph,) = model.meta_graphs
+    if not meta_graph.HasField("object_graph_def"):
+        return ["a graph of TensorFlow 1"]
+    library = meta_graph.graph_def.library
+    nodes = list(meta_graph.graph_def.node)
+    savers = []
+    for function in library.function:
+        nodes.extend(function.node_def)
+        if SAVING.intersection(node.op for node in function.node_def):
+            savers.append(function.signature.name.encode())
+    used = {node.op for node in nodes}
+    wrong = [_described(name) for name in sorted(used - OPERATIONS - SAVING)]
+    if meta_graph.asset_file_def or any(
+        node.WhichOneof("kind") == "asset"
+        for node in meta_graph.object_graph_def.nodes
+    ):
+        wrong.append("other files")
+    # Only the graph itself may name what saves, and nobody runs that.
+    callers = [meta_graph.object_graph_def, *library.gradient]
+    callers += [*library.registered_gradients]
+    callers += [f for f in library.function if "api_implements" in f.attr]
+    callers += [
+        f for f in library.function if f.signature.name.encode() not in savers
+    ]
+    outside = {node.op for node in meta_graph.graph_def.node}
+    texts = [caller.SerializeToString() for caller in callers]
+    if outside & SAVING or any(
+        name in text for name in savers for text in texts
+    ):
+        wrong += [_described(name) for name in sorted(used & SAVING)]
+    return wrong
+
+
+def _described(operation: str) -> str:
+    """Names an operation, and what it would do if that is known."""
+    for what, names in _WOULD.items():
+        if re.fullmatch(names, operation):
+            return f"{operation!r}, which could {what}"
+    return repr(operation)
+
+
 class ExportEngine:
     """A SavedModel that `export.export_saved_model` wrote.
 
@@ -108,7 +224,9 @@ class ExportEngine:
     def __init__(self, folder: str | pathlib.Path):
         self.info = read_info(folder)
         check_files(folder, self.info)
+        check_operations(folder)
         try:
+            checkpoint_reader.check_index(f"{folder}/variables/variables")
             self._fixed = decode_hparam.DecodeHParams(
                 **self.info["decode_hparams"]
             )

@@ -5,6 +5,7 @@ the vocabulary. The run holds what decoder.py, the exporter and
 `trainer.py --warm_start_from` need, and a record of what came from where.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from relpos_tf import checkpoint_reader
 from relpos_tf import checkpoints
 from relpos_tf import errors
 from relpos_tf import export
@@ -23,7 +25,7 @@ from relpos_tf import run_dir
 from relpos_tf import subwords
 from relpos_tf import t2t_hparams
 from relpos_tf import t2t_variables
-from relpos_tf.models import transformer
+from relpos_tf.models import shapes as model_shapes
 
 RECORD = "t2t_import.json"
 _NAMED = 5  # most items that a message lists
@@ -89,8 +91,11 @@ def import_run(
     vocabulary = find_vocabulary(
         t2t_dir, vocab_file, t2t, hparams.vocab_size, notes
     )
-    model = transformer.Transformer(hparams)
-    variables = {v.path: tuple(v.shape) for v in model.variables}
+    # Nothing is built: its size could be nonsense. Where there are more
+    # variables than names, some are among the first that are missing.
+    variables = dict(
+        itertools.islice(model_shapes.of_model(hparams), len(shapes) + 1)
+    )
     used = t2t_variables.names_of(variables, hparams, shapes)
     t2t_variables.check_fit(variables, used, shapes, ignored)
     with checkpoints.reading(prefix):
@@ -151,8 +156,8 @@ def open_checkpoint(prefix: str):
         UserError: it is not there, or damaged.
     """
     try:
-        return tf.train.load_checkpoint(paths.plain(prefix))
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        return checkpoint_reader.open_checkpoint(prefix)
+    except checkpoint_reader.UNREADABLE as error:
         raise errors.UserError(
             "Expected the prefix of a checkpoint, as in model.ckpt-250000. "
             f"Received: {prefix}, which is not there or damaged."
@@ -218,9 +223,19 @@ def check_replaceable(output_dir: pathlib.Path) -> None:
 
 
 def read_step(reader, prefix: str) -> int:
-    """Returns the number of updates that a checkpoint says were made."""
+    """Returns the number of updates that a checkpoint says were made.
+
+    Raises:
+        UserError: what it says is no number of updates.
+    """
     if reader.has_tensor("global_step"):
-        return int(reader.get_tensor("global_step"))
+        step = np.asarray(reader.get_tensor("global_step"))
+        if step.shape or step.dtype.kind not in "iu" or step < 0:
+            raise errors.UserError(
+                f"Expected a number of updates as global_step of {prefix}. "
+                f"Received: {step.dtype.name}{list(step.shape)}."
+            )
+        return int(step)
     match = re.search(r"-(\d+)$", prefix)
     return int(match[1]) if match else 0
 

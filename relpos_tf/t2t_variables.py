@@ -112,8 +112,10 @@ def names_of(
             for shard in filter(None, map(_SHARD.fullmatch, names))
             if shard[0].startswith(stem)
         ]
-        # Up to the last, so that one that is not there is missed.
-        found[path] = [f"{stem}{i}" for i in range(max(numbers, default=0) + 1)]
+        # Up to the last, so that one that is not there is missed; it is among
+        # the first as many as there are, and one more.
+        count = min(max(numbers, default=0), len(numbers)) + 1
+        found[path] = [f"{stem}{i}" for i in range(count)]
     return found
 
 

@@ -24,6 +24,7 @@ from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import line_batches
 from relpos_tf import loading
+from relpos_tf import run_dir
 
 _log = logging.getLogger("relpos_tf")
 
@@ -74,27 +75,82 @@ class Translator:
     ) -> "Translator":
         """Loads what can translate.
 
+        What is a run is loaded as one, whatever else lies in its directory. An
+        export is a program; see `load_export`.
+
         Args:
             path: A run's directory, the prefix of a checkpoint, or the
-                directory of a SavedModel made by `export`.
+                directory of an export.
             batch_size: int. See the class.
             max_input_size: int. See the class.
 
         Raises:
             UserError: none of them is there, or it is not complete.
         """
-        if pathlib.Path(path, engines.EXPORT_INFO).is_file():
-            engine, name = ctranslate2_engine.load_export(path), path
-        else:
-            name = checkpoints.resolve(path)
-            engine = engines.ModelEngine(
-                loading.load_model(name), loading.load_tokenizer(name)
+        limits = {"batch_size": batch_size, "max_input_size": max_input_size}
+        if _is_export(path):
+            return cls.load_export(path, **limits)
+        return cls.load_run(path, **limits)
+
+    @classmethod
+    def load_run(
+        cls,
+        path: str | pathlib.Path,
+        *,
+        batch_size: int = 0,
+        max_input_size: int = 0,
+    ) -> "Translator":
+        """Loads a model that was trained. No file of its run is executed.
+
+        Args:
+            path: A run's directory or the prefix of a checkpoint.
+            batch_size: int. See the class.
+            max_input_size: int. See the class.
+
+        Raises:
+            UserError: neither is there, or it is not complete.
+        """
+        if _is_export(path):
+            raise errors.UserError(
+                "Expected a run's directory or a checkpoint. Received: "
+                f"{path}, which is an export. Name it with --export_dir, or "
+                "in Python with `Translator.load_export`."
             )
+        prefix = checkpoints.resolve(path)
         return cls(
-            engine=engine,
+            loading.load_model(prefix),
+            loading.load_tokenizer(prefix),
             batch_size=batch_size,
             max_input_size=max_input_size,
-            name=str(name),
+            name=prefix,
+        )
+
+    @classmethod
+    def load_export(
+        cls,
+        path: str | pathlib.Path,
+        *,
+        batch_size: int = 0,
+        max_input_size: int = 0,
+    ) -> "Translator":
+        """Loads what `export` made.
+
+        A SavedModel is a program. It is loaded if it consists of operations
+        that exports consist of; see `export_engine.check_operations`.
+
+        Args:
+            path: The directory of an export, of any format.
+            batch_size: int. See the class.
+            max_input_size: int. See the class.
+
+        Raises:
+            UserError: it is none, or not complete.
+        """
+        return cls(
+            engine=ctranslate2_engine.load_export(path),
+            batch_size=batch_size,
+            max_input_size=max_input_size,
+            name=str(path),
         )
 
     @property
@@ -214,6 +270,15 @@ class Translator:
                 "An export has no attention and takes no prefix: use the run."
             )
         return settings
+
+
+def _is_export(path: str | pathlib.Path) -> bool:
+    """Says whether a directory is an export, and no run besides."""
+    return (
+        pathlib.Path(path, engines.EXPORT_INFO).is_file()
+        and not pathlib.Path(path, run_dir.HPARAMS).exists()
+        and not run_dir.all_steps(path)
+    )
 
 
 class _Task:

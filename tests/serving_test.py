@@ -19,6 +19,7 @@ from tensorflow.core.framework import tensor_pb2
 import relpos_tf
 from relpos_tf import errors
 from relpos_tf import export
+from relpos_tf import export_engine
 from relpos_tf import loading
 from relpos_tf import serving_warmup
 from relpos_tf import t2t_import
@@ -251,6 +252,9 @@ class SubwordsTest(parameterized.TestCase):
         self.assertEqual(texts, self.expected)
         self.assertLen(set(texts), 4)
         np.testing.assert_allclose(found["scores"], self.scores, atol=1e-4)
+
+    def test_its_operations_are_known(self):
+        export_engine.check_operations(self.folder)
 
     def test_session_fills_the_table_of_pieces(self):
         v1 = tf.compat.v1

@@ -20,7 +20,9 @@ from absl.testing import parameterized
 import relpos_tf
 from relpos_tf import decoding
 from relpos_tf import errors
+from relpos_tf import hparam
 from relpos_tf import t2t_import
+from relpos_tf import t2t_variables
 from tests import t2t_checkpoint
 from tests import t2t_oracle
 from tests import testing
@@ -204,6 +206,31 @@ class ImportTest(parameterized.TestCase):
             record["ignored"], t2t_checkpoint.training_variables(variables, 1)
         )
         self.assertEqual(record["step"], 250000)
+
+    @parameterized.parameters(
+        ("filter_size", 2**40, "conv1/.* has shape"),
+        ("num_hidden_layers", 10**9, "encoder/layer_2/.* is missing"),
+        ("max_relative_position", 2**40, "relative_positions_keys/.* shape"),
+    )
+    def test_hparams_of_any_size_are_refused_at_once(
+        self, name, value, message
+    ):
+        self.write()
+        self.change_hparams(**{name: value})
+        with self.assertRaisesRegex(errors.UserError, message):
+            self.run_import()
+
+    def test_a_shard_of_any_number_is_missed_at_once(self):
+        names = t2t_checkpoint.variable_shapes(
+            t2t_checkpoint.hparams_dict(), VOCAB
+        )
+        stem = f"transformer/symbol_modality_{VOCAB}_32/shared/weights_"
+        names = [*names, f"{stem}{10**12}"]
+        path = "transformer/target_embedding/embeddings"
+        hparams = hparam.HParams(vocab_size=VOCAB, hidden_size=32, num_heads=4)
+        found = t2t_variables.names_of([path], hparams, names)
+        self.assertEqual(found[path][:2], [f"{stem}0", f"{stem}1"])
+        self.assertNotEmpty(set(found[path]) - set(names))
 
     def test_slots_inside_the_scope_of_the_model_are_ignored(self):
         hparams = t2t_checkpoint.hparams_dict()

@@ -2,7 +2,9 @@
 
 import concurrent.futures
 import logging
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
 from unittest import mock
@@ -327,6 +329,33 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
     def test_more_beams_than_pieces_are_refused(self):
         with self.assertRaisesRegex(ValueError, "`beam_size` must be at most"):
             self.translator.translate(LINES, beam_size=10_000)
+
+    @parameterized.parameters("", "average")
+    def test_a_program_in_a_run_is_not_run(self, place):
+        run = pathlib.Path(self.create_tempdir().full_path, "run")
+        shutil.copytree(tiny_run.path(), run)
+        folder = run / place
+        folder.mkdir(exist_ok=True)
+        for path in run.glob("ckpt-*") if place else ():
+            shutil.copy(path, folder)
+        (folder / engines.EXPORT_INFO).write_text("{}")
+        (folder / "saved_model.pb").write_bytes(b"")
+        with mock.patch.object(tf.saved_model, "load") as load:
+            for start in (
+                relpos_tf.Translator.load,
+                relpos_tf.Translator.load_run,
+            ):
+                engine = start(folder).engine
+                self.assertIsInstance(engine, engines.ModelEngine)
+        load.assert_not_called()
+
+    def test_an_export_is_no_run(self):
+        folder = self.create_tempdir().full_path
+        pathlib.Path(folder, engines.EXPORT_INFO).write_text("{}")
+        with self.assertRaisesRegex(errors.UserError, "which is an export"):
+            relpos_tf.Translator.load_run(folder)
+        with self.assertRaisesRegex(errors.UserError, "SavedModel"):
+            relpos_tf.Translator.load(folder)
 
     def test_package_names_it(self):
         self.assertIs(relpos_tf.Translator, translator_lib.Translator)

@@ -53,7 +53,11 @@ flags.DEFINE_string(
     **_DEFINE,
 )
 flags.DEFINE_string(
-    "export_dir", "", "An export, of any format, instead of a run.", **_DEFINE
+    "export_dir",
+    "",
+    "An export, of any format, instead of a run. A SavedModel is a program: "
+    "one with operations that exports do not have is refused.",
+    **_DEFINE,
 )
 flags.DEFINE_string(
     "decode_from_file",
@@ -137,9 +141,11 @@ def main() -> None:
     from relpos_tf import run_dir  # these bring TensorFlow
     from relpos_tf import translator as translator_lib
 
-    path = first_given(*_PLACES) or run_dir.latest_run("runs")
-    translator = translator_lib.Translator.load(
-        path,
+    load, path = translator_lib.Translator.load_run, first_given(*_PLACES)
+    if FLAGS.export_dir:
+        load = translator_lib.Translator.load_export
+    translator = load(
+        path or run_dir.latest_run("runs"),
         batch_size=settings.batch_size,
         max_input_size=settings.max_input_size,
     )

@@ -60,7 +60,7 @@ def score(
     Raises:
         UserError: see `carry_out`.
     """
-    translator = translator_lib.Translator.load(checkpoint)
+    translator = translator_lib.Translator.load_run(checkpoint)
     model, tokenizer = translator.engine.model, translator.engine.tokenizer
     lines = list(line_io.named_lines(source))
     started = time.monotonic()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from unittest import mock
 
+import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -106,7 +107,7 @@ class DecoderTest(parameterized.TestCase):
             mock.patch.object(sys, "stderr", err),
             mock.patch.object(
                 translator_lib.Translator,
-                "load",
+                "load_run",
                 lambda path, **kwargs: translator_lib.Translator(
                     engine=self.engine, name=path, **kwargs
                 ),
@@ -403,6 +404,29 @@ class DecoderTest(parameterized.TestCase):
         code, out, _ = self.decode(f"--score_file={path}")
         self.assertEqual(code, 0)
         self.assertRegex(out.decode(), r"^(-\d+\.\d{6}\n){2}$")
+
+    @parameterized.parameters("output_dir", "checkpoint_path")
+    def test_a_program_where_a_run_was_expected_is_not_run(self, flag):
+        (self.folder / "export_info.json").write_text("{}")
+        (self.folder / "saved_model.pb").write_bytes(b"")
+        err = io.StringIO()
+        with (
+            mock.patch.object(sys, "stderr", err),
+            mock.patch.object(tf.saved_model, "load") as run,
+        ):
+            arguments = [f"--{flag}={self.folder}"]
+            code = command.execute(decoder.main, arguments)
+        self.assertEqual(code, 1)
+        run.assert_not_called()
+        self.assertIn("which is an export. Name it with --expo", err.getvalue())
+
+    def test_a_run_is_no_export(self):
+        err = io.StringIO()
+        with mock.patch.object(sys, "stderr", err):
+            arguments = [f"--export_dir={tiny_run.path()}"]
+            code = command.execute(decoder.main, arguments)
+        self.assertEqual(code, 1)
+        self.assertIn("A run is named with --output_dir.", err.getvalue())
 
     def test_launcher_translates_standard_input(self):
         done = subprocess.run(

@@ -157,6 +157,21 @@ class SearchTest(TranslateAllTestCase):
         self.assertLen(built, 2)
 
 
+class ForeignRunTest(TranslateAllTestCase):
+    def test_hparams_of_any_size_build_nothing(self):
+        path = self.run_dir / "hparams.json"
+        values = json.loads(path.read_text())
+        del values["sha256"]
+        path.write_text(json.dumps(values | {"num_hidden_layers": 10**9}))
+        with mock.patch.object(
+            transformer, "Transformer", side_effect=AssertionError("built")
+        ):
+            code, _, err = self.translate()
+        self.assertEqual(code, 1)
+        self.assertEqual(err.count("encoder_layer_2/"), 15, err)
+        self.assertIn("readable checkpoints", err)
+
+
 class FilesTest(TranslateAllTestCase):
     """Which files are written, and when; what is in them matters less."""
 

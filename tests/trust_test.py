@@ -1,0 +1,93 @@
+"""What travels with a model can do no more than docs/reliability.md says."""
+
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import sys
+
+from absl.testing import absltest
+
+import relpos_tf
+from tests import tiny_run
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+class PromisesTest(absltest.TestCase):
+    def test_each_promise_names_tests_that_there_are(self):
+        text = (ROOT / "docs" / "reliability.md").read_text("utf-8")
+        (table,) = re.findall(r"^\| what \| read by .*?\n\n", text, re.M | re.S)
+        promises = [row.split(" | ") for row in table.splitlines()[2:]]
+        self.assertGreater(len(promises), 9)
+        for what, _, worst, names in promises:
+            named = re.findall(r"`(\S+_test\.py)::(test_\w+)`", names)
+            # Where anything can happen, there is nothing to test.
+            self.assertEqual(not named, worst.startswith("**any"), what)
+            for path, name in named:
+                tests = (ROOT / "tests" / path).read_text("utf-8")
+                self.assertIn(f"def {name}(", tests)
+
+
+class RunTest(absltest.TestCase):
+    opened = None
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        sys.addaudithook(cls.hear)  # which nothing takes off again
+
+    @classmethod
+    def hear(cls, event, arguments):
+        if event == "open" and cls.opened is not None:
+            path, mode, flags = arguments
+            if isinstance(path, str | bytes):
+                writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+                cls.opened.append((os.fsdecode(path), mode, bool(writes)))
+
+    def test_loading_a_run_opens_its_own_files_and_writes_none(self):
+        folder = pathlib.Path(self.create_tempdir().full_path, "run")
+        shutil.copytree(tiny_run.path(), folder)
+        program = "raise SystemExit('executed')\n"
+        for name in ("sitecustomize.py", "__init__.py", "hparams.py"):
+            (folder / name).write_text(program)
+        before = contents(folder)
+        relpos_tf.Translator.load(tiny_run.path())  # imports what it needs
+        type(self).opened = opened = []
+        relpos_tf.Translator.load(folder)
+        type(self).opened = None
+        self.assertEqual(contents(folder), before)
+        names = {
+            pathlib.Path(path).name
+            for path, _, _ in opened
+            if path.startswith(str(folder))
+        }
+        self.assertEqual(
+            names,
+            {"hparams.json", "ckpt-7.index", "tokenizer.model"} | OPTIONAL,
+        )
+        written = [path for path, _, writes in opened if writes]
+        self.assertEqual(written, [])
+        outside = [p for p, _, _ in opened if not p.startswith(str(folder))]
+        self.assertEqual(outside, [])
+
+
+# Looked for; a run need not have it.
+OPTIONAL = {"problem.json"}
+
+
+def contents(folder):
+    """Returns the checksum and the time of every file of a folder."""
+    return {
+        path.relative_to(folder): (
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+            path.stat().st_mtime_ns,
+        )
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+if __name__ == "__main__":
+    absltest.main()
