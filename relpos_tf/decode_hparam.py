@@ -8,7 +8,26 @@ import dataclasses
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf import hparam
 
+# Translations of one line that may be drawn: all are in memory at once.
+MOST_DRAWN = 1024
+# The least and the largest value of a number. What is too large to
+# mean anything would run for ever, take all memory or overflow inside.
+_RANGES = {
+    "beam_size": (1, hparam.LARGEST_INT),
+    "alpha": (0, hparam.MOST["alpha"]),
+    "extra_length": (0, hparam.MOST["extra_length"]),
+    "batch_size": (0, hparam.LARGEST_INT),
+    "max_input_size": (0, hparam.LARGEST_INT),
+    "min_length": (0, hparam.MOST["extra_length"]),
+    # Each of so many ids is compared in operations of its own.
+    "no_repeat_ngram_size": (0, 100),
+    # A float32 holds these, and what they divide log-probabilities into.
+    "sampling_temp": (1e-30, 1e30),
+    "sampling_keep_top_k": (0, hparam.LARGEST_INT),
+    "random_seed": (-hparam.LARGEST_INT, hparam.LARGEST_INT),
+}
 _PARSERS = {
     "int": int,
     "str": str,
@@ -46,35 +65,26 @@ class DecodeHParams:
     random_seed: int = 1  # of drawing
 
     def __post_init__(self):
-        for name, least in (
-            ("beam_size", 1),
-            ("alpha", 0),
-            ("extra_length", 0),
-            ("batch_size", 0),
-            ("max_input_size", 0),
-            ("min_length", 0),
-            ("no_repeat_ngram_size", 0),
-            ("sampling_keep_top_k", 0),
-        ):
+        for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
             # Written so that nan is refused too.
             if value is not None and not value >= least:
-                raise errors.UserError(
-                    f"`{name}` must be at least {least}. "
-                    f"Received: {name}={value}."
-                )
-
+                self._refuse(name, f"at least {least}")
+            if value is not None and value > most:
+                self._refuse(name, f"at most {most}")
         if self.sampling_method not in ("argmax", "random"):
             raise errors.UserError(
                 "`sampling_method` must be argmax or random. "
                 f"Received: {self.sampling_method!r}."
             )
-        if not self.sampling_temp > 0 or not 0 < self.sampling_top_p <= 1:
-            raise errors.UserError(
-                "`sampling_temp` must be above 0 and `sampling_top_p` in the "
-                f"range (0, 1]. Received: {self.sampling_temp} and "
-                f"{self.sampling_top_p}."
-            )
+        if not 0 < self.sampling_top_p <= 1:
+            self._refuse("sampling_top_p", "in the range (0, 1]")
+
+    def _refuse(self, name, expected):
+        raise errors.UserError(
+            f"`{name}` must be {expected}. "
+            f"Received: {name}={getattr(self, name)}."
+        )
 
     @classmethod
     def parse(cls, text: str) -> "DecodeHParams":
@@ -102,6 +112,22 @@ class DecodeHParams:
     def is_random(self) -> bool:
         """Whether translations are drawn and not searched for."""
         return self.sampling_method == "random"
+
+    def check_number(self, name: str, number: int | str) -> None:
+        """Raises UserError if so many translations of a line cannot be had.
+
+        Args:
+            name: str. What the user calls the number.
+            number: int, or the str that is none.
+        """
+        most, why = self.beam_size, f"beam_size={self.beam_size}"
+        if self.is_random:
+            most = MOST_DRAWN
+            why = f"{most}, the most that are drawn of a line"
+        if isinstance(number, str) or not 1 <= number <= most:
+            raise errors.UserError(
+                f"`{name}` must be 1 to {why}. Received: {number}."
+            )
 
     def check_plain(self, what: str) -> None:
         """Raises UserError if more is wanted than a plain beam search.

@@ -54,6 +54,27 @@ _AT_LEAST_ONE = (
     "train_steps",
     "localness_window",
 )
+# More means nothing: it runs for ever, takes all memory or overflows inside.
+MOST = {
+    "vocab_size": 10_000_000,
+    "hidden_size": 100_000,
+    "filter_size": 1_000_000,
+    "num_hidden_layers": 1000,
+    "num_encoder_layers": 1000,
+    "num_decoder_layers": 1000,
+    "max_relative_position": 10_000,
+    "attention_window": 1_000_000,
+    "localness_window": 1_000_000,
+    "batch_size": 1_000_000,
+    "max_length": 1_000_000,
+    "min_length_bucket": 1_000_000,
+    # 20,000 ids to this power are a float32, and to three times it are none.
+    "alpha": 10,
+    "extra_length": 10_000,
+}
+LARGEST_INT = 2**31 - 1  # what TensorFlow's int32 holds
+# Of all other fields. A float32 holds 3e38.
+_MOST_OF = {int: LARGEST_INT, float: 1e30}
 _FRACTIONS = (
     "layer_prepostprocess_dropout",
     "attention_dropout",
@@ -197,10 +218,18 @@ class HParams:
         self._check(
             "length_bucket_step", self.length_bucket_step > 1.0, "above 1"
         )
+        self._check_sizes()
+
+    def _check_sizes(self):
+        """Refuses numbers that are too large to mean anything."""
         for name, kind in field_types().items():
+            value = getattr(self, name)
             if kind is float:
-                value = getattr(self, name)
                 self._check(name, math.isfinite(value), "a finite number")
+                self._check(name, value >= 0, "at least 0")
+            if kind in _MOST_OF:
+                most = MOST.get(name, _MOST_OF[kind])
+                self._check(name, value <= most, f"at most {most}")
 
     def _check(self, name: str, good: bool, expected: str):
         if not good:
@@ -218,7 +247,8 @@ class HParams:
                 f"Unknown hparams {unknown}. Known: {sorted(known)}."
             )
         for name, value in changes.items():
-            if known[name] is float and type(value) is int:
+            is_int = type(value) is int and abs(value) <= LARGEST_INT
+            if known[name] is float and is_int:
                 changes[name] = float(value)
             elif type(value) is not known[name]:
                 raise errors.UserError(

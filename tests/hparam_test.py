@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -92,11 +93,33 @@ class HParamsTest(parameterized.TestCase):
         ("optimizer_multistep_accumulate_steps", -1, "at least 0"),
         ("attention_window", -1, "at least 0"),
         ("localness_window", 0, "at least 1"),
+        ("vocab_size", 3_000_000_000, "at most 10000000"),
+        ("hidden_size", 2**40, "at most 100000"),
+        ("num_hidden_layers", 10**9, "at most 1000"),
+        ("num_encoder_layers", 10**9, "at most 1000"),
+        ("num_decoder_layers", 1001, "at most 1000"),
+        ("max_relative_position", 2**31, "at most 10000"),
+        ("attention_window", 2**31, "at most 1000000"),
+        ("localness_window", 2**31, "at most 1000000"),
+        ("batch_size", 2**31, "at most 1000000"),
+        ("max_length", 2**31, "at most 1000000"),
+        ("extra_length", 2_147_483_640, "at most 10000"),
+        ("extra_length", 10**12, "at most 10000"),
+        ("beam_size", 2**31, "at most 2147483647"),
+        ("train_steps", 2**31, "at most 2147483647"),
+        ("learning_rate_warmup_steps", 10**400, "at most 2147483647"),
+        ("alpha", 11.0, "at most 10"),
+        ("clip_grad_norm", 1e39, r"at most 1e\+30"),
+        ("learning_rate_constant", 1e39, r"at most 1e\+30"),
+        ("optimizer_adam_epsilon", -1e-9, "at least 0"),
+        ("norm_epsilon", -1e-6, "at least 0"),
+        ("alpha", 10**400, "of type float"),
     )
     def test_values_out_of_range_are_refused(self, name, value, expected):
         with self.assertRaisesRegex(
             errors.UserError,
-            f"`{name}` must be {expected}. Received: {name}={value}",
+            f"`{name}` must be {expected}. Received: ({name}=)?"
+            + re.escape(str(value)),
         ):
             hparam.HParams().replace(**{name: value})
 

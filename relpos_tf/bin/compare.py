@@ -28,6 +28,7 @@ from absl import flags
 
 from relpos_tf import claims
 from relpos_tf import errors
+from relpos_tf import hparam
 from relpos_tf import paths
 from relpos_tf import registry
 from relpos_tf import signals
@@ -37,7 +38,9 @@ from relpos_tf.comparison import variants as variants_lib
 
 FLAGS = flags.FlagValues()
 _bool = functools.partial(flags.DEFINE_bool, flag_values=FLAGS)
-_integer = functools.partial(flags.DEFINE_integer, flag_values=FLAGS)
+_integer = functools.partial(
+    flags.DEFINE_integer, flag_values=FLAGS, upper_bound=hparam.LARGEST_INT
+)
 _list = functools.partial(flags.DEFINE_list, flag_values=FLAGS)
 _string = functools.partial(flags.DEFINE_string, flag_values=FLAGS)
 
@@ -94,6 +97,7 @@ _integer(
     8000,
     "translate_files: pieces of the vocabulary.",
     lower_bound=1,
+    upper_bound=hparam.MOST["vocab_size"],
 )
 _integer(
     "local_eval_frequency",
@@ -247,7 +251,13 @@ def numbers(name: str) -> list[int]:
             f"--{name} must be whole numbers, as in 1,2,3. Received: "
             f"{','.join(found)!r}."
         )
-    return sorted({int(n) for n in found})
+    values = sorted({int(n) for n in found})
+    if values[-1] > hparam.LARGEST_INT:
+        raise command.UsageError(
+            f"--{name} must be at most {hparam.LARGEST_INT}. Received: "
+            f"{values[-1]}."
+        )
+    return values
 
 
 def plan(

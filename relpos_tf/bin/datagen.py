@@ -32,6 +32,7 @@ flags.DEFINE_integer(
     "How many TFRecord files the training data is written to; 0: the "
     "problem's own number. At least one for each worker.",
     lower_bound=0,
+    upper_bound=10_000,
     flag_values=FLAGS,
 )
 flags.DEFINE_string(

@@ -26,6 +26,7 @@ from absl import flags
 from relpos_tf import claims
 from relpos_tf import errors
 from relpos_tf import faults
+from relpos_tf import hparam
 from relpos_tf import paths
 from relpos_tf import registry
 from relpos_tf import run_dir
@@ -37,7 +38,9 @@ FLAGS = flags.FlagValues()
 _bool = functools.partial(flags.DEFINE_bool, flag_values=FLAGS)
 _enum = functools.partial(flags.DEFINE_enum, flag_values=FLAGS)
 _float = functools.partial(flags.DEFINE_float, flag_values=FLAGS)
-_integer = functools.partial(flags.DEFINE_integer, flag_values=FLAGS)
+_integer = functools.partial(
+    flags.DEFINE_integer, flag_values=FLAGS, upper_bound=hparam.LARGEST_INT
+)
 _string = functools.partial(flags.DEFINE_string, flag_values=FLAGS)
 
 _string(
@@ -74,7 +77,13 @@ _FILE_FLAGS = {
 }
 for _name, _text in _FILE_FLAGS.items():
     _string(_name, "", f"translate_files: {_text}.")
-_integer("vocab_size", 8000, "translate_files: pieces of the vocabulary.")
+_integer(
+    "vocab_size",
+    8000,
+    "translate_files: pieces of the vocabulary.",
+    lower_bound=1,
+    upper_bound=hparam.MOST["vocab_size"],
+)
 _integer(
     "train_steps",
     0,
@@ -142,7 +151,7 @@ _bool(
 _string(
     "warm_start_from", "", "A run or checkpoint whose weights to start from."
 )
-_integer("random_seed", 1, "Decides weights, order and dropout.")
+_integer("random_seed", 1, "Decides weights, order and dropout.", lower_bound=0)
 _bool("deterministic", False, "Only operations that never vary.")
 _integer(
     "worker_gpu", 0, "Number of GPUs. 0: all that are visible.", lower_bound=0
@@ -164,6 +173,7 @@ _integer(
     1,
     "Split the CPU into so many devices, to try replicas without GPUs.",
     lower_bound=1,
+    upper_bound=128,
 )
 _bool("registry_help", False, "List problems and hparams sets.")
 _bool("check_env", False, "Print versions and devices, and compute.")

@@ -129,6 +129,15 @@ class MistakeTest(parameterized.TestCase):
                 SETS,
                 "--problem=algorithmic_copy",
                 "--output_dir=HERE",
+                "--seeds=1,3000000000",
+            ),
+            "--seeds must be at most 2147483647. Received: 3000000000",
+        ),
+        (
+            (
+                SETS,
+                "--problem=algorithmic_copy",
+                "--output_dir=HERE",
                 "--seeds=",
             ),
             "--seeds must be whole numbers",

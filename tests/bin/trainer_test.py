@@ -62,6 +62,26 @@ class TrainerTest(parameterized.TestCase):
         self.assertRegex(err, r"\ARun again with:\n  \S[^\n]+\n[^\n]+\n\Z")
         self.assertEndsWith(err, f"\nrelpos-trainer: {word}.\n")
 
+    @parameterized.parameters(
+        "--vocab_size=3000000000",
+        "--vocab_size=0",
+        "--train_steps=3000000000",
+        "--eval_steps=99999999999999999999",
+        "--keep_checkpoint_max=3000000000",
+        "--random_seed=3000000000",
+        "--random_seed=-1",
+        "--num_logical_cpus=1000000",
+        "--hparams=vocab_size=3000000000",
+        "--hparams=extra_length=2147483647",
+    )
+    def test_numbers_that_mean_nothing_end_before_training(self, flag):
+        code, err = execute(ZeroDivisionError, flag)
+        self.assertEqual(code, 2)
+        name, _, value = flag.rpartition("=")
+        self.assertIn(name.lstrip("-").rpartition("=")[2], err)
+        self.assertIn(value, err)
+        self.assertEqual(err.count("\n"), 1)
+
     @parameterized.parameters("--hparams_set=x", "--problem=x", "--usr_dir=x/y")
     def test_bad_names_end_before_training(self, flag):
         code, err = execute(ZeroDivisionError, flag)
