@@ -70,7 +70,7 @@ def beam_search(
             length 0 may grow.
         constrain: None, or a function of (ids `[B * N, T]`, i, log_probs
             `[B * N, V]`, context) that returns log_probs with -inf where an id
-            must not follow; it must leave one that may.
+            must not follow. A hypothesis that nothing may follow is lost.
         shrink_at: float in [0, 1). With a `[B]` `decode_length`, the share of
             examples still active at which the others leave the batch.
 

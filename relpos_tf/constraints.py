@@ -14,13 +14,15 @@ import tensorflow as tf
 _FORBIDDEN = -float("inf")
 
 
-def force_prefix(log_probs, i, prefix):
+def force_prefix(log_probs, i, prefix, free=None):
     """Allows only the next id of the prefix, where it is not over.
 
     Args:
         log_probs: float32 `[R, V]`.
         i: int32 scalar: ids chosen so far.
         prefix: int32 `[R, P]`, padded with 0.
+        free: float32 `[R, V]`: what is returned where the prefix is over.
+            None: `log_probs`.
 
     Returns:
         float32 `[R, V]`.
@@ -30,8 +32,9 @@ def force_prefix(log_probs, i, prefix):
     padded = tf.pad(prefix, [[0, 0], [0, 1]])  # [R, P + 1]
     wanted = padded[:, tf.minimum(i, tf.shape(prefix)[1])]  # [R]
     is_wanted = tf.range(vocab_size) == wanted[:, tf.newaxis]  # [R, V]
-    allowed = is_wanted | (wanted == 0)[:, tf.newaxis]
-    return tf.where(allowed, log_probs, _FORBIDDEN)
+    forced = tf.where(is_wanted, log_probs, _FORBIDDEN)
+    is_over = (wanted == 0)[:, tf.newaxis]
+    return tf.where(is_over, log_probs if free is None else free, forced)
 
 
 def forbid_end(log_probs, i, min_length, eos_id=1):
@@ -87,7 +90,7 @@ class Limits(NamedTuple):
         lengths: int32 `[B]`: how many ids each translation may have, EOS
             included; 0 gives no ids and the score 0.
         prefix: None, or int32 `[B, P]`, padded with 0: the ids that each
-            translation begins with.
+            translation begins with, whatever the two below would forbid.
         min_length: int. How many ids must come before EOS.
         no_repeat_ngram_size: int. No n-gram of this size comes twice; 0: any
             may.
@@ -99,20 +102,22 @@ class Limits(NamedTuple):
     no_repeat_ngram_size: int = 0
 
     def constrain(self, ids, i, log_probs, context):
-        """Applies all but the lengths, for `beam_search.beam_search`."""
-        rows = tf.shape(ids)[0]
+        """Applies all but the lengths, for `beam_search.beam_search`.
+
+        A hypothesis that nothing may follow is lost, see there.
+        """
+        allowed = log_probs
         if self.no_repeat_ngram_size:
-            log_probs = forbid_repetition(
-                log_probs, ids, self.no_repeat_ngram_size
-            )
+            allowed = forbid_repetition(allowed, ids, self.no_repeat_ngram_size)
         if self.min_length:
-            log_probs = forbid_end(log_probs, i, self.min_length)
-        if self.prefix is not None:
-            prefix = context.prefix
-            beams = rows // tf.maximum(tf.shape(prefix)[0], 1)
-            prefix = tf.repeat(prefix, beams, axis=0)  # [B * N, P]
-            log_probs = force_prefix(log_probs, i, prefix)
-        return log_probs
+            allowed = forbid_end(allowed, i, self.min_length)
+        if self.prefix is None:
+            return allowed
+        prefix = context.prefix
+        beams = tf.shape(ids)[0] // tf.maximum(tf.shape(prefix)[0], 1)
+        prefix = tf.repeat(prefix, beams, axis=0)  # [B * N, P]
+        # What is forced has the last word: it may repeat itself, and end.
+        return force_prefix(log_probs, i, prefix, free=allowed)
 
     @property
     def is_constrained(self) -> bool:

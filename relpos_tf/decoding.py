@@ -118,7 +118,8 @@ def search(
         A pair: ids, int32 `[B, n_best, T]`, best first, EOS last and then
         zeros; no EOS where the limit cut a translation off; and scores,
         float32 `[B, n_best]`, from the probabilities that the model gives
-        whether or not something was forced or forbidden.
+        whether or not something was forced or forbidden. Where `limits` left
+        no way to go on: zeros, and `beam_search.NO_HYPOTHESIS`.
 
     Raises:
         ValueError: there are not that many beams or pieces.
@@ -255,7 +256,8 @@ def sample(
 
     Returns:
         As `search`: ids `[B, n_best, T]`, the best scores first, and scores
-        `[B, n_best]`.
+        `[B, n_best]`. Where `limits` left nothing to draw: zeros, and
+        `beam_search.NO_HYPOTHESIS`.
     """
     if not isinstance(limits, constraints.Limits):
         limits = constraints.Limits(tf.convert_to_tensor(limits))
@@ -293,6 +295,7 @@ def sample(
     # Without an end, the length is the limit.
     sizes = tf.math.count_nonzero(ids[:, 1:], axis=1, dtype=tf.int32)
     scores = log_probs / beam_step.length_penalty(sizes, alpha)
+    scores = tf.maximum(scores, beam_step.NO_HYPOTHESIS)
     ids = tf.reshape(ids[:, 1:], [batch_size, n_best, tf.shape(ids)[1] - 1])
     scores, order = tf.math.top_k(
         tf.reshape(scores, [batch_size, n_best]), n_best

@@ -199,14 +199,10 @@ class Session:
 
     def _checked_number(self, value: str) -> int:
         """Returns the number that follows `:n`."""
-        most = self._settings.beam_size
-        if value.isdecimal() and (
-            1 <= int(value) <= most or self._settings.is_random
-        ):
-            return max(int(value), 1)
-        raise errors.UserError(
-            f"`n` must be 1 to beam_size={most}. Received: {value}."
-        )
+        is_number = value.isdecimal() and len(value) < 10
+        number = int(value) if is_number else value
+        self._settings.check_number("n", number)
+        return number
 
     def _arguments(self) -> dict[str, object]:
         """Returns the settings that a translation is found with."""

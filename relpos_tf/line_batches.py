@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 # Most lines of a batch, unless told otherwise.
 BATCH_LINES = 128
+# Most translations drawn at once: as many as a search with 4 beams has.
+BATCH_DRAWN = 4 * BATCH_LINES
 # Most padded source ids of a batch, times the beams.
 BATCH_IDS = 16384
 # Line numbers that a warning names.

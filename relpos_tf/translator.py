@@ -1,10 +1,10 @@
 """Lines in, lines out: one translation for each line, in their order.
 
 Lines are sorted by length and translated in batches. A batch is bounded twice:
-by its number of lines, and by its padded source ids times the beams; a line
-beyond the second bound is a batch by itself. Neither bound changes what comes
-out, because a sentence's search knows nothing of the other sentences: its
-length limit is its own length plus `extra_length`.
+by its number of lines, or of translations drawn; and by its padded source ids
+times the beams, or those drawn. A line beyond a bound is a batch by itself.
+Neither bound changes what comes out, because a sentence's search knows nothing
+of the other sentences: its length limit is its own length plus `extra_length`.
 """
 
 import itertools
@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from relpos_tf import beam_search
 from relpos_tf import checkpoints
 from relpos_tf import ctranslate2_engine
 from relpos_tf import decode_hparam
@@ -259,12 +260,7 @@ class Translator:
     def _settings(self, wanted, n_best, needs_model):
         """Returns complete settings, or says what is impossible."""
         settings = self._engine.settings(wanted)
-        most = n_best if settings.is_random else settings.beam_size
-        if not 1 <= n_best <= most:
-            raise errors.UserError(
-                f"`n_best` must be 1 to beam_size={settings.beam_size}. "
-                f"Received: {n_best}."
-            )
+        settings.check_number("n_best", n_best)
         if needs_model and not hasattr(self._engine, "attention"):
             raise errors.UserError(
                 "An export has no attention and takes no prefix: use the run."
@@ -291,7 +287,12 @@ class _Task:
         self._batch_size, self._max_input_size = limits
         self._progress = progress
         self._done = 0
-        self._truncated, self._incomplete = [], []
+        self._truncated, self._incomplete, self._nothing = [], [], []
+        self._hypotheses = settings.beam_size  # of a line, at once
+        if settings.is_random:
+            self._hypotheses = n_best
+            drawn = max(1, line_batches.BATCH_DRAWN // n_best)
+            self._batch_size = min(self._batch_size, drawn)
 
     def translate(
         self, lines: list[str], prefixes: list[str], with_attention: bool
@@ -313,7 +314,7 @@ class _Task:
         ]
         done = self._done + len(lines) - len(places)
         for batch in line_batches.make_batches(
-            [item.size * self._settings.beam_size for item in items],
+            [item.size * self._hypotheses for item in items],
             self._batch_size,
         ):
             numbers = [first + places[i] for i in batch]
@@ -327,7 +328,9 @@ class _Task:
                 ]
             for i, number, result in zip(batch, numbers, results, strict=True):
                 found[places[i]] = result
-                if not result.is_complete:
+                if result.scores[0] <= beam_search.NO_HYPOTHESIS:
+                    self._nothing.append(number)
+                elif not result.is_complete:
                     self._incomplete.append(number)
             done += len(batch)
             if self._progress:
@@ -370,8 +373,22 @@ class _Task:
                 line_batches.named(self._truncated),
             )
         if self._incomplete:
+            least = self._settings.min_length
             _log.warning(
-                "No end was found within the source's length + %d ids for %s.",
+                "No end was found %swithin the source's length + %d ids for "
+                "%s.",
+                f"after min_length={least} ids and " if least else "",
                 self._settings.extra_length,
                 line_batches.named(self._incomplete),
+            )
+        if self._nothing:
+            _log.warning(
+                "No translation was found for %s: every way to go on was "
+                "forbidden by %s.",
+                line_batches.named(self._nothing),
+                ", ".join(
+                    f"{name}={value}"
+                    for name in ("min_length", "no_repeat_ngram_size")
+                    if (value := getattr(self._settings, name))
+                ),
             )

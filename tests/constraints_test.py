@@ -5,6 +5,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import constraints
+from relpos_tf import decoding
 
 LOG_PROBS = tf.constant(np.log(np.full([3, 7], 1 / 7)), tf.float32)
 
@@ -88,6 +89,21 @@ class ConstraintsTest(tf.test.TestCase, parameterized.TestCase):
             self.assertEqual(
                 may, [v for v in range(5) if (*last, v) not in seen]
             )
+
+    def test_what_is_forced_is_never_forbidden(self):
+        limits = constraints.Limits(
+            tf.constant([9, 9, 9]),
+            # The n-gram 5 3 again; the end too early; nothing.
+            tf.constant([[5, 3, 5, 3], [2, 2, 2, 1], [0, 0, 0, 0]]),
+            min_length=6,
+            no_repeat_ngram_size=2,
+        )
+        context = decoding.Context((), (), (), limits.prefix)
+        ids = tf.constant([[0, 5, 3, 5], [0, 2, 2, 2], [0, 5, 3, 5]])
+        found = limits.constrain(ids, tf.constant(3), LOG_PROBS, context)
+        self.assertEqual(allowed(found), [[3], [1], [0, 2, 4, 5, 6]])
+        kept = np.isfinite(found)
+        self.assertAllEqual(found[kept], LOG_PROBS[kept])
 
 
 if __name__ == "__main__":

@@ -207,6 +207,60 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         for row in ids.numpy().reshape([9, -1]):
             self.assertEqual(repeats(row), 0)
 
+    @parameterized.parameters("argmax", "random")
+    def test_prefix_that_repeats_itself_is_kept(self, method):
+        model = talkative_model(0.3)
+        prefix = [[4, 9, 4, 9, 4], [3, 3, 3, 0, 0], [0, 0, 0, 0, 0]]
+        limits = constraints.Limits(
+            tf.constant([11, 7, 5]),
+            tf.constant(prefix),
+            min_length=2,
+            no_repeat_ngram_size=1,
+        )
+        if method == "random":
+            ids, scores = decoding.sample(
+                model,
+                INPUTS,
+                limits,
+                tf.range(3),
+                how=sampling.Sampling(),
+                alpha=0.6,
+                n_best=2,
+            )
+        else:
+            ids, scores = decoding.search(
+                model, INPUTS, limits, beam_size=3, alpha=0.6, n_best=2
+            )
+        for b, n in np.ndindex(3, 2):
+            row, begun = strip(ids[b, n].numpy()), strip(np.array(prefix[b]))
+            self.assertEqual(row[: len(begun)], begun)
+            rest = row[len(begun) :]
+            self.assertLen({*rest, *begun}, len(rest) + len(set(begun)))
+            log_prob = decoding.log_probabilities(
+                model, INPUTS[b : b + 1], tf.constant([row])
+            )[0]
+            penalty = ((5 + len(row)) / 6) ** 0.6
+            self.assertAllClose(scores[b, n], log_prob / penalty, atol=1e-4)
+
+    @parameterized.parameters(1, 3)
+    def test_least_length_with_too_few_pieces_finds_nothing(self, beam_size):
+        # Without repetition there are V ids and no more, and no end before.
+        limits = constraints.Limits(
+            tf.constant([2, V + 3, V + 5]),
+            min_length=V + 1,
+            no_repeat_ngram_size=1,
+        )
+        ids, scores = decoding.search(
+            talkative_model(0.3),
+            INPUTS,
+            limits,
+            beam_size=beam_size,
+            alpha=0.6,
+        )
+        self.assertNotAllEqual(ids[0], tf.zeros_like(ids[0]))
+        self.assertAllEqual(ids[1:], tf.zeros_like(ids[1:]))
+        self.assertAllEqual(scores[1:], [[beam_search.NO_HYPOTHESIS]] * 2)
+
     def test_brute_force_with_a_prefix_on_a_tiny_vocabulary(self):
         model = decoding_test.make_model(vocab_size=5)
         inputs = tf.constant([[3, 4, 1]])
@@ -288,6 +342,51 @@ class SampleTest(tf.test.TestCase, parameterized.TestCase):
             arguments = {"numbers": [5, 6, 7], "seed": 3} | changed
             other, _ = self.sample(INPUTS, **arguments)
             self.assertNotAllEqual(other[..., :3].numpy(), ids[..., :3].numpy())
+
+    def test_least_length_with_too_few_pieces_draws_nothing(self):
+        # Without repetition there are V - 1 ids to draw, and no end before.
+        limits = constraints.Limits(
+            tf.constant([2, V + 3, 0]), min_length=V, no_repeat_ngram_size=1
+        )
+        ids, scores = decoding.sample(
+            self.model,
+            INPUTS,
+            limits,
+            tf.range(3),
+            how=sampling.Sampling(),
+            alpha=0.6,
+            n_best=2,
+        )
+        self.assertAllEqual(np.count_nonzero(ids[0], axis=1), [2, 2])
+        self.assertAllEqual(ids[1:], tf.zeros_like(ids[1:]))
+        self.assertAllEqual(scores[1], [beam_search.NO_HYPOTHESIS] * 2)
+        self.assertAllEqual(scores[2], [0.0] * 2)
+        self.assertTrue(np.all(scores[0] > beam_search.NO_HYPOTHESIS))
+
+    @parameterized.parameters("search", "sample")
+    def test_empty_batch_has_empty_results(self, method):
+        limits = constraints.Limits(
+            tf.zeros([0], tf.int32),
+            tf.zeros([0, 2], tf.int32),
+            no_repeat_ngram_size=2,
+        )
+        inputs = tf.zeros([0, 5], tf.int32)
+        if method == "sample":
+            found = decoding.sample(
+                self.model,
+                inputs,
+                limits,
+                tf.zeros([0], tf.int32),
+                how=sampling.Sampling(),
+                alpha=0.6,
+                n_best=2,
+            )
+        else:
+            found = decoding.search(
+                self.model, inputs, limits, beam_size=3, alpha=0.6, n_best=2
+            )
+        self.assertEqual([len(found[0]), found[0].shape[1]], [0, 2])
+        self.assertEqual(found[1].shape, (0, 2))
 
 
 if __name__ == "__main__":

@@ -43,6 +43,48 @@ class DrawTest(tf.test.TestCase, parameterized.TestCase):
         ids = sampling.draw(log_probs, uniform, 1.0).numpy().tolist()
         self.assertEqual(ids, [1, 1, 3])
 
+    @parameterized.parameters((1.0, 49999), (0.9, 44999), (0.5, 24999))
+    def test_as_many_ids_are_drawn_from_as_top_p_says(self, top_p, last):
+        # All are as probable, the first comes first.
+        log_probs = tf.fill([1, 50000], -np.log(50000).astype(np.float32))
+        uniform = tf.constant([1.0 - 2**-23])
+        found = sampling.draw(log_probs, uniform, 1.0, top_p=top_p)
+        self.assertAllClose(found, [last], atol=3)
+        if top_p == 1.0:
+            self.assertAllEqual(found, [last])
+
+    def test_many_improbable_ids_are_drawn_as_often_as_one(self):
+        # One has half of the probability, a hundred thousand the rest; each
+        # of them is lost in a sum of float32.
+        size = 100_000
+        log_probs = np.full([1, size + 2], np.log(0.001 / size), np.float32)
+        log_probs[0, :2] = np.log([0.5, 0.499])
+        uniform = tf.constant([0.4999, 0.998, 0.9991, 0.9995, 0.9999])
+        ids = sampling.draw(tf.repeat(log_probs, 5, 0), uniform, 1.0).numpy()
+        self.assertAllEqual(ids[:2], [0, 1])
+        self.assertAllClose(ids[2:], [10_000, 50_000, 90_000], atol=300)
+
+    @parameterized.parameters(
+        (1e-38, [0, 1, 0, 0, 0]),
+        (1e-30, [0, 1, 0, 0, 0]),
+        (1e30, [0.2] * 5),
+        (3e38, [0.2] * 5),
+    )
+    def test_extreme_temperatures_draw_the_best_or_any(
+        self, temperature, expected
+    ):
+        temperature = tf.constant(temperature, tf.float32)
+        self.assertAllClose(
+            shares(temperature=temperature), expected, atol=2e-3
+        )
+
+    @parameterized.parameters(1e-38, 3e38)
+    def test_extreme_temperatures_draw_nothing_forbidden(self, temperature):
+        log_probs = tf.constant([[-np.inf, -90.0, -np.inf, -92.0]] * 3)
+        uniform = tf.constant([0.0, 0.49, 1.0 - 2**-24])
+        ids = sampling.draw(log_probs, uniform, temperature).numpy().tolist()
+        self.assertEqual(ids, [1, 1, 1 if temperature < 1 else 3])
+
 
 class UniformsTest(tf.test.TestCase):
     def test_a_row_knows_its_number_and_sample_and_nothing_else(self):
@@ -56,8 +98,9 @@ class UniformsTest(tf.test.TestCase):
         self.assertFalse(np.any(np.isin(other, many)))
 
     def test_no_example_gives_no_row(self):
-        found = tf.function(sampling.uniforms)(3, tf.zeros([0], tf.int32), 2, 7)
-        self.assertEqual(found.shape, (0, 7))
+        for uniforms in (sampling.uniforms, tf.function(sampling.uniforms)):
+            found = uniforms(3, tf.zeros([0], tf.int32), 2, 7)
+            self.assertEqual(found.shape, (0, 7))
 
 
 class SampleTest(tf.test.TestCase):
@@ -89,6 +132,27 @@ class SampleTest(tf.test.TestCase):
             ],
         )
         self.assertAllClose(scores, np.log([0.75, 0.25, 0.25, 1.0]))
+
+    def test_row_that_nothing_may_follow_is_no_translation(self):
+        def logits(ids, i, states):
+            return tf.zeros([3, 5]), states
+
+        def constrain(ids, i, log_probs):
+            # After its second id, nothing may follow in the second row; it
+            # has ended in the third.
+            is_dead = (tf.range(3) > 0)[:, tf.newaxis] & (i >= 2)
+            return tf.where(is_dead, -np.inf, log_probs)
+
+        ids, scores = sampling.sample(
+            logits,
+            tf.zeros([3], tf.int32),
+            tf.constant([4, 4, 2]),
+            tf.constant([[0.9] * 4] * 3),
+            constrain=constrain,
+        )
+        self.assertAllEqual(ids, [[0, 4, 4, 4, 4], [0] * 5, [0, 4, 4, 0, 0]])
+        quarter = np.log(0.2)
+        self.assertAllClose(scores, [4 * quarter, -np.inf, 2 * quarter])
 
 
 if __name__ == "__main__":

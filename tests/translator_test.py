@@ -56,7 +56,9 @@ class EchoEngine:
             raise tf.errors.ResourceExhaustedError(None, None, "no memory")
         self.batches.append([item.content for item in items])
         return [
-            engines.Translation(
+            engines.Translation([""], [beam_search.NO_HYPOTHESIS], False)
+            if item.content == "void"
+            else engines.Translation(
                 [f"{item.content.upper()}{i or ''}" for i in range(n_best)],
                 [0.0 - i for i in range(n_best)],
                 "cut" not in item.content,
@@ -144,12 +146,53 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
             translator.translate(["a", "cut b", "c"])
         self.assertIn("1 line (2)", logs.output[0])
 
+    def test_lines_for_which_nothing_was_found_are_reported(self):
+        translator = translator_lib.Translator(engine=EchoEngine())
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            found = translator.translate(
+                ["a", "void", "cut b", "void"],
+                min_length=9,
+                no_repeat_ngram_size=1,
+                return_scores=True,
+            )
+        self.assertEqual(found[1], ("", beam_search.NO_HYPOTHESIS))
+        self.assertEqual(
+            [record.getMessage() for record in logs.records],
+            [
+                "No end was found after min_length=9 ids and within the "
+                "source's length + 7 ids for 1 line (3).",
+                "No translation was found for 2 lines (2, 4): every way to go "
+                "on was forbidden by min_length=9, no_repeat_ngram_size=1.",
+            ],
+        )
+
+    @parameterized.parameters(
+        ({"beam_size": 3}, 20, [128, 72]),
+        # As many rows as 128 lines have with 4 beams.
+        ({"sampling_method": "random"}, 20, [25] * 8),
+        ({"sampling_method": "random"}, 3, [128, 72]),
+        ({"sampling_method": "random"}, 600, [1] * 200),
+    )
+    def test_batches_are_bounded_by_the_number_drawn(
+        self, options, number, sizes
+    ):
+        engine = EchoEngine(memory=10**6)
+        translator = translator_lib.Translator(engine=engine)
+        number = min(number, options.get("beam_size", number))
+        translator.translate(["a"] * 200, n_best=number, **options)
+        self.assertEqual([len(batch) for batch in engine.batches], sizes)
+
     def test_impossible_requests_are_refused(self):
         translator = translator_lib.Translator(engine=EchoEngine())
         with self.assertRaisesRegex(ValueError, "list of lines"):
             translator.translate("a")
         with self.assertRaisesRegex(ValueError, "`n_best` must be 1 to"):
             translator.translate(["a"], n_best=4)
+        for number in (0, 1025, 10**10):
+            with self.assertRaisesRegex(ValueError, "must be 1 to 1024"):
+                translator.translate(
+                    ["a"], n_best=number, sampling_method="random"
+                )
         with self.assertRaisesRegex(ValueError, "`alpha` must be at least 0"):
             translator.translate(["a"], alpha=-1.0)
 
