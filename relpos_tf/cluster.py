@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from relpos_tf import errors
 
 _JOBS = ("chief", "worker")  # in the order of TensorFlow's replicas
+_MOST_DIGITS = 10  # of a port, or an index
 _EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
@@ -73,7 +74,7 @@ def from_environment(
         return None
     try:
         value = json.loads(config)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _bad(f"it is not JSON ({error})", config) from error
     for name in ("cluster", "task"):
         if not isinstance(value, dict) or not isinstance(value.get(name), dict):
@@ -81,7 +82,7 @@ def from_environment(
     jobs, task = value["cluster"], value["task"]
     if not jobs or not set(jobs) <= set(_JOBS):
         raise _bad('"cluster" has other jobs than "worker" and "chief"', config)
-    if task.get("type") not in jobs:
+    if task.get("type") not in list(jobs):
         raise _bad('"type" of "task" is none of "cluster"', config)
     for name, addresses in jobs.items():
         if not isinstance(addresses, list) or not addresses:
@@ -89,7 +90,9 @@ def from_environment(
     if len(jobs.get("chief", ())) > 1:
         raise _bad('"chief" has more than one host', config)
     number, index = len(jobs[task["type"]]), str(task.get("index"))
-    if not index.isdecimal() or int(index) >= number:
+    # Python reads no number of thousands of digits.
+    is_number = index.isdecimal() and len(index) < _MOST_DIGITS
+    if not is_number or int(index) >= number:
         raise _bad(f'"index" is not from 0 to {number - 1}', config)
     addresses = tuple(a for job in _JOBS for a in jobs.get(job, ()))
     for address in addresses:
@@ -119,4 +122,5 @@ def _bad(reason: str, received: str) -> errors.UserError:
 
 def _is_address(address: str) -> bool:
     host, colon, port = address.rpartition(":")
-    return bool(host and colon and port.isdecimal() and 0 < int(port) < 1 << 16)
+    is_number = port.isdecimal() and len(port) < _MOST_DIGITS
+    return bool(host and colon and is_number and 0 < int(port) < 1 << 16)

@@ -50,13 +50,15 @@ def writer(
 
     Args:
         path: A file, see `files.replacing`; or "" for `stream`.
-        stream: Where lines go otherwise; none waits there for the next one.
+        stream: Where lines go otherwise; none waits there for the next one. A
+            terminal is shown no controls.
         tell_kept: If the block raises, the lines that were written are kept in
             `PATH.first-N-lines`, and this function is told the name of that
             file and N. None: they are removed.
     """
     if not path:
-        yield lambda line: (stream.write(_encoded(line)), stream.flush())
+        shown = text.printable if stream.isatty() else str
+        yield lambda line: (stream.write(_encoded(shown(line))), stream.flush())
         return
     with files.replacing(path) as file:
         try:

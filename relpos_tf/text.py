@@ -22,6 +22,7 @@ import collections
 import gzip
 import html
 import pathlib
+import re
 import zlib
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -37,6 +38,12 @@ MAX_RATIO = 9
 RATIO_SLACK = 50
 # The rule that changes a pair and keeps it.
 KEEPING_RULE = "nul"
+
+# All controls but the tabulator and the line feed, and what turns the direction
+# of writing: a terminal obeys them.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 def read_lines(path: str | pathlib.Path) -> Iterator[str]:
@@ -149,3 +156,16 @@ def clean_pairs(
 def collapse_blanks(line: str) -> str:
     """Undoes HTML escapes, collapses runs of blanks, strips the ends."""
     return " ".join(html.unescape(line).split())
+
+
+def printable(line: str) -> str:
+    r"""Returns text as it may be shown, whoever wrote it.
+
+    Example:
+
+    >>> printable("red: \x1b[31m")
+    'red: \\x1b[31m'
+    """
+    return _CONTROLS.sub(
+        lambda found: found[0].encode("unicode_escape").decode(), line
+    )

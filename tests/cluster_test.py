@@ -58,6 +58,22 @@ class ClusterTest(parameterized.TestCase):
         ),
         ("other_type", config(TWO, type="chief", index=0), '"type"'),
         ("no_type", config(TWO, index=0), '"type"'),
+        (
+            "type_is_a_list",
+            config(TWO, type=["worker"], index=0),
+            '"type" of "task" is none of',
+        ),
+        (
+            "index_is_huge",
+            config(TWO, type="worker", index="1" * 5000),
+            "from 0 to 1",
+        ),
+        (
+            "port_is_huge",
+            config({"worker": ["a:" + "1" * 5000]}, type="worker", index=0),
+            "HOST:PORT",
+        ),
+        ("deep", {"TF_CONFIG": "[" * 100_000}, "not JSON"),
         ("no_index", config(TWO, type="worker"), "from 0 to 1"),
         ("index_too_high", config(TWO, type="worker", index=2), "from 0 to 1"),
         ("negative", config(TWO, type="worker", index=-1), "from 0 to 1"),

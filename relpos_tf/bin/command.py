@@ -49,6 +49,7 @@ from relpos_tf import memory
 from relpos_tf import paths
 from relpos_tf import registry
 from relpos_tf import signals
+from relpos_tf import text as text_lib
 
 _HELP_FLAGS = frozenset(
     dash + name
@@ -244,8 +245,12 @@ def again() -> str:
 
 
 def write(text: str) -> None:
-    """Writes a result, which others may want to read, to standard output."""
-    sys.stdout.write(text)
+    """Writes a result, which others may want to read, to standard output.
+
+    A terminal is shown no controls that a name or a line may hold.
+    """
+    is_seen = sys.stdout.isatty()
+    sys.stdout.write(text_lib.printable(text) if is_seen else text)
 
 
 def logger() -> logging.Logger:
@@ -300,12 +305,17 @@ def import_tensorflow(num_logical_cpus: int = 0, quiet: bool = True) -> Any:
 
 
 class _Lines(logging.Handler):
-    """Writes records as plain lines to whatever `sys.stderr` is by then."""
+    """Writes records as plain lines to whatever `sys.stderr` is by then.
+
+    What they quote may come from a file, or from another host: without its
+    controls, it cannot speak to the terminal.
+    """
 
     def emit(self, record):
         is_warning = record.levelno >= logging.WARNING
         prefix = f"{record.levelname.lower()}: " if is_warning else ""
-        sys.stderr.write(f"{prefix}{self.format(record)}\n")
+        line = text_lib.printable(f"{prefix}{self.format(record)}")
+        sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
 
@@ -333,7 +343,7 @@ def _fail(name, error, code):
     """Says what went wrong in one line and returns the exit code."""
     first, *more = str(error).split("\n")
     lines = [f"{name}: {first}", *more]
-    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.write(text_lib.printable("\n".join(lines)) + "\n")
     return code
 
 

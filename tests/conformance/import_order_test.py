@@ -18,6 +18,7 @@ PACKAGE = ROOT / "relpos_tf"
 ORDER = (
     "errors",
     "files",
+    "text",
     "memory",
     "faults",
     "paths",
@@ -55,7 +56,6 @@ ORDER = (
     "schedules",
     "optimizers",
     "train_step",
-    "text",
     "line_io",
     "line_batches",
     "output_lines",
