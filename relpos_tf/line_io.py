@@ -15,6 +15,7 @@ from typing import BinaryIO
 from relpos_tf import errors
 from relpos_tf import files
 from relpos_tf import signals
+from relpos_tf import terminal
 from relpos_tf import text
 
 
@@ -57,8 +58,8 @@ def writer(
             file and N. None: they are removed.
     """
     if not path:
-        shown = text.printable if stream.isatty() else str
-        yield lambda line: (stream.write(_encoded(shown(line))), stream.flush())
+        stream.write(b"")  # A closed one says so now, not hours later.
+        yield _screen(stream) if stream.isatty() else _pipe(stream)
         return
     with files.replacing(path) as file:
         try:
@@ -84,6 +85,18 @@ def _keep(file, path, tell_kept):
     kept = f"{path}.first-{len(ends)}-lines"
     os.replace(file.name, kept)
     tell_kept(kept, len(ends))
+
+
+def _pipe(stream: BinaryIO) -> Callable[[str], None]:
+    return lambda line: (stream.write(_encoded(line)), stream.flush())
+
+
+def _screen(stream: BinaryIO) -> Callable[[str], None]:
+    def write(line):
+        terminal.clear()
+        _pipe(stream)(text.printable(line))
+
+    return write
 
 
 def _encoded(line: str) -> bytes:

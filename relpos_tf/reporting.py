@@ -39,6 +39,11 @@ class Results:
         """
         return [*self._totals(), float(self._skipped)]
 
+    def last_loss(self) -> float:
+        """Returns the loss of the last update, in nats per target token."""
+        last = self._results[-1]
+        return float(last["loss"]) / max(float(last["target_tokens"]), 1.0)
+
     def add(self, result: Mapping, step: int) -> bool:
         """Takes note of an update; returns whether it was made.
 
@@ -113,6 +118,7 @@ class Throughput:
         self._clock = clock
         self._step, self._since = step, clock()
         self._paused_at = None
+        self._glanced = None  # the step and time of the interval's first glance
 
     def pause(self) -> None:
         """Stops the clock: what comes now is not training."""
@@ -125,6 +131,7 @@ class Throughput:
         taken no time.
         """
         now = self._clock()
+        self._glanced = None
         if self._paused_at is None:
             self._since = now
         else:
@@ -159,7 +166,7 @@ class Throughput:
         now = self._clock()
         seconds = max(now - self._since, 1e-9)
         speed = (step - self._step) / seconds
-        self._step, self._since = step, now
+        self._step, self._since, self._glanced = step, now, None
         left = "?"
         if speed > 0:
             left = duration((self._total_steps - step) / speed)
@@ -175,10 +182,29 @@ class Throughput:
         skipped = f"{skipped_steps} skipped  " if skipped_steps else ""
         line = (
             f"step {step}/{self._total_steps}  loss {loss:.4f}  "
-            f"{speed:.2f} steps/s  {tokens / seconds:,.0f} tokens/s  "
+            f"{rate(speed, 2)} steps/s  {rate(tokens / seconds)} tokens/s  "
             f"rate {learning_rate:.2e}  {skipped}{left} left"
         )
         return line, event
+
+    def glance(self, step: int, loss: float) -> str:
+        """Returns a line on the interval that goes on.
+
+        Args:
+            step: int. Updates made so far.
+            loss: float. Of the last update, nats per target token.
+        """
+        now = self._clock()
+        line = f"step {step}/{self._total_steps}  loss {loss:.4f}"
+        if self._glanced is None:
+            # What came before may have been the building of a graph.
+            self._glanced = step, now
+        first, since = self._glanced
+        if step > first:
+            speed = (step - first) / max(now - since, 1e-9)
+            left = duration((self._total_steps - step) / speed)
+            line += f"  {rate(speed, 2)} steps/s  {left} left"
+        return line
 
 
 class SummaryWriter:
@@ -255,6 +281,23 @@ def duration(seconds: float) -> str:
     """
     minutes, seconds = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+
+
+def rate(value: float, digits: int = 0) -> str:
+    """Writes how many there are in a second, a small number not as 0.
+
+    Args:
+        value: float.
+        digits: int. Decimal places of those that are not small.
+
+    Example:
+
+    >>> rate(1234.5), rate(0.5678, 2), rate(0.0123)
+    ('1,234', '0.57', '0.012')
+    """
+    if 0 < value < 10 ** (1 - digits):
+        return f"{value:.2g}"
+    return f"{value:,.{digits}f}"
 
 
 def evaluation_line(event: dict) -> str:

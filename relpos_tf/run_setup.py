@@ -226,12 +226,9 @@ def changed_seed(run: run_dir.RunDir, flags: Mapping[str, str]) -> str:
     )
 
 
-def describe(trainer, problem, strategy) -> None:
-    """Says what is about to be trained, and with what."""
+def describe_model(trainer) -> None:
+    """Says what model is about to be trained or evaluated."""
     hparams = trainer.hparams
-    batches = strategy.num_replicas_in_sync * max(
-        hparams.optimizer_multistep_accumulate_steps, 1
-    )
     positions = [] if hparams.pos == "none" else [hparams.pos]
     if hparams.is_relative:
         positions.append(f"relative k={hparams.max_relative_position}")
@@ -245,6 +242,23 @@ def describe(trainer, problem, strategy) -> None:
         hparams.hidden_size,
         " and ".join(positions) or "none",
         f"{trainer.model.count_params():,}",
+    )
+
+
+def describe_training(trainer, problem, strategy) -> None:
+    """Says which steps are about to be made, and of how much."""
+    hparams = trainer.hparams
+    if trainer.step >= trainer.total_steps:
+        _log.info(
+            "%s has made %d steps, and %d are asked for: nothing is left to "
+            "train.",
+            trainer.run.path,
+            trainer.step,
+            trainer.total_steps,
+        )
+        return
+    batches = strategy.num_replicas_in_sync * max(
+        hparams.optimizer_multistep_accumulate_steps, 1
     )
     _log.info(
         "Training %s to %s in %s: steps %d to %d, %d x %d tokens each.",

@@ -1,5 +1,9 @@
 """A person at a terminal: a prompt, a history, Ctrl-C, signs of progress.
 
+Progress is the terminal's last line, written over again and again: `show`. A
+file or a pipe in the place of the terminal gets none of it. Whatever else goes
+to the terminal calls `clear` first.
+
 The history is a file of the user's, where programs keep such state, and not
 of the run, which others may be given.
 """
@@ -13,7 +17,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
+from typing import Any
+
+from relpos_tf import text
 
 _log = logging.getLogger("relpos_tf")
 
@@ -23,8 +31,67 @@ HISTORY_VARIABLE = "RELPOS_TF_HISTORY"
 _HISTORY_LINES = 1000
 # Names a thread whose result, and whose warnings, nobody wants any more.
 UNHEARD = "unheard"
-# Between two signs of progress.
+# Between two signs of progress in a file, and at a terminal.
 _PROGRESS_SECONDS = 30
+_MOVING_SECONDS = 0.1
+_COLUMNS = 80  # of a terminal that does not say
+
+
+class _Shown:
+    """What the moving line is by now."""
+
+    lock = threading.RLock()
+    width = 0  # of the line that is to be seen, 0 where there is none
+    due = 0.0  # when another may come
+
+
+def show(make: Callable[[], str]) -> None:
+    """Shows a line until the next one; does nothing without a terminal.
+
+    Args:
+        make: Function that returns the line. Called some times a second at
+            most, however often `show` is.
+    """
+    with _Shown.lock:
+        now = time.monotonic()
+        if now < _Shown.due or not _has_moving_line():
+            return
+        line = text.printable(make().replace("\n", " "))[: _columns() - 1]
+        sys.stderr.write(f"\r{line.ljust(_Shown.width)}")
+        sys.stderr.flush()
+        _Shown.width, _Shown.due = len(line), now + _MOVING_SECONDS
+
+
+def clear() -> None:
+    """Removes what `show` shows, to make room for a line that stays."""
+    with _Shown.lock:
+        if _Shown.width:
+            sys.stderr.write(f"\r{' ' * _Shown.width}\r")
+            sys.stderr.flush()
+        _Shown.width, _Shown.due = 0, 0.0
+
+
+def counted(items: Iterable[Any], what: str) -> Iterator[Any]:
+    """Yields items, and shows how many there were.
+
+    Args:
+        items: Any.
+        what: str. Stands before the number.
+    """
+    for number, item in enumerate(items, start=1):
+        show(lambda number=number: f"{what} {number}")
+        yield item
+
+
+def _has_moving_line() -> bool:
+    return _log.isEnabledFor(logging.INFO) and sys.stderr.isatty()
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+    except (OSError, ValueError):
+        return _COLUMNS
 
 
 class Progress:
@@ -34,7 +101,9 @@ class Progress:
         self._said = time.monotonic()
 
     def __call__(self, lines: int) -> None:
-        if time.monotonic() - self._said >= _PROGRESS_SECONDS:
+        if _has_moving_line():
+            show(lambda: f"Lines so far: {lines}")
+        elif time.monotonic() - self._said >= _PROGRESS_SECONDS:
             _log.info("Lines so far: %d.", lines)
             self._said = time.monotonic()
 

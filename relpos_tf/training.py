@@ -25,6 +25,7 @@ from relpos_tf import run_dir as run_dir_lib
 from relpos_tf import schedules
 from relpos_tf import settings as settings_lib
 from relpos_tf import signals
+from relpos_tf import terminal
 from relpos_tf import tokenizer as tokenizer_lib
 from relpos_tf import train_step
 from relpos_tf import training_state
@@ -128,6 +129,7 @@ class Trainer:
         if self.settings.profile and self._hosts.is_chief:
             profiler = reporting.Profiler(self.run.path / "profile")
         saved_at, step, batch = time.monotonic(), self.step, None
+        terminal.show(lambda: "Building the graph of the first step.")
         try:
             while step < self.total_steps:
                 following = [next(iterator) for _ in range(self._per_update)]
@@ -135,10 +137,8 @@ class Trainer:
                 with signals.held() if batch else contextlib.nullcontext():
                     is_made = self._results.add(step_fn(*following), step)
                     step, batch = step + is_made, following[-1]
-                    if is_made and self._is_due(
-                        step, self.settings.log_step_count_steps
-                    ):
-                        self._log_progress(progress, step)
+                    if is_made:
+                        self._show_progress(progress, step)
                 if profiler:
                     profiler.count(step == self.total_steps)
                 if not is_made:
@@ -258,7 +258,12 @@ class Trainer:
 
         return self._strategy.distribute_datasets_from_function(dataset)
 
-    def _log_progress(self, progress, step: int) -> None:
+    def _show_progress(self, progress, step: int) -> None:
+        """Says how far training is: in passing, or in a line that stays."""
+        if not self._is_due(step, self.settings.log_step_count_steps):
+            loss = self._results.last_loss
+            terminal.show(lambda: progress.glance(step, loss()))
+            return
         line, event = progress.report(
             step,
             learning_rate=float(
@@ -340,12 +345,23 @@ class Trainer:
         )
         if self.settings.eval_steps:
             dataset = dataset.take(self.settings.eval_steps)
-        dataset = records.guarded(
-            dataset, files, tokenizer=self._tokenizer_mark
+        dataset = terminal.counted(
+            records.guarded(dataset, files, tokenizer=self._tokenizer_mark),
+            f"Evaluating on {split}: batch",
         )
         forced = evaluation.teacher_forced(self.model, dataset)
+        sources, references = self._problem.lines(self._data_dir, split)
+
+        def progress(lines):
+            line = f"Evaluating on {split}: line {lines:,} of {len(sources):,}"
+            terminal.show(lambda: line)
+
+        progress(0)
         scores, _ = evaluation.translate_and_score(
-            self._translator, sources, references
+            self._translator,
+            sources,
+            references,
+            progress=progress,
         )
         event = {"step": self.step, "split": split} | extra
         event |= forced | dataclasses.asdict(scores)

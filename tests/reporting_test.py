@@ -81,6 +81,30 @@ class ThroughputTest(absltest.TestCase):
         self.assertEqual(event["steps_per_second"], 1.0)
         self.assertEqual(event["tokens_per_second"], 7.0)
 
+    def test_slow_is_not_said_to_be_no_speed(self):
+        throughput = reporting.Throughput(0, 10, lambda: self.now)
+        self.now += 400.0
+        line, _ = throughput.report(1, loss=1.0, tokens=70.0, learning_rate=1.0)
+        self.assertIn("  0.0025 steps/s  0.17 tokens/s  ", line)
+
+    def test_a_glance_changes_nothing(self):
+        throughput = reporting.Throughput(100, 500, lambda: self.now)
+        self.now += 6.0  # the first update builds the graph
+        first = throughput.glance(101, 3.0)
+        self.assertEqual(first, "step 101/500  loss 3.0000")
+        self.now += 3.0
+        self.assertEqual(
+            throughput.glance(107, 2.5),
+            "step 107/500  loss 2.5000  2.00 steps/s  0:03:16 left",
+        )
+        self.now += 1.0
+        _, event = throughput.report(
+            120, loss=2.5, tokens=30.0, learning_rate=0.001
+        )
+        self.assertEqual(event["steps_per_second"], 2.0)
+        line = throughput.glance(121, 3.0)
+        self.assertEqual(line, "step 121/500  loss 3.0000")
+
     def test_time_left_is_unknown_without_progress(self):
         throughput = reporting.Throughput(7, 10, lambda: self.now)
         self.now += 5.0

@@ -1,16 +1,23 @@
 """What a run keeps when it is resumed: checkpoints and events."""
 
 import pathlib
+import sys
+import time
+from unittest import mock
 
 import tensorflow as tf
 from absl.testing import absltest
 
 from relpos_tf import errors
+from relpos_tf import evaluation
 from relpos_tf import hparam
+from relpos_tf import metrics
 from relpos_tf import registry
 from relpos_tf import run_setup
 from relpos_tf import settings
 from relpos_tf import training
+from relpos_tf.bin import command
+from tests import terminal_test
 
 HPARAMS = hparam.HParams(
     hidden_size=8,
@@ -59,11 +66,13 @@ class RetentionTest(absltest.TestCase):
         trainer.train()
         self.assertEqual(self.steps(), [1, 2, 3])
         for step, bleu in ((1, 5.0), (2, 7.0), (3, 3.0)):
-            event = {"step": step, "split": "dev", "bleu": bleu}
+            event = {"step": step, "split": "dev", "loss": 1.0, "bleu": bleu}
             trainer.run.append_metrics(event)
         # Neither another split nor an average is a checkpoint's score.
         for extra in ({"split": "test"}, {"split": "dev", "averaged": 2}):
-            trainer.run.append_metrics({"step": 3, "bleu": 99.0} | extra)
+            trainer.run.append_metrics(
+                {"step": 3, "loss": 1.0, "bleu": 99.0} | extra
+            )
         self.trainer(train_steps=7, keep_checkpoint_max=2).train()
         self.assertEqual(self.steps(), [2, 6, 7])
 
@@ -90,13 +99,22 @@ class RetentionTest(absltest.TestCase):
 
     def test_events_before_the_first_checkpoint_do_not_stay(self):
         trainer = self.trainer()
-        trainer.run.append_metrics({"step": 3, "split": "dev", "bleu": 7.0})
+        trainer.run.append_metrics(
+            {"step": 3, "split": "dev", "loss": 1.0, "bleu": 7.0}
+        )
         self.assertEmpty(self.trainer().run.read_metrics())
 
     def test_updates_between_two_reports_are_not_lost(self):
         options = {"train_steps": 7, "log_step_count_steps": 5}
         trainer = self.trainer(**options)
-        trainer.train()
+        command.logger()
+        with mock.patch.object(sys, "stderr", terminal_test.Terminal()) as seen:
+            trainer.train()
+        # Long before the first report.
+        self.assertRegex(
+            seen.getvalue(),
+            r"\A\rBuilding the graph of the first step\.\rstep 1/7  loss ",
+        )
 
         def events():
             names = "step", "loss", "target_tokens", "skipped_steps"
@@ -112,6 +130,31 @@ class RetentionTest(absltest.TestCase):
             path.unlink()
         self.trainer(**options).train()
         self.assertEqual(events(), expected)
+
+    def test_evaluation_shows_how_far_it_is(self):
+        trainer = self.trainer(train_steps=1, log_step_count_steps=1)
+        trainer.train()
+        scores = metrics.corpus_bleu(["a b"], ["a c"])
+
+        def forced(model, dataset):
+            self.assertNotEmpty(list(dataset))
+            return {"loss": 1.0, "teacher_forced_accuracy": 0.5}
+
+        def translate(translator, sources, references, progress):
+            time.sleep(0.15)
+            progress(57)
+            return scores, []
+
+        command.logger()
+        with (
+            mock.patch.object(evaluation, "teacher_forced", forced),
+            mock.patch.object(evaluation, "translate_and_score", translate),
+            mock.patch.object(sys, "stderr", terminal_test.Terminal()) as seen,
+        ):
+            trainer.evaluate()
+        self.assertIn("\rEvaluating on dev: batch 1", seen.getvalue())
+        self.assertIn("\rEvaluating on dev: line 57 of 100", seen.getvalue())
+        self.assertRegex(seen.seen()[0], "^dev at step 1: loss 1.0000")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+from unittest import mock
 
 import tensorflow as tf
 from absl.testing import absltest
@@ -16,6 +17,7 @@ from relpos_tf import hosts
 from relpos_tf import hparam
 from relpos_tf import run_dir
 from relpos_tf import run_setup
+from relpos_tf import text
 from relpos_tf import tokenizer
 from tests.problems import prepared_test
 from tests.problems import problem_test
@@ -43,7 +45,9 @@ class OpenRunTest(parameterized.TestCase):
         fields = {"tokenizer_file": self.model} | fields
         pets = problem_test.make(**fields)
         data_dir = self.data_dir / data
-        pets.prepare(data_dir)
+        # They have a line that is not UTF-8, which is not what is tested here.
+        with mock.patch.object(text, "count_broken", return_value=0):
+            pets.prepare(data_dir)
         return run_setup.open_run(
             str(self.run_dir), pets, str(data_dir), hparams, flags
         )
@@ -209,6 +213,19 @@ class OpenRunTest(parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, "31 .*max_length=2 tok"):
             self.open(HPARAMS.replace(max_length=2))
         self.assertFalse(self.run_dir.exists())
+
+    def test_steps_that_were_made_are_not_announced(self):
+        trainer = mock.Mock(step=4, total_steps=2)
+        trainer.run.path = "runs/x"
+        with self.assertLogs("relpos_tf") as logs:
+            run_setup.describe_training(trainer, None, None)
+        self.assertEqual(
+            [record.getMessage() for record in logs.records],
+            [
+                "runs/x has made 4 steps, and 2 are asked for: nothing is "
+                "left to train."
+            ],
+        )
 
     def test_a_start_from_other_weights_takes_their_tokenizer(self):
         pets = problem_test.make()

@@ -32,6 +32,7 @@ from relpos_tf import errors
 from relpos_tf import files
 from relpos_tf import line_io
 from relpos_tf import output_lines
+from relpos_tf import reporting
 from relpos_tf import signals
 from relpos_tf import terminal
 from relpos_tf import text
@@ -265,7 +266,8 @@ def decode(translator, settings, lines, prefix) -> None:
     seconds = time.monotonic() - started
     if not count:
         log.warning("There was no line to translate.")
-    log.info("Lines: %d, %.1f a second.", count, count / max(seconds, 1e-3))
+    speed = reporting.rate(count / max(seconds, 1e-3), 1)
+    log.info("Lines: %d, %s a second.", count, speed)
     if FLAGS.decode_reference:
         report_scores(translator, settings, hypotheses)
 

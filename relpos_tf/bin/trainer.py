@@ -159,7 +159,8 @@ _integer(
 _integer(
     "log_step_count_steps",
     100,
-    "Print progress every so many steps.",
+    "Print progress every so many steps; a terminal shows more, on a line that "
+    "moves.",
     lower_bound=1,
 )
 _bool(
@@ -250,10 +251,11 @@ def train(problem, hparams, output_dir: str) -> None:
     trainer = training.Trainer(
         hparams, problem, FLAGS.data_dir, run, strategy, settings
     )
-    run_setup.describe(trainer, problem, strategy)
+    run_setup.describe_model(trainer)
     if FLAGS.schedule == "evaluate":
         trainer.evaluate()
         return
+    run_setup.describe_training(trainer, problem, strategy)
     if group.is_chief:
         # Weights and two moments, in 4 bytes each.
         room = 12 * trainer.model.count_params()

@@ -126,6 +126,12 @@ class TrainerTest(parameterized.TestCase):
         self.assertRegex(err.getvalue(), f"relpos-trainer: --{message}")
         self.assertEqual(os.listdir(folder), ["file"])
 
+    @parameterized.parameters("-1", "2147483648", "99999999999999999999")
+    def test_seed_that_nothing_can_take_is_refused_at_once(self, seed):
+        code, err = execute(ZeroDivisionError, f"--random_seed={seed}")
+        self.assertEqual(code, 2)
+        self.assertRegex(err, r"\Arelpos-trainer: [^\n]*random_seed[^\n]*\n\Z")
+
 
 if __name__ == "__main__":
     absltest.main()
