@@ -153,9 +153,11 @@ class ModelEngine:
         n_best: int,
     ) -> list[Translation]:
         """Translates lines in one batch."""
+        # A graph for each of several settings is wanted: TensorFlow warns of
+        # functions that are traced often, but not of graphs asked for.
         function = self.function(
             settings, n_best, any(item.prefix for item in items)
-        )
+        ).get_concrete_function()
         limits = [
             max(item.size, len(item.prefix)) + settings.extra_length
             for item in items

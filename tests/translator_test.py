@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 import relpos_tf
 from relpos_tf import beam_search
@@ -336,6 +337,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
             seen.extend(zip(inputs.numpy(), limits.numpy(), strict=True))
             return function(inputs, limits, *others)
 
+        spy.get_concrete_function = lambda: spy
         with mock.patch.object(engine, "function", return_value=spy):
             engine.translate(engine.items(["7", LINES[2]]), settings, 1)
         self.assertLen(seen, 2)
@@ -350,6 +352,19 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         engine = self.translator.engine
         function = engine.function(engine.settings(settings))
         self.assertEqual(function.experimental_get_tracing_count(), 1)
+
+    def test_many_settings_are_no_reason_for_tensorflow_to_warn(self):
+        # TensorFlow warns twice in a process, and may have done so by now.
+        with (
+            mock.patch.object(
+                polymorphic_function,
+                "_frequent_tracing_detector_manager",
+                polymorphic_function._FrequentTracingDetectorManager(),
+            ),
+            self.assertNoLogs(tf.get_logger(), "WARNING"),
+        ):
+            for size in range(6):
+                self.translator.translate(["7"], no_repeat_ngram_size=size)
 
     def test_settings_of_the_call_come_before_those_of_the_run(self):
         base = self.translator.translate(LINES[:1], return_scores=True)[0]
