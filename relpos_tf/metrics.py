@@ -14,6 +14,7 @@ import numpy as np
 from sacrebleu import metrics as sacrebleu_metrics
 
 from relpos_tf import errors
+from relpos_tf import text
 
 _SGM_TAG = re.compile(r"</?(refset|srcset|tstset|mteval|doc|seg|hl)\b", re.I)
 # A few such commas are slips of writing, a majority is a tokenizer's work.
@@ -80,6 +81,12 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
     empty_lines = sum(not line.strip() for line in hypotheses)
     warnings = _suspicions("hypotheses", hypotheses)
     warnings += _suspicions("references", references)
+    if broken := text.count_broken(references):
+        warnings.append(
+            f"{broken} of {len(references)} references are not UTF-8, and are "
+            "compared with U+FFFD in place of what could not be read. Convert "
+            "the file, as with iconv -f latin1 -t utf-8."
+        )
     if empty_lines == len(hypotheses):
         warnings.append(f"All {empty_lines} hypotheses are empty.")
     return Scores(

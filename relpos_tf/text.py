@@ -83,6 +83,11 @@ def count_lines(path: str | pathlib.Path) -> int:
     return sum(1 for _ in read_lines(path))
 
 
+def count_broken(lines: Iterable[str]) -> int:
+    """Returns the number of lines that hold U+FFFD: they were not UTF-8."""
+    return sum("\ufffd" in line for line in lines)
+
+
 def write_lines(path: str | pathlib.Path, lines: Iterable[str]) -> int:
     """Writes lines as UTF-8, each ended by "\\n"; returns their number.
 

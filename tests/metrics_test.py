@@ -139,6 +139,12 @@ class CorpusBleuTest(parameterized.TestCase):
             (found,) = metrics.corpus_bleu(**sides).warnings
             self.assertStartsWith(found, warning.format(side))
 
+    def test_references_that_were_not_utf_8_are_warned_of(self):
+        lines = ["a b c", "sch\ufffdn", "Gr\ufffd\ufffde"]
+        (found,) = metrics.corpus_bleu(["a b c"] * 3, lines).warnings
+        self.assertStartsWith(found, "2 of 3 references are not UTF-8")
+        self.assertEqual(metrics.corpus_bleu(lines, ["a b c"] * 3).warnings, ())
+
     @parameterized.parameters(
         "x < y and a segment, a document", "a , b , c", "a , b , c , d, e, f, g"
     )

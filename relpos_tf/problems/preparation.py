@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import logging
 import pathlib
 import random
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from relpos_tf import checked_json
 from relpos_tf import errors
 from relpos_tf import text
 
+_log = logging.getLogger("relpos_tf")
 # Pairs with more ids on a side than this are not written for training.
 MAX_TOKENS = 1024
 _BATCH = 4096
@@ -128,8 +130,18 @@ def write_held_out(
 
     pairs = [(normalize(source), target) for source, target in pairs]
     for side, name in enumerate(("source", "target")):
-        lines = (pair[side] for pair in pairs)
+        lines = [pair[side] for pair in pairs]
         text.write_lines(folder / f"{split}.{name}", lines)
+        if broken := text.count_broken(lines):
+            _log.warning(
+                "%d of %d lines of the %s set's %s are not UTF-8: what could "
+                "not be read is U+FFFD in them, and scores will not mean "
+                "much. Convert the file, as with iconv -f latin1 -t utf-8.",
+                broken,
+                len(lines),
+                split,
+                name,
+            )
     return records.write(_encode(pairs, tokens), shard_names(folder, split, 1))
 
 

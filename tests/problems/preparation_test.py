@@ -8,6 +8,7 @@ import tempfile
 from absl.testing import absltest
 
 from relpos_tf import records
+from relpos_tf import text
 from relpos_tf.problems import preparation
 
 _PAIRS = [(f"{i}", f"{i} {i}") for i in range(9001)]
@@ -62,6 +63,17 @@ class PreparationTest(absltest.TestCase):
         self.assertEqual(
             (self.folder / "dev.target").read_text(), "\nb\0\n\ufffd\n"
         )
+
+    def test_reference_that_is_not_utf_8_is_warned_of(self):
+        path = self.folder / "latin1"
+        path.write_bytes("schön\nGrüße\nTage\n".encode("latin1"))
+        pairs = list(zip("abc", text.read_lines(path), strict=True))
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            preparation.write_held_out(
+                self.folder, "dev", pairs, str, Letters()
+            )
+        [line] = logs.output
+        self.assertIn("2 of 3 lines of the dev set's target are not", line)
 
     def test_files_are_described_by_size_and_checksum(self):
         (self.folder / "a").write_bytes(b"x" * (3 << 20))
