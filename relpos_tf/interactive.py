@@ -180,7 +180,8 @@ class Session:
             return word if word in names else found[0]
         listed = ", ".join(f":{name}" for name in found or names)
         raise errors.UserError(
-            f"Expected one of {listed}. Received: :{word}. A line of text that "
+            f"Expected one of {listed}. Received: :{word}."
+            f"{errors.did_you_mean(word, names, ':')} A line of text that "
             "begins with a colon is typed with two."
         )
 

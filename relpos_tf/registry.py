@@ -42,7 +42,8 @@ class Registry:
         """Calls the function registered as `name`."""
         if name not in self._makers:
             raise errors.UserError(
-                f"Unknown {self._kind} `{name}`. "
+                f"Unknown {self._kind} `{name}`."
+                f"{errors.did_you_mean(name, self.names())} "
                 f"Known: {', '.join(self.names())}."
             )
         return self._makers[name]()

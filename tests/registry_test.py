@@ -80,14 +80,21 @@ class ShippedTest(absltest.TestCase):
         with self.assertRaisesRegex(
             errors.UserError,
             "Unknown hparams set `transformer_bse`. "
-            "Known: .*transformer_base, .*transformer_relative",
+            "Did you mean transformer_base\\? Known: .*transformer_base, "
+            ".*transformer_relative",
         ):
             registry.hparams("transformer_bse")
         with self.assertRaisesRegex(
             errors.UserError,
-            "Unknown problem `translate`. Known: .*translate_ende_phrases",
+            "Unknown problem `translate_file`. Did you mean translate_files\\? "
+            "Known: .*translate_ende_phrases.*translate_files",
         ):
-            registry.problem("translate")
+            registry.problem("translate_file")
+
+    def test_text_of_ones_own_is_known_and_wants_its_files(self):
+        self.assertIn("translate_files", registry.list_problems())
+        with self.assertRaisesRegex(errors.UserError, "--train_source"):
+            registry.problem("translate_files")
 
     def test_importing_twice_registers_once(self):
         registry.import_hparams()

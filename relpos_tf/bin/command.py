@@ -27,7 +27,7 @@ a bug.
 """
 
 import contextlib
-import difflib
+import io
 import logging
 import os
 import pathlib
@@ -49,6 +49,7 @@ from relpos_tf import memory
 from relpos_tf import paths
 from relpos_tf import registry
 from relpos_tf import signals
+from relpos_tf import terminal
 from relpos_tf import text as text_lib
 
 _HELP_FLAGS = frozenset(
@@ -81,6 +82,7 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         int, the exit code. Exceptions that are not the user's doing are not
         caught.
     """
+    _replace_closed_streams()
     module = sys.modules[main.__module__]
     name = "relpos-" + pathlib.Path(module.__file__).stem
     if _HELP_FLAGS.intersection(arguments):
@@ -110,6 +112,8 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         if (text := faults.os_error_text(error)) is None:
             raise
         return _fail(name, text, 1)
+    finally:
+        terminal.clear()  # before a traceback
 
 
 def parse(flag_values: flags.FlagValues, arguments: Sequence[str]) -> None:
@@ -249,8 +253,10 @@ def write(text: str) -> None:
 
     A terminal is shown no controls that a name or a line may hold.
     """
-    is_seen = sys.stdout.isatty()
-    sys.stdout.write(text_lib.printable(text) if is_seen else text)
+    if sys.stdout.isatty():
+        terminal.clear()
+        text = text_lib.printable(text)
+    sys.stdout.write(text)
 
 
 def logger() -> logging.Logger:
@@ -315,8 +321,47 @@ class _Lines(logging.Handler):
         is_warning = record.levelno >= logging.WARNING
         prefix = f"{record.levelname.lower()}: " if is_warning else ""
         line = text_lib.printable(f"{prefix}{self.format(record)}")
+        terminal.clear()
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
+
+
+class _Closed(io.TextIOBase):
+    """A standard stream that the shell has closed, as by `<&-`.
+
+    Args:
+        name: str. "input" or "output".
+    """
+
+    def __init__(self, name: str):
+        self._name = name
+        self.buffer = self  # of bytes, too, there are none
+
+    def _refuse(self, *_, **__):
+        flag = {"input": "--decode_from_file", "output": "--decode_to_file"}
+        raise errors.UserError(
+            f"Standard {self._name} is closed. Open it, or name a file where "
+            f"the command has a flag for it, as {flag[self._name]}."
+        )
+
+    read = readline = __next__ = write = reconfigure = _refuse
+
+
+def _replace_closed_streams() -> None:
+    """Gives a process that was started without standard streams others.
+
+    Their file descriptors are taken as well, or the next files to be opened,
+    checkpoints perhaps, would be what libraries write their messages to.
+    """
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    while (taken := os.open(os.devnull, os.O_RDWR)) < 2:
+        pass
+    if taken > 2:
+        os.close(taken)
+    sys.stdin = sys.stdin or _Closed("input")
+    sys.stdout = sys.stdout or _Closed("output")
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -343,6 +388,7 @@ def _fail(name, error, code):
     """Says what went wrong in one line and returns the exit code."""
     first, *more = str(error).split("\n")
     lines = [f"{name}: {first}", *more]
+    terminal.clear()
     sys.stderr.write(text_lib.printable("\n".join(lines)) + "\n")
     return code
 
@@ -370,7 +416,6 @@ def _default_text(flag):
 def _unknown_flag(flag_values, received):
     """Returns the message for a flag that the command does not have."""
     known = sorted(flag.name for flag in _distinct(flag_values))
-    close = difflib.get_close_matches(received, known, n=1)
-    hint = f" Did you mean --{close[0]}?" if close else ""
+    hint = errors.did_you_mean(received, known, "--")
     listed = " ".join(f"--{name}" for name in known)
     return f"unknown flag --{received}.{hint}\nKnown flags: {listed}"

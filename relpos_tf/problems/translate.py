@@ -168,6 +168,16 @@ def files_problem(
     )
 
 
+@registry.register_problem
+def translate_files() -> problem.Problem:
+    """Is refused by its name alone: `files_problem` needs the files."""
+    raise errors.UserError(
+        "translate_files is text of your own. Name its files with "
+        "--train_source, --train_target, --dev_source and --dev_target of "
+        "trainer.py or relpos-compare, which prepare it."
+    )
+
+
 def _generated(kind: str, target: str) -> problem.Problem:
     """Returns the problem of "phrases" or "lists" from English to `target`."""
 

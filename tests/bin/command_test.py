@@ -88,6 +88,19 @@ def fill_tensorflows_disk():
     )
 
 
+def raise_foreign_text():
+    raise errors.UserError("Received: \x1b[2J\x9b31m\u202e, spoken.")
+
+
+def write_foreign_text():
+    command.write("a\x1b[31m\tb\n")
+    command.logger().info("file \x1b]0;title\x07\r of\ntwo lines")
+
+
+def read_input():
+    sys.stdin.buffer.read()
+
+
 def have_a_bug():
     raise ZeroDivisionError("division by zero")
 
@@ -303,7 +316,56 @@ class AgainTest(parameterized.TestCase):
             self.assertEqual(command.again(), expected)
 
 
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self):
+        return True
+
+
 class OutputTest(absltest.TestCase):
+    def test_errors_show_no_controls(self):
+        _, _, err = execute(raise_foreign_text)
+        self.assertEndsWith(err, "Received: \\x1b[2J\\x9b31m\\u202e, spoken.\n")
+
+    def test_messages_show_no_controls(self):
+        _, out, err = execute(write_foreign_text)
+        self.assertEqual(err, "file \\x1b]0;title\\x07\\r of\ntwo lines\n")
+        self.assertEqual(out, "a\x1b[31m\tb\n")  # as it is, for programs
+
+    def test_results_show_no_controls_at_a_terminal(self):
+        with mock.patch.object(sys, "stdout", Screen()) as screen:
+            command.execute(write_foreign_text, [])
+        self.assertEqual(screen.getvalue(), "a\\x1b[31m\tb\n")
+
+    def test_closed_streams_are_one_line_or_nothing(self):
+        with mock.patch.object(sys, "stdin", None):
+            code, _, err = execute(read_input)
+        self.assertEqual(code, 1)
+        self.assertRegex(err, r"Standard input is closed.*\n\Z")
+        err = io.StringIO()
+        with mock.patch.multiple(sys, stdout=None, stderr=err):
+            self.assertEqual(command.execute(write_foreign_text, []), 1)
+        self.assertRegex(err.getvalue(), r"Standard output is closed.*\n\Z")
+        with mock.patch.object(sys, "stderr", None):
+            self.assertEqual(command.execute(log_lines, []), 0)
+            sys.stderr.close()
+
+    def test_files_do_not_get_the_place_of_closed_streams(self):
+        # Else libraries would write their messages into checkpoints.
+        code = """if True:
+            import os
+            from relpos_tf.bin import command
+            command._replace_closed_streams()
+            print(os.open(os.devnull, os.O_RDONLY))
+        """
+        done = subprocess.run(
+            ["sh", "-c", 'exec "$0" -c "$1" <&- 2>&-', sys.executable, code],
+            capture_output=True,
+            text=True,
+        )
+        self.assertGreater(int(done.stdout), 2)
+
     def test_log_lines_are_plain_and_warnings_say_so(self):
         _, out, err = execute(log_lines)
         self.assertEqual(out, "")

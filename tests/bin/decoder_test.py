@@ -191,6 +191,19 @@ class DecoderTest(parameterized.TestCase):
         kept = self.folder / "target.first-1-lines"
         self.assertEqual(kept.read_bytes(), b"ONE\n")
 
+    def test_slow_is_not_said_to_be_no_speed(self):
+        times = iter([0.0, 80.0])
+        with mock.patch.object(
+            decoder.time, "monotonic", lambda: next(times, 80.0)
+        ):
+            _, _, err = self.decode(stdin=b"a\n")
+        self.assertIn("Lines: 1, 0.013 a second.\n", err)
+
+    def test_closed_input_is_one_line(self):
+        with mock.patch.object(sys, "stdin", None):
+            code = command.execute(decoder.main, ["--output_dir=there"])
+        self.assertEqual(code, 1)
+
     def test_empty_input(self):
         code, out, err = self.decode()
         self.assertEqual((code, out), (0, b""))
@@ -293,7 +306,7 @@ class DecoderTest(parameterized.TestCase):
         ("--decode_interactive --decode_from_file=x", "exclude each other"),
         ("--score_json=x", "needs --decode_reference"),
         ("--score_file=x --decode_reference=y", "needs text to translate"),
-        ("--decode_hparams=beam_siez=3", "unknown name 'beam_siez'. Known: b"),
+        ("--decode_hparams=beam_siez=3", "z'. Did you mean beam_size? Known: b"),
         ("--decode_hparams=beam_size=four", "of type int. Received: 'four'"),
         ("--decode_hparams=beam_size=0", "at least 1. Received: beam_size=0"),
         ("--decode_hparams=alpha=nan", "`alpha` must be at least 0"),
