@@ -8,6 +8,9 @@ file that is replaced whole can then never disagree with a checksum elsewhere.
 import hashlib
 import json
 import pathlib
+import types
+import typing
+from collections.abc import Mapping
 from typing import Any
 
 from relpos_tf import errors
@@ -23,17 +26,21 @@ def dumps(values: dict[str, Any]) -> str:
     return json.dumps(values | {CHECKSUM: checksum(values)}, indent=2) + "\n"
 
 
-def loads(content: bytes | str) -> dict[str, Any]:
+def loads(
+    content: bytes | str, kinds: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Reads what `dumps` wrote, and what was written before there were sums.
 
     Args:
         content: bytes or str. The file's content.
+        kinds: See `check`. None: any.
 
     Returns:
         The object without its checksum.
 
     Raises:
-        UserError: it is no JSON object, or not the one that was written.
+        UserError: it is no JSON object, not the one that was written, or has
+            a field of another type.
     """
     try:
         values = json.loads(content)
@@ -49,7 +56,50 @@ def loads(content: bytes | str) -> dict[str, Any]:
             "its content does not fit its checksum. Put the original back; "
             f'if you changed it on purpose, remove its field "{CHECKSUM}".'
         )
+    check(values, kinds or {})
     return values
+
+
+def check(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Compares the types of an object's fields with those expected.
+
+    Args:
+        values: What a file said. A field that is not there is not missed.
+        kinds: By name, a type such as `str`, `int | None`, `dict[str, int]`
+            or `list[str]`. A bool is no int; an int is a float.
+
+    Raises:
+        UserError: a field is of another type.
+
+    Example:
+
+    >>> check({"steps": 7}, {"steps": int, "name": str})
+    """
+    for name, kind in kinds.items():
+        if name in values and not _is(values[name], kind):
+            words = getattr(kind, "__name__", None)
+            if words is None or typing.get_origin(kind):
+                words = str(kind)
+            raise errors.UserError(
+                f"its field `{name}` must be of type {words}. "
+                f"Received: {json.dumps(values[name])[:40]}."
+            )
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Says whether a value of JSON's is of a type."""
+    if isinstance(kind, types.UnionType):
+        return any(_is(value, one) for one in typing.get_args(kind))
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is dict:
+        return type(value) is dict and all(
+            _is(one, inner[1]) for one in value.values()
+        )
+    if origin is list:
+        return type(value) is list and all(_is(one, inner[0]) for one in value)
+    if kind is float:
+        return type(value) in (int, float)
+    return type(value) is kind
 
 
 def file_sha256(path: str | pathlib.Path) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 from typing import NamedTuple
 
+from relpos_tf import checked_json
 from relpos_tf import errors
 from relpos_tf import line_io
 from relpos_tf import metrics
@@ -269,7 +270,9 @@ class _Events:
         self._path = folder / _LAST_STEPS
         self._last = {}
         with contextlib.suppress(FileNotFoundError, ValueError):
-            self._last = json.loads(self._path.read_text(encoding="utf-8"))
+            found = checked_json.loads(self._path.read_bytes())
+            checked_json.check(found, dict.fromkeys(found, int))
+            self._last = found
         self._keep()  # fails here rather than in TensorFlow
         self._writer = reporting.SummaryWriter(folder)
 

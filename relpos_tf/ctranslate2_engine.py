@@ -30,6 +30,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from relpos_tf import beam_search
+from relpos_tf import checked_json
 from relpos_tf import decode_hparam
 from relpos_tf import engines
 from relpos_tf import errors
@@ -130,12 +131,13 @@ class CTranslate2Engine:
             self._max_positions = self.info["max_positions"]
             path = export_engine.file_of(folder, self.info["tokenizer"])
             self.tokenizer = tokenizer_lib.load(path)
-            self._fixed = decode_hparam.DecodeHParams(
-                **self.info["decode_hparams"]
+            self._fixed = decode_hparam.DecodeHParams.from_json(
+                self.info["decode_hparams"]
             )
             tokens = json.loads(
                 pathlib.Path(folder, VOCABULARY).read_text(encoding="utf-8")
             )
+            checked_json.check({VOCABULARY: tokens}, {VOCABULARY: list[str]})
             self.translator = kind(paths.plain(folder), device=device)
         except _FAULTS as error:
             reason = " ".join(str(error).split())
@@ -143,7 +145,7 @@ class CTranslate2Engine:
                 f"Expected a complete export for {FORMAT}. "
                 f"Received: {folder} ({reason})."
             ) from error
-        if self.info["tokenizer_sha256"] != self.tokenizer.fingerprint:
+        if self.info.get("tokenizer_sha256") != self.tokenizer.fingerprint:
             raise errors.UserError(
                 "Expected the tokenizer that the model was trained with. "
                 f"Received: {path}, another one. Export again."

@@ -7,6 +7,7 @@ found before anything slow begins.
 import dataclasses
 from typing import Any
 
+from relpos_tf import checked_json
 from relpos_tf import errors
 from relpos_tf import hparam
 
@@ -99,6 +100,19 @@ class DecodeHParams:
             values[name] = _parse(name, value)
         return cls(**values)
 
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "DecodeHParams":
+        """Takes the fields of a JSON object, of the types they have here.
+
+        Raises:
+            UserError: a name is unknown, or a value of another type.
+        """
+        kinds = {field.name: field.type for field in dataclasses.fields(cls)}
+        if unknown := sorted(set(values) - set(kinds)):
+            raise errors.UserError(f"unknown names {unknown}.")
+        checked_json.check(values, kinds)
+        return cls(**values)
+
     def fill(self, defaults: Any) -> "DecodeHParams":
         """Replaces None by the field of `defaults`, which may be `HParams`."""
         missing = {
@@ -177,7 +191,8 @@ def _parse(name: str, text: str) -> Any:
     }
     if name not in known:
         raise errors.UserError(
-            f"unknown name {name!r}. Known: {', '.join(known)}."
+            f"unknown name {name!r}.{errors.did_you_mean(name, known)} "
+            f"Known: {', '.join(known)}."
         )
     kind = known[name].removesuffix(" | None")
     try:

@@ -71,6 +71,17 @@ _FAULTS = (
 )
 
 
+# The fields of `export_info.json` that anything depends on.
+_FIELDS = {
+    "format": str,
+    "files": dict[str, str],
+    "decode_hparams": dict,
+    "tokenizer": str,
+    "tokenizer_sha256": str,
+    "max_positions": int | None,
+}
+
+
 def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
     """Returns what an export says of itself.
 
@@ -79,7 +90,7 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
     """
     path = pathlib.Path(folder, engines.EXPORT_INFO)
     try:
-        return checked_json.loads(path.read_bytes())
+        return checked_json.loads(path.read_bytes(), _FIELDS)
     except OSError as error:
         raise errors.UserError(
             "Expected a folder made by relpos_tf.bin.export. "
@@ -227,8 +238,8 @@ class ExportEngine:
         check_operations(folder)
         try:
             checkpoint_reader.check_index(f"{folder}/variables/variables")
-            self._fixed = decode_hparam.DecodeHParams(
-                **self.info["decode_hparams"]
+            self._fixed = decode_hparam.DecodeHParams.from_json(
+                self.info["decode_hparams"]
             )
             self._module = tf.saved_model.load(paths.plain(folder))
             self._function = self._module.signatures["details"]

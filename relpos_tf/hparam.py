@@ -243,13 +243,14 @@ class HParams:
         known = field_types()
         unknown = sorted(set(changes) - set(known))
         if unknown:
+            hints = [errors.did_you_mean(name, known) for name in unknown]
             raise errors.UserError(
-                f"Unknown hparams {unknown}. Known: {sorted(known)}."
+                f"Unknown hparams {unknown}.{''.join(hints)} "
+                f"Known: {sorted(known)}."
             )
         for name, value in changes.items():
-            is_int = type(value) is int and abs(value) <= LARGEST_INT
-            if known[name] is float and is_int:
-                changes[name] = float(value)
+            if known[name] is float and type(value) is int:
+                changes[name] = _to_float(value)
             elif type(value) is not known[name]:
                 raise errors.UserError(
                     f"`{name}` must be of type {known[name].__name__}. "
@@ -288,7 +289,7 @@ class HParams:
         """Reads what `to_json` wrote; fields that are missing keep defaults."""
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise errors.UserError(f"hparams are not JSON: {error}.") from error
         if not isinstance(values, dict):
             raise errors.UserError(
@@ -323,6 +324,14 @@ def differences(first: HParams, second: HParams) -> dict[str, tuple[Any, Any]]:
         first.to_dict().items(), second.to_dict().values(), strict=True
     )
     return {name: (a, b) for (name, a), b in values if a != b}
+
+
+def _to_float(value: int) -> float:
+    """Returns a whole number as the nearest float, which may be infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _parse(name: str, text: str, kind: type) -> Any:

@@ -100,7 +100,7 @@ def read_problem(run: run_dir_lib.RunDir) -> dict[str, Any]:
     """
     path = run.path / "problem.json"
     try:
-        return checked_json.loads(path.read_bytes())
+        return checked_json.loads(path.read_bytes(), run_dir_lib.PROBLEM_FIELDS)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -34,6 +34,34 @@ _WRITTEN = (
     _STATE,
     "ckpt-*.json",  # beside an average
 )
+# The fields of problem.json; runs of earlier versions have fewer.
+PROBLEM_FIELDS = {
+    "problem": str,
+    "tokenizer_sha256": str,
+    "data": dict[str, str],
+}
+# Of an event in metrics.jsonl, where it has them.
+_EVENT_FIELDS = {
+    "step": int,
+    "split": str,
+    "averaged": int,
+    **dict.fromkeys(
+        (
+            "loss",
+            "steps_per_second",
+            "tokens_per_second",
+            "learning_rate",
+            "target_tokens",
+            "skipped_steps",
+            "teacher_forced_accuracy",
+            "bleu",
+            "chrf",
+            "exact_match",
+        ),
+        float,
+    ),
+    "peak_memory_mb": float | None,
+}
 
 # Fields that the shapes or the meaning of the weights depend on.
 _ARCHITECTURE = frozenset(
@@ -207,11 +235,11 @@ class RunDir:
         events = []
         for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
             try:
-                events.append(json.loads(line))
+                events.append(_event(line))
             except ValueError as error:
                 raise errors.UserError(
-                    f"{path}, line {number}, is damaged: expected a JSON "
-                    f"object. Received: {line[:40]!r}. Remove the line."
+                    f"{path}, line {number}, is damaged: {error} Remove the "
+                    "line."
                 ) from error
         return events
 
@@ -352,6 +380,20 @@ def write_checkpoint_state(directory: pathlib.Path) -> None:
     lines = [f'all_model_checkpoint_paths: "{name}"\n' for name in names]
     lines.insert(0, f'model_checkpoint_path: "{names[-1]}"\n')
     RunDir(directory)._write(_STATE, "".join(lines).encode())
+
+
+def _event(line: bytes) -> dict:
+    """Returns the event that a line of metrics.jsonl holds."""
+    event = checked_json.loads(line, _EVENT_FIELDS)
+    needed = {"step", "split", "loss"}
+    if event.get("split", "train") != "train":
+        needed |= {"bleu"}
+    if missing := sorted(needed - event.keys()):
+        raise errors.UserError(
+            f"expected an event with {', '.join(missing)}. "
+            f"Received: {line[:40]!r}."
+        )
+    return event
 
 
 def _json(value) -> bytes:

@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from relpos_tf import checked_json
 from relpos_tf import errors
 from relpos_tf import hparam
 
@@ -41,6 +42,20 @@ _TRAINING = {
     "min_length_bucket": 8,
     "length_bucket_step": 1.1,
 }
+# By the types of the defaults; of numbers, JSON has one type.
+_FIELDS = {
+    name: bool | int if type(default) is bool else float
+    for name, default in (_MODEL | _TRAINING).items()
+} | dict.fromkeys(
+    (
+        "self_attention_type",
+        "learning_rate_schedule",
+        "learning_rate_decay_scheme",
+        "activation_dtype",
+        "optimizer",
+    ),
+    str | None,
+)
 # What the model must be, each with the value it has if it is not written.
 _SUPPORTED = {
     "self_attention_type": ("dot_product", "dot_product_relative"),
@@ -77,13 +92,17 @@ def read(path: pathlib.Path) -> dict[str, Any]:
             "Expected a folder of tensor2tensor with hparams.json, which its "
             f"trainer writes. Received: {path.parent} ({error.strerror})."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise errors.UserError(f"{path} is not JSON: {error}.") from error
     if not isinstance(values, dict) or "hidden_size" not in values:
         raise errors.UserError(
             "Expected tensor2tensor's hparams, a JSON object with hidden_size "
             f"and more. Received: {path}, which is something else."
         )
+    try:
+        checked_json.check(values, _FIELDS)
+    except errors.UserError as error:
+        raise errors.UserError(f"{path} is damaged: {error}") from error
     return values
 
 

@@ -5,6 +5,7 @@ import json
 import pathlib
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from relpos_tf import checked_json
 from relpos_tf import errors
@@ -16,7 +17,7 @@ VALUES = {
 }
 
 
-class CheckedJsonTest(absltest.TestCase):
+class CheckedJsonTest(parameterized.TestCase):
     def test_values_come_back_in_their_order(self):
         found = checked_json.loads(checked_json.dumps(VALUES))
         self.assertEqual(found, VALUES)
@@ -73,6 +74,46 @@ class CheckedJsonTest(absltest.TestCase):
                 checked_json.file_sha256(path),
                 hashlib.sha256(content).hexdigest(),
             )
+
+    @parameterized.parameters(
+        (7, int),
+        (7, float),
+        (7.5, float),
+        (None, int | None),
+        (3, int | None),
+        ("x", str),
+        (True, bool),
+        ({}, dict),
+        ({"a": 1}, dict[str, int]),
+        (["a"], list[str]),
+        ([], list[str]),
+        ({"a": [2]}, dict[str, list[int]]),
+    )
+    def test_fields_of_the_types_expected_are_read(self, value, kind):
+        text = json.dumps({"field": value})
+        found = checked_json.loads(text, {"field": kind, "other": str})
+        self.assertEqual(found, {"field": value})
+
+    @parameterized.parameters(
+        (True, int, "int"),
+        (7.0, int, "int"),
+        ("7", float, "float"),
+        (False, float, "float"),
+        (None, str, "str"),
+        (3, str, "str"),
+        ([], dict, "dict"),
+        ({"a": "1"}, dict[str, int], r"dict\[str, int\]"),
+        ("ab", list[str], r"list\[str\]"),
+        ([1], list[str], r"list\[str\]"),
+        (1.5, int | None, r"int \| None"),
+        ({"a": {}}, dict[str, list[int]], r"dict\[str, list\[int\]\]"),
+    )
+    def test_fields_of_other_types_are_named(self, value, kind, words):
+        text = json.dumps({"field": value})
+        with self.assertRaisesRegex(
+            errors.UserError, f"its field `field` must be of type {words}. Rec"
+        ):
+            checked_json.loads(text, {"field": kind})
 
 
 if __name__ == "__main__":

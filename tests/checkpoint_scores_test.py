@@ -296,7 +296,7 @@ class EventsTest(ReportTestCase):
     def test_damaged_record_of_the_last_steps_begins_anew(self):
         events = self.folder / "events"
         events.mkdir()
-        (events / "last_evaluated_steps.json").write_text("{")
+        (events / "last_evaluated_steps.json").write_text('{"test": "x"}')
         self.write("dev-3", *HALF)
         self.report(event_dir=events)
         self.assertLen(self.read(events)["dev/bleu"], 1)

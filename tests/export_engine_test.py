@@ -58,6 +58,24 @@ class ExportEngineTest(parameterized.TestCase):
         self.assertEqual(files, export_engine.file_checksums(self.folder))
 
     @parameterized.parameters(
+        {"files": ["saved_model.pb"]},
+        {"files": {"saved_model.pb": 7}},
+        {"decode_hparams": [4]},
+        {"decode_hparams": {"beam_size": 2.5}},
+        {"decode_hparams": {"beam_size": [4]}},
+        {"decode_hparams": {"alpha": "x"}},
+        {"decode_hparams": {"no_such": 1}},
+        {"format": 3},
+    )
+    def test_words_of_another_type_are_refused(self, **fields):
+        info = checked_json.loads(self.info.read_bytes()) | fields
+        self.info.write_text(json.dumps(info))
+        with self.assertRaisesRegex(
+            errors.UserError, "must be of type|unknown names"
+        ):
+            export_engine.ExportEngine(self.folder)
+
+    @parameterized.parameters(
         "saved_model.pb",
         "variables/variables.index",
         "variables/variables.data-00000-of-00001",

@@ -223,6 +223,22 @@ class HParamsTest(parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, expected):
             hparam.HParams().override(text)
 
+    @parameterized.parameters(
+        ('{"alpha": 1%s}' % ("0" * 400), "`alpha` must be a finite number"),
+        ('{"beam_size": true}', "`beam_size` must be of type int"),
+        ('{"pos": ["timing"]}', "`pos` must be of type str"),
+        ("[" * 100_000, "are not JSON"),
+    )
+    def test_json_of_other_types_is_refused(self, text, expected):
+        with self.assertRaisesRegex(errors.UserError, expected):
+            hparam.HParams.from_json(text)
+
+    def test_unknown_name_is_answered_with_the_nearest(self):
+        with self.assertRaisesRegex(
+            errors.UserError, r"\['hiden_size'\]. Did you mean hidden_size\? K"
+        ):
+            hparam.HParams().override("hiden_size=64")
+
     def test_json_returns_every_field_as_it_was(self):
         hparams = hparam.HParams().replace(
             alpha=1.0, optimizer_adam_epsilon=1e-8, pos="none", vocab_size=101

@@ -11,13 +11,19 @@ import textwrap
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf import run_dir
 
 
-class RunDirTest(absltest.TestCase):
+def event(step, **more):
+    """Returns an event of metrics.jsonl."""
+    return {"step": step, "split": "train", "loss": 0.5, **more}
+
+
+class RunDirTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
@@ -56,27 +62,27 @@ class RunDirTest(absltest.TestCase):
             self.run.read_hparams()
 
     def test_metrics_are_lines_of_json(self):
-        self.run.append_metrics({"step": 1, "loss": 0.5})
-        self.run.append_metrics({"step": 2, "text": "ü\u2028"})
+        self.run.append_metrics(event(1))
+        self.run.append_metrics(event(2, text="ü\u2028"))
         self.assertEqual(
             self.run.read_metrics(),
-            [{"step": 1, "loss": 0.5}, {"step": 2, "text": "ü\u2028"}],
+            [event(1), event(2, text="ü\u2028")],
         )
 
     def test_line_torn_by_a_kill_is_dropped(self):
-        self.run.append_metrics({"step": 1})
+        self.run.append_metrics(event(1))
         with open(self.run.path / "metrics.jsonl", "ab") as file:
             file.write(b'{"step": 2, "lo')
-        self.assertEqual(self.run.read_metrics(), [{"step": 1}])
-        self.run.append_metrics({"step": 3})
-        self.assertEqual(self.run.read_metrics(), [{"step": 1}, {"step": 3}])
+        self.assertEqual(self.run.read_metrics(), [event(1)])
+        self.run.append_metrics(event(3))
+        self.assertEqual(self.run.read_metrics(), [event(1), event(3)])
 
     def test_events_after_the_checkpoint_are_dropped(self):
         self.run.truncate_metrics(5)  # nothing there yet
         for step in (4, 5, 6):
-            self.run.append_metrics({"step": step})
+            self.run.append_metrics(event(step))
         self.run.truncate_metrics(5)
-        self.assertEqual(self.run.read_metrics(), [{"step": 4}, {"step": 5}])
+        self.assertEqual(self.run.read_metrics(), [event(4), event(5)])
 
     def test_another_tokenizer_is_refused(self):
         first, second = self.folder / "first", self.folder / "second"
@@ -95,17 +101,39 @@ class RunDirTest(absltest.TestCase):
             self.run.copy_tokenizer(self.folder / "none.model")
 
     def test_damaged_line_of_metrics_is_named(self):
-        self.run.append_metrics({"step": 1})
+        self.run.append_metrics(event(1))
         with open(self.run.path / "metrics.jsonl", "ab") as file:
             file.write(b"\0\0\0\n")
         with self.assertRaisesRegex(errors.UserError, "line 2, is damaged"):
             self.run.read_metrics()
 
+    @parameterized.parameters(
+        ("3", "expected a JSON object"),
+        ("null", "expected a JSON object"),
+        ("[" * 100_000, "expected JSON"),
+        ('{"split": "dev"}', "with bleu, loss, step"),
+        ('{"step": "7", "split": "dev"}', '`step` must be of type int.*"7"'),
+        ('{"step": true}', "`step` must be of type int. Received: true"),
+        ('{"step": 1, "split": []}', "`split` must be of type str"),
+        (
+            '{"step": 1, "split": "dev", "loss": 1, "bleu": "9"}',
+            "`bleu` must be of type float",
+        ),
+    )
+    def test_line_of_another_kind_is_named(self, line, expected):
+        self.run.append_metrics(event(1))
+        with open(self.run.path / "metrics.jsonl", "a") as file:
+            file.write(f"{line}\n")
+        with self.assertRaisesRegex(
+            errors.UserError, f"line 2, is damaged: .*{expected}.*Remove the"
+        ):
+            self.run.read_metrics()
+
     def test_torn_line_within_a_letter_is_repaired(self):
-        self.run.append_metrics({"step": 1, "text": "ü"})
+        self.run.append_metrics(event(1, text="ü"))
         path = self.run.path / "metrics.jsonl"
         path.write_bytes(path.read_bytes() + '{"text": "ü'.encode()[:-1])
-        self.run.append_metrics({"step": 2})
+        self.run.append_metrics(event(2))
         self.assertEqual([e["step"] for e in self.run.read_metrics()], [1, 2])
 
     def test_failed_write_leaves_the_file_as_it_was(self):
@@ -117,7 +145,7 @@ class RunDirTest(absltest.TestCase):
         self.assertEqual(self.run.read_hparams(), hparam.HParams())
 
     def test_full_disk_is_a_user_error_wherever_it_shows(self):
-        self.run.append_metrics({"step": 1})
+        self.run.append_metrics(event(1))
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         for target, write, name in (
             (builtins, "open", "metrics.jsonl"),
@@ -130,12 +158,12 @@ class RunDirTest(absltest.TestCase):
                     if name == "flags.txt":
                         self.run.write_flags("--x")
                     else:
-                        self.run.append_metrics({"step": 2})
-        self.assertEqual(self.run.read_metrics(), [{"step": 1}])
+                        self.run.append_metrics(event(2))
+        self.assertEqual(self.run.read_metrics(), [event(1)])
         self.assertEqual(os.listdir(self.run.path), ["metrics.jsonl"])
 
     def test_line_that_the_disk_had_no_room_for_is_repaired(self):
-        self.run.append_metrics({"step": 1})
+        self.run.append_metrics(event(1))
         path = self.run.path / "metrics.jsonl"
         limit = path.stat().st_size + 5
         code = f"""
@@ -157,8 +185,8 @@ class RunDirTest(absltest.TestCase):
         )
         self.assertRegex(done.stdout, r"\AUserError .*jsonl: file too large\.")
         self.assertGreater(path.stat().st_size, limit - 5)
-        self.assertEqual(self.run.read_metrics(), [{"step": 1}])
-        self.run.append_metrics({"step": 3})
+        self.assertEqual(self.run.read_metrics(), [event(1)])
+        self.run.append_metrics(event(3))
         self.assertEqual([e["step"] for e in self.run.read_metrics()], [1, 3])
 
     def test_library_under_another_name_is_no_obstacle(self):

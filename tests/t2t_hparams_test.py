@@ -1,8 +1,12 @@
 """tensor2tensor's hparams in the terms of ours."""
 
+import json
+import pathlib
+
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf import t2t_hparams
 from tests import t2t_checkpoint
@@ -83,6 +87,20 @@ class TranslateTest(parameterized.TestCase):
             hparams = hparams.replace(learning_rate=ours.learning_rate)
         self.assertEqual(hparams, ours)
         self.assertEqual(notes, [])
+
+    @parameterized.parameters(
+        {"hidden_size": "big"},
+        {"num_heads": None},
+        {"norm_epsilon": [1]},
+        {"learning_rate_schedule": 3},
+        {"batch_size": {}},
+        {"use_target_space_embedding": "yes"},
+    )
+    def test_values_of_another_type_are_refused(self, **fields):
+        path = pathlib.Path(self.create_tempdir().full_path, "hparams.json")
+        path.write_text(json.dumps({"hidden_size": 64} | fields))
+        with self.assertRaisesRegex(errors.UserError, "must be of type"):
+            t2t_hparams.read(path)
 
     def test_fields_that_older_versions_lack_have_its_defaults(self):
         hparams, _ = t2t_hparams.translate(

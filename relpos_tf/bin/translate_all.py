@@ -258,7 +258,9 @@ def prepare_folder(folder: pathlib.Path, record: dict, name: str) -> None:
         return
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        if not isinstance(old, dict):
+            raise ValueError("It is no object.")
+    except (ValueError, RecursionError) as error:
         raise errors.UserError(f"{path} is damaged. Remove it.") from error
     changed = [key for key in record if old.get(key) != record[key]]
     if changed:

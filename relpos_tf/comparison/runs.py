@@ -223,7 +223,7 @@ def problem_of(run: Run) -> dict[str, Any]:
     """
     path = run.path / "problem.json"
     try:
-        found = checked_json.loads(path.read_bytes())
+        found = checked_json.loads(path.read_bytes(), run_dir.PROBLEM_FIELDS)
         name = found["problem"]
         if pathlib.PurePath(name).name != name:
             raise ValueError(f"{name!r} is no name")

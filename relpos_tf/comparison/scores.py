@@ -127,7 +127,7 @@ def score(
     key = model | {"test_set": test_set.fingerprint}
     looks_key = model | {"sources": _checksum(attention_sources)}
     request = {"checkpoint": checkpoint, "score": None, "attention": None}
-    known = _known(record, key)
+    known = _known(record, key, _SCORED_FIELDS)
     if known is None or not _is_file(made, known["translations_sha256"]):
         request["score"] = {
             "source": str(test_set.source_path),
@@ -136,7 +136,10 @@ def score(
             "scores": str(record),
             "key": key,
         }
-    if attention_sources and _known(looks, looks_key) is None:
+    looked = None
+    if attention_sources:
+        looked = _known(looks, looks_key, _ATTENTION_FIELDS)
+    if attention_sources and looked is None:
         request["attention"] = {
             "sources": list(attention_sources),
             "path": str(looks),
@@ -152,12 +155,13 @@ def score(
             f"Scoring of {run.title}",
             content=json.dumps(request).encode(),
         )
-    looked = _known(looks, looks_key) if attention_sources else None
+    if attention_sources:
+        looked = _known(looks, looks_key, _ATTENTION_FIELDS)
     looked = looked or {"attention": {}, "error": ""}
     return Scored(
         checkpoint,
         list(text.read_lines(made)),
-        _known(record, key),
+        _known(record, key, _SCORED_FIELDS),
         looked["attention"],
         looked["error"] and f"{run.title}: no attention: {looked['error']}",
     )
@@ -182,13 +186,27 @@ def _checksum(lines):
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _known(path, key):
+# What the two kinds of records have, which `scoring` writes.
+_SCORED_FIELDS = {
+    "translations_sha256": str,
+    "parameters": int,
+    "translation_seconds": float,
+    "source_lengths": list[int],
+    "loss": float,
+    "teacher_forced_accuracy": float,
+    "target_tokens": int,
+}
+_ATTENTION_FIELDS = {"attention": dict, "error": str}
+
+
+def _known(path, key, fields):
     """Returns a record that was made with this key, or None."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return found if found["key"] == key else None
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        found = checked_json.loads(path.read_bytes(), fields)
+    except (FileNotFoundError, ValueError):
         return None
+    is_whole = {"key", *fields} <= found.keys()
+    return found if is_whole and found["key"] == key else None
 
 
 def _is_file(path, checksum):

@@ -28,7 +28,12 @@ _OLD = ".old"
 # What a folder ends in that is to be renamed over one with files.
 _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 _SHOWN = 5  # most names in a message
-_KEYS = {"settings": dict, "counts": dict, "files": dict, "vocab_size": int}
+_FIELDS = {
+    "settings": dict,
+    "counts": dict[str, int],
+    "files": dict[str, dict],
+    "vocab_size": int,
+}
 _RECORDS = r"-\d{5}-of-\d{5}\.tfrecord"
 _LINES = r"\.(source|target)"
 _ANEW = "Prepare the data again with --generate_data."
@@ -127,10 +132,18 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     try:
-        manifest = checked_json.loads(path.read_bytes())
-        for key, kind in _KEYS.items():
-            if not isinstance(manifest.get(key), kind):
+        manifest = checked_json.loads(path.read_bytes(), _FIELDS)
+        for key in _FIELDS:
+            if key not in manifest:
                 raise errors.UserError(f"it has no {key}.")
+        if "train" not in manifest["counts"]:
+            raise errors.UserError("its `counts` have no train.")
+        lengths = {"lengths": dict[str, int]}
+        checked_json.check(manifest, lengths)
+        if not all(n.isdecimal() for n in manifest.get("lengths", {})):
+            raise errors.UserError("its `lengths` are not all numbers.")
+        for described in manifest["files"].values():
+            checked_json.check(described, {"bytes": int, "sha256": str})
     except (OSError, ValueError) as error:
         raise errors.UserError(
             f"{path} is damaged: {error} Move {folder} elsewhere, or delete "
@@ -272,7 +285,7 @@ def _is_same(partial: pathlib.Path, folder: pathlib.Path) -> bool:
     if not (folder / MANIFEST).is_file():
         return False
     new, old = read_manifest(partial), read_manifest(folder)
-    return all(new[key] == old[key] for key in _KEYS) and all(
+    return all(new[key] == old[key] for key in _FIELDS) and all(
         (folder / name).is_file()
         and checked_json.file_sha256(folder / name) == known["sha256"]
         for name, known in new["files"].items()

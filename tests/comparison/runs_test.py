@@ -125,7 +125,7 @@ class ProgressTest(RunsTestCase):
         self.assertTrue(runs.is_finished(run, 10))
         self.assertFalse(runs.is_finished(run, 11))
         (run.path / "metrics.jsonl").write_text("")
-        run.files.append_metrics({"step": 10, "split": "train"})
+        run.files.append_metrics({"step": 10, "split": "train", "loss": 1.0})
         self.assertFalse(runs.is_finished(run, 10))
         self.assertFalse(
             runs.is_finished(runs.Run("b", 1, self.folder / "none"), 10)

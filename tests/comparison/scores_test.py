@@ -1,5 +1,6 @@
 """Scores of models: the decoder's, and found out once."""
 
+import json
 import pathlib
 import shutil
 from unittest import mock
@@ -127,6 +128,22 @@ class ScoresTest(ScoresTestCase):
         path.write_text(path.read_text()[:-9])
         self.assertEqual(self.score().translations, second.translations)
         self.assertEqual(self.process.call_count, 5)
+
+    def test_record_of_another_type_is_made_again(self):
+        first = self.score()
+        path = self.folder / "out" / "scores" / "a-seed1.json"
+        record = json.loads(path.read_text())
+        for damage in (
+            {"translations_sha256": 7},
+            {"source_lengths": "x"},
+            {"loss": None},
+        ):
+            path.write_text(json.dumps(record | damage))
+            self.assertEqual(self.score().record["key"], first.record["key"])
+            self.assertEqual(
+                json.loads(path.read_text())["source_lengths"],
+                record["source_lengths"],
+            )
 
     def test_other_search_is_another_score(self):
         self.score()

@@ -104,6 +104,23 @@ class PreparedTest(parameterized.TestCase):
             with self.assertRaisesRegex(errors.UserError, "is damaged: "):
                 use(self.data_dir)
 
+    @parameterized.parameters(
+        {"files": {"dev.source": 3}},
+        {"files": {"dev.source": {"bytes": "9", "sha256": "x"}}},
+        {"files": {"dev.source": {"bytes": 9, "sha256": 7}}},
+        {"counts": {"train": "7"}},
+        {"counts": {}},
+        {"vocab_size": "300"},
+        {"vocab_size": True},
+        {"lengths": [1]},
+        {"lengths": {"x": 1}},
+        {"lengths": {"9": "x"}},
+    )
+    def test_values_of_another_type_are_refused(self, **fields):
+        self.rewrite(**fields)
+        with self.assertRaisesRegex(errors.UserError, "is damaged: it"):
+            self.pets.manifest(self.data_dir)
+
     def test_folders_of_before_there_were_checksums_are_read(self):
         del self.manifest["lengths"]
         self.rewrite()
