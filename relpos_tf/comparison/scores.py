@@ -136,10 +136,8 @@ def score(
             "scores": str(record),
             "key": key,
         }
-    looked = None
-    if attention_sources:
-        looked = _known(looks, looks_key, _ATTENTION_FIELDS)
-    if attention_sources and looked is None:
+    looked = _looked(looks, looks_key, attention_sources)
+    if looked is None:
         request["attention"] = {
             "sources": list(attention_sources),
             "path": str(looks),
@@ -155,9 +153,7 @@ def score(
             f"Scoring of {run.title}",
             content=json.dumps(request).encode(),
         )
-    if attention_sources:
-        looked = _known(looks, looks_key, _ATTENTION_FIELDS)
-    looked = looked or {"attention": {}, "error": ""}
+    looked = _looked(looks, looks_key, attention_sources) or _NO_LOOK
     return Scored(
         checkpoint,
         list(text.read_lines(made)),
@@ -197,6 +193,7 @@ _SCORED_FIELDS = {
     "target_tokens": int,
 }
 _ATTENTION_FIELDS = {"attention": dict, "error": str}
+_NO_LOOK = {"attention": {}, "error": ""}
 
 
 def _known(path, key, fields):
@@ -207,6 +204,13 @@ def _known(path, key, fields):
         return None
     is_whole = {"key", *fields} <= found.keys()
     return found if is_whole and found["key"] == key else None
+
+
+def _looked(path, key, sources):
+    """Returns what is known of attention to lines; of no lines, nothing."""
+    if not sources:
+        return _NO_LOOK
+    return _known(path, key, _ATTENTION_FIELDS)
 
 
 def _is_file(path, checksum):
