@@ -21,6 +21,7 @@ from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import interactive
 from relpos_tf import terminal
+from relpos_tf import text
 from relpos_tf import translator as translator_lib
 from relpos_tf.bin import command
 from tests import tiny_run
@@ -277,13 +278,13 @@ class TerminalTest(absltest.TestCase):
         self.addCleanup(self.process.kill)  # first
         os.close(inside)
 
-    def expect(self, text):
-        """Reads on until the text has come; returns what came before it."""
-        ends, text = time.monotonic() + SECONDS, text.encode()
-        while text not in self.seen:
+    def expect(self, words):
+        """Reads on until the words have come; returns what came before."""
+        ends, words = time.monotonic() + SECONDS, words.encode()
+        while words not in self.seen:
             if time.monotonic() > ends or not self.read():
-                self.fail(f"{text} did not come after {self.seen[-2000:]}")
-        before, _, self.seen = self.seen.partition(text)
+                self.fail(f"{words} did not come after {self.seen[-2000:]}")
+        before, _, self.seen = self.seen.partition(words)
         return before.decode()
 
     def read(self):
@@ -296,8 +297,8 @@ class TerminalTest(absltest.TestCase):
         self.seen += new
         return bool(new)
 
-    def type(self, text):
-        os.write(self.screen, text.encode())
+    def type(self, words):
+        os.write(self.screen, words.encode())
 
     def interrupt(self):
         """Presses Ctrl-C when whoever reads is sure to be waiting for it.
@@ -325,7 +326,7 @@ class TerminalTest(absltest.TestCase):
         translator = translator_lib.Translator.load(tiny_run.path())
         (first,) = translator.translate(["twenty-one days"])
         # A warning, that there was no end, may stand before it.
-        self.assertEqual(shown.split("\r\n")[-1], first)
+        self.assertEqual(shown.split("\r\n")[-1], text.printable(first))
         self.expect("> ")
         self.type(":n 2\n")
         self.expect("extra_length=7\r\n")
@@ -336,8 +337,8 @@ class TerminalTest(absltest.TestCase):
         self.assertEqual(
             shown.split("\r\n")[-2:],
             [
-                f"{rank:2}  {score:8.4f}  {text}"
-                for rank, (text, score) in enumerate(
+                f"{rank:2}  {score:8.4f}  {text.printable(line)}"
+                for rank, (line, score) in enumerate(
                     zip(texts, scores, strict=True), start=1
                 )
             ],

@@ -105,7 +105,7 @@ class PreparedTest(parameterized.TestCase):
                 use(self.data_dir)
 
     @parameterized.parameters(
-        {"files": {"dev.source": 3}},
+        {"files": ["dev.source"]},
         {"files": {"dev.source": {"bytes": "9", "sha256": "x"}}},
         {"files": {"dev.source": {"bytes": 9, "sha256": 7}}},
         {"counts": {"train": "7"}},
