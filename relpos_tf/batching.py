@@ -104,12 +104,10 @@ def training_batches(
         max_length: int. Most tokens on a side, EOS included.
         seed: int. Another seed gives another order.
         epoch: int. Epoch of the last batch that was used.
-        position: int. Its number within the epoch, counted from 1; 0 starts
-            the epoch.
-        min_length_bucket: int. See `boundaries_and_batch_sizes`.
-        length_bucket_step: float. See `boundaries_and_batch_sizes`.
-        pad_to_boundary: bool. Pads every batch of a bucket to the same shape,
-            for XLA, which compiles once per shape.
+        position: int. Its number in the epoch, from 1; 0 starts the epoch.
+        min_length_bucket: int. See `boundaries_and_batch_sizes`, as for
+        length_bucket_step: float.
+        pad_to_boundary: bool. Pads to the limit of a bucket, for XLA.
         vocab_size: int or None. Ids beyond it are an error.
         tokenizer: int or None. What made the ids, see `records.checked`.
 
@@ -134,10 +132,7 @@ def training_batches(
         # graph being traced, not the program's.
         tf.random.set_seed(1)
         seeds = tf.stack([tf.constant(seed, tf.int64), number])
-        pairs = _shuffled_records(files, seeds).map(
-            records.parse, num_parallel_calls=tf.data.AUTOTUNE
-        )
-        pairs = pairs.filter(lambda pair: _length(pair) <= max_length)
+        pairs = _short_pairs(_shuffled_records(files, seeds), max_length)
         batches = _bucketed(pairs, buckets, check).shuffle(
             SHUFFLE_BATCHES, seed=_draw(seeds, 1)
         )
@@ -155,6 +150,12 @@ def training_batches(
             lambda batch: pad_batch(batch, *buckets, max_length)
         )
     return _finish(dataset)
+
+
+def _short_pairs(serialized, max_length):
+    """Parses records, and leaves out what is too long for training."""
+    pairs = serialized.map(records.parse, num_parallel_calls=tf.data.AUTOTUNE)
+    return pairs.filter(lambda pair: _length(pair) <= max_length)
 
 
 def evaluation_batches(

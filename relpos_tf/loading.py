@@ -54,9 +54,7 @@ def check_fit(prefix: str, hparams: hparam.HParams) -> None:
         UserError: they are of different models, or the checkpoint is damaged.
     """
     found = checkpoints.model_shapes(prefix)
-    announced = dict(
-        itertools.islice(shapes.of_model(hparams), len(found) + 1)
-    )
+    announced = dict(itertools.islice(shapes.of_model(hparams), len(found) + 1))
     if len(announced) > len(found):  # not all, but one of these is missing
         found = {path: found[path] for path in announced.keys() & found.keys()}
     checkpoint_reader.check_shapes(prefix, announced, found)

@@ -129,13 +129,11 @@ def relative_attention(
             where attention is allowed, -1e9 where not.
         implementation: "reshape", the paper's, builds `[Q, K, D]` tensors;
             "compact" multiplies with the rows only and adds the products to
-            the diagonals (`band`); "auto": "reshape" for a single query.
-            Where queries stand outside of the keys, all are "reshape".
-        query_start: As in `relative_position_ids`. To give it in a graph of
-            unknown lengths says that the queries stand among the keys.
-        causal: bool. Says that each query may attend to some key, and to none
-            right of it. A query without any, whose weights are even, would
-            get the vectors of keys right of it wrong.
+            the diagonals (`band`); "auto": "reshape" for a single query. So
+            are queries outside of the keys.
+        query_start: As in `relative_position_ids`. In a graph of unknown
+            lengths it says that the queries stand among the keys.
+        causal: bool. Says that each query may attend to a key, but none ahead.
         dropout: None or a function of the weights that multiply the values.
         score_vectors: None, or `[H, D]` for additive logits (`additive`).
 
@@ -159,10 +157,8 @@ def relative_attention(
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
     """
     _check(implementation, key_table, value_table)
-    if implementation == "auto":
-        implementation = "reshape" if q.shape[2] == 1 else "compact"
     content, combine = _reshape_logits, _reshape_output
-    if implementation == "compact":
+    if _is_compact(implementation, q):
         tables = key_table is not None or value_table is not None
         among = not tables or _are_among(q, k, query_start)
         content, combine = _compact(among, causal, dropout is None)
@@ -171,14 +167,24 @@ def relative_attention(
     if query_start is None:
         query_start = tf.shape(k)[2] - tf.shape(q)[2]
     logits = content(q, k, key_table, query_start)  # [B, H, Q, K]
+    weights = tf.cast(_softmax(logits, bias), v.dtype)
+    dropped = weights if dropout is None else dropout(weights)
+    return combine(dropped, v, value_table, query_start), weights
+
+
+def _is_compact(implementation, q):
+    if implementation == "auto":
+        return q.shape[2] != 1
+    return implementation == "compact"
+
+
+def _softmax(logits, bias):
+    """Returns weights in float32, of float64 in float64."""
     if logits.dtype != tf.float64:
         logits = tf.cast(logits, tf.float32)
     if bias is not None:
         logits += tf.cast(bias, logits.dtype)
-    weights = tf.cast(tf.nn.softmax(logits), v.dtype)  # [B, H, Q, K]
-    dropped = weights if dropout is None else dropout(weights)
-    output = combine(dropped, v, value_table, query_start)  # [B, H, Q, D]
-    return output, weights
+    return tf.nn.softmax(logits)
 
 
 def _are_among(q, k, query_start):
