@@ -157,11 +157,9 @@ def relative_attention(
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
     """
     _check(implementation, key_table, value_table)
-    content, combine = _reshape_logits, _reshape_output
-    if _is_compact(implementation, q):
-        tables = key_table is not None or value_table is not None
-        among = not tables or _are_among(q, k, query_start)
-        content, combine = _compact(among, causal, dropout is None)
+    content, combine = _forms(
+        implementation, q, k, query_start, causal, dropout is None
+    )
     if score_vectors is not None:
         content = functools.partial(_additive_logits, score_vectors)
     if query_start is None:
@@ -172,10 +170,18 @@ def relative_attention(
     return combine(dropped, v, value_table, query_start), weights
 
 
-def _is_compact(implementation, q):
+def _forms(implementation, q, k, query_start, causal, sums_to_one):
+    """Returns the functions for the logits and for the output."""
     if implementation == "auto":
-        return q.shape[2] != 1
-    return implementation == "compact"
+        implementation = "reshape" if q.shape[2] == 1 else "compact"
+    before = _places_before(q, k, query_start)
+    if implementation == "reshape" or before is None:
+        return _reshape_logits, _reshape_output
+    where = {"causal": causal, "before": before}
+    return (
+        functools.partial(_compact_logits, **where),
+        functools.partial(_compact_output, sums_to_one=sums_to_one, **where),
+    )
 
 
 def _softmax(logits, bias):
@@ -187,40 +193,24 @@ def _softmax(logits, bias):
     return tf.nn.softmax(logits)
 
 
-def _are_among(q, k, query_start):
-    """Returns whether the queries stand among the keys, as bool or tensor."""
-    queries, keys = q.shape[2], k.shape[2]
-    known = queries is not None and keys is not None
-    if query_start is None:
-        return queries <= keys if known else tf.shape(q)[2] <= tf.shape(k)[2]
-    start = tf.get_static_value(query_start)
-    if start is None or not known:
-        return True  # as the caller says
-    return 0 <= start <= keys - queries
-
-
-def _compact(among, causal, sums_to_one):
-    """Returns the functions for the logits and for the output.
+def _places_before(q, k, query_start):
+    """Returns how many places before the first key the compact form needs.
 
     A band of diagonals, stored by query, needs a key for each query.
+
+    Returns:
+        0 where there are as many keys; a scalar tensor where only the graph
+        knows; None where queries stand elsewhere outside of the keys.
     """
-    content = functools.partial(_compact_logits, causal=causal)
-    combine = functools.partial(
-        _compact_output, causal=causal, sums_to_one=sums_to_one
-    )
-    if tf.is_tensor(among):
-        content = _either(among, content, _reshape_logits)
-        combine = _either(among, combine, _reshape_output)
-    elif not among:
-        content, combine = _reshape_logits, _reshape_output
-    return content, combine
-
-
-def _either(condition, one, other):
-    """Returns a function that calls one of two when the graph runs."""
-    return lambda *args: tf.cond(
-        condition, lambda: one(*args), lambda: other(*args)
-    )
+    queries, keys = q.shape[2], k.shape[2]
+    if queries is None or keys is None:
+        if query_start is not None:
+            return 0  # as the caller says
+        return tf.maximum(tf.shape(q)[2] - tf.shape(k)[2], 0)
+    start = keys - queries
+    if query_start is not None:
+        start = tf.get_static_value(query_start)
+    return 0 if start is None or 0 <= start <= keys - queries else None
 
 
 def _check(implementation, *tables):
@@ -237,7 +227,7 @@ def _reshape_logits(q, k, table, query_start):
     if table is None:
         return tf.matmul(q, k, transpose_b=True)
     if table.shape[-2] == 1:
-        return _unmoved(tf.matmul(q, k, transpose_b=True), table)
+        table = _without_gradient(table)
     z = _pair_vectors(table, tf.shape(q)[2], tf.shape(k)[2], query_start)
     return relative_attention_inner(q, k, z, True)
 
@@ -269,29 +259,35 @@ def _pair_vectors(table, query_length, key_length, query_start):
     return tf.einsum("qkr,hrd->hqkd", one_hot, table)
 
 
-def _compact_logits(q, k, table, query_start, causal):
+def _compact_logits(q, k, table, query_start, causal, before):
     logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
     if table is None:
         return logits
-    if table.shape[-2] == 1:
-        return _unmoved(logits, table)
+    if table.shape[-2] == 1:  # one number for all keys
+        return logits + times_table(q, _without_gradient(table), transpose=True)
     clip = table.shape[-2] // 2
-    where = band.band_of(tf.shape(logits), clip, query_start, causal, q.dtype)
+    logits = _room_before(logits, -1, before)
+    where = band.band_of(
+        tf.shape(logits), clip, query_start + before, causal, q.dtype
+    )
     # Less the number of all keys on the left, which no softmax notices.
     left = table[..., :1, :]
     rows = where.rows(table - tf.stop_gradient(left))
     numbers = times_table(q, rows, transpose=True)  # [B, H, Q, W]
     far = _sees_far_left(tf.shape(q)[2], query_start, clip, q.dtype)
 
-    def left_gradient(slopes):
+    def left_gradient(slopes, q, far):
         shares = -far * tf.reduce_sum(slopes, -1, keepdims=True)
         return _weighted_sum(shares, q, left.shape)
 
-    numbers = _with_gradient_of(left, numbers, left_gradient)
-    return band.add(logits, tf.transpose(numbers, [0, 1, 3, 2]), where)
+    numbers = _with_gradient_of(left, numbers, left_gradient, q, far)
+    logits = band.add(logits, tf.transpose(numbers, [0, 1, 3, 2]), where)
+    return logits[..., before:] if tf.is_tensor(before) else logits
 
 
-def _compact_output(weights, v, table, query_start, causal, sums_to_one):
+def _compact_output(
+    weights, v, table, query_start, causal, before, sums_to_one
+):
     if table is None:
         return tf.matmul(weights, v)
     left = table[..., :1, :]
@@ -301,7 +297,10 @@ def _compact_output(weights, v, table, query_start, causal, sums_to_one):
     if table.shape[-2] == 1:  # one vector for all keys
         return _times_row(total, left) + tf.matmul(weights, v)
     clip = table.shape[-2] // 2
-    where = band.band_of(tf.shape(weights), clip, query_start, causal, v.dtype)
+    weights, v = _room_before(weights, -1, before), _room_before(v, -2, before)
+    where = band.band_of(
+        tf.shape(weights), clip, query_start + before, causal, v.dtype
+    )
     product, numbers = band.combine(weights, v, where)
     numbers = tf.transpose(numbers, [0, 1, 3, 2])  # [B, H, Q, W]
     rows = where.rows(table - tf.stop_gradient(left))
@@ -309,21 +308,33 @@ def _compact_output(weights, v, table, query_start, causal, sums_to_one):
     output += times_table(numbers, rows, transpose=False)
     far = _sees_far_left(tf.shape(weights)[2], query_start, clip, v.dtype)
 
-    def left_gradient(slopes):
+    def left_gradient(slopes, numbers, total, far):
         near = tf.reduce_sum(numbers, -1, keepdims=True)  # [B, H, Q, 1]
         return _weighted_sum(far * (total - near), slopes, left.shape)
 
-    return _with_gradient_of(left, output + product, left_gradient)
+    return _with_gradient_of(
+        left, output + product, left_gradient, numbers, total, far
+    )
 
 
-def _unmoved(logits, table):
-    """Adds a table of one row, which moves all logits of a query alike.
+@tf.custom_gradient
+def _without_gradient(table):
+    """Returns a table of one row, whose gradient on the keys is exactly 0.
 
-    No softmax notices, so neither the sum nor its gradient is computed: of the
+    It moves all logits of a query alike, which no softmax notices. Of its
     gradient, which is 0, rounding errors would be left, and Adam would make
     whole steps of them.
     """
-    return _with_gradient_of(table, logits, lambda _: tf.zeros_like(table))
+    return tf.identity(table), tf.zeros_like
+
+
+def _room_before(x, axis, before):
+    """Puts zeros for keys before the first one, if `before` is a tensor."""
+    if not tf.is_tensor(before):
+        return x
+    paddings = [[0, 0]] * 4
+    paddings[axis] = [before, 0]
+    return tf.pad(x, paddings)
 
 
 def _sees_far_left(query_length, query_start, k, dtype):
@@ -332,18 +343,20 @@ def _sees_far_left(query_length, query_start, k, dtype):
     return tf.cast(positions >= k, dtype)[:, tf.newaxis]
 
 
-def _with_gradient_of(row, x, gradient):
-    """Returns `x`, and hands `gradient(dx)` on to `row`.
+def _with_gradient_of(row, x, gradient, *needed):
+    """Returns `x`, and hands `gradient(dx, *needed)` on to `row`.
 
     The compact form takes the row of the keys on the far left from all other
     rows. TensorFlow would compute its gradient as a difference: for queries
     without keys so far left, rounding errors instead of 0.
     """
+    # Within `tf.cond` a gradient sees tensors of its own branch only.
+    needed = [tf.identity(tensor) for tensor in needed]
 
     @tf.custom_gradient
     def identity(x, row):
         del row
-        return tf.identity(x), lambda dx: (dx, gradient(dx))
+        return tf.identity(x), lambda dx: (dx, gradient(dx, *needed))
 
     return identity(x, row)
 

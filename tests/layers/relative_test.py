@@ -207,9 +207,11 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         tables=["shared", "per_head", "values_only"],
     )
     def test_gradients_equal_finite_differences(self, lengths, tables):
+        # Logits of -1e9 have too few digits left for differences.
+        bias = "none" if lengths in OUTSIDE else "causal"
         lengths, tables = (LENGTHS | OUTSIDE)[lengths], TABLES[tables]
         arrays = example(lengths, tables, batch=1, heads=2, depth=3)
-        bias = example_bias("causal", lengths)
+        bias = example_bias(bias, lengths)
         upstream = testing.normal(13, *arrays[0].shape)
         there = [i for i, array in enumerate(arrays) if array is not None]
 
@@ -218,7 +220,9 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             for i, array in zip(there, moved, strict=True):
                 all_five[i] = array
             output, _ = oracles.shaw_attention(
-                *all_five, bias=bias, query_start=lengths[3]
+                *all_five,
+                bias=0.0 if bias is None else bias,
+                query_start=lengths[3],
             )
             return np.sum(output * upstream)
 
