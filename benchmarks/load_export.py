@@ -44,7 +44,11 @@ def main():
     parser.add_argument("--export_dir", default="")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        export_dir = args.export_dir or make_export(args, pathlib.Path(folder))
+        export_dir = args.export_dir
+        if not export_dir:
+            command.import_tensorflow()
+            hparams = registry.hparams(args.hparams_set)
+            export_dir = make_export(hparams, pathlib.Path(folder))
         start = time.time()
         done = subprocess.run(
             [sys.executable, "-c", CHILD, str(export_dir)],
@@ -65,20 +69,30 @@ def main():
     print(json.dumps(result))
 
 
-def make_export(args, folder):
-    """Exports a model of random weights; returns the SavedModel's folder."""
-    command.import_tensorflow()
+def random_model(hparams):
+    """Returns a model of random weights, the same in every process."""
+    import keras
+
+    from relpos_tf.models import transformer
+
+    keras.utils.set_random_seed(1)
+    return transformer.Transformer(hparams)
+
+
+def make_export(hparams, folder):
+    """Exports a model of random weights; returns the SavedModel's folder.
+
+    Its tokenizer, `made.model` in the folder, stays there.
+    """
     from relpos_tf import checkpoints
     from relpos_tf import export
     from relpos_tf import run_dir
-    from relpos_tf.models import transformer
 
-    hparams = registry.hparams(args.hparams_set)
     run = run_dir.RunDir(folder / "run")
     write_tokenizer(folder / "made.model", hparams.vocab_size)
     run.copy_tokenizer(folder / "made.model")
     run.write_hparams(hparams)
-    model = transformer.Transformer(hparams)
+    model = random_model(hparams)
     values = {v.path: v.value for v in model.variables}
     checkpoints.CheckpointManager(run.path, {"model": values}).save(1)
     return export.export_saved_model(run.path, folder / "export")

@@ -13,6 +13,7 @@ import tensorflow as tf
 from relpos_tf import beam_search
 from relpos_tf import beam_step
 from relpos_tf import constraints
+from relpos_tf import losses
 from relpos_tf import sampling
 from relpos_tf.models import transformer
 
@@ -317,7 +318,7 @@ def log_probabilities(
         float32 `[B]`: the natural logarithm of each translation's
         probability, not divided by a length penalty.
     """
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-        labels=targets, logits=model(inputs, targets)
+    found, _ = losses.token_losses(
+        model.features(inputs, targets), model.softmax_table(), targets
     )  # [B, T]
-    return -tf.reduce_sum(tf.where(targets == 0, 0.0, losses), axis=1)
+    return -tf.reduce_sum(tf.where(targets == 0, 0.0, found), axis=1)

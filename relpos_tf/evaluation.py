@@ -75,11 +75,18 @@ def teacher_forced_function(model: transformer.Transformer) -> Callable:
         reference = weakref.ref(model)
 
         def sums(inputs, targets):
-            logits = reference()(inputs, targets)  # [B, T, V]
-            loss, count = losses.padded_cross_entropy(logits, targets, 0.0)
-            predicted = tf.argmax(logits, axis=-1, output_type=targets.dtype)
-            correct = (predicted == targets) & (targets != 0)  # [B, T]
-            return loss, tf.reduce_sum(tf.cast(correct, tf.float32)), count
+            model = reference()
+            loss, best = losses.token_losses(
+                model.features(inputs, targets), model.softmax_table(), targets
+            )  # [B, T] each
+            is_token = targets != 0  # [B, T]
+            correct = (best == targets) & is_token
+            count = tf.cast(is_token, tf.float32)
+            return (
+                tf.reduce_sum(loss * count),
+                tf.reduce_sum(tf.cast(correct, tf.float32)),
+                tf.reduce_sum(count),
+            )
 
         ids = tf.TensorSpec([None, None], tf.int32)
         _functions[model] = tf.function(sums, input_signature=[ids, ids])

@@ -8,8 +8,27 @@ BATCH_LINES = 128
 BATCH_DRAWN = 4 * BATCH_LINES
 # Most padded source ids of a batch, times the beams.
 BATCH_IDS = 16384
+# A place in a translation counts as much as this share of an id of its source:
+# with the usual `extra_length`, the source is what counts.
+_PLACES = 8
+# Longer lines are named before they are translated.
+LONG_LINE = 2000
 # Line numbers that a warning names.
 _NAMED_LINES = 8
+
+
+def cost(size: int, places: int, beam_size: int) -> int:
+    """Returns how many ids a line counts in `make_batches`.
+
+    Memory grows with the ids of the source and, as `places` of each hypothesis
+    have keys and values, with those of the translation.
+
+    Args:
+        size: int. Ids of the source.
+        places: int. How many ids its translation may have.
+        beam_size: int.
+    """
+    return beam_size * max(size, -(-places // _PLACES))
 
 
 def make_batches(

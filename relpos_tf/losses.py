@@ -8,6 +8,7 @@ import math
 import tensorflow as tf
 
 from relpos_tf.layers import projections
+from relpos_tf.layers import row_blocks
 
 
 def padded_cross_entropy(logits, labels, label_smoothing):
@@ -91,6 +92,49 @@ def projected_cross_entropy(features, table, labels, label_smoothing):
         label_smoothing / (vocab_size - 1),
     )  # [N]
     return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
+
+
+def token_losses(features, table, labels):
+    """Scores tokens one by one, for what needs no gradient.
+
+    However many tokens there are, only so many have their logits in memory at
+    once as `row_blocks` says.
+
+    Args:
+        features: floating-point `[B, T, F]` tensor.
+        table: `[V, F]` tensor in the same dtype.
+        labels: int32 `[B, T]` tensor.
+
+    Returns:
+        A pair: the cross-entropy of each label, float32 `[B, T]`, without
+        smoothing; and the most probable id at its place, int32 `[B, T]`.
+
+    Example:
+
+    >>> loss, best = token_losses(
+    ...     tf.ones([1, 1, 3]), tf.ones([4, 3]), tf.constant([[2]])
+    ... )
+    >>> round(float(loss[0, 0]), 4), int(best[0, 0])
+    (1.3863, 0)
+    """
+    rows = tf.reshape(features, [-1, features.shape[-1]])  # [N, F]
+    flat = tf.reshape(labels, [-1])  # [N]
+
+    def score(start, end):
+        logits = tf.matmul(rows[start:end], table, transpose_b=True)
+        logits = tf.cast(logits, tf.float32)  # [N of the block, V]
+        return (
+            tf.nn.sparse_softmax_cross_entropy_with_logits(
+                flat[start:end], logits
+            ),
+            tf.argmax(logits, axis=-1, output_type=tf.int32),
+        )
+
+    losses, best = row_blocks.by_blocks(
+        score, tf.size(flat), table.shape[0], (tf.float32, tf.int32)
+    )
+    shape = tf.shape(labels)
+    return tf.reshape(losses, shape), tf.reshape(best, shape)
 
 
 def _over_tokens(losses, labels, label_smoothing, vocab_size):

@@ -1,10 +1,12 @@
 """Lines in, lines out: one translation for each line, in their order.
 
 Lines are sorted by length and translated in batches. A batch is bounded twice:
-by its number of lines, or of translations drawn; and by its padded source ids
-times the beams, or those drawn. A line beyond a bound is a batch by itself.
-Neither bound changes what comes out, because a sentence's search knows nothing
-of the other sentences: its length limit is its own length plus `extra_length`.
+by its number of lines, or of translations drawn; and by the memory it takes,
+which grows with its padded source ids and with the ids that its translations
+may have, both times the beams, or those drawn. A line beyond a bound is a batch
+by itself. Neither bound changes what comes out, because a sentence's search
+knows nothing of the other sentences: its length limit is its own length plus
+`extra_length`.
 """
 
 import itertools
@@ -313,9 +315,9 @@ class _Task:
             for i, item in zip(places, items, strict=True)
         ]
         done = self._done + len(lines) - len(places)
+        self._warn_of_long(items)
         for batch in line_batches.make_batches(
-            [item.size * self._hypotheses for item in items],
-            self._batch_size,
+            [self._cost(item) for item in items], self._batch_size
         ):
             numbers = [first + places[i] for i in batch]
             some = [items[i] for i in batch]
@@ -337,6 +339,23 @@ class _Task:
                 self._progress(done)
         self._done += len(lines)
         return found
+
+    def _cost(self, item):
+        """Returns what a line counts in a batch."""
+        places = max(item.size, len(item.prefix)) + self._settings.extra_length
+        return line_batches.cost(item.size, places, self._hypotheses)
+
+    def _warn_of_long(self, items):
+        """Says which lines take minutes, before they do."""
+        numbers = [i.number for i in items if i.size > line_batches.LONG_LINE]
+        if numbers:
+            _log.warning(
+                "Translating %s of more than %d ids may take minutes: the time "
+                "grows with the square of the length. max_input_size cuts such "
+                "lines.",
+                line_batches.named(numbers),
+                line_batches.LONG_LINE,
+            )
 
     def _fit(self, item, number):
         """Numbers a line, and cuts it if it is too long."""

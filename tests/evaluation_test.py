@@ -1,6 +1,11 @@
 """Scores against their definitions, token by token."""
 
 import gc
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
 import weakref
 
 import numpy as np
@@ -13,10 +18,39 @@ from tests import tiny_run
 from tests import translator_test
 
 VOCAB_SIZE = 13
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 BATCHES = (
     ([[5, 7, 3, 11, 1], [9, 2, 1, 0, 0]], [[3, 8, 1], [12, 1, 0]]),
     ([[4, 1]], [[2, 2, 9, 7, 6, 10, 1]]),
 )
+# A program that says how much its peak memory grows, in MiB.
+LONG_LINE = """
+import json
+import tensorflow as tf
+from relpos_tf import decoding, evaluation
+from tests import tiny_run
+
+def peak():
+    with open("/proc/self/status") as lines:
+        return next(int(s.split()[1]) // 1024 for s in lines if "VmHWM" in s)
+
+model = tiny_run.random_model(tiny_run.HPARAMS.replace(vocab_size=13))
+ids = tf.random.stateless_uniform([1, 7001], [1, 2], 2, 13, tf.int32)
+search = tf.function(lambda ids, limits: decoding.search(
+    model, ids, limits, beam_size=3, alpha=0.6),
+    input_signature=[tf.TensorSpec([None, None], tf.int32),
+                     tf.TensorSpec([None], tf.int32)])
+pair = {"inputs": ids, "targets": ids}
+short = {"inputs": ids[:, :7], "targets": ids[:, :7]}
+evaluation.teacher_forced(model, [short])
+search(ids[:, :7], [2])
+before, added = peak(), {}
+evaluation.teacher_forced(model, [pair])
+added["loss"] = peak() - before
+search(ids, [2])
+added["search"] = peak() - before
+print(json.dumps(added))
+"""
 
 
 def dataset():
@@ -67,6 +101,21 @@ class TeacherForcedTest(tf.test.TestCase):
         )
         with self.assertRaisesRegex(ValueError, "Expected target tokens"):
             evaluation.teacher_forced(model, [])
+
+
+class LongLineTest(tf.test.TestCase):
+    @unittest.skipUnless(pathlib.Path("/proc/self/status").exists(), "Linux")
+    def test_a_line_of_7001_ids_is_scored_and_encoded_in_little_memory(self):
+        # A matrix of all pairs would be 392 MB, and there were four at once.
+        done = subprocess.run(
+            [sys.executable, "-c", LONG_LINE],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        )
+        for name, added in json.loads(done.stdout).items():
+            self.assertLess(added, 700, name)
 
 
 class TranslationTest(tf.test.TestCase):

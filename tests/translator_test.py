@@ -117,6 +117,39 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         found = list(line_batches.make_batches(sizes, 3, batch_ids=20))
         self.assertEqual(found, [[6], [1], [5, 2], [3, 0, 4]])
 
+    def test_long_translations_of_short_lines_bound_a_batch(self):
+        engine = EchoEngine()
+        lines = ["ab"] * 40
+        found = translator_lib.Translator(engine=engine).translate(
+            lines, beam_size=4, extra_length=8000
+        )
+        self.assertEqual(found, ["AB"] * 40)
+        # 16 lines of 4 beams have 512,000 keys and values in each layer.
+        self.assertLessEqual(max(map(len, engine.batches)), 16384 * 8 // 32000)
+
+    @parameterized.parameters(1, 4, 8)
+    def test_usual_translations_leave_batches_as_they_are(self, beam_size):
+        for size in (*range(1, 300), 2999):
+            first, before = (
+                next(line_batches.make_batches([cost] * 200))
+                for cost in (
+                    line_batches.cost(size, size + 50, beam_size),
+                    size * beam_size,
+                )
+            )
+            self.assertEqual(first, before)
+
+    def test_lines_that_take_minutes_are_named_before_they_do(self):
+        engine = EchoEngine(memory=10**5)
+        translator = translator_lib.Translator(engine=engine)
+        lines = ["a", "", "b" * 2000, "c" * 1999]
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            found = translator.translate_lines(lines)
+            self.assertEqual(next(found), "A")
+            self.assertIn("1 line (3) of more than 2000 ids", logs.output[0])
+            self.assertLen(list(found), 3)
+        self.assertLen(logs.output, 1)
+
     def test_batch_that_does_not_fit_is_halved(self):
         engine = EchoEngine(memory=9)
         translator = translator_lib.Translator(engine=engine)

@@ -4,6 +4,10 @@ Positions are explicit wherever a query may stand somewhere else than at the
 end of its keys: a cache with free places after the query would otherwise
 shift every distance.
 
+Where nothing is trained, the queries of long lines are taken in blocks
+(`row_blocks`): memory then grows with the length of a line and not with its
+square.
+
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
 """
 
@@ -19,6 +23,7 @@ from relpos_tf.layers import localness as localness_lib
 from relpos_tf.layers import masks
 from relpos_tf.layers import projections
 from relpos_tf.layers import relative
+from relpos_tf.layers import row_blocks
 from relpos_tf.layers import rows
 
 SCORES = ("dot_product", "additive")
@@ -222,20 +227,107 @@ class MultiHeadAttention(
         else:
             q = self._project_queries(queries)
             keys_values = self.project(memory)
+        arguments = {
+            "may_attend": may_attend,
+            "use_causal_mask": use_causal_mask,
+            "causal": causal,
+        }
+        # Blocks of queries that stand outside of their keys have no band.
+        has_tables = self.max_relative_position is not None
+        if training or (memory is not None and has_tables):
+            return self._attend_whole(
+                queries,
+                q,
+                keys_values,
+                query_start=query_start,
+                training=training,
+                **arguments,
+            )
+        size = self._numbers_per_query(q, keys_values.keys)
+        return _cond(
+            row_blocks.fits(_size(q, 2), size),
+            lambda: self._attend_whole(
+                queries, q, keys_values, query_start=query_start, **arguments
+            ),
+            lambda: self._attend_in_blocks(
+                queries, q, keys_values, size=size, **arguments
+            ),
+        )
+
+    def _attend_whole(
+        self, queries, q, keys_values, *, use_causal_mask, **arguments
+    ):
+        """Attends from all queries of a call at once: `[B, Q, F]`."""
         if use_causal_mask:
-            sides = masks.causal_mask(
+            mask = masks.causal_mask(
                 tf.shape(q)[2], tf.shape(keys_values.keys)[2]
             )
-            may_attend = masks.join(may_attend, sides)
-        return self._attend(
-            queries,
-            q,
-            keys_values,
-            may_attend=may_attend,
-            query_start=query_start,
-            causal=causal,
-            training=training,
-        )[0]
+            arguments["may_attend"] = masks.join(arguments["may_attend"], mask)
+        return self._attend(queries, q, keys_values, **arguments)[0]
+
+    def _attend_in_blocks(
+        self,
+        queries,
+        q,
+        keys_values,
+        *,
+        may_attend,
+        use_causal_mask,
+        causal,
+        size,
+    ):
+        """Does what `_attend_whole` does, with little memory.
+
+        Args:
+            queries: As of `_attend`, as for the next three.
+            q: `[B, H, Q, D]`.
+            keys_values: `caches.KeysValues`.
+            may_attend: As in the call, as for the next one.
+            use_causal_mask: bool.
+            causal: As of `_attend`.
+            size: What `_numbers_per_query` returned.
+        """
+        length, keys = tf.shape(q)[2], tf.shape(keys_values.keys)[2]
+
+        def attend(start, end):
+            first = keys - length + start
+            mask = masks.of_queries(may_attend, start, end)
+            if use_causal_mask:
+                mask = masks.join(
+                    mask, masks.causal_mask(end - start, keys, first)
+                )
+            output, _ = self._attend(
+                queries[:, start:end],
+                q[:, :, start:end],
+                keys_values,
+                may_attend=mask,
+                query_start=first,
+                causal=causal,
+            )
+            return [tf.transpose(output, [1, 0, 2])]  # [Q of the block, B, F]
+
+        (output,) = row_blocks.by_blocks(
+            attend, length, size, (self.compute_dtype,)
+        )
+        shape = tf.stack([length, tf.shape(q)[0], self.hidden_size])
+        return tf.transpose(tf.reshape(output, shape), [1, 0, 2])
+
+    def _numbers_per_query(self, q, keys):
+        """Returns how many numbers attention has for each query: int or int64.
+
+        Where vectors of pairs are made, these are the most.
+        """
+        depth = self.hidden_size // self.num_heads
+        each = _size(q, 0) * self.num_heads  # [B, H, 1, K]
+        if self.score == "additive":
+            each *= depth
+        has_table = self.key_table is not None or self.value_table is not None
+        if has_table and (
+            self.implementation == "reshape" or self.score == "additive"
+        ):
+            own = 1 if self.heads_share_relative_embedding else self.num_heads
+            each += own * depth + 2 * self.max_relative_position + 1
+        return each * _size(keys, 2)
 
     def _attend(
         self,
@@ -319,3 +411,16 @@ class MultiHeadAttention(
         config = {name: getattr(self, name) for name in _PLAIN_ARGUMENTS}
         config["localness"] = self.localness_kind
         return super().get_config() | config
+
+
+def _size(tensor, axis):
+    """Returns an axis's length: an int, or an int64 scalar if not known."""
+    known = tensor.shape[axis]
+    return tf.shape(tensor, tf.int64)[axis] if known is None else known
+
+
+def _cond(condition, if_true, if_false):
+    """Returns `tf.cond`, or one branch alone where it is known which."""
+    if isinstance(condition, bool):
+        return if_true() if condition else if_false()
+    return tf.cond(condition, if_true, if_false)

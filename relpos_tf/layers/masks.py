@@ -153,6 +153,24 @@ def join(*masks):
     return joined
 
 
+def of_queries(mask, start, end):
+    """Returns a mask for the queries from `start` to `end` - 1 alone.
+
+    Args:
+        mask: None, or a bool tensor that broadcasts to `[B, H, Q, K]`.
+        start: int or scalar tensor.
+        end: int or scalar tensor.
+    """
+    if mask is None:
+        return None
+    mask = tf.convert_to_tensor(mask)
+    if mask.shape.rank < 2 or mask.shape[-2] == 1:  # the same for all queries
+        return mask
+    is_one = tf.shape(mask)[-2] == 1
+    start, end = tf.where(is_one, 0, start), tf.where(is_one, 1, end)
+    return mask[..., start:end, :]
+
+
 def by_position(
     query_length, key_length, window, direction, num_heads, query_start=None
 ):

@@ -32,6 +32,7 @@ ORDER = (
     "hparam",
     "registry",
     "layers.checks",
+    "layers.row_blocks",
     "layers.dropout",
     "layers.projections",
     "layers.band",
