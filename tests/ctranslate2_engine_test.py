@@ -206,6 +206,7 @@ class EngineTest(parameterized.TestCase):
         for wanted, message in (
             ({"beam_size": 10**6}, "at most the number of pieces"),
             ({"min_length": 3}, "cannot do min_length=3"),
+            ({"extra_length": 2**31 - 8}, "`extra_length` must be at most"),
         ):
             with self.assertRaisesRegex(errors.UserError, message):
                 engine.settings(decode_hparam.DecodeHParams(**wanted))
