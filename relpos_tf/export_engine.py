@@ -26,24 +26,25 @@ SAVED_MODEL = "saved_model.pb"
 # All that exports of every kind of model consist of.
 OPERATIONS = frozenset(
     """
-    Abs AddV2 All Any ArgMax AsString Assert AssignVariableOp BatchMatMulV2
-    BiasAdd BiasAddGrad BroadcastTo Cast ConcatV2 Const Cos Cumsum
-    DenseBincount DisableCopyOnRead Einsum Equal Exp ExpandDims Fill
-    FloorDiv FloorMod GatherV2 Greater GreaterEqual HashTableV2 Identity
-    IdentityN If Less LessEqual Log LogicalAnd LogicalNot LogicalOr
-    LookupTableFindV2 LookupTableImportV2 MatMul MatrixDiagPartV3
-    MatrixSetDiagV3 Max Maximum Mean Min Minimum Mul Neg NoOp NotEqual
-    OneHot OnesLike Pack Pad PartitionedCall Placeholder Pow Prod
-    RaggedGather RaggedRange RaggedTensorToTensor Range ReadVariableOp
-    RealDiv ReduceJoin Relu Reshape ResourceGather ReverseV2 Rsqrt Select
-    SelectV2 SentencepieceDetokenizeOp SentencepieceOp
-    SentencepieceTokenizeOp Shape Sigmoid Sin Size Softmax Square Squeeze
-    StatefulPartitionedCall StaticRegexFullMatch StaticRegexReplace
-    StridedSlice StringJoin StringLength StringSplitV2 StringToNumber Sub
-    Substr Sum Tanh TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecode
-    UnicodeEncode UnicodeTranscode Unpack UnsortedSegmentJoin
-    UnsortedSegmentSum UpperBound VarHandleOp Where While
-    WordpieceTokenizeWithOffsets
+    Abs AddV2 All Any ArgMax AsString Assert AssignVariableOp
+    BatchMatMulV2 BiasAdd BiasAddGrad BroadcastTo Cast ConcatV2 Const
+    Cos Cumsum DenseBincount DisableCopyOnRead Einsum Equal Exp
+    ExpandDims Fill FloorDiv FloorMod GatherV2 Greater GreaterEqual
+    HashTableV2 Identity IdentityN If Less LessEqual Log LogicalAnd
+    LogicalNot LogicalOr LookupTableFindV2 LookupTableImportV2 MatMul
+    MatrixDiagPartV3 MatrixSetDiagV3 Max Maximum Mean Min Minimum Mul
+    Neg NoOp NotEqual OneHot OnesLike Pack Pad PartitionedCall
+    Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor
+    Range ReadVariableOp RealDiv ReduceJoin Relu Reshape ResourceGather
+    ReverseV2 Rsqrt Select SelectV2 SentencepieceDetokenizeOp
+    SentencepieceOp SentencepieceTokenizeOp Shape Sigmoid Sin Size
+    Softmax Square Squeeze StatefulPartitionedCall StaticRegexFullMatch
+    StaticRegexReplace StopGradient StridedSlice StringJoin StringLength
+    StringSplitV2 StringToNumber Sub Substr Sum Tanh TensorListConcatV2
+    TensorListReserve TensorListSetItem TensorScatterUpdate Tile TopKV2
+    Transpose UnicodeDecode UnicodeEncode UnicodeTranscode Unpack
+    UnsortedSegmentJoin UnsortedSegmentSum UpperBound VarHandleOp Where
+    While WordpieceTokenizeWithOffsets
     """.split()
 )
 # What TensorFlow adds to save and restore the variables, in functions that

@@ -113,7 +113,8 @@ class RetentionTest(absltest.TestCase):
         # Long before the first report.
         self.assertRegex(
             seen.getvalue(),
-            r"\A\rBuilding the graph of the first step\.\rstep 1/7  loss ",
+            r"(?s)\A\rBuilding the graph of the first step\..*"
+            r"\rstep 1/7  loss ",
         )
 
         def events():

@@ -162,7 +162,7 @@ class ForeignRunTest(TranslateAllTestCase):
         path = self.run_dir / "hparams.json"
         values = json.loads(path.read_text())
         del values["sha256"]
-        path.write_text(json.dumps(values | {"num_hidden_layers": 10**9}))
+        path.write_text(json.dumps(values | {"num_hidden_layers": 1000}))
         with mock.patch.object(
             transformer, "Transformer", side_effect=AssertionError("built")
         ):

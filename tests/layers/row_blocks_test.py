@@ -70,7 +70,7 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(sum(sizes), 4507**2)
 
     @parameterized.product(
-        kind=KINDS,
+        kind=list(KINDS),
         causal=(False, True),
         mask=(None, "keys", "pairs"),
     )
