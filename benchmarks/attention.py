@@ -41,7 +41,7 @@ def run_one(args):
     tf = command.import_tensorflow()
     common.set_threads(tf, args.threads)
     from relpos_tf.layers import attention
-    from relpos_tf.layers import relative
+    from relpos_tf.layers.positions import relative
 
     length = int(args.n)
     shape = [args.batch, args.heads, length, args.depth]

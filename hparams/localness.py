@@ -1,9 +1,9 @@
 """Transformers whose self-attention prefers a neighbourhood.
 
 Yang et al. (2018) add a Gaussian to the logits of self-attention, around a
-place that each query predicts; `relpos_tf/layers/localness.py` has the
-formulas. The three sets differ in what decides on its width. All of them have
-sinusoids, and are `transformer_base` otherwise. With relative positions
+place that each query predicts; `relpos_tf/layers/positions/localness.py` has
+the formulas. The three sets differ in what decides on its width. All of them
+have sinusoids, and are `transformer_base` otherwise. With relative positions
 instead:
 
     python trainer.py --hparams_set=transformer_relative \

@@ -1,27 +1,18 @@
 """Where a trained model looks: weights of a sentence, and by distance.
 
-The weights are those of the model's own pass: what each attention layer is
-called with is taken down, the layer is asked for its weights, and its answer
-must give the output that the model went on with.
-
 Shapes: B sentences, H heads, Q queries, K keys, L length of a sentence.
 """
 
-import contextlib
-import functools
 import pathlib
-from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from relpos_tf import decode_hparam
 from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import loading
-from relpos_tf.layers import attention
 from relpos_tf.models import transformer
 
 # Means are over this many sentences, the first that are not too long.
@@ -31,8 +22,6 @@ MOST_PIECES = 100
 MOST_DISTANCE = 20
 # A sentence that fits into a picture, counted in pieces with EOS.
 _SHOWN = range(5, 11)
-# What outputs may differ by, as a part of the largest, or of 1.
-_TOLERANCE = 1e-3
 _DIGITS = 5
 
 
@@ -61,7 +50,7 @@ def describe(
 
     Raises:
         UserError: there is no run, or it cannot be read, or see
-            `attention_weights`.
+            `weights_of`.
     """
     engine = engines.ModelEngine(
         loading.load_model(run_dir_or_checkpoint),
@@ -107,12 +96,9 @@ def describe_tables(model: transformer.Transformer) -> list[dict[str, Any]]:
     for stack, layers in _self_attention(model).items():
         for number, layer in enumerate(layers):
             for kind in ("keys", "values"):
-                table = {"keys": layer.key_table, "values": layer.value_table}[
-                    kind
-                ]
-                if table is None:
+                if kind not in layer.tables():
                     continue
-                norms = np.linalg.norm(table.numpy(), axis=-1)
+                norms = np.linalg.norm(layer.tables()[kind].numpy(), axis=-1)
                 found.append(
                     {
                         "stack": stack,
@@ -124,38 +110,26 @@ def describe_tables(model: transformer.Transformer) -> list[dict[str, Any]]:
     return found
 
 
-def attention_weights(
-    model: transformer.Transformer, inputs: tf.Tensor, targets: tf.Tensor
+def weights_of(
+    model: transformer.Transformer, inputs: np.ndarray, targets: np.ndarray
 ) -> dict[str, list[np.ndarray]]:
-    """Returns the attention weights of a teacher-forced pass.
-
-    Args:
-        model: The model.
-        inputs: `[B, S]` integer tensor of source ids, padded with 0.
-        targets: `[B, T]` integer tensor of target ids, likewise.
-
-    Returns:
-        dict of `encoder`, `[B, H, S, S]` for each layer, `decoder`, likewise
-        `[B, H, T, T]`, and `cross`, `[B, H, T, S]`.
+    """Returns `Transformer.attention_weights` as arrays.
 
     Raises:
-        UserError: the weights do not give the output, or are no numbers.
+        UserError: weights are NaN: the model has diverged.
     """
-    stacks = _self_attention(model) | {
-        "cross": [block.encdec_attention for block in model.decoder_blocks]
+    weights = {
+        name: [layer.numpy() for layer in layers]
+        for name, layers in model.attention_weights(inputs, targets).items()
     }
-    layers = [layer for stack in stacks.values() for layer in stack]
-    with _recorded(layers) as calls:
-        model(inputs, targets)
-    weights = iter(
-        [
-            _weights(layer, *call)
-            for layer, call in zip(layers, calls, strict=True)
-        ]
-    )
-    return {
-        name: [next(weights) for _ in stack] for name, stack in stacks.items()
-    }
+    if np.isnan(
+        [np.sum(x) for layers in weights.values() for x in layers]
+    ).any():
+        raise errors.UserError(
+            "Expected attention weights from 0 to 1. Received: NaN. The model "
+            "has diverged; take an earlier checkpoint."
+        )
+    return weights
 
 
 def mean_by_distance(
@@ -193,7 +167,7 @@ def mean_by_distance(
 
 def _describe_weights(model, sources, targets, shown):
     """Returns the parts `encoder`, `decoder` and `cross` of `describe`."""
-    weights = attention_weights(
+    weights = weights_of(
         model, engines.padded(sources), engines.padded(targets)
     )
     lengths = [len(row) for row in sources], [len(row) for row in targets]
@@ -228,50 +202,6 @@ def _self_attention(model):
             ("decoder", model.decoder_blocks),
         )
     }
-
-
-@contextlib.contextmanager
-def _recorded(
-    layers: Sequence[attention.MultiHeadAttention],
-) -> Iterator[list]:
-    """Yields a list that gets the arguments and the output of each layer."""
-    calls = [None] * len(layers)
-
-    def call(number, original, *args, **kwargs):
-        output = original(*args, **kwargs)
-        calls[number] = args, kwargs, output
-        return output
-
-    for number, layer in enumerate(layers):
-        layer.call = functools.partial(call, number, layer.call)
-    try:
-        yield calls
-    finally:
-        for layer in layers:
-            del layer.call  # the class has its own
-
-
-def _weights(layer, args, kwargs, expected):
-    """Returns the weights of a layer's call: an array `[B, H, Q, K]`."""
-    queries, memory = (*args, None)[:2]
-    may_attend = kwargs.get("may_attend")
-    if kwargs.get("use_causal_mask"):
-        length = tf.shape(queries)[1]
-        causal = attention.causal_mask(length, length)
-        may_attend = causal if may_attend is None else may_attend & causal
-    output, weights = layer.attend_and_weigh(
-        queries,
-        layer.project(queries if memory is None else memory),
-        may_attend=may_attend,
-    )
-    error = float(tf.reduce_max(tf.abs(output - expected)))
-    size = float(tf.reduce_max(tf.abs(expected)))
-    if not error <= _TOLERANCE * max(size, 1.0):  # nor if they are no numbers
-        raise errors.UserError(
-            f"Expected attention weights that give the output of {layer.path}. "
-            f"Received: outputs up to {size:g} that differ by {error:g}."
-        )
-    return weights.numpy()
 
 
 def _size(item: engines.Item) -> int:

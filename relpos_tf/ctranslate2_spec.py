@@ -20,19 +20,13 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf import text
 from relpos_tf.layers import embeddings
+from relpos_tf.models import arguments
 from relpos_tf.models import transformer
 
 # Length of the tables of absolute positions, which CTranslate2 cannot extend:
 # more than any sentence, and a few megabytes.
 MAX_POSITIONS = 4096
 _CANNOT = "CTranslate2 cannot run this model exactly: "
-# Fields that it has no place for, each with the value that asks for nothing.
-_UNKNOWN = {
-    "localness": ("none", "Gaussian bias around a predicted place"),
-    "attention_window": (0, "window of self-attention"),
-    "encoder_attention_direction": ("both", "direction of self-attention"),
-    "attention_score": ("dot_product", "score other than a dot product"),
-}
 
 
 def token_names(pieces: Iterable[str]) -> list[str]:
@@ -68,20 +62,12 @@ def max_positions(model: transformer.Transformer) -> int | None:
 
 def check(hparams: hparam.HParams) -> None:
     """Raises UserError, with the reason, for what would not be exact."""
-    reason = ""
-    relative = hparams.is_relative
-    if not relative and hparams.self_attention_type != "dot_product":
-        reason = (
-            "it knows no self-attention of the type "
-            f"{hparams.self_attention_type!r}"
-        )
-    elif relative and not hparams.add_relative_to_keys:
-        if hparams.add_relative_to_values:
-            reason = (
-                "it ignores relative positions on the values without those on "
-                "the keys (add_relative_to_keys=false)"
-            )
-    elif relative and hparams.pos != "none":
+    schemes = (
+        *arguments.encoder_positions(hparams),
+        *arguments.source_positions(hparams),
+    )
+    reason = next(filter(None, (s.why_not_ctranslate2() for s in schemes)), "")
+    if not reason and _has_tables(hparams) and hparams.pos != "none":
         reason = (
             "it leaves out absolute positions where there are relative ones "
             f"(pos={hparams.pos})"
@@ -96,10 +82,6 @@ def check(hparams: hparam.HParams) -> None:
             f"{hparams.layer_preprocess_sequence}, layer_postprocess_sequence="
             f"{hparams.layer_postprocess_sequence})"
         )
-    for name, (nothing, what) in _UNKNOWN.items():
-        value = getattr(hparams, name)
-        if not reason and value != nothing:
-            reason = f"it knows no {what} ({name}={value})"
     if reason:
         raise errors.UserError(f"{_CANNOT}{reason}. Export a SavedModel.")
 
@@ -233,13 +215,14 @@ def _set_attention(spec, layer, groups):
 
 def _set_relative(spec, layer):
     """Sets the tables of relative positions, [R, D]."""
-    if layer.key_table is None:
+    tables = layer.tables()
+    if "keys" not in tables:
         return
-    spec.relative_position_keys = _shared(layer.key_table)
+    spec.relative_position_keys = _shared(tables["keys"])
     # Without them, CTranslate2 adds nothing to the values.
     spec.relative_position_values = "__optional"
-    if layer.value_table is not None:
-        spec.relative_position_values = _shared(layer.value_table)
+    if "values" in tables:
+        spec.relative_position_values = _shared(tables["values"])
 
 
 def _shared(weight) -> np.ndarray:

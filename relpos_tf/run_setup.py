@@ -12,6 +12,7 @@ from relpos_tf import hparam
 from relpos_tf import loading
 from relpos_tf import run_dir
 from relpos_tf import text
+from relpos_tf.models import arguments
 from relpos_tf.problems import prepared
 
 _log = logging.getLogger("relpos_tf")
@@ -229,18 +230,11 @@ def changed_seed(run: run_dir.RunDir, flags: Mapping[str, str]) -> str:
 def describe_model(trainer) -> None:
     """Says what model is about to be trained or evaluated."""
     hparams = trainer.hparams
-    positions = [] if hparams.pos == "none" else [hparams.pos]
-    if hparams.is_relative:
-        positions.append(f"relative k={hparams.max_relative_position}")
-    if hparams.localness != "none":
-        positions.append(f"localness {hparams.localness}")
-    if hparams.attention_window:
-        positions.append(f"window {hparams.attention_window}")
     _log.info(
         "Model: %d layers of %d, positions: %s; %s weights.",
         hparams.num_hidden_layers,
         hparams.hidden_size,
-        " and ".join(positions) or "none",
+        arguments.positions_summary(hparams),
         f"{trainer.model.count_params():,}",
     )
 

@@ -11,7 +11,6 @@ from relpos_tf import attention_maps
 from relpos_tf import engines
 from relpos_tf import errors
 from relpos_tf import loading
-from relpos_tf.layers import attention
 from relpos_tf.models import transformer
 from tests import oracles
 from tests import testing
@@ -59,9 +58,7 @@ class AttentionWeightsTest(tf.test.TestCase, parameterized.TestCase):
         model = transformer.Transformer(testing.HPARAMS.replace(**changes))
         testing.randomize(model)
         expected = weights_by_oracle(model)
-        found = attention_maps.attention_weights(
-            model, tf.constant(INPUTS), tf.constant(TARGETS)
-        )
+        found = attention_maps.weights_of(model, INPUTS, TARGETS)
         self.assertCountEqual(found, expected)
         for name, layers in expected.items():
             self.assertLen(found[name], len(layers))
@@ -73,35 +70,12 @@ class AttentionWeightsTest(tf.test.TestCase, parameterized.TestCase):
                         one[:, ids != 0], other[:, ids != 0], atol=1e-5
                     )
 
-    def test_model_is_left_as_it_was(self):
-        model = transformer.Transformer(testing.HPARAMS)
-        before = model(INPUTS, TARGETS)
-        attention_maps.attention_weights(model, INPUTS, TARGETS)
-        for block in (*model.encoder_blocks, *model.decoder_blocks):
-            self.assertNotIn("call", vars(block.self_attention))
-        self.assertAllEqual(model(INPUTS, TARGETS), before)
-
-    def test_weights_that_do_not_give_the_output_are_refused(self):
-        model = testing.randomize(transformer.Transformer(testing.HPARAMS))
-        weigh = attention.MultiHeadAttention.attend_and_weigh
-
-        def without_mask(self, *args, may_attend=None):
-            return weigh(self, *args)
-
-        with (
-            mock.patch.object(
-                attention.MultiHeadAttention, "attend_and_weigh", without_mask
-            ),
-            self.assertRaisesRegex(errors.UserError, "that give the output"),
-        ):
-            attention_maps.attention_weights(model, INPUTS, TARGETS)
-
-    def test_model_that_has_diverged_is_refused(self):
+    def test_weights_of_a_model_that_has_diverged_are_refused(self):
         model = transformer.Transformer(testing.HPARAMS)
         kernel = model.encoder_blocks[0].self_attention.q.weights[0]
         kernel.assign(np.nan * kernel.numpy())
-        with self.assertRaisesRegex(errors.UserError, "differ by nan"):
-            attention_maps.attention_weights(model, INPUTS, TARGETS)
+        with self.assertRaisesRegex(errors.UserError, "NaN"):
+            attention_maps.weights_of(model, INPUTS, TARGETS)
 
 
 class MeanByDistanceTest(tf.test.TestCase):
@@ -152,7 +126,7 @@ class DescribeTest(tf.test.TestCase):
         )
         self.assertEqual(source, tokens.encode(SHORT))
         self.assertEqual(tokens.decode(target), found["translation"])
-        expected = attention_maps.attention_weights(
+        expected = attention_maps.weights_of(
             loading.load_model(run),
             tf.constant([source]),
             tf.constant([target]),

@@ -1,4 +1,4 @@
-"""Multi-head attention, absolute or relative, with a key/value cache.
+"""Multi-head attention, with positions by schemes and a key/value cache.
 
 Positions are explicit wherever a query may stand somewhere else than at the
 end of its keys: a cache with free places after the query would otherwise
@@ -8,70 +8,36 @@ Where nothing is trained, the queries of long lines are taken in blocks
 (`row_blocks`): memory then grows with the length of a line and not with its
 square.
 
-Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
+n hypotheses of one source.
 """
 
 import keras
 import tensorflow as tf
 
-from relpos_tf.layers import beams
-from relpos_tf.layers import cached
 from relpos_tf.layers import caches
 from relpos_tf.layers import checks
 from relpos_tf.layers import dropout as dropout_lib
-from relpos_tf.layers import localness as localness_lib
 from relpos_tf.layers import masks
+from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers import projections
-from relpos_tf.layers import relative
 from relpos_tf.layers import row_blocks
-from relpos_tf.layers import rows
-
-SCORES = ("dot_product", "additive")
-# Arguments that are attributes of the same name.
-_PLAIN_ARGUMENTS = (
-    "hidden_size",
-    "num_heads",
-    "max_relative_position",
-    "add_relative_to_keys",
-    "add_relative_to_values",
-    "heads_share_relative_embedding",
-    "implementation",
-    "dropout",
-    "score",
-    "window",
-    "direction",
-    "localness_window",
-)
-causal_mask = masks.causal_mask
+from relpos_tf.layers.positions import scheme as scheme_lib
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class MultiHeadAttention(
-    cached.CachedAttention, rows.RowAttention, keras.layers.Layer
-):
+class MultiHeadAttention(keras.layers.Layer):
     """Attention of several heads, by content and perhaps by position.
 
-    Without `max_relative_position` this is scaled dot-product attention. With
-    it, learned vectors of the clipped distance between query and key take
-    part in both sums. The projections have no biases, as in tensor2tensor.
+    Without `positions` this is scaled dot-product attention. The projections
+    have no biases, as in tensor2tensor.
 
     Args:
         hidden_size: int, F. Size of the output, and of all heads together.
         num_heads: int, H. Divides `hidden_size`.
-        max_relative_position: None or int, k. None: positions play no part.
-        add_relative_to_keys: bool. Whether the keys get vectors (equation 4).
-        add_relative_to_values: bool. Whether the values do (equation 3).
-        heads_share_relative_embedding: bool. One pair of tables for all
-            heads, instead of one for each.
-        implementation: str. See `relative.relative_attention`.
+        positions: Sequence of `positions.scheme.Scheme`: how positions take
+            part. The layer keeps copies.
         dropout: float. Fraction of the attention weights to drop.
-        score: str. "dot_product", or "additive": see `additive`.
-        window: int. How many places away a key may be at most; 0: any number.
-        direction: str. The side that a query looks to: one of
-            `masks.DIRECTIONS`; "both": all sides.
-        localness: None, or "fixed", "layer" or "query": adds a Gaussian to
-            the logits; see `localness`.
-        localness_window: float. The window of the kind "fixed".
         **kwargs: Passed to `keras.layers.Layer`.
 
     Call arguments:
@@ -83,22 +49,26 @@ class MultiHeadAttention(
             logits beside -1e9, as if it might attend to all.
         use_causal_mask: bool. Whether a query may see only itself and the keys
             before it. The queries are the last keys, those of a memory too.
+        return_weights: bool. Whether to return the attention weights as well.
         training: bool. Whether to drop weights.
 
     Returns:
-        A `[B, Q, F]` tensor in the layer's compute dtype.
+        A `[B, Q, F]` tensor in the layer's compute dtype; with
+        `return_weights` a pair of it and the weights before dropout,
+        `[B, H, Q, K]`.
 
     Raises:
-        UserError: sizes that do not divide, a negative distance, or a kind
-            that there is not.
+        UserError: sizes that do not divide, or something else than schemes.
 
     Example:
 
-    >>> layer = MultiHeadAttention(8, num_heads=2, max_relative_position=4)
+    >>> from relpos_tf.layers.positions import shaw
+    >>> layer = MultiHeadAttention(8, num_heads=2, positions=[shaw.Shaw(4)])
     >>> tuple(layer(tf.ones([3, 5, 8])).shape)
     (3, 5, 8)
 
     Reference:
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2;
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3.
     """
 
@@ -107,45 +77,26 @@ class MultiHeadAttention(
         hidden_size: int,
         num_heads: int,
         *,
-        max_relative_position: int | None = None,
-        add_relative_to_keys: bool = True,
-        add_relative_to_values: bool = True,
-        heads_share_relative_embedding: bool = False,
-        implementation: str = "auto",
+        positions=(),
         dropout: float = 0.0,
-        score: str = "dot_product",
-        window: int = 0,
-        direction: str = "both",
-        localness: str | None = None,
-        localness_window: float = 10,
         **kwargs,
     ):
         super().__init__(**kwargs)
         checks.heads(hidden_size, num_heads)
-        if max_relative_position is not None:
-            checks.integer(
-                "max_relative_position", max_relative_position, least=0
-            )
-        checks.choice(
-            "implementation", implementation, relative.IMPLEMENTATIONS
-        )
-        checks.choice("score", score, SCORES)
-        checks.integer("window", window, least=0)
         checks.fraction("dropout", dropout)
-        masks.check_direction(direction, num_heads)
         self.hidden_size = hidden_size
         self.num_heads = num_heads
-        self.max_relative_position = max_relative_position
-        self.add_relative_to_keys = add_relative_to_keys
-        self.add_relative_to_values = add_relative_to_values
-        self.heads_share_relative_embedding = heads_share_relative_embedding
-        self.implementation = implementation
+        self.depth = hidden_size // num_heads
         self.dropout = dropout
-        self.score = score
-        self.window = window
-        self.direction = direction
-        self.localness_kind = localness
-        self.localness_window = localness_window
+        self.positions = scheme_lib.copies(positions)
+        base = scheme_lib.Scheme
+        self._scoring = next((s for s in self.positions if s.computes), base())
+        self._placing = [
+            s for s in self.positions if type(s).place is not base.place
+        ]
+        self._adding = [
+            s for s in self.positions if type(s).bias is not base.bias
+        ]
         self.q, self.k, self.v, self.output_transform = (
             projections.Projection(
                 hidden_size,
@@ -159,52 +110,36 @@ class MultiHeadAttention(
         self.weights_dropout = dropout_lib.Dropout(
             dropout, dtype=self.dtype_policy, name="weights_dropout"
         )
-        self.localness = None
-        if localness is not None:
-            self.localness = localness_lib.Localness(
-                hidden_size,
-                num_heads,
-                kind=localness,
-                window=localness_window,
-                dtype=self.dtype_policy,
-                name="localness",
-            )
 
     def build(self, queries_shape, memory_shape=None):
         self.q.build(queries_shape)
         self.k.build(memory_shape or queries_shape)
         self.v.build(memory_shape or queries_shape)
         self.output_transform.build((*queries_shape[:-1], self.hidden_size))
-        self.key_table = self.value_table = self.score_vectors = None
-        if self.localness is not None:
-            self.localness.build(queries_shape)
-        if self.score == "additive":
-            depth = self.hidden_size // self.num_heads
-            self.score_vectors = self._add_uniform(
-                "score_vectors", (self.num_heads, depth), depth + 1
-            )
-        if self.max_relative_position is None:
-            return
-        if self.add_relative_to_keys:
-            self.key_table = self._add_table("relative_positions_keys")
-        if self.add_relative_to_values:
-            self.value_table = self._add_table("relative_positions_values")
+        for one in self.positions:
+            one.build(self)
 
-    def _add_table(self, name):
-        rows = 2 * self.max_relative_position + 1
-        depth = self.hidden_size // self.num_heads
-        shape = (rows, depth)
-        if not self.heads_share_relative_embedding:
-            shape = (self.num_heads, rows, depth)
-        return self._add_uniform(name, shape, rows + depth)
-
-    def _add_uniform(self, name, shape, fans):
-        limit = (6 / fans) ** 0.5  # Glorot's, for each head by itself
-        return self.add_weight(
+    def add_uniform(self, name, shape, fans):
+        """Adds a weight for a scheme, with Glorot's uniform initial values."""
+        limit = (6 / fans) ** 0.5
+        weight = self.add_weight(
             shape=shape,
             initializer=keras.initializers.RandomUniform(-limit, limit),
             name=name,
         )
+        # An attribute, or tf.train.Checkpoint would not see it.
+        setattr(self, name, weight)
+        return weight
+
+    def add_sublayer(self, layer):
+        """Adds and builds a layer for a scheme; returns it."""
+        setattr(self, layer.name, layer)
+        layer.build((None, None, self.hidden_size))
+        return layer
+
+    def compute_value(self, weight):
+        """Returns a weight in the compute dtype."""
+        return tf.cast(weight.value, self.compute_dtype)
 
     def call(
         self,
@@ -213,214 +148,273 @@ class MultiHeadAttention(
         *,
         may_attend=None,
         use_causal_mask=False,
+        return_weights=False,
         training=False,
     ):
-        query_start, causal = None, False
+        start, causal = None, False
         if memory is None:
-            q, *keys_values = self._project_all(queries)
-            keys_values = caches.KeysValues(*keys_values)
-            query_start = 0  # which says that there are as many keys
+            q, keys_values = self._project_all(queries, 0)
+            start = 0  # which says that there are as many keys
             # Another mask may leave a query without any key.
-            causal = may_attend is None and (
-                use_causal_mask or self.direction == "forward"
-            )
+            causal = may_attend is None and use_causal_mask
         else:
-            q = self._project_queries(queries)
+            q = self._project_queries(queries, tf.shape(memory)[1])
             keys_values = self.project(memory)
-        arguments = {
-            "may_attend": may_attend,
-            "use_causal_mask": use_causal_mask,
-            "causal": causal,
-        }
+        pairs = pairs_lib.Sequence(
+            tf.shape(q)[2],
+            tf.shape(keys_values.keys)[2],
+            start,
+            causal,
+            may_attend,
+            use_causal_mask,
+        )
         # Blocks of queries that stand outside of their keys have no band.
-        has_tables = self.max_relative_position is not None
-        if training or (memory is not None and has_tables):
-            return self._attend_whole(
-                queries,
-                q,
-                keys_values,
-                query_start=query_start,
-                training=training,
-                **arguments,
+        is_whole = memory is not None and self.tables()
+        if is_whole or training or return_weights:
+            found = self._attend(
+                queries, q, keys_values, pairs, training=training
             )
-        size = self._numbers_per_query(q, keys_values.keys)
-        return _cond(
-            row_blocks.fits(_size(q, 2), size),
-            lambda: self._attend_whole(
-                queries, q, keys_values, query_start=query_start, **arguments
-            ),
+            return found if return_weights else found[0]
+        size = self._numbers_per_query(q, keys_values)
+        return row_blocks.cond(
+            row_blocks.fits(row_blocks.size(q, 2), size),
+            lambda: self._attend(queries, q, keys_values, pairs)[0],
             lambda: self._attend_in_blocks(
-                queries, q, keys_values, size=size, **arguments
+                queries, q, keys_values, pairs, size
             ),
         )
 
-    def _attend_whole(
-        self, queries, q, keys_values, *, use_causal_mask, **arguments
-    ):
-        """Attends from all queries of a call at once: `[B, Q, F]`."""
-        if use_causal_mask:
-            mask = masks.causal_mask(
-                tf.shape(q)[2], tf.shape(keys_values.keys)[2]
-            )
-            arguments["may_attend"] = masks.join(arguments["may_attend"], mask)
-        return self._attend(queries, q, keys_values, **arguments)[0]
-
-    def _attend_in_blocks(
-        self,
-        queries,
-        q,
-        keys_values,
-        *,
-        may_attend,
-        use_causal_mask,
-        causal,
-        size,
-    ):
-        """Does what `_attend_whole` does, with little memory.
+    def _attend_in_blocks(self, queries, q, keys_values, pairs, size):
+        """Attends from a block of queries at a time, with little memory.
 
         Args:
-            queries: As of `_attend`, as for the next three.
-            q: `[B, H, Q, D]`.
+            queries: `[B, Q, F]` tensor.
+            q: `[B, H, Q, D]` tensor.
             keys_values: `caches.KeysValues`.
-            may_attend: As in the call, as for the next one.
-            use_causal_mask: bool.
-            causal: As of `_attend`.
+            pairs: `pairs.Sequence` of all queries.
             size: What `_numbers_per_query` returned.
         """
-        length, keys = tf.shape(q)[2], tf.shape(keys_values.keys)[2]
 
         def attend(start, end):
-            first = keys - length + start
-            mask = masks.of_queries(may_attend, start, end)
-            if use_causal_mask:
-                mask = masks.join(
-                    mask, masks.causal_mask(end - start, keys, first)
-                )
             output, _ = self._attend(
                 queries[:, start:end],
                 q[:, :, start:end],
                 keys_values,
-                may_attend=mask,
-                query_start=first,
-                causal=causal,
+                pairs.of_queries(start, end),
             )
             return [tf.transpose(output, [1, 0, 2])]  # [Q of the block, B, F]
 
         (output,) = row_blocks.by_blocks(
-            attend, length, size, (self.compute_dtype,)
+            attend, pairs.queries, size, (self.compute_dtype,)
         )
-        shape = tf.stack([length, tf.shape(q)[0], self.hidden_size])
+        shape = tf.stack([pairs.queries, tf.shape(q)[0], self.hidden_size])
         return tf.transpose(tf.reshape(output, shape), [1, 0, 2])
 
-    def _numbers_per_query(self, q, keys):
-        """Returns how many numbers attention has for each query: int or int64.
+    def _numbers_per_query(self, q, keys_values):
+        """Returns how many numbers attention computes for each query."""
+        logits = row_blocks.size(q, 0) * self.num_heads  # [B, H] of a pair
+        each = self._scoring.numbers_per_pair(
+            logits, self.num_heads, self.depth
+        )
+        return each * row_blocks.size(keys_values.keys, 2)
 
-        Where vectors of pairs are made, these are the most.
-        """
-        depth = self.hidden_size // self.num_heads
-        each = _size(q, 0) * self.num_heads  # [B, H, 1, K]
-        if self.score == "additive":
-            each *= depth
-        has_table = self.key_table is not None or self.value_table is not None
-        if has_table and (
-            self.implementation == "reshape" or self.score == "additive"
-        ):
-            own = 1 if self.heads_share_relative_embedding else self.num_heads
-            each += own * depth + 2 * self.max_relative_position + 1
-        return each * _size(keys, 2)
+    def project(self, memory) -> caches.KeysValues:
+        """Projects `[B, K, F]` to keys and values, once for many queries."""
+        kernel = projections.fuse((self.k, self.v), self.compute_dtype)
+        k, v = projections.to_heads(memory, kernel, self.num_heads, parts=2)
+        return caches.KeysValues(self._place(k, 0), v)
 
-    def _attend(
-        self,
-        queries,
-        q,
-        keys_values,
-        *,
-        may_attend,
-        query_start=None,
-        causal=False,
-        training=False,
-    ):
-        """Attends from projected queries; see `attend_and_weigh`.
+    def attend(self, queries, keys_values, *, may_attend=None):
+        """Attends from `[B, Q, F]` to keys and values that are projected.
 
         Args:
-            queries: `[B, Q, F]` tensor: what was projected.
-            q: `[B, H, Q, D]` tensor, scaled by `query_scale`.
-            keys_values: `caches.KeysValues` or a cache, `[B, H, K, D]` each.
+            queries: `[B, Q, F]` tensor.
+            keys_values: `caches.KeysValues`, `[B, H, K, D]` each.
             may_attend: As in the call.
-            query_start: As in `relative.relative_attention`.
-            causal: bool. As in `relative.relative_attention`.
-            training: As in the call.
+
+        Returns:
+            A pair: a `[B, Q, F]` tensor, and the weights `[B, H, Q, K]`.
         """
-        keys = keys_values.keys
-        allowed = self._allowed(may_attend, q, keys, query_start)
-        bias = None
-        if allowed is not None:
-            bias = tf.where(allowed, 0.0, beams.NEGATIVE)
-        if self.localness is not None:
-            local = self.localness(
-                queries,
-                keys,
-                size=masks.number_of_keys(may_attend, tf.shape(keys)[2]),
-                positions=tf.range(tf.shape(keys)[2]),
-                may_attend=allowed,
-            )
-            bias = local if bias is None else local + tf.cast(bias, local.dtype)
-        output, weights = relative.relative_attention(
-            q,
-            keys,
-            keys_values.values,
-            self._table(self.key_table),
-            self._table(self.value_table),
-            bias=bias,
-            implementation=self.implementation,
-            query_start=query_start,
-            causal=causal,
-            dropout=self._dropout(training),
-            score_vectors=self._table(self.score_vectors),
+        length, keys = tf.shape(queries)[1], tf.shape(keys_values.keys)[2]
+        q = self._project_queries(queries, keys)
+        pairs = pairs_lib.Sequence(length, keys, may_attend=may_attend)
+        return self._attend(queries, q, keys_values, pairs)
+
+    def step(self, queries, cache, *, start):
+        """Attends from new positions to all positions so far.
+
+        Args:
+            queries: `[B, Q, F]`: the positions `start` to `start + Q - 1`.
+            cache: `caches.GrowingCache` or `caches.FixedCache` of the
+                positions before.
+            start: int or scalar tensor.
+
+        Returns:
+            A pair: a `[B, Q, F]` tensor, and the cache with these positions.
+        """
+        q, new = self._project_all(queries, start)
+        cache = cache.extend(new.keys, new.values, start)
+        length, keys = tf.shape(queries)[1], tf.shape(cache.keys)[2]
+        may_attend = None  # One query may see all that a growing cache has.
+        if queries.shape[1] != 1 or not isinstance(cache, caches.GrowingCache):
+            may_attend = masks.causal_mask(length, keys, start)
+        pairs = pairs_lib.Sequence(length, keys, start, True, may_attend)
+        return self._attend(queries, q, cache, pairs)[0], cache
+
+    def fused_kernel(self):
+        """Returns one kernel `[F, 3 F]` for queries, scaled, keys and values.
+
+        One product with it takes less time than three; read it once.
+        """
+        return projections.fuse(
+            (self.q, self.k, self.v),
+            self.compute_dtype,
+            scales=(self._scoring.scale(self.depth), 1.0, 1.0),
         )
-        batch, _, length, _ = tf.unstack(tf.shape(q))
-        output = tf.transpose(output, [0, 2, 1, 3])  # [B, Q, H, D]
-        output = tf.reshape(output, [batch, length, self.hidden_size])
-        return self.output_transform(output), weights
 
-    def _allowed(self, may_attend, q, keys, query_start):
-        """Adds what the window and the direction say to a mask."""
-        if not self.window and self.direction == "both":
-            return may_attend
-        by_position = masks.by_position(
-            tf.shape(q)[2],
-            tf.shape(keys)[2],
-            self.window,
-            self.direction,
-            self.num_heads,
-            query_start,
+    def project_rows(self, rows, sources) -> caches.BeamKeysValues:
+        """Projects `[B * K, F]` to keys and values of `sources`, B."""
+        k, v = (
+            tf.transpose(self._split_rows(f(rows), sources), [0, 2, 1, 3])
+            for f in (self.k, self.v)
+        )  # [B, H, K, D]
+        k = self._place(k, 0)
+        return caches.BeamKeysValues(tf.transpose(k, [0, 1, 3, 2]), v)
+
+    def step_rows(self, rows, kernel, cache, past):
+        """Attends from hypotheses at one position to their past and themselves.
+
+        Args:
+            rows: `[B * n, F]` tensor: the n hypotheses of each source.
+            kernel: What `fused_kernel` returned.
+            cache: `caches.BeamKeysValues` of the positions before.
+            past: `pairs.OnePosition`.
+
+        Returns:
+            A pair: a `[B * n, F]` tensor, and the cache with this position.
+        """
+        sources = tf.shape(cache.values)[0]
+        qkv = tf.matmul(rows, kernel)  # [B * n, 3 F]
+        qkv = tf.reshape(qkv, [sources, -1, 3, self.num_heads, self.depth])
+        q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, H, n, D]
+        if self._placing:
+            position = past.number_of_keys() - 1
+            q, k = (self._place(x, position, length=1) for x in (q, k))
+        k = tf.transpose(k, [0, 1, 3, 2])  # [B, H, D, n]
+        cache = cache.extend(caches.BeamKeysValues(k, v))
+        return self._attend_rows(rows, q, cache, past), cache
+
+    def attend_rows(self, rows, keys_values, past):
+        """Attends from hypotheses at one position.
+
+        Args:
+            rows: `[B * n, F]` tensor: the n hypotheses of each source.
+            keys_values: `caches.BeamKeysValues` of B sources.
+            past: `pairs.OnePosition`.
+
+        Returns:
+            A `[B * n, F]` tensor.
+        """
+        q = self._split_rows(self.q(rows), tf.shape(keys_values.values)[0])
+        q = tf.transpose(q, [0, 2, 1, 3])  # [B, H, n, D]
+        q *= self._scoring.scale(self.depth)
+        return self._attend_rows(rows, q, keys_values, past)
+
+    def tables(self):
+        """Returns the vectors of clipped distances, by kind: keys, values."""
+        return {
+            kind: table
+            for one in self.positions
+            for kind, table in one.tables().items()
+        }
+
+    def _project_all(self, x, start):
+        """Projects `[B, Q, F]` at the positions `start` on.
+
+        Returns:
+            A pair: queries `[B, H, Q, D]`, scaled, and `caches.KeysValues`.
+        """
+        q, k, v = projections.to_heads(
+            x, self.fused_kernel(), self.num_heads, parts=3
         )
-        return masks.join(may_attend, by_position)
+        return (
+            self._place(q, start),
+            caches.KeysValues(self._place(k, start), v),
+        )
 
-    def _dropout(self, training):
-        if not training or not self.dropout:
-            return None
-        return lambda weights: self.weights_dropout(weights, training=True)
+    def _project_queries(self, queries, keys):
+        """Projects the queries of the last positions of `keys` keys, scaled."""
+        kernel = projections.fuse(
+            (self.q,), self.compute_dtype, (self._scoring.scale(self.depth),)
+        )
+        (q,) = projections.to_heads(queries, kernel, self.num_heads, parts=1)
+        return self._place(q, keys - tf.shape(q)[2])
 
-    def _table(self, weight):
-        if weight is None:
-            return None
-        return tf.cast(weight.value, self.compute_dtype)
+    def _place(self, x, start, length=None):
+        """Lets schemes turn `[B, H, L, D]`, which stands at `start` on."""
+        if not self._placing:
+            return x
+        positions = start + tf.range(
+            tf.shape(x)[2] if length is None else length
+        )
+        for one in self._placing:
+            x = one.place(x, positions)
+        return x
+
+    def _attend_rows(self, rows, q, keys_values, past):
+        """Attends from `[B, H, n, D]` queries of one position: `[B * n, F]`."""
+        sources = tf.shape(keys_values.values)[0]
+        x = None
+        if self._adding:
+            x = tf.reshape(rows, [sources, -1, self.hidden_size])  # [B, n, F]
+        heads, _ = self._heads(x, q, keys_values, past)
+        return self.output_transform(tf.reshape(heads, [-1, self.hidden_size]))
+
+    def _attend(self, x, q, keys_values, pairs, training=False):
+        """Returns the output `[B, Q, F]` and the weights `[B, H, Q, K]`."""
+        heads, weights = self._heads(x, q, keys_values, pairs, training)
+        batch, length = tf.unstack(tf.shape(heads)[:2])
+        heads = tf.reshape(heads, [batch, length, self.hidden_size])
+        return self.output_transform(heads), weights
+
+    def _heads(self, x, q, keys_values, pairs, training=False):
+        """Attends with every head: the one place where schemes meet.
+
+        Args:
+            x: `[B, Q, F]` tensor: what the queries were projected from.
+            q: `[B, H, Q, D]` tensor, scaled.
+            keys_values: Of K positions, see `caches`.
+            pairs: `pairs.Sequence` or `pairs.OnePosition`.
+            training: As in the call.
+
+        Returns:
+            A pair: `[B, Q, H, D]`, and the weights before dropout.
+        """
+        by_position = masks.join(*(s.allowed(pairs) for s in self.positions))
+        bias = pairs.bias(by_position)
+        for one in self._adding:
+            allowed = pairs.allowed(by_position)
+            more = one.bias(x, keys_values, pairs, allowed)
+            bias = more if bias is None else more + tf.cast(bias, more.dtype)
+        logits = self._scoring.logits(q, keys_values, pairs)  # [B, H, Q, K]
+        weights = masks.softmax(logits, bias, self.compute_dtype)
+        drops = training and self.dropout > 0
+        dropped = (
+            self.weights_dropout(weights, training=True) if drops else weights
+        )
+        heads = self._scoring.output(
+            dropped, keys_values, pairs, sums_to_one=not drops
+        )  # [B, H, Q, D]
+        return tf.transpose(heads, [0, 2, 1, 3]), weights
+
+    def _split_rows(self, rows, sources):
+        """Splits the heads of `[B * L, F]`: `[B, L, H, D]`."""
+        return tf.reshape(rows, [sources, -1, self.num_heads, self.depth])
 
     def get_config(self):
-        config = {name: getattr(self, name) for name in _PLAIN_ARGUMENTS}
-        config["localness"] = self.localness_kind
-        return super().get_config() | config
-
-
-def _size(tensor, axis):
-    """Returns an axis's length: an int, or an int64 scalar if not known."""
-    known = tensor.shape[axis]
-    return tf.shape(tensor, tf.int64)[axis] if known is None else known
-
-
-def _cond(condition, if_true, if_false):
-    """Returns `tf.cond`, or one branch alone where it is known which."""
-    if isinstance(condition, bool):
-        return if_true() if condition else if_false()
-    return tf.cond(condition, if_true, if_false)
+        return super().get_config() | {
+            "hidden_size": self.hidden_size,
+            "num_heads": self.num_heads,
+            "positions": scheme_lib.serialized(self.positions),
+            "dropout": self.dropout,
+        }

@@ -9,15 +9,7 @@ import tensorflow as tf
 
 from relpos_tf.layers import attention
 from relpos_tf.layers import sublayers
-
-# Source and target positions have no distance, and so neither neighbourhood
-# nor sides.
-_WITHOUT_POSITIONS = {
-    "max_relative_position": None,
-    "window": 0,
-    "direction": "both",
-    "localness": None,
-}
+from relpos_tf.layers.positions import scheme
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -33,15 +25,17 @@ class EncoderBlock(keras.layers.Layer):
     Call arguments:
         x: `[B, S, F]` tensor.
         may_attend: bool tensor that broadcasts to `[B, H, S, S]`.
+        return_weights: bool. Whether to return the attention weights as well.
         training: bool.
 
     Returns:
-        A `[B, S, F]` tensor in the layer's compute dtype.
+        A `[B, S, F]` tensor in the layer's compute dtype; with
+        `return_weights` a pair of it and the weights `[B, H, S, S]`.
 
     Example:
 
     >>> block = EncoderBlock(
-    ...     {"hidden_size": 4, "num_heads": 2, "max_relative_position": 3},
+    ...     {"hidden_size": 4, "num_heads": 2},
     ...     {"filter_size": 8, "hidden_size": 4},
     ...     {"norm_before": False, "norm_after": True},
     ... )
@@ -56,12 +50,12 @@ class EncoderBlock(keras.layers.Layer):
         self, attention_args, feed_forward_args, residual_args, **kwargs
     ):
         super().__init__(**kwargs)
-        self.attention_args = dict(attention_args)
+        self.attention_args = _plain(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
         self.residual_args = dict(residual_args)
         policy = {"dtype": self.dtype_policy}
         self.self_attention = attention.MultiHeadAttention(
-            **attention_args, **policy, name="self_attention"
+            **self.attention_args, **policy, name="self_attention"
         )
         self.self_attention_residual = sublayers.Residual(
             **residual_args, **policy, name="self_attention_residual"
@@ -82,15 +76,18 @@ class EncoderBlock(keras.layers.Layer):
         ):
             layer.build(x_shape)
 
-    def call(self, x, *, may_attend=None, training=False):
+    def call(self, x, *, may_attend=None, return_weights=False, training=False):
         y = self.self_attention(
             self.self_attention_residual.before(x),
             may_attend=may_attend,
+            return_weights=return_weights,
             training=training,
         )
+        y, weights = y if return_weights else (y, None)
         x = self.self_attention_residual(x, y, training=training)
         y = self.ffn(self.ffn_residual.before(x), training=training)
-        return self.ffn_residual(x, y, training=training)
+        x = self.ffn_residual(x, y, training=training)
+        return (x, weights) if return_weights else x
 
     def get_config(self):
         return super().get_config() | {
@@ -104,23 +101,26 @@ class EncoderBlock(keras.layers.Layer):
 class DecoderBlock(keras.layers.Layer):
     """Self-attention, attention to the encoder, a feed-forward layer.
 
-    Relative positions, windows, directions and localness take part in
-    self-attention only: source and target positions have no distance.
-
     Args:
-        attention_args: dict. Arguments of `attention.MultiHeadAttention`.
+        attention_args: dict. Arguments of `attention.MultiHeadAttention`. Its
+            `positions` are those of self-attention.
         feed_forward_args: dict. Arguments of `sublayers.FeedForward`.
         residual_args: dict. Arguments of `sublayers.Residual`.
+        source_positions: Schemes of the attention to the source. Most have no
+            place there: source and target positions have no distance.
         **kwargs: Passed to `keras.layers.Layer`.
 
     Call arguments:
         x: `[B, T, F]` tensor.
         memory: `[B, S, F]` tensor, the encoder's output.
         may_attend: bool tensor that broadcasts to `[B, H, T, S]`.
+        return_weights: bool. Whether to return the attention weights as well.
         training: bool.
 
     Returns:
-        A `[B, T, F]` tensor in the layer's compute dtype.
+        A `[B, T, F]` tensor in the layer's compute dtype; with
+        `return_weights` a triple of it, the weights of self-attention
+        `[B, H, T, T]` and those of the attention to the source `[B, H, T, S]`.
 
     Example:
 
@@ -137,18 +137,24 @@ class DecoderBlock(keras.layers.Layer):
     """
 
     def __init__(
-        self, attention_args, feed_forward_args, residual_args, **kwargs
+        self,
+        attention_args,
+        feed_forward_args,
+        residual_args,
+        source_positions=(),
+        **kwargs,
     ):
         super().__init__(**kwargs)
-        self.attention_args = dict(attention_args)
+        self.attention_args = _plain(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
         self.residual_args = dict(residual_args)
+        self.source_positions = scheme.serialized(source_positions)
         policy = {"dtype": self.dtype_policy}
         self.self_attention = attention.MultiHeadAttention(
-            **attention_args, **policy, name="self_attention"
+            **self.attention_args, **policy, name="self_attention"
         )
         self.encdec_attention = attention.MultiHeadAttention(
-            **(self.attention_args | _WITHOUT_POSITIONS),
+            **(self.attention_args | {"positions": self.source_positions}),
             **policy,
             name="encdec_attention",
         )
@@ -178,30 +184,37 @@ class DecoderBlock(keras.layers.Layer):
         ):
             layer.build(x_shape)
 
-    def call(self, x, memory, *, may_attend=None, training=False):
+    def call(
+        self,
+        x,
+        memory,
+        *,
+        may_attend=None,
+        return_weights=False,
+        training=False,
+    ):
         y = self.self_attention(
             self.self_attention_residual.before(x),
             use_causal_mask=True,
+            return_weights=return_weights,
             training=training,
         )
+        y, own_weights = y if return_weights else (y, None)
         x = self.self_attention_residual(x, y, training=training)
         y = self.encdec_attention(
             self.encdec_attention_residual.before(x),
             memory,
             may_attend=may_attend,
+            return_weights=return_weights,
             training=training,
         )
+        y, weights = y if return_weights else (y, None)
         x = self.encdec_attention_residual(x, y, training=training)
         y = self.ffn(self.ffn_residual.before(x), training=training)
-        return self.ffn_residual(x, y, training=training)
+        x = self.ffn_residual(x, y, training=training)
+        return (x, own_weights, weights) if return_weights else x
 
     def step(self, x, cache, memory, *, start, may_attend):
-        """Returns what `step_and_weights` does, without the weights."""
-        return self.step_and_weights(
-            x, cache, memory, start=start, may_attend=may_attend
-        )[:2]
-
-    def step_and_weights(self, x, cache, memory, *, start, may_attend):
         """Computes new positions from a cache of those before them.
 
         Args:
@@ -226,7 +239,7 @@ class DecoderBlock(keras.layers.Layer):
         sources = tf.shape(memory.keys)[0]
         # Without positions, hypotheses are only more queries: [B, n * T, F].
         y = tf.reshape(y, [sources, -1, x.shape[-1]])
-        y, weights = self.encdec_attention.attend_and_weigh(
+        y, weights = self.encdec_attention.attend(
             y, memory, may_attend=may_attend
         )
         x = self.encdec_attention_residual(x, tf.reshape(y, shape))
@@ -239,10 +252,10 @@ class DecoderBlock(keras.layers.Layer):
         Args:
             x: `[B * n, F]`: the n hypotheses of each source.
             kernel: self-attention's `fused_kernel`.
-            cache: self-attention's `beams.BeamKeysValues` so far.
-            memory: `beams.BeamKeysValues` of the sources.
-            past: `beams.Past` of this position and those before it.
-            source: `beams.Past` of the sources' tokens.
+            cache: self-attention's `caches.BeamKeysValues` so far.
+            memory: `caches.BeamKeysValues` of the sources.
+            past: `pairs.OnePosition` of the hypotheses' past.
+            source: `pairs.OnePosition` of the sources' tokens.
 
         Returns:
             A pair: a `[B * n, F]` tensor, and the cache with this position.
@@ -261,4 +274,11 @@ class DecoderBlock(keras.layers.Layer):
             "attention_args": self.attention_args,
             "feed_forward_args": self.feed_forward_args,
             "residual_args": self.residual_args,
+            "source_positions": self.source_positions,
         }
+
+
+def _plain(attention_args):
+    """Returns arguments of an attention, with schemes as a config has them."""
+    positions = scheme.serialized(attention_args.get("positions", ()))
+    return dict(attention_args) | {"positions": positions}

@@ -1,6 +1,7 @@
-"""What attention keeps of earlier positions.
+"""Projected keys and values, and what attention keeps of earlier positions.
 
-Shapes: B batch, H heads, K keys, T target length, D depth per head.
+Shapes: B batch, H heads, K keys, T target length, D depth per head, n
+hypotheses of one source.
 """
 
 from typing import NamedTuple
@@ -14,6 +15,14 @@ class KeysValues(NamedTuple):
     keys: tf.Tensor
     values: tf.Tensor
 
+    def dot(self, q):
+        """Returns the products of `[B, H, Q, D]` with the keys."""
+        return tf.matmul(q, self.keys, transpose_b=True)  # [B, H, Q, K]
+
+    def rows(self):
+        """Returns the keys as `[B, H, K, D]`."""
+        return self.keys
+
 
 class GrowingCache(NamedTuple):
     """Keys and values of the positions so far, and of no others.
@@ -23,6 +32,9 @@ class GrowingCache(NamedTuple):
 
     keys: tf.Tensor
     values: tf.Tensor
+
+    dot = KeysValues.dot
+    rows = KeysValues.rows
 
     def extend(self, keys, values, start):
         """Appends the keys and values of new positions."""
@@ -42,6 +54,9 @@ class FixedCache(NamedTuple):
     keys: tf.Tensor
     values: tf.Tensor
 
+    dot = KeysValues.dot
+    rows = KeysValues.rows
+
     def extend(self, keys, values, start):
         """Writes the keys and values of positions `start` onwards."""
         length = tf.shape(self.keys)[2]
@@ -56,3 +71,30 @@ class FixedCache(NamedTuple):
             return tf.where(written, values, old)
 
         return FixedCache(write(self.keys, keys), write(self.values, values))
+
+
+class BeamKeysValues(NamedTuple):
+    """Keys and values that all hypotheses of a source may choose from.
+
+    Attributes:
+        keys: `[B, H, D, K]`, transposed as the product with queries wants it.
+        values: `[B, H, K, D]`.
+    """
+
+    keys: tf.Tensor
+    values: tf.Tensor
+
+    def dot(self, q):
+        """Returns the products of `[B, H, n, D]` with the keys."""
+        return tf.matmul(q, self.keys)  # [B, H, n, K]
+
+    def rows(self):
+        """Returns the keys as `[B, H, K, D]`."""
+        return tf.transpose(self.keys, [0, 1, 3, 2])
+
+    def extend(self, new):
+        """Appends those of a step, n for each source."""
+        return BeamKeysValues(
+            tf.concat([self.keys, new.keys], 3),
+            tf.concat([self.values, new.values], 2),
+        )

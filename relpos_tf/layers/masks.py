@@ -10,7 +10,8 @@ import tensorflow as tf
 from relpos_tf import errors
 from relpos_tf.layers import checks
 
-DIRECTIONS = ("both", "forward", "backward", "split")
+DIRECTIONS = ("forward", "backward", "split")
+NEGATIVE = -1e9  # the logit of a forbidden pair; T2T's value
 
 
 def distances(query_length, key_length, query_start=None):
@@ -63,83 +64,44 @@ def causal_mask(query_length, key_length, query_start=None):
     return allowed[tf.newaxis, tf.newaxis]  # [1, 1, Q, K]
 
 
-def window_mask(query_length, key_length, window, query_start=None):
-    """Returns which keys are near a query: at most `window` places away.
-
-    Vaswani et al. (2017), section 4, call it restricted self-attention of
-    neighbourhood r.
-
-    Args:
-        query_length: int or scalar tensor, Q.
-        key_length: int or scalar tensor, K.
-        window: int, r.
-        query_start: As in `distances`.
-
-    Returns:
-        A bool `[1, 1, Q, K]` tensor.
-
-    Example:
-
-    >>> window_mask(3, 3, 1).numpy()[0, 0].astype(int).tolist()
-    [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
-    """
-    distance = distances(query_length, key_length, query_start)
-    return (tf.abs(distance) <= window)[tf.newaxis, tf.newaxis]
-
-
-def direction_mask(
-    query_length, key_length, direction, num_heads, query_start=None
-):
+def one_side(distance, direction, num_heads):
     """Returns the keys on one side of a query, itself always among them.
 
     Shen et al. (2018) leave the query itself out; here it stays, so that the
     first and the last token see something.
 
     Args:
-        query_length: int or scalar tensor, Q.
-        key_length: int or scalar tensor, K.
+        distance: int32 `[Q, K]`: what `distances` returns.
         direction: str. "forward": a query sees what comes before it, as a
             reader does; "backward": what comes after it; "split": the first
             half of the heads (of an odd number, the larger half) looks
             forward, the others backward.
         num_heads: int, H.
-        query_start: As in `distances`.
 
     Returns:
-        A bool `[1, 1, Q, K]` tensor; `[1, H, Q, K]` for "split".
-
-    Raises:
-        UserError: an unknown direction, or one head to split.
+        A bool `[Q, K]` tensor; `[H, Q, K]` for "split".
 
     Example:
 
-    >>> direction_mask(2, 2, "backward", 1).numpy()[0, 0].tolist()
+    >>> one_side(distances(2, 2), "backward", 1).numpy().tolist()
     [[True, True], [False, True]]
 
     Reference:
         [Shen et al., 2018](https://arxiv.org/abs/1709.04696), DiSAN.
     """
-    check_direction(direction, num_heads)
-    distance = distances(query_length, key_length, query_start)
     forward, backward = distance <= 0, distance >= 0
     if direction == "split":
         head = tf.range(num_heads)[:, tf.newaxis, tf.newaxis]  # [H, 1, 1]
-        mask = tf.where(2 * head < num_heads, forward, backward)  # [H, Q, K]
-        return mask[tf.newaxis]
-    sides = {
-        "both": forward | backward,
-        "forward": forward,
-        "backward": backward,
-    }
-    return sides[direction][tf.newaxis, tf.newaxis]
+        return tf.where(2 * head < num_heads, forward, backward)  # [H, Q, K]
+    return forward if direction == "forward" else backward
 
 
 def check_direction(direction, num_heads):
-    """Raises UserError if `direction_mask` could not be computed."""
+    """Raises UserError if `one_side` could not be computed."""
     checks.choice("direction", direction, DIRECTIONS)
     if direction == "split" and num_heads < 2:
         raise errors.UserError(
-            "`direction` must be both, forward or backward where there is but "
+            "`direction` must be forward or backward where there is but "
             f"one head. Received: direction='split', num_heads={num_heads}."
         )
 
@@ -171,32 +133,6 @@ def of_queries(mask, start, end):
     return mask[..., start:end, :]
 
 
-def by_position(
-    query_length, key_length, window, direction, num_heads, query_start=None
-):
-    """Returns what a window and a direction allow together.
-
-    Args:
-        query_length: int or scalar tensor, Q.
-        key_length: int or scalar tensor, K.
-        window: int, as in `window_mask`; 0 for no window.
-        direction: str, as in `direction_mask`; or "both".
-        num_heads: int, H.
-        query_start: As in `distances`.
-
-    Returns:
-        A bool tensor that broadcasts to `[1, H, Q, K]`; None if all is allowed.
-    """
-    near = side = None
-    if window:
-        near = window_mask(query_length, key_length, window, query_start)
-    if direction != "both":
-        side = direction_mask(
-            query_length, key_length, direction, num_heads, query_start
-        )
-    return join(near, side)
-
-
 def number_of_keys(may_attend, key_length):
     """Returns how many keys a mask leaves; without one, all.
 
@@ -212,3 +148,26 @@ def number_of_keys(may_attend, key_length):
     # Each number of a mask stands for this many keys: 1, or all.
     repeats = key_length // tf.maximum(tf.shape(allowed)[-1], 1)
     return tf.reduce_sum(allowed, -1) * repeats
+
+
+def to_bias(allowed):
+    """Returns 0 where a mask allows attention, -1e9 where not: float32."""
+    return tf.where(allowed, 0.0, NEGATIVE)
+
+
+def softmax(logits, bias, dtype):
+    """Returns attention weights; the softmax is in float32, or in float64.
+
+    Args:
+        logits: `[B, H, Q, K]` tensor.
+        bias: None, or a float tensor that broadcasts to it and is added.
+        dtype: of the result.
+
+    Returns:
+        A `[B, H, Q, K]` tensor.
+    """
+    if logits.dtype != tf.float64:
+        logits = tf.cast(logits, tf.float32)
+    if bias is not None:
+        logits += tf.cast(bias, logits.dtype)
+    return tf.cast(tf.nn.softmax(logits), dtype)

@@ -19,12 +19,12 @@ import keras
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.layers import beams
 from relpos_tf.layers import checks
 from relpos_tf.layers import dropout as dropout_lib
 from relpos_tf.layers import edges
+from relpos_tf.layers import masks
 from relpos_tf.layers import projections
-from relpos_tf.layers import relative
+from relpos_tf.layers.positions import relative
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -68,10 +68,13 @@ class RelationAttention(keras.layers.Layer):
             True where attention is allowed. A query that may attend to nothing
             attends to all keys equally; in float64, which keeps the logits
             beside -1e9, as if it might attend to all.
+        return_weights: bool. Whether to return the attention weights as well.
         training: bool. Whether to drop weights.
 
     Returns:
-        A `[B, Q, F]` tensor in the layer's compute dtype.
+        A `[B, Q, F]` tensor in the layer's compute dtype; with
+        `return_weights` a pair of it and the weights before dropout,
+        `[B, H, Q, K]`.
 
     Raises:
         UserError: arguments or shapes that do not fit, or unknown labels.
@@ -171,35 +174,9 @@ class RelationAttention(keras.layers.Layer):
         key_vectors=None,
         value_vectors=None,
         may_attend=None,
+        return_weights=False,
         training=False,
     ):
-        return self.attend_and_weigh(
-            queries,
-            memory,
-            relations=relations,
-            key_vectors=key_vectors,
-            value_vectors=value_vectors,
-            may_attend=may_attend,
-            training=training,
-        )[0]
-
-    def attend_and_weigh(
-        self,
-        queries,
-        memory=None,
-        *,
-        relations=None,
-        key_vectors=None,
-        value_vectors=None,
-        may_attend=None,
-        training=False,
-    ):
-        """Does what a call does; the layer must be built.
-
-        Returns:
-            A pair: a `[B, Q, F]` tensor, and the attention weights before
-            dropout, `[B, H, Q, K]`.
-        """
         memory = queries if memory is None else memory
         sizes = [
             edges.size_of(x, axis)
@@ -215,7 +192,8 @@ class RelationAttention(keras.layers.Layer):
             logits += labels.pick(numbers)
         if key_vectors is not None:
             logits += edges.vector_logits(q, key_vectors)
-        weights = tf.cast(_softmax(logits, may_attend), v.dtype)
+        bias = None if may_attend is None else masks.to_bias(may_attend)
+        weights = masks.softmax(logits, bias, v.dtype)
         dropped = self.weights_dropout(weights, training=training)
         output = tf.matmul(dropped, v)  # [B, H, Q, D]
         if self.value_table is not None:
@@ -227,7 +205,8 @@ class RelationAttention(keras.layers.Layer):
         batch, _, length, _ = tf.unstack(tf.shape(output))
         output = tf.transpose(output, [0, 2, 1, 3])  # [B, Q, H, D]
         output = tf.reshape(output, [batch, length, self.hidden_size])
-        return self.output_transform(output), weights
+        output = self.output_transform(output)
+        return (output, weights) if return_weights else output
 
     def _project(self, queries, memory):
         """Returns scaled queries, keys and values, `[B, H, Q or K, D]`."""
@@ -301,13 +280,3 @@ class RelationAttention(keras.layers.Layer):
             "heads_share_relations": self.heads_share_relations,
             "dropout": self.dropout,
         }
-
-
-def _softmax(logits, may_attend):
-    """Returns weights in float32, of float64 in float64."""
-    if logits.dtype != tf.float64:
-        logits = tf.cast(logits, tf.float32)
-    if may_attend is not None:
-        bias = tf.where(may_attend, 0.0, beams.NEGATIVE)
-        logits += tf.cast(bias, logits.dtype)
-    return tf.nn.softmax(logits)

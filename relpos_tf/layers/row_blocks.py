@@ -32,6 +32,19 @@ def fits(rows, numbers_per_row):
     return rows * numbers_per_row <= MOST_NUMBERS
 
 
+def size(tensor, axis):
+    """Returns an axis's length: an int, or an int64 scalar if not known."""
+    known = tensor.shape[axis]
+    return tf.shape(tensor, tf.int64)[axis] if known is None else known
+
+
+def cond(condition, if_true, if_false):
+    """Returns `tf.cond`, or one branch alone where it is known which."""
+    if isinstance(condition, bool):
+        return if_true() if condition else if_false()
+    return tf.cond(condition, if_true, if_false)
+
+
 def by_blocks(compute, rows, numbers_per_row, dtypes):
     """Computes a block of rows after another, and joins what comes out.
 

@@ -1,32 +1,87 @@
 """From hyper-parameters to the arguments of layers."""
 
 from relpos_tf import hparam
+from relpos_tf.layers.positions import additive
+from relpos_tf.layers.positions import localness
+from relpos_tf.layers.positions import scheme
+from relpos_tf.layers.positions import shaw
+from relpos_tf.layers.positions import window
 
 
-def block_arguments(hparams: hparam.HParams) -> tuple[dict, dict, dict]:
-    """Translates hparams into the arguments of a block."""
+def _shaw(hparams):
+    return shaw.Shaw(
+        hparams.max_relative_position,
+        add_to_keys=hparams.add_relative_to_keys,
+        add_to_values=hparams.add_relative_to_values,
+        heads_share=hparams.heads_share_relative_embedding,
+        implementation=hparams.relative_attention_implementation,
+    )
+
+
+# By self_attention_type: the scheme of self-attention, of the hparams.
+_SCHEMES = {
+    "dot_product": lambda hparams: None,
+    "dot_product_relative": _shaw,
+}
+
+
+def decoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
+    """Returns the schemes of the decoder's self-attention."""
+    own = _SCHEMES[hparams.self_attention_type](hparams)
+    found = [own]
+    if hparams.attention_score == "additive":
+        is_shaw = isinstance(own, shaw.Shaw)
+        found = (
+            [additive.Additive(own)] if is_shaw else [additive.Additive(), own]
+        )
+    if hparams.attention_window:
+        found.append(window.Window(hparams.attention_window))
+    if hparams.localness != "none":
+        found.append(
+            localness.Localness(hparams.localness, hparams.localness_window)
+        )
+    return tuple(one for one in found if one is not None)
+
+
+def encoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
+    """Returns the schemes of the encoder's self-attention."""
+    found = decoder_positions(hparams)
+    direction = hparams.encoder_attention_direction
+    if direction == "both":
+        return found
+    return (*found, window.Direction(direction, hparams.num_heads))
+
+
+def source_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
+    """Returns the schemes of the decoder's attention to the source."""
+    return (
+        (additive.Additive(),) if hparams.attention_score == "additive" else ()
+    )
+
+
+def positions_summary(hparams: hparam.HParams) -> str:
+    """Returns all positions of a model in a few words.
+
+    Example:
+
+    >>> positions_summary(hparam.HParams())
+    'timing'
+    """
+    absolute = [] if hparams.pos == "none" else [hparams.pos]
+    relative = [one.summary() for one in encoder_positions(hparams)]
+    return " and ".join([*absolute, *relative]) or "none"
+
+
+def block_arguments(
+    hparams: hparam.HParams, positions
+) -> tuple[dict, dict, dict]:
+    """Returns the arguments of a block with `positions` in self-attention."""
     attention_args = {
         "hidden_size": hparams.hidden_size,
         "num_heads": hparams.num_heads,
         "dropout": hparams.attention_dropout,
-        "score": hparams.attention_score,
-        "window": hparams.attention_window,
+        "positions": positions,
     }
-    if hparams.localness != "none":
-        attention_args |= {
-            "localness": hparams.localness,
-            "localness_window": hparams.localness_window,
-        }
-    if hparams.is_relative:
-        attention_args |= {
-            "max_relative_position": hparams.max_relative_position,
-            "add_relative_to_keys": hparams.add_relative_to_keys,
-            "add_relative_to_values": hparams.add_relative_to_values,
-            "heads_share_relative_embedding": (
-                hparams.heads_share_relative_embedding
-            ),
-            "implementation": hparams.relative_attention_implementation,
-        }
     feed_forward_args = {
         "filter_size": hparams.filter_size,
         "hidden_size": hparams.hidden_size,
@@ -39,10 +94,3 @@ def block_arguments(hparams: hparam.HParams) -> tuple[dict, dict, dict]:
         "epsilon": hparams.norm_epsilon,
     }
     return attention_args, feed_forward_args, residual_args
-
-
-def encoder_arguments(hparams: hparam.HParams) -> tuple[dict, dict, dict]:
-    """Translates hparams into the arguments of a block of the encoder."""
-    attention_args, *others = block_arguments(hparams)
-    direction = {"direction": hparams.encoder_attention_direction}
-    return attention_args | direction, *others

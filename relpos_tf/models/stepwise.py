@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from relpos_tf.layers import beams
 from relpos_tf.layers import caches
+from relpos_tf.layers import masks
+from relpos_tf.layers import pairs
 
 
 class DecoderCache(NamedTuple):
@@ -36,7 +37,7 @@ class DecoderCache(NamedTuple):
 
 
 class BeamCache(NamedTuple):
-    """What a beam search keeps between steps; see `layers.beams`.
+    """What a beam search keeps between steps; see `layers.pairs.of_hypotheses`.
 
     Attributes:
         layers: per block, self-attention's keys and values so far. They stay
@@ -50,7 +51,7 @@ class BeamCache(NamedTuple):
 
     layers: tuple
     memory: tuple
-    source: beams.Past
+    source: pairs.OnePosition
     kernels: tuple
     embedding: tf.Tensor
     softmax: tf.Tensor
@@ -119,7 +120,7 @@ class Stepwise:
         memory = self.encode(inputs)  # [B, S, F]
         batch, heads = tf.shape(inputs)[0], self.hparams.num_heads
         depth = self.hparams.hidden_size // heads
-        nothing = beams.BeamKeysValues(
+        nothing = caches.BeamKeysValues(
             tf.zeros([batch, heads, depth, 0], self.compute_dtype),
             tf.zeros([batch, heads, 0, depth], self.compute_dtype),
         )
@@ -130,7 +131,7 @@ class Stepwise:
                 block.encdec_attention.project_rows(rows, batch)
                 for block in self.decoder_blocks
             ),
-            source=beams.Past(tf.where(is_token(inputs), 0.0, beams.NEGATIVE)),
+            source=pairs.OnePosition(masks.to_bias(is_token(inputs))),
             kernels=tuple(
                 block.self_attention.fused_kernel()
                 for block in self.decoder_blocks
@@ -158,7 +159,7 @@ class Stepwise:
         x = self._add_positions(
             x[:, tf.newaxis], self.target_positions, position
         )[:, 0]
-        past = beams.past_of(ancestors, self.hparams.attention_window)
+        past = pairs.of_hypotheses(ancestors)
         layers = []
         for block, kernel, layer, memory in zip(
             self.decoder_blocks,
@@ -198,7 +199,7 @@ class Stepwise:
         for block, layer, memory in zip(
             self.decoder_blocks, cache.layers, cache.memory, strict=True
         ):
-            x, layer, weight = block.step_and_weights(
+            x, layer, weight = block.step(
                 x, layer, memory, start=start, may_attend=cache.may_attend
             )
             layers.append(layer)

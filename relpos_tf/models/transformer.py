@@ -94,8 +94,13 @@ class Transformer(stepwise.Stepwise, keras.Model):
         self.build(None)
 
     def _add_stacks(self, policy):
-        arguments = arguments_lib.block_arguments(self.hparams)
-        of_encoder = arguments_lib.encoder_arguments(self.hparams)
+        of_encoder, of_decoder = (
+            arguments_lib.block_arguments(self.hparams, positions(self.hparams))
+            for positions in (
+                arguments_lib.encoder_positions,
+                arguments_lib.decoder_positions,
+            )
+        )
         # Tuples, because tf.train.Checkpoint loses layers held in lists.
         self.encoder_blocks = tuple(
             blocks.EncoderBlock(
@@ -104,7 +109,12 @@ class Transformer(stepwise.Stepwise, keras.Model):
             for i in range(self.hparams.encoder_layers)
         )
         self.decoder_blocks = tuple(
-            blocks.DecoderBlock(*arguments, **policy, name=f"decoder_layer_{i}")
+            blocks.DecoderBlock(
+                *of_decoder,
+                arguments_lib.source_positions(self.hparams),
+                **policy,
+                name=f"decoder_layer_{i}",
+            )
             for i in range(self.hparams.decoder_layers)
         )
         self.encoder_norm = self.decoder_norm = None
@@ -141,15 +151,39 @@ class Transformer(stepwise.Stepwise, keras.Model):
 
     def encode(self, inputs, training=False):
         """Encodes source ids `[B, S]`: returns `[B, S, F]`."""
-        x = self.source_embedding(inputs)  # [B, S, F]
-        if self.target_space is not None:
-            x = self.target_space(x)
-        x = self._add_positions(x, self.source_positions, 0)
-        x = self.embedding_dropout(x, training=training)
+        x = self._embed_source(inputs, training)
         may_attend = stepwise.is_token(inputs)  # [B, 1, 1, S]
         for block in self.encoder_blocks:
             x = block(x, may_attend=may_attend, training=training)
         return x if self.encoder_norm is None else self.encoder_norm(x)
+
+    def attention_weights(self, inputs, targets):
+        """Returns what every head attends to in a teacher-forced pass.
+
+        Args:
+            inputs: As in the call.
+            targets: As in the call.
+
+        Returns:
+            A dict of lists with a tensor for each layer: `encoder`,
+            `[B, H, S, S]`, `decoder`, `[B, H, T, T]`, and `cross`, the
+            decoder's attention to the source, `[B, H, T, S]`.
+        """
+        weights = {"encoder": [], "decoder": [], "cross": []}
+        may_attend = stepwise.is_token(inputs)
+        x = self._embed_source(inputs)
+        for block in self.encoder_blocks:
+            x, own = block(x, may_attend=may_attend, return_weights=True)
+            weights["encoder"].append(own)
+        memory = x if self.encoder_norm is None else self.encoder_norm(x)
+        x = self._embed_targets(targets)
+        for block in self.decoder_blocks:
+            x, own, cross = block(
+                x, memory, may_attend=may_attend, return_weights=True
+            )
+            weights["decoder"].append(own)
+            weights["cross"].append(cross)
+        return weights
 
     def decode(self, targets, memory, inputs, training=False):
         """Scores all targets at once.
@@ -166,11 +200,23 @@ class Transformer(stepwise.Stepwise, keras.Model):
         x = self._decode(targets, memory, inputs, training)
         return self.softmax_embedding.logits(x)
 
-    def _decode(self, targets, memory, inputs, training):
+    def _embed_source(self, inputs, training=False):
+        """Embeds source ids, with absolute positions: `[B, S, F]`."""
+        x = self.source_embedding(inputs)  # [B, S, F]
+        if self.target_space is not None:
+            x = self.target_space(x)
+        x = self._add_positions(x, self.source_positions, 0)
+        return self.embedding_dropout(x, training=training)
+
+    def _embed_targets(self, targets, training=False):
+        """Embeds the targets before each position: `[B, T, F]`."""
         shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
         x = self.target_embedding(shifted)  # [B, T, F]
         x = self._add_positions(x, self.target_positions, 0)
-        x = self.embedding_dropout(x, training=training)
+        return self.embedding_dropout(x, training=training)
+
+    def _decode(self, targets, memory, inputs, training):
+        x = self._embed_targets(targets, training)
         may_attend = stepwise.is_token(inputs)
         for block in self.decoder_blocks:
             x = block(x, memory, may_attend=may_attend, training=training)

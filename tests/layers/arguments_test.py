@@ -9,14 +9,21 @@ from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
-from relpos_tf.layers import localness
 from relpos_tf.layers import relations
 from relpos_tf.layers import sublayers
+from relpos_tf.layers.positions import additive
+from relpos_tf.layers.positions import localness
+from relpos_tf.layers.positions import shaw
+from relpos_tf.layers.positions import window
 
 SIZES = {"hidden_size": 12, "num_heads": 3}
 GOOD = {
     attention.MultiHeadAttention: SIZES,
-    localness.Localness: SIZES | {"kind": "fixed"},
+    shaw.Shaw: {"max_relative_position": 2},
+    window.Window: {"window": 1},
+    window.Direction: {"direction": "split", "num_heads": 3},
+    localness.Localness: {"kind": "fixed"},
+    localness.Gaussians: SIZES | {"kind": "fixed"},
     relations.RelationAttention: SIZES,
     embeddings.TokenEmbedding: {"vocab_size": 7, "hidden_size": 12},
     embeddings.TargetSpaceEmbedding: {
@@ -37,14 +44,19 @@ BAD = {
     attention.MultiHeadAttention: {
         "hidden_size": NO_SIZE,
         "num_heads": (5, *NO_SIZE),
-        "max_relative_position": NO_DISTANCE,
-        "window": (None, *NO_DISTANCE),
-        "implementation": NO_CHOICE,
-        "score": NO_CHOICE,
-        "direction": NO_CHOICE,
         "dropout": NO_FRACTION,
     },
+    shaw.Shaw: {
+        "max_relative_position": (None, *NO_DISTANCE),
+        "implementation": NO_CHOICE,
+    },
+    window.Window: {"window": (None, 0, *NO_DISTANCE)},
+    window.Direction: {"direction": NO_CHOICE},
     localness.Localness: {
+        "kind": NO_CHOICE,
+        "window": (0.5, float("nan"), float("inf"), "3", None, True),
+    },
+    localness.Gaussians: {
         "hidden_size": NO_SIZE,
         "num_heads": (5, *NO_SIZE),
         "kind": NO_CHOICE,
@@ -108,9 +120,14 @@ class ArgumentsTest(tf.test.TestCase, parameterized.TestCase):
     def test_a_block_refuses_what_its_layers_do(self, kind):
         others = GOOD[sublayers.FeedForward], GOOD[sublayers.Residual]
         with self.assertRaisesRegex(
-            errors.UserError, "`implementation`.*Received: .*'fast'"
+            errors.UserError, "`positions`.*Received: 'shaw'"
         ):
-            kind(SIZES | {"implementation": "fast"}, *others)
+            kind(SIZES | {"positions": ["shaw"]}, *others)
+
+    def test_two_schemes_that_compute_logits_are_refused(self):
+        positions = [shaw.Shaw(2), additive.Additive()]
+        with self.assertRaisesRegex(errors.UserError, "At most one scheme"):
+            attention.MultiHeadAttention(12, 3, positions=positions)
 
 
 if __name__ == "__main__":

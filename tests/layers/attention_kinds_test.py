@@ -8,15 +8,16 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import attention
-from relpos_tf.layers import beams
 from relpos_tf.layers import caches
 from relpos_tf.layers import masks
+from relpos_tf.layers import pairs
 from tests import oracles
 from tests import testing
+from tests.layers import schemes
 
 B, H, Q, K, F = 2, 3, 5, 7, 12
 RELATIVE = {"max_relative_position": 2}
-SHARED = RELATIVE | {"heads_share_relative_embedding": True}
+SHARED = RELATIVE | {"heads_share": True}
 LOCAL = {
     "fixed": {"localness": "fixed", "localness_window": 3},
     "layer": {"localness": "layer"},
@@ -44,7 +45,10 @@ CAUSAL = [kind for kind in KINDS if "direction" not in KINDS[kind]]
 
 def made(kind, size=F, heads=H, **kwargs):
     """Returns a layer whose weights are all different from 0."""
-    layer = attention.MultiHeadAttention(size, heads, **KINDS[kind], **kwargs)
+    positions = schemes.schemes(heads, **KINDS[kind])
+    layer = attention.MultiHeadAttention(
+        size, heads, positions=positions, **kwargs
+    )
     layer.build((None, None, size))
     return testing.randomize(layer)
 
@@ -68,7 +72,9 @@ class KindsTest(testing.LayerTestCase):
     @parameterized.parameters("layer_relative", "additive_shared")
     def test_contract(self, kind):
         self.assert_layer_contract(
-            attention.MultiHeadAttention(F, H, **KINDS[kind], name="a"),
+            attention.MultiHeadAttention(
+                F, H, positions=schemes.schemes(H, **KINDS[kind]), name="a"
+            ),
             tf.constant(testing.normal(1, B, Q, F), tf.float32),
             weights=self.weights_of(kind),
         )
@@ -111,7 +117,7 @@ class KindsTest(testing.LayerTestCase):
         found = layer(inputs, use_causal_mask=True)
         self.assertAllClose(found, expected, 1e-4, 1e-4)
         # The same from keys and values that are projected already.
-        again, _ = layer.attend_and_weigh(
+        again, _ = layer.attend(
             inputs, layer.project(inputs), may_attend=masks.causal_mask(K, K)
         )
         self.assertAllClose(again, expected, 1e-4, 1e-4)
@@ -221,28 +227,18 @@ class KindsTest(testing.LayerTestCase):
         self.assertTrue(np.all(np.isfinite(gradient)))
         # The same by the hypotheses of a beam, one of each example.
         depth = F // H
-        cache = beams.BeamKeysValues(
+        cache = caches.BeamKeysValues(
             tf.zeros([B, H, depth, 0], layer.compute_dtype),
             tf.zeros([B, H, 0, depth], layer.compute_dtype),
         )
         for t in range(K):
-            past = beams.past_of(tf.zeros([B, 1, t + 1], tf.int32))
+            past = pairs.of_hypotheses(tf.zeros([B, 1, t + 1], tf.int32))
             row, cache = layer.step_rows(
                 inputs[:, t], layer.fused_kernel(), cache, past
             )
             self.assertAllClose(
                 tf.cast(row, tf.float64), expected[:, t], digits, digits
             )
-
-    @parameterized.parameters(
-        ({"score": "other"}, "score='other'"),
-        ({"window": -1}, "window=-1"),
-        ({"direction": "left"}, "direction='left'"),
-        ({"localness": "none"}, "kind='none'"),
-    )
-    def test_what_there_is_not_is_refused(self, changes, received):
-        with self.assertRaisesRegex(ValueError, f"Received: .*{received}"):
-            attention.MultiHeadAttention(F, H, **changes)
 
     def test_dropout_acts_in_training_only(self):
         layer = made("layer", dropout=0.5)

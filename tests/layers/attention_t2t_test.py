@@ -6,7 +6,8 @@ from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.layers import attention
-from relpos_tf.layers import beams
+from relpos_tf.layers import masks
+from relpos_tf.layers.positions import shaw
 from relpos_tf.models import stepwise
 from relpos_tf.models import transformer
 from tests import testing
@@ -26,15 +27,17 @@ class MultiHeadAttentionT2tTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_output_is_equal(self, case, implementation):
         name, sizes, arrays = case
-        limit = None
+        positions = []
         if name == "dot_product_relative":
-            limit = sizes["max_relative_position"]
+            positions = [
+                shaw.Shaw(
+                    sizes["max_relative_position"],
+                    heads_share=True,
+                    implementation=implementation,
+                )
+            ]
         layer = attention.MultiHeadAttention(
-            sizes["hidden"],
-            sizes["heads"],
-            max_relative_position=limit,
-            heads_share_relative_embedding=True,
-            implementation=implementation,
+            sizes["hidden"], sizes["heads"], positions=positions
         )
         layer.build(arrays["in/x"].shape)
         weights = {
@@ -63,8 +66,8 @@ class MultiHeadAttentionT2tTest(tf.test.TestCase, parameterized.TestCase):
 class MaskT2tTest(tf.test.TestCase):
     def test_causal_mask_allows_what_its_bias_leaves(self):
         bias = only_case("bias", "lower_triangle_5")["out/bias"]
-        self.assertAllEqual(attention.causal_mask(5, 5), bias == 0)
-        self.assertEqual(bias.min(), beams.NEGATIVE)
+        self.assertAllEqual(masks.causal_mask(5, 5), bias == 0)
+        self.assertEqual(bias.min(), masks.NEGATIVE)
 
     def test_padding_is_what_its_bias_forbids(self):
         # There, padding is what has a zero for an embedding.

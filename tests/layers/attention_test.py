@@ -10,8 +10,11 @@ from absl.testing import parameterized
 from relpos_tf.layers import attention
 from relpos_tf.layers import caches
 from relpos_tf.layers import dropout
+from relpos_tf.layers import masks
+from relpos_tf.layers.positions import shaw
 from tests import oracles
 from tests import testing
+from tests.layers import schemes
 
 B, H, Q, K, F = 2, 3, 5, 7, 12
 KERNELS = {
@@ -20,16 +23,16 @@ KERNELS = {
 RELATIVE = {
     "shared": {
         "max_relative_position": 2,
-        "heads_share_relative_embedding": True,
+        "heads_share": True,
     },
     "per_head": {"max_relative_position": 2},
-    "keys_only": {"max_relative_position": 2, "add_relative_to_values": False},
-    "values_only": {"max_relative_position": 2, "add_relative_to_keys": False},
+    "keys_only": {"max_relative_position": 2, "add_to_values": False},
+    "values_only": {"max_relative_position": 2, "add_to_keys": False},
     "k0": {"max_relative_position": 0},
     "neither": {
         "max_relative_position": 2,
-        "add_relative_to_keys": False,
-        "add_relative_to_values": False,
+        "add_to_keys": False,
+        "add_to_values": False,
     },
     "absolute": {},
 }
@@ -41,7 +44,13 @@ def example(seed, *shape):
 
 def attention_layer(kind, **kwargs):
     """Returns a layer whose weights are all different from 0."""
-    layer = attention.MultiHeadAttention(F, H, **RELATIVE[kind], **kwargs)
+    dtype = kwargs.pop("dtype", "float32")
+    case = RELATIVE[kind] | kwargs
+    if "max_relative_position" not in case:
+        case.pop("implementation", None)
+    layer = attention.MultiHeadAttention(
+        F, H, positions=schemes.schemes(H, **case), dtype=dtype
+    )
     layer.build((None, None, F))
     return testing.randomize(layer)
 
@@ -49,19 +58,19 @@ def attention_layer(kind, **kwargs):
 class CausalMaskTest(tf.test.TestCase):
     def test_queries_see_themselves_and_what_came_before(self):
         self.assertAllEqual(
-            attention.causal_mask(3, 3)[0, 0],
+            masks.causal_mask(3, 3)[0, 0],
             [[True, False, False], [True, True, False], [True, True, True]],
         )
 
     def test_queries_are_the_last_keys(self):
         self.assertAllEqual(
-            attention.causal_mask(2, 4)[0, 0],
+            masks.causal_mask(2, 4)[0, 0],
             [[True, True, True, False], [True, True, True, True]],
         )
 
     def test_queries_may_stand_elsewhere(self):
         self.assertAllEqual(
-            attention.causal_mask(2, 4, query_start=1)[0, 0],
+            masks.causal_mask(2, 4, query_start=1)[0, 0],
             [[True, True, False, False], [True, True, True, False]],
         )
 
@@ -94,7 +103,11 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
     def test_contract(self, kind, tables):
         self.assert_layer_contract(
             attention.MultiHeadAttention(
-                F, H, **RELATIVE[kind], dropout=0.3, name="self_attention"
+                F,
+                H,
+                positions=schemes.schemes(H, **RELATIVE[kind]),
+                dropout=0.3,
+                name="self_attention",
             ),
             example(1, B, Q, F),
             weights=KERNELS | tables,
@@ -152,7 +165,7 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
         )
         keys_values = layer.project(inputs[1])
         self.assertAllClose(
-            layer.attend(inputs[0], keys_values, may_attend=allowed),
+            layer.attend(inputs[0], keys_values, may_attend=allowed)[0],
             expected,
             rtol=1e-4,
             atol=1e-4,
@@ -212,10 +225,8 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
     def test_a_query_without_a_key_attends_to_all_keys_equally(
         self, kind, implementation, ahead
     ):
-        direction = "forward" if ahead == "direction" else "both"
-        layer = attention_layer(
-            kind, implementation=implementation, direction=direction
-        )
+        side = {"direction": "forward"} if ahead == "direction" else {}
+        layer = attention_layer(kind, implementation=implementation, **side)
         x = testing.normal(2, B, Q, F)
         # The first example has no token; the second begins with padding.
         allowed = (np.arange(Q) >= [[Q], [2]])[:, None, None]  # [B, 1, 1, Q]
@@ -256,10 +267,11 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
         self.assertAllClose(found, expected, 1e-6, 1e-6)
 
     def test_tables_begin_as_glorots_for_each_head(self):
-        layer = attention.MultiHeadAttention(22, 2, max_relative_position=8)
+        layer = attention.MultiHeadAttention(22, 2, positions=[shaw.Shaw(8)])
         layer.build((None, None, 22))
         limit = (6 / (17 + 11)) ** 0.5
-        for table in (layer.key_table, layer.value_table):
+        self.assertLen(layer.tables(), 2)
+        for table in layer.tables().values():
             largest = np.max(np.abs(table.numpy()), axis=(1, 2))
             self.assertAllInRange(largest, 0.9 * limit, limit)
 
@@ -299,7 +311,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
     def test_steps_equal_rows_of_the_full_pass(self, kind, cache, prefix):
         layer = attention_layer(kind)
         x = example(5, B, K, F)
-        expected = layer(x, may_attend=attention.causal_mask(K, K))
+        expected = layer(x, may_attend=masks.causal_mask(K, K))
         state = self.empty(caches.GrowingCache, 0)
         if cache == "fixed":  # four places stay free
             state = self.empty(caches.FixedCache, K + 4)
@@ -362,7 +374,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
 
         self.assertAllClose(
             decode(),
-            layer(x, may_attend=attention.causal_mask(K, K)),
+            layer(x, may_attend=masks.causal_mask(K, K)),
             atol=1e-5,
         )
 

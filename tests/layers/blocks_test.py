@@ -10,6 +10,7 @@ from relpos_tf.layers import dropout
 from relpos_tf.models import arguments
 from tests import oracles
 from tests import testing
+from tests.layers import schemes
 
 B, S, T = 2, 7, 5
 F, HEADS, FILTER = 12, 2, 17
@@ -30,10 +31,17 @@ def example(seed, *shape):
     return testing.normal(seed, *shape).astype(np.float32)
 
 
+def block_arguments(hparams):
+    """Returns the arguments of a block without directions."""
+    return arguments.block_arguments(
+        hparams, arguments.decoder_positions(hparams)
+    )
+
+
 def made(kind, name, dropouts=0.0):
     """Returns a block, with weights that are all different from 0."""
     hparams = ARGUMENTS[name].replace(layer_prepostprocess_dropout=dropouts)
-    block = kind(*arguments.block_arguments(hparams), name="block")
+    block = kind(*block_arguments(hparams), name="block")
     block.build((None, None, F))
     return testing.randomize(block), hparams
 
@@ -65,7 +73,7 @@ def norm_shapes(norm, *names):
 
 class EncoderBlockTest(testing.LayerTestCase):
     def test_contract(self):
-        args = arguments.block_arguments(testing.HPARAMS)
+        args = block_arguments(testing.HPARAMS)
         self.assert_layer_contract(
             blocks.EncoderBlock(*args),
             tf.constant(example(1, B, S, F)),
@@ -102,7 +110,7 @@ class DecoderBlockTest(testing.LayerTestCase):
     def test_contract(self):
         hparams = ARGUMENTS["pre_norm"]
         self.assert_layer_contract(
-            blocks.DecoderBlock(*arguments.block_arguments(hparams)),
+            blocks.DecoderBlock(*block_arguments(hparams)),
             tf.constant(example(1, B, T, F)),
             tf.constant(example(2, B, S, F)),
             weights={
@@ -146,12 +154,16 @@ class DecoderBlockTest(testing.LayerTestCase):
     def test_a_target_sees_the_whole_source_whatever_its_place(
         self, **position
     ):
-        attention_args = {"hidden_size": F, "num_heads": HEADS}
+        attention_args = {
+            "hidden_size": F,
+            "num_heads": HEADS,
+            "positions": schemes.schemes(HEADS, **position),
+        }
         others = (
             {"filter_size": FILTER, "hidden_size": F},
             {"norm_before": False, "norm_after": False},
         )
-        block = blocks.DecoderBlock(attention_args | position, *others)
+        block = blocks.DecoderBlock(attention_args, *others)
         block.build((None, None, F))
         testing.randomize(block)
         # Self-attention is silenced: equal targets at several places must give
@@ -175,7 +187,7 @@ class DecoderBlockTest(testing.LayerTestCase):
         cache = caches.GrowingCache(empty, empty)
         rows = []
         for start, end in (0, 2), (2, 3), (3, 5):
-            row, cache = block.step(
+            row, cache, _ = block.step(
                 x[:, start:end],
                 cache,
                 projected,

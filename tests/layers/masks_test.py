@@ -7,7 +7,6 @@ from absl.testing import parameterized
 from relpos_tf.layers import masks
 
 CAUSAL = ["100", "110", "111"]
-WINDOW_1 = ["11000", "11100", "01110", "00111", "00011"]
 
 
 def picture(mask):
@@ -21,55 +20,15 @@ class MasksTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_queries_are_the_last_keys(self):
         self.assertEqual(picture(masks.causal_mask(2, 4)), ["1110", "1111"])
-        self.assertEqual(picture(masks.window_mask(2, 5, 1)), WINDOW_1[3:])
-        self.assertEqual(
-            picture(masks.direction_mask(2, 4, "backward", 1)), ["0011", "0001"]
-        )
 
     def test_queries_may_stand_elsewhere(self):
         self.assertEqual(
             picture(masks.causal_mask(2, 4, query_start=1)), ["1100", "1110"]
         )
-        self.assertEqual(
-            picture(masks.window_mask(2, 5, 1, query_start=1)), WINDOW_1[1:3]
-        )
-        self.assertEqual(
-            picture(masks.direction_mask(2, 4, "backward", 1, query_start=1)),
-            ["0111", "0011"],
-        )
-
-    def test_a_window_has_two_sides(self):
-        self.assertEqual(picture(masks.window_mask(5, 5, 1)), WINDOW_1)
-        self.assertEqual(
-            picture(masks.window_mask(4, 4, 2)),
-            ["1110", "1111", "1111", "0111"],
-        )
-
-    @parameterized.parameters(
-        ("forward", CAUSAL), ("backward", ["111", "011", "001"])
-    )
-    def test_a_direction_has_one_and_the_query(self, direction, expected):
-        mask = masks.direction_mask(3, 3, direction, 2)
-        self.assertEqual(picture(mask), expected)
-
-    @parameterized.parameters((2, 1), (4, 2), (5, 3))
-    def test_the_first_half_of_split_heads_looks_forward(self, heads, forward):
-        mask = masks.direction_mask(3, 3, "split", heads)
-        self.assertEqual(tuple(mask.shape), (1, heads, 3, 3))
-        for head in range(heads):
-            side = "forward" if head < forward else "backward"
-            self.assertAllEqual(
-                mask[:, head], masks.direction_mask(3, 3, side, 1)[:, 0]
-            )
-
-    @parameterized.parameters(("other", 2), ("split", 1), ("", 2))
-    def test_what_there_is_not_is_refused(self, direction, heads):
-        with self.assertRaisesRegex(ValueError, f"Received: .*'{direction}'"):
-            masks.direction_mask(3, 3, direction, heads)
 
     def test_masks_are_joined_and_none_allows_all(self):
         one = masks.causal_mask(3, 3)
-        two = masks.window_mask(3, 3, 1)
+        two = tf.abs(masks.distances(3, 3)) <= 1
         self.assertIsNone(masks.join(None, None))
         self.assertIs(masks.join(None, one), one)
         self.assertEqual(picture(masks.join(one, two)), ["100", "110", "011"])

@@ -9,8 +9,10 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import attention
+from relpos_tf.layers import masks
 from relpos_tf.layers import relations
-from relpos_tf.layers import relative
+from relpos_tf.layers.positions import relative
+from relpos_tf.layers.positions import shaw
 from tests import oracles
 from tests import testing
 
@@ -206,8 +208,7 @@ class RelativeTest(testing.LayerTestCase):
         relative_layer = attention.MultiHeadAttention(
             F,
             H,
-            max_relative_position=k,
-            heads_share_relative_embedding=shared,
+            positions=[shaw.Shaw(k, heads_share=shared)],
         )
         relative_layer.build((None, None, F))
         testing.randomize(relative_layer)
@@ -218,7 +219,7 @@ class RelativeTest(testing.LayerTestCase):
         layer.set_weights(relative_layer.get_weights())
         x = example(2, B, K, F)
         labels = relative.relative_position_ids(K, K, k)
-        mask = attention.causal_mask(K, K) if causal else None
+        mask = masks.causal_mask(K, K) if causal else None
         with tf.GradientTape(persistent=True) as tape:
             tape.watch(x)
             results = (
@@ -238,7 +239,7 @@ class RelativeTest(testing.LayerTestCase):
         layer = relation_layer(num_relations=5)
         x = example(2, B, K, F)
         labels = relative.relative_position_ids(K, K, 2)
-        _, weights = layer.attend_and_weigh(x, relations=labels)
+        _, weights = layer(x, relations=labels, return_weights=True)
         heads = [
             tf.stack(tf.split(x @ part.kernel, H, axis=-1), 1)
             for part in (layer.q, layer.k, layer.v)

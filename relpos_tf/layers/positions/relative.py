@@ -12,13 +12,11 @@ Shapes: B batch, H heads, Q queries, K keys, D depth per head, k clipping,
 R = 2k+1 rows of a table, W of them in the matrix of queries and keys.
 """
 
-import functools
-
 import tensorflow as tf
 
-from relpos_tf.layers import additive
-from relpos_tf.layers import band
 from relpos_tf.layers import checks
+from relpos_tf.layers import masks
+from relpos_tf.layers.positions import band
 
 IMPLEMENTATIONS = ("auto", "reshape", "compact")
 
@@ -112,13 +110,11 @@ def relative_attention(
     query_start=None,
     causal=False,
     dropout=None,
-    score_vectors=None,
 ):
     """Attends by content and by relative position.
 
     Args:
-        q: `[B, H, Q, D]` queries, already scaled by `D**-0.5`; not scaled if
-            there are score vectors.
+        q: `[B, H, Q, D]` queries, already scaled by `D**-0.5`.
         k: `[B, H, K, D]` keys.
         v: `[B, H, K, D]` values.
         key_table: `[2k+1, D]`, or `[H, 2k+1, D]` with a table for each head,
@@ -135,7 +131,6 @@ def relative_attention(
             lengths it says that the queries stand among the keys.
         causal: bool. Says that each query may attend to a key, but none ahead.
         dropout: None or a function of the weights that multiply the values.
-        score_vectors: None, or `[H, D]` for additive logits (`additive`).
 
     Returns:
         A pair: the output, `[B, H, Q, D]`, and the weights before dropout,
@@ -157,56 +152,110 @@ def relative_attention(
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
     """
     _check(implementation, key_table, value_table)
-    content, combine = _forms(
-        implementation, q, k, query_start, causal, dropout is None
-    )
-    if score_vectors is not None:
-        content = functools.partial(_additive_logits, score_vectors)
-    if query_start is None:
-        query_start = tf.shape(k)[2] - tf.shape(q)[2]
-    logits = content(q, k, key_table, query_start)  # [B, H, Q, K]
-    weights = tf.cast(_softmax(logits, bias), v.dtype)
+    where = {
+        "implementation": implementation,
+        "query_start": query_start,
+        "causal": causal,
+    }
+    logits = relative_logits(q, k, key_table, **where)
+    weights = masks.softmax(logits, bias, v.dtype)  # [B, H, Q, K]
     dropped = weights if dropout is None else dropout(weights)
-    return combine(dropped, v, value_table, query_start), weights
-
-
-def _forms(implementation, q, k, query_start, causal, sums_to_one):
-    """Returns the functions for the logits and for the output."""
-    if implementation == "auto":
-        implementation = "reshape" if q.shape[2] == 1 else "compact"
-    before = _places_before(q, k, query_start)
-    if implementation == "reshape" or before is None:
-        return _reshape_logits, _reshape_output
-    where = {"causal": causal, "before": before}
-    return (
-        functools.partial(_compact_logits, **where),
-        functools.partial(_compact_output, sums_to_one=sums_to_one, **where),
+    output = relative_output(
+        dropped, v, value_table, sums_to_one=dropout is None, **where
     )
+    return output, weights
 
 
-def _softmax(logits, bias):
-    """Returns weights in float32, of float64 in float64."""
-    if logits.dtype != tf.float64:
-        logits = tf.cast(logits, tf.float32)
-    if bias is not None:
-        logits += tf.cast(bias, logits.dtype)
-    return tf.nn.softmax(logits)
+def relative_logits(
+    q, k, table, *, implementation="auto", query_start=None, causal=False
+):
+    """Returns the logits of equation 4: `[B, H, Q, K]`.
+
+    In the compact form less a number for each query, which no softmax notices.
+
+    Args:
+        q: `[B, H, Q, D]`. As in `relative_attention`, as for all others.
+        k: `[B, H, K, D]`.
+        table: The vectors of the keys, or None.
+        implementation: str.
+        query_start: None, int or scalar tensor.
+        causal: bool.
+    """
+    if table is None:
+        return tf.matmul(q, k, transpose_b=True)
+    if table.shape[-2] == 1:
+        table = _without_gradient(table)
+    lengths = tf.shape(q)[2], tf.shape(k)[2]
+    start = lengths[1] - lengths[0] if query_start is None else query_start
+    known = q.shape[2], k.shape[2]
+    before = _places_before(known, lengths, query_start)
+    if _is_compact(implementation, known) and before is not None:
+        return _compact_logits(q, k, table, start, causal, before)
+    z = pair_vectors(table, *lengths, start)
+    return relative_attention_inner(q, k, z, True)
 
 
-def _places_before(q, k, query_start):
+def relative_output(
+    weights,
+    v,
+    table,
+    *,
+    implementation="auto",
+    query_start=None,
+    causal=False,
+    sums_to_one=True,
+):
+    """Returns the sums of equation 3: `[B, H, Q, D]`.
+
+    Args:
+        weights: `[B, H, Q, K]` tensor.
+        v: `[B, H, K, D]` values.
+        table: The vectors of the values, or None.
+        implementation: As in `relative_attention`, as for the next two.
+        query_start: None, int or scalar tensor.
+        causal: bool.
+        sums_to_one: bool. Whether the weights of each query sum to 1.
+    """
+    if table is None:
+        return tf.matmul(weights, v)
+    lengths = tf.unstack(tf.shape(weights)[2:])
+    start = lengths[1] - lengths[0] if query_start is None else query_start
+    known = weights.shape[2:]
+    before = _places_before(known, lengths, query_start)
+    if _is_compact(implementation, known) and before is not None:
+        return _compact_output(
+            weights, v, table, start, causal, before, sums_to_one
+        )
+    z = pair_vectors(table, *lengths, start)
+    return relative_attention_inner(weights, v, z, False)
+
+
+def _is_compact(implementation, known):
+    """Says which form is meant; "auto" is "reshape" for a single query."""
+    if implementation == "auto":
+        return known[0] != 1
+    return implementation == "compact"
+
+
+def _places_before(known, lengths, query_start):
     """Returns how many places before the first key the compact form needs.
 
     A band of diagonals, stored by query, needs a key for each query.
+
+    Args:
+        known: Q and K, None where only the graph knows.
+        lengths: Q and K as scalar tensors.
+        query_start: As in `relative_attention`.
 
     Returns:
         0 where there are as many keys; a scalar tensor where only the graph
         knows; None where queries stand elsewhere outside of the keys.
     """
-    queries, keys = q.shape[2], k.shape[2]
+    queries, keys = known
     if queries is None or keys is None:
         if query_start is not None:
             return 0  # as the caller says
-        return tf.maximum(tf.shape(q)[2] - tf.shape(k)[2], 0)
+        return tf.maximum(lengths[0] - lengths[1], 0)
     start = keys - queries
     if query_start is not None:
         start = tf.get_static_value(query_start)
@@ -223,31 +272,7 @@ def _check(implementation, *tables):
         )
 
 
-def _reshape_logits(q, k, table, query_start):
-    if table is None:
-        return tf.matmul(q, k, transpose_b=True)
-    if table.shape[-2] == 1:
-        table = _without_gradient(table)
-    z = _pair_vectors(table, tf.shape(q)[2], tf.shape(k)[2], query_start)
-    return relative_attention_inner(q, k, z, True)
-
-
-def _additive_logits(score_vectors, q, k, table, query_start):
-    z = None
-    if table is not None:
-        z = _pair_vectors(table, tf.shape(q)[2], tf.shape(k)[2], query_start)
-    return additive.logits(q, k, score_vectors, z)
-
-
-def _reshape_output(weights, v, table, query_start):
-    if table is None:
-        return tf.matmul(weights, v)
-    _, _, queries, keys = tf.unstack(tf.shape(weights))
-    z = _pair_vectors(table, queries, keys, query_start)
-    return relative_attention_inner(weights, v, z, False)
-
-
-def _pair_vectors(table, query_length, key_length, query_start):
+def pair_vectors(table, query_length, key_length, query_start):
     """Looks up the vector of each pair: `[Q, K, D]` or `[H, Q, K, D]`."""
     k = table.shape[-2] // 2
     ids = relative_position_ids(query_length, key_length, k, query_start)
@@ -261,10 +286,8 @@ def _pair_vectors(table, query_length, key_length, query_start):
 
 def _compact_logits(q, k, table, query_start, causal, before):
     logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
-    if table is None:
-        return logits
     if table.shape[-2] == 1:  # one number for all keys
-        return logits + times_table(q, _without_gradient(table), transpose=True)
+        return logits + times_table(q, table, transpose=True)
     clip = table.shape[-2] // 2
     logits = _room_before(logits, -1, before)
     where = band.band_of(
@@ -288,8 +311,6 @@ def _compact_logits(q, k, table, query_start, causal, before):
 def _compact_output(
     weights, v, table, query_start, causal, before, sums_to_one
 ):
-    if table is None:
-        return tf.matmul(weights, v)
     left = table[..., :1, :]
     total = tf.ones([], v.dtype)
     if not sums_to_one:

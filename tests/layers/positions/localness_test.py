@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers import localness
+from relpos_tf.layers.positions import localness
 from tests import oracles
 from tests import testing
 
@@ -17,7 +17,7 @@ D = F // H
 
 def made(kind, **kwargs):
     """Returns a layer whose weights are all different from 0."""
-    layer = localness.Localness(F, H, kind=kind, **kwargs)
+    layer = localness.Gaussians(F, H, kind=kind, **kwargs)
     layer.build((None, None, F))
     return testing.randomize(layer)
 
@@ -119,13 +119,13 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_a_copy_from_its_config_is_equal(self):
         layer = made("layer", window=3)
-        copy = localness.Localness.from_config(layer.get_config())
+        copy = localness.Gaussians.from_config(layer.get_config())
         self.assertEqual(copy.get_config(), layer.get_config())
 
     @parameterized.parameters("float16", "bfloat16")
     def test_half_precision_alone_equals_mixed_precision(self, dtype):
         mixed = made("query", dtype=f"mixed_{dtype}")
-        half = localness.Localness(F, H, kind="query", dtype=dtype)
+        half = localness.Gaussians(F, H, kind="query", dtype=dtype)
         half.build((None, None, F))
         half.set_weights(mixed.get_weights())
         mixed.set_weights([tf.cast(w, dtype) for w in mixed.get_weights()])

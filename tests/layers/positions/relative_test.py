@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers import relative
+from relpos_tf.layers.positions import relative
 from tests import oracles
 from tests import testing
 

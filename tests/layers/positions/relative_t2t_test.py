@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from relpos_tf.layers import relative
+from relpos_tf.layers.positions import relative
 from tests import testing
 
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers import relative
+from relpos_tf.layers.positions import relative
 from tests import testing
 
 LENGTH, DEPTH, ROWS = 31, 17, 5

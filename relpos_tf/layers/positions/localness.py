@@ -30,13 +30,67 @@ import tensorflow as tf
 
 from relpos_tf.layers import checks
 from relpos_tf.layers import projections
+from relpos_tf.layers.positions import scheme
 
 KINDS = ("fixed", "layer", "query")
 _SMALLEST_WINDOW = 1.0
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class Localness(keras.layers.Layer):
+class Localness(scheme.Scheme):
+    """Adds the Gaussian bias G to the logits.
+
+    Args:
+        kind: str. "fixed", "layer" or "query": what decides on the window.
+        window: float. The window D of the kind "fixed".
+
+    Example:
+
+    >>> Localness("query").summary()
+    'localness query'
+
+    Reference:
+        [Yang et al., 2018](https://arxiv.org/abs/1810.10182), section 3.
+    """
+
+    name = "Gaussian bias around a predicted position"
+
+    def __init__(self, kind: str, window: float = 10):
+        checks.choice("kind", kind, KINDS)
+        checks.number("window", window, least=_SMALLEST_WINDOW)
+        self.kind = kind
+        self.window = window
+
+    def build(self, layer):
+        self._gaussians = layer.add_sublayer(
+            Gaussians(
+                layer.hidden_size,
+                layer.num_heads,
+                kind=self.kind,
+                window=self.window,
+                dtype=layer.dtype_policy,
+                name="localness",
+            )
+        )
+
+    def bias(self, x, keys_values, pairs, allowed):
+        return self._gaussians(
+            x,
+            keys_values.rows(),
+            size=pairs.number_of_keys(),
+            positions=pairs.key_positions(),
+            may_attend=allowed,
+        )
+
+    def summary(self):
+        return f"localness {self.kind}"
+
+    def get_config(self):
+        return {"kind": self.kind, "window": self.window}
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class Gaussians(keras.layers.Layer):
     """Computes the Gaussian bias G of the logits.
 
     Args:
@@ -62,7 +116,7 @@ class Localness(keras.layers.Layer):
 
     Example:
 
-    >>> layer = Localness(2, num_heads=1, kind="fixed", window=4)
+    >>> layer = Gaussians(2, num_heads=1, kind="fixed", window=4)
     >>> layer.build((1, 1, 2))
     >>> bias = layer(  # the middle of 4 positions, sigma = 2
     ...     tf.zeros([1, 1, 2]), tf.ones([1, 1, 4, 2]), size=4,

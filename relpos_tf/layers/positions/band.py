@@ -1,13 +1,21 @@
 """Clipped distances as diagonals of the matrix of all pairs.
 
-Of the numbers that a relative table adds to the logits of a query, those of
-distances between -k and k differ, one for each diagonal of the matrix of
-queries and keys; all keys further to the left have the same number, and all
-further to the right. A softmax does not change if the left one is subtracted
-everywhere. What is left to do is to add 2k diagonals, in place, and the number
-of the last of them right of it; if no key right of its query counts, only the
-k diagonals on the left of the middle and the middle. The weights that multiply
-a table of values are read off in the same way.
+The row of a relative table that each pair has, with k = 2 and five positions:
+
+              key 0  1  2  3  4
+    query 0       2  3  4  4  4
+          1       1  2  3  4  4
+          2       0  1  2  3  4
+          3       0  0  1  2  3
+          4       0  0  0  1  2
+
+A query has one product n[r] with each row r. A softmax does not change if a
+number is subtracted from all logits of a query, so n[0] is, and the pairs of
+row 0 need nothing. n[r] - n[0] is added to the diagonals of the rows 1 to 2k
+in place, and that of the highest diagonal once more right of it (here the 4 at
+(0, 3), (0, 4) and (1, 4)). If no key right of its query counts, the diagonals
+of the rows 1 to k are enough. The weights that multiply a table of values are
+read off in the same way.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, W diagonals that
 lie within the matrix.

@@ -1,0 +1,141 @@
+"""Where the queries and the keys of an attention stand, and which pairs count.
+
+Shapes: B batch, H heads, Q queries, K keys, n hypotheses of one source,
+T positions so far.
+"""
+
+from typing import Any
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from relpos_tf.layers import masks
+
+
+class Sequence(NamedTuple):
+    """Queries at consecutive positions, keys at the positions 0 to K - 1.
+
+    Attributes:
+        queries: int or int32 scalar, Q.
+        keys: int or int32 scalar, K.
+        start: int or int32 scalar: the position of the first query. None: the
+            queries are the last Q keys.
+        causal: bool. Says that every query may attend to some key, and to none
+            right of it.
+        may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`:
+            the mask of the caller.
+        use_causal_mask: bool. Whether a query may see only itself and the keys
+            before it, besides.
+    """
+
+    queries: Any
+    keys: Any
+    start: Any = None
+    causal: bool = False
+    may_attend: tf.Tensor | None = None
+    use_causal_mask: bool = False
+
+    def of_queries(self, start, end):
+        """Returns the pairs of the queries from number `start` to `end` - 1."""
+        first = self.keys - self.queries if self.start is None else self.start
+        return self._replace(
+            queries=end - start,
+            start=first + start,
+            may_attend=masks.of_queries(self.may_attend, start, end),
+        )
+
+    def mask(self):
+        """Returns the mask of the caller, joined with the causal one."""
+        if not self.use_causal_mask:
+            return self.may_attend
+        causal = masks.causal_mask(self.queries, self.keys, self.start)
+        return masks.join(self.may_attend, causal)
+
+    def distances(self):
+        """Returns key positions minus query positions: int32 `[Q, K]`."""
+        return masks.distances(self.queries, self.keys, self.start)
+
+    def key_positions(self):
+        """Returns the positions of the keys: int32 `[K]`."""
+        return tf.range(self.keys)
+
+    def number_of_keys(self):
+        """Returns how many keys the caller's mask leaves to each query."""
+        return masks.number_of_keys(self.mask(), self.keys)
+
+    def allowed(self, by_position):
+        """Joins the caller's mask with that of the schemes, or None."""
+        return masks.join(self.mask(), by_position)
+
+    def bias(self, by_position):
+        """Returns `allowed` as a number to add to logits, or None."""
+        allowed = self.allowed(by_position)
+        return None if allowed is None else masks.to_bias(allowed)
+
+
+class OnePosition(NamedTuple):
+    """Queries that all stand at one position: hypotheses of a beam search.
+
+    Attributes:
+        own: float32, broadcasts to `[B, H, n, K]`: 0 where a hypothesis may
+            look, -1e9 where not.
+        key_distances: int32 `[K]`: key positions minus the position of the
+            queries; the first key is at position 0. None where positions play
+            no part.
+    """
+
+    own: tf.Tensor
+    key_distances: tf.Tensor | None = None
+
+    def distances(self):
+        """Returns key positions minus the query position: int32 `[1, K]`."""
+        return self.key_distances[tf.newaxis]
+
+    def key_positions(self):
+        """Returns the positions of the keys: int32 `[K]`."""
+        return self.key_distances - self.key_distances[0]
+
+    def number_of_keys(self):
+        """Returns how many positions there are, the queries' own included."""
+        return 1 - self.key_distances[0]
+
+    def allowed(self, by_position):
+        """Joins what hypotheses may see with the mask of the schemes."""
+        return masks.join(self.own == 0.0, by_position)
+
+    def bias(self, by_position):
+        """Returns `allowed` as a number to add to logits."""
+        if by_position is None:
+            return self.own
+        return self.own + masks.to_bias(by_position)
+
+
+def of_hypotheses(ancestors) -> OnePosition:
+    """Returns what hypotheses see of one another's past.
+
+    Hypotheses that continue the same one share its past. So the keys and
+    values of every step stay where they were written, whoever continues whom,
+    and `ancestors` says which of them a hypothesis has: to reorder a search
+    moves one number for each position instead of all keys and values.
+
+    Args:
+        ancestors: int32 `[B, n, T]`: which of the n hypotheses at position t a
+            hypothesis goes back to; at the last position, each to itself.
+
+    Returns:
+        `OnePosition` of K = T * n keys, position by position.
+
+    Example:
+
+    >>> past = of_hypotheses(tf.constant([[[0, 0], [0, 1]]]))  # both continue 0
+    >>> (past.own[0, 0] == 0).numpy().astype(int).tolist()
+    [[1, 0, 1, 0], [1, 0, 0, 1]]
+    >>> past.key_distances.numpy().tolist()
+    [-1, -1, 0, 0]
+    """
+    batch, n, length = tf.unstack(tf.shape(ancestors))
+    n = n if ancestors.shape[1] is None else ancestors.shape[1]
+    own = ancestors[..., tf.newaxis] == tf.range(n)  # [B, n, T, n]
+    distances = tf.range(length) - (length - 1)  # [T]
+    own = tf.reshape(own, [batch, 1, n, length * n])
+    return OnePosition(masks.to_bias(own), tf.repeat(distances, n))

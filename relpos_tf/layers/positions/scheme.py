@@ -1,0 +1,184 @@
+"""What positions may do in attention: the places where a layer asks them.
+
+A scheme is a plain object, one file each. `MultiHeadAttention` calls its hooks
+in this order, whether it computes whole sequences, cached steps or the
+hypotheses of a beam search:
+
+    place     turns projected queries and keys by their positions    rotary
+    allowed   forbids pairs                                  window, direction
+    logits    computes the logits, by default q k^T        Shaw's keys, additive
+    bias      adds to the logits                             ALiBi, localness
+    output    computes the output, by default weights v       Shaw's values
+
+At most one scheme of a layer computes logits and output. Any number of others
+place, forbid and add.
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
+"""
+
+import keras
+import tensorflow as tf
+
+from relpos_tf import errors
+
+
+class Scheme:
+    """Scaled dot-product attention without positions; base of all schemes.
+
+    A subclass overrides the hooks it needs, and `get_config` if its
+    constructor has arguments. `MultiHeadAttention` keeps a copy, so that one
+    object can describe the attention of many layers.
+
+    Attributes:
+        computes: bool. Whether `logits` and `output` are overridden.
+        name: str. What messages call it.
+    """
+
+    computes = False
+    name = "no positions"
+
+    def build(self, layer):
+        """Adds weights to a `MultiHeadAttention`, by `layer.add_weight`."""
+
+    def scale(self, depth):
+        """Returns what queries are multiplied with, for D = `depth`."""
+        return depth**-0.5
+
+    def place(self, x, positions):
+        """Turns queries or keys by where they stand.
+
+        Args:
+            x: `[B, H, L, D]` tensor of projected queries or keys.
+            positions: int32 `[L]`, or `[1]` where all stand at one position.
+
+        Returns:
+            A `[B, H, L, D]` tensor.
+        """
+        del positions
+        return x
+
+    def allowed(self, pairs):
+        """Returns which pairs count, or None for all.
+
+        Args:
+            pairs: `pairs.Sequence` or `pairs.OnePosition`.
+
+        Returns:
+            A bool tensor that broadcasts to `[B, H, Q, K]`.
+        """
+        del pairs
+
+    def logits(self, q, keys_values, pairs):
+        """Returns the logits, `[B, H, Q, K]`.
+
+        Args:
+            q: `[B, H, Q, D]` queries, multiplied with `scale`.
+            keys_values: What `caches` keeps of K positions.
+            pairs: As in `allowed`.
+        """
+        del pairs
+        return keys_values.dot(q)
+
+    def bias(self, x, keys_values, pairs, allowed):
+        """Returns what is added to the logits, or None for nothing.
+
+        Args:
+            x: `[B, Q, F]` tensor, the input of the layer.
+            keys_values: As in `logits`.
+            pairs: As in `allowed`.
+            allowed: None or a bool tensor that broadcasts to `[B, H, Q, K]`:
+                what the caller's mask and all schemes allow.
+
+        Returns:
+            A tensor that broadcasts to `[B, H, Q, K]`.
+        """
+        del x, keys_values, pairs, allowed
+
+    def output(self, weights, keys_values, pairs, sums_to_one):
+        """Returns the weighted values, `[B, H, Q, D]`.
+
+        Args:
+            weights: `[B, H, Q, K]` tensor.
+            keys_values: As in `logits`.
+            pairs: As in `allowed`.
+            sums_to_one: bool. Whether the weights of a query sum to 1: False
+                after dropout.
+        """
+        del pairs, sums_to_one
+        return tf.matmul(weights, keys_values.values)
+
+    def tables(self):
+        """Returns the vectors of clipped distances: `{"keys": variable}`."""
+        return {}
+
+    def numbers_per_pair(self, logits, num_heads, depth):
+        """Returns how many numbers a pair of positions needs at once.
+
+        Args:
+            logits: int or scalar tensor: how many logits a pair has, B * H.
+            num_heads: int, H.
+            depth: int, D.
+        """
+        del num_heads, depth
+        return logits
+
+    def summary(self):
+        """Returns a few words for the line that describes a model."""
+        return self.name
+
+    def why_not_ctranslate2(self):
+        """Returns why CTranslate2 cannot compute the same, or None."""
+        return f"it knows no {self.name} ({self.summary()})"
+
+    def get_config(self):
+        """Returns the arguments of the constructor."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        """Makes a scheme of what `get_config` returned."""
+        return cls(**config)
+
+    def copy(self):
+        """Returns a scheme with the same arguments and without weights."""
+        return type(self).from_config(self.get_config())
+
+
+def copies(schemes):
+    """Returns schemes of one's own, as a tuple.
+
+    Args:
+        schemes: Sequence of `Scheme`, or of their Keras serialization.
+
+    Raises:
+        UserError: something else, or several schemes that compute logits.
+    """
+    schemes = tuple(
+        keras.saving.deserialize_keras_object(one)
+        if isinstance(one, dict)
+        else one
+        for one in schemes
+    )
+    for one in schemes:
+        if not isinstance(one, Scheme):
+            raise errors.UserError(
+                "`positions` must be a sequence of schemes of "
+                f"relpos_tf.layers.positions. Received: {one!r}."
+            )
+    computing = [one.name for one in schemes if one.computes]
+    if len(computing) > 1:
+        raise errors.UserError(
+            "At most one scheme of `positions` can compute the logits. "
+            f"Received: {', '.join(computing)}."
+        )
+    return tuple(one.copy() for one in schemes)
+
+
+def serialized(schemes):
+    """Returns schemes as dicts that a config can hold; see `copies`."""
+    return [
+        one
+        if isinstance(one, dict)
+        else keras.saving.serialize_keras_object(one)
+        for one in schemes
+    ]

@@ -1,0 +1,174 @@
+"""Relative position representations: a table for the keys, one for the values.
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, k clipping,
+R = 2k+1 rows of a table, n hypotheses of one source.
+"""
+
+import keras
+import tensorflow as tf
+
+from relpos_tf.layers import checks
+from relpos_tf.layers import pairs as pairs_lib
+from relpos_tf.layers.positions import relative
+from relpos_tf.layers.positions import scheme
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class Shaw(scheme.Scheme):
+    """Learned vectors of the clipped distance between query and key.
+
+    Args:
+        max_relative_position: int, k. Distances beyond are clipped to it.
+        add_to_keys: bool. Whether the keys get vectors (equation 4).
+        add_to_values: bool. Whether the values do (equation 3).
+        heads_share: bool. One pair of tables for all heads, instead of one
+            for each.
+        implementation: str. See `relative.relative_attention`.
+
+    Example:
+
+    >>> Shaw(16).summary()
+    'relative k=16'
+
+    Reference:
+        [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3.
+    """
+
+    computes = True
+    name = "relative positions"
+
+    def __init__(
+        self,
+        max_relative_position: int,
+        *,
+        add_to_keys: bool = True,
+        add_to_values: bool = True,
+        heads_share: bool = False,
+        implementation: str = "auto",
+    ):
+        checks.integer("max_relative_position", max_relative_position, least=0)
+        checks.choice(
+            "implementation", implementation, relative.IMPLEMENTATIONS
+        )
+        self.max_relative_position = max_relative_position
+        self.add_to_keys = add_to_keys
+        self.add_to_values = add_to_values
+        self.heads_share = heads_share
+        self.implementation = implementation
+        self._tables = {}
+
+    def build(self, layer):
+        self._layer_table = layer.compute_value
+        if self.add_to_keys:
+            self._tables["keys"] = self._add_table(layer, "keys")
+        if self.add_to_values:
+            self._tables["values"] = self._add_table(layer, "values")
+
+    def _add_table(self, layer, kind):
+        rows = 2 * self.max_relative_position + 1
+        shape = (rows, layer.depth)
+        if not self.heads_share:
+            shape = (layer.num_heads, *shape)
+        # Glorot's limit, for each head by itself.
+        return layer.add_uniform(
+            f"relative_positions_{kind}", shape, rows + layer.depth
+        )
+
+    def _table(self, kind):
+        """Returns a table in the layer's compute dtype, or None."""
+        if kind not in self._tables:
+            return None
+        return self._layer_table(self._tables[kind])
+
+    def key_vectors(self, pairs):
+        """Returns the vectors of pairs, `[Q, K, D]` or `[H, Q, K, D]`, or None.
+
+        Q is 1 where all queries stand at one position.
+        """
+        table = self._table("keys")
+        if table is None:
+            return None
+        if isinstance(pairs, pairs_lib.OnePosition):
+            return _rows(table, pairs)[..., tf.newaxis, :, :]
+        return relative.pair_vectors(
+            table, pairs.queries, pairs.keys, pairs.start
+        )
+
+    def logits(self, q, keys_values, pairs):
+        table = self._table("keys")
+        if isinstance(pairs, pairs_lib.OnePosition):
+            logits = keys_values.dot(q)  # [B, H, n, K]
+            if table is None:
+                return logits
+            rows = _rows(table, pairs)
+            return logits + relative.times_table(q, rows, transpose=True)
+        return relative.relative_logits(
+            q, keys_values.keys, table, **self._where(pairs)
+        )
+
+    def output(self, weights, keys_values, pairs, sums_to_one):
+        table = self._table("values")
+        if isinstance(pairs, pairs_lib.OnePosition):
+            output = tf.matmul(weights, keys_values.values)  # [B, H, n, D]
+            if table is None:
+                return output
+            rows = _rows(table, pairs)
+            return output + relative.times_table(weights, rows, transpose=False)
+        return relative.relative_output(
+            weights,
+            keys_values.values,
+            table,
+            sums_to_one=sums_to_one,
+            **self._where(pairs),
+        )
+
+    def _where(self, pairs):
+        return {
+            "implementation": self.implementation,
+            "query_start": pairs.start,
+            "causal": pairs.causal,
+        }
+
+    def tables(self):
+        return dict(self._tables)
+
+    def vector_numbers(self, num_heads, depth):
+        """Returns the size of a pair's vectors and one-hot row."""
+        own = 1 if self.heads_share else num_heads
+        return own * depth + 2 * self.max_relative_position + 1
+
+    def numbers_per_pair(self, logits, num_heads, depth):
+        if self.implementation != "reshape":
+            return logits
+        return logits + self.vector_numbers(num_heads, depth)
+
+    def summary(self):
+        return f"relative k={self.max_relative_position}"
+
+    def why_not_ctranslate2(self):
+        if self.add_to_values and not self.add_to_keys:
+            return (
+                "it ignores relative positions on the values without those on "
+                "the keys (add_relative_to_keys=false)"
+            )
+        return None
+
+    def get_config(self):
+        return {
+            "max_relative_position": self.max_relative_position,
+            "add_to_keys": self.add_to_keys,
+            "add_to_values": self.add_to_values,
+            "heads_share": self.heads_share,
+            "implementation": self.implementation,
+        }
+
+
+def _rows(table, pairs):
+    """Looks up the vectors of keys: `[K, D]`, or `[H, K, D]` of each head."""
+    k = table.shape[-2] // 2
+    row = tf.clip_by_value(pairs.key_distances, -k, k) + k  # [K]
+    # As in `relative`: a gather would have a sparse gradient.
+    one_hot = tf.one_hot(row, 2 * k + 1, dtype=table.dtype)  # [K, R]
+    if table.shape.rank == 2:
+        return tf.matmul(one_hot, table)
+    return tf.einsum("kr,hrd->hkd", one_hot, table)

@@ -1,0 +1,70 @@
+"""Tests of windows and directions, against what their masks look like."""
+
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import pairs
+from relpos_tf.layers.positions import window
+
+CAUSAL = ["100", "110", "111"]
+WINDOW_1 = ["11000", "11100", "01110", "00111", "00011"]
+
+
+def picture(scheme, *lengths):
+    """Returns the rows of the mask `[Q, K]` of a scheme as text."""
+    mask = scheme.allowed(pairs.Sequence(*lengths)).numpy()
+    return ["".join(str(int(x)) for x in row) for row in mask]
+
+
+class WindowTest(tf.test.TestCase):
+    def test_a_window_has_two_sides(self):
+        self.assertEqual(picture(window.Window(1), 5, 5), WINDOW_1)
+        self.assertEqual(
+            picture(window.Window(2), 4, 4), ["1110", "1111", "1111", "0111"]
+        )
+
+    def test_queries_are_the_last_keys(self):
+        self.assertEqual(picture(window.Window(1), 2, 5), WINDOW_1[3:])
+
+    def test_queries_may_stand_elsewhere(self):
+        self.assertEqual(picture(window.Window(1), 2, 5, 1), WINDOW_1[1:3])
+
+    def test_hypotheses_see_the_last_positions(self):
+        # Two hypotheses at position 2, keys at the positions 0, 0, 1, 1, 2, 2.
+        past = pairs.of_hypotheses(tf.constant([[[0, 0, 0], [0, 1, 1]]]))
+        self.assertAllEqual(
+            window.Window(1).allowed(past), [[0, 0, 1, 1, 1, 1]]
+        )
+
+
+class DirectionTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        ("forward", CAUSAL), ("backward", ["111", "011", "001"])
+    )
+    def test_a_direction_has_one_side_and_the_query(self, side, expected):
+        self.assertEqual(picture(window.Direction(side, 2), 3, 3), expected)
+
+    def test_queries_may_stand_elsewhere(self):
+        backward = window.Direction("backward", 1)
+        self.assertEqual(picture(backward, 2, 4), ["0011", "0001"])
+        self.assertEqual(picture(backward, 2, 4, 1), ["0111", "0011"])
+
+    @parameterized.parameters((2, 1), (4, 2), (5, 3))
+    def test_the_first_half_of_split_heads_looks_forward(self, heads, forward):
+        where = pairs.Sequence(3, 3)
+        mask = window.Direction("split", heads).allowed(where)
+        self.assertEqual(tuple(mask.shape), (heads, 3, 3))
+        for head in range(heads):
+            side = "forward" if head < forward else "backward"
+            self.assertAllEqual(
+                mask[head], window.Direction(side, 1).allowed(where)
+            )
+
+    @parameterized.parameters(("other", 2), ("split", 1), ("", 2), ("both", 2))
+    def test_an_unknown_direction_is_refused(self, direction, heads):
+        with self.assertRaisesRegex(ValueError, f"Received: .*'{direction}'"):
+            window.Direction(direction, heads)
+
+
+if __name__ == "__main__":
+    tf.test.main()

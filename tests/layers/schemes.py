@@ -1,0 +1,37 @@
+"""Schemes of positions from one flat dict, as cases of tests have them."""
+
+from relpos_tf.layers.positions import additive
+from relpos_tf.layers.positions import localness
+from relpos_tf.layers.positions import shaw
+from relpos_tf.layers.positions import window
+
+_SHAW = ("add_to_keys", "add_to_values", "heads_share", "implementation")
+
+
+def schemes(num_heads, **case):
+    """Returns the `positions` of an attention.
+
+    Args:
+        num_heads: int.
+        **case: Arguments of `shaw.Shaw`; `score`, "additive"; `window`, int;
+            `direction`; `localness`, a kind, and `localness_window`.
+    """
+    found = []
+    shaws = {name: case.pop(name) for name in _SHAW if name in case}
+    if "max_relative_position" in case:
+        found = [shaw.Shaw(case.pop("max_relative_position"), **shaws)]
+    if case.pop("score", None) == "additive":
+        found = [additive.Additive(*found)]
+    if "window" in case:
+        found.append(window.Window(case.pop("window")))
+    direction = case.pop("direction", "both")
+    if direction != "both":
+        found.append(window.Direction(direction, num_heads))
+    if "localness" in case:
+        size = {}
+        if "localness_window" in case:
+            size = {"window": case.pop("localness_window")}
+        found.append(localness.Localness(case.pop("localness"), **size))
+    if case:
+        raise ValueError(f"Unknown: {case}")
+    return found
