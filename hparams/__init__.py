@@ -10,6 +10,7 @@
 | `transformer_learned` | learned absolute positions |
 | `transformer_vaswani_base`, `transformer_vaswani_big` | Vaswani et al. 2017 |
 | `transformer_localness_{fixed,layer,query}` | Yang et al. 2018 |
+| `transformer_alibi` | Press et al. 2022 |
 | `transformer_{base,base_v1,base_v2,big,small,tiny}_t2t` | tensor2tensor |
 | `transformer_relative{,_big,_tiny}_t2t` | likewise |
 
@@ -25,5 +26,5 @@ if __name__ == "hparams":
 
 import importlib
 
-for _name in ("transformer", "relative", "localness", "t2t"):
+for _name in ("transformer", "relative", "positions", "localness", "t2t"):
     importlib.import_module(f"{__name__}.{_name}")

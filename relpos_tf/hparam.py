@@ -14,7 +14,11 @@ from relpos_tf import errors
 
 _CHOICES = {
     "pos": ("timing", "emb", "none"),
-    "self_attention_type": ("dot_product", "dot_product_relative"),
+    "self_attention_type": (
+        "dot_product",
+        "dot_product_relative",
+        "dot_product_alibi",
+    ),
     "attention_score": ("dot_product", "additive"),
     "encoder_attention_direction": ("both", "forward", "backward", "split"),
     "localness": ("none", "fixed", "layer", "query"),
@@ -109,7 +113,8 @@ class HParams:
     num_encoder_layers: int = 0  # 0: num_hidden_layers
     num_decoder_layers: int = 0  # likewise
     pos: str = "timing"  # absolute positions: timing | emb | none
-    self_attention_type: str = "dot_product"  # or dot_product_relative
+    # dot_product | dot_product_relative | dot_product_alibi
+    self_attention_type: str = "dot_product"
     max_relative_position: int = 16  # k, where distances are clipped
     add_relative_to_keys: bool = True  # a^K, equation 4
     add_relative_to_values: bool = True  # a^V, equation 3

@@ -60,6 +60,7 @@ REFUSED = {
         {"encoder_attention_direction": "split"},
         "direction split",
     ),
+    "alibi": ({"self_attention_type": "dot_product_alibi"}, "linear bias"),
     "additive": ({"attention_score": "additive"}, "additive score"),
     "no_norm": ({"layer_postprocess_sequence": "da"}, "has no norm"),
 }

@@ -174,6 +174,7 @@ def multihead(
     direction="both",
     localness=None,
     localness_window=10,
+    scheme=None,
 ):
     """Vaswani et al., section 3.2.2, with the tables if there are any.
 
@@ -184,6 +185,7 @@ def multihead(
         memory: `[B, K, F]`.
         allowed: bool, broadcasts to `[B, H, Q, K]`.
         window: As of a `MultiHeadAttention`, and so are the others.
+        scheme: None, "alibi" for two heads, or "rotary".
     """
 
     def heads(name, x):
@@ -193,6 +195,8 @@ def multihead(
     q, k, v = heads("q", queries), heads("k", memory), heads("v", memory)
     if "score_vectors" not in weights:
         q = q / np.sqrt(q.shape[-1])
+    if scheme == "rotary":
+        q, k = turned(q), turned(k)
     allowed = np.broadcast_to(allowed, (*q.shape[:3], k.shape[2]))
     first = k.shape[2] - q.shape[2]
     seen = allowed & [
@@ -208,6 +212,9 @@ def multihead(
     more = other_logits(
         weights, q, k, seen, allowed, queries, localness, localness_window
     )
+    if scheme == "alibi":
+        distance = np.abs(np.subtract.outer(*map(np.arange, seen.shape[2:])))
+        more = more - np.reshape([2.0**-4, 2.0**-8], [2, 1, 1]) * distance
     output, _ = shaw_attention(
         q,
         k,
@@ -218,6 +225,21 @@ def multihead(
     )
     output = np.concatenate(list(output.swapaxes(0, 1)), -1)  # [B, Q, F]
     return output @ weights["output_transform/kernel"]
+
+
+def turned(x):
+    """Multiplies neighbouring channels, as complex numbers, with e^(i angle).
+
+    Args:
+        x: `[B, H, L, D]`, at the positions from 0.
+    """
+    numbers = x[..., 0::2] + 1j * x[..., 1::2]  # [B, H, L, D / 2]
+    for position, channel in np.ndindex(numbers.shape[-2:]):
+        angle = position / 10000.0 ** (2 * channel / x.shape[-1])
+        numbers[..., position, channel] *= np.exp(1j * angle)
+    result = np.empty_like(x)
+    result[..., 0::2], result[..., 1::2] = numbers.real, numbers.imag
+    return result
 
 
 def feed_forward(weights, x):
@@ -246,6 +268,11 @@ def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
     if hparams.localness != "none":
         kind["localness"] = hparams.localness
         kind["localness_window"] = hparams.localness_window
+    if hparams.self_attention_type in (
+        "dot_product_alibi",
+        "dot_product_rotary",
+    ):
+        kind["scheme"] = hparams.self_attention_type.rpartition("_")[2]
     if memory is None:
         kind["direction"] = hparams.encoder_attention_direction
 

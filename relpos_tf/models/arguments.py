@@ -2,6 +2,7 @@
 
 from relpos_tf import hparam
 from relpos_tf.layers.positions import additive
+from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import scheme
 from relpos_tf.layers.positions import shaw
@@ -22,6 +23,7 @@ def _shaw(hparams):
 _SCHEMES = {
     "dot_product": lambda hparams: None,
     "dot_product_relative": _shaw,
+    "dot_product_alibi": lambda hparams: alibi.Alibi(),
 }
 
 

@@ -45,6 +45,7 @@ ORDER = (
     "layers.positions.additive",
     "layers.positions.window",
     "layers.positions.localness",
+    "layers.positions.alibi",
     "layers.attention",
     "layers.edges",
     "layers.relations",

@@ -47,6 +47,7 @@ VARIANTS = {
         "localness": "query",
         "encoder_attention_direction": "split",
     },
+    "alibi": {"self_attention_type": "dot_product_alibi"},
     "window": {
         "self_attention_type": "dot_product",
         "pos": "timing",

@@ -1,0 +1,26 @@
+"""Transformers with positions of other papers, to compare Shaw's tables with.
+
+Each is `transformer_base` without absolute positions, and has no weights for
+positions. For a small model:
+
+    python trainer.py --hparams_set=transformer_small \
+        --hparams=self_attention_type=dot_product_alibi,pos=none
+"""
+
+from relpos_tf import registry
+
+from . import transformer
+
+
+@registry.register_hparams
+def transformer_alibi():
+    r"""Linear biases of distances (Press et al., 2022), on both sides.
+
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_alibi --worker_gpu=8
+
+    The paper trains language models and gives no BLEU.
+    """
+    return transformer.transformer_base().replace(
+        self_attention_type="dot_product_alibi", pos="none"
+    )
