@@ -18,6 +18,7 @@ _CHOICES = {
         "dot_product",
         "dot_product_relative",
         "dot_product_alibi",
+        "dot_product_rotary",
     ),
     "attention_score": ("dot_product", "additive"),
     "encoder_attention_direction": ("both", "forward", "backward", "split"),
@@ -113,7 +114,7 @@ class HParams:
     num_encoder_layers: int = 0  # 0: num_hidden_layers
     num_decoder_layers: int = 0  # likewise
     pos: str = "timing"  # absolute positions: timing | emb | none
-    # dot_product | dot_product_relative | dot_product_alibi
+    # dot_product, or dot_product_ with relative, alibi or rotary
     self_attention_type: str = "dot_product"
     max_relative_position: int = 16  # k, where distances are clipped
     add_relative_to_keys: bool = True  # a^K, equation 4

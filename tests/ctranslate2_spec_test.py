@@ -61,6 +61,7 @@ REFUSED = {
         "direction split",
     ),
     "alibi": ({"self_attention_type": "dot_product_alibi"}, "linear bias"),
+    "rotary": ({"self_attention_type": "dot_product_rotary"}, "rotary"),
     "additive": ({"attention_score": "additive"}, "additive score"),
     "no_norm": ({"layer_postprocess_sequence": "da"}, "has no norm"),
 }

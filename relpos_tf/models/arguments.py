@@ -4,6 +4,7 @@ from relpos_tf import hparam
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import localness
+from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import scheme
 from relpos_tf.layers.positions import shaw
 from relpos_tf.layers.positions import window
@@ -24,6 +25,7 @@ _SCHEMES = {
     "dot_product": lambda hparams: None,
     "dot_product_relative": _shaw,
     "dot_product_alibi": lambda hparams: alibi.Alibi(),
+    "dot_product_rotary": lambda hparams: rotary.Rotary(),
 }
 
 

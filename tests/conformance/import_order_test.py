@@ -46,6 +46,7 @@ ORDER = (
     "layers.positions.window",
     "layers.positions.localness",
     "layers.positions.alibi",
+    "layers.positions.rotary",
     "layers.attention",
     "layers.edges",
     "layers.relations",

@@ -48,6 +48,7 @@ VARIANTS = {
         "encoder_attention_direction": "split",
     },
     "alibi": {"self_attention_type": "dot_product_alibi"},
+    "rotary": {"self_attention_type": "dot_product_rotary"},
     "window": {
         "self_attention_type": "dot_product",
         "pos": "timing",

@@ -1,0 +1,81 @@
+"""Rotary positions: queries and keys turned by angles of their positions.
+
+Shapes: B batch, H heads, L positions, D depth per head.
+"""
+
+import keras
+import tensorflow as tf
+
+from relpos_tf import errors
+from relpos_tf.layers.positions import scheme
+
+MAX_TIMESCALE = 10_000.0
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class Rotary(scheme.Scheme):
+    """Turns neighbouring channels of queries and keys by angles.
+
+    Channels 2c and 2c + 1 at position p are turned by the angle
+    p / 10000^(2c / D): the product of a query and a key depends on their
+    positions by the difference alone. Nothing is learned.
+
+    Raises:
+        UserError: the depth of a head is odd.
+
+    Example:
+
+    >>> Rotary().summary()
+    'rotary'
+
+    Reference:
+        [Su et al., 2021](https://arxiv.org/abs/2104.09864), equations 14-16.
+    """
+
+    name = "rotary positions"
+
+    def build(self, layer):
+        if layer.depth % 2:
+            raise errors.UserError(
+                "Rotary positions need an even number of channels of a head. "
+                f"Received: hidden_size / num_heads = {layer.depth}."
+            )
+
+    def place(self, x, positions):
+        return rotate(x, positions)
+
+    def summary(self):
+        return "rotary"
+
+
+def rotate(x, positions):
+    """Turns pairs of channels by angles that grow with the position.
+
+    Args:
+        x: `[B, H, L, D]` tensor; D is even.
+        positions: int32 `[L]`, or `[1]` for one position of all.
+
+    Returns:
+        A `[B, H, L, D]` tensor in the dtype of `x`. Angles and products are
+        float32, of float64 in float64: bfloat16 tells few angles apart.
+
+    Example:
+
+    >>> rotate(tf.constant([[[[1.0, 0.0]]]]), tf.constant([0])).numpy().tolist()
+    [[[[1.0, 0.0]]]]
+    """
+    dtype = tf.float64 if x.dtype == tf.float64 else tf.float32
+    depth = x.shape[-1]
+    exponents = tf.range(0, depth, 2, dtype=dtype) / depth  # [D / 2]
+    inverse = tf.cast(MAX_TIMESCALE, dtype) ** -exponents
+    angles = tf.cast(positions, dtype)[:, tf.newaxis] * inverse  # [L, D / 2]
+    cosine, sine = tf.cos(angles), tf.sin(angles)
+    shape = tf.shape(x)
+    channels = tf.reshape(
+        tf.cast(x, dtype), tf.concat([shape[:-1], [depth // 2, 2]], 0)
+    )
+    even, odd = tf.unstack(channels, axis=-1)  # [B, H, L, D / 2] each
+    turned = tf.stack(
+        [even * cosine - odd * sine, even * sine + odd * cosine], -1
+    )
+    return tf.cast(tf.reshape(turned, shape), x.dtype)
