@@ -52,7 +52,7 @@ def main():
         parser.error("--xla=1 needs --cache=fixed.")
     tf = command.import_tensorflow()
     common.set_threads(tf, args.threads)
-    from relpos_tf import decoding
+    from relpos_tf.decoding import search as search_lib
 
     model = NeverEnding(common.make_model(args), tf)
     inputs = common.random_ids(tf, args, 0)
@@ -65,9 +65,9 @@ def main():
     def search(inputs):
         options = {"beam_size": args.beam, "alpha": 0.6}
         if args.cache == "beams":
-            return decoding.search(model, inputs, limits, **options)
+            return search_lib.search(model, inputs, limits, **options)
         room = args.decode_length if args.cache == "fixed" else None
-        return decoding.search_fixed(
+        return search_lib.search_fixed(
             model, inputs, limits, max_length=room, **options
         )
 

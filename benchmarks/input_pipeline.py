@@ -47,8 +47,8 @@ def main():
     args = parser.parse_args()
     tf = command.import_tensorflow()
     common.set_threads(tf, args.threads)
-    from relpos_tf import batching
-    from relpos_tf import records
+    from relpos_tf.data import batching
+    from relpos_tf.data import records
 
     with tempfile.TemporaryDirectory() as folder:
         files = sorted(glob.glob(args.files or ""))

@@ -84,9 +84,9 @@ def make_export(hparams, folder):
 
     Its tokenizer, `made.model` in the folder, stays there.
     """
-    from relpos_tf import checkpoints
-    from relpos_tf import export
-    from relpos_tf import run_dir
+    from relpos_tf.export import saved_model
+    from relpos_tf.models import checkpoints
+    from relpos_tf.models import run_dir
 
     run = run_dir.RunDir(folder / "run")
     write_tokenizer(folder / "made.model", hparams.vocab_size)
@@ -95,14 +95,14 @@ def make_export(hparams, folder):
     model = random_model(hparams)
     values = {v.path: v.value for v in model.variables}
     checkpoints.CheckpointManager(run.path, {"model": values}).save(1)
-    return export.export_saved_model(run.path, folder / "export")
+    return saved_model.export_saved_model(run.path, folder / "export")
 
 
 def write_tokenizer(path, vocab_size):
     """Writes a SentencePiece model of any size."""
     from sentencepiece import sentencepiece_model_pb2
 
-    from relpos_tf import tokenizer
+    from relpos_tf.data import tokenizer
 
     tokenizer.train([TEXT], path, 280)
     model = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())

@@ -42,7 +42,7 @@ def scoring(folder, hparams, size):
     """Returns a function that scores a pair of so many ids on each side."""
     import tensorflow as tf
 
-    from relpos_tf import evaluation
+    from relpos_tf.training import evaluation
 
     del folder
     model = load_export.random_model(hparams)
@@ -53,8 +53,8 @@ def scoring(folder, hparams, size):
 
 def translation(folder, hparams, size):
     """Returns a function that translates a line with a model."""
-    from relpos_tf import tokenizer
-    from relpos_tf import translator
+    from relpos_tf.data import tokenizer
+    from relpos_tf.decoding import translator
 
     tokens = tokenizer.Tokenizer(folder / "made.model")
     model = load_export.random_model(hparams)
@@ -64,8 +64,8 @@ def translation(folder, hparams, size):
 
 def translation_by_export(folder, hparams, size):
     """Returns a function that translates a line with a SavedModel."""
-    from relpos_tf import tokenizer
-    from relpos_tf import translator
+    from relpos_tf.data import tokenizer
+    from relpos_tf.decoding import translator
 
     del hparams
     loaded = translator.Translator.load(folder / "export")

@@ -25,9 +25,9 @@ def parser(doc, **defaults):
 
 def make_step(args, tf):
     """Returns a function that makes one update and returns its loss."""
-    from relpos_tf import devices
-    from relpos_tf import optimizers
-    from relpos_tf import train_step
+    from relpos_tf.training import devices
+    from relpos_tf.training import optimizers
+    from relpos_tf.training import train_step
 
     strategy = devices.strategy()
     with strategy.scope():

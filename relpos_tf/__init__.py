@@ -14,8 +14,8 @@ __version__ = "0.1.0"
 
 # Imported when first used: `import relpos_tf` does not bring TensorFlow.
 _LAZY = {
-    "Translator": "relpos_tf.translator",
-    "load_model": "relpos_tf.loading",
+    "Translator": "relpos_tf.decoding.translator",
+    "load_model": "relpos_tf.decoding.loading",
 }
 
 

@@ -8,11 +8,11 @@ import tempfile
 import unittest
 
 import relpos_tf
-from relpos_tf import checkpoints
-from relpos_tf import ctranslate2_engine
-from relpos_tf import ctranslate2_export
 from relpos_tf import errors
-from relpos_tf import run_dir
+from relpos_tf.decoding import ctranslate2_engine
+from relpos_tf.export import ctranslate2_export
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from tests import tiny_run
 
 LINES = (

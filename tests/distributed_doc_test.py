@@ -8,7 +8,7 @@ import textwrap
 
 from absl.testing import absltest
 
-from relpos_tf import cluster
+from relpos_tf.training import cluster
 
 TEXT = pathlib.Path(__file__).parents[1].joinpath("docs/distributed.md")
 # In place of the commands of Slurm, and of the trainer.

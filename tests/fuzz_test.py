@@ -11,14 +11,14 @@ from absl.testing import parameterized
 from hypothesis import strategies
 
 import relpos_tf
-from relpos_tf import batching
-from relpos_tf import engines
-from relpos_tf import line_io
-from relpos_tf import records
-from relpos_tf import subwords
-from relpos_tf import text
-from relpos_tf import tokenizer
+from relpos_tf.data import batching
+from relpos_tf.data import records
+from relpos_tf.data import t2t_subwords
+from relpos_tf.data import tokenizer
+from relpos_tf.decoding import engines
 from relpos_tf.problems import translate
+from relpos_tf.utils import line_io
+from relpos_tf.utils import text
 from tests import subwords_test
 from tests import tiny_run
 
@@ -84,7 +84,7 @@ def setUpModule():
     path.write_text(subwords_test.T2T["vocab_file"], encoding="utf-8")
     _tokenizers = {
         "sentencepiece": tokenizer.Tokenizer(folder / "made.model"),
-        "subwords": subwords.SubwordTokenizer(path),
+        "subwords": t2t_subwords.SubwordTokenizer(path),
     }
     _translator = relpos_tf.Translator.load(tiny_run.path())
 

@@ -13,20 +13,20 @@ import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import checkpoints
-from relpos_tf import ctranslate2_engine
-from relpos_tf import ctranslate2_export
-from relpos_tf import decode_hparam
 from relpos_tf import errors
-from relpos_tf import export
-from relpos_tf import export_engine
-from relpos_tf import loading
-from relpos_tf import records
-from relpos_tf import t2t_import
 from relpos_tf.bin import average
 from relpos_tf.bin import bleu
 from relpos_tf.bin import command
 from relpos_tf.bin import datagen
+from relpos_tf.data import records
+from relpos_tf.decoding import ctranslate2_engine
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import loading
+from relpos_tf.decoding import saved_model_engine
+from relpos_tf.export import ctranslate2_export
+from relpos_tf.export import saved_model
+from relpos_tf.models import checkpoints
+from relpos_tf.t2t import t2t_import
 from tests import ctranslate2_runs
 from tests import tiny_run
 
@@ -116,16 +116,16 @@ class OddNamesTest(parameterized.TestCase):
         with contextlib.ExitStack() as stack:
             if not is_plain:
                 logs = stack.enter_context(self.assertLogs("relpos_tf"))
-            export.export_saved_model(folder, target)
+            saved_model.export_saved_model(folder, target)
         if not is_plain:
             self.assertIn("before other programs load it", logs.output[-1])
         self.assertCountEqual(os.listdir(target.parent), ["run", name])
         lines = ["A line.", "Zwei Zeilen"]
-        engine = export_engine.ExportEngine(target)
+        engine = saved_model_engine.ExportEngine(target)
         found = engine.translate(engine.items(lines), None, 1)
         self.assertLen(found, 2)
         # Again, in place of the first.
-        export.export_saved_model(folder, target)
+        saved_model.export_saved_model(folder, target)
 
     @parameterized.parameters(
         ("latin-\udce9", "in UTF-8. Received: .*udce9"),
@@ -137,7 +137,7 @@ class OddNamesTest(parameterized.TestCase):
     ):
         (self.folder / "file").touch()
         for write in (
-            export.export_saved_model,
+            saved_model.export_saved_model,
             ctranslate2_export.export_ctranslate2,
             t2t_import.import_run,
         ):
@@ -176,7 +176,7 @@ class OddNamesTest(parameterized.TestCase):
 
     def test_too_many_lines_to_warm_up_with_are_refused_first(self):
         with self.assertRaisesRegex(errors.UserError, "at most 999 lines"):
-            export.export_saved_model(
+            saved_model.export_saved_model(
                 "there is no run", self.folder / "a", warmup_lines=["a"] * 1000
             )
 

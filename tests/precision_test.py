@@ -13,10 +13,10 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf import losses
-from relpos_tf import optimizers
-from relpos_tf import train_step
+from relpos_tf.layers import losses
 from relpos_tf.models import transformer
+from relpos_tf.training import optimizers
+from relpos_tf.training import train_step
 from tests.campaigns import replicas
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}

@@ -3,9 +3,9 @@
 import numpy as np
 
 from relpos_tf import hparam
-from relpos_tf import t2t_hparams
-from relpos_tf import t2t_variables
 from relpos_tf.models import transformer
+from relpos_tf.t2t import t2t_hparams
+from relpos_tf.t2t import t2t_variables
 
 
 def names(model, t2t_names):

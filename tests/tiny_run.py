@@ -13,10 +13,10 @@ import tempfile
 import keras
 import tensorflow as tf
 
-from relpos_tf import checkpoints
 from relpos_tf import hparam
-from relpos_tf import run_dir
-from relpos_tf import tokenizer
+from relpos_tf.data import tokenizer
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 
 TEXT = (

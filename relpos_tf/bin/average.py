@@ -13,8 +13,8 @@ import pathlib
 from absl import flags
 
 from relpos_tf import errors
-from relpos_tf import paths
 from relpos_tf.bin import command
+from relpos_tf.utils import paths
 
 # tensor2tensor's default, for sets that do not say how many.
 DEFAULT_NUMBER = 8
@@ -53,8 +53,8 @@ def main():
     with command.flag_value(name):
         paths.check_folder(folder)
     command.import_tensorflow()
-    from relpos_tf import checkpoints  # They bring TensorFlow.
-    from relpos_tf import run_dir
+    from relpos_tf.models import checkpoints  # They bring TensorFlow.
+    from relpos_tf.models import run_dir
 
     saved = checkpoints.all_steps(run)
     if not saved:

@@ -19,9 +19,9 @@ import pathlib
 from absl import flags
 
 from relpos_tf import errors
-from relpos_tf import files
-from relpos_tf import paths
 from relpos_tf.bin import command
+from relpos_tf.utils import files
+from relpos_tf.utils import paths
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string(
@@ -119,7 +119,7 @@ def check_flags():
             if FLAGS[name].value:
                 raise command.UsageError(f"--{name} needs --translations_dir.")
     command.require(FLAGS, "reference")
-    from relpos_tf import plots
+    from relpos_tf.comparison import plots
 
     ending = pathlib.Path(FLAGS.plot_file or ".png").suffix
     if FLAGS.plot_file and ending.removeprefix(".") not in plots.FORMATS:
@@ -131,8 +131,8 @@ def check_flags():
 
 def score_file():
     """Scores --translation."""
-    from relpos_tf import metrics  # sacreBLEU is slow to import.
-    from relpos_tf import text
+    from relpos_tf.training import metrics  # sacreBLEU is slow to import.
+    from relpos_tf.utils import text
 
     translation = list(text.read_lines(FLAGS.translation))
     if FLAGS.source:
@@ -156,7 +156,7 @@ def score_file():
 
 def check_source(num_translations: int, translation: str):
     """Raises UserError unless there is a translation for each line."""
-    from relpos_tf import text
+    from relpos_tf.utils import text
 
     num_sources = text.count_lines(FLAGS.source)
     if num_translations != num_sources:
@@ -169,9 +169,9 @@ def check_source(num_translations: int, translation: str):
 
 def score_folder():
     """Scores everything in --translations_dir."""
-    from relpos_tf import checkpoint_scores  # It brings sacreBLEU.
-    from relpos_tf import metrics
-    from relpos_tf import text
+    from relpos_tf.comparison import checkpoint_scores  # It brings sacreBLEU.
+    from relpos_tf.training import metrics
+    from relpos_tf.utils import text
 
     # Now, not when a translation has come.
     metrics.check_references(list(text.read_lines(FLAGS.reference)))

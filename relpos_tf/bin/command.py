@@ -44,13 +44,13 @@ from typing import NoReturn
 from absl import flags
 
 from relpos_tf import errors
-from relpos_tf import faults
-from relpos_tf import memory
-from relpos_tf import paths
 from relpos_tf import registry
-from relpos_tf import signals
-from relpos_tf import terminal
-from relpos_tf import text as text_lib
+from relpos_tf.utils import faults
+from relpos_tf.utils import memory
+from relpos_tf.utils import paths
+from relpos_tf.utils import signals
+from relpos_tf.utils import terminal
+from relpos_tf.utils import text as text_lib
 
 _HELP_FLAGS = frozenset(
     dash + name

@@ -26,15 +26,15 @@ import pathlib
 
 from absl import flags
 
-from relpos_tf import claims
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf import paths
 from relpos_tf import registry
-from relpos_tf import signals
 from relpos_tf.bin import command
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import variants as variants_lib
+from relpos_tf.utils import locks
+from relpos_tf.utils import paths
+from relpos_tf.utils import signals
 
 FLAGS = flags.FlagValues()
 _bool = functools.partial(flags.DEFINE_bool, flag_values=FLAGS)
@@ -155,7 +155,7 @@ def main() -> None:
         runs, train_steps = plan(found, folder / "runs")
     with signals.caught():
         try:
-            claims.claim(folder)
+            locks.claim(folder)
             if found:
                 train(runs, train_steps, folder)
             report(runs, train_steps if found else 0, limits, folder)

@@ -9,9 +9,9 @@ again in the same folder does nothing.
 
 from absl import flags
 
-from relpos_tf import paths
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.utils import paths
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string(

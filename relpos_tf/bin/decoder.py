@@ -27,16 +27,16 @@ import time
 
 from absl import flags
 
-from relpos_tf import decode_hparam
 from relpos_tf import errors
-from relpos_tf import files
-from relpos_tf import line_io
-from relpos_tf import output_lines
-from relpos_tf import reporting
-from relpos_tf import signals
-from relpos_tf import terminal
-from relpos_tf import text
 from relpos_tf.bin import command
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import output_lines
+from relpos_tf.training import reporting
+from relpos_tf.utils import files
+from relpos_tf.utils import line_io
+from relpos_tf.utils import signals
+from relpos_tf.utils import terminal
+from relpos_tf.utils import text
 
 FLAGS = flags.FlagValues()
 _DEFINE = {"flag_values": FLAGS}
@@ -139,8 +139,8 @@ def main() -> None:
     prefix = prefix_lines(lines)
     pairs = pairs_to_score() if FLAGS.score_file else []
     command.import_tensorflow()
-    from relpos_tf import run_dir  # these bring TensorFlow
-    from relpos_tf import translator as translator_lib
+    from relpos_tf.decoding import translator as translator_lib
+    from relpos_tf.models import run_dir  # these bring TensorFlow
 
     load, path = translator_lib.Translator.load_run, first_given(*_PLACES)
     if FLAGS.export_dir:
@@ -205,7 +205,7 @@ def source_lines():
         lines = line_io.named_lines(FLAGS.decode_from_file)
     if not FLAGS.decode_reference:
         return lines
-    from relpos_tf import metrics  # brings sacreBLEU
+    from relpos_tf.training import metrics  # brings sacreBLEU
 
     lines = list(lines)
     references = list(text.read_lines(FLAGS.decode_reference))
@@ -314,7 +314,7 @@ def translations(translator, settings, lines, prefix):
 
 def report_scores(translator, settings, hypotheses: list[str]) -> None:
     """Compares the translations with --decode_reference."""
-    from relpos_tf import metrics  # brings sacreBLEU
+    from relpos_tf.training import metrics  # brings sacreBLEU
 
     references = text.read_lines(FLAGS.decode_reference)
     scores = metrics.corpus_bleu(hypotheses, references)
@@ -349,7 +349,7 @@ def is_conversation() -> bool:
 
 def converse(translator, settings) -> None:
     """Translates what is typed until the user leaves."""
-    from relpos_tf import interactive  # brings TensorFlow
+    from relpos_tf.decoding import interactive  # brings TensorFlow
 
     if interactive.converse(translator, settings):
         # TensorFlow is still at an abandoned translation: Python can neither
@@ -378,7 +378,7 @@ def pairs_to_score() -> list[tuple[str, str]]:
 
 def score_pairs(translator, pairs: list[tuple[str, str]]) -> None:
     """Writes the log-probability of each pair."""
-    from relpos_tf import evaluation  # brings sacreBLEU
+    from relpos_tf.training import evaluation  # brings sacreBLEU
 
     found = evaluation.log_probabilities(translator, pairs)
     with line_io.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:

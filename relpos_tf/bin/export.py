@@ -14,9 +14,9 @@ decoder.py --export_dir translates with both.
 
 from absl import flags
 
-from relpos_tf import decode_hparam
 from relpos_tf import errors
 from relpos_tf.bin import command
+from relpos_tf.decoding import decode_hparam
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string(
@@ -96,11 +96,11 @@ def main() -> None:
                 f"Received: {FLAGS.decode_hparams}."
             )
     command.import_tensorflow()
-    from relpos_tf import ctranslate2_export  # these bring TensorFlow
-    from relpos_tf import export
-    from relpos_tf import line_io
-    from relpos_tf import loading
-    from relpos_tf import run_dir
+    from relpos_tf.decoding import loading
+    from relpos_tf.export import ctranslate2_export  # these bring TensorFlow
+    from relpos_tf.export import saved_model
+    from relpos_tf.models import run_dir
+    from relpos_tf.utils import line_io
 
     path = FLAGS.output_dir or FLAGS.checkpoint_path
     path = path or run_dir.latest_run("runs")
@@ -114,7 +114,7 @@ def main() -> None:
         lines = None
         if FLAGS.warmup_file:
             lines = list(line_io.named_lines(FLAGS.warmup_file))
-        export.export_saved_model(
+        saved_model.export_saved_model(
             path, export_dir, warmup_lines=lines, **search
         )
     command.logger().info("Exported %s to %s.", path, export_dir)

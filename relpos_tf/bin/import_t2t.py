@@ -53,7 +53,7 @@ def main() -> None:
     """Imports the model and says what to do with it."""
     command.require(FLAGS, "t2t_dir", "output_dir")
     command.import_tensorflow()
-    from relpos_tf import t2t_import  # it brings TensorFlow
+    from relpos_tf.t2t import t2t_import  # it brings TensorFlow
 
     done = t2t_import.import_run(
         FLAGS.t2t_dir,

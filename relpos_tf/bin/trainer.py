@@ -23,16 +23,16 @@ import shlex
 
 from absl import flags
 
-from relpos_tf import claims
 from relpos_tf import errors
-from relpos_tf import faults
 from relpos_tf import hparam
-from relpos_tf import paths
 from relpos_tf import registry
-from relpos_tf import run_dir
-from relpos_tf import settings as settings_lib
-from relpos_tf import signals
 from relpos_tf.bin import command
+from relpos_tf.models import run_dir
+from relpos_tf.training import run_config as settings_lib
+from relpos_tf.utils import faults
+from relpos_tf.utils import locks
+from relpos_tf.utils import paths
+from relpos_tf.utils import signals
 
 FLAGS = flags.FlagValues()
 _bool = functools.partial(flags.DEFINE_bool, flag_values=FLAGS)
@@ -206,12 +206,12 @@ def train(problem, hparams, output_dir: str) -> None:
     """Trains, averages and scores; or only scores, if the flags say so."""
     with signals.held():  # Half an import ends in strange errors.
         tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
-        from relpos_tf import checkpoint_files
-        from relpos_tf import devices
-        from relpos_tf import host_setup
-        from relpos_tf import hosts
-        from relpos_tf import run_setup
-        from relpos_tf import training
+        from relpos_tf.models import checkpoint_files
+        from relpos_tf.training import devices
+        from relpos_tf.training import host_setup
+        from relpos_tf.training import hosts
+        from relpos_tf.training import run_setup
+        from relpos_tf.training import trainer as trainer_lib
 
     if FLAGS.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -239,7 +239,7 @@ def train(problem, hparams, output_dir: str) -> None:
         group, problem, FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.generate_data
     )
     if group.is_chief:
-        claims.claim(output_dir)
+        locks.claim(output_dir)
     run, hparams = host_setup.open_run(
         group,
         output_dir,
@@ -248,7 +248,7 @@ def train(problem, hparams, output_dir: str) -> None:
         hparams,
         "" if FLAGS.schedule == "evaluate" else command.flags_text(FLAGS),
     )
-    trainer = training.Trainer(
+    trainer = trainer_lib.Trainer(
         hparams, problem, FLAGS.data_dir, run, strategy, settings
     )
     run_setup.describe_model(trainer)

@@ -24,15 +24,15 @@ from typing import NamedTuple
 
 from absl import flags
 
-from relpos_tf import checked_json
-from relpos_tf import decode_hparam
 from relpos_tf import errors
-from relpos_tf import files
-from relpos_tf import line_io
-from relpos_tf import run_dir
-from relpos_tf import text
 from relpos_tf.bin import command
-from relpos_tf.problems import prepared
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.models import run_dir
+from relpos_tf.problems import manifest
+from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
+from relpos_tf.utils import line_io
+from relpos_tf.utils import text
 
 FLAGS = flags.FlagValues()
 _DEFINE = {"flag_values": FLAGS}
@@ -115,8 +115,8 @@ def main() -> int:
     )
     prepare_folder(folder, describe(run, wanted, settings, folder), wanted.name)
     command.import_tensorflow()
-    from relpos_tf import checkpoint_scores
-    from relpos_tf import checkpoint_translator  # it brings TensorFlow
+    from relpos_tf.comparison import checkpoint_scores
+    from relpos_tf.decoding import checkpoint_translator  # it brings TensorFlow
 
     worker = checkpoint_translator.CheckpointTranslator(
         run.path, wanted.source, settings
@@ -210,7 +210,7 @@ def text_of_problem(run: run_dir.RunDir) -> Text:
             f"{run.path}. Name the text with --decode_from_file."
         ) from error
     others = []
-    for folder in prepared.folders(FLAGS.data_dir, name):
+    for folder in manifest.folders(FLAGS.data_dir, name):
         source = folder / f"{split}.source"
         reference = folder / f"{split}.target"
         if source.is_file() and reference.is_file():
@@ -227,9 +227,9 @@ def text_of_problem(run: run_dir.RunDir) -> Text:
 
 def fingerprint(folder: pathlib.Path, split: str) -> str | None:
     """Returns what tells a folder's set from others, None without manifest."""
-    if not (folder / prepared.MANIFEST).is_file():
+    if not (folder / manifest.MANIFEST).is_file():
         return None
-    return prepared.fingerprints(prepared.read_manifest(folder)).get(split)
+    return manifest.fingerprints(manifest.read_manifest(folder)).get(split)
 
 
 def describe(run, wanted: Text, settings, folder: pathlib.Path) -> dict:
@@ -275,7 +275,7 @@ def prepare_folder(folder: pathlib.Path, record: dict, name: str) -> None:
 
 def find_checkpoints(run: run_dir.RunDir, folder: pathlib.Path, name: str):
     """Returns pairs (prefix, its `Translation`) of what is there, by step."""
-    from relpos_tf import checkpoint_scores
+    from relpos_tf.comparison import checkpoint_scores
 
     found = []
     for is_average in (False, True):

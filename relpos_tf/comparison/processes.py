@@ -11,8 +11,8 @@ from collections.abc import Callable
 from collections.abc import Sequence
 
 from relpos_tf import errors
-from relpos_tf import files
-from relpos_tf import signals
+from relpos_tf.utils import files
+from relpos_tf.utils import signals
 
 # Between two looks at what a process has done.
 POLL_SECONDS = 1.0

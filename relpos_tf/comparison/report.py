@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-from relpos_tf import metrics
-from relpos_tf import run_dir
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import pairs as pairs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import scores as scores_lib
 from relpos_tf.comparison import significance
 from relpos_tf.comparison import variants
+from relpos_tf.models import run_dir
+from relpos_tf.training import metrics
 
 # What is counted in percent, or in pieces, or in seconds, by run.
 _MEANS = "bleu", "chrf", "loss"

@@ -4,9 +4,9 @@ import json
 import pathlib
 from typing import Any
 
-from relpos_tf import line_io
-from relpos_tf import report_html
 from relpos_tf.comparison import markdown
+from relpos_tf.comparison import report_html
+from relpos_tf.utils import line_io
 
 _NAME = "report"
 

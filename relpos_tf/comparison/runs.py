@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from relpos_tf import checked_json
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf import run_dir
 from relpos_tf.comparison import variants as variants_lib
+from relpos_tf.models import run_dir
+from relpos_tf.utils import checked_json
 
 # What compare calls the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")

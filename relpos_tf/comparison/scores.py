@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-from relpos_tf import checked_json
 from relpos_tf import errors
-from relpos_tf import run_dir
-from relpos_tf import text
 from relpos_tf.comparison import processes
 from relpos_tf.comparison import runs as runs_lib
-from relpos_tf.problems import prepared
+from relpos_tf.models import run_dir
+from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.utils import checked_json
+from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
 # Raised when a model would get other scores or other attention than before.
@@ -80,7 +80,7 @@ def open_test_set(
     has_test = "test" in manifest["counts"]
     split = "test" if use_test_set and has_test else "dev"
     source, target = (
-        prepared.checked(folder, manifest, f"{split}.{side}")
+        manifest_lib.checked(folder, manifest, f"{split}.{side}")
         for side in ("source", "target")
     )
     return TestSet(
@@ -88,8 +88,8 @@ def open_test_set(
         list(text.read_lines(source)),
         list(text.read_lines(target)),
         source,
-        prepared.record_files(folder, manifest, split),
-        prepared.fingerprints(manifest)[split],
+        manifest_lib.record_files(folder, manifest, split),
+        manifest_lib.fingerprints(manifest)[split],
     )
 
 
@@ -221,18 +221,19 @@ def _prepared(data_dir, problem):
     """Returns the folder and manifest of the runs' data."""
     name, known = problem["problem"], problem.get("data", {})
     found = []
-    for folder in prepared.folders(data_dir, name):
-        if not (folder / prepared.MANIFEST).is_file():
+    for folder in manifest_lib.folders(data_dir, name):
+        if not (folder / manifest_lib.MANIFEST).is_file():
             continue
         found.append(str(folder))
-        manifest = prepared.read_manifest(folder)
+        manifest = manifest_lib.read_manifest(folder)
         tokenizers = {
             manifest["files"].get(file_name, {}).get("sha256")
             for file_name in (run_dir.TOKENIZER, run_dir.SUBWORDS)
         }
+        marks = manifest_lib.fingerprints(manifest)
         is_same = problem["tokenizer_sha256"] in tokenizers and all(
             known.get(split, fingerprint) == fingerprint
-            for split, fingerprint in prepared.fingerprints(manifest).items()
+            for split, fingerprint in marks.items()
         )
         if is_same:
             return folder, manifest

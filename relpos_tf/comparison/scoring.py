@@ -10,16 +10,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from relpos_tf import attention_maps
-from relpos_tf import batching
-from relpos_tf import checked_json
 from relpos_tf import errors
-from relpos_tf import evaluation
-from relpos_tf import faults
-from relpos_tf import line_io
-from relpos_tf import loading
-from relpos_tf import records
-from relpos_tf import translator as translator_lib
+from relpos_tf.comparison import attention_maps
+from relpos_tf.data import batching
+from relpos_tf.data import records
+from relpos_tf.decoding import loading
+from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.training import evaluation
+from relpos_tf.utils import checked_json
+from relpos_tf.utils import faults
+from relpos_tf.utils import line_io
 
 
 def carry_out(request: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relpos_tf import metrics
+from relpos_tf.training import metrics
 
 # sacreBLEU's own numbers of trials, and its seed.
 TRIALS = 10_000

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from relpos_tf import errors
-from relpos_tf import reporting
-from relpos_tf import run_dir
 from relpos_tf.comparison import processes
 from relpos_tf.comparison import runs as runs_lib
+from relpos_tf.models import run_dir
+from relpos_tf.training import reporting
 
 _log = logging.getLogger("relpos_tf")
 # What is run in a process of its own.

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from relpos_tf import errors
-from relpos_tf import files
+from relpos_tf.utils import files
 
 _BLOCK = 1 << 20
 _TIMEOUT_SECONDS = 60

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from relpos_tf import errors
-from relpos_tf import text
 from relpos_tf.problems import download
+from relpos_tf.utils import text
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,12 +27,12 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from relpos_tf import checked_json
-from relpos_tf import claims
 from relpos_tf import errors
-from relpos_tf import text
-from relpos_tf.problems import preparation
-from relpos_tf.problems import prepared
+from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.problems import writing
+from relpos_tf.utils import checked_json
+from relpos_tf.utils import locks
+from relpos_tf.utils import text
 
 # Raised when files prepared before can no longer be used.
 _FORMAT = 1
@@ -165,12 +165,12 @@ class Problem:
             UserError: see `prepare`.
         """
         folder = self.folder(data_dir)
-        prepared.check_ours(folder)
+        manifest_lib.check_ours(folder)
         if folder.exists() and not self.is_prepared(data_dir):
-            with prepared.free(folder):
+            with manifest_lib.free(folder):
                 pass  # An error now is better than one after the work.
         opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
-        with prepared.new_folder(folder) as partial:
+        with manifest_lib.new_folder(folder) as partial:
             return self._write(partial, opened, num_shards or self.num_shards)
 
     def hold(self, data_dir: str | pathlib.Path) -> None:
@@ -178,7 +178,7 @@ class Problem:
 
         Files are opened anew in each epoch.
         """
-        claims.hold(self.folder(data_dir))
+        locks.hold(self.folder(data_dir))
 
     def folder(self, data_dir: str | pathlib.Path) -> pathlib.Path:
         """Returns the problem's folder under `data_dir`."""
@@ -192,9 +192,9 @@ class Problem:
     def is_prepared(self, data_dir: str | pathlib.Path) -> bool:
         """Says whether the folder is there and made with these settings."""
         folder = self.folder(data_dir)
-        if not (folder / prepared.MANIFEST).is_file():
+        if not (folder / manifest_lib.MANIFEST).is_file():
             return False
-        manifest = prepared.read_manifest(folder)
+        manifest = manifest_lib.read_manifest(folder)
         return manifest["settings"] == self._all_settings()
 
     def manifest(self, data_dir: str | pathlib.Path) -> dict[str, Any]:
@@ -204,8 +204,8 @@ class Problem:
             UserError: it is not prepared, or was with other settings.
         """
         folder, found = self.folder(data_dir), None
-        if (folder / prepared.MANIFEST).is_file():
-            manifest = prepared.read_manifest(folder)
+        if (folder / manifest_lib.MANIFEST).is_file():
+            manifest = manifest_lib.read_manifest(folder)
             found = manifest["settings"]
             if found == self._all_settings():
                 return manifest
@@ -228,7 +228,7 @@ class Problem:
             raise errors.UserError(
                 f"Problem {self.name} has no split {split!r} under {data_dir}."
             )
-        return prepared.record_files(self.folder(data_dir), manifest, split)
+        return manifest_lib.record_files(self.folder(data_dir), manifest, split)
 
     def tokenizer_path(self, data_dir: str | pathlib.Path) -> str:
         """Returns the path of the tokenizer's model, checked.
@@ -237,7 +237,7 @@ class Problem:
             UserError: not prepared, or the file is damaged.
         """
         return str(
-            prepared.checked(
+            manifest_lib.checked(
                 self.folder(data_dir),
                 self.manifest(data_dir),
                 self._tokenizer_name(),
@@ -259,7 +259,9 @@ class Problem:
                 f"{data_dir}."
             )
         source, target = (
-            prepared.checked(self.folder(data_dir), manifest, f"{split}.{side}")
+            manifest_lib.checked(
+                self.folder(data_dir), manifest, f"{split}.{side}"
+            )
             for side in ("source", "target")
         )
         return list(text.read_lines(source)), list(text.read_lines(target))
@@ -269,14 +271,14 @@ class Problem:
     ) -> dict[str, Any]:
         """Writes every file of the folder; returns the manifest."""
         # Brings TensorFlow, which listing problems does not need.
-        from relpos_tf import tokenizer
+        from relpos_tf.data import tokenizer
 
         cleaning, lengths = collections.Counter(), collections.Counter()
         path = folder / self._tokenizer_name()
         if self.tokenizer_file:
             shutil.copyfile(self.tokenizer_file, path)
         else:
-            preparation.learn_tokenizer(
+            writing.learn_tokenizer(
                 path,
                 self._cleaned(opened["train"], collections.Counter()),
                 vocab_size=self.vocab_size,
@@ -286,13 +288,13 @@ class Problem:
         tokens = tokenizer.load(path)
         train = self._cleaned(opened["train"], cleaning)
         counts = {
-            "train": preparation.write_training(
+            "train": writing.write_training(
                 folder, train, tokens, num_shards, cleaning, lengths
             )
         }
         for split, pairs in opened.items():
             if split != "train":
-                counts[split] = preparation.write_held_out(
+                counts[split] = writing.write_held_out(
                     folder, split, pairs, self.normalize, tokens
                 )
                 if not counts[split]:
@@ -307,13 +309,13 @@ class Problem:
             "cleaning": dict(cleaning),
             "lengths": {str(n): lengths[n] for n in sorted(lengths)},
             "vocab_size": tokens.vocab_size,
-            "files": preparation.finish(folder, path),
+            "files": writing.finish(folder, path),
             "versions": {
                 name: importlib.metadata.version(name)
                 for name in ("sentencepiece", "tensorflow")
             },
         }
-        prepared.write_manifest(folder, manifest)
+        manifest_lib.write_manifest(folder, manifest)
         return manifest
 
     def _cleaned(self, pairs: Pairs, counts: collections.Counter) -> Pairs:

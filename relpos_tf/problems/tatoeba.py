@@ -13,10 +13,10 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 from relpos_tf import errors
-from relpos_tf import text
 from relpos_tf.problems import download
 from relpos_tf.problems import parallel
 from relpos_tf.problems import problem
+from relpos_tf.utils import text
 
 # The file changes with every release, so its checksum is not known.
 REMOTE = download.Remote("https://www.manythings.org/anki/deu-eng.zip")

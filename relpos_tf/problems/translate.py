@@ -7,15 +7,15 @@ first. What is missing is downloaded.
 import os
 import pathlib
 
-from relpos_tf import checked_json
 from relpos_tf import errors
 from relpos_tf import registry
-from relpos_tf import text
 from relpos_tf.problems import download
 from relpos_tf.problems import parallel
 from relpos_tf.problems import problem
 from relpos_tf.problems import tatoeba
 from relpos_tf.problems import wmt
+from relpos_tf.utils import checked_json
+from relpos_tf.utils import text
 
 _MULTI30K = (
     "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"

@@ -11,9 +11,9 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import plots
 from relpos_tf.bin import bleu
 from relpos_tf.bin import command
+from relpos_tf.comparison import plots
 
 
 def execute(*arguments):

@@ -19,8 +19,8 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf import signals
 from relpos_tf.bin import command
+from relpos_tf.utils import signals
 
 FLAGS = flags.FlagValues()
 flags.DEFINE_string("problem", None, "The data\n set.", flag_values=FLAGS)

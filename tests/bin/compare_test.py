@@ -12,17 +12,17 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import attention_maps
-from relpos_tf import engines
-from relpos_tf import evaluation
 from relpos_tf import registry
-from relpos_tf import report_html
-from relpos_tf import run_dir
 from relpos_tf.bin import command
 from relpos_tf.bin import compare
 from relpos_tf.bin import trainer
+from relpos_tf.comparison import attention_maps
 from relpos_tf.comparison import processes
+from relpos_tf.comparison import report_html
 from relpos_tf.comparison import training
+from relpos_tf.decoding import engines
+from relpos_tf.models import run_dir
+from relpos_tf.training import evaluation
 from tests.comparison import examples
 
 TINY = "transformer_relative_tiny"

@@ -15,13 +15,13 @@ import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import engines
 from relpos_tf import errors
-from relpos_tf import line_io
-from relpos_tf import loading
-from relpos_tf import translator as translator_lib
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import loading
+from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.utils import line_io
 from tests import tiny_run
 from tests import translator_test
 

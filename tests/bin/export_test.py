@@ -9,10 +9,10 @@ import unittest
 
 from absl.testing import absltest
 
-from relpos_tf import ctranslate2_export
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
 from relpos_tf.bin import export
+from relpos_tf.export import ctranslate2_export
 from tests import ctranslate2_runs
 from tests import serving_test
 from tests import tiny_run

@@ -13,9 +13,9 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
-from relpos_tf import loading
 from relpos_tf.bin import command
 from relpos_tf.bin import import_t2t
+from relpos_tf.decoding import loading
 from tests import t2t_checkpoint
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -14,14 +14,14 @@ import numpy as np
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import checkpoints
-from relpos_tf import engines
-from relpos_tf import loading
-from relpos_tf import translator as translator_lib
 from relpos_tf.bin import command
 from relpos_tf.bin import translate_all
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import loading
+from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.models import checkpoints
 from relpos_tf.models import transformer
-from relpos_tf.problems import prepared
+from relpos_tf.problems import manifest as manifest_lib
 from tests import tiny_run
 from tests.problems import problem_test
 
@@ -247,7 +247,7 @@ class FilesTest(TranslateAllTestCase):
             manifest = problem.prepare(folder)
             if not number:
                 record = {"problem": "mine"}
-                record["data"] = prepared.fingerprints(manifest)
+                record["data"] = manifest_lib.fingerprints(manifest)
                 self.write("run/problem.json", json.dumps(record))
         code, _, err = self.execute("--translations_dir=", "--min_steps=30")
         self.assertEqual(code, 0)

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 
-from relpos_tf import claims
+from relpos_tf.utils import locks
 
 OPTIONS = (
     "--problem=algorithmic_copy",
@@ -81,7 +81,7 @@ def carry_out(folder, number=None, lines=0):
 def wait_for_trainers(folder):
     """Waits until no trainer is at work in a comparison."""
     for path in (folder / "out" / "runs").glob("*"):
-        while claims.is_claimed(path):
+        while locks.is_claimed(path):
             time.sleep(1)
 
 

@@ -20,9 +20,9 @@ import numpy as np
 import tensorflow as tf
 
 from relpos_tf import hparam
-from relpos_tf import optimizers
-from relpos_tf import train_step
 from relpos_tf.models import transformer
+from relpos_tf.training import optimizers
+from relpos_tf.training import train_step
 from tests.campaigns import breakable
 
 UPDATES = 10

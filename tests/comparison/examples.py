@@ -9,15 +9,15 @@ from unittest import mock
 
 import numpy as np
 
-from relpos_tf import checked_json
-from relpos_tf import checkpoints
-from relpos_tf import engines
-from relpos_tf import loading
-from relpos_tf import run_dir
 from relpos_tf.comparison import processes
 from relpos_tf.comparison import scoring
-from relpos_tf.problems import prepared
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import loading
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
+from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem as problem_lib
+from relpos_tf.utils import checked_json
 from tests import tiny_run
 
 PAIRS = list(zip(tiny_run.TEXT[::2], tiny_run.TEXT[1::2], strict=True))
@@ -50,7 +50,7 @@ def made() -> pathlib.Path:
         {
             "problem": "pairs",
             "tokenizer_sha256": checksum,
-            "data": prepared.fingerprints(manifest),
+            "data": manifest_lib.fingerprints(manifest),
         }
     )
     run.write_flags("--random_seed=1\n--hparams_set=tiny\n--hparams=a=1\n")

@@ -6,9 +6,9 @@ import numpy as np
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import metrics
 from relpos_tf.comparison import pairs
 from relpos_tf.comparison import significance
+from relpos_tf.training import metrics
 
 REFERENCES = [f"the {n} small cats sat on mat {n} ." for n in range(12)]
 WORSE = [line.replace("small", "big") for line in REFERENCES]

@@ -8,9 +8,9 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf import run_dir
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import variants
+from relpos_tf.models import run_dir
 
 HPARAMS = hparam.HParams(vocab_size=40)
 DEV = {"split": "dev", "loss": 2.0, "bleu": 1.0}

@@ -9,15 +9,15 @@ import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import attention_maps
-from relpos_tf import checkpoints
-from relpos_tf import engines
 from relpos_tf import errors
-from relpos_tf import evaluation
-from relpos_tf import translator as translator_lib
+from relpos_tf.comparison import attention_maps
 from relpos_tf.comparison import processes
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import scores
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.models import checkpoints
+from relpos_tf.training import evaluation
 from tests import tiny_run
 from tests.comparison import examples
 

@@ -14,11 +14,11 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf import run_dir
-from relpos_tf import signals
 from relpos_tf.comparison import processes
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import training
+from relpos_tf.models import run_dir
+from relpos_tf.utils import signals
 
 # Trains to step 10, evaluates there; saves when it is told to stop.
 FAKE = """

@@ -10,7 +10,7 @@ from tests.conformance import import_order_test
 
 MODULES = (
     "relpos_tf",
-    *(f"relpos_tf.{name}" for name in import_order_test.ORDER),
+    *(f"relpos_tf.{name}" for name in sorted(import_order_test.modules())),
     *(
         f"relpos_tf.bin.{path.stem}"
         for path in sorted((import_order_test.PACKAGE / "bin").glob("*.py"))
@@ -35,7 +35,7 @@ class DocstringsTest(parameterized.TestCase):
         self.assertTrue(importlib.import_module(name).__doc__)
 
     def test_examples_are_found_in_decorated_layers_too(self):
-        name = "relpos_tf.layers.relative"
+        name = "relpos_tf.layers.positions.relative"
         module = importlib.import_module(name)
         tests = doctest.DocTestFinder().find(module)
         self.assertNotEmpty([test for test in tests if test.examples])

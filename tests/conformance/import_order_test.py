@@ -1,6 +1,8 @@
-"""Who may import whom: one strict order, and one door for each heavy library.
+"""Who may import whom: a strict order of rooms, one door for a heavy library.
 
-`ORDER` is the reading order of the package. A new module takes a place in it.
+A room is a folder of the package, or one of the three modules at its root. A
+module may import its own room and the rooms that stand before it in `ROOMS`.
+Within a room there are no circles.
 """
 
 import ast
@@ -15,154 +17,41 @@ from absl.testing import parameterized
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "relpos_tf"
 
-ORDER = (
+ROOMS = (
     "errors",
-    "files",
-    "text",
-    "terminal",
-    "memory",
-    "faults",
-    "paths",
-    "signals",
-    "claims",
-    "cluster",
-    "meeting",
-    "hosts",
-    "checked_json",
     "hparam",
     "registry",
-    "layers.checks",
-    "layers.row_blocks",
-    "layers.dropout",
-    "layers.projections",
-    "layers.masks",
-    "layers.pairs",
-    "layers.caches",
-    "layers.positions.scheme",
-    "layers.positions.band",
-    "layers.positions.relative",
-    "layers.positions.shaw",
-    "layers.positions.additive",
-    "layers.positions.window",
-    "layers.positions.localness",
-    "layers.positions.alibi",
-    "layers.positions.rotary",
-    "layers.attention",
-    "layers.edges",
-    "layers.relations",
-    "layers.embeddings",
-    "layers.sublayers",
-    "layers.blocks",
-    "models.arguments",
-    "models.shapes",
-    "models.stepwise",
-    "models.transformer",
-    "losses",
-    "schedules",
-    "optimizers",
-    "train_step",
-    "line_io",
-    "line_batches",
-    "output_lines",
-    "spelling",
-    "subwords",
-    "tokenizer",
-    "records",
-    "batching",
-    "problems.download",
-    "problems.parallel",
-    "problems.preparation",
-    "problems.prepared",
-    "problems.problem",
-    "problems.spoken_en",
-    "problems.spoken_de",
-    "problems.spoken_fr",
-    "problems.phrases",
-    "problems.lists",
-    "problems.synthetic",
-    "problems.tatoeba",
-    "problems.wmt",
-    "problems.translate",
-    "constraints",
-    "beam_step",
-    "sampling",
-    "beam_search",
-    "run_dir",
-    "checkpoint_files",
-    "checkpoint_reader",
-    "checkpoints",
-    "metrics",
-    "decode_hparam",
+    "utils",
+    "layers",
+    "models",
+    "data",
+    "problems",
     "decoding",
-    "engines",
-    "export_engine",
-    "ctranslate2_engine",
-    "loading",
-    "translator",
-    "interactive",
-    "evaluation",
-    "reporting",
-    "plots",
-    "report_parts",
-    "figures",
-    "attention_figures",
-    "html_parts",
-    "report_tables",
-    "report_html",
-    "attention_maps",
-    "checkpoint_scores",
-    "checkpoint_translator",
-    "devices",
-    "run_setup",
-    "host_setup",
-    "settings",
-    "training_state",
     "training",
-    "comparison.variants",
-    "comparison.runs",
-    "comparison.processes",
-    "comparison.training",
-    "comparison.scoring",
-    "comparison.scores",
-    "comparison.significance",
-    "comparison.measures",
-    "comparison.pairs",
-    "comparison.markdown",
-    "comparison.report_files",
-    "comparison.report",
-    "comparison.collection",
-    "serving_warmup",
+    "t2t",
     "export",
-    "ctranslate2_spec",
-    "ctranslate2_export",
-    "t2t_hparams",
-    "t2t_variables",
-    "t2t_import",
+    "comparison",
+    "bin",
 )
 # Library: the only modules that may import it.
 DOORS = {
-    "tensorflow_text": {"subwords", "tokenizer"},
-    "sentencepiece": {"tokenizer"},
-    "sacrebleu": {"metrics"},
-    "matplotlib": {"plots"},
-    "ctranslate2": {"ctranslate2_engine"},
+    "tensorflow_text": {"data.t2t_subwords", "data.tokenizer"},
+    "sentencepiece": {"data.tokenizer"},
+    "sacrebleu": {"training.metrics"},
+    "matplotlib": {"comparison.plots"},
+    "ctranslate2": {"decoding.ctranslate2_engine"},
     "absl": set(),
 }
 # What needs no TensorFlow must not wait for it.
 LIGHT = (
     "relpos_tf",
     "relpos_tf.errors",
-    "relpos_tf.memory",
+    "relpos_tf.utils.memory",
     "relpos_tf.hparam",
     "relpos_tf.registry",
-    "relpos_tf.text",
+    "relpos_tf.utils.text",
     "relpos_tf.bin.command",
 )
-
-
-def path_of(module):
-    """Returns the file of a module of the package."""
-    return PACKAGE / (module.replace(".", "/") + ".py")
 
 
 def imported(path):
@@ -186,24 +75,47 @@ def ours(path):
             yield name.removeprefix("relpos_tf.")
 
 
-class ImportOrderTest(parameterized.TestCase):
-    def test_order_names_every_module(self):
-        files = {
-            ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-            for path in PACKAGE.rglob("*.py")
-            if path.name != "__init__.py" and path.parent.name != "bin"
-        }
-        self.assertEqual(set(ORDER), files)
-        self.assertLen(ORDER, len(files))
+def room(module):
+    """Returns the room of a dotted name without the package's own."""
+    return module.split(".")[0]
 
-    def test_modules_import_only_what_stands_before_them(self):
+
+def modules():
+    """Returns {dotted name: file} of all modules but the commands."""
+    return {
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "__init__.py" and path.parent.name != "bin"
+    }
+
+
+class ImportOrderTest(parameterized.TestCase):
+    def test_order_names_every_room(self):
+        rooms = {room(name) for name in modules()} | {"bin"}
+        self.assertEqual(set(ROOMS), rooms)
+        self.assertLen(ROOMS, len(rooms))
+
+    def test_modules_import_their_room_and_those_before_it(self):
         wrong = [
             f"{module} imports {name}"
-            for rank, module in enumerate(ORDER)
-            for name in ours(path_of(module))
-            if name not in ORDER[:rank]
+            for module, path in modules().items()
+            for name in ours(path)
+            if room(name) not in ROOMS[: ROOMS.index(room(module)) + 1]
         ]
         self.assertEmpty(wrong)
+
+    def test_no_module_imports_itself_by_way_of_others(self):
+        known = modules()
+        arrows = {
+            name: {other for other in ours(path) if other in known}
+            for name, path in known.items()
+        }
+        while free := [name for name in arrows if not arrows[name]]:
+            for name in free:
+                del arrows[name]
+            for others in arrows.values():
+                others.difference_update(free)
+        self.assertEmpty(arrows)
 
     def test_subpackages_import_nothing(self):
         wrong = [
@@ -215,7 +127,7 @@ class ImportOrderTest(parameterized.TestCase):
 
     def test_commands_import_no_sets(self):
         commands = {path.stem for path in (PACKAGE / "bin").glob("*.py")}
-        known = {*ORDER, *(f"bin.{name}" for name in commands)}
+        known = {*modules(), *(f"bin.{name}" for name in commands)}
         wrong = [
             f"{path.name} imports {name}"
             for path in (PACKAGE / "bin").glob("*.py")
@@ -249,8 +161,9 @@ class ImportOrderTest(parameterized.TestCase):
     def test_heavy_library_has_one_door(self, library):
         wrong = [
             f"{module} imports {name}"
-            for module in set(ORDER) - DOORS[library]
-            for name in imported(path_of(module))
+            for module, path in modules().items()
+            if module not in DOORS[library]
+            for name in imported(path)
             if name.split(".")[0] == library
         ]
         self.assertEmpty(wrong)

@@ -15,38 +15,38 @@ import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import checkpoints
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf import line_io
-from relpos_tf import plots
-from relpos_tf import report_html
-from relpos_tf import run_dir
-from relpos_tf import tokenizer
 from relpos_tf.bin import bleu
 from relpos_tf.bin import command
 from relpos_tf.bin import translate_all
+from relpos_tf.comparison import plots
 from relpos_tf.comparison import processes
+from relpos_tf.comparison import report_html
+from relpos_tf.data import tokenizer
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from relpos_tf.problems import download
+from relpos_tf.utils import line_io
 from tests import report_sample
 from tests import tiny_run
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "relpos_tf"
 # Who writes otherwise, and where to.
 OTHERS = {
-    "files": "",
-    "ctranslate2_export": "into a folder it has just made",
-    "export": "into a folder it has just made",
-    "t2t_import": "into a folder it has just made",
-    "problems.prepared": "into a folder it has just made",
-    "records": "into a folder that prepared has just made",
-    "text": "into a folder that prepared has just made",
-    "tokenizer": "into a folder it has just made",
+    "utils.files": "",
+    "export.ctranslate2_export": "into a folder it has just made",
+    "export.saved_model": "into a folder it has just made",
+    "t2t.t2t_import": "into a folder it has just made",
+    "problems.manifest": "into a folder it has just made",
+    "data.records": "into a folder that prepared has just made",
+    "utils.text": "into a folder that prepared has just made",
+    "data.tokenizer": "into a folder it has just made",
     "bin.translate_all": "a file without a name",
     "bin.command": "a file without a name",
-    "line_io": "keeps a file that `files` was about to remove",
-    "checkpoint_files": "renames what TensorFlow writes",
-    "checkpoints": "renames what TensorFlow writes",
+    "utils.line_io": "keeps a file that `files` was about to remove",
+    "models.checkpoint_files": "renames what TensorFlow writes",
+    "models.checkpoints": "renames what TensorFlow writes",
 }
 
 

@@ -10,7 +10,7 @@ import time
 
 from absl.testing import absltest
 
-from relpos_tf import checkpoints
+from relpos_tf.models import checkpoints
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = (

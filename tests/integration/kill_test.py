@@ -8,7 +8,7 @@ import time
 
 from absl.testing import absltest
 
-from relpos_tf import checkpoints
+from relpos_tf.models import checkpoints
 from tests.campaigns import kill
 
 STEPS, FREQUENCY = 40, 30

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf import losses
 from relpos_tf.layers import attention
+from relpos_tf.layers import losses
 from relpos_tf.layers import masks
 from relpos_tf.layers import row_blocks
 from tests import testing

@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf import beam_search
-from relpos_tf import decoding
-from relpos_tf import losses
-from relpos_tf import optimizers
-from relpos_tf import schedules
-from relpos_tf import train_step
+from relpos_tf.decoding import beam_search
+from relpos_tf.decoding import search
+from relpos_tf.layers import losses
+from relpos_tf.training import optimizers
+from relpos_tf.training import schedules
+from relpos_tf.training import train_step
 from tests import t2t_model
 from tests import testing
 
@@ -177,7 +177,7 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.named_parameters(*each_case(("best", 1), ("four", 4)))
     def test_beam_search_with_a_cache_for_the(self, n_best, meta, data):
         inputs, _ = self.batch(data)
-        ids, scores = decoding.translate_ids(
+        ids, scores = search.translate_ids(
             self.load(meta, data),
             inputs,
             beam_size=4,
@@ -222,7 +222,7 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
         inputs, _ = self.batch(data)
         expected = np.reshape(data["out/decode_greedy/outputs"], [3, -1])
         limits = tf.fill([3], expected.shape[1])
-        ids, _ = decoding.search(
+        ids, _ = search.search(
             self.load(meta, data), inputs, limits, beam_size=1, alpha=0.6
         )
         for found, row in zip(ids[:, 0].numpy(), expected, strict=True):

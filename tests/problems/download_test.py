@@ -15,8 +15,8 @@ import zipfile
 from absl.testing import absltest
 
 from relpos_tf import errors
-from relpos_tf import text
 from relpos_tf.problems import download
+from relpos_tf.utils import text
 
 _CONTENT = b"ein Satz\n" * 300_000  # more than one block
 

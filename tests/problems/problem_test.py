@@ -9,8 +9,8 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from relpos_tf import errors
-from relpos_tf import records
-from relpos_tf import tokenizer
+from relpos_tf.data import records
+from relpos_tf.data import tokenizer
 from relpos_tf.problems import problem
 
 TRAIN = [(f"  {i} dogs & {i + 1} cats ", f"{i} Hunde\0") for i in range(31)]

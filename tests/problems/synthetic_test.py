@@ -5,7 +5,7 @@ import tempfile
 from absl.testing import absltest
 
 from relpos_tf import registry
-from relpos_tf import tokenizer
+from relpos_tf.data import tokenizer
 from relpos_tf.problems import synthetic
 
 

@@ -10,10 +10,10 @@ import unittest
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import batching
 from relpos_tf import errors
 from relpos_tf import registry
-from relpos_tf import tokenizer
+from relpos_tf.data import batching
+from relpos_tf.data import tokenizer
 from relpos_tf.problems import parallel
 from relpos_tf.problems import translate
 

@@ -20,7 +20,7 @@ class Window(scheme.Scheme):
 
     Example:
 
-    >>> from relpos_tf.layers.positions import pairs
+    >>> from relpos_tf.layers import pairs
     >>> Window(1).allowed(pairs.Sequence(1, 3)).numpy().tolist()
     [[False, True, True]]
 
@@ -54,7 +54,7 @@ class Direction(scheme.Scheme):
 
     Example:
 
-    >>> from relpos_tf.layers.positions import pairs
+    >>> from relpos_tf.layers import pairs
     >>> Direction("backward", 1).allowed(pairs.Sequence(2, 2)).numpy().tolist()
     [[True, True], [False, True]]
 

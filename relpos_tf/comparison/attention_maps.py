@@ -1,0 +1,215 @@
+"""Where a trained model looks: weights of a sentence, and by distance.
+
+Shapes: B sentences, H heads, Q queries, K keys, L length of a sentence.
+"""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relpos_tf import errors
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import loading
+from relpos_tf.models import transformer
+
+# Means are over this many sentences, the first that are not too long.
+MOST_SENTENCES = 64
+MOST_PIECES = 100
+# Means are told up to this distance, to both sides.
+MOST_DISTANCE = 20
+# A sentence that fits into a picture, counted in pieces with EOS.
+_SHOWN = range(5, 11)
+_DIGITS = 5
+
+
+def describe(
+    run_dir_or_checkpoint: str | pathlib.Path, sources: Sequence[str]
+) -> dict[str, Any]:
+    """Says where a trained model looks when it translates sentences.
+
+    Args:
+        run_dir_or_checkpoint: As of `loading.load_model`.
+        sources: list of str. Blank ones, those beyond `MOST_PIECES` pieces
+            and those after the first `MOST_SENTENCES` are left out. The first
+            of a length that fits into a picture is the one that is shown.
+
+    Returns:
+        A dict that JSON can hold, empty if there is no sentence:
+        `source`, `translation`, the sentence shown, and `source_pieces`,
+        `target_pieces`, EOS included; `sentences`, their number;
+        `encoder` and `decoder`, of self-attention: `distances`, a list of
+        j - i, and `by_distance`, `[layer][head][distance]`, the mean weight
+        that a query gives the key at that distance, over the queries that
+        have one there; None where none has. These, and `cross`, have
+        `weights`, `[layer][head][query][key]`, of the sentence shown. The
+        decoder's key j is the target before position j: key 0 is the start.
+        `tables`: see `describe_tables`.
+
+    Raises:
+        UserError: there is no run, or it cannot be read, or see
+            `weights_of`.
+    """
+    engine = engines.ModelEngine(
+        loading.load_model(run_dir_or_checkpoint),
+        loading.load_tokenizer(run_dir_or_checkpoint),
+    )
+    items = engine.items([line for line in sources if line.strip()])
+    short = [item for item in items if item.size <= MOST_PIECES]
+    # A long one is better than none.
+    items = short[:MOST_SENTENCES] or sorted(items, key=_size)[:1]
+    if not items:
+        return {}
+    settings = engine.settings(decode_hparam.DecodeHParams())
+    found = engine.translate(items, settings, 1)
+    targets = [[i for i in one.ids[0] if i] for one in found]
+    shown = next(
+        (n for n, item in enumerate(items) if item.size in _SHOWN),
+        min(range(len(items)), key=lambda n: items[n].size),
+    )
+    pieces = engine.tokenizer.pieces()
+    source = items[shown].content
+    return {
+        "source": engine.tokenizer.decode(source),
+        "translation": found[shown].texts[0],
+        "source_pieces": [pieces[i] for i in source],
+        "target_pieces": [pieces[i] for i in targets[shown]],
+        "sentences": len(items),
+        **_describe_weights(
+            engine.model, [item.content for item in items], targets, shown
+        ),
+        "tables": describe_tables(engine.model),
+    }
+
+
+def describe_tables(model: transformer.Transformer) -> list[dict[str, Any]]:
+    """Returns how long the vectors of relative positions are.
+
+    Returns:
+        For each table, a dict of `stack`, encoder or decoder, `layer`, from
+        0, `kind`, keys or values, and `norms`, `[head][distance]`, from -k to
+        k; one head if all share the table. Empty without relative positions.
+    """
+    found = []
+    for stack, layers in _self_attention(model).items():
+        for number, layer in enumerate(layers):
+            for kind in ("keys", "values"):
+                if kind not in layer.tables():
+                    continue
+                norms = np.linalg.norm(layer.tables()[kind].numpy(), axis=-1)
+                found.append(
+                    {
+                        "stack": stack,
+                        "layer": number,
+                        "kind": kind,
+                        "norms": _rounded(np.atleast_2d(norms)),
+                    }
+                )
+    return found
+
+
+def weights_of(
+    model: transformer.Transformer, inputs: np.ndarray, targets: np.ndarray
+) -> dict[str, list[np.ndarray]]:
+    """Returns `Transformer.attention_weights` as arrays.
+
+    Raises:
+        UserError: weights are NaN: the model has diverged.
+    """
+    weights = {
+        name: [layer.numpy() for layer in layers]
+        for name, layers in model.attention_weights(inputs, targets).items()
+    }
+    if np.isnan(
+        [np.sum(x) for layers in weights.values() for x in layers]
+    ).any():
+        raise errors.UserError(
+            "Expected attention weights from 0 to 1. Received: NaN. The model "
+            "has diverged; take an earlier checkpoint."
+        )
+    return weights
+
+
+def mean_by_distance(
+    weights: np.ndarray, lengths: Sequence[int], distances: Sequence[int]
+) -> np.ndarray:
+    """Returns the mean weight of the keys at each distance.
+
+    Only queries that have a key at that distance count: a distance that is
+    rare, as long ones are, is not less for it.
+
+    Args:
+        weights: `[B, H, L, L]` array of self-attention.
+        lengths: How many of the L positions each sentence has.
+        distances: Of key and query, j - i.
+
+    Returns:
+        A `[H, D]` array for D distances; NaN where no query has a key.
+
+    Example:
+
+    >>> weights = np.array([[[[0.5, 0.5, 0.0], [0.1, 0.2, 0.7], [0, 0, 1]]]])
+    >>> mean_by_distance(weights, [3], [0, 2, 3]).round(2).tolist()
+    [[0.57, 0.0, nan]]
+    """
+    sums = np.zeros([weights.shape[1], len(distances)])
+    counts = np.zeros(len(distances))
+    for one, length in zip(weights, lengths, strict=True):
+        for n, distance in enumerate(distances):
+            # [H, number of queries]
+            keys = one[:, :length, :length].diagonal(distance, 1, 2)
+            sums[:, n] += keys.sum(-1)
+            counts[n] += keys.shape[-1]
+    return sums / np.where(counts, counts, np.nan)
+
+
+def _describe_weights(model, sources, targets, shown):
+    """Returns the parts `encoder`, `decoder` and `cross` of `describe`."""
+    weights = weights_of(
+        model, engines.padded(sources), engines.padded(targets)
+    )
+    lengths = [len(row) for row in sources], [len(row) for row in targets]
+    rows = {"encoder": lengths[0], "decoder": lengths[1], "cross": lengths[1]}
+    keys = rows | {"cross": lengths[0]}
+    parts = {}
+    for name, layers in weights.items():
+        size = rows[name][shown], keys[name][shown]
+        parts[name] = {
+            "weights": [
+                _rounded(layer[shown, :, : size[0], : size[1]])
+                for layer in layers
+            ]
+        }
+    for name, last in (("encoder", MOST_DISTANCE), ("decoder", 0)):
+        distances = list(range(-MOST_DISTANCE, last + 1))
+        parts[name] |= {
+            "distances": distances,
+            "by_distance": [
+                _rounded(mean_by_distance(layer, rows[name], distances))
+                for layer in weights[name]
+            ],
+        }
+    return parts
+
+
+def _self_attention(model):
+    return {
+        name: [block.self_attention for block in blocks]
+        for name, blocks in (
+            ("encoder", model.encoder_blocks),
+            ("decoder", model.decoder_blocks),
+        )
+    }
+
+
+def _size(item: engines.Item) -> int:
+    return item.size
+
+
+def _rounded(array: np.ndarray) -> list:
+    """Returns nested lists, short in JSON; None for what is no number."""
+    if array.ndim > 1:
+        return [_rounded(row) for row in array]
+    return [round(float(x), _DIGITS) if np.isfinite(x) else None for x in array]

@@ -1,0 +1,318 @@
+"""Batches of pairs of similar length, as in tensor2tensor.
+
+Shapes: B rows, S source positions, T target positions.
+
+`batch_size` counts padded tokens on the longer side. Pairs are sorted into
+buckets by the length of their longer side, EOS included; a bucket holds the
+lengths below its limit and down to the previous one. The order of training
+batches is a function of (seed, epoch) alone, so (epoch, position) is all it
+takes to go on where a run stopped. Going on reads the epoch again up to there,
+but nothing before it.
+
+Lengths at the limits: training leaves out pairs with more than `max_length`
+tokens on a side (`run_setup` says how many they are), evaluation none. A pair
+with more tokens than `batch_size` is a batch by itself.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from relpos_tf import errors
+from relpos_tf.data import records
+
+# Records held for shuffling. Smaller corpora are shuffled as a whole.
+SHUFFLE_RECORDS = 200_000
+# Batches held for shuffling. Buckets fill at their own pace, so without it
+# short batches would come in runs.
+SHUFFLE_BATCHES = 64
+_INTERLEAVED_FILES = 16
+_BLOCK_LENGTH = 16
+
+
+def boundaries_and_batch_sizes(
+    batch_size: int,
+    max_length: int,
+    min_length_bucket: int = 8,
+    length_bucket_step: float = 1.1,
+) -> tuple[list[int], list[int]]:
+    """Returns tensor2tensor's buckets.
+
+    A bucket has `batch_size // limit` rows, rounded down to a divisor of a
+    highly composite number. tensor2tensor needed one window size that all
+    batch sizes divide; the rounding is kept so that its batches are the same.
+
+    Args:
+        batch_size: int. Padded tokens per batch, on the longer side.
+        max_length: int. Limit of the last bucket, itself included.
+        min_length_bucket: int. Limit of the first bucket, itself excluded.
+        length_bucket_step: float. Each limit is this many times the last
+            one, rounded down, and at least one more.
+
+    Returns:
+        Limits between buckets, ascending; and rows per bucket, one more.
+
+    Raises:
+        ValueError: a size is not positive, or the step is below 1.
+
+    Reference:
+        tensor2tensor 1.15.7, `data_reader.batching_scheme`.
+    """
+    if min(batch_size, max_length, min_length_bucket) < 1:
+        raise ValueError(
+            "`batch_size`, `max_length` and `min_length_bucket` must be at "
+            f"least 1. Received: {batch_size}, {max_length}, "
+            f"{min_length_bucket}."
+        )
+    if length_bucket_step < 1:
+        raise ValueError(
+            "`length_bucket_step` must be at least 1. "
+            f"Received: {length_bucket_step}."
+        )
+    boundaries = []
+    limit = min_length_bucket
+    while limit < max_length:
+        boundaries.append(limit)
+        limit = max(limit + 1, int(limit * length_bucket_step))
+    rows = [max(1, batch_size // limit) for limit in (*boundaries, max_length)]
+    window = _highly_composite(3 * max(rows))
+    return boundaries, [_largest_divisor(window, limit) for limit in rows]
+
+
+def training_batches(
+    files: Sequence[str],
+    *,
+    batch_size: int,
+    max_length: int,
+    seed: int,
+    epoch: int = 0,
+    position: int = 0,
+    min_length_bucket: int = 8,
+    length_bucket_step: float = 1.1,
+    pad_to_boundary: bool = False,
+    vocab_size: int | None = None,
+    tokenizer: int | None = None,
+) -> tf.data.Dataset:
+    """Returns endless training batches, from (epoch, position) on.
+
+    Pairs with more than `max_length` tokens on a side are left out.
+
+    Args:
+        files: TFRecord files, in the same order every time.
+        batch_size: int. Padded tokens per batch, on the longer side.
+        max_length: int. Most tokens on a side, EOS included.
+        seed: int. Another seed gives another order.
+        epoch: int. Epoch of the last batch that was used.
+        position: int. Its number in the epoch, from 1; 0 starts the epoch.
+        min_length_bucket: int. See `boundaries_and_batch_sizes`, as for
+        length_bucket_step: float.
+        pad_to_boundary: bool. Pads to the limit of a bucket, for XLA.
+        vocab_size: int or None. Ids beyond it are an error.
+        tokenizer: int or None. What made the ids, see `records.checked`.
+
+    Returns:
+        A dataset of `inputs` int32 [B, S], `targets` int32 [B, T], `epoch`
+        int64 [] and `position` int64 [], see above. Reading it fails where a
+        record is damaged: `records.guarded` says which.
+
+    Raises:
+        UserError: no pair is short enough, or the first ones are damaged.
+    """
+    buckets = boundaries_and_batch_sizes(
+        batch_size, max_length, min_length_bucket, length_bucket_step
+    )
+    _check_not_empty(files, max_length)
+    check = functools.partial(
+        records.checked, vocab_size=vocab_size, tokenizer=tokenizer
+    )
+
+    def one_epoch(number):
+        # Only the seed below may count. In here this sets the seed of the
+        # graph being traced, not the program's.
+        tf.random.set_seed(1)
+        seeds = tf.stack([tf.constant(seed, tf.int64), number])
+        pairs = _short_pairs(_shuffled_records(files, seeds), max_length)
+        batches = _bucketed(pairs, buckets, check).shuffle(
+            SHUFFLE_BATCHES, seed=_draw(seeds, 1)
+        )
+        done = tf.where(tf.equal(number, epoch), tf.cast(position, tf.int64), 0)
+        return (
+            batches.enumerate(start=1)
+            .skip(done)
+            .map(lambda i, batch: {**batch, "epoch": number, "position": i})
+        )
+
+    epochs = tf.data.Dataset.range(epoch, tf.int64.max)
+    dataset = epochs.flat_map(one_epoch)
+    if pad_to_boundary:
+        dataset = dataset.map(
+            lambda batch: pad_batch(batch, *buckets, max_length)
+        )
+    return _finish(dataset)
+
+
+def _short_pairs(serialized, max_length):
+    """Parses records, and leaves out what is too long for training."""
+    pairs = serialized.map(records.parse, num_parallel_calls=tf.data.AUTOTUNE)
+    return pairs.filter(lambda pair: _length(pair) <= max_length)
+
+
+def evaluation_batches(
+    files: Sequence[str],
+    *,
+    batch_size: int,
+    min_length_bucket: int = 8,
+    length_bucket_step: float = 1.1,
+    vocab_size: int | None = None,
+    tokenizer: int | None = None,
+) -> tf.data.Dataset:
+    """Returns every pair once, however long; the order is always the same.
+
+    Args:
+        files: TFRecord files.
+        batch_size: int. Padded tokens per batch, on the longer side; a longer
+            pair is a batch by itself.
+        min_length_bucket: int. See `boundaries_and_batch_sizes`.
+        length_bucket_step: float. See `boundaries_and_batch_sizes`.
+        vocab_size: int or None. Ids beyond it are an error.
+        tokenizer: int or None. What made the ids, see `records.checked`.
+
+    Returns:
+        A dataset of `inputs` int32 [B, S] and `targets` int32 [B, T]. Reading
+        it fails where a record is damaged: `records.guarded` says which.
+    """
+    # The last bucket, which takes any length, has batch_size // batch_size
+    # rows: one.
+    buckets = boundaries_and_batch_sizes(
+        batch_size, batch_size, min_length_bucket, length_bucket_step
+    )
+    pairs = tf.data.TFRecordDataset(list(files)).map(
+        records.parse, num_parallel_calls=tf.data.AUTOTUNE
+    )
+    check = functools.partial(
+        records.checked, vocab_size=vocab_size, tokenizer=tokenizer
+    )
+    return _finish(_bucketed(pairs, buckets, check))
+
+
+def pad_batch(
+    batch: dict[str, tf.Tensor],
+    boundaries: Sequence[int],
+    batch_sizes: Sequence[int],
+    max_length: int,
+) -> dict[str, tf.Tensor]:
+    """Pads a batch to its bucket's shape, with rows of padding if need be.
+
+    Args:
+        batch: `inputs` int32 [B, S], `targets` int32 [B, T], and more.
+        boundaries: Limits between buckets.
+        batch_sizes: Rows per bucket.
+        max_length: int. Limit of the last bucket.
+
+    Returns:
+        `batch`, with both at [rows of the bucket, its limit].
+    """
+    longest = tf.maximum(
+        tf.shape(batch["inputs"])[1], tf.shape(batch["targets"])[1]
+    )
+    bucket = tf.searchsorted(
+        tf.constant(boundaries, tf.int32), longest[tf.newaxis], side="right"
+    )[0]
+    length = tf.gather([*boundaries, max_length], bucket)
+    rows = tf.gather(list(batch_sizes), bucket)
+
+    def padded(ids):
+        shape = tf.shape(ids)
+        missing = [[0, rows - shape[0]], [0, length - shape[1]]]
+        return tf.pad(ids, missing)  # [rows, length]
+
+    sides = {name: padded(batch[name]) for name in ("inputs", "targets")}
+    return {**batch, **sides}
+
+
+def _highly_composite(limit: int) -> int:
+    """Returns the largest highly composite number up to `limit`.
+
+    That is a number with more divisors than every smaller one.
+    """
+    divisors = [0] * (limit + 1)
+    for divisor in range(1, limit + 1):
+        for multiple in range(divisor, limit + 1, divisor):
+            divisors[multiple] += 1
+    return max(range(1, limit + 1), key=divisors.__getitem__)
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    """Returns the largest divisor of `number` up to `limit`."""
+    return next(d for d in range(limit, 0, -1) if number % d == 0)
+
+
+def _shuffled_records(files: Sequence[str], seeds: tf.Tensor):
+    """Returns the serialized records of one epoch, shuffled by its seeds."""
+    names = tf.random.experimental.stateless_shuffle(
+        tf.constant(list(files)), _draw(seeds, 2, [2])
+    )
+    serialized = tf.data.Dataset.from_tensor_slices(names).interleave(
+        tf.data.TFRecordDataset,
+        cycle_length=min(len(files), _INTERLEAVED_FILES),
+        block_length=_BLOCK_LENGTH,
+    )
+    return serialized.shuffle(SHUFFLE_RECORDS, seed=_draw(seeds, 3))
+
+
+def _draw(seeds: tf.Tensor, use: int, shape: Sequence[int] = ()) -> tf.Tensor:
+    """Returns int64 seeds for one use, from (seed, epoch)."""
+    folded = tf.random.experimental.stateless_fold_in(seeds, use)
+    return tf.random.stateless_uniform(
+        shape, folded, minval=0, maxval=2**31 - 1, dtype=tf.int64
+    )
+
+
+def _bucketed(pairs: tf.data.Dataset, buckets, check) -> tf.data.Dataset:
+    """Batches pairs of similar length, padded to the longest of the batch.
+
+    `check` is applied to each batch.
+    """
+    boundaries, batch_sizes = buckets
+    batches = pairs.bucket_by_sequence_length(
+        _length,
+        bucket_boundaries=boundaries,
+        bucket_batch_sizes=batch_sizes,
+        padded_shapes={"inputs": [None], "targets": [None], "tokenizer": []},
+    )
+    return batches.map(check)
+
+
+def _length(pair: dict[str, tf.Tensor]) -> tf.Tensor:
+    """Returns the length of the longer side, int32 []."""
+    return tf.maximum(tf.size(pair["inputs"]), tf.size(pair["targets"]))
+
+
+def _check_not_empty(files: Sequence[str], max_length: int) -> None:
+    """Raises if no pair is short enough: epochs would go by for ever."""
+    short = (
+        tf.data.TFRecordDataset(list(files))
+        .map(records.parse)
+        .filter(lambda pair: _length(pair) <= max_length)
+    )
+    for _ in records.guarded(short.take(1), files):
+        return
+    raise errors.UserError(
+        f"No training pair has at most max_length={max_length} tokens on "
+        f"both sides, in {len(files)} files ({', '.join(files[:1])} ...). "
+        "Raise max_length, or prepare the data again."
+    )
+
+
+def _finish(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Fixes the order, keeps files together, and prepares batches ahead."""
+    options = tf.data.Options()
+    options.deterministic = True
+    # Its thread looks up once a minute at most, and an iterator, and with it
+    # the program, ends only when that thread does.
+    options.autotune.enabled = False
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.OFF
+    )
+    return dataset.with_options(options).prefetch(tf.data.AUTOTUNE)

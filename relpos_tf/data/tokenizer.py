@@ -1,0 +1,241 @@
+"""The subword tokenizer: SentencePiece BPE with byte fallback.
+
+Shapes: N strings, T ids per string.
+
+Text comes back as it went in, whatever characters it holds: nothing is
+normalised, blanks are kept, and a character without a piece of its own is
+spelled in bytes. The one exception is U+2581, by which SentencePiece stands
+for a blank: it is read as "_". The paper used 32,768 wordpieces instead.
+
+Ids: 0 padding, 1 end of sentence (EOS), 2 unknown. There is no start symbol.
+
+`load` also reads vocabularies of tensor2tensor, see `subwords`. No other module
+imports `sentencepiece`, and none but these two `tensorflow_text`.
+"""
+
+import functools
+import hashlib
+import io
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+import sentencepiece
+import tensorflow as tf
+import tensorflow_text
+from sentencepiece import sentencepiece_model_pb2
+
+from relpos_tf import errors
+from relpos_tf.data import t2t_subwords
+from relpos_tf.utils import files
+from relpos_tf.utils import text as text_lib
+
+PAD_ID = text_lib.PAD_ID
+EOS_ID = text_lib.EOS_ID
+UNKNOWN_ID = 2
+
+# U+2581 becomes U+005F, see the module's docstring.
+_RULES = "2581\t5F\n"
+# SentencePiece skips longer lines. Bytes.
+_MAX_SENTENCE_BYTES = 16384
+_LONGEST_TEXT = 2**31 - 1
+
+
+def train(
+    lines: Iterable[str],
+    model_path: str | pathlib.Path,
+    vocab_size: int,
+    character_coverage: float = 1.0,
+) -> None:
+    """Learns a tokenizer from text and writes it, whole or not at all.
+
+    The same lines in the same order give the same file.
+
+    Args:
+        lines: The text, both languages.
+        model_path: Where the model goes.
+        vocab_size: int. Pieces wanted, special and byte pieces included. Text
+            with fewer different pieces gives a smaller vocabulary.
+        character_coverage: float. Share of the characters that get a piece of
+            their own; the rarest others are spelled in bytes.
+
+    Raises:
+        UserError: no text, or more characters than `vocab_size` has room for.
+    """
+    model = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        rules = os.path.join(folder, "rules.tsv")
+        with open(rules, "w", encoding="utf-8") as file:
+            file.write(_RULES)
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                character_coverage=character_coverage,
+                byte_fallback=True,
+                normalization_rule_tsv=rules,
+                remove_extra_whitespaces=False,
+                pad_id=PAD_ID,
+                eos_id=EOS_ID,
+                unk_id=UNKNOWN_ID,
+                bos_id=-1,
+                max_sentence_length=_MAX_SENTENCE_BYTES,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise errors.UserError(
+                "Cannot learn a vocabulary: expected text, and room for 256 "
+                "bytes and every character. Received: "
+                f"vocab_size={vocab_size}; SentencePiece says: "
+                f"{' '.join(str(error).split())}"
+            ) from error
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    # The rules are compiled in. The path they came from is random.
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    files.write(model_path, proto.SerializeToString(deterministic=True))
+
+
+class Tokenizer:
+    """A trained tokenizer, in Python and in the graph, with equal results.
+
+    Args:
+        model_path: str or path. A file that `train` wrote.
+
+    Attributes:
+        model_bytes: bytes. The file's content.
+        fingerprint: str. Its sha256, in hexadecimal.
+        vocab_size: int. Number of ids.
+
+    Raises:
+        UserError: the file is missing or not a SentencePiece model.
+
+    Example:
+
+        tokens = tokenizer.Tokenizer("tokenizer.model")
+        tokens.decode(tokens.encode("Ein Satz."))  # "Ein Satz."
+    """
+
+    def __init__(self, model_path: str | pathlib.Path):
+        try:
+            self.model_bytes = pathlib.Path(model_path).read_bytes()
+        except OSError as error:
+            raise errors.UserError(
+                f"Cannot read the tokenizer {model_path} ({error.strerror})."
+            ) from error
+        self.fingerprint = hashlib.sha256(self.model_bytes).hexdigest()
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(self.model_bytes)
+        except RuntimeError as error:
+            raise errors.UserError(
+                f"Expected a SentencePiece model. Received: {model_path}, "
+                "which is not one or is damaged."
+            ) from error
+        self.vocab_size = self._processor.vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a string, EOS last."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of each string, EOS last; quicker than one by one."""
+        # Lone surrogates, which UTF-8 cannot hold, become "?".
+        encoded = [text.encode("utf-8", errors="replace") for text in texts]
+        return self._processor.encode(encoded, add_eos=True)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text before the first EOS; padding is left out."""
+        kept = []
+        for token in ids:
+            if token == EOS_ID:
+                break
+            if token != PAD_ID:
+                kept.append(int(token))
+        return self._processor.decode(kept)
+
+    def pieces(self) -> list[str]:
+        """Returns the piece of every id, in order."""
+        return [self._processor.id_to_piece(i) for i in range(self.vocab_size)]
+
+    @functools.cached_property
+    def graph_tokenizer(self) -> tensorflow_text.SentencepieceTokenizer:
+        """The same model as a trackable object, for SavedModels.
+
+        TensorFlow forgets it when its kernels are dropped, and
+        `tf.random.set_seed` drops them: set seeds first.
+        """
+        return tensorflow_text.SentencepieceTokenizer(
+            self.model_bytes, out_type=tf.int32, add_eos=True
+        )
+
+    def encode_tf(self, strings: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of each string, EOS last.
+
+        Args:
+            strings: string [N].
+
+        Returns:
+            int32 [N, (T)], ragged.
+        """
+        # Python's `decode(errors="replace")` and this put U+FFFD in the same
+        # places; SentencePiece by itself would put more of them.
+        valid = tf.strings.unicode_transcode(
+            strings, "UTF-8", "UTF-8", replace_control_characters=False
+        )
+        return self.graph_tokenizer.tokenize(valid)
+
+    def decode_tf(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the text before the first EOS of each row.
+
+        Args:
+            ids: int32 [N, T], padded with 0.
+
+        Returns:
+            string [N].
+        """
+        ids = tf.cast(ids, tf.int32)
+        ends = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1)  # [N, T]
+        kept = (ends == 0) & (ids != PAD_ID)  # [N, T]
+        rows = tf.ragged.boolean_mask(ids, kept)
+        # The blank that encoding puts in front is to be taken off again, but
+        # the op takes off every blank in front. Something before it stops
+        # that, and is cut off afterwards, with that one blank.
+        first = tf.fill([tf.shape(ids)[0], 1], UNKNOWN_ID)
+        texts = self.graph_tokenizer.detokenize(
+            tf.concat([first, rows], axis=1)
+        )  # [N]
+        start = len(self._processor.decode([UNKNOWN_ID]).encode())
+        blank = [piece.startswith("\u2581") for piece in self.pieces()]
+        leading = rows[:, :1].to_tensor(PAD_ID, shape=[None, 1])  # [N, 1]
+        starts = start + tf.cast(tf.gather(blank, leading[:, 0]), tf.int32)
+        rest = tf.fill(tf.shape(starts), _LONGEST_TEXT)  # [N]
+        return tf.strings.substr(texts, starts, rest)
+
+
+# They have the same methods.
+AnyTokenizer = Tokenizer | t2t_subwords.SubwordTokenizer
+
+
+def load(path: str | pathlib.Path) -> AnyTokenizer:
+    """Returns the tokenizer that a file holds, going by its name.
+
+    Args:
+        path: A SentencePiece model, `*.model`, or a vocabulary of
+            tensor2tensor, `*.subwords`.
+
+    Raises:
+        UserError: the name ends otherwise, or the file is not what it says.
+    """
+    kinds = {".model": Tokenizer, ".subwords": t2t_subwords.SubwordTokenizer}
+    kind = kinds.get(pathlib.Path(path).suffix)
+    if kind is None:
+        raise errors.UserError(
+            "Expected the file of a tokenizer, *.model for SentencePiece or "
+            f"*.subwords for tensor2tensor. Received: {path}."
+        )
+    return kind(path)

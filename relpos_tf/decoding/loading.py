@@ -1,0 +1,136 @@
+"""From a directory to a model that is ready for use."""
+
+import itertools
+import pathlib
+from typing import Any
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf.data import tokenizer as tokenizer_lib
+from relpos_tf.models import checkpoint_reader
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir as run_dir_lib
+from relpos_tf.models import shapes
+from relpos_tf.models import transformer
+from relpos_tf.utils import checked_json
+
+
+def load_model(
+    run_dir_or_checkpoint: str | pathlib.Path,
+) -> transformer.Transformer:
+    """Builds the model of a run and restores its weights.
+
+    Args:
+        run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
+            or the prefix of a checkpoint, as in `runs/mine/ckpt-1000`.
+
+    Returns:
+        The model. Its `hparams` are those it was trained with.
+
+    Raises:
+        UserError: no run or checkpoint is there, or the checkpoint does not
+            hold exactly the model's variables.
+    """
+    prefix = checkpoints.resolve(run_dir_or_checkpoint)
+    hparams = run_of(prefix).read_hparams()
+    check_fit(prefix, hparams)
+    model = transformer.Transformer(hparams)
+    checkpoints.restore_model(
+        prefix, {v.path: v.value for v in model.variables}
+    )
+    return model
+
+
+def check_fit(prefix: str, hparams: hparam.HParams) -> None:
+    """Compares what hparams announce with a checkpoint; builds nothing.
+
+    Hparams that came from elsewhere could announce more than there is memory.
+
+    Args:
+        prefix: str. The checkpoint.
+        hparams: Those of its run.
+
+    Raises:
+        UserError: they are of different models, or the checkpoint is damaged.
+    """
+    found = checkpoints.model_shapes(prefix)
+    announced = dict(itertools.islice(shapes.of_model(hparams), len(found) + 1))
+    if len(announced) > len(found):  # not all, but one of these is missing
+        found = {path: found[path] for path in announced.keys() & found.keys()}
+    checkpoint_reader.check_shapes(prefix, announced, found)
+
+
+def load_tokenizer(
+    run_dir_or_checkpoint: str | pathlib.Path,
+) -> tokenizer_lib.AnyTokenizer:
+    """Reads the tokenizer of a run.
+
+    Raises:
+        UserError: no run is there, its tokenizer is missing or damaged, or it
+            is not the one that the model was trained with.
+    """
+    run = run_of(run_dir_or_checkpoint)
+    tokenizer = tokenizer_lib.load(run.tokenizer_path)
+    known = read_problem(run).get("tokenizer_sha256", tokenizer.fingerprint)
+    if tokenizer.fingerprint != known:
+        raise errors.UserError(
+            f"The tokenizer {run.tokenizer_path} is damaged or another one: "
+            f"expected sha256 {known[:8]}... Received: "
+            f"{tokenizer.fingerprint[:8]}... Put the original file back."
+        )
+    expected = run.read_hparams().vocab_size
+    if tokenizer.vocab_size != expected:
+        raise errors.UserError(
+            f"Expected a tokenizer of {expected} pieces, as the model of "
+            f"{run.path} was trained with. Received: {run.tokenizer_path} of "
+            f"{tokenizer.vocab_size}. Put the original file back."
+        )
+    return tokenizer
+
+
+def read_problem(run: run_dir_lib.RunDir) -> dict[str, Any]:
+    """Returns what a run's problem.json says; nothing if there is none.
+
+    Runs of earlier versions, and imported ones, know less of their problem.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = run.path / "problem.json"
+    try:
+        return checked_json.loads(path.read_bytes(), run_dir_lib.PROBLEM_FIELDS)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise errors.UserError(
+            f"{path} is damaged: {error} Put the original back, or remove it: "
+            "what the run learns from is then not compared."
+        ) from error
+
+
+def tokenizer_path_of(run_dir_or_checkpoint: str | pathlib.Path) -> str | None:
+    """Returns the path of a run's tokenizer, or None if there is none."""
+    try:
+        path = run_of(run_dir_or_checkpoint).tokenizer_path
+    except errors.UserError:
+        return None
+    return path if pathlib.Path(path).is_file() else None
+
+
+def run_of(path: str | pathlib.Path) -> run_dir_lib.RunDir:
+    """Returns the run that a directory or a checkpoint belongs to.
+
+    An average of checkpoints lies in a folder of its own inside its run.
+
+    Raises:
+        UserError: neither the path nor the two folders above it is a run.
+    """
+    path = pathlib.Path(path)
+    for folder in (path, *list(path.parents)[:2]):
+        run = run_dir_lib.RunDir(folder)
+        if run.has_hparams():
+            return run
+    raise errors.UserError(
+        "Expected a run's directory, which holds hparams.json, or a checkpoint "
+        f"in one. Received: {path}."
+    )

@@ -1,0 +1,181 @@
+"""Ids drawn at random, instead of searched for.
+
+Every row draws from random numbers of its own, so that neighbours do not
+matter here either.
+
+Shapes: R rows, V vocabulary, K ids that may be drawn, L longest limit, T ids
+so far (the initial id and one for each step).
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from relpos_tf.decoding import beam_step
+
+_FORBIDDEN = -float("inf")
+
+
+class Sampling(NamedTuple):
+    """How to draw translations at random; see `draw`."""
+
+    temperature: float | tf.Tensor = 1.0
+    top_k: int = 0
+    top_p: float | tf.Tensor = 1.0
+    seed: int | tf.Tensor = 1
+
+
+def uniforms(seed, numbers, samples, length):
+    """Returns the random numbers of every row.
+
+    Args:
+        seed: int32 scalar.
+        numbers: int32 `[B]`: what tells the examples apart.
+        samples: int. Rows for each example.
+        length: int32 scalar, L. A longer row begins like a shorter one.
+
+    Returns:
+        float32 `[B * samples, L]` in [0, 1).
+    """
+
+    def row(pair):
+        example = tf.stack([seed, pair[0]])
+        own = tf.random.experimental.stateless_fold_in(example, pair[1])
+        return tf.random.stateless_uniform([length], own)
+
+    count = tf.size(numbers)
+    pairs = tf.stack(
+        [tf.repeat(numbers, samples), tf.tile(tf.range(samples), [count])], 1
+    )
+    # One row too many: of none at all, map_fn would not know the length.
+    pairs = tf.pad(pairs, [[0, 1], [0, 0]])
+    shape = tf.TensorSpec([None], tf.float32)
+    return tf.reshape(
+        tf.map_fn(row, pairs, fn_output_signature=shape)[:-1],
+        [count * samples, length],
+    )
+
+
+def draw(log_probs, uniform, temperature, top_k=0, top_p=1.0):
+    """Draws one id a row.
+
+    Args:
+        log_probs: float32 `[R, V]`, -inf where an id must not be drawn.
+        uniform: float32 `[R]` in [0, 1). Decides.
+        temperature: float > 0, finite. Divides log-probabilities: below 1 the
+            probable ids become more probable.
+        top_k: int. Draws from this many of the most probable ids; 0: from all.
+        top_p: float in (0, 1]. Draws from the fewest ids whose probabilities,
+            the largest first, add up to it.
+
+    Returns:
+        int32 `[R]`: any where none may be drawn.
+
+    Reference:
+        [Holtzman et al., 2020](https://arxiv.org/abs/1904.09751), section 3.1
+        (top_p).
+    """
+    vocab_size = log_probs.shape[-1]
+    values, ids = tf.math.top_k(
+        log_probs, min(top_k, vocab_size) or vocab_size
+    )  # [R, K]
+    # Less the largest, or what is close to 0 would take all beyond float32.
+    probs = tf.nn.softmax((values - values[:, :1]) / temperature)
+    # In float32, many improbable ids would vanish in the sums.
+    sums = tf.cumsum(tf.cast(probs, tf.float64), axis=1)
+    # The whole sum is 1 but for rounding, which must not leave any id out.
+    wanted = tf.cast(top_p, tf.float64)
+    wanted = tf.where(wanted < 1.0, wanted, sums[:, -1:])
+    # The first id that reaches it is the last that may be drawn.
+    last = tf.searchsorted(sums, wanted)  # [R, 1]
+    last = tf.minimum(last, tf.shape(sums)[1] - 1)
+    wanted = tf.cast(uniform[:, tf.newaxis], tf.float64)
+    wanted *= tf.gather(sums, last, batch_dims=1)
+    place = tf.searchsorted(sums, wanted, side="right")  # [R, 1]
+    # Rounding must not lead to one that cannot be drawn.
+    place = tf.minimum(place, last)
+    return tf.gather(ids, place, batch_dims=1)[:, 0]
+
+
+def without_padding(log_probs):
+    """Forbids id 0, to which label smoothing leaves a little probability."""
+    is_pad = tf.range(tf.shape(log_probs)[1]) == 0
+    return tf.where(is_pad, _FORBIDDEN, log_probs)
+
+
+def score_of(ids, log_probs, allowed):
+    """Returns the log-probabilities of ids `[R]`: -inf where not allowed."""
+    is_allowed = beam_step.take(allowed, ids) > _FORBIDDEN
+    return tf.where(is_allowed, beam_step.take(log_probs, ids), _FORBIDDEN)
+
+
+def sample(
+    symbols_to_logits_fn,
+    initial_ids,
+    limits,
+    random_numbers,
+    *,
+    temperature=1.0,
+    top_k=0,
+    top_p=1.0,
+    states=(),
+    constrain=None,
+    eos_id=1,
+):
+    """Continues `initial_ids` at random; never by padding, id 0.
+
+    Args:
+        symbols_to_logits_fn: A function of (ids int32 `[R, T]`, i int32
+            scalar = T - 1, states `[R, ...]`) that returns (logits `[R, V]`,
+            states).
+        initial_ids: `[R]` integer tensor.
+        limits: int32 `[R]`: largest numbers of ids to add.
+        random_numbers: float32 `[R, L]`: see `uniforms`.
+        temperature: float. See `draw`, as for the next two.
+        top_k: int.
+        top_p: float.
+        states: Any structure of `[R, ...]`; axes of length 0 may grow.
+        constrain: None, or a function of (ids, i, log_probs `[R, V]`) that
+            returns log_probs with -inf where an id must not follow.
+        eos_id: int.
+
+    Returns:
+        A pair: ids int32 `[R, T]`, the initial id first and zeros behind the
+        last; and the logarithms of the probabilities that the model gives
+        them, float32 `[R]`, whatever temperature and limits to the choice.
+        Where nothing was left to draw, zeros and -inf.
+    """
+    initial_ids = tf.cast(initial_ids, tf.int32)
+    longest = tf.maximum(tf.reduce_max(limits), 0)
+    places = tf.range(longest + 1)
+    ids = tf.where(places == 0, initial_ids[:, tf.newaxis], 0)  # [R, L + 1]
+
+    def step(i, ids, scores, is_active, states):
+        so_far = ids[:, : i + 1]
+        logits, states = symbols_to_logits_fn(so_far, i, states)
+        log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
+        allowed = constrain(so_far, i, log_probs) if constrain else log_probs
+        allowed = without_padding(allowed)
+        uniform = random_numbers[:, i]
+        chosen = draw(allowed, uniform, temperature, top_k, top_p)  # [R]
+        score = score_of(chosen, log_probs, allowed)
+        scores += tf.where(is_active, score, 0.0)
+        is_active &= score > _FORBIDDEN
+        chosen = tf.where(is_active, chosen, 0)
+        ids = tf.where(places == i + 1, chosen[:, tf.newaxis], ids)
+        is_active &= (chosen != eos_id) & (i + 1 < limits)
+        return i + 1, ids, scores, is_active, states
+
+    scores = tf.zeros(tf.shape(initial_ids))
+    loop = tf.constant(0), ids, scores, limits > 0, states
+    shapes = [part.shape for part in loop[:-1]]
+    shapes.append(tf.nest.map_structure(beam_step.filling_shape, states))
+    steps, ids, scores, _, _ = tf.while_loop(
+        lambda i, ids, scores, is_active, states: tf.reduce_any(is_active),
+        step,
+        loop,
+        tuple(shapes),
+    )
+    is_kept = (scores > _FORBIDDEN)[:, tf.newaxis] | (places == 0)
+    ids = tf.where(is_kept, ids, 0)
+    return ids[:, : steps + 1], scores

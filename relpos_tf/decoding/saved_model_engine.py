@@ -1,0 +1,307 @@
+"""What translates a batch of lines with an exported SavedModel.
+
+A SavedModel is a program. Before one is loaded, every operation in it is
+compared with the list of those that exports consist of, none of which touches
+a file, the network or Python.
+
+Shapes: N lines.
+"""
+
+import pathlib
+import re
+from typing import Any
+
+import tensorflow as tf
+from google.protobuf import message
+from tensorflow.core.protobuf import saved_model_pb2
+
+from relpos_tf import errors
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import engines
+from relpos_tf.models import checkpoint_reader
+from relpos_tf.utils import checked_json
+from relpos_tf.utils import paths
+
+SAVED_MODEL = "saved_model.pb"
+# All that exports of every kind of model consist of.
+OPERATIONS = frozenset(
+    """
+    Abs AddV2 All Any ArgMax AsString Assert AssignVariableOp
+    BatchMatMulV2 BiasAdd BiasAddGrad BroadcastTo Cast ConcatV2 Const
+    Cos Cumsum DenseBincount DisableCopyOnRead Einsum Equal Exp
+    ExpandDims Fill FloorDiv FloorMod GatherV2 Greater GreaterEqual
+    HashTableV2 Identity IdentityN If Less LessEqual Log LogicalAnd
+    LogicalNot LogicalOr LookupTableFindV2 LookupTableImportV2 MatMul
+    MatrixDiagPartV3 MatrixSetDiagV3 Max Maximum Mean Min Minimum Mul
+    Neg NoOp NotEqual OneHot OnesLike Pack Pad PartitionedCall
+    Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor
+    Range ReadVariableOp RealDiv ReduceJoin Relu Reshape ResourceGather
+    ReverseV2 Rsqrt Select SelectV2 SentencepieceDetokenizeOp
+    SentencepieceOp SentencepieceTokenizeOp Shape Sigmoid Sin Size
+    Softmax Square Squeeze StatefulPartitionedCall StaticRegexFullMatch
+    StaticRegexReplace StopGradient StridedSlice StringJoin StringLength
+    StringSplitV2 StringToNumber Sub Substr Sum Tanh TensorListConcatV2
+    TensorListReserve TensorListSetItem TensorScatterUpdate Tile TopKV2
+    Transpose UnicodeDecode UnicodeEncode UnicodeTranscode Unpack
+    UnsortedSegmentJoin UnsortedSegmentSum UpperBound VarHandleOp Where
+    While WordpieceTokenizeWithOffsets
+    """.split()
+)
+# What TensorFlow adds to save and restore the variables, in functions that
+# only a session would call.
+SAVING = frozenset(
+    "MergeV2Checkpoints RestoreV2 SaveV2 ShardedFilename".split()
+)
+# What the best known of all others would do.
+_WOULD = {
+    "read or write files": r"(Read|Write|Matching)Files?|.*(Dataset|Reader).*|"
+    r"ImmutableConst|InitializeTableFromText.*|.*(Save|Restore|Summary|Print)"
+    r".*|MergeV2Checkpoints|ShardedFilename|.*Debug.*",
+    "use the network": r"_?(Host)?(Send|Recv)|RemoteCall|Collective.*|.*Rpc.*",
+    "run Python": r".*PyFunc.*",
+}
+# What loading a damaged export of before there were checksums may raise.
+_FAULTS = (
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    tf.errors.OpError,
+)
+
+
+# The fields of `export_info.json` that anything depends on.
+_FIELDS = {
+    "format": str,
+    "files": dict[str, str],
+    "decode_hparams": dict,
+    "tokenizer": str,
+    "tokenizer_sha256": str,
+    "max_positions": int | None,
+}
+
+
+def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
+    """Returns what an export says of itself.
+
+    Raises:
+        UserError: it does not, or its words are damaged.
+    """
+    path = pathlib.Path(folder, engines.EXPORT_INFO)
+    try:
+        return checked_json.loads(path.read_bytes(), _FIELDS)
+    except OSError as error:
+        raise errors.UserError(
+            "Expected a folder made by relpos_tf.bin.export. "
+            f"Received: {folder}, without {engines.EXPORT_INFO}. A run is "
+            "named with --output_dir."
+        ) from error
+    except ValueError as error:
+        raise errors.UserError(
+            f"{path} is damaged: {error} Or export again."
+        ) from error
+
+
+def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:
+    """Returns the sha256 of each file of an export, by its name therein.
+
+    `export_info.json`, where this belongs as `files`, bears its own.
+    """
+    folder = pathlib.Path(folder)
+    return {
+        path.relative_to(folder).as_posix(): checked_json.file_sha256(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != engines.EXPORT_INFO
+    }
+
+
+def check_files(folder: str | pathlib.Path, info: dict[str, Any]) -> None:
+    """Compares an export's files with what it says of them.
+
+    Args:
+        folder: The export.
+        info: What `read_info` returned. Nothing is compared where it has no
+            `files`, as in exports of earlier versions.
+
+    Raises:
+        UserError: a file is damaged or missing.
+    """
+    for name, expected in info.get("files", {}).items():
+        path = file_of(folder, name)
+        if not path.is_file() or checked_json.file_sha256(path) != expected:
+            state = "damaged" if path.is_file() else "missing"
+            raise errors.UserError(
+                f"{path} is {state}: expected the file that was exported, of "
+                f"sha256 {expected[:8]}... Export again, or copy it again."
+            )
+
+
+def file_of(folder: str | pathlib.Path, name: str) -> pathlib.Path:
+    """Returns the path of a file that an export names.
+
+    Raises:
+        UserError: the name leads out of the folder.
+    """
+    parts = pathlib.PurePosixPath(name).parts
+    if not parts or ".." in parts or pathlib.PurePath(name).is_absolute():
+        raise errors.UserError(
+            f"{pathlib.Path(folder, engines.EXPORT_INFO)} is damaged: "
+            f"expected names of files in its folder. Received: {name!r}."
+        )
+    return pathlib.Path(folder, *parts)
+
+
+def check_operations(folder: str | pathlib.Path) -> None:
+    """Compares a SavedModel's program with what exports consist of.
+
+    Raises:
+        UserError: it holds anything else, or cannot be read; nothing of it has
+            been run.
+    """
+    path = pathlib.Path(folder, SAVED_MODEL)
+    try:
+        model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    except (OSError, message.DecodeError) as error:
+        raise errors.UserError(
+            "Expected a SavedModel made by relpos_tf.bin.export. Received: "
+            f"{folder}, whose {SAVED_MODEL} is missing or damaged."
+        ) from error
+    wrong = _not_of_an_export(model)
+    if wrong:
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise errors.UserError(
+            f"{path} is refused: expected the operations of an export. "
+            f"Received: {', '.join(wrong[:5])}{more}. Nothing of it has been "
+            "run. If it is an export, make it again with this version."
+        )
+
+
+def _not_of_an_export(model: saved_model_pb2.SavedModel) -> list[str]:
+    """Returns what a SavedModel has, and an export has not."""
+    if len(model.meta_graphs) != 1:
+        return [f"{len(model.meta_graphs)} graphs"]
+    (meta_graph,) = model.meta_graphs
+    if not meta_graph.HasField("object_graph_def"):
+        return ["a graph of TensorFlow 1"]
+    library = meta_graph.graph_def.library
+    nodes = list(meta_graph.graph_def.node)
+    savers = []
+    for function in library.function:
+        nodes.extend(function.node_def)
+        if SAVING.intersection(node.op for node in function.node_def):
+            savers.append(function.signature.name.encode())
+    used = {node.op for node in nodes}
+    wrong = [_described(name) for name in sorted(used - OPERATIONS - SAVING)]
+    if meta_graph.asset_file_def or any(
+        node.WhichOneof("kind") == "asset"
+        for node in meta_graph.object_graph_def.nodes
+    ):
+        wrong.append("other files")
+    # Only the graph itself may name what saves, and nobody runs that.
+    callers = [meta_graph.object_graph_def, *library.gradient]
+    callers += [*library.registered_gradients]
+    callers += [f for f in library.function if "api_implements" in f.attr]
+    callers += [
+        f for f in library.function if f.signature.name.encode() not in savers
+    ]
+    outside = {node.op for node in meta_graph.graph_def.node}
+    texts = [caller.SerializeToString() for caller in callers]
+    if outside & SAVING or any(
+        name in text for name in savers for text in texts
+    ):
+        wrong += [_described(name) for name in sorted(used & SAVING)]
+    return wrong
+
+
+def _described(operation: str) -> str:
+    """Names an operation, and what it would do if that is known."""
+    for what, names in _WOULD.items():
+        if re.fullmatch(names, operation):
+            return f"{operation!r}, which could {what}"
+    return repr(operation)
+
+
+class ExportEngine:
+    """A SavedModel that `export.export_saved_model` wrote.
+
+    Args:
+        folder: str or path. The SavedModel.
+
+    Raises:
+        UserError: there is none, or it is damaged.
+    """
+
+    def __init__(self, folder: str | pathlib.Path):
+        self.info = read_info(folder)
+        check_files(folder, self.info)
+        check_operations(folder)
+        try:
+            checkpoint_reader.check_index(f"{folder}/variables/variables")
+            self._fixed = decode_hparam.DecodeHParams.from_json(
+                self.info["decode_hparams"]
+            )
+            self._module = tf.saved_model.load(paths.plain(folder))
+            self._function = self._module.signatures["details"]
+            self._count_ids = self._module.count_ids
+        except _FAULTS as error:
+            reason = " ".join(str(error).split())
+            raise errors.UserError(
+                "Expected a SavedModel made by relpos_tf.bin.export. "
+                f"Received: {folder} ({reason})."
+            ) from error
+
+    def settings(
+        self, wanted: decode_hparam.DecodeHParams
+    ) -> decode_hparam.DecodeHParams:
+        """Returns the settings of the export.
+
+        Raises:
+            UserError: others are wanted.
+        """
+        wanted.check_plain("An export")
+        if wanted.max_input_size:
+            self.truncate(None, wanted.max_input_size)
+        fixed = self._fixed.search_settings()
+        for name, value in wanted.search_settings().items():
+            if value not in (None, fixed[name]):
+                raise errors.UserError(
+                    f"This export was made with {name}={fixed[name]}. "
+                    f"Received: {name}={value}. Export again, or translate "
+                    "with the run."
+                )
+        return wanted.fill(self._fixed)
+
+    def items(self, lines: list[str]) -> list[engines.Item]:
+        """Asks the SavedModel how long the lines are."""
+        strings = [line.encode("utf-8", errors="replace") for line in lines]
+        sizes = self._count_ids(tf.constant(strings)).numpy()
+        return list(map(engines.Item, strings, sizes.tolist()))
+
+    def truncate(self, item: engines.Item, size: int) -> engines.Item:
+        """Refuses: only ids can be cut, and here they are inside."""
+        raise errors.UserError(
+            f"`max_input_size` does not work with an export. Received: {size}."
+        )
+
+    def translate(
+        self,
+        items: list[engines.Item],
+        settings: decode_hparam.DecodeHParams,
+        n_best: int,
+    ) -> list[engines.Translation]:
+        """Translates lines in one batch."""
+        del settings  # they are part of the graph
+        outputs = self._function(
+            inputs=tf.constant([item.content for item in items])
+        )
+        texts = outputs["beam_outputs"][:, :n_best].numpy().tolist()
+        scores = outputs["beam_scores"][:, :n_best].numpy().tolist()
+        is_complete = outputs["is_complete"].numpy().tolist()
+        return [
+            engines.Translation([text.decode() for text in beams], points, good)
+            for beams, points, good in zip(
+                texts, scores, is_complete, strict=True
+            )
+        ]

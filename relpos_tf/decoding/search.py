@@ -1,0 +1,324 @@
+"""Search with a model, ids in and ids out.
+
+Here, and only here, the model meets beam search.
+
+Shapes: B batch, N beams (`n_best` of them are returned), S source length,
+T target length, V vocabulary.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from relpos_tf.decoding import beam_search
+from relpos_tf.decoding import beam_step
+from relpos_tf.decoding import constraints
+from relpos_tf.decoding import sampling
+from relpos_tf.layers import losses
+from relpos_tf.models import transformer
+
+# Once half of the sentences of a batch have ended, the others go on alone.
+SHRINK_AT = 0.5
+
+
+def translate_ids(
+    model: transformer.Transformer,
+    inputs: tf.Tensor,
+    *,
+    beam_size: int,
+    alpha: float,
+    decode_length: int,
+    n_best: int = 1,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Translates a batch as tensor2tensor does.
+
+    All sentences may grow by the same number of ids, `S + decode_length`, and
+    the search ends for all at once. So the padding of a batch counts; `search`
+    is for those who want a sentence's translation to be its own affair.
+
+    Args:
+        model: The model.
+        inputs: `[B, S]` integer tensor of source ids, ending in EOS, padded
+            with 0.
+        beam_size: int, N. 1 is greedy search.
+        alpha: float. Of the length penalty.
+        decode_length: int. How many ids more than S a translation may have.
+        n_best: int. How many translations of each sentence to return.
+
+    Returns:
+        A pair: ids, int32 `[B, n_best, T]`, best first, EOS last and then
+        zeros; and scores, float32 `[B, n_best]`.
+
+    Raises:
+        ValueError: there are not that many beams or pieces.
+    """
+    limits = constraints.Limits(tf.shape(inputs)[1] + decode_length)
+    return search(
+        model, inputs, limits, beam_size=beam_size, alpha=alpha, n_best=n_best
+    )
+
+
+class Context(NamedTuple):
+    """What belongs to a sentence and not to one of its hypotheses, `[B, ...]`.
+
+    Attributes:
+        layers: of `BeamCache`; the only part that changes.
+        memory: of `BeamCache`.
+        bias: of `BeamCache.source`.
+        prefix: of `Limits`; `[B, 0]` without.
+    """
+
+    layers: tuple
+    memory: tuple
+    bias: tf.Tensor
+    prefix: tf.Tensor
+
+    @classmethod
+    def of(cls, cache, limits):
+        """Returns the context of a search with a `BeamCache` and `Limits`."""
+        batch_size = tf.shape(cache.source.own)[0]
+        prefix = limits.prefix
+        if prefix is None:
+            prefix = tf.zeros([batch_size, 0], tf.int32)
+        return cls(cache.layers, cache.memory, cache.source.own, prefix)
+
+    def cache(self, whole):
+        """Returns a `BeamCache`, with what all sentences share from `whole`."""
+        return whole._replace(
+            layers=self.layers,
+            memory=self.memory,
+            source=whole.source._replace(own=self.bias),
+        )
+
+
+def search(
+    model: transformer.Transformer,
+    inputs: tf.Tensor,
+    limits: tf.Tensor | constraints.Limits,
+    *,
+    beam_size: int,
+    alpha: float | tf.Tensor,
+    n_best: int = 1,
+    shrink_at: float = SHRINK_AT,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Translates sentences that do not know of one another.
+
+    The first translation does not depend on `n_best`.
+
+    Args:
+        model: The model.
+        inputs: `[B, S]` integer tensor of source ids, ending in EOS, padded
+            with 0.
+        limits: `Limits`, or their `lengths` alone.
+        beam_size: int, N. 1 is greedy search.
+        alpha: float or scalar tensor. Of the length penalty.
+        n_best: int. How many translations of each sentence to return.
+        shrink_at: float. See `beam_search.beam_search`.
+
+    Returns:
+        A pair: ids, int32 `[B, n_best, T]`, best first, EOS last and then
+        zeros; no EOS where the limit cut a translation off; and scores,
+        float32 `[B, n_best]`, from the probabilities that the model gives
+        whether or not something was forced or forbidden. Where `limits` left
+        no way to go on: zeros, and `beam_search.NO_HYPOTHESIS`.
+
+    Raises:
+        ValueError: there are not that many beams or pieces.
+    """
+    if not isinstance(limits, constraints.Limits):
+        limits = constraints.Limits(tf.convert_to_tensor(limits))
+    check_sizes(model, beam_size, n_best)
+    whole = model.init_beams(inputs)
+    batch_size = tf.shape(inputs)[0]
+
+    def next_logits(ids, i, ancestors, context):
+        rows = tf.shape(ids)[0]
+        # A hypothesis goes back to itself at the position that it adds.
+        own = tf.tile(tf.range(beam_size), [rows // beam_size])
+        ancestors = tf.concat([ancestors, own[:, None, None]], 1)  # [.., T, 1]
+        logits, cache = model.step_beams(
+            ids[:, i],
+            context.cache(whole),
+            tf.reshape(ancestors, [rows // beam_size, beam_size, i + 1]),
+        )
+        return logits, ancestors, context._replace(layers=cache.layers)
+
+    ids, scores, _ = beam_search.beam_search(
+        next_logits,
+        tf.zeros([batch_size], tf.int32),
+        beam_size,
+        limits.lengths,
+        model.hparams.vocab_size,
+        alpha,
+        states=tf.zeros([batch_size, 0, 1], tf.int32),
+        # The best hypothesis is certain before the others are.
+        stop_early=n_best == 1,
+        context=Context.of(whole, limits),
+        constrain=limits.constrain if limits.is_constrained else None,
+        shrink_at=shrink_at,
+    )
+    return ids[:, :n_best, 1:], scores[:, :n_best]
+
+
+def search_fixed(
+    model: transformer.Transformer,
+    inputs: tf.Tensor,
+    lengths: tf.Tensor,
+    *,
+    max_length: int | None,
+    beam_size: int,
+    alpha: float,
+    n_best: int = 1,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Searches in shapes that never change, so that XLA can compile it.
+
+    Every step attends to `max_length` positions. Without XLA, `search` is
+    quicker. XLA must know the shape of `inputs`, and all `lengths`.
+
+    Args:
+        model: The model.
+        inputs: See `search`.
+        lengths: int32 `[B]`: how many ids each translation may have, at most
+            `max_length`.
+        max_length: int. Room for that many ids; None: room that grows, which
+            XLA does not compile.
+        beam_size: See `search`, as for the rest and for what is returned.
+        alpha: float.
+        n_best: int.
+
+    Example:
+
+    >>> from relpos_tf import hparam
+    >>> model = transformer.Transformer(
+    ...     hparam.HParams().replace(vocab_size=11, hidden_size=16)
+    ... )
+    >>> @tf.function(jit_compile=True)
+    ... def translate(inputs):
+    ...     return search_fixed(
+    ...         model, inputs, [4], max_length=4, beam_size=2, alpha=0.6
+    ...     )
+    >>> translate(tf.constant([[5, 1]]))[1].shape.as_list()
+    [1, 1]
+    """
+    check_sizes(model, beam_size, n_best)
+    cache = model.init_cache(inputs, max_length=max_length)
+
+    def next_logits(ids, i, layers):
+        # Not ids[:, -1], which XLA misplaces.
+        logits, written = model.step(
+            ids[:, i, tf.newaxis], cache._replace(layers=layers), i
+        )
+        return logits[:, 0], written.layers  # [B * N, V], [B * N, H, T, D]
+
+    ids, scores, _ = beam_search.beam_search(
+        next_logits,
+        tf.zeros(tf.shape(inputs)[:1], tf.int32),
+        beam_size,
+        lengths,
+        model.hparams.vocab_size,
+        alpha,
+        states=cache.layers,
+        stop_early=n_best == 1,
+    )
+    return ids[:, :n_best, 1:], scores[:, :n_best]
+
+
+def check_sizes(model, beam_size: int, n_best: int) -> None:
+    """Raises ValueError if there are not that many beams or pieces."""
+    vocab_size = model.hparams.vocab_size
+    if not 1 <= n_best <= beam_size <= vocab_size:
+        raise ValueError(
+            "Expected 1 <= n_best <= beam_size <= vocab_size. Received: "
+            f"n_best={n_best}, beam_size={beam_size}, vocab_size={vocab_size}."
+        )
+
+
+def sample(
+    model: transformer.Transformer,
+    inputs: tf.Tensor,
+    limits: tf.Tensor | constraints.Limits,
+    numbers: tf.Tensor,
+    *,
+    how: sampling.Sampling,
+    alpha: float | tf.Tensor,
+    n_best: int = 1,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Draws translations of sentences that do not know of one another.
+
+    Args:
+        model: The model.
+        inputs: See `search`.
+        limits: See `search`.
+        numbers: int32 `[B]`: with the seed and the place among the drawn ones,
+            they decide what is drawn.
+        how: `sampling.Sampling`.
+        alpha: float or scalar tensor. Of the length penalty.
+        n_best: int. How many translations of each sentence to draw.
+
+    Returns:
+        As `search`: ids `[B, n_best, T]`, the best scores first, and scores
+        `[B, n_best]`. Where `limits` left nothing to draw: zeros, and
+        `beam_search.NO_HYPOTHESIS`.
+    """
+    if not isinstance(limits, constraints.Limits):
+        limits = constraints.Limits(tf.convert_to_tensor(limits))
+    whole = model.init_beams(inputs)
+    batch_size = tf.shape(inputs)[0]
+    # Nothing is shared by those drawn: each is a source with one hypothesis.
+    context = tf.nest.map_structure(
+        lambda t: tf.repeat(t, n_best, axis=0), Context.of(whole, limits)
+    )
+
+    def next_logits(ids, i, layers):
+        logits, cache = model.step_beams(
+            ids[:, i],
+            context._replace(layers=layers).cache(whole),
+            tf.zeros([tf.shape(ids)[0], 1, i + 1], tf.int32),
+        )
+        return logits, cache.layers
+
+    def constrain(ids, i, log_probs):
+        return limits.constrain(ids, i, log_probs, context)
+
+    lengths = tf.repeat(limits.lengths, n_best)  # [B * n_best]
+    longest = tf.maximum(tf.reduce_max(lengths), 0)
+    ids, log_probs = sampling.sample(
+        next_logits,
+        tf.zeros([batch_size * n_best], tf.int32),
+        lengths,
+        sampling.uniforms(how.seed, numbers, n_best, longest),
+        temperature=how.temperature,
+        top_k=how.top_k,
+        top_p=how.top_p,
+        states=context.layers,
+        constrain=constrain if limits.is_constrained else None,
+    )
+    # Without an end, the length is the limit.
+    sizes = tf.math.count_nonzero(ids[:, 1:], axis=1, dtype=tf.int32)
+    scores = log_probs / beam_step.length_penalty(sizes, alpha)
+    scores = tf.maximum(scores, beam_step.NO_HYPOTHESIS)
+    ids = tf.reshape(ids[:, 1:], [batch_size, n_best, tf.shape(ids)[1] - 1])
+    scores, order = tf.math.top_k(
+        tf.reshape(scores, [batch_size, n_best]), n_best
+    )
+    return beam_step.take(ids, order), scores
+
+
+def log_probabilities(
+    model: transformer.Transformer, inputs: tf.Tensor, targets: tf.Tensor
+) -> tf.Tensor:
+    """Returns how probable the model finds given translations.
+
+    Args:
+        model: The model.
+        inputs: `[B, S]` integer tensor of source ids, padded with 0.
+        targets: `[B, T]` integer tensor of target ids, padded with 0.
+
+    Returns:
+        float32 `[B]`: the natural logarithm of each translation's
+        probability, not divided by a length penalty.
+    """
+    found, _ = losses.token_losses(
+        model.features(inputs, targets), model.softmax_table(), targets
+    )  # [B, T]
+    return -tf.reduce_sum(tf.where(targets == 0, 0.0, found), axis=1)

@@ -1,0 +1,248 @@
+"""A model's weights, laid out as CTranslate2 expects them.
+
+CTranslate2 computes relative positions as the paper does, if all heads share
+the tables of a layer. What it cannot compute exactly is refused here, because
+CTranslate2 itself would load it and be wrong.
+
+Shapes: V vocabulary, F features, P positions, H heads, R = 2k+1 rows of a
+relative table, D depth per head.
+"""
+
+import collections
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf.decoding import ctranslate2_engine
+from relpos_tf.layers import embeddings
+from relpos_tf.models import arguments
+from relpos_tf.models import transformer
+from relpos_tf.utils import text
+
+# Length of the tables of absolute positions, which CTranslate2 cannot extend:
+# more than any sentence, and a few megabytes.
+MAX_POSITIONS = 4096
+_CANNOT = "CTranslate2 cannot run this model exactly: "
+
+
+def token_names(pieces: Iterable[str]) -> list[str]:
+    """Returns a name for each piece, all different and none empty.
+
+    A piece is its own name, unless it is empty or there are several of it.
+
+    Example:
+
+    >>> token_names(["<pad>", "</s>", "a", "", "a"])
+    ['<pad>', '</s>', 'a<2>', '<3>', 'a<4>']
+    """
+    pieces = list(pieces)
+    counts = collections.Counter(pieces)
+    names = []
+    for i, piece in enumerate(pieces):
+        if not piece or counts[piece] > 1:
+            piece += f"<{i}>"
+            while piece in counts:
+                piece += "_"
+            counts[piece] += 1
+        names.append(piece)
+    return names
+
+
+def max_positions(model: transformer.Transformer) -> int | None:
+    """Returns the length of the position tables, None if there are none."""
+    if _has_tables(model.hparams):
+        return None
+    learned = model.hparams.max_length if model.hparams.pos == "emb" else 0
+    return max(MAX_POSITIONS, learned)
+
+
+def check(hparams: hparam.HParams) -> None:
+    """Raises UserError, with the reason, for what would not be exact."""
+    schemes = (
+        *arguments.encoder_positions(hparams),
+        *arguments.source_positions(hparams),
+    )
+    reason = next(filter(None, (s.why_not_ctranslate2() for s in schemes)), "")
+    if not reason and _has_tables(hparams) and hparams.pos != "none":
+        reason = (
+            "it leaves out absolute positions where there are relative ones "
+            f"(pos={hparams.pos})"
+        )
+    before = hparams.layer_preprocess_sequence == "n"
+    after = hparams.layer_postprocess_sequence == "dan"
+    if not reason and before == after:
+        number = "two norms" if before else "no norm"
+        reason = (
+            f"it needs one layer norm around each sublayer, and this has "
+            f"{number} (layer_preprocess_sequence="
+            f"{hparams.layer_preprocess_sequence}, layer_postprocess_sequence="
+            f"{hparams.layer_postprocess_sequence})"
+        )
+    if reason:
+        raise errors.UserError(f"{_CANNOT}{reason}. Export a SavedModel.")
+
+
+def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
+    """Returns a `ctranslate2.specs.TransformerSpec` with a model's weights.
+
+    Args:
+        model: The model.
+        tokens: The name of each id; V of them.
+
+    Raises:
+        UserError: CTranslate2 cannot compute what the model computes.
+    """
+    hparams = model.hparams
+    check(hparams)
+    specs = ctranslate2_engine.package().specs
+    spec = specs.TransformerSpec.from_config(
+        (hparams.encoder_layers, hparams.decoder_layers),
+        hparams.num_heads,
+        with_relative_position=_has_tables(hparams),
+        pre_norm=hparams.layer_preprocess_sequence == "n",
+        activation=specs.Activation.RELU,
+    )
+    config = spec.config
+    config.layer_norm_epsilon = hparams.norm_epsilon
+    config.add_source_eos = True
+    config.eos_token = tokens[text.EOS_ID]
+    # A target begins with id 0. No token is unknown, but one must be named.
+    config.bos_token = config.decoder_start_token = tokens[text.PAD_ID]
+    config.unk_token = tokens[text.PAD_ID]
+    _set_tables(spec, model)
+    _set_positions(spec, model)
+    for layers, block in (
+        *zip(spec.encoder.layer, model.encoder_blocks, strict=True),
+        *zip(spec.decoder.layer, model.decoder_blocks, strict=True),
+    ):
+        _set_block(layers, block)
+    for part, norm in (
+        (spec.encoder, model.encoder_norm),
+        (spec.decoder, model.decoder_norm),
+    ):
+        if norm is not None:
+            _set_norm(part.layer_norm, norm)
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.validate()
+    return spec
+
+
+def _has_tables(hparams):
+    """Says whether positions are relative, and so never run out."""
+    return hparams.is_relative and hparams.add_relative_to_keys
+
+
+def _array(weight) -> np.ndarray:
+    """Returns a copy: quantising changes arrays in place."""
+    return weight.numpy().astype(np.float32)
+
+
+def _set_tables(spec, model):
+    """Sets the three tables, [V, F] each; equal ones are stored once."""
+    target = _array(model.target_embedding.embeddings)
+    source = _array(model.source_embedding.embeddings)
+    if model.target_space is not None:
+        # It is added to each source vector after that was multiplied by
+        # sqrt(F); CTranslate2 multiplies the sum.
+        row = _array(model.target_space.embeddings)[model.target_space.space_id]
+        source += row / np.float32(model.hparams.hidden_size**0.5)
+    # Id 0 is the zero vector on the way in, but has a logit on the way out:
+    # so a shared table becomes two.
+    for table in (source, target):
+        table[text.PAD_ID] = 0.0
+    spec.encoder.embeddings[0].weight = source
+    spec.decoder.embeddings.weight = target
+    spec.decoder.projection.weight = _array(model.softmax_embedding.embeddings)
+
+
+def _set_positions(spec, model):
+    """Sets the tables of absolute positions, [P, F], where there are any."""
+    number = max_positions(model)
+    if number is None:
+        return
+    positions = np.arange(number)
+    for part, learned in (
+        (spec.encoder, model.source_positions),
+        (spec.decoder, model.target_positions),
+    ):
+        if learned is not None:
+            rows = np.minimum(positions, learned.max_length - 1)
+            table = _array(learned.embeddings)[rows]
+        elif model.hparams.pos == "timing":
+            table = embeddings.timing_signal(
+                tf.constant(positions), model.hparams.hidden_size
+            ).numpy()
+        else:  # without a table, CTranslate2 would add sinusoids
+            table = np.zeros([number, model.hparams.hidden_size], np.float32)
+        part.position_encodings.encodings = table
+
+
+def _set_block(layer, block):
+    """Sets one layer of the encoder or the decoder."""
+    _set_attention(
+        layer.self_attention, block.self_attention, (("q", "k", "v"),)
+    )
+    _set_relative(layer.self_attention, block.self_attention)
+    _set_norm(layer.self_attention.layer_norm, block.self_attention_residual)
+    if hasattr(layer, "attention"):
+        _set_attention(
+            layer.attention, block.encdec_attention, (("q",), ("k", "v"))
+        )
+        _set_norm(layer.attention.layer_norm, block.encdec_attention_residual)
+    for linear, dense in (
+        (layer.ffn.linear_0, block.ffn.conv1),
+        (layer.ffn.linear_1, block.ffn.conv2),
+    ):
+        linear.weight = _array(dense.kernel).T.copy()
+        linear.bias = _array(dense.bias)
+    _set_norm(layer.ffn.layer_norm, block.ffn_residual)
+
+
+def _set_attention(spec, layer, groups):
+    """Sets the projections; a group's are stacked: [.., F] each."""
+    for linear, names in zip(
+        spec.linear, (*groups, ("output_transform",)), strict=True
+    ):
+        linear.weight = np.concatenate(
+            [_array(getattr(layer, name).kernel).T for name in names]
+        )
+
+
+def _set_relative(spec, layer):
+    """Sets the tables of relative positions, [R, D]."""
+    tables = layer.tables()
+    if "keys" not in tables:
+        return
+    spec.relative_position_keys = _shared(tables["keys"])
+    # Without them, CTranslate2 adds nothing to the values.
+    spec.relative_position_values = "__optional"
+    if "values" in tables:
+        spec.relative_position_values = _shared(tables["values"])
+
+
+def _shared(weight) -> np.ndarray:
+    """Returns the table that all heads use, [R, D]."""
+    table = _array(weight)  # [R, D] or [H, R, D]
+    if table.ndim == 2:
+        return table
+    if np.any(table != table[0]):
+        raise errors.UserError(
+            f"{_CANNOT}its heads share the tables of relative positions, and "
+            "here each has its own (heads_share_relative_embedding=false). "
+            "Export a SavedModel."
+        )
+    return table[0]
+
+
+def _set_norm(spec, norm):
+    """Sets a layer norm: the one of a `Residual`, or one by itself."""
+    norm = getattr(norm, "before_norm", None) or getattr(
+        norm, "after_norm", norm
+    )
+    spec.gamma = _array(norm.gamma)
+    spec.beta = _array(norm.beta)

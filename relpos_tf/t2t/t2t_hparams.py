@@ -1,0 +1,250 @@
+"""tensor2tensor's hparams in the terms of ours. No TensorFlow.
+
+A trained model's `hparams.json` decides what its variables mean. What we do
+not compute is refused; what only concerned its training, and has no
+counterpart here, is left out with a note.
+"""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf.utils import checked_json
+
+# Fields that carry over as they are, each with its value where an older version
+# did not write it.
+_MODEL = {
+    "hidden_size": 512,
+    "filter_size": 2048,
+    "num_heads": 8,
+    "num_hidden_layers": 6,
+    "num_encoder_layers": 0,
+    "num_decoder_layers": 0,
+    "norm_epsilon": 1e-6,
+    "use_target_space_embedding": True,
+}
+_TRAINING = {
+    "layer_prepostprocess_dropout": 0.1,
+    "attention_dropout": 0.0,
+    "relu_dropout": 0.0,
+    "label_smoothing": 0.1,
+    "optimizer_adam_beta1": 0.9,
+    "optimizer_adam_beta2": 0.999,
+    "optimizer_adam_epsilon": 1e-9,
+    "learning_rate": 0.1,
+    "learning_rate_constant": 1.0,
+    "learning_rate_warmup_steps": 8000,
+    "clip_grad_norm": 0.0,
+    "batch_size": 4096,
+    "min_length_bucket": 8,
+    "length_bucket_step": 1.1,
+}
+# By the types of the defaults; of numbers, JSON has one type.
+_FIELDS = {
+    name: bool | int if type(default) is bool else float
+    for name, default in (_MODEL | _TRAINING).items()
+} | dict.fromkeys(
+    (
+        "self_attention_type",
+        "learning_rate_schedule",
+        "learning_rate_decay_scheme",
+        "activation_dtype",
+        "optimizer",
+    ),
+    str | None,
+)
+# What the model must be, each with the value it has if it is not written.
+_SUPPORTED = {
+    "self_attention_type": ("dot_product", "dot_product_relative"),
+    # The second is its older name for the first.
+    "ffn_layer": ("dense_relu_dense", "conv_hidden_relu"),
+    "norm_type": ("layer",),
+    "multiply_embedding_mode": ("sqrt_depth",),
+    "layer_preprocess_sequence": ("none", "n", ""),
+    "layer_postprocess_sequence": ("dan", "da"),
+    "pos": ("timing", "emb", None, "none", ""),
+    "attention_variables_3d": (False,),
+    "causal_decoder_self_attention": (True,),
+    "unidirectional_encoder": (False,),
+    "proximity_bias": (False,),
+    "prepend_mode": ("none",),
+    "hard_attention_k": (0,),
+    "num_area_layers": (0,),
+}
+# Its fields of training alone that may well differ from what we have.
+_OPTIMIZERS = ("adam", "Adam", "true_adam", "TrueAdam")
+_MULTISTEP = ("multistep_adam", "MultistepAdam")
+
+
+def read(path: pathlib.Path) -> dict[str, Any]:
+    """Reads tensor2tensor's hparams.json.
+
+    Raises:
+        UserError: it is not there, or not a JSON object.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise errors.UserError(
+            "Expected a folder of tensor2tensor with hparams.json, which its "
+            f"trainer writes. Received: {path.parent} ({error.strerror})."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise errors.UserError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(values, dict) or "hidden_size" not in values:
+        raise errors.UserError(
+            "Expected tensor2tensor's hparams, a JSON object with hidden_size "
+            f"and more. Received: {path}, which is something else."
+        )
+    try:
+        checked_json.check(values, _FIELDS)
+    except errors.UserError as error:
+        raise errors.UserError(f"{path} is damaged: {error}") from error
+    return values
+
+
+def translate(
+    t2t: Mapping[str, Any], vocab_size: int, target_space_id: int = 0
+) -> tuple[hparam.HParams, list[str]]:
+    """Returns our hparams for a model of tensor2tensor's.
+
+    Args:
+        t2t: Its hparams.
+        vocab_size: int. Rows of its embeddings.
+        target_space_id: int. The target space of its problem.
+
+    Returns:
+        The hparams; and a sentence for each of its settings that has no
+        counterpart and only matters for training on.
+
+    Raises:
+        UserError: the model is of a kind that we do not have; says which.
+    """
+    check_supported(t2t)
+    notes = []
+    is_relative = t2t.get("self_attention_type") == "dot_product_relative"
+    tied = t2t.get("shared_embedding_and_softmax_weights", False)
+    values = {
+        name: type(default)(t2t.get(name, default))
+        for name, default in _MODEL.items()
+    }
+    values |= _training(t2t, notes)
+    values |= {
+        "vocab_size": vocab_size,
+        "target_space_id": target_space_id,
+        "pos": t2t.get("pos", "timing") or "none",
+        "self_attention_type": t2t.get("self_attention_type", "dot_product"),
+        "layer_preprocess_sequence": (
+            t2t.get("layer_preprocess_sequence") or "none"
+        ),
+        "layer_postprocess_sequence": t2t.get(
+            "layer_postprocess_sequence", "dan"
+        ),
+        # One table for all, or one for both sides of the text, or three.
+        "shared_embedding": tied or t2t.get("shared_embedding", False),
+        "shared_embedding_and_softmax_weights": tied,
+        # Its relative attention shares tables and has values, whatever
+        # heads_share_relative_embedding and add_relative_to_values say.
+        "heads_share_relative_embedding": is_relative,
+        "max_length": t2t.get("max_length") or t2t.get("batch_size", 4096),
+        "learning_rate_schedule": _schedule(t2t, notes),
+        "activation_dtype": _activation_dtype(t2t, notes),
+        "extra_length": 100,
+        "train_steps": 250_000,
+    }
+    if is_relative:
+        values["max_relative_position"] = _positive_k(t2t)
+    return hparam.HParams().replace(**values), notes
+
+
+def check_supported(t2t: Mapping[str, Any]) -> None:
+    """Raises UserError if a model is of a kind that we do not have."""
+    for name, supported in _SUPPORTED.items():
+        value = t2t.get(name, supported[0])
+        if value not in supported:
+            known = ", ".join(str(choice) for choice in supported if choice)
+            raise errors.UserError(
+                f"This model has {name}={value}, which is not supported. "
+                f"Expected: {known or supported[0]}."
+            )
+    hidden_size = t2t["hidden_size"]
+    for name in ("attention_key_channels", "attention_value_channels"):
+        if t2t.get(name, 0) not in (0, hidden_size):
+            raise errors.UserError(
+                f"This model has {name}={t2t[name]}, which is not supported. "
+                f"Expected: 0, or hidden_size={hidden_size}."
+            )
+
+
+def _positive_k(t2t: Mapping[str, Any]) -> int:
+    """Returns the clipping distance, which tensor2tensor wants above 0."""
+    k = t2t.get("max_relative_position", 0)
+    if not k:
+        raise errors.UserError(
+            "Expected a relative model with max_relative_position above 0, as "
+            f"tensor2tensor itself does. Received: {k}."
+        )
+    return k
+
+
+def _training(t2t: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Returns the values of training that carry over."""
+    values = {}
+    for name, default in _TRAINING.items():
+        value = type(default)(t2t.get(name, default))
+        try:
+            hparam.HParams().replace(**{name: value})
+        except errors.UserError:
+            notes.append(
+                f"Its {name}={value} is not possible here; training on would "
+                f"use {getattr(hparam.HParams(), name)}."
+            )
+        else:
+            values[name] = value
+    optimizer = t2t.get("optimizer", "adam")
+    if optimizer in _MULTISTEP:
+        name = "optimizer_multistep_accumulate_steps"
+        values[name] = t2t.get(name) or 0
+        if values[name] > 1:
+            notes.append(
+                f"Its steps were batches, {values[name]} to an update; here "
+                "steps are updates."
+            )
+    elif optimizer not in _OPTIMIZERS:
+        notes.append(
+            f"Its optimizer {optimizer} is not here; training on would use "
+            "Adam."
+        )
+    return values
+
+
+def _schedule(t2t: Mapping[str, Any], notes: list[str]) -> str:
+    """Returns the learning-rate schedule, or ours if we do not have it."""
+    schedule = t2t.get("learning_rate_schedule", "legacy")
+    scheme = t2t.get("learning_rate_decay_scheme", "noam")
+    factors = set(schedule.split("*")) if schedule else set()
+    if schedule == "legacy" and scheme == "noam":
+        return schedule
+    if factors and factors <= set(hparam.SCHEDULE_FACTORS):
+        return schedule
+    named = f"{schedule} ({scheme})" if schedule == "legacy" else schedule
+    notes.append(
+        f"Its learning-rate schedule {named} is not here; training on would "
+        "use noam."
+    )
+    return "noam"
+
+
+def _activation_dtype(t2t: Mapping[str, Any], notes: list[str]) -> str:
+    """Returns what training computes with."""
+    dtype = t2t.get("activation_dtype", "float32")
+    if dtype in ("float32", "bfloat16"):
+        return dtype
+    notes.append(
+        f"Its activation_dtype {dtype} is not here; training on would use "
+        "float32."
+    )
+    return "float32"

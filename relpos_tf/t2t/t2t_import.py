@@ -1,0 +1,309 @@
+"""A run's directory from a model directory of tensor2tensor.
+
+It holds checkpoints in TensorFlow 1's format, `hparams.json`, and sometimes
+the vocabulary. The run holds what decoder.py, the exporter and
+`trainer.py --warm_start_from` need, and a record of what came from where.
+"""
+
+import itertools
+import json
+import os
+import pathlib
+import re
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf.data import t2t_subwords
+from relpos_tf.export import saved_model
+from relpos_tf.models import checkpoint_reader
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
+from relpos_tf.models import shapes as model_shapes
+from relpos_tf.t2t import t2t_hparams
+from relpos_tf.t2t import t2t_variables
+from relpos_tf.utils import paths
+
+RECORD = "t2t_import.json"
+_NAMED = 5  # most items that a message lists
+
+
+class Imported(NamedTuple):
+    """What an import did.
+
+    Attributes:
+        hparams: `hparam.HParams` of the run.
+        checkpoint: str. The prefix that was read.
+        used: {our variable: [its variables, shards in order]}.
+        ignored: list of its variables that are not the model's.
+        notes: list of str. What the reader should know.
+        has_vocabulary: bool. Whether the run has a tokenizer.
+    """
+
+    hparams: hparam.HParams
+    checkpoint: str
+    used: dict[str, list[str]]
+    ignored: list[str]
+    notes: list[str]
+    has_vocabulary: bool
+
+
+def import_run(
+    t2t_dir: str | pathlib.Path,
+    output_dir: str | pathlib.Path,
+    *,
+    checkpoint: str | None = None,
+    vocab_file: str | None = None,
+    target_space_id: int = 0,
+) -> Imported:
+    """Writes a run's directory, whole or not at all.
+
+    Args:
+        t2t_dir: A model directory of tensor2tensor, with hparams.json.
+        output_dir: The run to write. One that an import wrote is replaced.
+        checkpoint: See `find_checkpoint`.
+        vocab_file: Its subword vocabulary. None: `vocab*` or `*.subwords` in
+            `t2t_dir`, or in the data_dir that its flags name.
+        target_space_id: int. The target space of its problem; all its
+            translation problems since 1.10 have 0.
+
+    Returns:
+        What was done.
+
+    Raises:
+        UserError: something is missing, of another kind, or does not fit; the
+            message names it.
+    """
+    t2t_dir, output_dir = pathlib.Path(t2t_dir), pathlib.Path(output_dir)
+    check_replaceable(output_dir)
+    t2t = t2t_hparams.read(t2t_dir / "hparams.json")
+    t2t_hparams.check_supported(t2t)
+    prefix = find_checkpoint(t2t_dir, checkpoint)
+    reader = open_checkpoint(prefix)
+    shapes = reader.get_variable_to_shape_map()
+    scope, ignored = t2t_variables.model_scope(shapes)
+    hparams, notes = t2t_hparams.translate(
+        t2t, t2t_variables.vocab_size(shapes, scope), target_space_id
+    )
+    vocabulary = find_vocabulary(
+        t2t_dir, vocab_file, t2t, hparams.vocab_size, notes
+    )
+    # Nothing is built: its size could be nonsense. Where there are more
+    # variables than names, some are among the first that are missing.
+    variables = dict(
+        itertools.islice(model_shapes.of_model(hparams), len(shapes) + 1)
+    )
+    used = t2t_variables.names_of(variables, hparams, shapes)
+    t2t_variables.check_fit(variables, used, shapes, ignored)
+    with checkpoints.reading(prefix):
+        values = {path: _read(reader, used[path]) for path in variables}
+    done = Imported(hparams, prefix, used, ignored, notes, bool(vocabulary))
+    step = read_step(reader, prefix)
+    with saved_model.new_folder(output_dir) as partial:
+        _write(partial, done, values, vocabulary, step)
+    return done
+
+
+def find_checkpoint(t2t_dir: pathlib.Path, checkpoint: str | None) -> str:
+    """Returns the prefix of the checkpoint to read.
+
+    Args:
+        t2t_dir: The model directory.
+        checkpoint: A prefix, perhaps relative to `t2t_dir`, or a folder, or
+            None for `t2t_dir`; of a folder, the checkpoint with the highest
+            step, or else the last one that its state file names.
+
+    Raises:
+        UserError: there is none.
+    """
+    if checkpoint and not os.path.isdir(checkpoint):
+        prefix = checkpoint.removesuffix(".index")
+        inside = str(t2t_dir / prefix)
+        there = os.path.isfile(f"{inside}.index")
+        return inside if there and not os.path.exists(prefix) else prefix
+    folder = pathlib.Path(checkpoint or t2t_dir)
+    found = {}
+    for path in folder.glob("model.ckpt-*.index"):
+        if match := re.fullmatch(r"model\.ckpt-(\d+)\.index", path.name):
+            found[int(match[1])] = str(path).removesuffix(".index")
+    newest = found[max(found)] if found else _last_named(folder)
+    if not newest:
+        raise errors.UserError(
+            "Expected a checkpoint model.ckpt-STEP.index of tensor2tensor. "
+            f"Received: {folder}, which has none."
+        )
+    return newest
+
+
+def _last_named(folder: pathlib.Path) -> str | None:
+    """Returns the prefix that a folder's state file names last, if it is there.
+
+    `tf.train.latest_checkpoint` takes it for a pattern.
+    """
+    state = tf.train.get_checkpoint_state(str(folder))
+    prefix = state.model_checkpoint_path if state else ""
+    is_there = any(map(os.path.isfile, (f"{prefix}.index", prefix)))
+    return prefix if is_there else None
+
+
+def open_checkpoint(prefix: str):
+    """Returns a reader of a TensorFlow 1 checkpoint.
+
+    Raises:
+        UserError: it is not there, or damaged.
+    """
+    try:
+        return checkpoint_reader.open_checkpoint(prefix)
+    except checkpoint_reader.UNREADABLE as error:
+        raise errors.UserError(
+            "Expected the prefix of a checkpoint, as in model.ckpt-250000. "
+            f"Received: {prefix}, which is not there or damaged."
+        ) from error
+
+
+def find_vocabulary(
+    t2t_dir: pathlib.Path, vocab_file: str | None, t2t, vocab_size, notes
+) -> bytes | None:
+    """Returns the vocabulary file of a model, one line for each id.
+
+    Args:
+        t2t_dir: The model directory.
+        vocab_file: A path, or None to look for one.
+        t2t: Its hparams.
+        vocab_size: int. Rows of its embeddings.
+        notes: list of str. Gains why those that were found do not serve.
+
+    Returns:
+        The file's content; None if nobody named one and none was found.
+
+    Raises:
+        UserError: the one that was named is not a subword vocabulary of this
+            size, or several that were found are.
+    """
+    if vocab_file:
+        return _read_vocabulary(pathlib.Path(vocab_file), t2t, vocab_size)
+    reasons = []
+    for folder in (t2t_dir, _data_dir(t2t_dir)):
+        fitting = {}
+        for path in _vocabularies(folder) if folder else []:
+            try:
+                fitting[path] = _read_vocabulary(path, t2t, vocab_size)
+            except errors.UserError as error:
+                reasons.append(str(error))
+        if len(set(fitting.values())) > 1:
+            raise errors.UserError(
+                f"Several vocabularies have the right size: "
+                f"{_some([str(path) for path in fitting])}. Name one with "
+                "--vocab_file."
+            )
+        if fitting:
+            return next(iter(fitting.values()))
+    notes.extend(reasons[:_NAMED])
+    return None
+
+
+def check_replaceable(output_dir: pathlib.Path) -> None:
+    """Raises UserError if a folder holds anything but an import.
+
+    Or if it could not be written in the end.
+    """
+    paths.check_folder(output_dir)
+    paths.check_folder(output_dir.parent)  # where it gets its name
+    if not output_dir.exists() or (output_dir / RECORD).is_file():
+        return
+    if output_dir.is_dir() and not any(output_dir.iterdir()):
+        return
+    raise errors.UserError(
+        "Expected a new folder, or an earlier import to replace. "
+        f"Received: {output_dir}, which is something else."
+    )
+
+
+def read_step(reader, prefix: str) -> int:
+    """Returns the number of updates that a checkpoint says were made.
+
+    Raises:
+        UserError: what it says is no number of updates.
+    """
+    if reader.has_tensor("global_step"):
+        step = np.asarray(reader.get_tensor("global_step"))
+        if step.shape or step.dtype.kind not in "iu" or step < 0:
+            raise errors.UserError(
+                f"Expected a number of updates as global_step of {prefix}. "
+                f"Received: {step.dtype.name}{list(step.shape)}."
+            )
+        return int(step)
+    match = re.search(r"-(\d+)$", prefix)
+    return int(match[1]) if match else 0
+
+
+def _read(reader, names: list[str]) -> np.ndarray:
+    """Joins the shards of a variable: float32, along the first axis."""
+    parts = [reader.get_tensor(name) for name in names]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def _write(folder, done, values, vocabulary, step) -> None:
+    """Writes the files of the run."""
+    run = run_dir.RunDir(folder)
+    checkpoints.write_model(str(folder / f"ckpt-{step}"), values, step)
+    run_dir.write_checkpoint_state(folder)
+    if vocabulary:
+        (folder / run_dir.SUBWORDS).write_bytes(vocabulary)
+    run.write_versions()
+    record = {
+        "checkpoint": done.checkpoint,
+        "step": step,
+        "used": done.used,
+        "ignored": done.ignored,
+        "notes": done.notes,
+    }
+    (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+    run.write_hparams(done.hparams)
+
+
+def _vocabularies(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the files that go by the name of a subword vocabulary."""
+    found = {*folder.glob("vocab*"), *folder.glob("*.subwords")}
+    return sorted(path for path in found if path.is_file())
+
+
+def _read_vocabulary(path: pathlib.Path, t2t, vocab_size: int) -> bytes:
+    """Returns a vocabulary file, with lines for the rows that have no piece.
+
+    Those are there where `vocab_divisor` rounded their number up.
+    """
+    size = t2t_subwords.SubwordTokenizer(path).vocab_size
+    missing = vocab_size - size
+    if missing != -size % (t2t.get("vocab_divisor") or 1):
+        raise errors.UserError(
+            f"Expected a vocabulary of {vocab_size} subwords, as the "
+            f"embeddings have rows. Received: {path} of {size}."
+        )
+    content = path.read_bytes()
+    end = b"" if content.endswith(b"\n") else b"\n"
+    return content + (end + b"''\n" * missing if missing else b"")
+
+
+def _data_dir(t2t_dir: pathlib.Path) -> pathlib.Path | None:
+    """Returns the data_dir that a model directory's flags name, if it is here.
+
+    Its trainer writes its flags to flags.txt and flags_t2t.txt.
+    """
+    for name in ("flags.txt", "flags_t2t.txt"):
+        path = t2t_dir / name
+        text = path.read_text("utf-8", "replace") if path.is_file() else ""
+        if match := re.search(r"^--data_dir=(.+)$", text, re.MULTILINE):
+            folder = pathlib.Path(match[1].strip().strip("'\"")).expanduser()
+            if folder.is_dir():
+                return folder
+    return None
+
+
+def _some(items: list[str]) -> str:
+    """Returns the first few of a list, and how many more there are."""
+    left = len(items) - _NAMED
+    return "; ".join(items[:_NAMED]) + (f" and {left} more" if left > 0 else "")

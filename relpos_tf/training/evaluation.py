@@ -1,0 +1,158 @@
+"""How good a model is: given the reference's own past, and by itself.
+
+Shapes: B batch, S source length, T target length, V vocabulary.
+"""
+
+import functools
+import weakref
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from relpos_tf import errors
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import line_batches
+from relpos_tf.decoding import search
+from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.layers import losses
+from relpos_tf.models import transformer
+from relpos_tf.training import metrics
+
+# One traced function for each living model: TensorFlow never frees a traced
+# graph, so one for each evaluation would fill the memory.
+_functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def teacher_forced(
+    model: transformer.Transformer, dataset: Iterable[dict[str, tf.Tensor]]
+) -> dict[str, float]:
+    """Scores a model that is shown the reference up to each position.
+
+    Every token counts the same, whatever batch it is in.
+
+    Args:
+        model: The model.
+        dataset: Batches of `inputs`, int32 `[B, S]`, and `targets`, int32
+            `[B, T]`, both padded with 0.
+
+    Returns:
+        dict: `loss`, in nats per target token, EOS included, without label
+        smoothing; `teacher_forced_accuracy`, the share of target tokens that
+        the model finds most probable; and `target_tokens`, their number.
+
+    Raises:
+        ValueError: there is no target token.
+    """
+    function = teacher_forced_function(model)
+    loss, correct, count = 0.0, 0.0, 0.0
+    for batch in dataset:
+        sums = function(batch["inputs"], batch["targets"])
+        # In Python, because a float32 sum stops growing at some length.
+        loss += float(sums[0])
+        correct += float(sums[1])
+        count += float(sums[2])
+    if not count:
+        raise ValueError(
+            "Expected target tokens to evaluate on. Received: none."
+        )
+    return {
+        "loss": loss / count,
+        "teacher_forced_accuracy": correct / count,
+        "target_tokens": int(count),
+    }
+
+
+def teacher_forced_function(model: transformer.Transformer) -> Callable:
+    """Returns the traced function of a model, always the same.
+
+    It maps `inputs` and `targets` to three float32 sums over the target
+    tokens: of their losses, of those predicted, and of all.
+    """
+    if model not in _functions:
+        # The dictionary must not be what keeps the model alive.
+        reference = weakref.ref(model)
+
+        def sums(inputs, targets):
+            model = reference()
+            loss, best = losses.token_losses(
+                model.features(inputs, targets), model.softmax_table(), targets
+            )  # [B, T] each
+            is_token = targets != 0  # [B, T]
+            correct = (best == targets) & is_token
+            count = tf.cast(is_token, tf.float32)
+            return (
+                tf.reduce_sum(loss * count),
+                tf.reduce_sum(tf.cast(correct, tf.float32)),
+                tf.reduce_sum(count),
+            )
+
+        ids = tf.TensorSpec([None, None], tf.int32)
+        _functions[model] = tf.function(sums, input_signature=[ids, ids])
+    return _functions[model]
+
+
+def translate_and_score(
+    translator: translator_lib.Translator,
+    source_lines: Sequence[str],
+    references: Sequence[str],
+    **settings,
+) -> tuple[metrics.Scores, list[str]]:
+    """Translates lines and compares the result with references.
+
+    Args:
+        translator: The translator.
+        source_lines: What to translate.
+        references: A translation of each line.
+        **settings: See `Translator.translate_lines`.
+
+    Returns:
+        A pair: the scores, and the translations.
+
+    Raises:
+        UserError: there is not one reference for each line.
+    """
+    if len(source_lines) != len(references):
+        raise errors.UserError(
+            f"Expected one reference for each of {len(source_lines)} lines. "
+            f"Received: {len(references)} references."
+        )
+    hypotheses = translator.translate(list(source_lines), **settings)
+    return metrics.corpus_bleu(hypotheses, references), hypotheses
+
+
+def log_probabilities(
+    translator: translator_lib.Translator,
+    pairs: Sequence[tuple[str, str]],
+) -> list[tuple[float, int]]:
+    """Says how probable given translations are.
+
+    Args:
+        translator: A translator with a model, not with an export.
+        pairs: Lines and a translation of each.
+
+    Returns:
+        For each pair, the natural logarithm of the translation's probability,
+        and the number of its tokens, EOS included.
+    """
+    engine = translator.engine
+    ids = tf.TensorSpec([None, None], tf.int32)
+    function = tf.function(
+        functools.partial(search.log_probabilities, engine.model),
+        input_signature=[ids, ids],
+    )
+    sources, targets = (
+        [item.content for item in engine.items(list(lines))]
+        for lines in zip(*pairs, strict=True)
+    )
+    sizes = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
+    found = [0.0] * len(pairs)
+    for batch in line_batches.make_batches(sizes):
+        scores = function(
+            engines.padded([sources[i] for i in batch]),
+            engines.padded([targets[i] for i in batch]),
+        )
+        for i, score in zip(batch, scores.numpy().tolist(), strict=True):
+            found[i] = score
+    return [(score, len(t)) for score, t in zip(found, targets, strict=True)]

@@ -1,0 +1,201 @@
+"""Scores of translations against references: sacreBLEU, chrF, exact match.
+
+Only for what a model wrote by itself. A figure computed while the model saw
+the reference (teacher forcing) is not a BLEU score, whatever its formula.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+import numpy as np
+from sacrebleu import metrics as sacrebleu_metrics
+
+from relpos_tf import errors
+from relpos_tf.utils import text
+
+_SGM_TAG = re.compile(r"</?(refset|srcset|tstset|mteval|doc|seg|hl)\b", re.I)
+# A few such commas are slips of writing, a majority is a tokenizer's work.
+_MANY_COMMAS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """What `corpus_bleu` found.
+
+    Attributes:
+        bleu: Corpus BLEU, 0 to 100: cased, sacreBLEU's 13a tokenization.
+        bleu_signature: sacreBLEU's record of how it was computed.
+        chrf: Corpus chrF2, 0 to 100.
+        chrf_signature: The same record for chrF.
+        brevity_penalty: BLEU's factor for short output, 0 to 1.
+        exact_match: Percentage of lines equal to their reference, blanks at
+            both ends aside.
+        empty_lines: Number of hypotheses without any text.
+        lines: Number of hypotheses.
+        warnings: One line for each reason to distrust the scores.
+    """
+
+    bleu: float
+    bleu_signature: str
+    chrf: float
+    chrf_signature: str
+    brevity_penalty: float
+    exact_match: float
+    empty_lines: int
+    lines: int
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Returns the attributes, by name, as one JSON object."""
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
+
+
+def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
+    """Scores translations, one reference for each.
+
+    Both sides are plain text: detokenized and cased, without markup.
+
+    Args:
+        hypotheses: Lines that a model wrote.
+        references: The lines they should be, in the same order.
+
+    Returns:
+        `Scores`. Output without any text has the score 0, and a warning.
+
+    Raises:
+        UserError: there are no references, or not one for each hypothesis.
+    """
+    hypotheses, references = list(hypotheses), list(references)
+    _check_pairs(hypotheses, references)
+    bleu = _bleu()
+    chrf = sacrebleu_metrics.CHRF()
+    bleu_score = bleu.corpus_score(hypotheses, [references])
+    chrf_score = chrf.corpus_score(hypotheses, [references])
+    equal = [
+        hypothesis.strip() == reference.strip()
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
+    ]
+    empty_lines = sum(not line.strip() for line in hypotheses)
+    warnings = _suspicions("hypotheses", hypotheses)
+    warnings += _suspicions("references", references)
+    if broken := text.count_broken(references):
+        warnings.append(
+            f"{broken} of {len(references)} references are not UTF-8, and are "
+            "compared with U+FFFD in place of what could not be read. Convert "
+            "the file, as with iconv -f latin1 -t utf-8."
+        )
+    if empty_lines == len(hypotheses):
+        warnings.append(f"All {empty_lines} hypotheses are empty.")
+    return Scores(
+        bleu=bleu_score.score,
+        bleu_signature=str(bleu.get_signature()),
+        chrf=chrf_score.score,
+        chrf_signature=str(chrf.get_signature()),
+        brevity_penalty=float(bleu_score.bp),
+        exact_match=100 * sum(equal) / len(equal),
+        empty_lines=empty_lines,
+        lines=len(hypotheses),
+        warnings=tuple(warnings),
+    )
+
+
+def line_counts(
+    hypotheses: Sequence[str], references: Sequence[str]
+) -> np.ndarray:
+    """Returns what corpus BLEU is made of, for each line.
+
+    BLEU is a function of the sums of these over the lines, so the score of
+    any selection of lines follows without counting again.
+
+    Args:
+        hypotheses: Lines that a model wrote.
+        references: The lines they should be.
+
+    Returns:
+        float64 `[lines, 10]`: tokens of the hypothesis and of the reference,
+        then the n-grams found in the reference and all n-grams, n = 1 to 4.
+        Whole numbers, whose sums are exact.
+
+    Raises:
+        UserError: see `corpus_bleu`.
+    """
+    _check_pairs(list(hypotheses), list(references))
+    bleu = _bleu()
+    rows = []
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        score = bleu.corpus_score([hypothesis], [[reference]])
+        rows.append(
+            [score.sys_len, score.ref_len, *score.counts, *score.totals]
+        )
+    return np.array(rows, np.float64)
+
+
+def bleu_of_counts(counts: Sequence[float]) -> float:
+    """Returns the BLEU of summed rows of `line_counts`."""
+    counts = [round(count) for count in counts]
+    return sacrebleu_metrics.BLEU.compute_bleu(
+        correct=counts[2:6],
+        total=counts[6:],
+        sys_len=counts[0],
+        ref_len=counts[1],
+        smooth_method="exp",
+    ).score
+
+
+def _bleu() -> sacrebleu_metrics.BLEU:
+    """Returns BLEU as we compute it everywhere."""
+    return sacrebleu_metrics.BLEU(
+        lowercase=False,
+        tokenize="13a",
+        smooth_method="exp",
+        force=True,  # Its own guess at tokenized input is in the warnings.
+    )
+
+
+def check_references(references: Sequence[str]) -> None:
+    """Raises UserError unless there is text to score against."""
+    if not any(line.strip() for line in references):
+        raise errors.UserError(
+            "Expected reference lines to score against. Received: "
+            f"{len(references)} references without any text. Give the file "
+            "that holds the reference translations."
+        )
+
+
+def _check_pairs(hypotheses: list[str], references: list[str]):
+    """Raises UserError unless each hypothesis has a reference."""
+    check_references(references)
+    if len(hypotheses) != len(references):
+        raise errors.UserError(
+            "Expected one reference line for each hypothesis. Received: "
+            f"{len(hypotheses)} hypotheses and {len(references)} references. "
+            "Lines are paired by number; check that both files are complete."
+        )
+
+
+def _suspicions(side: str, lines: list[str]) -> list[str]:
+    """Returns a warning for each sign that lines are not plain text."""
+    found = []
+    tagged = sum(bool(_SGM_TAG.search(line)) for line in lines)
+    if tagged:
+        found.append(
+            f"{tagged} lines of the {side} hold .sgm markup such as <seg>; "
+            "score the plain text."
+        )
+    joined = sum(" @-@ " in line for line in lines)
+    if joined:
+        found.append(
+            f'{joined} lines of the {side} hold " @-@ ": they look tokenized; '
+            "score detokenized text."
+        )
+    commas = sum(line.count(",") for line in lines)
+    spaced = sum(line.count(" ,") for line in lines)
+    if spaced >= _MANY_COMMAS and 2 * spaced > commas:
+        found.append(
+            f"{spaced} of {commas} commas in the {side} follow a blank: the "
+            "text looks tokenized; score detokenized text."
+        )
+    return found

@@ -1,0 +1,171 @@
+"""Adam on plain variables, under any `tf.distribute` strategy.
+
+Keras 3's optimizers do not sum the duplicate rows of a sparse gradient, sum
+over replicas after clipping, and update by a dozen small operations. This one
+takes gradients that are dense and already summed, and updates each variable
+with TensorFlow's fused kernel.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from relpos_tf import hparam
+from relpos_tf.training import schedules
+
+
+class Adam:
+    """Adam with a learning-rate schedule.
+
+    Create it in the strategy's scope: its slots are then placed like the
+    variables.
+
+    Args:
+        variables: dict of `tf.Variable` by name. What is to be trained. Also
+            an attribute.
+        learning_rate: function from the number of updates made so far to a
+            float32 scalar.
+        beta1: float. Decay of the mean of the gradients.
+        beta2: float. Decay of the mean of their squares.
+        epsilon: float, added to the root of the latter.
+        clip_norm: float. The largest global norm of the gradients; 0: any.
+
+    Reference:
+        [Kingma and Ba, 2014](https://arxiv.org/abs/1412.6980), in the form
+        at the end of its section 2.
+    """
+
+    def __init__(
+        self,
+        variables: dict[str, tf.Variable],
+        learning_rate: Callable,
+        *,
+        beta1: float = 0.9,
+        beta2: float = 0.98,
+        epsilon: float = 1e-9,
+        clip_norm: float = 0.0,
+    ):
+        self.variables = variables
+        self._learning_rate = learning_rate
+        self._beta1, self._beta2 = beta1, beta2
+        self._epsilon = epsilon
+        self._clip_norm = clip_norm
+        self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
+        self._means = self._slots("mean")
+        self._squares = self._slots("square")
+
+    def _slots(self, kind):
+        return {
+            name: tf.Variable(
+                tf.zeros(variable.shape, variable.dtype),
+                trainable=False,
+                name=kind,
+            )
+            for name, variable in self.variables.items()
+        }
+
+    @property
+    def state(self) -> dict[str, tf.Variable]:
+        """Everything a checkpoint needs, by name."""
+        means = {f"mean/{name}": v for name, v in self._means.items()}
+        squares = {f"square/{name}": v for name, v in self._squares.items()}
+        return {"step": self.step} | means | squares
+
+    def apply(
+        self, gradients: list[tf.Tensor], allowed: tf.Tensor | bool = True
+    ) -> tf.Tensor:
+        """Makes one update, unless it would break the weights.
+
+        Where a gradient is not a number, or their norm too large for one,
+        nothing changes: no variable, no mean, no count of updates.
+
+        Call it in replica context.
+
+        Args:
+            gradients: a dense tensor for each variable, in their order, the
+                same on every replica: sum them before.
+            allowed: bool scalar, the same on every replica. False: nothing
+                changes either.
+
+        Returns:
+            A bool scalar: whether the update was made.
+        """
+        norm = tf.linalg.global_norm(gradients)
+        is_good = tf.logical_and(allowed, tf.math.is_finite(norm))
+        if self._clip_norm:
+            gradients, _ = tf.clip_by_global_norm(
+                gradients, self._clip_norm, use_norm=norm
+            )
+        number = tf.cast(self.step, tf.float32) + 1.0
+        scalars = {
+            "lr": self._learning_rate(self.step),
+            "beta1_power": tf.pow(self._beta1, number),
+            "beta2_power": tf.pow(self._beta2, number),
+        }
+        context = tf.distribute.get_replica_context()
+        return context.merge_call(
+            self._update_if, args=(is_good, list(gradients), scalars)
+        )
+
+    def _update_if(self, strategy, is_good, gradients, scalars):
+        """Updates every replica, or none.
+
+        A branch must not contain a merge_call, so the call contains the
+        branches. Gradients set to zero would not do: Adam moves all the same.
+        """
+        one = strategy.experimental_local_results(is_good)[0]
+        return tf.cond(
+            one,
+            lambda: self._update(strategy, gradients, scalars),
+            lambda: tf.constant(False),
+        )
+
+    def _update(self, strategy, gradients, scalars):
+        """Updates each replica's copy with its copy of the gradients."""
+        for (name, variable), gradient in zip(
+            self.variables.items(), gradients, strict=True
+        ):
+            strategy.extended.update(
+                variable,
+                self._update_one,
+                args=(self._means[name], self._squares[name], gradient),
+                kwargs=scalars,
+                group=False,
+            )
+        strategy.extended.update(self.step, lambda step: step.assign_add(1))
+        return tf.constant(True)
+
+    def _update_one(self, variable, mean, square, gradient, **scalars):
+        return tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=mean.handle,
+            v=square.handle,
+            beta1=self._beta1,
+            beta2=self._beta2,
+            epsilon=self._epsilon,
+            grad=gradient,
+            **scalars,
+        )
+
+
+def adam(hparams: hparam.HParams, variables: dict[str, tf.Variable]) -> Adam:
+    """Returns the optimizer of `hparams` for `variables`, by name."""
+    return Adam(
+        variables,
+        schedules.learning_rate(hparams),
+        beta1=hparams.optimizer_adam_beta1,
+        beta2=hparams.optimizer_adam_beta2,
+        epsilon=hparams.optimizer_adam_epsilon,
+        clip_norm=hparams.clip_grad_norm,
+    )
+
+
+def not_finite(variables: Mapping[str, tf.Variable]) -> list[str]:
+    """Returns the names of those that hold an infinity or what is no number."""
+    return [
+        name
+        for name, variable in variables.items()
+        if variable.dtype.is_floating
+        and not tf.reduce_all(tf.math.is_finite(variable))
+    ]

@@ -1,0 +1,252 @@
+"""One update of the weights, on one device or on many, of one batch or more.
+
+Shapes: B batch, S source length, T target length.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from relpos_tf.layers import dropout
+from relpos_tf.layers import losses
+
+
+def compile_step(
+    strategy,
+    model,
+    optimizer,
+    element_spec,
+    *,
+    random_seed: int = 1,
+    jit_compile: bool = False,
+    accumulate_steps: int = 0,
+) -> Callable:
+    """Returns the function that makes one update.
+
+    The loss is the sum over all tokens, of all replicas and all batches of
+    the update, over their number. So N replicas, or N batches after one
+    another, or both, with unequal numbers of tokens, make the very update
+    that one replica makes with everything in one batch.
+
+    Where the loss or a gradient is not a number, on whatever replica and in
+    whatever batch, no replica makes the update: neither the weights nor the
+    optimizer's state change.
+
+    With accumulation, the optimizer counts updates, and so do the schedule
+    and whatever asks the optimizer. tensor2tensor counts batches: its steps,
+    its train_steps and its checkpoints are n times ours, and only its schedule
+    divides by n. It divides the summed gradients of the n batches by n, so
+    that a token weighs more in a batch that has few.
+
+    Args:
+        strategy: `tf.distribute.Strategy`. The model and the optimizer were
+            made in its scope.
+        model: a Transformer, or any model called with inputs and targets
+            that has `hparams`. With `features` and `softmax_table`, as a
+            Transformer has them, it need not make logits.
+        optimizer: `optimizers.Adam` of the model's trainable variables.
+        element_spec: of the distributed dataset. The one signature of the
+            function, so that it is traced once.
+        random_seed: int. Dropout masks follow from it, from the step, from
+            the replica and from the batch's number in the update.
+        jit_compile: bool. Whether XLA compiles the gradients; every new shape
+            then costs seconds.
+        accumulate_steps: int. Batches of an update, for each replica; 0 and 1
+            are one. More of them take as much memory as one and, besides, a
+            copy of the weights for the sum of their gradients.
+
+    Returns:
+        A function of so many elements, each a dict with `inputs` `[B, S]` and
+        `targets` `[B, T]`. It returns a dict of float32 scalars, sums over
+        replicas and batches: `loss` (nats), `target_tokens` and
+        `source_tokens`; and `is_made`, a bool scalar: whether the update was
+        made.
+    """
+    gradients = _gradient_function(model, model.hparams.label_smoothing)
+    if jit_compile:
+        gradients = tf.function(gradients, jit_compile=True)
+    kind = AccumulatingStep if accumulate_steps > 1 else _single_step
+    return kind(strategy, optimizer, gradients, element_spec, random_seed)
+
+
+def _single_step(strategy, optimizer, gradients, element_spec, random_seed):
+    """Returns the function that makes an update of one batch."""
+
+    def replica_step(batch):
+        context = tf.distribute.get_replica_context()
+        own = _counts(batch)
+        tokens = context.all_reduce("SUM", own["target_tokens"])
+        total, own_gradients = gradients(
+            batch["inputs"],
+            batch["targets"],
+            tokens,
+            _seed(random_seed, optimizer.step),
+        )
+        *summed, loss = context.all_reduce("SUM", [*own_gradients, total])
+        is_made = optimizer.apply(summed, tf.math.is_finite(loss))
+        return {"loss": total, **own}, is_made
+
+    def step(batch):
+        return _over_replicas(
+            strategy, *strategy.run(replica_step, args=(batch,))
+        )
+
+    return tf.function(step, input_signature=[element_spec])
+
+
+class AccumulatingStep:
+    """Makes an update of several batches; see `compile_step`.
+
+    The first call traces two functions, once: `accumulate`, which adds one
+    batch's gradients to those of each replica, and `update`.
+
+    Args:
+        strategy: see `compile_step`.
+        optimizer: likewise.
+        gradients: what `_gradient_function` returns.
+        element_spec: see `compile_step`.
+        random_seed: likewise.
+    """
+
+    def __init__(
+        self, strategy, optimizer, gradients, element_spec, random_seed
+    ):
+        self._strategy = strategy
+        self._optimizer = optimizer
+        self._gradients = gradients
+        self._random_seed = random_seed
+        with strategy.scope():
+            self._sums = [
+                _own_variable(v.shape, v.dtype)
+                for v in optimizer.variables.values()
+            ]
+            self._totals = {
+                name: _own_variable([], tf.float32)
+                for name in ("loss", "target_tokens", "source_tokens")
+            }
+        self.accumulate = tf.function(
+            self._accumulate,
+            input_signature=[element_spec, tf.TensorSpec([], tf.int32)],
+        )
+        self.update = tf.function(self._update, input_signature=[])
+
+    def __call__(self, *batches):
+        for number, batch in enumerate(batches):
+            self.accumulate(batch, tf.constant(number))
+        return self.update()
+
+    def _accumulate(self, batch, number):
+        self._strategy.run(self._accumulate_own, args=(batch, number))
+
+    def _accumulate_own(self, batch, number):
+        """Adds a batch's sums to a replica's own; the first replaces them."""
+        seed = _seed(self._random_seed, self._optimizer.step)
+        # The number of tokens is not known before the last batch.
+        total, gradients = self._gradients(
+            batch["inputs"],
+            batch["targets"],
+            tf.constant(1.0),
+            tf.random.experimental.stateless_fold_in(seed, number),
+        )
+        values = {"loss": total, **_counts(batch)}
+        pairs = list(zip(self._sums, gradients, strict=True))
+        pairs += [(self._totals[name], values[name]) for name in values]
+
+        def begin():
+            for variable, value in pairs:
+                variable.assign(value)
+
+        def go_on():
+            for variable, value in pairs:
+                variable.assign_add(value)
+
+        tf.cond(tf.equal(number, 0), begin, go_on)
+
+    def _update(self):
+        return _over_replicas(
+            self._strategy, *self._strategy.run(self._update_own)
+        )
+
+    def _update_own(self):
+        context = tf.distribute.get_replica_context()
+        own = {name: v.read_value() for name, v in self._totals.items()}
+        *summed, loss, tokens = context.all_reduce(
+            "SUM",
+            [v.read_value() for v in self._sums]
+            + [own["loss"], own["target_tokens"]],
+        )
+        tokens = tf.maximum(tokens, 1.0)
+        is_made = self._optimizer.apply(
+            [gradient / tokens for gradient in summed], tf.math.is_finite(loss)
+        )
+        return own, is_made
+
+
+def _own_variable(shape, dtype) -> tf.Variable:
+    """Makes a variable whose values on the replicas are independent."""
+    return tf.Variable(
+        tf.zeros(shape, dtype),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.SUM,
+    )
+
+
+def _over_replicas(strategy, own, is_made) -> dict[str, tf.Tensor]:
+    """Returns the sums of the replicas' own results; all agree on the last."""
+    sums = {
+        name: strategy.reduce("SUM", value, axis=None)
+        for name, value in own.items()
+    }
+    return sums | {"is_made": strategy.experimental_local_results(is_made)[0]}
+
+
+def _gradient_function(model, label_smoothing):
+    """Returns the function that computes one replica's share of a step."""
+    variables = [v.value for v in model.trainable_variables]
+
+    def gradients(inputs, targets, tokens, seed):
+        with tf.GradientTape() as tape, dropout.seed_scope(seed):
+            total = _summed_loss(model, inputs, targets, label_smoothing)
+            loss = total / tf.maximum(tokens, 1.0)
+        # Dense, because sums over replicas, norms and updates would count the
+        # duplicate rows of an IndexedSlices apart.
+        return total, [
+            tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)
+        ]
+
+    return gradients
+
+
+def _summed_loss(model, inputs, targets, label_smoothing):
+    """Returns the loss of a batch, summed over its tokens."""
+    if not hasattr(model, "features"):
+        logits = model(inputs, targets, training=True)
+        return losses.padded_cross_entropy(logits, targets, label_smoothing)[0]
+    return losses.projected_cross_entropy(
+        model.features(inputs, targets, training=True),
+        model.softmax_table(),
+        targets,
+        label_smoothing,
+    )[0]
+
+
+def _seed(random_seed: int, step: tf.Variable) -> tf.Tensor:
+    """Returns the seed of this replica's dropout: int32 `[2]`."""
+    context = tf.distribute.get_replica_context()
+    seed = [random_seed, 0]
+    for number in (step, context.replica_id_in_sync_group):
+        seed = tf.random.experimental.stateless_fold_in(seed, number)
+    return seed
+
+
+def _counts(batch) -> dict[str, tf.Tensor]:
+    """Returns the numbers of ids that are not padding, as float32 scalars."""
+    return {
+        "target_tokens": _count(batch["targets"]),
+        "source_tokens": _count(batch["inputs"]),
+    }
+
+
+def _count(ids):
+    return tf.reduce_sum(tf.cast(tf.not_equal(ids, 0), tf.float32))

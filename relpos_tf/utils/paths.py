@@ -1,0 +1,167 @@
+"""Names of files and folders, looked at before anything slow begins.
+
+What can be known of a name is known before a model is trained or a text is
+translated: whether a file can be written there, and whether TensorFlow takes
+the name as it is. No TensorFlow.
+"""
+
+import atexit
+import functools
+import os
+import pathlib
+import shutil
+import tempfile
+
+from relpos_tf import errors
+from relpos_tf.utils import faults
+
+# TensorFlow takes the name of a checkpoint for a pattern of these.
+_WILD = frozenset("*?[\\") - {os.sep}
+
+
+def check_folder(path: str | pathlib.Path) -> None:
+    """Refuses a folder in which nothing can be written. Makes nothing.
+
+    Args:
+        path: A folder, or one to be made.
+
+    Raises:
+        UserError: it cannot be made or written in, or TensorFlow cannot write
+            there.
+    """
+    check_name(path)
+    place = pathlib.Path(path).absolute()
+    with faults.writing(path):
+        while not _exists(place):
+            place = place.parent
+    if not place.is_dir():
+        raise errors.UserError(
+            f"Expected a folder. Received: {path}, where {place} is a file."
+        )
+    _check_writable(path, place)
+
+
+def check_file(path: str | pathlib.Path) -> None:
+    """Refuses a file that cannot be written or replaced. Makes nothing.
+
+    Args:
+        path: A file, there or not. Devices and pipes pass.
+
+    Raises:
+        UserError: it cannot be written, or its folder is missing.
+    """
+    path = pathlib.Path(path)
+    with faults.writing(path):
+        if _exists(path):
+            if path.is_dir():
+                raise errors.UserError(
+                    f"Expected a file to write. Received: {path}, a folder."
+                )
+            if not path.is_file():
+                return
+    if not path.parent.is_dir():
+        raise errors.UserError(
+            f"Cannot write {path}: the folder {path.parent} does not exist. "
+            "Make it."
+        )
+    _check_writable(path, path.parent)
+
+
+def check_name(path: str | pathlib.Path) -> None:
+    """Refuses a name that TensorFlow cannot write to.
+
+    Raises:
+        UserError: it is not in UTF-8.
+    """
+    if not _is_text(os.fspath(path)):
+        raise errors.UserError(
+            f"Expected a name in UTF-8. Received: {os.fspath(path)!r}. Rename "
+            "the folder."
+        )
+
+
+def is_plain(path: str | pathlib.Path) -> bool:
+    """Says whether TensorFlow takes a name as it is."""
+    path = os.fspath(path)
+    return _is_text(path) and not _WILD.intersection(path)
+
+
+def plain(path: str | pathlib.Path) -> str:
+    """Returns a name that TensorFlow takes as it is.
+
+    TensorFlow looks for a checkpoint by its name as a pattern, and so does not
+    find `model[v2]/ckpt-7`. The folder of such a name gets a link with a plain
+    name, which stays until the process ends: files may be read late.
+
+    Args:
+        path: A folder, or the prefix of a checkpoint.
+
+    Raises:
+        UserError: the prefix is such a name itself, or no link can be made.
+    """
+    path = os.fspath(path)
+    if is_plain(path):
+        return path
+    folder, name = path, ""
+    if not os.path.isdir(path):
+        folder, name = os.path.split(path)
+    if not is_plain(name):
+        raise errors.UserError(
+            f"Expected a checkpoint without any of * ? [ \\ in its own name. "
+            f"Received: {path!r}. Rename its files."
+        )
+    return os.path.join(_link(os.path.join(os.getcwd(), folder)), name)
+
+
+@functools.cache
+def _link(folder: str) -> str:
+    """Makes a link to a folder, once in a process."""
+    place = _folder_of_links()
+    link = os.path.join(place, str(len(os.listdir(place))))
+    if not is_plain(link):
+        raise errors.UserError(
+            "Expected a folder for temporary files without any of * ? [ \\ in "
+            f"its name. Received: {place}. Set TMPDIR to another."
+        )
+    try:
+        os.symlink(folder, link)
+    except OSError as error:  # as on a system that has no links
+        raise errors.UserError(
+            f"Expected a name without any of * ? [ \\, by which TensorFlow "
+            f"takes it for a pattern. Received: {folder!r}. Rename the folder."
+        ) from error
+    return link
+
+
+@functools.cache
+def _folder_of_links() -> str:
+    folder = tempfile.mkdtemp(prefix="relpos_tf.")
+    # Links themselves are removed, and not what they lead to.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _exists(path: pathlib.Path) -> bool:
+    """Says whether something is there; raises OSError if nothing can be."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _check_writable(path, folder: pathlib.Path) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise errors.UserError(
+            f"Cannot write {path}: the folder {folder} may not be written in. "
+            "Name another, or change its permissions."
+        )
+
+
+def _is_text(path: str) -> bool:
+    """Says whether a name is valid UTF-8; Python keeps other bytes apart."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

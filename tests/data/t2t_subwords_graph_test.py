@@ -1,0 +1,200 @@
+"""tensor2tensor's subwords in graphs, also without this package."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import hypothesis
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+from hypothesis import strategies
+
+from relpos_tf.data import t2t_subwords
+from tests import subwords_test
+
+_STRINGS = (
+    *(string for string, _ in subwords_test.BY_HAND),
+    *(case["text"] for case in subwords_test.T2T["cases"]),
+    "     ",
+    "\u2028\r\n\t \0 \x7f\x85\u00a0",
+    "e\u0301 \U0001f468\u200d\U0001f469 \u65e5\u672c\u8a9e\u3002\u0627\u0644",
+    "\ufeff\ufffd\uffff\U0010ffff",
+    "\\97; \\\\u__ 1_000",
+)
+_LONG = ("the" * 4000, "!" * 10000, "\u65e5" * 10000, " " * 10000)
+# Runs in a process without this package.
+_ALONE = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+strings = json.load(sys.stdin)
+strings = tf.constant([string.encode() for string in strings])
+module = tf.saved_model.load(sys.argv[1])
+ids = module.encode(strings)
+texts = module.decode(ids.to_tensor())
+with tf.compat.v1.Session(graph=tf.Graph()) as session:
+    meta = tf.compat.v1.saved_model.load(session, ["serve"], sys.argv[1])
+    signature = meta.signature_def["serving_default"]
+    old = session.run(
+        signature.outputs["texts"].name,
+        {signature.inputs["strings"].name: strings.numpy()},
+    )
+json.dump({
+    "ids": ids.to_list(),
+    "texts": [string.decode() for string in texts.numpy()],
+    "old": [string.decode() for string in old],
+    "ours": [name for name in sys.modules if name.startswith("relpos_tf")],
+}, sys.stdout)
+"""
+_LINES = tf.TensorSpec([None], tf.string, "strings")
+_IDS = tf.TensorSpec([None, None], tf.int32)
+
+
+def _ids():
+    """Returns a strategy for ids: any, and such as spell odd characters."""
+    lines = subwords_test.T2T["vocab_file"].split("\n")
+    spelled = strategies.from_regex(
+        r"(\\([0-9]{1,8};|u|\\)|[ab._;\\])*", fullmatch=True
+    )
+    return strategies.lists(strategies.integers(-2, 105)) | spelled.map(
+        lambda string: [lines.index(f"'{c}'") for c in string]
+    )
+
+
+class Both(tf.Module):
+    """What a SavedModel of the tokenizer needs to hold."""
+
+    def __init__(self, tokens):
+        super().__init__()
+        self._encode, self._decode = tokens.encode_tf, tokens.decode_tf
+        self.tokenizer = tokens.graph_tokenizer
+
+    @tf.function(input_signature=[_LINES])
+    def encode(self, strings):
+        return self._encode(strings)
+
+    @tf.function(input_signature=[_IDS])
+    def decode(self, ids):
+        return self._decode(ids)
+
+    @tf.function(input_signature=[_LINES])
+    def there_and_back(self, strings):
+        return {"texts": self._decode(self._encode(strings).to_tensor())}
+
+
+def constant(strings):
+    return tf.constant([string.encode() for string in strings], tf.string)
+
+
+# Not tf.test.TestCase, which drops kernels.
+class SubwordGraphTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = folder.name
+        cls.small_path = subwords_test.write(folder.name, subwords_test.SMALL)
+        cls.small = t2t_subwords.SubwordTokenizer(cls.small_path)
+        path = pathlib.Path(folder.name, "t2t.subwords")
+        path.write_bytes(subwords_test.T2T["vocab_file"].encode())
+        cls.t2t = t2t_subwords.SubwordTokenizer(path)
+        cls.module = Both(cls.t2t)
+
+    def assert_graph_agrees(self, strings):
+        expected = self.t2t.encode_batch(strings)
+        ids = self.module.encode(constant(strings))
+        self.assertEqual(ids.dtype, tf.int32)
+        self.assertEqual(ids.to_list(), expected)
+        texts = self.module.decode(ids.to_tensor())
+        self.assertEqual([t.decode() for t in texts.numpy()], list(strings))
+
+    @parameterized.parameters((_STRINGS,), (_LONG,), ((),), (("",),))
+    def test_graph_agrees_with_python(self, strings):
+        self.assert_graph_agrees(strings)
+
+    @hypothesis.settings(
+        max_examples=50, deadline=None, derandomize=True, database=None
+    )
+    @hypothesis.given(strategies.lists(subwords_test.texts(), max_size=30))
+    def test_graph_agrees_with_python_on_any_text(self, strings):
+        self.assert_graph_agrees(strings)
+
+    @hypothesis.settings(
+        max_examples=50, deadline=None, derandomize=True, database=None
+    )
+    @hypothesis.given(strategies.lists(_ids(), min_size=1, max_size=30))
+    def test_graph_agrees_with_python_on_any_ids(self, rows):
+        padded = tf.ragged.constant(rows, tf.int32, ragged_rank=1).to_tensor()
+        self.assertEqual(
+            [text.decode() for text in self.module.decode(padded).numpy()],
+            [self.t2t.decode(row) for row in rows],
+        )
+
+    @parameterized.parameters(
+        b"a\xffb",
+        b"\xe2\x82",
+        b"cut \xf0\x9f\x98 off",
+        b"\xed\xa0\x80 surrogate",
+        b"\xc0\xaf overlong",
+    )
+    def test_invalid_utf8_reads_in_graph_as_in_python(self, string):
+        expected = string.decode("utf-8", errors="replace")
+        ids = self.module.encode(tf.constant([string]))
+        self.assertEqual(ids.to_list(), [self.t2t.encode(expected)])
+
+    def test_examples(self):
+        strings, ids = zip(*subwords_test.BY_HAND, strict=True)
+        # Not in a graph of its own, and int64 ids.
+        found = self.small.encode_tf(constant(strings))
+        self.assertEqual(found.to_list(), [[*row, 1] for row in ids])
+        rows, texts = zip(*subwords_test.DECODED_BY_HAND, strict=True)
+        rows = tf.ragged.constant(rows, tf.int64, ragged_rank=1)
+        found = self.small.decode_tf(rows.to_tensor())
+        self.assertEqual([t.decode() for t in found.numpy()], list(texts))
+
+    def test_token_without_pieces_raises(self):
+        for encode in (self.small.encode_tf, tf.function(self.small.encode_tf)):
+            with self.assertRaisesRegex(
+                tf.errors.InvalidArgumentError, r"(?s)lacks a piece.*tp_"
+            ):
+                encode(tf.constant(["the", "the tp"]))
+
+    def test_graph_that_asks_first_does_not_own_the_pieces(self):
+        tokens = t2t_subwords.SubwordTokenizer(self.small_path)
+        lines = tf.data.Dataset.from_tensors(constant(["the", "th"]))
+        (first,) = lines.map(tokens.encode_tf)
+        self.assertEqual(first.to_list(), [[2, 1], [3, 9, 1]])
+        again = tokens.encode_tf(constant(["the"]))
+        self.assertEqual(again.to_list(), [[2, 1]])
+
+    def test_saved_model_alone_agrees(self):
+        folder = os.path.join(self.folder, "saved")
+        tf.saved_model.save(
+            self.module,
+            folder,
+            signatures={"serving_default": self.module.there_and_back},
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", _ALONE, folder],
+            capture_output=True,
+            check=False,
+            cwd="/",
+            env=os.environ
+            | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONSAFEPATH": "1"},
+            input=json.dumps(_STRINGS).encode(),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr.decode()[-2000:])
+        found = json.loads(done.stdout)
+        self.assertEqual(found["ours"], [])
+        self.assertEqual(found["ids"], self.t2t.encode_batch(_STRINGS))
+        self.assertEqual(found["texts"], list(_STRINGS))
+        self.assertEqual(found["old"], list(_STRINGS))
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,223 @@
+"""What CTranslate2 finds is what the run's own search finds.
+
+Shapes: N beams.
+"""
+
+import concurrent.futures
+import types
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+
+import relpos_tf
+from relpos_tf import errors
+from relpos_tf.decoding import ctranslate2_engine
+from relpos_tf.decoding import decode_hparam
+from tests import ctranslate2_runs
+from tests import tiny_run
+from tests.ctranslate2_runs import ABSOLUTE
+from tests.ctranslate2_runs import LINES
+from tests.ctranslate2_runs import PRE_NORM
+from tests.ctranslate2_runs import export_of
+from tests.ctranslate2_runs import ours
+
+
+def setUpModule():
+    ctranslate2_runs.skip_without_library()
+
+
+def search_as_ctranslate2(model, source, beams, limit, alpha):
+    """Returns the best ids: EOS counts among the best N continuations only.
+
+    Shapes: S source length, T target length, V vocabulary.
+    """
+    inputs = np.zeros([beams, 32], np.int32)  # [N, S], one shape for all
+    inputs[:, : len(source)] = source
+    alive, finished = [(0.0, [])], []
+    for step in range(limit):
+        targets = np.zeros([beams, 40], np.int32)  # [N, T]
+        for row, (_, ids) in zip(targets, alive, strict=False):
+            row[:step] = ids
+        log_probs = model(inputs, targets)[:, step].numpy()  # [N, V]
+        found = [
+            (score + more, [*ids, token])
+            for (score, ids), row in zip(alive, log_probs, strict=False)
+            for token, more in enumerate(row)
+        ]
+        found = sorted(found, reverse=True)[: 2 * beams]
+        finished += [one for one in found[:beams] if one[1][-1] == 1]
+        alive = [one for one in found if one[1][-1] != 1][:beams]
+    return max(
+        (score / ((5 + len(ids)) / 6) ** alpha, ids)
+        for score, ids in finished or alive
+    )[1]
+
+
+class EngineTest(parameterized.TestCase):
+    def outputs(self, translator, lines, **kwargs):
+        found = translator.translate(lines, return_scores=True, **kwargs)
+        return [text for text, _ in found], [score for _, score in found]
+
+    @parameterized.named_parameters(
+        ("relative", {"seed": 2}),
+        ("pre_norm", PRE_NORM | {"seed": 2}),
+        ("absolute", ABSOLUTE | {"seed": 28}),
+    )
+    def test_translations_are_those_of_the_run(self, changes):
+        translator = relpos_tf.Translator.load(export_of(**changes))
+        for settings in ({"beam_size": 1}, {}):
+            with self.subTest(settings):
+                texts, scores = self.outputs(translator, LINES, **settings)
+                want, want_scores = self.outputs(
+                    ours(**changes), LINES, **settings
+                )
+                self.assertEqual(texts, want)
+                np.testing.assert_allclose(scores, want_scores, atol=1e-4)
+        self.assertGreater(len(set(texts)), 3)
+
+    def test_others_differ_where_ctranslate2_sees_no_end(self):
+        words = np.array(" ".join(tiny_run.TEXT).split())
+        random = np.random.default_rng(1)
+        lines = [
+            " ".join(random.choice(words, size))
+            for size in random.integers(1, 7, 40)
+        ]
+        engine = ours().engine
+        want, want_scores = self.outputs(ours(), lines)
+        texts, scores = self.outputs(
+            relpos_tf.Translator.load(export_of()), lines
+        )
+        self.assertGreater(len(set(texts)), 10)
+        others = [i for i in range(40) if texts[i] != want[i]]
+        self.assertBetween(len(others), 1, 9)
+        for i in set(range(40)).difference(others):
+            self.assertAlmostEqual(scores[i], want_scores[i], delta=1e-4)
+        log_probs = tf.function(
+            lambda x, y: tf.nn.log_softmax(engine.model(x, y))
+        )
+        for i in others:
+            source = engine.tokenizer.encode(lines[i])
+            ids = search_as_ctranslate2(
+                log_probs, source, 3, len(source) + 7, 0.6
+            )
+            self.assertEqual(texts[i], engine._text(ids))
+
+    def test_n_best_are_found_and_the_first_is_the_best(self):
+        translator = relpos_tf.Translator.load(export_of())
+        best, scores = self.outputs(translator, LINES)
+        all_texts, all_scores = self.outputs(translator, LINES, n_best=3)
+        self.assertEqual([texts[0] for texts in all_texts], best)
+        self.assertEqual([one[0] for one in all_scores], scores)
+        for line, texts, some in zip(LINES, all_texts, all_scores, strict=True):
+            self.assertEqual(some, sorted(some, reverse=True))
+            self.assertLen(set(texts), 3 if line.strip() else 1)
+
+    def test_neighbours_and_their_limits_do_not_matter(self):
+        changes = ABSOLUTE | {"seed": 28}
+        engine = ctranslate2_engine.CTranslate2Engine(export_of(**changes))
+        # Limits from 2 on: many translations are cut off.
+        settings = engine.settings(decode_hparam.DecodeHParams(extra_length=0))
+        items = engine.items([line for line in LINES if line.strip()])
+        want = ours(**changes).engine.translate(items, settings, 1)
+        for n_best in (3, 1):
+            together = engine.translate(items, settings, n_best)
+            alone = [
+                engine.translate([item], settings, n_best)[0] for item in items
+            ]
+            for one, other in zip(together, alone, strict=True):
+                self.assertEqual(one.texts, other.texts)
+                self.assertEqual(one.is_complete, other.is_complete)
+                np.testing.assert_allclose(one.scores, other.scores, atol=1e-4)
+        for one, other in zip(alone, want, strict=True):
+            self.assertEqual(one.texts, other.texts)
+            self.assertEqual(one.is_complete, other.is_complete)
+            np.testing.assert_allclose(one.scores, other.scores, atol=1e-4)
+        self.assertLen({one.is_complete for one in alone}, 2)
+
+    def test_eight_threads_get_what_one_gets(self):
+        translator = relpos_tf.Translator.load(export_of())
+        want = translator.translate(LINES)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for found in pool.map(translator.translate, [LINES] * 16):
+                self.assertEqual(found, want)
+
+    def test_quantised_weights_are_small_and_translate(self):
+        sizes = {}
+        for quantization in ("none", "int8", "float16"):
+            folder = export_of(quantization, seed=2)
+            sizes[quantization] = (folder / "model.bin").stat().st_size
+            translator = relpos_tf.Translator.load(folder)
+            texts, scores = self.outputs(translator, LINES)
+            want, want_scores = self.outputs(ours(seed=2), LINES)
+            same = [a == b for a, b in zip(texts, want, strict=True)]
+            self.assertGreater(sum(same), 4)
+            np.testing.assert_allclose(scores, want_scores, atol=0.5)
+        self.assertLess(sizes["int8"], 0.6 * sizes["none"])
+        self.assertLess(sizes["float16"], 0.6 * sizes["none"])
+
+    def test_lines_beyond_the_positions_are_refused(self):
+        translator = relpos_tf.Translator.load(export_of(**ABSOLUTE))
+        line = "7 " * 3000
+        with self.assertRaisesRegex(errors.UserError, "knows 4096 positions"):
+            translator.translate([line])
+        self.assertLen(
+            relpos_tf.Translator.load(export_of()).engine.items([line]), 1
+        )
+        cut = relpos_tf.Translator.load(export_of(**ABSOLUTE), max_input_size=4)
+        self.assertEqual(cut.translate([line]), translator.translate(["7 7 7"]))
+        # Nothing but EOS is left.
+        (item,) = cut.engine.items(["7"])
+        item = cut.engine.truncate(item, 1)
+        (found,) = cut.engine.translate(
+            [item], cut.engine.settings(decode_hparam.DecodeHParams()), 1
+        )
+        self.assertEqual(found[:3], ([""], [0.0], True))
+
+    @parameterized.parameters(
+        (RuntimeError("libcublas.so.12 is not found"), errors.UserError),
+        (RuntimeError("out of memory"), tf.errors.ResourceExhaustedError),
+        (MemoryError(), tf.errors.ResourceExhaustedError),
+    )
+    def test_faults_of_the_library_get_a_name(self, fault, expected):
+        engine = ctranslate2_engine.CTranslate2Engine(export_of())
+        engine.translator = mock.Mock()
+        engine.translator.translate_batch.side_effect = fault
+        settings = engine.settings(decode_hparam.DecodeHParams())
+        with self.assertRaises(expected):
+            engine.translate(engine.items(["7"]), settings, 1)
+
+    def test_what_ends_stands_before_what_was_cut_off(self):
+        engine = ctranslate2_engine.CTranslate2Engine(export_of())
+        ids = [[7] * 7, [1], [5] * 6 + [1]]
+        result = types.SimpleNamespace(
+            hypotheses=[[engine._tokens[i] for i in row] for row in ids],
+            scores=[-2.0, -6.0, -8.0],
+        )
+        self.assertEqual(
+            engine._ranked(result, 1.0),
+            [(-4.0, ids[2], True), (-6.0, ids[1], True), (-1.0, ids[0], False)],
+        )
+
+    def test_only_what_the_search_knows_may_be_set(self):
+        engine = ctranslate2_engine.CTranslate2Engine(export_of())
+        for wanted, message in (
+            ({"beam_size": 10**6}, "at most the number of pieces"),
+            ({"min_length": 3}, "cannot do min_length=3"),
+            ({"extra_length": 2**31 - 8}, "`extra_length` must be at most"),
+        ):
+            with self.assertRaisesRegex(errors.UserError, message):
+                engine.settings(decode_hparam.DecodeHParams(**wanted))
+        settings = engine.settings(
+            decode_hparam.DecodeHParams(alpha=1.0, batch_size=2)
+        )
+        self.assertEqual(
+            settings.search_settings(),
+            {"beam_size": 3, "alpha": 1.0, "extra_length": 7},
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

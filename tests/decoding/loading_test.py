@@ -1,0 +1,168 @@
+"""A model restored in a new process is the one that was saved."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from unittest import mock
+
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf.data import tokenizer
+from relpos_tf.decoding import loading
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
+from relpos_tf.models import transformer
+from tests import tiny_run
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INPUTS = [[5, 7, 3, 11, 1], [9, 2, 1, 0, 0]]
+TARGETS = [[3, 8, 1], [12, 1, 0]]
+CODE = f"""
+import sys
+import tensorflow as tf
+import relpos_tf
+model = relpos_tf.load_model(sys.argv[1])
+logits = model(tf.constant({INPUTS}), tf.constant({TARGETS}))
+sys.stdout.buffer.write(tf.io.serialize_tensor(logits).numpy())
+"""
+
+
+class LoadingTest(tf.test.TestCase, parameterized.TestCase):
+    def copy_of_run(self):
+        folder = pathlib.Path(self.create_tempdir().full_path, "run")
+        return pathlib.Path(shutil.copytree(tiny_run.path(), folder))
+
+    def test_new_process_gets_the_same_logits_bit_for_bit(self):
+        hparams = run_dir.RunDir(tiny_run.path()).read_hparams()
+        model = tiny_run.random_model(hparams)  # as it was saved
+        done = subprocess.run(
+            [sys.executable, "-c", CODE, str(tiny_run.path())],
+            stdout=subprocess.PIPE,
+            check=True,
+            cwd=ROOT,
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        found = tf.io.parse_tensor(done.stdout, tf.float32)
+        expected = model(tf.constant(INPUTS), tf.constant(TARGETS))
+        self.assertAllEqual(found, expected)
+
+    def test_average_in_its_folder_belongs_to_the_run(self):
+        run = self.copy_of_run()
+        (run / "average").mkdir()
+        prefix = str(run / "average" / "ckpt-7")
+        checkpoints.average([str(run / "ckpt-7")], prefix)
+        expected = loading.load_model(run)
+        for path in (prefix, run / "average", f"{prefix}.index"):
+            for one, two in zip(
+                loading.load_model(path).variables,
+                expected.variables,
+                strict=True,
+            ):
+                self.assertAllEqual(one, two)
+        self.assertEqual(
+            loading.load_tokenizer(prefix).fingerprint,
+            loading.load_tokenizer(run).fingerprint,
+        )
+
+    def test_other_tokenizer_is_refused(self):
+        run = self.copy_of_run()
+        tokenizer.train(["a b c"] * 9, run / "tokenizer.model", 300)
+        with self.assertRaisesRegex(errors.UserError, "340 pieces.* of 2"):
+            loading.load_tokenizer(run)
+
+    def test_other_hparams_are_refused(self):
+        run = self.copy_of_run()
+        values = json.loads((run / "hparams.json").read_text())
+        values["filter_size"] = 31
+        (run / "hparams.json").write_text(json.dumps(values))
+        with self.assertRaisesRegex(
+            errors.UserError, "hparams.json is damaged: .*checksum"
+        ):
+            loading.load_model(run)
+        del values["sha256"]
+        (run / "hparams.json").write_text(json.dumps(values))
+        with self.assertRaisesRegex(errors.UserError, "ckpt-7 does not fit"):
+            loading.load_model(run)
+
+    @parameterized.parameters(
+        ("vocab_size", 9_000_000, r"embeddings has shape \[340, 16\]"),
+        ("hidden_size", 2**16, r"kernel has shape \[16, 16\]"),
+        ("filter_size", 2**19, "kernel has shape"),
+        ("num_hidden_layers", 1000, "encoder_layer_2/.* is missing"),
+        ("num_encoder_layers", 1000, "encoder_layer_2/.* is missing"),
+        ("num_decoder_layers", 1000, "decoder_layer_2/.* is missing"),
+        ("num_decoder_layers", 1, "decoder_layer_1/.* is not wanted"),
+        ("max_relative_position", 9999, "relative_positions_keys has shape"),
+        ("num_heads", 16, "relative_positions_keys has shape"),
+        ("max_length", 2**19, "source_positions/embeddings is missing"),
+        ("localness", "layer", "localness/.* is missing"),
+    )
+    def test_sizes_that_do_not_fit_are_refused_before_anything_is_built(
+        self, name, value, message
+    ):
+        run = self.copy_of_run()
+        values = json.loads((run / "hparams.json").read_text())
+        del values["sha256"]
+        values[name] = value
+        if name == "max_length":
+            values["pos"] = "emb"
+        (run / "hparams.json").write_text(json.dumps(values))
+        with mock.patch.object(
+            transformer, "Transformer", side_effect=AssertionError("built")
+        ):
+            with self.assertRaisesRegex(
+                errors.UserError, f"ckpt-7 does not fit: .*{message}"
+            ):
+                loading.load_model(run)
+
+    def test_problem_of_another_type_is_refused(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        run = run_dir.RunDir(folder)
+        for fields in (
+            {"tokenizer_sha256": 7},
+            {"data": ["x"]},
+            {"data": {"train": 7}},
+            {"problem": {}},
+        ):
+            (folder / "problem.json").write_text(json.dumps(fields))
+            with self.assertRaisesRegex(
+                errors.UserError, "damaged: its field .* must be of type"
+            ):
+                loading.read_problem(run)
+
+    def test_a_tokenizer_is_compared_where_its_checksum_is_known(self):
+        run = self.copy_of_run()
+        known = loading.load_tokenizer(run).fingerprint
+        record = run_dir.RunDir(run)
+        self.assertEqual(loading.read_problem(record), {})
+        record.write_problem({"tokenizer_sha256": known})
+        loading.load_tokenizer(run)
+        path = run / "tokenizer.model"
+        # Still a model of as many pieces.
+        path.write_bytes(path.read_bytes() + b"\xa0\x06\x01")
+        with self.assertRaisesRegex(errors.UserError, f"{path} is damaged or"):
+            loading.load_tokenizer(run)
+        (run / "problem.json").write_text("{")
+        with self.assertRaisesRegex(errors.UserError, "problem.json is damag"):
+            loading.load_tokenizer(run)
+        (run / "problem.json").unlink()
+        loading.load_tokenizer(run)
+
+    @parameterized.parameters("", "missing", "ckpt-7")
+    def test_what_is_no_run_is_refused(self, name):
+        folder = pathlib.Path(self.create_tempdir().full_path, "a", "b")
+        folder.mkdir(parents=True)
+        for path in tiny_run.path().glob("ckpt-*"):
+            if name:
+                shutil.copy(path, folder)
+        with self.assertRaisesRegex(errors.UserError, "Expected a "):
+            loading.load_model(folder / name)
+
+
+if __name__ == "__main__":
+    tf.test.main()

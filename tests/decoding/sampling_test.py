@@ -1,0 +1,159 @@
+"""Drawing at random: the shares are right, and a row is its own affair."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.decoding import sampling
+
+PROBS = np.array([0.05, 0.4, 0.1, 0.25, 0.2])
+
+
+def shares(draws=20000, **options):
+    """Returns how often each id is drawn, over evenly spread numbers."""
+    log_probs = tf.constant(np.log([PROBS]).repeat(draws, 0), tf.float32)
+    uniform = tf.constant((np.arange(draws) + 0.5) / draws, tf.float32)
+    options = {"temperature": 1.0} | options
+    ids = sampling.draw(log_probs, uniform, **options).numpy()
+    return np.bincount(ids, minlength=5) / draws
+
+
+class DrawTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        ({}, PROBS),
+        # Squares, over their sum.
+        ({"temperature": 0.5}, PROBS**2 / (PROBS**2).sum()),
+        ({"temperature": 1e-3}, [0, 1, 0, 0, 0]),
+        ({"top_k": 1}, [0, 1, 0, 0, 0]),
+        ({"top_k": 3}, np.array([0, 0.4, 0, 0.25, 0.2]) / 0.85),
+        ({"top_k": 9}, PROBS),
+        # .4 is not enough for .5, .4 + .25 is.
+        ({"top_p": 0.5}, np.array([0, 0.4, 0, 0.25, 0]) / 0.65),
+        ({"top_p": 0.4}, [0, 1, 0, 0, 0]),
+        ({"top_p": 1e-6}, [0, 1, 0, 0, 0]),
+        # First the three, of which .4 + .25 are .76.
+        ({"top_k": 3, "top_p": 0.75}, np.array([0, 0.4, 0, 0.25, 0]) / 0.65),
+    )
+    def test_shares(self, options, expected):
+        self.assertAllClose(shares(**options), expected, atol=2e-3)
+
+    def test_forbidden_ids_are_never_drawn(self):
+        log_probs = tf.constant([[-np.inf, -1.0, -np.inf, -2.0]] * 3)
+        uniform = tf.constant([0.0, 0.5, 1.0 - 2**-24])
+        ids = sampling.draw(log_probs, uniform, 1.0).numpy().tolist()
+        self.assertEqual(ids, [1, 1, 3])
+
+    @parameterized.parameters((1.0, 49999), (0.9, 44999), (0.5, 24999))
+    def test_as_many_ids_are_drawn_from_as_top_p_says(self, top_p, last):
+        # All are as probable, the first comes first.
+        log_probs = tf.fill([1, 50000], -np.log(50000).astype(np.float32))
+        uniform = tf.constant([1.0 - 2**-23])
+        found = sampling.draw(log_probs, uniform, 1.0, top_p=top_p)
+        self.assertAllClose(found, [last], atol=3)
+        if top_p == 1.0:
+            self.assertAllEqual(found, [last])
+
+    def test_many_improbable_ids_are_drawn_as_often_as_one(self):
+        # One has half of the probability, a hundred thousand the rest; each
+        # of them is lost in a sum of float32.
+        size = 100_000
+        log_probs = np.full([1, size + 2], np.log(0.001 / size), np.float32)
+        log_probs[0, :2] = np.log([0.5, 0.499])
+        uniform = tf.constant([0.4999, 0.998, 0.9991, 0.9995, 0.9999])
+        ids = sampling.draw(tf.repeat(log_probs, 5, 0), uniform, 1.0).numpy()
+        self.assertAllEqual(ids[:2], [0, 1])
+        self.assertAllClose(ids[2:], [10_000, 50_000, 90_000], atol=300)
+
+    @parameterized.parameters(
+        (1e-38, [0, 1, 0, 0, 0]),
+        (1e-30, [0, 1, 0, 0, 0]),
+        (1e30, [0.2] * 5),
+        (3e38, [0.2] * 5),
+    )
+    def test_extreme_temperatures_draw_the_best_or_any(
+        self, temperature, expected
+    ):
+        temperature = tf.constant(temperature, tf.float32)
+        self.assertAllClose(
+            shares(temperature=temperature), expected, atol=2e-3
+        )
+
+    @parameterized.parameters(1e-38, 3e38)
+    def test_extreme_temperatures_draw_nothing_forbidden(self, temperature):
+        log_probs = tf.constant([[-np.inf, -90.0, -np.inf, -92.0]] * 3)
+        uniform = tf.constant([0.0, 0.49, 1.0 - 2**-24])
+        ids = sampling.draw(log_probs, uniform, temperature).numpy().tolist()
+        self.assertEqual(ids, [1, 1, 1 if temperature < 1 else 3])
+
+
+class UniformsTest(tf.test.TestCase):
+    def test_a_row_knows_its_number_and_sample_and_nothing_else(self):
+        numbers = tf.constant([4, 9, 2])
+        many = sampling.uniforms(3, numbers, 2, 7)
+        self.assertEqual(many.shape, (6, 7))
+        one = sampling.uniforms(3, numbers[1:2], 3, 5)
+        self.assertAllEqual(one[:2], many[2:4, :5])
+        self.assertLen(np.unique(many), 42)
+        other = sampling.uniforms(4, numbers, 2, 7)
+        self.assertFalse(np.any(np.isin(other, many)))
+
+    def test_no_example_gives_no_row(self):
+        for uniforms in (sampling.uniforms, tf.function(sampling.uniforms)):
+            found = uniforms(3, tf.zeros([0], tf.int32), 2, 7)
+            self.assertEqual(found.shape, (0, 7))
+
+
+class SampleTest(tf.test.TestCase):
+    def test_ids_scores_ends_and_limits(self):
+        # The next id of 0 is 2 or 3, of 2 is 4, of 3 the end, of 4 is 4.
+        table = np.full([5, 5], -np.inf, np.float32)
+        table[0, [2, 3]] = np.log([0.25, 0.75])
+        table[2, 4] = table[3, 1] = table[4, 4] = table[1, 0] = 0.0
+
+        def logits(ids, i, states):
+            return tf.gather(table, ids[:, i]), states
+
+        numbers = tf.constant([[0.1] * 9, [0.9] * 9, [0.9] * 9, [0.9] * 9])
+        ids, scores = sampling.sample(
+            logits,
+            tf.zeros([4], tf.int32),
+            tf.constant([7, 7, 3, 0]),
+            numbers,
+            states=tf.zeros([4, 1]),
+        )
+        # The more probable one comes first in the order of drawing.
+        self.assertAllEqual(
+            ids,
+            [
+                [0, 3, 1, 0, 0, 0, 0, 0],
+                [0, 2, 4, 4, 4, 4, 4, 4],
+                [0, 2, 4, 4, 0, 0, 0, 0],
+                [0, 0, 0, 0, 0, 0, 0, 0],
+            ],
+        )
+        self.assertAllClose(scores, np.log([0.75, 0.25, 0.25, 1.0]))
+
+    def test_row_that_nothing_may_follow_is_no_translation(self):
+        def logits(ids, i, states):
+            return tf.zeros([3, 5]), states
+
+        def constrain(ids, i, log_probs):
+            # After its second id, nothing may follow in the second row; it
+            # has ended in the third.
+            is_dead = (tf.range(3) > 0)[:, tf.newaxis] & (i >= 2)
+            return tf.where(is_dead, -np.inf, log_probs)
+
+        ids, scores = sampling.sample(
+            logits,
+            tf.zeros([3], tf.int32),
+            tf.constant([4, 4, 2]),
+            tf.constant([[0.9] * 4] * 3),
+            constrain=constrain,
+        )
+        self.assertAllEqual(ids, [[0, 4, 4, 4, 4], [0] * 5, [0, 4, 4, 0, 0]])
+        quarter = np.log(0.2)
+        self.assertAllClose(scores, [4 * quarter, -np.inf, 2 * quarter])
+
+
+if __name__ == "__main__":
+    tf.test.main()

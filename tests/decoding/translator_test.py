@@ -1,0 +1,466 @@
+"""Lines stay in order, and know nothing of one another."""
+
+import concurrent.futures
+import logging
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+
+import relpos_tf
+from relpos_tf import errors
+from relpos_tf.data import tokenizer
+from relpos_tf.decoding import beam_search
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import line_batches
+from relpos_tf.decoding import loading
+from relpos_tf.decoding import translator as translator_lib
+from tests import tiny_run
+
+LINES = (
+    "twenty-one days",
+    "",
+    "Where is the station?",
+    " \t\u2028\u00a0",
+    "It is raining, and it will rain tomorrow as well. " * 3,
+    "a\u2028b\x0b",
+    "twenty-one days",
+    "7",
+)
+
+
+class EchoEngine:
+    """Says what it was given, in capitals; records the batches."""
+
+    def __init__(self, memory=1000):
+        self.batches = []
+        self._memory = memory
+
+    def settings(self, wanted):
+        return wanted.fill(tiny_run.HPARAMS)
+
+    def items(self, lines):
+        return [engines.Item(line, len(line) + 1) for line in lines]
+
+    def truncate(self, item, size):
+        return engines.Item(item.content[: size - 1], size)
+
+    def translate(self, items, settings, n_best):
+        if sum(item.size for item in items) > self._memory:
+            raise tf.errors.ResourceExhaustedError(None, None, "no memory")
+        self.batches.append([item.content for item in items])
+        return [
+            engines.Translation([""], [beam_search.NO_HYPOTHESIS], False)
+            if item.content == "void"
+            else engines.Translation(
+                [f"{item.content.upper()}{i or ''}" for i in range(n_best)],
+                [0.0 - i for i in range(n_best)],
+                "cut" not in item.content,
+            )
+            for item in items
+        ]
+
+
+class OrderTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.product(batch_size=(1, 2, 7), chunk_lines=(1, 3, 100))
+    def test_each_line_has_its_translation_in_its_place(
+        self, batch_size, chunk_lines
+    ):
+        lines = ["bb", "", "a", "  ", "dddd", "ccc", "bb", "\u3000"]
+        translator = translator_lib.Translator(
+            engine=EchoEngine(), batch_size=batch_size
+        )
+        found = translator.translate(lines, chunk_lines=chunk_lines)
+        self.assertEqual(found, ["BB", "", "A", "", "DDDD", "CCC", "BB", ""])
+
+    def test_lines_are_read_a_chunk_at_a_time(self):
+        read = []
+        lines = (read.append(i) or str(i) for i in range(10))
+        translator = translator_lib.Translator(engine=EchoEngine())
+        found = translator.translate_lines(lines, chunk_lines=3)
+        self.assertEqual(next(found), "0")
+        self.assertEqual(read, [0, 1, 2])
+        self.assertEqual(list(found), [str(i) for i in range(1, 10)])
+
+    def test_hypotheses_and_scores_come_when_wanted(self):
+        translator = translator_lib.Translator(engine=EchoEngine())
+        self.assertEqual(
+            translator.translate(["a", ""], n_best=2, return_scores=True),
+            [
+                (["A", "A1"], [0.0, -1.0]),
+                (["", ""], [0.0, beam_search.NO_HYPOTHESIS]),
+            ],
+        )
+        self.assertEqual(
+            translator.translate(["a", ""], return_scores=True),
+            [("A", 0.0), ("", 0.0)],
+        )
+
+    def test_progress_counts_every_line(self):
+        engine = EchoEngine()
+        translator = translator_lib.Translator(engine=engine, batch_size=2)
+        told = []
+        translator.translate(
+            ["a", "", "b", "c"], chunk_lines=2, progress=told.append
+        )
+        self.assertEqual(told, [2, 4])
+
+    def test_batches_are_bounded_and_long_lines_alone(self):
+        sizes = [3, 50, 4, 4, 2, 9, 101]
+        found = list(line_batches.make_batches(sizes, 3, batch_ids=20))
+        self.assertEqual(found, [[6], [1], [5, 2], [3, 0, 4]])
+
+    def test_long_translations_of_short_lines_bound_a_batch(self):
+        engine = EchoEngine()
+        lines = ["ab"] * 40
+        found = translator_lib.Translator(engine=engine).translate(
+            lines, beam_size=4, extra_length=8000
+        )
+        self.assertEqual(found, ["AB"] * 40)
+        # A line's 4 beams have 32,000 places, and a batch at most 8 * 16384.
+        self.assertLessEqual(max(map(len, engine.batches)), 4)
+
+    @parameterized.parameters(1, 4, 8)
+    def test_usual_translations_leave_batches_as_they_are(self, beam_size):
+        for size in (*range(1, 300), 2999):
+            first, before = (
+                next(line_batches.make_batches([cost] * 200))
+                for cost in (
+                    line_batches.cost(size, size + 50, beam_size),
+                    size * beam_size,
+                )
+            )
+            self.assertEqual(first, before)
+
+    def test_lines_that_take_minutes_are_named_before_they_do(self):
+        engine = EchoEngine(memory=10**5)
+        translator = translator_lib.Translator(engine=engine)
+        lines = ["a", "", "b" * 2000, "c" * 1999]
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            found = translator.translate_lines(lines)
+            self.assertEqual(next(found), "A")
+            self.assertIn("1 line (3) of more than 2000 ids", logs.output[0])
+            self.assertLen(list(found), 3)
+        self.assertLen(logs.output, 1)
+
+    def test_batch_that_does_not_fit_is_halved(self):
+        engine = EchoEngine(memory=9)
+        translator = translator_lib.Translator(engine=engine)
+        found = translator.translate(["aa", "bbb", "c", "dd", "e"])
+        self.assertEqual(found, ["AA", "BBB", "C", "DD", "E"])
+        self.assertGreater(len(engine.batches), 1)
+
+    def test_line_that_does_not_fit_is_named(self):
+        translator = translator_lib.Translator(engine=EchoEngine(memory=9))
+        with self.assertRaisesRegex(errors.UserError, "Line 3 of 21 ids"):
+            translator.translate(["a", "", "x" * 20, "b"], chunk_lines=2)
+
+    def test_long_lines_are_cut_with_one_warning(self):
+        translator = translator_lib.Translator(
+            engine=EchoEngine(), max_input_size=4
+        )
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            found = translator.translate(
+                ["abc", "abcd", "", "abcdefg"], chunk_lines=3
+            )
+        self.assertEqual(found, ["ABC", "ABC", "", "ABC"])
+        self.assertLen(logs.output, 1)
+        self.assertIn("2 lines (2, 4)", logs.output[0])
+
+    def test_outputs_without_an_end_are_reported(self):
+        translator = translator_lib.Translator(engine=EchoEngine())
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            translator.translate(["a", "cut b", "c"])
+        self.assertIn("1 line (2)", logs.output[0])
+
+    def test_lines_for_which_nothing_was_found_are_reported(self):
+        translator = translator_lib.Translator(engine=EchoEngine())
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            found = translator.translate(
+                ["a", "void", "cut b", "void"],
+                min_length=9,
+                no_repeat_ngram_size=1,
+                return_scores=True,
+            )
+        self.assertEqual(found[1], ("", beam_search.NO_HYPOTHESIS))
+        self.assertEqual(
+            [record.getMessage() for record in logs.records],
+            [
+                "No end was found after min_length=9 ids and within the "
+                "source's length + 7 ids for 1 line (3).",
+                "No translation was found for 2 lines (2, 4): every way to go "
+                "on was forbidden by min_length=9, no_repeat_ngram_size=1.",
+            ],
+        )
+
+    @parameterized.parameters(
+        ({"beam_size": 3}, 20, [128, 72]),
+        # As many rows as 128 lines have with 4 beams.
+        ({"sampling_method": "random"}, 20, [25] * 8),
+        ({"sampling_method": "random"}, 3, [128, 72]),
+        ({"sampling_method": "random"}, 600, [1] * 200),
+    )
+    def test_batches_are_bounded_by_the_number_drawn(
+        self, options, number, sizes
+    ):
+        engine = EchoEngine(memory=10**6)
+        translator = translator_lib.Translator(engine=engine)
+        number = min(number, options.get("beam_size", number))
+        translator.translate(["a"] * 200, n_best=number, **options)
+        self.assertEqual([len(batch) for batch in engine.batches], sizes)
+
+    def test_impossible_requests_are_refused(self):
+        translator = translator_lib.Translator(engine=EchoEngine())
+        with self.assertRaisesRegex(ValueError, "list of lines"):
+            translator.translate("a")
+        with self.assertRaisesRegex(ValueError, "`n_best` must be 1 to"):
+            translator.translate(["a"], n_best=4)
+        for number in (0, 1025, 10**10):
+            with self.assertRaisesRegex(ValueError, "must be 1 to 1024"):
+                translator.translate(
+                    ["a"], n_best=number, sampling_method="random"
+                )
+        with self.assertRaisesRegex(ValueError, "`alpha` must be at least 0"):
+            translator.translate(["a"], alpha=-1.0)
+
+    def test_blank_means_the_same_in_the_graph(self):
+        characters = [
+            chr(i) for i in range(0x10000) if not 0xD800 <= i < 0xE000
+        ]
+        matches = tf.strings.regex_full_match(
+            [c.encode() for c in characters], engines.BLANK
+        )
+        self.assertEqual(
+            [c for c, m in zip(characters, matches.numpy(), strict=True) if m],
+            [c for c in characters if engines.is_blank(c)],
+        )
+
+
+class ModelTest(tf.test.TestCase, parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.translator = relpos_tf.Translator.load(tiny_run.path())
+        cls.expected = cls.translator.translate(LINES, return_scores=True)
+
+    def test_batches_and_neighbours_do_not_matter(self):
+        for batch_size in (1, 3):
+            translator = translator_lib.Translator(
+                engine=self.translator.engine, batch_size=batch_size
+            )
+            found = translator.translate(LINES[::-1], return_scores=True)
+            texts, scores = zip(*found[::-1], strict=True)
+            want_texts, want_scores = zip(*self.expected, strict=True)
+            self.assertEqual(texts, want_texts)
+            self.assertAllClose(scores, want_scores, atol=1e-4)
+
+    def test_outputs_differ_and_hold_no_line_end(self):
+        texts = [text for text, _ in self.expected]
+        self.assertGreaterEqual(len(set(texts)), 5)
+        self.assertFalse([text for text in texts if re.search("[\r\n]", text)])
+        self.assertEqual((texts[1], texts[3]), ("", ""))
+
+    def test_line_ends_spelled_in_bytes_become_blanks(self):
+        engine = self.translator.engine
+        ids = engine.tokenizer.encode("a\nb\rc")
+        self.assertEqual(engine.tokenizer.decode(ids), "a\nb\rc")
+        self.assertEqual(engine._text(ids), "a b c")
+
+    def test_blanks_around_a_line_do_not_matter(self):
+        found = self.translator.translate(
+            [f"\t {LINES[2]}\u3000", "a\x1f"], return_scores=True
+        )
+        expected = self.translator.translate(
+            [LINES[2], "a"], return_scores=True
+        )
+        self.assertEqual(found, expected)
+
+    def test_translations_begin_with_the_prefix(self):
+        prefixes = ["Der Zug", "", "Tage", "x", " Wo ist ", "", "7", "7"]
+        found = self.translator.translate(
+            LINES, prefix=prefixes, return_scores=True
+        )
+        for line, prefix, (text, _), free in zip(
+            LINES, prefixes, found, self.expected, strict=True
+        ):
+            if engines.is_blank(line):
+                self.assertEqual(text, "")
+            elif prefix:
+                self.assertStartsWith(text, prefix.strip())
+            else:
+                self.assertEqual(text, free[0])
+        # Its probability is part of the score.
+        text, score = found[0]
+        best, best_score = self.expected[0]
+        self.assertNotEqual(text, best)
+        self.assertLess(score, best_score)
+        with self.assertRaisesRegex(ValueError, "a prefix for each line"):
+            self.translator.translate(LINES, prefix=["a"])
+
+    def test_attention_is_of_the_pieces_and_sums_to_one(self):
+        found = self.translator.translate(
+            LINES, n_best=2, return_attention=True
+        )
+        tokens = self.translator.engine.tokenizer
+        for line, (texts, looks) in zip(LINES, found, strict=True):
+            if engines.is_blank(line):
+                self.assertEqual(looks, [None, None])
+                continue
+            pieces = tokens.pieces()
+            for text, look in zip(texts, looks, strict=True):
+                source = [pieces[i] for i in tokens.encode(line.strip())]
+                self.assertEqual(look.source, source)
+                ids = [pieces.index(piece) for piece in look.target]
+                self.assertEqual(
+                    re.sub("[\r\n]", " ", tokens.decode(ids)), text
+                )
+                self.assertEqual(
+                    look.weights.shape,
+                    (2, 2, len(look.target), len(look.source)),
+                )
+                self.assertAllClose(
+                    look.weights.sum(-1), np.ones(look.weights.shape[:-1])
+                )
+
+    def test_drawn_translations_depend_on_seed_and_line_alone(self):
+        options = {"sampling_method": "random", "sampling_top_p": 0.9}
+        found = self.translator.translate(LINES, **options, n_best=5)
+        same = translator_lib.Translator(
+            engine=self.translator.engine, batch_size=2
+        ).translate(LINES, **options, n_best=5)
+        self.assertEqual(found, same)
+        other = self.translator.translate(
+            LINES, **options, n_best=5, random_seed=2
+        )
+        self.assertNotEqual(found, other)
+        # The same line twice is drawn for twice.
+        self.assertEqual(LINES[0], LINES[6])
+        self.assertNotEqual(found[0], found[6])
+
+    def test_eight_threads_get_what_one_gets(self):
+        translator = relpos_tf.Translator.load(tiny_run.path())
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            found = list(
+                pool.map(
+                    lambda _: translator.translate(LINES, return_scores=True),
+                    range(16),
+                )
+            )
+        self.assertEqual(found, [self.expected] * 16)
+        settings = translator.engine.settings(
+            engines.decode_hparam.DecodeHParams()
+        )
+        function = translator.engine.function(settings)
+        self.assertEqual(function.experimental_get_tracing_count(), 1)
+
+    def test_limit_is_the_lines_own_length_and_extra_length(self):
+        engine = self.translator.engine
+        settings = engine.settings(engines.decode_hparam.DecodeHParams())
+        seen = []
+        function = engine.function(settings)
+
+        def spy(inputs, limits, *others):
+            seen.extend(zip(inputs.numpy(), limits.numpy(), strict=True))
+            return function(inputs, limits, *others)
+
+        spy.get_concrete_function = lambda: spy
+        with mock.patch.object(engine, "function", return_value=spy):
+            engine.translate(engine.items(["7", LINES[2]]), settings, 1)
+        self.assertLen(seen, 2)
+        for ids, limit in seen:
+            self.assertEqual(limit, np.count_nonzero(ids) + 7)
+
+    def test_many_shapes_are_traced_once(self):
+        for number in (1, 2, 5):
+            self.translator.translate([LINES[2] * number] * number)
+            self.translator.translate(["7"] * number, alpha=number / 10)
+        settings = engines.decode_hparam.DecodeHParams()
+        engine = self.translator.engine
+        function = engine.function(engine.settings(settings))
+        self.assertEqual(function.experimental_get_tracing_count(), 1)
+
+    def test_many_settings_are_no_reason_for_tensorflow_to_warn(self):
+        # TensorFlow warns twice in a process, and may have done so by now.
+        with (
+            mock.patch.object(
+                polymorphic_function,
+                "_frequent_tracing_detector_manager",
+                polymorphic_function._FrequentTracingDetectorManager(),
+            ),
+            self.assertNoLogs(tf.get_logger(), "WARNING"),
+        ):
+            for size in range(6):
+                self.translator.translate(["7"], no_repeat_ngram_size=size)
+
+    def test_settings_of_the_call_come_before_those_of_the_run(self):
+        base = self.translator.translate(LINES[:1], return_scores=True)[0]
+        same = self.translator.translate(
+            LINES[:1], 3, 0.6, 7, return_scores=True
+        )[0]
+        short = self.translator.translate(
+            LINES[:1], extra_length=0, alpha=0.0, return_scores=True
+        )[0]
+        self.assertEqual(base, same)
+        self.assertNotEqual(base, short)
+
+    def test_cut_line_keeps_its_end(self):
+        engine = self.translator.engine
+        (item,) = engine.items([LINES[2]])
+        cut = engine.truncate(item, 5)
+        self.assertEqual(cut.content, [*item.content[:4], tokenizer.EOS_ID])
+        self.assertEqual(cut.size, 5)
+
+    def test_more_beams_than_pieces_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "`beam_size` must be at most"):
+            self.translator.translate(LINES, beam_size=10_000)
+
+    @parameterized.parameters("", "average")
+    def test_a_program_in_a_run_is_not_run(self, place):
+        run = pathlib.Path(self.create_tempdir().full_path, "run")
+        shutil.copytree(tiny_run.path(), run)
+        folder = run / place
+        folder.mkdir(exist_ok=True)
+        for path in run.glob("ckpt-*") if place else ():
+            shutil.copy(path, folder)
+        (folder / engines.EXPORT_INFO).write_text("{}")
+        (folder / "saved_model.pb").write_bytes(b"")
+        with mock.patch.object(tf.saved_model, "load") as load:
+            for start in (
+                relpos_tf.Translator.load,
+                relpos_tf.Translator.load_run,
+            ):
+                engine = start(folder).engine
+                self.assertIsInstance(engine, engines.ModelEngine)
+        load.assert_not_called()
+
+    def test_an_export_is_no_run(self):
+        folder = self.create_tempdir().full_path
+        pathlib.Path(folder, engines.EXPORT_INFO).write_text("{}")
+        with self.assertRaisesRegex(errors.UserError, "which is an export"):
+            relpos_tf.Translator.load_run(folder)
+        with self.assertRaisesRegex(errors.UserError, "SavedModel"):
+            relpos_tf.Translator.load(folder)
+
+    def test_package_names_it(self):
+        self.assertIs(relpos_tf.Translator, translator_lib.Translator)
+        self.assertIs(relpos_tf.load_model, loading.load_model)
+        with self.assertRaisesRegex(AttributeError, "no attribute 'nothing'"):
+            relpos_tf.nothing  # noqa: B018
+
+    def test_package_brings_no_tensorflow_until_it_is_used(self):
+        code = "import relpos_tf, sys; print('tensorflow' in sys.modules)"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=True
+        )
+        self.assertEqual(done.stdout, b"False\n")
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,182 @@
+"""The folder for CTranslate2: what lies in it, and what is refused."""
+
+import hashlib
+import json
+import pathlib
+import re
+import shutil
+import sys
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+from absl.testing import parameterized
+
+import relpos_tf
+from relpos_tf import errors
+from relpos_tf.data import tokenizer as tokenizer_lib
+from relpos_tf.decoding import ctranslate2_engine
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import engines
+from relpos_tf.export import ctranslate2_export
+from relpos_tf.t2t import t2t_import
+from tests import ctranslate2_runs
+from tests import t2t_checkpoint
+from tests import tiny_run
+from tests.ctranslate2_runs import ABSOLUTE
+from tests.ctranslate2_runs import LINES
+from tests.ctranslate2_runs import export_of
+from tests.ctranslate2_runs import ours
+from tests.ctranslate2_runs import run_of
+
+
+def setUpModule():
+    ctranslate2_runs.skip_without_library()
+
+
+class ExportTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def copy(self, **changes):
+        shutil.copytree(export_of(**changes), self.folder / "copy")
+        return self.folder / "copy"
+
+    def test_folder_works_alone_and_says_what_it_is(self):
+        folder = self.copy()
+        info = json.loads((folder / "export_info.json").read_text())
+        content = (folder / "tokenizer.model").read_bytes()
+        self.assertEqual(info["format"], "ctranslate2")
+        self.assertEqual(info["quantization"], "none")
+        self.assertIsNone(info["max_positions"])
+        self.assertEqual(
+            info["decode_hparams"],
+            {"beam_size": 3, "alpha": 0.6, "extra_length": 7},
+        )
+        self.assertEqual(
+            info["tokenizer_sha256"], hashlib.sha256(content).hexdigest()
+        )
+        self.assertEndsWith(info["checkpoint"], "ckpt-7")
+        self.assertEqual(info["hparams"]["max_relative_position"], 3)
+        self.assertIn("ctranslate2", info["versions"])
+        self.assertEqual(folder.stat().st_mode & 0o777, 0o755)
+        tokens = tokenizer_lib.load(folder / "tokenizer.model")
+        pieces = tokens.pieces()
+        source = [pieces[i] for i in tokens.encode(LINES[0])[:-1]]
+        translator = ctranslate2_engine.package().Translator(str(folder))
+        (result,) = translator.translate_batch([source], beam_size=1)
+        ids = [pieces.index(token) for token in result.hypotheses[0]]
+        (want,) = ours().translate(LINES[:1], beam_size=1)
+        self.assertStartsWith(
+            re.sub(engines.LINE_END, " ", tokens.decode(ids)), want
+        )
+
+    def test_positions_are_said(self):
+        path = export_of(**ABSOLUTE) / "export_info.json"
+        self.assertEqual(json.loads(path.read_text())["max_positions"], 4096)
+
+    def test_models_of_tensor2tensor(self):
+        vocab = t2t_checkpoint.subtokens(59)
+        vocab[5] = vocab[6]  # as some of its vocabularies have it
+        vocab[7] = ""
+        for kind, changes in (
+            ("target_space", {"use_target_space_embedding": True}),
+            ("absolute", ABSOLUTE | {"max_relative_position": 0}),
+        ):
+            with self.subTest(kind):
+                hparams = t2t_checkpoint.hparams_dict(**changes)
+                variables = t2t_checkpoint.random_variables(hparams, 59, 5)
+                for name, value in variables.items():
+                    if "target_space" in name:
+                        value *= 10.0  # so that nobody can miss it
+                t2t_dir = self.folder / kind / "t2t"
+                run = self.folder / kind / "run"
+                t2t_checkpoint.write(
+                    t2t_dir, variables, hparams, vocab=vocab, extra=False
+                )
+                t2t_import.import_run(t2t_dir, run)
+                folder = ctranslate2_export.export_ctranslate2(
+                    run, run / "ct2", beam_size=1, extra_length=9
+                )
+                lines = ["a dog and a cat", "zwei katzen laufen", "b"]
+                want = relpos_tf.Translator.load(run).translate(
+                    lines, beam_size=1, extra_length=9, return_scores=True
+                )
+                found = relpos_tf.Translator.load(folder).translate(
+                    lines, return_scores=True
+                )
+                self.assertEqual([t for t, _ in found], [t for t, _ in want])
+                np.testing.assert_allclose(
+                    [s for _, s in found], [s for _, s in want], atol=1e-4
+                )
+                self.assertTrue((folder / "tokenizer.subwords").is_file())
+
+    def test_refusal_leaves_nothing_behind(self):
+        target = self.folder / "new"
+        with self.assertRaisesRegex(errors.UserError, "leaves out absolute"):
+            ctranslate2_export.export_ctranslate2(tiny_run.path(), target)
+        with self.assertRaisesRegex(errors.UserError, "must be one of none, "):
+            ctranslate2_export.export_ctranslate2(
+                run_of(), target, quantization="int4"
+            )
+        with (
+            mock.patch.object(engines, "EXPORT_INFO", "no/such/folder"),
+            self.assertRaises(OSError),
+        ):
+            ctranslate2_export.export_ctranslate2(run_of(), target)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_only_an_export_is_replaced(self):
+        (self.folder / "letter.txt").write_text("mine")
+        with self.assertRaisesRegex(errors.UserError, "something else"):
+            ctranslate2_export.export_ctranslate2(run_of(), self.folder)
+        folder = self.copy()
+        (folder / "old").write_text("old")
+        ctranslate2_export.export_ctranslate2(run_of(), folder, alpha=1.0)
+        self.assertFalse((folder / "old").exists())
+        settings = relpos_tf.Translator.load(folder).engine.settings(
+            decode_hparam.DecodeHParams()
+        )
+        self.assertEqual(settings.alpha, 1.0)
+
+    def test_damaged_exports_are_named(self):
+        folder = self.copy()
+        (folder / "model.bin").write_bytes(b"x")
+        with self.assertRaisesRegex(errors.UserError, "model.bin is damaged"):
+            relpos_tf.Translator.load(folder)
+        shutil.rmtree(folder)
+        folder = self.copy()
+        tokenizer_lib.train(["another"] * 9, folder / "tokenizer.model", 300)
+        with self.assertRaisesRegex(errors.UserError, "tokenizer.model is d"):
+            relpos_tf.Translator.load(folder)
+        # Exports of earlier versions have no checksums of their files.
+        path = folder / "export_info.json"
+        info = json.loads(path.read_text())
+        del info["files"], info["sha256"]
+        path.write_text(json.dumps(info))
+        with self.assertRaisesRegex(errors.UserError, "another one"):
+            relpos_tf.Translator.load(folder)
+        (folder / "model.bin").write_bytes(b"x")
+        with self.assertRaisesRegex(errors.UserError, "complete export"):
+            relpos_tf.Translator.load(folder)
+        with self.assertRaisesRegex(errors.UserError, "--format=ctranslate2"):
+            ctranslate2_engine.CTranslate2Engine(self.folder)
+
+    def test_missing_library_is_named(self):
+        folder = export_of()
+        with mock.patch.dict(sys.modules, {"ctranslate2": None}):
+            for action in (
+                lambda: relpos_tf.Translator.load(folder),
+                lambda: ctranslate2_export.export_ctranslate2(
+                    run_of(), self.folder / "new"
+                ),
+            ):
+                with self.assertRaisesRegex(
+                    errors.UserError, r"relpos_tf\[ctranslate2\]"
+                ):
+                    action()
+
+
+if __name__ == "__main__":
+    absltest.main()

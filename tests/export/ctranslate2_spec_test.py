@@ -1,0 +1,153 @@
+"""CTranslate2 computes what the model computes, or refuses to begin.
+
+Shapes: B batch, T target length, V vocabulary.
+"""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf.decoding import ctranslate2_engine
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import search
+from relpos_tf.export import ctranslate2_spec
+from relpos_tf.models import transformer
+from tests import ctranslate2_runs
+from tests import testing
+from tests.ctranslate2_runs import ABSOLUTE
+from tests.ctranslate2_runs import PRE_NORM
+
+V = 23
+TOKENS = [f"t{i}" for i in range(V)]
+SHARED = testing.HPARAMS.replace(heads_share_relative_embedding=True)
+UNTIED = {"shared_embedding_and_softmax_weights": False}
+SPACE = {"use_target_space_embedding": True, "target_space_id": 9}
+NO_KEYS = {"add_relative_to_keys": False}
+NO_VALUES = {"add_relative_to_values": False}
+KINDS = {
+    "relative": {},
+    "k_0": {"max_relative_position": 0},
+    "keys_only": NO_VALUES,
+    "absolute": ABSOLUTE,
+    # Shorter than the sentences: the later positions share a vector.
+    "learned": ABSOLUTE | {"pos": "emb", "max_length": 4},
+    "no_positions": ABSOLUTE | {"pos": "none"},
+    "no_tables": NO_KEYS | NO_VALUES,
+    "pre_norm": PRE_NORM,
+    "pre_norm_absolute": PRE_NORM | ABSOLUTE,
+    "untied": UNTIED | {"shared_embedding": False},
+    "untied_softmax": UNTIED,
+    "untied_source": {"shared_embedding": False},
+    "target_space": SPACE,
+    "target_space_absolute": SPACE | ABSOLUTE,
+    "one_head": {"num_heads": 1},
+    "odd_sizes": {"hidden_size": 15, "num_heads": 3, "filter_size": 7},
+    "deep_encoder": {"num_encoder_layers": 3, "num_decoder_layers": 1},
+    "deep_decoder": {"num_encoder_layers": 1, "num_decoder_layers": 3},
+    "other_epsilon": {"norm_epsilon": 1e-6},
+}
+REFUSED = {
+    "per_head": ({"heads_share_relative_embedding": False}, "each has its own"),
+    "values_only": (NO_KEYS, "ignores relative positions on the values"),
+    "relative_and_absolute": ({"pos": "timing"}, "leaves out absolute"),
+    "relative_and_learned": ({"pos": "emb"}, "leaves out absolute"),
+    "two_norms": ({"layer_preprocess_sequence": "n"}, "has two norms"),
+    "localness": ({"localness": "query"}, "Gaussian.*localness query"),
+    "window": ({"attention_window": 3}, "window.*window 3"),
+    "direction": (
+        {"encoder_attention_direction": "split"},
+        "direction split",
+    ),
+    "alibi": ({"self_attention_type": "dot_product_alibi"}, "linear bias"),
+    "rotary": ({"self_attention_type": "dot_product_rotary"}, "rotary"),
+    "additive": ({"attention_score": "additive"}, "additive score"),
+    "no_norm": ({"layer_postprocess_sequence": "da"}, "has no norm"),
+}
+
+
+def setUpModule():
+    ctranslate2_runs.skip_without_library()
+
+
+def sentences(seed, sizes):
+    """Returns random ids, so many for each sentence, EOS last."""
+    random = np.random.default_rng(seed)
+    return [[*random.integers(2, V, size - 1).tolist(), 1] for size in sizes]
+
+
+def names(rows):
+    """Returns tokens without EOS, which CTranslate2 adds."""
+    return [[TOKENS[i] for i in row[:-1]] for row in rows]
+
+
+class SpecTest(parameterized.TestCase):
+    def translator(self, model):
+        folder = self.create_tempdir().full_path
+        spec = ctranslate2_spec.model_spec(model, TOKENS)
+        spec.optimize(None)
+        spec.save(folder)
+        return ctranslate2_engine.package().Translator(folder)
+
+    @parameterized.named_parameters(KINDS.items())
+    def test_log_probabilities_are_those_of_the_model(self, changes):
+        model = transformer.Transformer(SHARED.replace(**changes))
+        testing.randomize(model)
+        sources = sentences(1, (2, 13, 5, 20, 1))  # k is 2
+        targets = sentences(2, (8, 1, 19, 4, 7))
+        targets[4][2] = 0  # the search may try it, though it means nothing
+        found = self.translator(model).score_batch(
+            names(sources), names(targets)
+        )
+        inputs, outputs = engines.padded(sources), engines.padded(targets)
+        logits = tf.nn.log_softmax(model(inputs, outputs)).numpy()  # [B, T, V]
+        for b, target in enumerate(targets):
+            expected = logits[b, range(len(target)), target]  # [T]
+            np.testing.assert_allclose(
+                found[b].log_probs, expected, rtol=0, atol=1e-5
+            )
+        np.testing.assert_allclose(
+            [sum(one.log_probs) for one in found[:4]],
+            search.log_probabilities(model, inputs, outputs)[:4],
+            rtol=0,
+            atol=1e-4,
+        )
+
+    @parameterized.named_parameters(
+        (name, *value) for name, value in REFUSED.items()
+    )
+    def test_what_would_be_wrong_is_refused(self, changes, reason):
+        model = transformer.Transformer(SHARED.replace(**changes))
+        testing.randomize(model)
+        with self.assertRaisesRegex(errors.UserError, reason) as caught:
+            ctranslate2_spec.model_spec(model, TOKENS)
+        self.assertNotIn("\n", str(caught.exception))
+
+    def test_heads_with_equal_tables_share_them(self):
+        model = transformer.Transformer(
+            SHARED.replace(heads_share_relative_embedding=False)
+        )
+        testing.randomize(model)
+        for block in (*model.encoder_blocks, *model.decoder_blocks):
+            layer = block.self_attention
+            self.assertLen(layer.tables(), 2)
+            for table in layer.tables().values():
+                table.assign(tf.repeat(table[:1], 2, axis=0))
+        sources, targets = sentences(3, (9,)), sentences(4, (11,))
+        (found,) = self.translator(model).score_batch(
+            names(sources), names(targets)
+        )
+        logits = model(tf.constant(sources), tf.constant(targets))
+        expected = tf.nn.log_softmax(logits).numpy()[0, range(11), targets[0]]
+        np.testing.assert_allclose(found.log_probs, expected, rtol=0, atol=1e-5)
+
+    def test_names_are_different_and_keep_their_places(self):
+        self.assertEqual(
+            ctranslate2_spec.token_names(["p", "e", "a", "", "a", "", "a<2>"]),
+            ["p", "e", "a<2>_", "<3>", "a<4>", "<5>", "a<2>"],
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

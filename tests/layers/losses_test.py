@@ -1,0 +1,195 @@
+"""Tests of the loss, against its definition in NumPy."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import losses
+from tests import testing
+
+B, T, V = 2, 3, 5
+
+
+def smoothed_cross_entropy(logits, labels, smoothing):
+    """The definition: sum_v p[v] (log p[v] - log q[v]), token by token."""
+    total, count = 0.0, 0
+    for b, t in np.ndindex(labels.shape):
+        if labels[b, t] == 0:
+            continue
+        q = np.exp(logits[b, t] - logits[b, t].max())
+        q /= q.sum()
+        p = np.full(len(q), smoothing / (len(q) - 1))
+        p[labels[b, t]] = 1 - smoothing
+        seen = p > 0
+        total += np.sum(p[seen] * (np.log(p[seen]) - np.log(q[seen])))
+        count += 1
+    return total, count
+
+
+class PaddedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(3)
+        self.logits = 2 * random.normal(size=(B, T, V)).astype(np.float32)
+        self.labels = np.array([[4, 1, 0], [2, 0, 0]])
+
+    @parameterized.parameters(0.0, 0.1, 0.3)
+    def test_equals_the_divergence_from_the_smoothed_label(self, smoothing):
+        total, count = losses.padded_cross_entropy(
+            tf.constant(self.logits), tf.constant(self.labels), smoothing
+        )
+        expected = smoothed_cross_entropy(self.logits, self.labels, smoothing)
+        self.assertAllClose((total, count), expected, rtol=1e-5)
+
+    @parameterized.parameters(0.0, 0.2)
+    def test_gradient_equals_finite_differences(self, smoothing):
+        logits = tf.constant(self.logits)
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            total, _ = losses.padded_cross_entropy(
+                logits, tf.constant(self.labels), smoothing
+            )
+            tripled = 3.0 * total
+        gradient = tape.gradient(tripled, logits).numpy()
+        numeric = np.zeros_like(gradient)
+        for place in np.ndindex(gradient.shape):
+            values = []
+            for change in (-1e-4, 1e-4):
+                moved = self.logits.astype(np.float64)
+                moved[place] += change
+                values.append(
+                    smoothed_cross_entropy(moved, self.labels, smoothing)[0]
+                )
+            numeric[place] = 3.0 * (values[1] - values[0]) / 2e-4
+        self.assertAllClose(gradient, numeric, atol=1e-4)
+
+    def test_padding_alone_costs_nothing_and_counts_nothing(self):
+        total, count = losses.padded_cross_entropy(
+            tf.constant(self.logits), tf.zeros([B, T], tf.int32), 0.1
+        )
+        self.assertEqual((float(total), float(count)), (0.0, 0.0))
+
+    def test_no_rows_cost_nothing(self):
+        total, count = losses.padded_cross_entropy(
+            tf.zeros([0, T, V]), tf.zeros([0, T], tf.int32), 0.1
+        )
+        self.assertEqual((float(total), float(count)), (0.0, 0.0))
+
+    def test_the_best_prediction_costs_nothing(self):
+        best = np.log(np.where(np.arange(V) == 4, 0.9, 0.1 / (V - 1)))
+        total, _ = losses.padded_cross_entropy(
+            tf.constant(best[None, None].astype(np.float32)),
+            tf.constant([[4]]),
+            0.1,
+        )
+        self.assertAllClose(total, 0.0, atol=1e-6)
+
+    def test_xla_gives_the_same_loss_and_gradient(self):
+        def both(logits):
+            with tf.GradientTape() as tape:
+                tape.watch(logits)
+                total, _ = losses.padded_cross_entropy(
+                    logits, tf.constant(self.labels), 0.1
+                )
+            return total, tape.gradient(total, logits)
+
+        logits = tf.constant(self.logits)
+        compiled = tf.function(both, jit_compile=True)(logits)
+        for one, other in zip(compiled, both(logits), strict=True):
+            self.assertAllClose(one, other, rtol=1e-5)
+
+
+class ProjectedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(5)
+        self.features = random.normal(size=(B, T, 7)).astype(np.float32)
+        self.table = random.normal(size=(V, 7)).astype(np.float32)
+        self.labels = np.array([[4, 1, 0], [2, 0, 4]])
+
+    def loss_and_gradients(self, features, table, smoothing, factor=1.0):
+        features, table = tf.constant(features), tf.constant(table)
+        with tf.GradientTape() as tape:
+            tape.watch([features, table])
+            total, count = losses.projected_cross_entropy(
+                features, table, tf.constant(self.labels), smoothing
+            )
+            scaled = factor * total
+        return total, count, *tape.gradient(scaled, [features, table])
+
+    @parameterized.parameters(0.0, 0.2)
+    def test_equals_the_loss_of_the_product(self, smoothing):
+        found = self.loss_and_gradients(
+            self.features, self.table, smoothing, 3.0
+        )
+
+        def total(features, table):
+            return smoothed_cross_entropy(
+                features @ table.T, self.labels, smoothing
+            )[0]
+
+        self.assertEqual(float(found[1]), 4.0)
+        self.assertAllClose(
+            found[0], total(self.features, self.table), rtol=1e-5
+        )
+        numeric = testing.numeric_gradients(
+            total,
+            [a.astype(np.float64) for a in (self.features, self.table)],
+        )
+        for gradient, expected in zip(found[2:], numeric, strict=True):
+            self.assertAllClose(gradient, 3.0 * expected, atol=1e-4)
+
+    def test_a_label_of_no_probability_has_its_exact_loss(self):
+        features = np.zeros((B, T, 7), np.float32)
+        features[..., 0] = 1.0
+        table = np.zeros((V, 7), np.float32)
+        table[3, 0] = 200.0  # exp(-200) is 0 in float32
+        total, count, *gradients = self.loss_and_gradients(features, table, 0.0)
+        self.assertAllClose(total / count, 200.0)
+        for gradient in gradients:
+            self.assertTrue(np.all(np.isfinite(gradient)))
+
+    def test_a_feature_that_is_no_number_shows_in_the_loss(self):
+        self.features[0, 0, 0] = np.nan
+        total, *_ = self.loss_and_gradients(self.features, self.table, 0.1)
+        self.assertTrue(np.isnan(total))
+
+    def test_bfloat16_keeps_the_gradient_of_a_sure_prediction(self):
+        # p = .995 of the label; bfloat16 has 3 digits, so p times the table
+        # less the label's row would be half lost.
+        features = np.zeros((B, T, 7), np.float32)
+        features[..., 0] = 1.0
+        table = np.zeros((V, 7), np.float32)
+        table[4] = [6.75, 1.1, 1.3, -0.7, 0.9, -1.7, 2.3]
+        self.labels = np.full((B, T), 4)
+        _, _, exact, _ = self.loss_and_gradients(features, table, 0.0)
+        _, _, rounded, _ = self.loss_and_gradients(
+            tf.cast(features, tf.bfloat16), tf.cast(table, tf.bfloat16), 0.0
+        )
+        self.assertAllClose(
+            tf.cast(rounded, tf.float32), exact, rtol=0.02, atol=0.0
+        )
+
+    def test_xla_and_bfloat16_are_close(self):
+        plain = self.loss_and_gradients(self.features, self.table, 0.1)
+        compiled = tf.function(
+            lambda: self.loss_and_gradients(self.features, self.table, 0.1),
+            jit_compile=True,
+        )()
+        for one, other in zip(compiled, plain, strict=True):
+            self.assertAllClose(one, other, rtol=1e-5, atol=1e-6)
+        rounded = self.loss_and_gradients(
+            tf.cast(self.features, tf.bfloat16),
+            tf.cast(self.table, tf.bfloat16),
+            0.1,
+        )
+        self.assertEqual(rounded[0].dtype, tf.float32)
+        self.assertEqual([g.dtype for g in rounded[2:]], [tf.bfloat16] * 2)
+        for one, other in zip(rounded, plain, strict=True):
+            self.assertAllClose(
+                tf.cast(one, tf.float32), other, rtol=0.03, atol=0.03
+            )
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,208 @@
+"""tensor2tensor's hparams in the terms of ours."""
+
+import json
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf import registry
+from relpos_tf.t2t import t2t_hparams
+from tests import t2t_checkpoint
+
+# What tensor2tensor 1.15.7's sets hold where they differ from those of the
+# fixture, which is transformer_relative made small.
+RELATIVE = {
+    "hidden_size": 512,
+    "filter_size": 2048,
+    "num_heads": 8,
+    "num_hidden_layers": 6,
+    "max_relative_position": 20,
+    "use_target_space_embedding": True,
+}
+BASE = RELATIVE | {
+    "pos": "timing",
+    "self_attention_type": "dot_product",
+    "max_relative_position": 0,
+}
+BIG = {
+    "hidden_size": 1024,
+    "filter_size": 4096,
+    "num_heads": 16,
+    "batch_size": 2048,
+    "layer_prepostprocess_dropout": 0.3,
+}
+TINY = {
+    "hidden_size": 128,
+    "filter_size": 512,
+    "num_heads": 4,
+    "num_hidden_layers": 2,
+}
+V2 = BASE | {
+    "optimizer_adam_beta2": 0.98,
+    "learning_rate_schedule": "legacy",
+    "learning_rate_constant": 1.0,
+}
+V1 = V2 | {
+    "layer_preprocess_sequence": "none",
+    "layer_postprocess_sequence": "dan",
+    "attention_dropout": 0.0,
+    "relu_dropout": 0.0,
+    "learning_rate": 0.1,
+    "learning_rate_warmup_steps": 4000,
+}
+SETS = {
+    "transformer_relative": RELATIVE,
+    "transformer_relative_big": RELATIVE | BIG,
+    "transformer_relative_tiny": RELATIVE | TINY,
+    "transformer_base": BASE,
+    "transformer_base_v1": V1,
+    "transformer_base_v2": V2,
+    "transformer_big": BASE | BIG,
+    "transformer_small": BASE
+    | TINY
+    | {"hidden_size": 256, "filter_size": 1024},
+    "transformer_tiny": BASE | TINY,
+}
+
+
+def translate(**changes):
+    return t2t_hparams.translate(t2t_checkpoint.hparams_dict(**changes), 32768)
+
+
+class TranslateTest(parameterized.TestCase):
+    @parameterized.parameters(*SETS)
+    def test_its_set_becomes_ours_of_that_name(self, name):
+        hparams, notes = translate(**SETS[name])
+        ours = registry.hparams(f"{name}_t2t")
+        if not hparams.is_relative:  # then they have no meaning
+            hparams = hparams.replace(
+                heads_share_relative_embedding=(
+                    ours.heads_share_relative_embedding
+                ),
+            )
+        # The legacy rate is not used by the newer schedule.
+        if hparams.learning_rate_schedule != "legacy":
+            hparams = hparams.replace(learning_rate=ours.learning_rate)
+        self.assertEqual(hparams, ours)
+        self.assertEqual(notes, [])
+
+    @parameterized.parameters(
+        {"hidden_size": "big"},
+        {"num_heads": None},
+        {"norm_epsilon": [1]},
+        {"learning_rate_schedule": 3},
+        {"batch_size": {}},
+        {"use_target_space_embedding": "yes"},
+    )
+    def test_values_of_another_type_are_refused(self, **fields):
+        path = pathlib.Path(self.create_tempdir().full_path, "hparams.json")
+        path.write_text(json.dumps({"hidden_size": 64} | fields))
+        with self.assertRaisesRegex(errors.UserError, "must be of type"):
+            t2t_hparams.read(path)
+
+    def test_fields_that_older_versions_lack_have_its_defaults(self):
+        hparams, _ = t2t_hparams.translate(
+            {"hidden_size": 64, "shared_embedding_and_softmax_weights": True},
+            101,
+        )
+        self.assertEqual(hparams.vocab_size, 101)
+        self.assertEqual(hparams.self_attention_type, "dot_product")
+        self.assertEqual(hparams.pos, "timing")
+        self.assertTrue(hparams.use_target_space_embedding)
+        self.assertEqual(hparams.layer_preprocess_sequence, "none")
+
+    def test_its_numbers_may_be_integers(self):
+        hparams, _ = translate(clip_grad_norm=2, label_smoothing=0)
+        self.assertEqual(hparams.clip_grad_norm, 2.0)
+        self.assertEqual(hparams.label_smoothing, 0.0)
+
+    @parameterized.parameters(
+        (False, False, False, False),
+        (True, False, True, True),  # one table for all
+        (False, True, True, False),  # one for both sides of the text
+        (True, True, True, True),
+    )
+    def test_tables_are_shared_as_there(self, softmax, both, *expected):
+        hparams, _ = translate(
+            shared_embedding_and_softmax_weights=softmax,
+            shared_embedding=both,
+        )
+        found = (
+            hparams.shared_embedding,
+            hparams.shared_embedding_and_softmax_weights,
+        )
+        self.assertEqual(found, tuple(expected))
+
+    def test_values_and_shared_heads_are_what_it_computes_not_what_it_says(
+        self,
+    ):
+        for claim in (False, True):
+            hparams, _ = translate(
+                add_relative_to_values=claim,
+                heads_share_relative_embedding=claim,
+            )
+            self.assertTrue(hparams.add_relative_to_values)
+            self.assertTrue(hparams.heads_share_relative_embedding)
+
+    @parameterized.parameters(
+        ("learning_rate_warmup_steps", 0, "steps=0 is not possible here"),
+        ("attention_dropout", 1.0, "attention_dropout=1.0 is not possible"),
+        ("optimizer", "adafactor", "optimizer adafactor is not here"),
+        (
+            "learning_rate_schedule",
+            "constant*cosdecay",
+            "schedule constant*cosdecay is not here",
+        ),
+        ("learning_rate_schedule", "", "schedule  is not here"),
+        ("activation_dtype", "float16", "activation_dtype float16 is not"),
+    )
+    def test_what_only_matters_for_training_is_noted(self, name, value, text):
+        _, notes = translate(**{name: value})
+        self.assertLen(notes, 1)
+        self.assertIn(text, notes[0])
+
+    def test_a_schedule_of_older_versions_is_noted_with_its_scheme(self):
+        hparams, notes = translate(
+            learning_rate_schedule="legacy", learning_rate_decay_scheme="exp"
+        )
+        self.assertEqual(hparams.learning_rate_schedule, "noam")
+        self.assertIn("legacy (exp)", notes[0])
+
+    @parameterized.product(
+        optimizer=("multistep_adam", "MultistepAdam"), number=(None, 1, 3)
+    )
+    def test_updates_of_several_batches_carry_over(self, optimizer, number):
+        hparams, notes = translate(
+            optimizer=optimizer, optimizer_multistep_accumulate_steps=number
+        )
+        self.assertEqual(
+            hparams.optimizer_multistep_accumulate_steps, number or 0
+        )
+        expected = ["were batches, 3 to an update"] if number == 3 else []
+        self.assertLen(notes, len(expected))
+        for note, text in zip(notes, expected, strict=True):
+            self.assertIn(text, note)
+
+    def test_other_optimizers_never_add_batches_up(self):
+        hparams, notes = translate(optimizer_multistep_accumulate_steps=3)
+        self.assertEqual(hparams.optimizer_multistep_accumulate_steps, 0)
+        self.assertEqual(notes, [])
+
+    def test_relative_without_distances_is_refused_as_there(self):
+        with self.assertRaisesRegex(ValueError, "above 0.*Received: 0"):
+            translate(max_relative_position=0)
+
+    @parameterized.parameters(None, "", "none")
+    def test_no_positions_have_several_names(self, pos):
+        hparams, _ = translate(pos=pos)
+        self.assertEqual(hparams.pos, "none")
+
+    def test_max_length_0_is_the_batch_size_as_there(self):
+        hparams, _ = translate(max_length=0, batch_size=100)
+        self.assertEqual(hparams.max_length, 100)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,335 @@
+"""Tests of updates of several batches, and of updates that must not be made.
+
+Replicas against replicas in one process, and four replicas; every
+combination is in tests/campaigns/replicas.py.
+"""
+
+import functools
+import pathlib
+import subprocess
+import sys
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+from tensorflow.python.framework import config
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf import registry
+from relpos_tf.models import run_dir
+from relpos_tf.models import transformer
+from relpos_tf.training import reporting
+from relpos_tf.training import run_config as settings_lib
+from relpos_tf.training import trainer as trainer_lib
+from tests import testing
+from tests.campaigns import breakable
+from tests.campaigns import replicas
+
+testing.use_two_cpus()
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RANDOM = np.random.default_rng(1)
+CLIPPED = replicas.HPARAMS.replace(clip_grad_norm=0.3)
+DROPPED = replicas.HPARAMS.replace(layer_prepostprocess_dropout=0.5)
+SMALL = replicas.HPARAMS.override(
+    "batch_size=128,learning_rate_warmup_steps=20,max_length=32"
+)
+
+
+@functools.cache  # Tracing takes seconds.
+def machine(
+    count, number, hparams=CLIPPED, kind=breakable.BagOfWords, **options
+):
+    return replicas.Machine(count, number, hparams, kind, **options)
+
+
+class UpdateTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        (1, 2, CLIPPED, breakable.BagOfWords),
+        (2, 1, replicas.HPARAMS, breakable.BagOfWords),
+        (2, 2, CLIPPED, breakable.BagOfWords),
+        (2, 2, CLIPPED, transformer.Transformer),
+    )
+    def test_ten_updates_equal_those_of_one_batch(
+        self, count, number, hparams, model
+    ):
+        reference = machine(1, 1, hparams, model)
+        for kind in replicas.KINDS:
+            found, _ = replicas.compare(
+                machine(count, number, hparams, model), reference, kind
+            )
+            self.assertLess(found, replicas.TOLERANCE, kind)
+
+    @parameterized.parameters((1, 1), (1, 2), (2, 1), (2, 2))
+    def test_broken_updates_change_nothing(self, count, number):
+        one = machine(count, number)
+        self.assertEmpty(replicas.breaks(one, replicas.all_cases(one.parts)))
+
+    def test_every_function_is_traced_once(self):
+        step = machine(2, 2).step
+        for _ in range(2):
+            machine(2, 2).train(
+                [
+                    replicas.split(pairs, 4, "unequal", RANDOM)
+                    for pairs in replicas.sentences(2)[:3]
+                ]
+            )
+        self.assertEqual(step.accumulate.experimental_get_tracing_count(), 1)
+        self.assertEqual(step.update.experimental_get_tracing_count(), 1)
+
+    def test_four_replicas(self):
+        # With batches to accumulate as well, 134 s of two busy processors.
+        options = "--replicas 4 --accumulate 1 --clip 0.3 --bag".split()
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.campaigns.replicas", *options],
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("16 of 16 skipped", done.stdout)
+
+    def test_the_norm_that_is_clipped_is_that_of_the_whole_update(self):
+        # Adam's first mean is (1 - beta1) g: its norm is that of the gradient.
+        one = machine(2, 2)
+        one.reset()
+        one.train(
+            [replicas.split(replicas.sentences(9)[0], 4, "unequal", RANDOM)]
+        )
+        means = [
+            value[0].ravel()
+            for name, value in one.state().items()
+            if name.startswith("mean/")
+        ]
+        norm = np.linalg.norm(np.concatenate(means)) / (1 - 0.9)
+        self.assertAllClose(norm, 0.3, rtol=1e-5)
+
+    def test_results_are_sums_over_replicas_and_batches(self):
+        pairs = replicas.sentences(4)[0]
+        parts = replicas.split(pairs, 4, "unequal", RANDOM)
+        losses = []
+        for one, batches in (
+            (machine(2, 2), parts),
+            (machine(1, 1), [replicas.batch(pairs)]),
+        ):
+            one.reset()
+            (result,) = one.train([batches])
+            self.assertTrue(result["is_made"])
+            for place, name in enumerate(("source_tokens", "target_tokens")):
+                expected = sum(len(pair[place]) for pair in pairs)
+                self.assertEqual(float(result[name]), expected)
+            losses.append(float(result["loss"]))
+        self.assertAllClose(*losses, rtol=1e-5)
+
+    def test_xla_accumulates_the_same_gradients(self):
+        batch = replicas.batch(replicas.sentences(6)[0])
+        states = []
+        for one in (machine(1, 2), machine(1, 2, jit_compile=True)):
+            one.reset()
+            one.train([[batch, batch]])
+            states.append(one.state())
+        for name, value in states[0].items():
+            if name.startswith("mean/"):
+                self.assertAllClose(
+                    value, states[1][name], rtol=1e-4, atol=1e-7, msg=name
+                )
+
+    def test_dropout_differs_by_replica_batch_step_and_seed(self):
+        # Only one part has tokens: the same loss, but for the masks.
+        full = replicas.batch(replicas.sentences(8)[0])
+        parts = np.full([4, 4], replicas.batch([])).tolist()
+        for i in range(4):
+            parts[i][i] = full
+
+        def losses(one, updates):
+            one.reset()
+            return [float(result["loss"]) for result in one.train(updates)]
+
+        two = machine(2, 2, DROPPED)
+        found = [losses(two, [update])[0] for update in parts]
+        # No weight moves without a token: the second step starts like the
+        # first.
+        nothing = [replicas.batch([])] * 4
+        found.append(losses(two, [nothing, parts[0]])[1])
+        found += losses(machine(1, 2, DROPPED, random_seed=2), [parts[0][:2]])
+        self.assertGreater(np.diff(np.sort(found)).min(), 1e-3, found)
+        self.assertEqual(losses(two, [parts[2]]), [found[2]])
+
+    def test_deterministic_training_gives_the_same_bits_again(self):
+        tf.config.experimental.enable_op_determinism()
+        self.addCleanup(config.disable_op_determinism)
+        one, states = machine(2, 2, DROPPED), []
+        for _ in range(2):
+            one.reset()
+            one.train(
+                [
+                    replicas.split(pairs, 4, "equal", None)
+                    for pairs in replicas.sentences(7)
+                ]
+            )
+            states.append(one.state())
+        self.assertTrue(replicas.same_bits(*states))
+        for name, value in states[0].items():
+            self.assertAllEqual(value[0], value[1], name)  # both replicas
+
+
+class BreaksAt(breakable.FragileTransformer):
+    """Breaks the batches with some numbers, counted from 1."""
+
+    def __init__(self, model, numbers):
+        super().__init__(model)
+        self._numbers = tf.constant(list(numbers), tf.int64)
+        self._count = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def features(self, inputs, targets, *, training):
+        is_bad = tf.reduce_any(self._count.assign_add(1) == self._numbers)
+        x = self._model.features(inputs, targets, training=training)
+        return x * tf.where(is_bad, np.nan, 1.0)
+
+
+class TrainerTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = pathlib.Path(cls.create_tempdir(cls()).full_path)
+        cls.data_dir = str(cls.folder / "data")
+        cls.problem = registry.problem("algorithmic_reverse")
+        cls.problem.prepare(cls.data_dir, str(cls.folder))
+
+    def trainer(self, name, steps, hparams="", breaks=(), **settings):
+        run = run_dir.RunDir(self.folder / name)
+        vocab_size = self.problem.manifest(self.data_dir)["vocab_size"]
+        made = trainer_lib.Trainer(
+            SMALL.override(hparams).replace(vocab_size=vocab_size),
+            self.problem,
+            self.data_dir,
+            run,
+            tf.distribute.get_strategy(),
+            settings_lib.Settings(
+                train_steps=steps,
+                local_eval_frequency=2,
+                log_step_count_steps=1,
+                evaluate=False,
+                **settings,
+            ),
+        )
+        if breaks:
+            made.model = BreaksAt(made.model, breaks)
+        return made
+
+    def values(self, name, step):
+        reader = tf.train.load_checkpoint(
+            str(self.folder / name / f"ckpt-{step}")
+        )
+        return {
+            key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE"): reader.get_tensor(
+                key
+            )
+            for key in reader.get_variable_to_shape_map()
+            if key.endswith("VARIABLE_VALUE")
+        }
+
+    def test_a_stopped_run_goes_on_between_updates(self):
+        accumulate = "optimizer_multistep_accumulate_steps=3"
+        self.trainer("whole", 4, accumulate).train()
+        self.trainer("halves", 2, accumulate).train()
+        self.assertEqual(self.values("halves", 2)["training/position"], 6)
+        self.trainer("halves", 4, accumulate).train()
+        expected = self.values("whole", 4)
+        actual = self.values("halves", 4)
+        self.assertEqual(expected["training/position"], 12)
+        self.assertEqual(expected["optimizer/step"], 4)
+        for name, value in expected.items():
+            self.assertAllEqual(value, actual[name], name)
+
+    def test_skipped_updates_are_counted_and_ten_in_a_row_end_the_run(self):
+        breaks = [2, *range(4, 13), *range(14, 1000)]
+        trainer = self.trainer("breaks", 1000, breaks=breaks)
+        with self.assertRaisesRegex(
+            errors.UserError,
+            "10 updates in a row, after step 3. .*learning_rate_constant"
+            ".*clip_grad_norm.*data",
+        ):
+            trainer.train()
+        events = run_dir.RunDir(self.folder / "breaks").read_metrics()
+        self.assertEqual(
+            [(event["step"], event["skipped_steps"]) for event in events],
+            [(1, 0), (2, 1), (3, 9)],
+        )
+        for event in events:
+            self.assertTrue(0.0 < event["loss"] < 10.0, event)
+        self.assertEqual(
+            [path.name for path in (self.folder / "breaks").glob("*.index")],
+            ["ckpt-2.index"],
+        )
+        # The batch of the second update was used up.
+        self.assertEqual(self.values("breaks", 2)["training/position"], 3)
+        self.assertEqual(self.values("breaks", 2)["optimizer/step"], 2)
+
+    def test_weights_that_are_no_numbers_are_not_saved(self):
+        # Adam multiplies this rate, which is refused otherwise, by 1.4 before
+        # anything else.
+        with mock.patch.dict(hparam._MOST_OF, {float: 3.4e38}):
+            trainer = self.trainer(
+                "broken",
+                1,
+                "learning_rate_constant=3e38,learning_rate_schedule=constant",
+            )
+        with self.assertRaisesRegex(errors.UserError, "no number at step"):
+            trainer.train()
+        self.assertEmpty(list((self.folder / "broken").glob("ckpt-*")))
+
+    def test_xla_is_refused_on_several_devices(self):
+        with self.assertRaisesRegex(
+            errors.UserError, "--xla_compile works on one device.*2 devices"
+        ):
+            settings_lib.Settings(xla_compile=True).check_devices(2)
+        settings_lib.Settings(xla_compile=True).check_devices(1)
+        settings_lib.Settings().check_devices(2)
+
+
+class ResultsTest(tf.test.TestCase):
+    def test_a_row_ends_with_an_update_that_is_made(self):
+        results = reporting.Results()
+        good = {
+            "is_made": True,
+            "loss": 6.0,
+            "target_tokens": 3.0,
+            "source_tokens": 4.0,
+        }
+        bad = good | {"is_made": False, "loss": np.nan}
+        for _ in range(2):
+            for _ in range(9):
+                self.assertFalse(results.add(bad, 7))
+            self.assertTrue(results.add(good, 7))
+        expected = {"loss": 2.0, "tokens": 14.0, "target_tokens": 6.0}
+        expected |= {"skipped_steps": 18}
+        self.assertEqual(results.collect(), expected)
+        self.assertEqual(
+            results.collect(), dict.fromkeys(expected, 0) | {"loss": 0.0}
+        )
+        for _ in range(9):
+            results.add(bad, 8)
+        with self.assertRaisesRegex(errors.UserError, "after step 8"):
+            results.add(bad, 8)
+
+    def test_what_an_earlier_process_summed_has_no_speed(self):
+        first, second = reporting.Results(), reporting.Results()
+        made = {"is_made": True, "loss": 6.0}
+        first.add(made | {"target_tokens": 3.0, "source_tokens": 4.0}, 7)
+        first.add({"is_made": False}, 8)
+        self.assertEqual(first.sums(), [6.0, 3.0, 4.0, 1.0])
+        second.go_on(first.sums())
+        second.add(made | {"target_tokens": 5.0, "source_tokens": 2.0}, 8)
+        self.assertEqual(second.sums(), [12.0, 8.0, 6.0, 1.0])
+        expected = {"loss": 1.5, "target_tokens": 8.0, "skipped_steps": 1}
+        # This process has taken the time of its own 5 + 2 only.
+        self.assertEqual(second.collect(), expected | {"tokens": 7.0})
+        self.assertEqual(second.sums(), [0.0] * 4)
+
+
+if __name__ == "__main__":
+    tf.test.main()

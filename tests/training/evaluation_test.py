@@ -1,0 +1,171 @@
+"""Scores against their definitions, token by token."""
+
+import gc
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+import weakref
+
+import numpy as np
+import tensorflow as tf
+
+from relpos_tf import errors
+from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.training import evaluation
+from tests import tiny_run
+from tests import translator_test
+
+VOCAB_SIZE = 13
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BATCHES = (
+    ([[5, 7, 3, 11, 1], [9, 2, 1, 0, 0]], [[3, 8, 1], [12, 1, 0]]),
+    ([[4, 1]], [[2, 2, 9, 7, 6, 10, 1]]),
+)
+# A program that says how much its peak memory grows, in MiB.
+LONG_LINE = """
+import json
+import tensorflow as tf
+from relpos_tf.decoding import search
+from relpos_tf.training import evaluation
+from tests import tiny_run
+
+def peak():
+    with open("/proc/self/status") as lines:
+        return next(int(s.split()[1]) // 1024 for s in lines if "VmHWM" in s)
+
+model = tiny_run.random_model(tiny_run.HPARAMS.replace(vocab_size=13))
+ids = tf.random.stateless_uniform([1, 7001], [1, 2], 2, 13, tf.int32)
+find = tf.function(lambda ids, limits: search.search(
+    model, ids, limits, beam_size=3, alpha=0.6),
+    input_signature=[tf.TensorSpec([None, None], tf.int32),
+                     tf.TensorSpec([None], tf.int32)])
+pair = {"inputs": ids, "targets": ids}
+short = {"inputs": ids[:, :7], "targets": ids[:, :7]}
+evaluation.teacher_forced(model, [short])
+find(ids[:, :7], [2])
+before, added = peak(), {}
+evaluation.teacher_forced(model, [pair])
+added["loss"] = peak() - before
+find(ids, [2])
+added["search"] = peak() - before
+print(json.dumps(added))
+"""
+
+
+def dataset():
+    for inputs, targets in BATCHES:
+        yield {"inputs": tf.constant(inputs), "targets": tf.constant(targets)}
+
+
+class TeacherForcedTest(tf.test.TestCase):
+    def test_every_token_counts_the_same(self):
+        model = tiny_run.random_model(
+            tiny_run.HPARAMS.replace(vocab_size=VOCAB_SIZE)
+        )
+        losses, hits = [], []
+        for batch in dataset():
+            logits = model(batch["inputs"], batch["targets"]).numpy()
+            targets = batch["targets"].numpy()
+            for b, t in zip(*targets.nonzero(), strict=True):
+                row = logits[b, t].astype(np.float64)
+                target = targets[b, t]
+                losses.append(np.log(np.exp(row).sum()) - row[target])
+                hits.append(row.argmax() == target)
+        self.assertLen(losses, 12)
+        found = evaluation.teacher_forced(model, dataset())
+        self.assertEqual(found["target_tokens"], 12)
+        self.assertAllClose(found["loss"], np.mean(losses), rtol=1e-5)
+        self.assertAllClose(found["teacher_forced_accuracy"], np.mean(hits))
+
+    def test_model_is_traced_once_and_can_go(self):
+        model = tiny_run.random_model(
+            tiny_run.HPARAMS.replace(vocab_size=VOCAB_SIZE)
+        )
+        first = evaluation.teacher_forced(model, dataset())
+        model.softmax_embedding.embeddings.assign(
+            model.softmax_embedding.embeddings.value * 2.0
+        )
+        second = evaluation.teacher_forced(model, dataset())
+        self.assertNotAllClose(first["loss"], second["loss"])
+        function = evaluation.teacher_forced_function(model)
+        self.assertEqual(function.experimental_get_tracing_count(), 1)
+        reference = weakref.ref(model)
+        del model, function
+        gc.collect()
+        self.assertIsNone(reference())
+
+    def test_no_tokens_are_refused(self):
+        model = tiny_run.random_model(
+            tiny_run.HPARAMS.replace(vocab_size=VOCAB_SIZE)
+        )
+        with self.assertRaisesRegex(ValueError, "Expected target tokens"):
+            evaluation.teacher_forced(model, [])
+
+
+class LongLineTest(tf.test.TestCase):
+    @unittest.skipUnless(pathlib.Path("/proc/self/status").exists(), "Linux")
+    def test_a_line_of_7001_ids_is_scored_and_encoded_in_little_memory(self):
+        # A matrix of all pairs would be 392 MB, and there were four at once.
+        done = subprocess.run(
+            [sys.executable, "-c", LONG_LINE],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        )
+        for name, added in json.loads(done.stdout).items():
+            self.assertLess(added, 700, name)
+
+
+class TranslationTest(tf.test.TestCase):
+    def test_perfect_translations_get_full_marks(self):
+        translator = translator_lib.Translator(
+            engine=translator_test.EchoEngine()
+        )
+        source = ["a b c d e f", "", "g h i j k"]
+        scores, hypotheses = evaluation.translate_and_score(
+            translator, source, [line.upper() for line in source]
+        )
+        self.assertEqual(hypotheses, ["A B C D E F", "", "G H I J K"])
+        self.assertAllClose(scores.bleu, 100.0)
+        self.assertEqual(scores.exact_match, 100.0)
+
+    def test_different_numbers_of_lines_are_refused_before_translating(self):
+        engine = translator_test.EchoEngine()
+        with self.assertRaisesRegex(
+            errors.UserError, "each of 2 lines.* 1 references"
+        ):
+            evaluation.translate_and_score(
+                translator_lib.Translator(engine=engine), ["a", "b"], ["A"]
+            )
+        self.assertEmpty(engine.batches)
+
+    def test_log_probability_of_a_pair_is_that_of_the_pair_alone(self):
+        translator = translator_lib.Translator.load(tiny_run.path())
+        pairs = [
+            ("7", "sieben"),
+            ("twenty-one days", "x"),
+            ("", "Tage" + " Tage" * 4),
+        ]
+        found = evaluation.log_probabilities(translator, pairs)
+        engine = translator.engine
+        for (source, target), (score, count) in zip(pairs, found, strict=True):
+            inputs = engine.tokenizer.encode(source)
+            targets = engine.tokenizer.encode(target)
+            forced = evaluation.teacher_forced(
+                engine.model,
+                [
+                    {
+                        "inputs": tf.constant([inputs]),
+                        "targets": tf.constant([targets]),
+                    }
+                ],
+            )
+            self.assertEqual(count, len(targets))
+            self.assertAllClose(score, -forced["loss"] * count, rtol=1e-4)
+
+
+if __name__ == "__main__":
+    tf.test.main()

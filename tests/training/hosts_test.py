@@ -1,0 +1,205 @@
+"""Tests of what hosts agree on, with a collective that a test plays.
+
+tests/integration/hosts_test.py has hosts that are processes.
+"""
+
+import json
+from unittest import mock
+
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf.training import host_setup
+from relpos_tf.training import hosts
+from relpos_tf.utils import signals
+
+
+class SeveralHosts(hosts.Hosts):
+    """One of three hosts; `others` is what those add to each sum.
+
+    Args:
+        index: int. Which one.
+        *others: lists of int, in the order of the sums, or an exception.
+    """
+
+    def __init__(self, index, *others):
+        config = {
+            "cluster": {"worker": ["one:1", "two:2", "three:3"]},
+            "task": {"type": "worker", "index": index},
+        }
+        strategy = mock.create_autospec(
+            tf.distribute.MultiWorkerMirroredStrategy, instance=True
+        )
+        strategy.reduce.side_effect = self.reduce
+        with mock.patch.dict("os.environ", {"TF_CONFIG": json.dumps(config)}):
+            super().__init__(strategy)
+        self.others = list(others)
+        self.sent = []
+
+    def reduce(self, operation, value, axis):
+        assert (operation, axis) == ("SUM", None)
+        self.sent.append(value.numpy().tolist())
+        other = self.others.pop(0)
+        if isinstance(other, Exception):
+            raise other
+        return value + tf.constant(other, tf.int64)
+
+
+def lost():
+    return tf.errors.UnavailableError(
+        None,
+        None,
+        "device_/job:worker/replica:0/task:0/: Collective ops is aborted by: "
+        "Error reported from /job:worker/task:1: stopped.\nMore.",
+    )
+
+
+class HostsTest(parameterized.TestCase):
+    def test_one_host_asks_nobody(self):
+        strategy = tf.distribute.get_strategy()
+        config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {}}
+        with mock.patch.dict("os.environ", {"TF_CONFIG": json.dumps(config)}):
+            group = hosts.Hosts(strategy)
+        self.assertEqual((group.number, group.index), (1, 0))
+        self.assertTrue(group.is_chief)
+        self.assertEqual(group.any(True, False), [True, False])
+        self.assertEqual(group.from_chief(3, 4), [3, 4])
+        self.assertEqual(group.from_last(5), [5])
+        group.check_same("text", "It is")
+        group.part()
+        with self.assertRaises(tf.errors.UnavailableError), group.connected():
+            raise lost()
+
+    def test_flags_of_any_host(self):
+        group = SeveralHosts(1, [0, 2, 0])
+        self.assertEqual(group.any(True, False, False), [True, True, False])
+        self.assertEqual(group.sent, [[1, 0, 0]])
+
+    def test_values_of_one_host(self):
+        first, last = SeveralHosts(0, [0, 0], [8]), SeveralHosts(2, [3, 4], [0])
+        self.assertEqual(first.from_chief(3, 4), [3, 4])
+        self.assertEqual(first.from_last(7), [8])
+        self.assertEqual(last.from_chief(5, 6), [3, 4])
+        self.assertEqual(last.from_last(8), [8])
+        self.assertEqual(first.sent + last.sent, [[3, 4], [0], [0, 0], [8]])
+
+    def test_chief_goes_first(self):
+        for index in (0, 1):
+            group = SeveralHosts(index, [0])
+            with group.chief_first():
+                self.assertLen(group.sent, index)
+            self.assertLen(group.sent, 1)
+
+    def test_others_learn_that_the_chief_failed(self):
+        group = SeveralHosts(0)
+        with self.assertRaises(KeyError), group.chief_first():
+            raise KeyError
+        self.assertEmpty(group.sent)  # It ends, and they see that.
+
+    def test_lost_host_is_one_line(self):
+        group = SeveralHosts(0, lost())
+        with self.assertRaises(errors.UserError) as caught:
+            group.wait()
+        self.assertEqual(
+            str(caught.exception),
+            "Host 1 (two:2) has ended or cannot be reached. See its messages, "
+            "then run the same command on all hosts again: the run goes on "
+            "from its last checkpoint.",
+        )
+
+    def test_own_errors_pass(self):
+        group = SeveralHosts(0)
+        error = tf.errors.ResourceExhaustedError(None, None, "OOM")
+        with self.assertRaises(tf.errors.ResourceExhaustedError):
+            with group.connected():
+                raise error
+
+    def test_last_of_all_waits_may_fail(self):
+        group = SeveralHosts(0, [0], lost())
+        group.part()
+        self.assertLen(group.sent, 2)
+        with self.assertRaises(errors.UserError):
+            SeveralHosts(0, lost()).part()
+
+    def test_signals_wait_where_hosts_stop_together(self):
+        with signals.caught():
+            with self.assertRaises(KeyboardInterrupt):
+                with SeveralHosts(0).together():
+                    signals._handle(2, None)
+                    waited = signals.is_pending()
+                    with self.assertRaises(KeyboardInterrupt):
+                        with signals.let_through():
+                            self.fail("One that waits ends the block.")
+            self.assertTrue(waited)
+            self.assertFalse(signals.is_pending())
+        with signals.caught():
+            with hosts.Hosts(tf.distribute.get_strategy()).together():
+                with self.assertRaises(KeyboardInterrupt):
+                    signals._handle(2, None)
+
+    def test_other_text_is_an_error_on_the_host_that_has_it(self):
+        chief = SeveralHosts(0, [0])
+        chief.check_same("text", "It is")
+        own = chief.sent[0][0]
+        SeveralHosts(1, [own]).check_same("text", "It is")
+        with self.assertRaisesRegex(
+            errors.UserError, r"^It is not the same on host 1 \(two:2\) as"
+        ):
+            SeveralHosts(1, [own]).check_same("texts", "It is")
+
+    def test_waits_for_what_the_chief_wrote(self):
+        seen = iter([False, False, True])
+        with mock.patch.object(hosts, "_PAUSE", 0.0):
+            SeveralHosts(1).await_chief(lambda: next(seen), "--a")
+        self.assertEmpty(list(seen))
+        with mock.patch.object(hosts, "_LAG", 0.0):
+            with self.assertRaisesRegex(
+                errors.UserError, "--data_dir=x must be on a file system"
+            ):
+                SeveralHosts(1).await_chief(lambda: False, "--data_dir=x")
+
+    @parameterized.parameters(
+        (2, 1, [[0, 2, 4, 6], [1, 3, 5, 7]]),
+        (2, 2, [[0, 1, 4, 5], [2, 3, 6, 7]]),
+        (3, 1, [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]),
+        (1, 2, [[0, 1, 2, 3]]),
+    )
+    def test_batches_are_dealt_as_one_host_deals_them(
+        self, number, replicas, expected
+    ):
+        batches = tf.data.Dataset.counter().map(lambda i: {"id": i})
+        for index, ids in enumerate(expected):
+            own = hosts.own_batches(
+                batches,
+                tf.distribute.InputContext(number, index, number * replicas),
+            )
+            found = [int(b["id"]) for b in own.take(4)]
+            self.assertEqual(found, ids)
+
+    def test_several_hosts_need_not_ask_whether_there_is_more(self):
+        batches = tf.data.Dataset.range(9).flat_map(
+            lambda _: tf.data.Dataset.range(2)
+        )
+        context = tf.distribute.InputContext(2, 0, 2)
+        self.assertEqual(
+            hosts.own_batches(batches, context).cardinality(),
+            tf.data.INFINITE_CARDINALITY,
+        )
+
+
+class StartedWithTest(absltest.TestCase):
+    def test_what_must_be_the_same(self):
+        flags = {"train_steps": 5, "output_dir": "here", "data_dir": "there"}
+        found = host_setup.started_with(flags, hparam.HParams(num_heads=16))
+        self.assertEqual(found["--train_steps"], "5")
+        self.assertEqual(found["num_heads"], "16")
+        self.assertIn("tensorflow", found)
+        self.assertNotIn("--output_dir", found)
+        self.assertNotIn("--data_dir", found)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,110 @@
+"""Tests of Adam, against its definition in NumPy."""
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.training import optimizers
+
+RATES = (0.5, 0.25, 0.125)
+
+
+def adam(values, gradients, *, beta1=0.9, beta2=0.98, epsilon=1e-9):
+    """Kingma and Ba (2014), algorithm 1, with epsilon hat of section 2."""
+    mean, square = np.zeros_like(values), np.zeros_like(values)
+    for t, gradient in enumerate(gradients, start=1):
+        mean = beta1 * mean + (1 - beta1) * gradient
+        square = beta2 * square + (1 - beta2) * gradient**2
+        rate = RATES[t - 1] * np.sqrt(1 - beta2**t) / (1 - beta1**t)
+        values = values - rate * mean / (np.sqrt(square) + epsilon)
+    return values
+
+
+class AdamTest(tf.test.TestCase, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(5)
+        self.start = random.normal(size=(2, 3)).astype(np.float32)
+        self.gradients = random.normal(size=(3, 2, 3)).astype(np.float32)
+        self.variable = tf.Variable(self.start)
+
+    def make(self, **options):
+        return optimizers.Adam(
+            {"w": self.variable}, lambda step: tf.gather(RATES, step), **options
+        )
+
+    def test_three_updates_equal_the_definition(self):
+        optimizer = self.make()
+        for gradient in self.gradients:
+            optimizer.apply([tf.constant(gradient)])
+        expected = adam(self.start, self.gradients)
+        self.assertAllClose(self.variable, expected, rtol=1e-5)
+        self.assertEqual(int(optimizer.step), 3)
+
+    def test_clipping_bounds_the_norm_over_all_variables(self):
+        other = tf.Variable([0.0])
+        optimizer = optimizers.Adam(
+            {"w": self.variable, "b": other},
+            lambda step: 0.1,
+            clip_norm=1.0,
+        )
+        optimizer.apply([tf.fill([2, 3], 4.0), tf.constant([-2.0])])
+        # The norm is sqrt(6 * 16 + 4) = 10, so everything is divided by 10.
+        self.assertAllClose(optimizer.state["mean/w"], tf.fill([2, 3], 0.04))
+        self.assertAllClose(optimizer.state["mean/b"], [-0.02])
+
+    @parameterized.parameters(
+        (np.nan, True),
+        (np.inf, True),
+        (-np.inf, True),
+        (1e20, True),  # a number, but its square is none in float32
+        (1.0, False),
+    )
+    def test_what_is_no_number_or_not_allowed_changes_nothing(
+        self, value, allowed
+    ):
+        for clip_norm in (0.0, 1.0):
+            other = tf.Variable([0.5, -0.0])
+            optimizer = optimizers.Adam(
+                {"w": self.variable, "b": other},
+                lambda step: 0.1,
+                clip_norm=clip_norm,
+            )
+            good = [tf.constant(self.gradients[0]), tf.constant([3.0, -0.0])]
+            self.assertTrue(optimizer.apply(good))
+            variables = [self.variable, other, *optimizer.state.values()]
+            before = [v.numpy().tobytes() for v in variables]
+            bad = [good[0], tf.constant([3.0, value])]
+            made = optimizer.apply(bad, tf.constant(allowed))
+            self.assertFalse(made)
+            self.assertEqual([v.numpy().tobytes() for v in variables], before)
+            self.assertTrue(optimizer.apply(good, tf.constant(True)))
+            self.assertEqual(int(optimizer.step), 2)
+
+    def test_not_finite_names_what_is_no_number(self):
+        variables = {
+            "good": tf.Variable([1.0, -3e38]),
+            "nan": tf.Variable([1.0, np.nan]),
+            "step": tf.Variable(3, dtype=tf.int64),
+            "infinite": tf.Variable([[-np.inf]]),
+        }
+        self.assertEqual(optimizers.not_finite(variables), ["nan", "infinite"])
+
+    def test_state_restores_a_run_exactly(self):
+        first = self.make()
+        first.apply([tf.constant(self.gradients[0])])
+        saved = {name: v.numpy() for name, v in first.state.items()}
+        middle = self.variable.numpy()
+        first.apply([tf.constant(self.gradients[1])])
+        end = self.variable.numpy()
+
+        self.variable.assign(middle)
+        second = self.make()
+        for name, variable in second.state.items():
+            variable.assign(saved[name])
+        second.apply([tf.constant(self.gradients[1])])
+        self.assertAllEqual(self.variable, end)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,299 @@
+"""What a run may go on with: the same model, tokenizer and training data."""
+
+import dataclasses
+import json
+import pathlib
+from unittest import mock
+
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf.data import tokenizer
+from relpos_tf.models import run_dir
+from relpos_tf.training import host_setup
+from relpos_tf.training import hosts
+from relpos_tf.training import run_setup
+from relpos_tf.utils import checked_json
+from relpos_tf.utils import locks
+from relpos_tf.utils import text
+from tests.problems import manifest_test
+from tests.problems import problem_test
+
+HPARAMS = hparam.HParams(hidden_size=16, num_heads=2)
+
+
+def one_swapped(pairs):
+    """Returns pairs of which two have changed places."""
+    return [pairs[1], pairs[0], *pairs[2:]]
+
+
+class OpenRunTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        self.data_dir, self.run_dir = folder / "data", folder / "run"
+        tokenizer.train(["7 dogs & cats", "Hunde"] * 9, folder / "a.model", 280)
+        # So that other text does not give another vocabulary.
+        self.model = str(folder / "a.model")
+        self.open()
+
+    def open(self, hparams=HPARAMS, data="data", flags="--flags", **fields):
+        """Opens the run with a problem."""
+        fields = {"tokenizer_file": self.model} | fields
+        pets = problem_test.make(**fields)
+        data_dir = self.data_dir / data
+        # They have a line that is not UTF-8, which is not what is tested here.
+        with mock.patch.object(text, "count_broken", return_value=0):
+            pets.prepare(data_dir)
+        return run_setup.open_run(
+            str(self.run_dir), pets, str(data_dir), hparams, flags
+        )
+
+    def content(self):
+        """Returns the content of the run's files, but the versions."""
+        return {path.name: path.read_bytes() for path in self.run_dir.iterdir()}
+
+    def test_the_same_goes_on(self):
+        before = self.content()
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            run, hparams = self.open(data="prepared elsewhere")
+        self.assertEqual(self.content(), before)
+        self.assertEqual(run.read_hparams(), hparams)
+        self.assertEqual(hparams.vocab_size, 280)
+
+    def test_another_architecture_is_an_error_and_a_schedule_a_warning(self):
+        before = self.content()
+        with self.assertRaisesRegex(errors.UserError, "hidden_size=16 .now 32"):
+            self.open(HPARAMS.replace(hidden_size=32))
+        self.assertEqual(self.content(), before)
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.open(HPARAMS.replace(learning_rate_warmup_steps=7))
+        self.assertLen(logs.output, 1)
+        self.assertIn("learning_rate_warmup_steps was 4000", logs.output[0])
+
+    def test_another_seed_is_a_warning_once_something_is_trained(self):
+        for seed in (3, 5):  # Nothing is trained yet.
+            with self.assertNoLogs("relpos_tf", "WARNING"):
+                self.open(flags=f"--x=1\n--random_seed={seed}\n")
+        (self.run_dir / "ckpt-7.index").touch()
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            self.open(flags="--random_seed=5\n--x=2\n")
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.open(flags="--random_seed=31\n")
+        self.assertLen(logs.output, 1)
+        self.assertIn("random_seed was 5 in this run so far", logs.output[0])
+        self.assertIn("and is now 31: the pairs", logs.output[0])
+        self.assertIn("With --random_seed=5 the run goes on", logs.output[0])
+
+    def test_run_of_an_earlier_version_need_not_know_its_seed(self):
+        (self.run_dir / "ckpt-7.index").touch()
+        for old in ("--problem=p\n", None):
+            run_dir.RunDir(self.run_dir).write_flags(old or "")
+            if old is None:
+                (self.run_dir / "flags.txt").unlink()
+            with self.assertNoLogs("relpos_tf", "WARNING"):
+                self.open(flags="--random_seed=31\n")
+
+    def test_scoring_leaves_the_record_of_the_training_alone(self):
+        self.open(flags="--random_seed=5\n")
+        (self.run_dir / "ckpt-7.index").touch()
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            run, _ = self.open(flags="")
+        self.assertEqual(run.read_flags(), {"random_seed": "5"})
+
+    def test_other_training_data_are_an_error_that_says_what_to_do(self):
+        before = self.content()
+        for train in (
+            problem_test.TRAIN[:-1],
+            one_swapped(problem_test.TRAIN),
+            [*problem_test.TRAIN[:-1], ("7 dogs", "7 cats")],
+        ):
+            with self.assertRaisesRegex(
+                errors.UserError,
+                f"training data.*--warm_start_from={self.run_dir}",
+            ):
+                self.open(train=train, data=str(len(train)) + train[0][0])
+            self.assertEqual(self.content(), before)
+
+    def test_other_development_data_are_a_warning(self):
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.open(dev=problem_test.DEV[1:], data="other")
+        self.assertLen(logs.output, 1)
+        self.assertIn("The dev set is not the one", logs.output[0])
+
+    def test_more_beams_than_pieces_are_an_error_before_training(self):
+        before = self.content()
+        self.open(HPARAMS.replace(beam_size=280))
+        with self.assertRaisesRegex(
+            errors.UserError, "beam_size=281.* 280 pieces"
+        ):
+            self.open(HPARAMS.replace(beam_size=281))
+        with self.assertRaisesRegex(errors.UserError, "beam_size=281"):
+            self.run_dir = self.run_dir.with_name("new")
+            self.open(HPARAMS.replace(beam_size=281))
+        self.assertFalse(self.run_dir.exists())
+        self.assertNotEmpty(before)
+
+    def test_a_test_set_may_be_added(self):
+        splits = {
+            "train": lambda tmp_dir: problem_test.TRAIN,
+            "dev": lambda tmp_dir: problem_test.DEV,
+            "test": lambda tmp_dir: problem_test.DEV,
+        }
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            self.open(splits=splits, data="other")
+        known = checked_json.loads((self.run_dir / "problem.json").read_bytes())
+        self.assertEqual(known["data"].keys(), {"train", "dev", "test"})
+
+    def test_another_tokenizer_is_an_error(self):
+        other = str(self.run_dir.parent / "b.model")
+        tokenizer.train(["7 dogs & bats", "Hunde"] * 9, other, 280)
+        with self.assertRaisesRegex(errors.UserError, "tokenizer .* not the o"):
+            self.open(tokenizer_file=other)
+
+    def test_a_damaged_tokenizer_is_an_error(self):
+        path = self.run_dir / "tokenizer.model"
+        # Still a model: a field that SentencePiece does not know.
+        path.write_bytes(path.read_bytes() + b"\xa0\x06\x01")
+        with self.assertRaisesRegex(errors.UserError, f"{path} is damaged"):
+            self.open()
+        path.unlink()
+        self.open()
+        self.assertEqual(
+            path.read_bytes(), pathlib.Path(self.model).read_bytes()
+        )
+
+    def test_a_run_that_does_not_know_its_data_goes_on_with_any(self):
+        path = self.run_dir / "problem.json"
+        path.write_text(
+            json.dumps({"problem": "pets", "source_language": "en"})
+        )
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            self.open(train=problem_test.TRAIN[1:], data="other")
+        # From now on it does.
+        with self.assertRaisesRegex(errors.UserError, "other training data"):
+            self.open()
+        path.unlink()
+        self.open()
+
+    def test_a_damaged_record_of_the_data_is_an_error(self):
+        path = self.run_dir / "problem.json"
+        text = path.read_text()
+        digit = text.index("train") + 20
+        other = "1" if text[digit] != "1" else "2"
+        path.write_text(text[:digit] + other + text[digit + 1 :])
+        with self.assertRaisesRegex(errors.UserError, f"{path} is damaged"):
+            self.open()
+
+    def test_a_folder_that_is_no_run_yet_takes_any_data(self):
+        (self.run_dir / "hparams.json").unlink()
+        self.open(train=problem_test.TRAIN[1:], data="other")
+        self.assertTrue(run_dir.RunDir(self.run_dir).has_hparams())
+
+    def test_pairs_that_are_too_long_are_counted(self):
+        train = [("7 " * n, "7 " * n) for n in range(1, 41)]
+        self.run_dir = self.run_dir.parent / "new"
+        with self.assertLogs("relpos_tf", "INFO") as logs:
+            self.open(HPARAMS.replace(max_length=20), train=train, data="other")
+        ids = tokenizer.Tokenizer(self.model).encode_batch(
+            [source.strip() for source, _ in train]
+        )
+        longer = sum(len(row) > 20 for row in ids)
+        self.assertBetween(longer, 5, 35)
+        self.assertIn(
+            f"{longer} of 40 training pairs are left out", logs.output[0]
+        )
+        self.assertIn("max_length=20", logs.output[0])
+
+    def test_nothing_but_long_pairs_is_an_error_before_there_is_a_run(self):
+        self.run_dir = self.run_dir.parent / "new"
+        with self.assertRaisesRegex(errors.UserError, "31 .*max_length=2 tok"):
+            self.open(HPARAMS.replace(max_length=2))
+        self.assertFalse(self.run_dir.exists())
+
+    def test_steps_that_were_made_are_not_announced(self):
+        trainer = mock.Mock(step=4, total_steps=2)
+        trainer.run.path = "runs/x"
+        with self.assertLogs("relpos_tf") as logs:
+            run_setup.describe_training(trainer, None, None)
+        self.assertEqual(
+            [record.getMessage() for record in logs.records],
+            [
+                "runs/x has made 4 steps, and 2 are asked for: nothing is "
+                "left to train."
+            ],
+        )
+
+    def test_a_start_from_other_weights_takes_their_tokenizer(self):
+        pets = problem_test.make()
+        with_own = run_setup.with_tokenizer_of(
+            pets, str(self.data_dir), str(self.run_dir)
+        )
+        self.assertEqual(
+            with_own,
+            dataclasses.replace(
+                pets, tokenizer_file=str(self.run_dir / "tokenizer.model")
+            ),
+        )
+
+
+class PrepareDataTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data_dir = pathlib.Path(self.create_tempdir().full_path)
+
+    def prepare(self, problem, anew=False):
+        """Returns what is said."""
+        with self.assertLogs("relpos_tf", "INFO") as logs:
+            run_setup.prepare_data(problem, str(self.data_dir), "", anew)
+        return "\n".join(logs.output)
+
+    def test_pairs_that_stay_are_not_said_to_be_dropped(self):
+        said = self.prepare(problem_test.make())
+        self.assertIn(
+            "31 pairs read; none dropped in cleaning; NUL characters taken "
+            "out of 31.",
+            said,
+        )
+        clean = [(f"{i} dogs", f"{i} Hunde") for i in range(31)]
+        said = self.prepare(
+            problem_test.make([*clean, ("", "\0"), ("a\0", "b")]), anew=True
+        )
+        self.assertIn(
+            "33 pairs read; 1 (blank) dropped in cleaning; NUL characters "
+            "taken out of 1.",
+            said,
+        )
+        said = self.prepare(problem_test.make(clean), anew=True)
+        self.assertIn("31 pairs read; none dropped in cleaning.\n", said)
+
+    def test_old_data_outlive_a_failure_to_make_them_anew(self):
+        pets = problem_test.make()
+        self.prepare(pets)
+        made = pets.manifest(self.data_dir)
+        with self.assertRaises(OSError):
+            self.prepare(problem_test.make(problem_test.Broken()), anew=True)
+        self.assertEqual(pets.manifest(self.data_dir), made)
+        (self.data_dir / "pets" / "notes.txt").write_text("mine")
+        with self.assertRaisesRegex(errors.UserError, "notes.txt"):
+            self.prepare(pets, anew=True)
+        self.assertTrue((self.data_dir / "pets" / "notes.txt").exists())
+        self.prepare(pets)
+
+    def test_a_host_holds_the_data_it_is_going_to_read(self):
+        folder = self.data_dir / "pets"
+        group = hosts.Hosts(tf.distribute.get_strategy())
+        arguments = str(self.data_dir), "", True
+        with self.assertLogs("relpos_tf", "INFO"):
+            for _ in range(2):
+                host_setup.prepare_data(group, problem_test.make(), *arguments)
+                self.assertTrue(locks.is_claimed(folder))
+                with manifest_test.another_process("hold", folder):
+                    pass  # as any number may
+
+
+if __name__ == "__main__":
+    absltest.main()

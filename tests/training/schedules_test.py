@@ -1,0 +1,67 @@
+"""Tests of the learning rate, against numbers worked out by hand."""
+
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import hparam
+from relpos_tf.training import schedules
+
+
+class LearningRateTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        # 512**-0.5 * 4000**-1.5 for the first update.
+        (0, 1.7469281e-07),
+        # The peak, 512**-0.5 * 4000**-0.5.
+        (3999, 6.9877124e-04),
+        # Four times as many updates, half the rate.
+        (15999, 3.4938562e-04),
+    )
+    def test_the_papers_schedule(self, step, rate):
+        schedule = schedules.learning_rate(hparam.HParams())
+        self.assertAllClose(schedule(step), rate, rtol=1e-6, atol=0)
+
+    def test_constant_warmup_and_size_scale_it(self):
+        hparams = hparam.HParams().replace(
+            learning_rate_constant=2.0,
+            learning_rate_warmup_steps=25,
+            hidden_size=16,
+        )
+        schedule = schedules.learning_rate(hparams)
+        # 2 * 16**-0.5 * min(4**-0.5, 4 * 25**-1.5) = 0.5 * 4 / 125
+        self.assertAllClose(schedule(3), 0.016)
+        # 2 * 16**-0.5 * 100**-0.5
+        self.assertAllClose(schedule(tf.constant(99, tf.int64)), 0.05)
+
+    def test_product_of_factors(self):
+        hparams = hparam.HParams().replace(
+            learning_rate_schedule="constant*linear_warmup*rsqrt_decay",
+            learning_rate_constant=2.0,
+            learning_rate_warmup_steps=25,
+        )
+        schedule = schedules.learning_rate(hparams)
+        # 2 * min(1, s / 25) * max(s, 25)**-0.5
+        for step, rate in ((0, 0.0), (5, 0.08), (25, 0.4), (100, 0.2)):
+            self.assertAllClose(schedule(step), rate)
+
+    def test_a_constant_alone(self):
+        hparams = hparam.HParams().replace(
+            learning_rate_schedule="constant", learning_rate_constant=0.25
+        )
+        rate = schedules.learning_rate(hparams)(tf.constant(7, tf.int64))
+        self.assertEqual(rate.dtype, tf.float32)
+        self.assertAllClose(rate, 0.25)
+
+    def test_legacy_is_ten_times_the_rate_in_place_of_the_constant(self):
+        hparams = hparam.HParams().replace(
+            learning_rate_schedule="legacy",
+            learning_rate=0.2,
+            learning_rate_constant=99.0,
+            learning_rate_warmup_steps=25,
+            hidden_size=16,
+        )
+        # 10 * 0.2 * 16**-0.5 * min(4**-0.5, 4 * 25**-1.5)
+        self.assertAllClose(schedules.learning_rate(hparams)(3), 0.016)
+
+
+if __name__ == "__main__":
+    tf.test.main()

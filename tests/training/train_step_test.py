@@ -1,0 +1,156 @@
+"""Tests of the training step: traces, learning, XLA.
+
+Replicas and batches of an update are in accumulation_test.py.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from relpos_tf import hparam
+from relpos_tf.models import transformer
+from relpos_tf.training import optimizers
+from relpos_tf.training import train_step
+from tests import testing
+
+testing.use_two_cpus()
+
+SPEC = {
+    name: tf.TensorSpec([None, None], tf.int32)
+    for name in ("inputs", "targets")
+}
+
+
+def small(**changes):
+    return hparam.HParams().replace(
+        vocab_size=23,
+        hidden_size=8,
+        filter_size=12,
+        num_heads=2,
+        num_hidden_layers=1,
+        self_attention_type="dot_product_relative",
+        max_relative_position=2,
+        layer_prepostprocess_dropout=0.0,
+        learning_rate_warmup_steps=100,
+        **changes,
+    )
+
+
+def random_batch(random, rows, source, target):
+    """Ids without padding, but for the end of every row after the first."""
+    batch = {
+        "inputs": random.integers(2, 23, (rows, source)),
+        "targets": random.integers(2, 23, (rows, target)),
+    }
+    for ids in batch.values():
+        for row in range(1, rows):
+            ids[row, ids.shape[1] - row % ids.shape[1] :] = 0
+    return {name: ids.astype(np.int32) for name, ids in batch.items()}
+
+
+def train(strategy, batches, hparams):
+    """Makes an update for each batch (of every replica in turn)."""
+    keras.utils.set_random_seed(7)
+    with strategy.scope():
+        model = transformer.Transformer(hparams)
+        optimizer = optimizers.adam(
+            hparams, {v.path: v.value for v in model.trainable_variables}
+        )
+    dataset = strategy.distribute_datasets_from_function(
+        lambda _: tf.data.Dataset.from_generator(
+            lambda: iter(batches), output_signature=SPEC
+        )
+    )
+    step = train_step.compile_step(
+        strategy, model, optimizer, dataset.element_spec
+    )
+    results = [step(batch) for batch in dataset]
+    return model, results, step
+
+
+class TrainStepTest(tf.test.TestCase):
+    def test_one_trace_for_all_shapes(self):
+        random = np.random.default_rng(13)
+        batches = [random_batch(random, n, n + 1, n + 2) for n in (1, 2, 3, 5)]
+        _, _, step = train(tf.distribute.get_strategy(), batches, small())
+        self.assertEqual(step.experimental_get_tracing_count(), 1)
+
+    def test_training_learns_a_batch_by_heart(self):
+        random = np.random.default_rng(17)
+        batch = random_batch(random, 3, 5, 7)
+        hparams = small(learning_rate_constant=3.0, label_smoothing=0.0)
+        _, results, _ = train(
+            tf.distribute.get_strategy(), [batch] * 60, hparams
+        )
+        per_token = [float(r["loss"] / r["target_tokens"]) for r in results]
+        self.assertGreater(per_token[0], 2.0)
+        self.assertLess(per_token[-1], 0.5)
+
+    def test_both_forms_train_the_same_rows_of_the_tables(self):
+        # k = 7 and sentences of 3 to 6 tokens: no pair is 7 apart, and rows 0
+        # and 14 are as they were initialized, to the last bit.
+        random = np.random.default_rng(23)
+        batches = [random_batch(random, 7, n, n + 1) for n in (5, 3, 4) * 10]
+        hparams = small(learning_rate_constant=0.3).replace(
+            max_relative_position=7
+        )
+        trained = {
+            form: train(
+                tf.distribute.get_strategy(),
+                batches[:number],
+                hparams.replace(relative_attention_implementation=form),
+            )[0]
+            for form, number in (("reshape", 30), ("compact", 30), ("auto", 0))
+        }
+        tables = {
+            form: {
+                v.path.split("/", 1)[1]: v.numpy()
+                for v in model.trainable_variables
+                if "relative_positions" in v.path
+            }
+            for form, model in trained.items()
+        }
+        self.assertLen(tables["compact"], 4)
+        for name, compact in tables["compact"].items():
+            reshape, first = tables["reshape"][name], tables["auto"][name]
+            for row in range(15):
+                rows = compact[:, row], reshape[:, row]
+                self.assertAllClose(*rows, 1e-3, 1e-4, f"{name}, row {row}")
+                moved = np.max(np.abs(compact[:, row] - first[:, row]))
+                if 3 <= row <= 7:
+                    self.assertGreater(moved, 1e-3, f"{name}, row {row}")
+                if row in (0, 14):
+                    self.assertEqual(moved, 0.0, f"{name}, row {row}")
+
+    def test_xla_makes_the_same_update(self):
+        random = np.random.default_rng(19)
+        batch = random_batch(random, 3, 5, 7)
+        models = []
+        for jit_compile in (False, True):
+            keras.utils.set_random_seed(7)
+            model = transformer.Transformer(
+                small().replace(layer_prepostprocess_dropout=0.3)
+            )
+            optimizer = optimizers.adam(
+                model.hparams,
+                {v.path: v.value for v in model.trainable_variables},
+            )
+            step = train_step.compile_step(
+                tf.distribute.get_strategy(),
+                model,
+                optimizer,
+                SPEC,
+                jit_compile=jit_compile,
+            )
+            step(batch)
+            models.append(model)
+        for a, b in zip(*[m.variables for m in models], strict=True):
+            # The first Adam update has the size of the rate, whatever the
+            # gradient: a gradient of about zero may change its sign.
+            self.assertAllClose(
+                tf.reduce_mean(tf.abs(a.value - b.value)), 0.0, atol=1e-4
+            )
+
+
+if __name__ == "__main__":
+    tf.test.main()

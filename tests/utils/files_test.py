@@ -1,0 +1,180 @@
+"""Files written whole or not at all, whatever lies at their names."""
+
+import errno
+import os
+import pathlib
+import stat
+import threading
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf.utils import files
+
+
+class ReplacingTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.outside = pathlib.Path(self.create_tempdir().full_path) / "own"
+        self.outside.write_bytes(b"mine")
+        self.path = self.folder / "x.txt"
+
+    def names(self):
+        return sorted(os.listdir(self.folder))
+
+    def test_file_appears_when_the_block_is_over(self):
+        self.path.write_bytes(b"old")
+        with files.replacing(self.path) as file:
+            file.write(b"new")
+            file.flush()
+            self.assertEqual(self.path.read_bytes(), b"old")
+            self.assertLen(list(self.folder.glob(f"x.txt{files.PART}")), 1)
+        self.assertEqual(self.path.read_bytes(), b"new")
+        self.assertEqual(self.names(), ["x.txt"])
+
+    @parameterized.parameters(ValueError, KeyboardInterrupt)
+    def test_block_that_raises_leaves_the_old_file_alone(self, kind):
+        self.path.write_bytes(b"old")
+        with self.assertRaises(kind):
+            with files.replacing(self.path) as file:
+                file.write(b"new")
+                raise kind
+        self.assertEqual(self.path.read_bytes(), b"old")
+        self.assertEqual(self.names(), ["x.txt"])
+
+    def test_disk_that_is_full_at_the_end_leaves_the_old_file_alone(self):
+        self.path.write_bytes(b"old")
+        full = OSError(errno.ENOSPC, "full")
+        with mock.patch.object(os, "fsync", side_effect=full):
+            with self.assertRaisesRegex(OSError, "full"):
+                files.write(self.path, "new")
+        self.assertEqual(self.path.read_bytes(), b"old")
+        self.assertEqual(self.names(), ["x.txt"])
+
+    def test_temporary_name_is_never_one_that_is_there(self):
+        taken = self.folder / "x.txt.00000007.part"
+        taken.symlink_to(self.outside)
+        with mock.patch.object(
+            files.secrets, "token_hex", side_effect=["00000007", "0000000b"]
+        ):
+            files.write(self.path, "new")
+        self.assertEqual(self.outside.read_bytes(), b"mine")
+        self.assertEqual(self.names(), ["x.txt", taken.name])
+        self.assertEqual(self.path.read_bytes(), b"new")
+
+    def test_content_is_on_the_disk_before_the_name_changes(self):
+        called = mock.Mock()
+        with (
+            mock.patch.object(os, "fsync", called.fsync),
+            mock.patch.object(os, "replace", called.replace),
+        ):
+            files.write(self.path, "new")
+        self.assertEqual(
+            [name for name, _, _ in called.mock_calls], ["fsync", "replace"]
+        )
+
+    @parameterized.parameters(0o600, 0o644, 0o755, 0o440)
+    def test_permissions_of_the_old_file_stay(self, mode):
+        self.path.write_bytes(b"old")
+        self.path.chmod(mode)
+        files.write(self.path, "new")
+        self.assertEqual(stat.S_IMODE(self.path.stat().st_mode), mode)
+
+    def test_new_file_has_the_permissions_of_any_new_file(self):
+        other = self.folder / "other"
+        other.write_bytes(b"x")
+        files.write(self.path, "new")
+        self.assertEqual(self.path.stat().st_mode, other.stat().st_mode)
+
+    def test_link_is_replaced_and_not_followed(self):
+        for target in (self.outside, self.folder / "nowhere", self.folder):
+            self.path.unlink(missing_ok=True)
+            self.path.symlink_to(target)
+            files.write(self.path, "new")
+            self.assertFalse(self.path.is_symlink())
+            self.assertEqual(self.path.read_bytes(), b"new")
+        self.assertEqual(self.outside.read_bytes(), b"mine")
+        self.assertEqual(self.names(), ["x.txt"])
+
+    def test_folder_is_refused_before_anything_is_written(self):
+        with self.assertRaises(IsADirectoryError) as raised:
+            with files.replacing(self.folder):
+                self.fail("The block has begun.")
+        self.assertEqual(raised.exception.filename, str(self.folder))
+
+    def test_missing_folder_is_named_and_not_the_temporary_name(self):
+        path = str(self.folder / "none" / "x.txt")
+        with self.assertRaises(FileNotFoundError) as raised:
+            files.write(path, "new")
+        self.assertEqual(raised.exception.filename, path)
+
+    def test_longest_name_is_possible(self):
+        path = self.folder / ("ü" * 127 + "x")
+        files.write(path, "new")
+        self.assertEqual(path.read_bytes(), b"new")
+        self.assertEqual(self.names(), [path.name])
+
+    def test_pipe_is_written_to(self):
+        os.mkfifo(self.path)
+        found = []
+        reader = threading.Thread(
+            target=lambda: found.append(self.path.read_bytes())
+        )
+        reader.start()
+        files.write(self.path, "new")
+        reader.join()
+        self.assertEqual(found, [b"new"])
+        self.assertTrue(self.path.is_fifo())
+
+    def test_stream_of_the_process_is_written_to_and_stays(self):
+        # Of /dev/stdout, a run as root would leave a plain file.
+        self.path.write_bytes(b"before ")
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        self.addCleanup(os.close, descriptor)
+        for name in (f"/dev/fd/{descriptor}", f"/proc/self/fd/{descriptor}"):
+            files.write(name, "new ")
+            self.assertTrue(os.path.islink(name))
+        self.assertEqual(self.path.read_bytes(), b"before new new ")
+
+    def test_renamed_within_the_block_it_stays_though_the_block_raises(self):
+        other = self.folder / "other"
+        with self.assertRaises(KeyboardInterrupt):
+            with files.replacing(self.path) as file:
+                file.write(b"half")
+                file.flush()
+                os.replace(file.name, other)
+                raise KeyboardInterrupt
+        self.assertEqual(other.read_bytes(), b"half")
+        self.assertEqual(self.names(), ["other"])
+
+
+class AppendingTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.path = self.folder / "x.txt"
+
+    def test_adds_to_the_end(self):
+        for text in (b"one ", b"two"):
+            with files.open_appending(self.path) as file:
+                file.write(text)
+        self.assertEqual(self.path.read_bytes(), b"one two")
+
+    def test_link_is_refused(self):
+        outside = self.folder / "own"
+        self.path.symlink_to(outside)
+        for content in (None, b"mine"):
+            if content:
+                outside.write_bytes(content)
+            with self.assertRaisesRegex(
+                errors.UserError, r"x\.txt, a link to .*own\. Remove"
+            ):
+                files.open_appending(self.path)
+        self.assertEqual(outside.read_bytes(), b"mine")
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,56 @@
+"""Two trainers in one directory: the second is told so."""
+
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+from unittest import mock
+
+from absl.testing import absltest
+
+from relpos_tf import errors
+from relpos_tf.utils import locks
+
+CHILD = """
+    import sys
+    from relpos_tf.utils import locks
+    locks.claim(sys.argv[1])
+    print("claimed", flush=True)
+    sys.stdin.read()
+"""
+
+
+class ClaimsTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path) / "a" / "b"
+
+    def test_second_process_is_refused_until_the_first_is_gone(self):
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(CHILD), str(self.folder)],
+            cwd=pathlib.Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as child:
+            self.assertEqual(child.stdout.readline(), b"claimed\n")
+            with self.assertRaisesRegex(errors.UserError, "is training in"):
+                locks.claim(self.folder)
+            self.assertTrue(locks.is_claimed(self.folder))
+            child.send_signal(signal.SIGKILL)
+        self.assertFalse(locks.is_claimed(self.folder))
+        locks.claim(self.folder)
+        locks.claim(str(self.folder))
+        self.assertTrue(locks.is_claimed(self.folder))
+        self.assertEmpty(list(self.folder.iterdir()))
+
+    def test_file_system_without_locks_is_no_obstacle(self):
+        error = OSError(95, "Operation not supported")
+        with mock.patch.object(locks.fcntl, "flock", side_effect=error):
+            locks.claim(self.folder)
+            self.assertTrue(locks.is_claimed(self.folder))
+        self.assertTrue(self.folder.is_dir())
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,64 @@
+"""Tests of what is said about memory, and of what is kept."""
+
+import platform
+import subprocess
+import sys
+import unittest
+
+import numpy as np
+from absl.testing import absltest
+
+from relpos_tf.utils import memory
+
+# Twelve times 48 MiB are taken, written to and given back; pages are 4 KiB.
+_FAULTS = """
+import resource
+from relpos_tf.utils import memory
+if {keeps}:
+    print(memory.keep_freed())
+def faults(times=48 * 2**20):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(12):
+        b"x" * times
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults())
+"""
+
+
+def faults(keeps):
+    """Returns what a new process prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FAULTS.format(keeps=keeps)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+class PeakTest(absltest.TestCase):
+    def test_it_counts_what_was_given_back(self):
+        before = memory.peak_mb()
+        held = np.ones(int(before + 97) * 2**17)  # 8 bytes each
+        del held
+        # All that was held before may be in use elsewhere by now.
+        self.assertBetween(memory.peak_mb(), before + 97, 2 * before + 150)
+
+
+@unittest.skipUnless(
+    platform.libc_ver()[0] == "glibc", "Needs the C library of GNU."
+)
+class KeepFreedTest(absltest.TestCase):
+    def test_what_was_freed_is_not_fetched_again(self):
+        said, number = faults(keeps=True)
+        self.assertEqual(said, "True")
+        self.assertLess(int(number), 1000)
+
+    def test_without_it_every_page_is(self):
+        (number,) = faults(keeps=False)
+        self.assertGreater(int(number), 12 * 48 * 256 // 2)
+
+
+if __name__ == "__main__":
+    absltest.main()
