@@ -52,6 +52,7 @@ setup(
         "relpos_tf.hparams",
     ],
     package_dir={"relpos_tf.hparams": "hparams"},
+    package_data={"relpos_tf": ["py.typed"]},
     py_modules=[],
     python_requires=">=3.10,<3.14",
     install_requires=[

@@ -1,11 +1,18 @@
 """Machine translation with relative position representations.
 
-`hparam`, `registry` and the sets in `hparams` say what to train; `problems`,
-`tokenizer`, `records` and `batching` turn text into batches; `layers` and
-`models.transformer` are the model; `training` updates it, with `checkpoints`
-and `run_dir` for its files; `beam_search`, `decoding` and `translator` use it;
-`evaluation` and `metrics` score it, `export` makes a SavedModel of it,
-`t2t_import` makes a run of a tensor2tensor model, and `bin` holds the commands.
+Where to begin:
+
+    relpos_tf.Translator.load(folder).translate(lines)   a trained model
+    relpos_tf.load_model(run)                  its `Transformer`, restored
+    relpos_tf.MultiHeadAttention               attention, a Keras layer
+    relpos_tf.layers.positions                 how positions take part in it
+    relpos_tf.relative_attention               the paper's attention, a function
+    relpos_tf.RelationAttention                attention over labelled graphs
+
+Training and decoding are commands: `relpos-trainer --help` and
+`relpos-decoder --help`. `hparam`, `registry` and the sets in `hparams` say what
+is trained; docs/walkthrough.md leads through the rooms: `data`, `problems`,
+`models`, `layers`, `training`, `decoding`, `export`, `t2t`, `comparison`.
 """
 
 import importlib
@@ -14,9 +21,14 @@ __version__ = "0.1.0"
 
 # Imported when first used: `import relpos_tf` does not bring TensorFlow.
 _LAZY = {
+    "MultiHeadAttention": "relpos_tf.layers.attention",
+    "RelationAttention": "relpos_tf.layers.relations",
+    "Transformer": "relpos_tf.models.transformer",
     "Translator": "relpos_tf.decoding.translator",
     "load_model": "relpos_tf.decoding.loading",
+    "relative_attention": "relpos_tf.layers.positions.relative",
 }
+__all__ = [*_LAZY]
 
 
 def __getattr__(name):
