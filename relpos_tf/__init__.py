@@ -3,7 +3,8 @@
 Where to begin:
 
     relpos_tf.Translator.load(folder).translate(lines)   a trained model
-    relpos_tf.load_model(run)                  its `Transformer`, restored
+    relpos_tf.load_model(run)                  its model, restored
+    relpos_tf.Transformer                      the model, of hparams
     relpos_tf.MultiHeadAttention               attention, a Keras layer
     relpos_tf.layers.positions                 how positions take part in it
     relpos_tf.relative_attention               the paper's attention, a function
