@@ -6,6 +6,17 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
+def pytest_configure():
+    """Splits the CPU in two before any test module is imported.
+
+    TensorFlow allows it only before its first operation, and some modules
+    compute when they are imported.
+    """
+    from tests import testing
+
+    testing.use_two_cpus()
+
+
 def pytest_collection_modifyitems(items):
     """Drops the test that `tf.test.TestCase` skips; puts the longest first.
 

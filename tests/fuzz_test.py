@@ -19,8 +19,8 @@ from relpos_tf.decoding import engines
 from relpos_tf.problems import translate
 from relpos_tf.utils import line_io
 from relpos_tf.utils import text
-from tests import subwords_test
 from tests import tiny_run
+from tests.data import t2t_subwords_test
 
 _ODD = (
     *("\0", "\r", "\x85", "\u2028", "\u2029", "\x0b", "\x1c", "\t", "\ufeff"),
@@ -81,7 +81,7 @@ def setUpModule():
     folder = pathlib.Path(_folder.name)
     tokenizer.train(tiny_run.TEXT * 5, folder / "made.model", 400)
     path = folder / "t2t.subwords"
-    path.write_text(subwords_test.T2T["vocab_file"], encoding="utf-8")
+    path.write_text(t2t_subwords_test.T2T["vocab_file"], encoding="utf-8")
     _tokenizers = {
         "sentencepiece": tokenizer.Tokenizer(folder / "made.model"),
         "subwords": t2t_subwords.SubwordTokenizer(path),

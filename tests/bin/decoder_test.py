@@ -23,7 +23,7 @@ from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import line_io
 from tests import tiny_run
-from tests import translator_test
+from tests.decoding import translator_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

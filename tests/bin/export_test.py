@@ -14,8 +14,8 @@ from relpos_tf.bin import decoder
 from relpos_tf.bin import export
 from relpos_tf.export import ctranslate2_export
 from tests import ctranslate2_runs
-from tests import serving_test
 from tests import tiny_run
+from tests.export import serving_test
 
 NO_LIBRARY = importlib.util.find_spec("ctranslate2") is None
 

@@ -28,8 +28,8 @@ ROOMS = (
     "problems",
     "decoding",
     "training",
-    "t2t",
     "export",
+    "t2t",
     "comparison",
     "bin",
 )

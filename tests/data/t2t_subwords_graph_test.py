@@ -14,11 +14,11 @@ from absl.testing import parameterized
 from hypothesis import strategies
 
 from relpos_tf.data import t2t_subwords
-from tests import subwords_test
+from tests.data import t2t_subwords_test
 
 _STRINGS = (
-    *(string for string, _ in subwords_test.BY_HAND),
-    *(case["text"] for case in subwords_test.T2T["cases"]),
+    *(string for string, _ in t2t_subwords_test.BY_HAND),
+    *(case["text"] for case in t2t_subwords_test.T2T["cases"]),
     "     ",
     "\u2028\r\n\t \0 \x7f\x85\u00a0",
     "e\u0301 \U0001f468\u200d\U0001f469 \u65e5\u672c\u8a9e\u3002\u0627\u0644",
@@ -56,7 +56,7 @@ _IDS = tf.TensorSpec([None, None], tf.int32)
 
 def _ids():
     """Returns a strategy for ids: any, and such as spell odd characters."""
-    lines = subwords_test.T2T["vocab_file"].split("\n")
+    lines = t2t_subwords_test.T2T["vocab_file"].split("\n")
     spelled = strategies.from_regex(
         r"(\\([0-9]{1,8};|u|\\)|[ab._;\\])*", fullmatch=True
     )
@@ -98,10 +98,12 @@ class SubwordGraphTest(parameterized.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = folder.name
-        cls.small_path = subwords_test.write(folder.name, subwords_test.SMALL)
+        cls.small_path = t2t_subwords_test.write(
+            folder.name, t2t_subwords_test.SMALL
+        )
         cls.small = t2t_subwords.SubwordTokenizer(cls.small_path)
         path = pathlib.Path(folder.name, "t2t.subwords")
-        path.write_bytes(subwords_test.T2T["vocab_file"].encode())
+        path.write_bytes(t2t_subwords_test.T2T["vocab_file"].encode())
         cls.t2t = t2t_subwords.SubwordTokenizer(path)
         cls.module = Both(cls.t2t)
 
@@ -120,7 +122,7 @@ class SubwordGraphTest(parameterized.TestCase):
     @hypothesis.settings(
         max_examples=50, deadline=None, derandomize=True, database=None
     )
-    @hypothesis.given(strategies.lists(subwords_test.texts(), max_size=30))
+    @hypothesis.given(strategies.lists(t2t_subwords_test.texts(), max_size=30))
     def test_graph_agrees_with_python_on_any_text(self, strings):
         self.assert_graph_agrees(strings)
 
@@ -148,11 +150,11 @@ class SubwordGraphTest(parameterized.TestCase):
         self.assertEqual(ids.to_list(), [self.t2t.encode(expected)])
 
     def test_examples(self):
-        strings, ids = zip(*subwords_test.BY_HAND, strict=True)
+        strings, ids = zip(*t2t_subwords_test.BY_HAND, strict=True)
         # Not in a graph of its own, and int64 ids.
         found = self.small.encode_tf(constant(strings))
         self.assertEqual(found.to_list(), [[*row, 1] for row in ids])
-        rows, texts = zip(*subwords_test.DECODED_BY_HAND, strict=True)
+        rows, texts = zip(*t2t_subwords_test.DECODED_BY_HAND, strict=True)
         rows = tf.ragged.constant(rows, tf.int64, ragged_rank=1)
         found = self.small.decode_tf(rows.to_tensor())
         self.assertEqual([t.decode() for t in found.numpy()], list(texts))

@@ -25,7 +25,7 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 from tests import tiny_run
-from tests import translator_test
+from tests.decoding import translator_test
 
 try:
     import pty
@@ -420,7 +420,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from relpos_tf.decoding import translator
 from relpos_tf.bin import decoder
-from tests import translator_test
+from tests.decoding import translator_test
 
 class Echo(translator_test.EchoEngine):
     def translate(self, items, settings, n_best):

@@ -6,10 +6,10 @@ from absl.testing import parameterized
 from relpos_tf.decoding import constraints
 from relpos_tf.decoding import sampling
 from relpos_tf.decoding import search
-from tests import decoding_options_test
-from tests import decoding_test
+from tests.decoding import search_options_test
+from tests.decoding import search_test
 
-INPUTS = tf.constant(decoding_test.INPUTS)
+INPUTS = tf.constant(search_test.INPUTS)
 LENGTHS = (7, 5, 3)
 RELATIVE = {"pos": "none"}
 KINDS = {
@@ -20,7 +20,7 @@ KINDS = {
 
 
 def made(kind):
-    return decoding_test.make_model(num_hidden_layers=1, **KINDS[kind])
+    return search_test.make_model(num_hidden_layers=1, **KINDS[kind])
 
 
 class KindsTest(tf.test.TestCase, parameterized.TestCase):
@@ -34,7 +34,7 @@ class KindsTest(tf.test.TestCase, parameterized.TestCase):
         ids, scores = search.search(
             model, INPUTS, limits, beam_size=3, alpha=0.6, n_best=3
         )
-        want_ids, want_scores = decoding_options_test.uncached(
+        want_ids, want_scores = search_options_test.uncached(
             model, INPUTS, limits, 3, 0.6
         )
         self.assertAllEqual(ids, want_ids)
@@ -84,8 +84,8 @@ class KindsTest(tf.test.TestCase, parameterized.TestCase):
                 alpha=0.6,
             )
             self.assertEqual(
-                decoding_test.strip(ids[b, 0].numpy()),
-                decoding_test.strip(alone[0, 0].numpy()),
+                search_test.strip(ids[b, 0].numpy()),
+                search_test.strip(alone[0, 0].numpy()),
             )
             self.assertAllClose(scores[b], score[0], atol=1e-5)
 

@@ -8,10 +8,10 @@ from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import constraints
 from relpos_tf.decoding import sampling
 from relpos_tf.decoding import search
-from tests import decoding_test
+from tests.decoding import search_test
 
-V = decoding_test.VOCAB_SIZE
-INPUTS = tf.constant(decoding_test.INPUTS)
+V = search_test.VOCAB_SIZE
+INPUTS = tf.constant(search_test.INPUTS)
 KINDS = {
     "relative": {"pos": "none", "heads_share_relative_embedding": True},
     "per_head": {"pos": "none"},
@@ -22,12 +22,12 @@ KINDS = {
         "max_length": 6,
     },
 }
-strip = decoding_test.strip
+strip = search_test.strip
 
 
 def talkative_model(scale, **changes):
     """Returns a model that seldom ends, and is the less sure the less scale."""
-    model = decoding_test.make_model(**changes)
+    model = search_test.make_model(**changes)
     table = model.softmax_embedding.embeddings.value
     end = 1.0 - 0.9 * tf.one_hot(1, V)  # random_model made it likely
     table.assign(scale * table * end[:, tf.newaxis])
@@ -63,7 +63,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
     def test_cached_search_with_a_prefix_equals_full_passes(
         self, kind, shrink_at
     ):
-        model = decoding_test.make_model(**KINDS[kind])
+        model = search_test.make_model(**KINDS[kind])
         limits = constraints.Limits(
             tf.constant([11, 7, 5]),
             tf.constant([[4, 4, 9], [0] * 3, [3, 0, 0]]),
@@ -85,7 +85,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*KINDS)
     def test_step_with_a_preallocated_cache_equals_the_full_pass(self, kind):
-        model = decoding_test.make_model(**KINDS[kind])
+        model = search_test.make_model(**KINDS[kind])
         targets = tf.constant([[4, 9, 2, 7, 3], [8, 3, 6, 1, 0], [5] * 5])
         expected = model(INPUTS, targets)
         shifted = tf.pad(targets, [[0, 0], [1, 0]])
@@ -100,7 +100,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(tf.concat(rows, 1), expected, atol=1e-4)
 
     def test_sentences_leave_the_batch_without_a_trace(self):
-        model = decoding_test.make_model()
+        model = search_test.make_model()
         inputs = tf.random.stateless_uniform([23, 9], [1, 2], 2, V, tf.int32)
         lengths = tf.random.stateless_uniform([23], [3, 4], 0, 30, tf.int32)
         found = [
@@ -128,7 +128,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
     def test_caches_that_follow_hypotheses_find_the_same(
         self, kind, max_length
     ):
-        model = decoding_test.make_model(**KINDS[kind])
+        model = search_test.make_model(**KINDS[kind])
         lengths = tf.constant([11, 7, 5])
         options = {"beam_size": 3, "alpha": 0.6, "n_best": 3}
         ids, scores = search.search(model, INPUTS, lengths, **options)
@@ -139,7 +139,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(found[1], scores, atol=1e-5)
 
     def test_xla_finds_the_same(self):
-        model = decoding_test.make_model()
+        model = search_test.make_model()
         lengths = [11, 7, 5]
 
         @tf.function(jit_compile=True)
@@ -159,7 +159,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(found[1], scores, atol=1e-5)
 
     def test_no_end_before_the_least_length(self):
-        model = decoding_test.make_model()
+        model = search_test.make_model()
         free, _ = search.search(model, INPUTS, [11] * 3, beam_size=3, alpha=0.0)
         shortest = min(len(strip(row)) for row in free[:, 0].numpy())
         self.assertLess(shortest, 7)
@@ -256,7 +256,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(scores[1:], [[beam_search.NO_HYPOTHESIS]] * 2)
 
     def test_brute_force_with_a_prefix_on_a_tiny_vocabulary(self):
-        model = decoding_test.make_model(vocab_size=5)
+        model = search_test.make_model(vocab_size=5)
         inputs = tf.constant([[3, 4, 1]])
         limits = constraints.Limits(tf.constant([4]), tf.constant([[3]]))
         ids, scores = search.search(

@@ -16,7 +16,7 @@ from relpos_tf.decoding import loading
 from relpos_tf.export import saved_model
 from relpos_tf.models import run_dir
 from tests import tiny_run
-from tests import translator_test
+from tests.decoding import translator_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What is left of broken UTF-8 and line ends when a file is read.

@@ -25,7 +25,7 @@ from relpos_tf.export import serving_warmup
 from relpos_tf.t2t import t2t_import
 from tests import t2t_checkpoint
 from tests import tiny_run
-from tests import translator_test
+from tests.decoding import translator_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 T2T_VOCAB = 97

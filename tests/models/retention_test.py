@@ -17,7 +17,7 @@ from relpos_tf.training import metrics
 from relpos_tf.training import run_config
 from relpos_tf.training import run_setup
 from relpos_tf.training import trainer as trainer_lib
-from tests import terminal_test
+from tests.utils import terminal_test
 
 HPARAMS = hparam.HParams(
     hidden_size=8,

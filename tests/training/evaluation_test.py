@@ -15,7 +15,7 @@ from relpos_tf import errors
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.training import evaluation
 from tests import tiny_run
-from tests import translator_test
+from tests.decoding import translator_test
 
 VOCAB_SIZE = 13
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -31,9 +31,7 @@ class Additive(scheme.Scheme):
     name = "score other than a dot product"
 
     def __init__(self, relative: scheme.Scheme | None = None):
-        if isinstance(relative, dict):
-            relative = keras.saving.deserialize_keras_object(relative)
-        self.relative = relative
+        self.relative = scheme.restored(relative)
 
     def build(self, layer):
         self._compute_value = layer.compute_value
@@ -72,7 +70,9 @@ class Additive(scheme.Scheme):
         return " and ".join([*names, "additive score"])
 
     def get_config(self):
-        return {"relative": keras.saving.serialize_keras_object(self.relative)}
+        if self.relative is None:
+            return {"relative": None}
+        return {"relative": scheme.serialized([self.relative])[0]}
 
 
 def logits(q, k, score_vectors, pair_vectors=None):

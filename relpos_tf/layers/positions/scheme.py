@@ -148,17 +148,12 @@ def copies(schemes):
     """Returns schemes of one's own, as a tuple.
 
     Args:
-        schemes: Sequence of `Scheme`, or of their Keras serialization.
+        schemes: Sequence of `Scheme`, or of what `serialized` returns.
 
     Raises:
         UserError: something else, or several schemes that compute logits.
     """
-    schemes = tuple(
-        keras.saving.deserialize_keras_object(one)
-        if isinstance(one, dict)
-        else one
-        for one in schemes
-    )
+    schemes = tuple(restored(one) for one in schemes)
     for one in schemes:
         if not isinstance(one, Scheme):
             raise errors.UserError(
@@ -179,6 +174,26 @@ def serialized(schemes):
     return [
         one
         if isinstance(one, dict)
-        else keras.saving.serialize_keras_object(one)
+        else {
+            "class_name": keras.saving.get_registered_name(type(one)),
+            "config": one.get_config(),
+        }
         for one in schemes
     ]
+
+
+def restored(one):
+    """Returns the scheme of a dict that `serialized` made; else the argument.
+
+    Raises:
+        UserError: no scheme of that name is registered with Keras.
+    """
+    if not isinstance(one, dict):
+        return one
+    kind = keras.saving.get_registered_object(one.get("class_name"))
+    if not (isinstance(kind, type) and issubclass(kind, Scheme)):
+        raise errors.UserError(
+            "`positions` must name schemes that are registered with Keras. "
+            f"Received: {one.get('class_name')!r}."
+        )
+    return kind.from_config(one["config"])
