@@ -373,7 +373,8 @@ class MultiHeadAttention(keras.layers.Layer):
     def _attend(self, x, q, keys_values, pairs, training=False):
         """Returns the output `[B, Q, F]` and the weights `[B, H, Q, K]`."""
         heads, weights = self._heads(x, q, keys_values, pairs, training)
-        batch, length = tf.unstack(tf.shape(heads)[:2])
+        # Of the queries, whose shape is known where that of the heads is not.
+        batch, _, length, _ = tf.unstack(tf.shape(q))
         heads = tf.reshape(heads, [batch, length, self.hidden_size])
         return self.output_transform(heads), weights
 

@@ -172,12 +172,12 @@ def copies(schemes):
 def serialized(schemes):
     """Returns schemes as dicts that a config can hold; see `copies`."""
     return [
-        one
-        if isinstance(one, dict)
-        else {
+        {
             "class_name": keras.saving.get_registered_name(type(one)),
             "config": one.get_config(),
         }
+        if isinstance(one, Scheme)
+        else one
         for one in schemes
     ]
 
