@@ -75,7 +75,10 @@ class Projection(keras.layers.Dense):
         rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
         rows = tf.matmul(rows, tf.cast(self.kernel.value, rows.dtype))
         if self.use_bias:
-            rows = _add_bias(rows, self.bias.value)
+            # In float32 TensorFlow fuses this sum with the product before it.
+            wide = rows.dtype in (tf.float32, tf.float64)
+            add = tf.nn.bias_add if wide else _add_bias
+            rows = add(rows, tf.cast(self.bias.value, rows.dtype))
         rows = self.activation(rows)  # [N, units]
         shape = tf.concat([tf.shape(inputs)[:-1], [self.units]], 0)
         rows = tf.reshape(rows, shape)
@@ -85,12 +88,12 @@ class Projection(keras.layers.Dense):
 
 @tf.custom_gradient
 def _add_bias(rows, bias):
-    """Adds `[F]` to each of `[N, F]`; the gradient of the bias is float32."""
+    """Adds `[F]` to each of `[N, F]`; sums the gradient in float32."""
 
     def gradients(dy):
         return dy, tf.cast(sum_rows(dy), bias.dtype)
 
-    return tf.nn.bias_add(rows, tf.cast(bias, rows.dtype)), gradients
+    return tf.nn.bias_add(rows, bias), gradients
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
