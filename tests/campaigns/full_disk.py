@@ -13,6 +13,7 @@ so many bytes left. Then all of this must hold, or the row says what does not:
   scores of a run that was never disturbed.
 """
 
+import contextlib
 import os
 import pathlib
 import re
@@ -57,8 +58,10 @@ def fill(folder, left):
     with open(path, "wb", buffering=0) as file:
         statistics = os.statvfs(folder)
         free = statistics.f_bavail * statistics.f_frsize
-        for _ in range(max(free - left, 0) // 4096):
-            file.write(bytes(4096))
+        # The trainer may take some of it meanwhile: then the disk is full.
+        with contextlib.suppress(OSError):
+            for _ in range(max(free - left, 0) // 4096):
+                file.write(bytes(4096))
     return path
 
 
