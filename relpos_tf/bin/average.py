@@ -10,8 +10,6 @@ The result is RUN/average/ckpt-STEP, named after the last step that is in it:
 
 import pathlib
 
-from absl import flags
-
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.utils import paths
@@ -19,27 +17,24 @@ from relpos_tf.utils import paths
 # tensor2tensor's default, for sets that do not say how many.
 DEFAULT_NUMBER = 8
 
-FLAGS = flags.FlagValues()
-flags.DEFINE_string("output_dir", None, "The run.", flag_values=FLAGS)
-flags.DEFINE_integer(
+FLAGS = command.Flags()
+FLAGS.define_string("output_dir", None, "The run.")
+FLAGS.define_integer(
     "n",
     0,
     "How many of the last checkpoints; 0: the set's average_checkpoints, or "
     f"{DEFAULT_NUMBER} where the set has none.",
     lower_bound=0,
-    flag_values=FLAGS,
 )
-flags.DEFINE_list(
+FLAGS.define_list(
     "steps",
     [],
     "The steps to average, each once, with commas, instead of the last n.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "average_dir",
     None,
     "Folder for the result, directly in the run. Default: RUN/average.",
-    flag_values=FLAGS,
 )
 
 

@@ -16,72 +16,56 @@ with the signature that says how it was computed.
 
 import pathlib
 
-from absl import flags
-
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
 
-FLAGS = flags.FlagValues()
-flags.DEFINE_string(
-    "translation", None, "File that a model wrote.", flag_values=FLAGS
+FLAGS = command.Flags()
+FLAGS.define_string("translation", None, "File that a model wrote.")
+FLAGS.define_string(
+    "reference", None, "File of reference translations, with as many lines."
 )
-flags.DEFINE_string(
-    "reference",
-    None,
-    "File of reference translations, with as many lines.",
-    flag_values=FLAGS,
-)
-flags.DEFINE_string(
+FLAGS.define_string(
     "source",
     None,
     "File that was translated; only checked for having as many lines.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "score_json",
     None,
     "File to write the scores to, as one JSON object. Default: none, and for "
     "a folder NAME.bleu.json in it.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "translations_dir",
     None,
     "Folder of translations by the checkpoints of a run: NAME-STEP, and "
     "NAME-average-STEP.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "translation_name",
     None,
     "The NAME, where the folder has translations of several texts.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "plot_file",
     None,
     "File for the plot, .png, .pdf or .svg. Default: NAME.bleu.png in the "
     "folder.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
-    "event_dir", None, "Folder for TensorBoard's events.", flag_values=FLAGS
-)
-flags.DEFINE_integer(
+FLAGS.define_string("event_dir", None, "Folder for TensorBoard's events.")
+FLAGS.define_integer(
     "min_steps",
     0,
     "Leave out the translations by earlier checkpoints.",
     lower_bound=0,
-    flag_values=FLAGS,
 )
-flags.DEFINE_float(
+FLAGS.define_float(
     "wait_minutes",
     0,
     "How long to wait for another translation.",
     lower_bound=0,
-    flag_values=FLAGS,
 )
 
 _OF_A_FOLDER = (

@@ -4,12 +4,10 @@ A command module looks like this:
 
     \"\"\"Says what the command does, with examples: the text of --help.\"\"\"
 
-    from absl import flags
-
     from relpos_tf.bin import command
 
-    FLAGS = flags.FlagValues()
-    flags.DEFINE_string("problem", None, "Data set.", flag_values=FLAGS)
+    FLAGS = command.Flags()
+    FLAGS.define_string("problem", None, "Data set.")
 
 
     def main():
@@ -44,6 +42,7 @@ from typing import NoReturn
 from absl import flags
 
 from relpos_tf import errors
+from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.utils import faults
 from relpos_tf.utils import memory
@@ -58,6 +57,34 @@ _HELP_FLAGS = frozenset(
     for name in ("h", "help", "helpshort", "helpfull")
 )
 _MEMORY_ADVICE = "Take a smaller batch_size, a smaller beam or shorter lines."
+
+
+class Flags(flags.FlagValues):
+    """The flags of one command, apart from those of every other module.
+
+    `define_KIND(name, default, help, ...)` are the functions `DEFINE_KIND` of
+    absl. An integer is limited to what TensorFlow's int32 holds.
+    """
+
+    def define_bool(self, *args, **kwargs):
+        flags.DEFINE_bool(*args, flag_values=self, **kwargs)
+
+    def define_enum(self, *args, **kwargs):
+        flags.DEFINE_enum(*args, flag_values=self, **kwargs)
+
+    def define_float(self, *args, **kwargs):
+        flags.DEFINE_float(*args, flag_values=self, **kwargs)
+
+    def define_integer(self, *args, upper_bound=hparam.LARGEST_INT, **kwargs):
+        flags.DEFINE_integer(
+            *args, upper_bound=upper_bound, flag_values=self, **kwargs
+        )
+
+    def define_list(self, *args, **kwargs):
+        flags.DEFINE_list(*args, flag_values=self, **kwargs)
+
+    def define_string(self, *args, **kwargs):
+        flags.DEFINE_string(*args, flag_values=self, **kwargs)
 
 
 class UsageError(errors.UserError):
@@ -116,11 +143,11 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         terminal.clear()  # before a traceback
 
 
-def parse(flag_values: flags.FlagValues, arguments: Sequence[str]) -> None:
+def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
     """Sets the flags from a command line.
 
     Args:
-        flag_values: `flags.FlagValues` of the command.
+        flag_values: the command's `Flags`.
         arguments: list of str, without the program's name.
 
     Raises:
@@ -143,7 +170,7 @@ def parse(flag_values: flags.FlagValues, arguments: Sequence[str]) -> None:
         )
 
 
-def require(flag_values: flags.FlagValues, *names: str) -> None:
+def require(flag_values: Flags, *names: str) -> None:
     """Refuses to go on while one of the named flags has no value.
 
     Raises:
@@ -175,7 +202,7 @@ def flag_value(name: str) -> Iterator[None]:
         raise UsageError(f"--{name}: {error}") from error
 
 
-def help_text(doc: str | None, flag_values: flags.FlagValues) -> str:
+def help_text(doc: str | None, flag_values: Flags) -> str:
     """Returns the text of `--help`: the docstring, then our own flags."""
     lines = [textwrap.dedent(doc or "").strip(), "", "Flags:", ""]
     for flag in _distinct(flag_values):
@@ -197,7 +224,7 @@ def show_registry() -> None:
         write("\n  ".join([f"{title}:", *names]) + "\n")
 
 
-def flags_text(flag_values: flags.FlagValues) -> str:
+def flags_text(flag_values: Flags) -> str:
     """Returns all flags as lines `--name=value`, for the record.
 
     A line end in a value is written as `\\n`: it would begin another flag.
@@ -211,14 +238,14 @@ def flags_text(flag_values: flags.FlagValues) -> str:
 
 
 def check_outputs(
-    flag_values: flags.FlagValues,
+    flag_values: Flags,
     outputs: Sequence[str],
     inputs: Sequence[str],
 ) -> None:
     """Refuses files to write before the work, and not when it is done.
 
     Args:
-        flag_values: `flags.FlagValues` of the command.
+        flag_values: the command's `Flags`.
         outputs: Names of flags whose files are written, if they have a value.
         inputs: Names of flags whose files are read.
 

@@ -21,10 +21,7 @@ distance k; table3, a^K and a^V; length, five kinds of positions, trained on
 sentences up to --train_max_length; localness, Gaussian biases.
 """
 
-import functools
 import pathlib
-
-from absl import flags
 
 from relpos_tf import errors
 from relpos_tf import hparam
@@ -36,95 +33,92 @@ from relpos_tf.utils import locks
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
 
-FLAGS = flags.FlagValues()
-_bool = functools.partial(flags.DEFINE_bool, flag_values=FLAGS)
-_integer = functools.partial(
-    flags.DEFINE_integer, flag_values=FLAGS, upper_bound=hparam.LARGEST_INT
-)
-_list = functools.partial(flags.DEFINE_list, flag_values=FLAGS)
-_string = functools.partial(flags.DEFINE_string, flag_values=FLAGS)
+FLAGS = command.Flags()
 
-_string("problem", "", "What to learn.")
-_list(
+FLAGS.define_string("problem", "", "What to learn.")
+FLAGS.define_list(
     "hparams_sets",
     [],
     "Names of sets, or LABEL=NAME to call one differently; with --preset, one.",
 )
-flags.DEFINE_enum(
+FLAGS.define_enum(
     "preset",
     None,
     list(variants_lib.PRESETS),
     "A comparison of the paper, or of its neighbours, in place of sets.",
-    flag_values=FLAGS,
 )
-_string(
+FLAGS.define_string(
     "hparams",
     "",
     "Changes: LABEL:name=value,name=value;LABEL:name=value. Without a label, "
     "changes for all.",
 )
-_string(
+FLAGS.define_string(
     "runs",
     "",
     "Directories of finished runs, or LABEL=DIR, in place of training; * and "
     "? stand for anything.",
 )
-_bool("diff", False, "Print only which hparams differ.")
-_list("seeds", ["1"], "Random seeds: runs of each set.")
-_integer(
+FLAGS.define_bool("diff", False, "Print only which hparams differ.")
+FLAGS.define_list("seeds", ["1"], "Random seeds: runs of each set.")
+FLAGS.define_integer(
     "train_steps",
     0,
     "Updates of each run. 0: the sets' own.",
     lower_bound=0,
 )
-_string("output_dir", "", "Folder for the runs and the report.")
-_string("data_dir", "data", "Folder of prepared data.")
-_string(
+FLAGS.define_string("output_dir", "", "Folder for the runs and the report.")
+FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
+FLAGS.define_string(
     "tmp_dir",
     "downloads",
     "Folder of raw files; what is not there is downloaded to it.",
 )
-_string("usr_dir", "", "Folder of your own registrations, imported.")
+FLAGS.define_string(
+    "usr_dir", "", "Folder of your own registrations, imported."
+)
 _FILE_FLAGS = [
     f"{split}_{side}"
     for split in ("train", "dev", "test")
     for side in ("source", "target")
 ]
 for _name in _FILE_FLAGS:
-    _string(_name, "", f"translate_files: the {_name.replace('_', ' ')} text.")
-_integer(
+    FLAGS.define_string(
+        _name, "", f"translate_files: the {_name.replace('_', ' ')} text."
+    )
+FLAGS.define_integer(
     "vocab_size",
     8000,
     "translate_files: pieces of the vocabulary.",
     lower_bound=1,
     upper_bound=hparam.MOST["vocab_size"],
 )
-_integer(
+FLAGS.define_integer(
     "local_eval_frequency",
     1000,
     "Save and evaluate every so many steps.",
     lower_bound=1,
 )
-_integer(
+FLAGS.define_integer(
     "train_max_length",
     0,
     "Train on pairs of at most so many pieces a side. 0: the sets' own limit.",
     lower_bound=0,
 )
-_list(
+FLAGS.define_list(
     "length_buckets",
     [],
     "Upper limits of source lengths, in pieces with the end of the sentence, "
     "to score apart. Default: quarters of the lines; for the preset length L, "
     "1.5 L and 2 L of --train_max_length.",
 )
-_bool(
+FLAGS.define_bool(
     "use_test_set",
     True,
     "Score on the test split, if the problem has one, and not on the "
     "development split.",
 )
-_integer(
+FLAGS.define_integer(
     "num_samples",
     10,
     "Translations to show in the report.",

@@ -7,43 +7,30 @@ The trainer does the same with --generate_data. Preparing the same problem
 again in the same folder does nothing.
 """
 
-from absl import flags
-
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.utils import paths
 
-FLAGS = flags.FlagValues()
-flags.DEFINE_string(
-    "problem", None, "Name of the data set to prepare.", flag_values=FLAGS
-)
-flags.DEFINE_string(
-    "data_dir", "data", "Folder to write to.", flag_values=FLAGS
-)
-flags.DEFINE_string(
+FLAGS = command.Flags()
+FLAGS.define_string("problem", None, "Name of the data set to prepare.")
+FLAGS.define_string("data_dir", "data", "Folder to write to.")
+FLAGS.define_string(
     "tmp_dir",
     "downloads",
     "Folder of raw files; what is not there is downloaded to it.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_integer(
+FLAGS.define_integer(
     "num_shards",
     0,
     "How many TFRecord files the training data is written to; 0: the "
     "problem's own number. At least one for each worker.",
     lower_bound=0,
     upper_bound=10_000,
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
-    "usr_dir",
-    None,
-    "Folder of Python code that registers more problems.",
-    flag_values=FLAGS,
+FLAGS.define_string(
+    "usr_dir", None, "Folder of Python code that registers more problems."
 )
-flags.DEFINE_boolean(
-    "registry_help", False, "Lists the registered names.", flag_values=FLAGS
-)
+FLAGS.define_bool("registry_help", False, "Lists the registered names.")
 
 
 def main():

@@ -25,8 +25,6 @@ import os
 import sys
 import time
 
-from absl import flags
-
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
@@ -38,64 +36,53 @@ from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 
-FLAGS = flags.FlagValues()
-_DEFINE = {"flag_values": FLAGS}
+FLAGS = command.Flags()
 
-flags.DEFINE_string(
-    "output_dir",
-    "",
-    "The run's directory. Default: the newest run in runs/.",
-    **_DEFINE,
+FLAGS.define_string(
+    "output_dir", "", "The run's directory. Default: the newest run in runs/."
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "checkpoint_path",
     "",
     "One checkpoint instead of the newest, as in runs/mine/ckpt-1000.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "export_dir",
     "",
     "An export, of any format, instead of a run. A SavedModel is a program: "
     "one with operations that exports do not have is refused.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "decode_from_file",
     "",
     "Text to translate, one sentence a line. Default: standard input.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "decode_to_file",
     "",
     "Where the translations go. Default: standard output. The file appears "
     "when it is complete. If the command is stopped, the N lines that were "
     "finished are kept in DECODE_TO_FILE.first-N-lines.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "decode_reference",
     "",
     "Reference translations. Prints BLEU with its signature, chrF and the "
     "share of exact matches: on standard output if the translations go to a "
     "file, else on standard error.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "score_json",
     "",
     "With --decode_reference: a JSON file for scores and settings.",
-    **_DEFINE,
 )
-flags.DEFINE_bool(
+FLAGS.define_bool(
     "decode_interactive",
     False,
     "Ask for a line at a time. Without a terminal: answer every line of "
     "standard input at once, for programs that wait for the answer.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "decode_hparams",
     "",
     "name=value,name=value: beam_size, alpha, extra_length (default: the run's "
@@ -103,20 +90,16 @@ flags.DEFINE_string(
     "max_input_size (ids kept of a line), min_length, no_repeat_ngram_size; to "
     "draw and not search: sampling_method=random, sampling_temp, "
     "sampling_keep_top_k, sampling_top_p, random_seed.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
-    "prefix_file", "", "What each translation begins with.", **_DEFINE
+FLAGS.define_string("prefix_file", "", "What each translation begins with.")
+FLAGS.define_string(
+    "attention_to_file", "", "JSON lines of what was attended to."
 )
-flags.DEFINE_string(
-    "attention_to_file", "", "JSON lines of what was attended to.", **_DEFINE
-)
-flags.DEFINE_string(
+FLAGS.define_string(
     "score_file",
     "",
     "Lines of input<TAB>target. For each, the natural logarithm of the "
     "target's probability is written.",
-    **_DEFINE,
 )
 
 _PLACES = "output_dir", "checkpoint_path", "export_dir"

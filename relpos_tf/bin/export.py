@@ -12,40 +12,29 @@ r"""Exports a trained model for those who translate without this package.
 decoder.py --export_dir translates with both.
 """
 
-from absl import flags
-
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
 
-FLAGS = flags.FlagValues()
-flags.DEFINE_string(
-    "output_dir",
-    "",
-    "The run's directory. Default: the newest run in runs/.",
-    flag_values=FLAGS,
+FLAGS = command.Flags()
+FLAGS.define_string(
+    "output_dir", "", "The run's directory. Default: the newest run in runs/."
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "checkpoint_path",
     "",
     "One checkpoint instead of the newest, as in runs/mine/ckpt-1000.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "export_dir",
     "",
     "Folder to write. Default: export, or export_ctranslate2, in the run's "
     "directory.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_enum(
-    "format",
-    "saved_model",
-    ["saved_model", "ctranslate2"],
-    "What to write.",
-    flag_values=FLAGS,
+FLAGS.define_enum(
+    "format", "saved_model", ["saved_model", "ctranslate2"], "What to write."
 )
-flags.DEFINE_enum(
+FLAGS.define_enum(
     "quantization",
     "none",
     [
@@ -59,21 +48,18 @@ flags.DEFINE_enum(
         "bfloat16",
     ],
     "With --format=ctranslate2: how the weights are stored.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "decode_hparams",
     "",
     "beam_size=4,alpha=0.6,extra_length=50: made part of the export. "
     "Default: the run's own.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "warmup_file",
     "",
     "With --format=saved_model: at most 999 lines like those to come, with "
     "which TensorFlow Serving warms up. Default: lines of frequent pieces.",
-    flag_values=FLAGS,
 )
 
 

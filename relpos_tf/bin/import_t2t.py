@@ -9,43 +9,31 @@ vocab.*.subwords, lies there or in the data_dir that it was trained with.
 
 import shlex
 
-from absl import flags
-
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
 
-FLAGS = flags.FlagValues()
-flags.DEFINE_string(
-    "t2t_dir", None, "The model directory of tensor2tensor.", flag_values=FLAGS
-)
-flags.DEFINE_string(
+FLAGS = command.Flags()
+FLAGS.define_string("t2t_dir", None, "The model directory of tensor2tensor.")
+FLAGS.define_string(
     "checkpoint",
     "",
     "Prefix of one checkpoint instead of the newest, as in "
     "t2t_train/mine/avg/model.ckpt-250000.",
-    flag_values=FLAGS,
 )
-flags.DEFINE_string(
-    "output_dir",
-    None,
-    "The run to write; an earlier import there is replaced.",
-    flag_values=FLAGS,
+FLAGS.define_string(
+    "output_dir", None, "The run to write; an earlier import there is replaced."
 )
-flags.DEFINE_string(
-    "vocab_file",
-    "",
-    "The subword vocabulary, if it lies elsewhere.",
-    flag_values=FLAGS,
+FLAGS.define_string(
+    "vocab_file", "", "The subword vocabulary, if it lies elsewhere."
 )
-flags.DEFINE_integer(
+FLAGS.define_integer(
     "target_space_id",
     0,
     "The target space of the problem. All translation problems of "
     "tensor2tensor 1.15 have 0; older versions had others.",
     lower_bound=0,
     upper_bound=hparam.TARGET_SPACES - 1,
-    flag_values=FLAGS,
 )
 
 

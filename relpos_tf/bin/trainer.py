@@ -16,12 +16,9 @@ holds all that decoder.py and relpos_tf.bin.export need.
 """
 
 import dataclasses
-import functools
 import os
 import platform
 import shlex
-
-from absl import flags
 
 from relpos_tf import errors
 from relpos_tf import hparam
@@ -34,39 +31,36 @@ from relpos_tf.utils import locks
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
 
-FLAGS = flags.FlagValues()
-_bool = functools.partial(flags.DEFINE_bool, flag_values=FLAGS)
-_enum = functools.partial(flags.DEFINE_enum, flag_values=FLAGS)
-_float = functools.partial(flags.DEFINE_float, flag_values=FLAGS)
-_integer = functools.partial(
-    flags.DEFINE_integer, flag_values=FLAGS, upper_bound=hparam.LARGEST_INT
-)
-_string = functools.partial(flags.DEFINE_string, flag_values=FLAGS)
+FLAGS = command.Flags()
 
-_string(
+FLAGS.define_string(
     "problem",
     "translate_ende_phrases",
     "What to learn; --registry_help lists the names. translate_files is text "
     "of your own.",
 )
-_string("data_dir", "data", "Folder of prepared data.")
-_string(
+FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
+FLAGS.define_string(
     "tmp_dir",
     "downloads",
     "Folder of raw files; what is not there is downloaded to it.",
 )
-_string(
+FLAGS.define_string(
     "output_dir", "", "The run's directory. Default: runs/PROBLEM-HPARAMS_SET."
 )
-_enum("model", "transformer", ["transformer"], "The architecture.")
-_string(
+FLAGS.define_enum("model", "transformer", ["transformer"], "The architecture.")
+FLAGS.define_string(
     "hparams_set",
     "transformer_relative_tiny",
     "Name of a set of hyper-parameters; --registry_help lists them.",
 )
-_string("hparams", "", "Changes to the set: name=value,name=value.")
-_string("usr_dir", "", "Folder of your own registrations, imported.")
-_bool("generate_data", False, "Prepare the data anew even if they are there.")
+FLAGS.define_string("hparams", "", "Changes to the set: name=value,name=value.")
+FLAGS.define_string(
+    "usr_dir", "", "Folder of your own registrations, imported."
+)
+FLAGS.define_bool(
+    "generate_data", False, "Prepare the data anew even if they are there."
+)
 _FILE_FLAGS = {
     "train_source": "training text",
     "train_target": "its translation",
@@ -76,108 +70,114 @@ _FILE_FLAGS = {
     "test_target": "its translation",
 }
 for _name, _text in _FILE_FLAGS.items():
-    _string(_name, "", f"translate_files: {_text}.")
-_integer(
+    FLAGS.define_string(_name, "", f"translate_files: {_text}.")
+FLAGS.define_integer(
     "vocab_size",
     8000,
     "translate_files: pieces of the vocabulary.",
     lower_bound=1,
     upper_bound=hparam.MOST["vocab_size"],
 )
-_integer(
+FLAGS.define_integer(
     "train_steps",
     0,
     "Updates in all, those of earlier runs included. 0: the set's own.",
     lower_bound=0,
 )
-_integer(
+FLAGS.define_integer(
     "eval_steps",
     100,
     "Most batches of a teacher-forced evaluation. 0: all.",
     lower_bound=0,
 )
-_integer(
+FLAGS.define_integer(
     "local_eval_frequency",
     1000,
     "Save and evaluate every so many steps.",
     lower_bound=1,
 )
-_integer(
+FLAGS.define_integer(
     "save_checkpoints_secs",
     0,
     "Save every so many seconds as well. 0: never.",
     lower_bound=0,
 )
-_integer(
+FLAGS.define_integer(
     "keep_checkpoint_max",
     20,
     "How many checkpoints to keep, beside the one with the best BLEU.",
     lower_bound=1,
 )
-_enum(
+FLAGS.define_enum(
     "schedule",
     "continuous_train_and_eval",
     ["continuous_train_and_eval", "train", "evaluate"],
     "What to do; evaluate scores the newest checkpoint.",
 )
-_integer(
+FLAGS.define_integer(
     "eval_early_stopping_steps",
     0,
     "Stop when the metric has not improved for so many steps. 0: never.",
     lower_bound=0,
 )
-_enum(
+FLAGS.define_enum(
     "eval_early_stopping_metric",
     "loss",
     list(settings_lib.METRICS),
     f"The metric: {', '.join(settings_lib.METRICS)}.",
 )
-_float(
+FLAGS.define_float(
     "eval_early_stopping_metric_delta",
     None,
     "The least change that counts as an improvement. Default: 0.1; for "
     "teacher_forced_accuracy, which is a share of 1, 0.001.",
 )
-_bool(
+FLAGS.define_bool(
     "eval_early_stopping_metric_minimize",
     None,
     "Whether less is better. Default: only of the loss.",
 )
-_bool(
+FLAGS.define_bool(
     "eval_use_test_set",
     False,
     "Evaluate on the test split instead of the development split.",
 )
-_string(
+FLAGS.define_string(
     "warm_start_from", "", "A run or checkpoint whose weights to start from."
 )
-_integer("random_seed", 1, "Decides weights, order and dropout.", lower_bound=0)
-_bool("deterministic", False, "Only operations that never vary.")
-_integer(
+FLAGS.define_integer(
+    "random_seed", 1, "Decides weights, order and dropout.", lower_bound=0
+)
+FLAGS.define_bool("deterministic", False, "Only operations that never vary.")
+FLAGS.define_integer(
     "worker_gpu", 0, "Number of GPUs. 0: all that are visible.", lower_bound=0
 )
-_integer(
+FLAGS.define_integer(
     "log_step_count_steps",
     100,
     "Print progress every so many steps; a terminal shows more, on a line that "
     "moves.",
     lower_bound=1,
 )
-_bool(
+FLAGS.define_bool(
     "xla_compile",
     False,
     "Compile with XLA: faster steps, seconds for each new shape.",
 )
-_bool("profile", False, "Write a profile of ten steps for TensorBoard.")
-_integer(
+FLAGS.define_bool(
+    "profile", False, "Write a profile of ten steps for TensorBoard."
+)
+FLAGS.define_integer(
     "num_logical_cpus",
     1,
     "Split the CPU into so many devices, to try replicas without GPUs.",
     lower_bound=1,
     upper_bound=128,
 )
-_bool("registry_help", False, "List problems and hparams sets.")
-_bool("check_env", False, "Print versions and devices, and compute.")
+FLAGS.define_bool("registry_help", False, "List problems and hparams sets.")
+FLAGS.define_bool(
+    "check_env", False, "Print versions and devices, and compute."
+)
 
 
 def main() -> int | None:

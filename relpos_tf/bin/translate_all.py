@@ -22,8 +22,6 @@ import pathlib
 import tempfile
 from typing import NamedTuple
 
-from absl import flags
-
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
@@ -34,62 +32,50 @@ from relpos_tf.utils import files
 from relpos_tf.utils import line_io
 from relpos_tf.utils import text
 
-FLAGS = flags.FlagValues()
-_DEFINE = {"flag_values": FLAGS}
+FLAGS = command.Flags()
 
-flags.DEFINE_string(
-    "output_dir",
-    "",
-    "The run's directory. Default: the newest run in runs/.",
-    **_DEFINE,
+FLAGS.define_string(
+    "output_dir", "", "The run's directory. Default: the newest run in runs/."
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "decode_from_file",
     "",
     "Text to translate, one sentence a line. Default: the development set of "
     "the run's problem.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "decode_reference",
     "",
     "Its reference translation. Default: none for a file, and the problem's "
     "own for its sets.",
-    **_DEFINE,
 )
-flags.DEFINE_bool(
+FLAGS.define_bool(
     "eval_use_test_set",
     False,
     "Translate the problem's test set instead of its development set.",
-    **_DEFINE,
 )
-flags.DEFINE_string("data_dir", "data", "Folder of prepared data.", **_DEFINE)
-flags.DEFINE_string(
+FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
+FLAGS.define_string(
     "translations_dir",
     "",
     "Folder for the translations. Default: RUN/translations.",
-    **_DEFINE,
 )
-flags.DEFINE_string(
+FLAGS.define_string(
     "decode_hparams",
     "",
     "name=value,name=value, as for relpos-decoder: beam_size, alpha and "
     "extra_length (default: the run's own), batch_size, max_input_size.",
-    **_DEFINE,
 )
-flags.DEFINE_integer(
-    "min_steps", 0, "Leave out earlier checkpoints.", lower_bound=0, **_DEFINE
+FLAGS.define_integer(
+    "min_steps", 0, "Leave out earlier checkpoints.", lower_bound=0
 )
-flags.DEFINE_float(
+FLAGS.define_float(
     "wait_minutes",
     0,
     "How long to wait for another checkpoint, beside a run that trains.",
     lower_bound=0,
-    **_DEFINE,
 )
-flags.DEFINE_string(
-    "event_dir", "", "With a reference: TensorBoard's events.", **_DEFINE
-)
+FLAGS.define_string("event_dir", "", "With a reference: TensorBoard's events.")
 
 
 class Text(NamedTuple):

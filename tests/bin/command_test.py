@@ -14,7 +14,6 @@ import sys
 import textwrap
 from unittest import mock
 
-from absl import flags
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -22,12 +21,12 @@ from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.utils import signals
 
-FLAGS = flags.FlagValues()
-flags.DEFINE_string("problem", None, "The data\n set.", flag_values=FLAGS)
-flags.DEFINE_integer("steps", 7, "How long.", 1, flag_values=FLAGS)
-flags.DEFINE_boolean("xla", False, "Compiles.", flag_values=FLAGS)
-flags.DEFINE_enum("mode", "a", ["a", "b"], "Way.", flag_values=FLAGS)
-flags.DEFINE_list("files", [], "Names.", flag_values=FLAGS)
+FLAGS = command.Flags()
+FLAGS.define_string("problem", None, "The data\n set.")
+FLAGS.define_integer("steps", 7, "How long.", 1)
+FLAGS.define_bool("xla", False, "Compiles.")
+FLAGS.define_enum("mode", "a", ["a", "b"], "Way.")
+FLAGS.define_list("files", [], "Names.")
 
 
 def show_values():
@@ -269,9 +268,8 @@ class ExitCodeTest(parameterized.TestCase):
     def test_reader_that_goes_away_is_no_error(self):
         code = """
             import sys
-            from absl import flags
             from relpos_tf.bin import command
-            FLAGS = flags.FlagValues()
+            FLAGS = command.Flags()
             __file__ = "x.py"
             def main():
                 for line in range(100_000):
@@ -403,10 +401,10 @@ class OutputTest(absltest.TestCase):
 
 class FlagsTextTest(absltest.TestCase):
     def test_each_flag_is_one_line_whatever_its_value(self):
-        values = flags.FlagValues()
-        flags.DEFINE_string("a", "x\n--b=7", "help", flag_values=values)
-        flags.DEFINE_integer("b", 3, "help", flag_values=values)
-        flags.DEFINE_bool("c", None, "help", flag_values=values)
+        values = command.Flags()
+        values.define_string("a", "x\n--b=7", "help")
+        values.define_integer("b", 3, "help")
+        values.define_bool("c", None, "help")
         command.parse(values, [])
         self.assertEqual(command.flags_text(values), "--a=x\\n--b=7\n--b=3\n")
 
