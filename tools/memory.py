@@ -1,6 +1,6 @@
 """Trains 2,000 steps of ragged lengths and looks at the memory.
 
-    python -m tests.campaigns.memory
+    python -m tools.memory
 
 Every batch has a shape of its own. Prints, for one and two replicas with and
 without accumulation, the resident memory after a quarter of the steps and

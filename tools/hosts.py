@@ -1,7 +1,7 @@
 """Lets things go wrong between two hosts, and says how each of them ends.
 
-    python -m tests.campaigns.hosts
-    python -m tests.campaigns.hosts --only=kill
+    python -m tools.hosts
+    python -m tools.hosts --only=kill
 
 Two processes on the loopback interface stand for two hosts. Each row is a run
 of its own: the fault comes once the run has saved step 5 (or what the row says
@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 HPARAMS = (
     "hidden_size=8,filter_size=12,num_heads=2,num_hidden_layers=1,"
     "max_relative_position=3,learning_rate_warmup_steps=20,batch_size=128,"

@@ -1,6 +1,6 @@
 """Compares two sets, once in peace and once stopped again and again.
 
-    python -m tests.campaigns.compare [--stops=6]
+    python -m tools.compare [--stops=6]
 
 Two sets and two seeds of a small model, from data to report, in the processes
 that users have. The second comparison gets SIGINT, SIGTERM or SIGKILL after a

@@ -1,6 +1,6 @@
 """Fills the disk under a short run, makes room again, and lets it go on.
 
-    python -m tests.campaigns.full_disk
+    python -m tools.full_disk
 
 The run is on a small file system in memory, mounted for this process alone
 (`unshare -rm`; Linux). The disk fills up at one of the moments below, down to
@@ -107,7 +107,7 @@ def mounted():
         return subprocess.call(
             [
                 *("unshare", "-rm", *command),
-                *("-m", "tests.campaigns.full_disk", folder),
+                *("-m", "tools.full_disk", folder),
             ],
             cwd=kill.ROOT,
         )
