@@ -2,9 +2,9 @@
 
     python -m tools.bfloat16 --output_dir=/tmp/bfloat16
 
-Each run is what `python trainer.py` does. Prints, for each, the scores of the
-last evaluation, the median time of a step, and the processor time of the whole
-run: the latter is what to compare on a machine that does other things too.
+Each run is that of `python trainer.py`. Prints the scores of the last
+evaluation, the median time of a step, and the processor time of the whole run,
+which depends least on other work of the machine.
 """
 
 import argparse
