@@ -17,6 +17,7 @@ import atexit
 import builtins
 import ctypes
 import functools
+import gc
 import importlib.util
 import inspect
 import json
@@ -171,6 +172,7 @@ def _serve(number):
     """Forks a process for each request, and returns in that process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the tests
     _import_package()
+    gc.freeze()  # or each process would search all modules for garbage
     connection = socket.socket(fileno=number)
     while True:
         head, streams, *_ = socket.recv_fds(connection, _LENGTH.size, 3)

@@ -23,6 +23,7 @@ import os
 import pathlib
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -57,10 +58,11 @@ class Run:
     Args:
         folder: pathlib.Path. Gets the run in `run` and the data in `data`.
         options: Further flags.
-        command: str or None. A shell's command line, used instead of flags.
+        command: str or None. A command line to run instead.
+        popen: class of the process.
     """
 
-    def __init__(self, folder, options, command=None):
+    def __init__(self, folder, options, command=None, popen=subprocess.Popen):
         self.folder, self.directory = folder, folder / "run"
         self.lines = []
         self.arrived = threading.Condition()
@@ -69,11 +71,10 @@ class Run:
             f"--output_dir={self.directory}",
             *options,
         ]
-        self.process = subprocess.Popen(
-            f"exec {command}"
+        self.process = popen(
+            shlex.split(command)
             if command
             else [sys.executable, "trainer.py", *arguments],
-            shell=bool(command),
             cwd=ROOT,
             env=os.environ | ONE_THREAD | {"PYTHONPATH": str(ROOT)},
             stdout=subprocess.DEVNULL,
