@@ -1,13 +1,13 @@
 """The public names of the package."""
 
 import pathlib
-import subprocess
 import sys
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
+from tests import commands
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -26,7 +26,7 @@ class PublicNamesTest(parameterized.TestCase):
             _ = relpos_tf.Trainer
 
     def test_help_shows_where_to_begin(self):
-        done = subprocess.run(
+        done = commands.run(
             [sys.executable, "-c", "import relpos_tf; help(relpos_tf)"],
             cwd=ROOT,
             capture_output=True,

@@ -60,9 +60,10 @@ def forbidden(tree):
 
 
 class CodeTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.trees = {
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.trees = {
             path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
             for path in CODE
         }
