@@ -42,7 +42,7 @@ from typing import NoReturn
 from absl import flags
 
 from relpos_tf import errors
-from relpos_tf import hparam
+from relpos_tf import fields
 from relpos_tf import registry
 from relpos_tf.utils import faults
 from relpos_tf.utils import memory
@@ -75,7 +75,7 @@ class Flags(flags.FlagValues):
     def define_float(self, *args, **kwargs):
         flags.DEFINE_float(*args, flag_values=self, **kwargs)
 
-    def define_integer(self, *args, upper_bound=hparam.LARGEST_INT, **kwargs):
+    def define_integer(self, *args, upper_bound=fields.LARGEST_INT, **kwargs):
         flags.DEFINE_integer(
             *args, upper_bound=upper_bound, flag_values=self, **kwargs
         )

@@ -21,6 +21,7 @@ import platform
 import shlex
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
@@ -76,7 +77,7 @@ FLAGS.define_integer(
     8000,
     "translate_files: pieces of the vocabulary.",
     lower_bound=1,
-    upper_bound=hparam.MOST["vocab_size"],
+    upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
 )
 FLAGS.define_integer(
     "train_steps",
