@@ -157,7 +157,7 @@ def main() -> None:
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped. The same command goes on from there:\n  %s",
-                command.again(),
+                command.command_line(),
             )
 
 
@@ -308,7 +308,7 @@ def report(
         use_test_set=FLAGS.use_test_set,
         limits=limits,
         num_samples=FLAGS.num_samples,
-        command=command.again(),
+        command=command.command_line(),
     )
     paths = report_files.write(found, folder)
     for warning in found["warnings"]:

@@ -199,7 +199,9 @@ def main() -> int | None:
         try:
             return train(problem, hparams, output_dir)
         except KeyboardInterrupt:
-            command.logger().info("Run again with:\n  %s", command.again())
+            command.logger().info(
+                "Run again with:\n  %s", command.command_line()
+            )
             raise
 
 
@@ -277,7 +279,7 @@ def carry_out(trainer, output_dir: str, is_chief: bool) -> None:
         log.info(
             "Stopped at step %d. The same command goes on from there:\n  %s",
             trainer.step,
-            command.again(),
+            command.command_line(),
         )
         return
     flag = "output_dir" if path == output_dir else "checkpoint_path"
