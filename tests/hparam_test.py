@@ -222,7 +222,7 @@ class HParamsTest(parameterized.TestCase):
         ("hidden_size=", "`hidden_size` must be of type int"),
         ("num_heads=3", "multiple of num_heads = 3"),
     )
-    def test_override_refuses_what_it_cannot_read(self, text, expected):
+    def test_override_refuses_malformed_values(self, text, expected):
         with self.assertRaisesRegex(errors.UserError, expected):
             hparam.HParams().override(text)
 
@@ -262,7 +262,7 @@ class HParamsTest(parameterized.TestCase):
         ('{"hidden_size": "64"}', "type int"),
         ('{"hidden_size": null}', "type int"),
     )
-    def test_json_of_something_else_is_refused(self, text, expected):
+    def test_json_that_is_no_set_is_refused(self, text, expected):
         with self.assertRaisesRegex(errors.UserError, expected):
             hparam.HParams.from_json(text)
 
