@@ -55,7 +55,7 @@ class Graphs(keras.utils.PyDataset):
             np.tile(np.arange(NODES), (BATCH_SIZE, 1)), axis=1
         )
         questions = random.integers(0, LABELS, shape)
-        # Label 0 to 3 for four random nodes among the others.
+        # Labels 0 to 3, each at one of the other nodes, in random order.
         labels = np.full([*shape, NODES - 1], NO_EDGE)
         labels[..., :LABELS] = np.arange(LABELS)
         labels = random.permuted(labels, axis=-1)
