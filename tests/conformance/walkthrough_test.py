@@ -36,6 +36,8 @@ SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w/]*(?:\.\w+)?")
 DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 MODULE = re.compile(r"(?<![\w./-])(?:relpos_tf|tests)(?:\.\w+)+")
+PROBLEM = re.compile(r"--problem=(\w+)|\b(translate_en\w\w_\w+)")
+HPARAMS_SETS = re.compile(r"--hparams_sets?=([\w,]+)")
 IMPORT = re.compile(r"from (relpos_tf[\w.]*) import (\w+)")
 
 
@@ -150,6 +152,17 @@ def missing_paths(text):
                 yield span
 
 
+def registered(decorator):
+    """Returns the names of the functions with a decorator of `registry`."""
+    return {
+        node.name
+        for tree in modules().values()
+        for node in names_in(tree.body).values()
+        if isinstance(node, ast.FunctionDef)
+        and f"registry.{decorator}" in map(ast.unparse, node.decorator_list)
+    }
+
+
 @functools.cache
 def project_files():
     """Returns the Python files of the project."""
@@ -167,6 +180,18 @@ class DocumentsTest(parameterized.TestCase):
     def test_paths_exist(self, document):
         text = (ROOT / document).read_text(encoding="utf-8")
         self.assertEmpty(sorted(set(missing_paths(text))))
+
+    @parameterized.parameters(*DOCUMENTS)
+    def test_problems_and_sets_are_registered(self, document):
+        text = (ROOT / document).read_text(encoding="utf-8")
+        problems = {a or b for a, b in PROBLEM.findall(text)}
+        self.assertContainsSubset(problems, registered("register_problem"))
+        sets = {
+            name
+            for names in HPARAMS_SETS.findall(text)
+            for name in names.split(",")
+        }
+        self.assertContainsSubset(sets, registered("register_hparams"))
 
     @parameterized.parameters(*DOCUMENTS)
     def test_links_lead_to_files_and_headings(self, document):
