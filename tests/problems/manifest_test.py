@@ -281,7 +281,7 @@ class ReplacementTest(parameterized.TestCase):
             (problem_test.make(), "prepare_anew"),
         ):
             with self.assertRaisesRegex(
-                errors.UserError, "has manifest.json.bak and notes.txt, which"
+                errors.UserError, "has manifest.json.bak, notes.txt. Move"
             ):
                 getattr(problem, prepare)(self.data_dir)
             self.assertEqual(content(self.data_dir), before)

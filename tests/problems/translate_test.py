@@ -1,4 +1,4 @@
-"""Tests of the registered problems and of files of one's own."""
+"""Tests of the registered problems and of the user's own files."""
 
 import gzip
 import os
@@ -45,9 +45,7 @@ class RegisteredTest(parameterized.TestCase):
                 "translate_ende_wmt14",
                 "translate_enfr_wmt14",
                 "translate_ende_phrases",
-                "translate_enfr_phrases",
                 "translate_ende_lists",
-                "translate_enfr_lists",
             ],
             registry.list_problems(),
         )
