@@ -1,7 +1,7 @@
 """Runs that were written before modules moved and schemes came still work.
 
-tests/reference/runs_0_1 holds two runs of commit ed609bd with random weights, and
-what that code translated with them.
+tests/reference/runs_0_1 holds two runs of commit ed609bd, with random weights,
+and the translations of that code.
 """
 
 import json
