@@ -23,7 +23,7 @@ def ends_in_one(count):
 
 class NumbersTest(parameterized.TestCase):
     def test_cardinals_are_those_of_num2words(self):
-        numbers = [*range(10_000), *english_test.larger(1000)]
+        numbers = [0, *english_test.BELOW_10_000, *english_test.ABOVE_10_000]
         for number in [*numbers, 10**6, 10**6 + 1, 21_004_001, 200_000_000]:
             expected = num2words.num2words(number, lang="de")
             if ends_in_one(number // 1000 % 1000):
@@ -31,7 +31,10 @@ class NumbersTest(parameterized.TestCase):
             self.assertEqual(german.cardinal(number), expected)
 
     def test_ordinals_are_those_of_num2words(self):
-        for number in [*range(1, 10_000), *english_test.larger(1000)]:
+        for number in [
+            *english_test.BELOW_10_000,
+            *english_test.ABOVE_10_000,
+        ]:
             expected = num2words.num2words(number, lang="de", to="ordinal")
             if ends_in_one(number // 1000 % 1000):
                 expected = expected.replace("einstausend", "eintausend")
@@ -41,7 +44,7 @@ class NumbersTest(parameterized.TestCase):
         # num2words says "einshundert" for 100 to 199, and counts hundreds
         # after 2099 too: "einundzwanzighundert", where German says
         # "zweitausendeinhundert".
-        for number in range(1, 10_000):
+        for number in english_test.BELOW_10_000:
             if 100 <= number < 200 or number >= 2100 and number % 1000 >= 100:
                 self.assertEqual(german.year(number), german.cardinal(number))
                 continue
