@@ -121,7 +121,7 @@ def spell_tf(strings: tf.Tensor, alphabet: Collection[str]) -> tf.RaggedTensor:
     """Returns the spelling of each token of each string.
 
     Args:
-        strings: string [N]. What is not UTF-8 becomes U+FFFD.
+        strings: string [N]. Bytes that are not UTF-8 become U+FFFD.
         alphabet: See `spell`.
 
     Returns:

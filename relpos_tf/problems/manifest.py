@@ -1,6 +1,6 @@
 """The folder of prepared data and its manifest: written whole, then verified.
 
-The manifest has its own checksum and those of all other files. The record
+The manifest has its own checksum and the checksums of all other files. Record
 files, which may be large, are verified here by size only: each record has a
 checksum of its own.
 """
@@ -49,7 +49,7 @@ def new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
         folder: The final folder, or a link to it.
 
     Raises:
-        UserError: see `check_ours` and `free`.
+        UserError: see `check_replaceable` and `without_readers`.
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
         locks.release(partial)
 
 
-def check_ours(folder: pathlib.Path) -> None:
+def check_replaceable(folder: pathlib.Path) -> None:
     """Checks that a folder holds only prepared data, or does not exist.
 
     Raises:
@@ -98,7 +98,7 @@ def check_ours(folder: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def free(folder: pathlib.Path) -> Iterator[None]:
+def without_readers(folder: pathlib.Path) -> Iterator[None]:
     """Excludes other readers of a folder during the block.
 
     Raises:
@@ -268,8 +268,10 @@ def _put(partial: pathlib.Path, folder: pathlib.Path) -> None:
             raise
     if _is_same(partial, folder):
         return
-    with free(folder):
-        check_ours(folder)  # It may have got a file since the first check.
+    with without_readers(folder):
+        check_replaceable(
+            folder
+        )  # It may have got a file since the first check.
         files.rename_folder(partial, folder)
         locks.release(partial)  # so that this process can lock it again
 

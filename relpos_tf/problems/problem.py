@@ -43,7 +43,7 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class Reiterable:
-    """Pairs that a function makes anew for each reading.
+    """Pairs that a function generates again for each reading.
 
     Args:
         start: Function without arguments that returns an iterator of pairs.
@@ -153,13 +153,13 @@ class Problem:
     ) -> dict[str, Any]:
         """Writes the problem's folder even if it is there already.
 
-        An undamaged folder with the same files is not replaced. Arguments,
-        result and errors are those of `prepare`.
+        An undamaged folder with the same files is not replaced. See `prepare`
+        for arguments, result and errors.
         """
         folder = self.folder(data_dir)
-        manifest_lib.check_ours(folder)
+        manifest_lib.check_replaceable(folder)
         if folder.exists() and not self.is_prepared(data_dir):
-            with manifest_lib.free(folder):
+            with manifest_lib.without_readers(folder):
                 pass  # An error now is better than one after the work.
         opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
         with manifest_lib.new_folder(folder) as partial:
@@ -168,7 +168,7 @@ class Problem:
     def lock(self, data_dir: str | pathlib.Path) -> None:
         """Keeps other processes from replacing the folder until this one ends.
 
-        Training opens the files anew in each epoch.
+        Training opens the files again in each epoch.
         """
         locks.acquire_shared(self.folder(data_dir))
 

@@ -5,8 +5,8 @@ News Commentary v12 for German; News Commentary v9, the UN corpus and the
 10^9 corpus for French. Development set newstest2013, test set newstest2014
 with all its sentences (`sacrebleu -t wmt14/full`).
 
-Addresses are those of statmt.org. Sizes and sha256 are those published with
-TensorFlow Datasets, the md5 of the test sets those of sacreBLEU.
+The addresses are on statmt.org. TensorFlow Datasets publishes the sizes and
+sha256 sums, sacreBLEU the md5 sums of the test sets.
 """
 
 from relpos_tf.problems import download

@@ -41,8 +41,8 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
     """Yields a file that replaces `path` at the end of the block.
 
     Until then, and if the block raises, `path` stays as it is. The new file
-    has the permissions of the old one, or those of any new file. A device, a
-    pipe or `/dev/stdout` cannot be replaced, and is written to directly.
+    has the permissions of the old one, or the default ones. A device, a pipe
+    or `/dev/stdout` cannot be replaced, and is written to directly.
 
     Args:
         path: The file.

@@ -5,7 +5,7 @@ describe them; only differences of German are described here.
 
 Conventions: a number below a million is one word, the unit before the ten
 ("einundzwanzig"), and starts with "ein" ("einhundert", "eintausend"). "eins"
-loses its "s" before what it counts, also in "einhundertein Tage". Measures
+loses its "s" before a noun, also in "einhundertein Tage". Measures
 and currencies stay in the singular ("zwei Kilometer", "fünf Euro").
 """
 
@@ -119,7 +119,7 @@ def in_year(number: int) -> str:
 
 
 def quantity(count: int, noun: str) -> str:
-    """So many of something: "eine Stunde", "einundzwanzig Tage"."""
+    """A number of things: "eine Stunde", "einundzwanzig Tage"."""
     forms = english.look_up(NOUNS, noun)
     if abs(count) != 1:
         return f"{_count(count, 'ein')} {forms.plural}"
@@ -128,7 +128,7 @@ def quantity(count: int, noun: str) -> str:
 
 
 def quantity_of(count: int, noun: str, substance: str) -> str:
-    """So much of a substance: "zwei Liter Wasser"."""
+    """An amount of a substance: "zwei Liter Wasser"."""
     return f"{quantity(count, noun)} {english.look_up(SUBSTANCES, substance)}"
 
 

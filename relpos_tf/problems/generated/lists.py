@@ -1,13 +1,13 @@
 """Lists of generated phrases, equally many of every length.
 
-They show what a model does with sentences longer than its training sentences:
-that takes many long sentences of the same kind as the short ones. The items of
-a list are quantities, ranks and numbers of `phrases`, one to about twelve;
-`--hparams=max_length=L` leaves the long lists out of training.
+They show how a model translates sentences longer than its training sentences:
+that takes many long sentences of the same kind as the short ones. A list has
+one to about twelve quantities, ranks or numbers of `phrases`;
+`--hparams=max_length=L` leaves long lists out of training.
 
-The length of a list is that of its English side, whatever the tokenizer: words,
-the parts of hyphenated words, and punctuation marks. The vocabulary of
-`translate_ende_lists` needs about as many pieces for either side.
+The length of a list does not depend on the tokenizer: it is the number of
+words, parts of hyphenated words and punctuation marks of the English side. The
+vocabulary of `translate_ende_lists` needs about as many pieces for either side.
 """
 
 import functools
