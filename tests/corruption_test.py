@@ -1,4 +1,4 @@
-"""Damaged files end in one line: a few of the places of the long campaign."""
+"""Tests of damaged files: a few cases of the long campaign."""
 
 import ast
 import pathlib
@@ -10,7 +10,7 @@ from absl.testing import parameterized
 from tests.campaigns import corruption
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "relpos_tf"
-# What would make code of data, or could.
+# Functions that execute data as code, or could.
 CODE_FROM_DATA = frozenset(
     """pickle cPickle dill cloudpickle marshal shelve joblib eval exec compile
     deserialize_keras_object model_from_json py_function

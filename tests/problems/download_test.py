@@ -73,7 +73,7 @@ class DownloadTest(absltest.TestCase):
                 self.fetch(self.remote(**known))
             self.assertEmpty(list(self.tmp_dir.iterdir()))
 
-    def test_a_failed_download_says_what_to_put_where(self):
+    def test_a_failed_download_names_the_file_and_the_folder(self):
         remote = self.remote("missing.txt")
         with self.assertRaises(errors.UserError) as raised:
             self.fetch(remote)
@@ -106,7 +106,7 @@ class CutDownloadTest(absltest.TestCase):
     """A server whose connection ends before the file does."""
 
     def fetch(self, headers, body, **known):
-        """Fetches from a server that says this; returns what is there."""
+        """Fetches from a server with this response; returns the files."""
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):

@@ -1,4 +1,4 @@
-"""A prepared folder is what was written, or an error names the file."""
+"""Tests of prepared folders: a changed file is named in an error."""
 
 import contextlib
 import hashlib
@@ -54,7 +54,7 @@ class PreparedTest(parameterized.TestCase):
         self.folder = self.data_dir / "pets"
 
     def rewrite(self, **fields):
-        """Writes another manifest, as somebody else might."""
+        """Writes a manifest without checksum, as an attacker might."""
         values = self.manifest | fields
         (self.folder / "manifest.json").write_text(json.dumps(values))
 
@@ -150,7 +150,7 @@ class PreparedTest(parameterized.TestCase):
             with self.assertRaisesRegex(errors.UserError, "does not describe"):
                 use(self.data_dir)
 
-    def test_what_a_killed_process_left_is_removed(self):
+    def test_remains_of_killed_processes_are_removed(self):
         lost, working = (
             self.data_dir / f".pets.preparing.{name}"
             for name in ("abcdefgh", "12345678")
@@ -245,7 +245,7 @@ class PreparedTest(parameterized.TestCase):
 
 
 class ReplacementTest(parameterized.TestCase):
-    """What prepared data may replace, and when."""
+    """Tests of the replacement of prepared folders."""
 
     def setUp(self):
         super().setUp()
@@ -386,7 +386,7 @@ class ReplacementTest(parameterized.TestCase):
                 ):
                     getattr(problem, prepare)(self.data_dir)
                 self.assertEqual(content(self.data_dir), before)
-        other.lock(self.data_dir)  # This process may replace what it reads.
+        other.lock(self.data_dir)  # A process may replace its own data.
         other.prepare(self.data_dir)
         self.assertEqual(other.manifest(self.data_dir)["counts"]["train"], 7)
         with another_process("acquire_shared", self.folder):

@@ -132,7 +132,7 @@ class ProblemTest(absltest.TestCase):
         _, first = prepared_once()
         self.assertEqual(make().prepare(self.data_dir), first)
 
-    def test_a_failure_leaves_no_trace_and_keeps_what_was_there(self):
+    def test_a_failure_leaves_no_trace_and_keeps_earlier_data(self):
         self.assertRaises(OSError, make(Broken()).prepare, self.data_dir)
         self.assertEmpty(list(self.data_dir.iterdir()))
         made = copy_prepared(self.data_dir)
@@ -168,7 +168,7 @@ class ProblemTest(absltest.TestCase):
         self.assertEqual(other.prepare(self.data_dir)["counts"]["train"], 5)
         self.assertFalse(make().is_prepared(self.data_dir))
 
-    def test_what_has_settings_of_its_own_has_a_folder_for_each(self):
+    def test_other_settings_have_another_folder(self):
         one, two = (make(settings={"file": i}) for i in (1, 2))
         first = one.prepare(self.data_dir)
         two.prepare(self.data_dir)

@@ -1,4 +1,4 @@
-"""A JSON object with its checksum: what was written, or an error."""
+"""Tests of JSON objects with their checksum."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ class CheckedJsonTest(parameterized.TestCase):
         text = json.dumps(dict(reversed(values.items())))
         self.assertEqual(checked_json.loads(text), VALUES)
 
-    def test_no_flipped_bit_changes_what_is_read(self):
+    def test_no_flipped_bit_changes_the_values(self):
         whole = checked_json.dumps(VALUES).encode()
         refused = 0
         for place in range(8 * len(whole)):

@@ -1,4 +1,4 @@
-"""Tests of what is said about memory, and of what is kept."""
+"""Tests of the peak memory, and of the reuse of freed memory."""
 
 import platform
 import subprocess
@@ -27,7 +27,7 @@ print(faults())
 
 
 def faults(keeps):
-    """Returns what a new process prints."""
+    """Returns the output of a new process."""
     done = subprocess.run(
         [sys.executable, "-c", _FAULTS.format(keeps=keeps)],
         capture_output=True,
@@ -38,7 +38,7 @@ def faults(keeps):
 
 
 class PeakTest(absltest.TestCase):
-    def test_it_counts_what_was_given_back(self):
+    def test_freed_memory_counts(self):
         before = memory.peak_mb()
         held = np.ones(int(before + 97) * 2**17)  # 8 bytes each
         del held
@@ -50,12 +50,12 @@ class PeakTest(absltest.TestCase):
     platform.libc_ver()[0] == "glibc", "Needs the C library of GNU."
 )
 class KeepFreedTest(absltest.TestCase):
-    def test_what_was_freed_is_not_fetched_again(self):
+    def test_freed_memory_is_reused(self):
         said, number = faults(keeps=True)
         self.assertEqual(said, "True")
         self.assertLess(int(number), 1000)
 
-    def test_without_it_every_page_is(self):
+    def test_without_it_every_page_is_fetched_again(self):
         (number,) = faults(keeps=False)
         self.assertGreater(int(number), 12 * 48 * 256 // 2)
 

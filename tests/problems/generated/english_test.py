@@ -47,7 +47,7 @@ ABOVE_10_000 = [
 
 
 def american(words):
-    """Removes what only British English says."""
+    """Turns British English into American English."""
     return words.replace(" and ", " ").replace(",", "").replace("oh-", "oh ")
 
 
@@ -122,7 +122,7 @@ class QuantitiesTest(parameterized.TestCase):
         (english.money("dollar", 5, 1), "five dollars and one cent"),
         (english.money("dollar", 1, 50), "one dollar and fifty cents"),
     )
-    def test_quantities_are_what_is_said(self, words, expected):
+    def test_quantities_are_in_words(self, words, expected):
         self.assertEqual(words, expected)
 
     def test_cents_alone_are_refused(self):
@@ -143,11 +143,11 @@ class DatesTest(parameterized.TestCase):
         ((3, 5, None, 0), "Monday, March fifth"),
         ((3, 5, 1984, 0), "Monday, March fifth, nineteen eighty-four"),
     )
-    def test_dates_are_what_is_said(self, arguments, expected):
+    def test_dates_are_in_words(self, arguments, expected):
         self.assertEqual(english.date(*arguments), expected)
         self.assertEqual(english.on_date(*arguments), f"on {expected}")
 
-    def test_what_is_no_date_is_refused(self):
+    def test_invalid_dates_are_refused(self):
         with self.assertRaisesRegex(ValueError, "Received: 13"):
             english.date(13, 1)
         with self.assertRaisesRegex(ValueError, "Received: 32"):

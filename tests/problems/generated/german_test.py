@@ -69,7 +69,7 @@ class NumbersTest(parameterized.TestCase):
         (german.nth(21, "century"), "das einundzwanzigste Jahrhundert"),
         (german.nth(107, "page"), "die einhundertsiebte Seite"),
     )
-    def test_numbers_are_what_is_said(self, words, expected):
+    def test_numbers_are_in_words(self, words, expected):
         self.assertEqual(words, expected)
 
     def test_numbers_out_of_range_are_refused(self):
@@ -134,7 +134,7 @@ class QuantitiesTest(parameterized.TestCase):
             "einunddreißig Euro und fünfzig Cent",
         ),
     )
-    def test_quantities_are_what_is_said(self, words, expected):
+    def test_quantities_are_in_words(self, words, expected):
         self.assertEqual(words, expected)
 
     def test_unknown_nouns_are_refused_with_the_list(self):
@@ -157,7 +157,7 @@ class DatesTest(parameterized.TestCase):
         (german.on_date(3, 7, None, 0), "am Montag, dem siebten März"),
         (german.in_month(8, 1900), "im August neunzehnhundert"),
     )
-    def test_dates_are_what_is_said(self, words, expected):
+    def test_dates_are_in_words(self, words, expected):
         self.assertEqual(words, expected)
 
 
@@ -179,7 +179,7 @@ class TimesTest(parameterized.TestCase):
         (german.at("halb vier"), "um halb vier"),
         (german.at("halb vier", 2), "am Mittwoch um halb vier"),
     )
-    def test_times_are_what_is_said(self, words, expected):
+    def test_times_are_in_words(self, words, expected):
         self.assertEqual(words, expected)
 
 
