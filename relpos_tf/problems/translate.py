@@ -60,13 +60,13 @@ def translate_ende_multi30k() -> problem.Problem:
     `&amp;` undone, references of dev and test excepted. No licence is stated
     for the text; for research.
     """
-    return _multi30k("translate_ende_multi30k", "de")
+    return _multi30k("de")
 
 
 @registry.register_problem
 def translate_enfr_multi30k() -> problem.Problem:
     """The captions of `translate_ende_multi30k` in French."""
-    return _multi30k("translate_enfr_multi30k", "fr")
+    return _multi30k("fr")
 
 
 @registry.register_problem
@@ -90,7 +90,7 @@ def translate_ende_wmt14() -> problem.Problem:
 
     Sub-folders `wmt14` and `newstest`. See `wmt.py` for the files.
     """
-    return _wmt14("translate_ende_wmt14", "de")
+    return _wmt14("de")
 
 
 @registry.register_problem
@@ -99,7 +99,7 @@ def translate_enfr_wmt14() -> problem.Problem:
 
     Sub-folders `wmt14` and `newstest`. See `wmt.py` for the files.
     """
-    return _wmt14("translate_enfr_wmt14", "fr")
+    return _wmt14("fr")
 
 
 def files_problem(
@@ -195,7 +195,7 @@ def _generated(
     )
 
 
-def _multi30k(name: str, target: str) -> problem.Problem:
+def _multi30k(target: str) -> problem.Problem:
     """Returns the Multi30k problem from English to `target`."""
 
     def corpus(stem):
@@ -215,7 +215,7 @@ def _multi30k(name: str, target: str) -> problem.Problem:
 
     stems = dict(zip(("train", "dev", "test"), _MULTI30K_LINES, strict=True))
     return problem.Problem(
-        name=name,
+        name=f"translate_en{target}_multi30k",
         source_language="en",
         target_language=target,
         vocab_size=5000,
@@ -229,7 +229,7 @@ def _multi30k(name: str, target: str) -> problem.Problem:
     )
 
 
-def _wmt14(name: str, target: str) -> problem.Problem:
+def _wmt14(target: str) -> problem.Problem:
     """Returns the WMT problem from English to `target`."""
     corpora = {
         "train": wmt.training(target),
@@ -237,7 +237,7 @@ def _wmt14(name: str, target: str) -> problem.Problem:
         "test": wmt.newstest2014(target),
     }
     return problem.Problem(
-        name=name,
+        name=f"translate_en{target}_wmt14",
         source_language="en",
         target_language=target,
         vocab_size=32768,
