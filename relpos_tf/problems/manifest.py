@@ -269,9 +269,8 @@ def _put(partial: pathlib.Path, folder: pathlib.Path) -> None:
     if _is_same(partial, folder):
         return
     with without_readers(folder):
-        check_replaceable(
-            folder
-        )  # It may have got a file since the first check.
+        # A file may have been added since the first check.
+        check_replaceable(folder)
         files.rename_folder(partial, folder)
         locks.release(partial)  # so that this process can lock it again
 
