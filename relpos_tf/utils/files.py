@@ -110,12 +110,12 @@ def rename_folder(source: pathlib.Path, target: pathlib.Path) -> None:
     """
     source.chmod(0o755)  # mkdtemp excludes other users
     old = source.with_name(source.name + OLD)
-    if target.exists():
-        os.rename(target, old)
     try:
+        if target.exists():
+            os.rename(target, old)
         os.rename(source, target)
     except BaseException:
-        if old.exists():
+        if old.exists() and not target.exists():
             os.rename(old, target)
         raise
     shutil.rmtree(old, ignore_errors=True)
