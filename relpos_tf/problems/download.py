@@ -68,23 +68,22 @@ class Remote:
 
 
 def find(
-    tmp_dir: str | None, names: Sequence[str], folders: Sequence[str] = ()
+    tmp_dir: str | None, name: str, folders: Sequence[str] = ()
 ) -> pathlib.Path | None:
     """Returns the first existing file, plain or gzipped, or None.
 
     Args:
         tmp_dir: str or None. The folder to search; None finds nothing.
-        names: Possible names of the file, without `.gz`.
+        name: Name of the file, without `.gz`.
         folders: Sub-folders of `tmp_dir` to search first.
     """
     if tmp_dir is None:
         return None
     for folder in (*folders, ""):
-        for name in names:
-            for suffix in ("", ".gz"):
-                path = pathlib.Path(tmp_dir, folder, name + suffix)
-                if path.is_file():
-                    return path
+        for suffix in ("", ".gz"):
+            path = pathlib.Path(tmp_dir, folder, name + suffix)
+            if path.is_file():
+                return path
     return None
 
 

@@ -15,13 +15,13 @@ class Side:
     """One language of a corpus.
 
     Attributes:
-        names: Possible names of its file in `--tmp_dir`, plain or with `.gz`.
+        name: Name of its file in `--tmp_dir`, with or without `.gz`.
         remote: The download if there is no such file; None for no download.
         member: Full name within the remote archive; None if the remote file
             is itself the text. A `.sgm` member is converted to plain text.
     """
 
-    names: tuple[str, ...]
+    name: str
     remote: download.Remote | None = None
     member: str | None = None
 
@@ -88,10 +88,10 @@ def locate(
     side: Side, folders: Sequence[str], tmp_dir: str | None
 ) -> pathlib.Path:
     """Returns the path of one side."""
-    path = download.find(tmp_dir, side.names, folders)
+    path = download.find(tmp_dir, side.name, folders)
     if path:
         return path
-    wanted = f"{side.names[0]} (or {side.names[0]}.gz)"
+    wanted = f"{side.name} (or {side.name}.gz)"
     if tmp_dir is None or side.remote is None:
         address = side.remote.address if side.remote else "elsewhere"
         raise errors.UserError(
@@ -101,7 +101,7 @@ def locate(
         )
     folder = str(pathlib.Path(tmp_dir, folders[0]))
     try:
-        path = download.find(tmp_dir, [side.remote.name], folders)
+        path = download.find(tmp_dir, side.remote.name, folders)
         path = path or download.fetch(side.remote, folder)
     except errors.UserError as error:
         raise errors.UserError(

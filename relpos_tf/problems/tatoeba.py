@@ -35,17 +35,17 @@ def opener(split: str) -> Callable[[str | None], problem.Pairs]:
 
     def opened(tmp_dir: str | None) -> problem.Pairs:
         corpus = parallel.Corpus(
-            parallel.Side((f"{split}.en",)),
-            parallel.Side((f"{split}.de",)),
+            parallel.Side(f"{split}.en"),
+            parallel.Side(f"{split}.de"),
             _FOLDERS,
         )
         if all(
-            download.find(tmp_dir, [f"{name}.{language}"], _FOLDERS)
+            download.find(tmp_dir, f"{name}.{language}", _FOLDERS)
             for name in _SPLITS
             for language in ("en", "de")
         ):
             return parallel.read([corpus], tmp_dir)
-        raw = parallel.Side((MEMBER,), REMOTE, MEMBER)
+        raw = parallel.Side(MEMBER, REMOTE, MEMBER)
         path = parallel.locate(raw, _FOLDERS, tmp_dir)
         return split_pairs(path)[_SPLITS.index(split)]
 

@@ -201,7 +201,7 @@ def _multi30k(target: str) -> problem.Problem:
     def corpus(stem):
         sides = [
             parallel.Side(
-                (f"{stem}.{language}",),
+                f"{stem}.{language}",
                 download.Remote(
                     f"{_MULTI30K}/{stem}.{language}.gz",
                     md5=_MULTI30K_MD5[f"{stem}.{language}"],

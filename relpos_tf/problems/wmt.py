@@ -89,7 +89,7 @@ def _training(
     name = stem.rsplit("/", 1)[-1]
     source, reference = (
         parallel.Side(
-            (f"{name}.{language}",), remote, f"{stem}.{language}{suffix}"
+            f"{name}.{language}", remote, f"{stem}.{language}{suffix}"
         )
         for language in ("en", target)
     )
@@ -105,7 +105,7 @@ def _held_out(
 ) -> parallel.Corpus:
     """Returns a test set; `--tmp_dir` may hold it as plain text."""
     source, reference = (
-        parallel.Side((f"{name}-en{target}.{language}",), remote, member)
+        parallel.Side(f"{name}-en{target}.{language}", remote, member)
         for language, member in zip(("en", target), members, strict=True)
     )
     return parallel.Corpus(source, reference, _FOLDERS, num_lines)

@@ -86,19 +86,17 @@ class DownloadTest(absltest.TestCase):
     def test_files_are_found_plain_or_gzipped_in_named_folders_first(self):
         folder = self.tmp_dir / "corpus"
         folder.mkdir(parents=True)
-        names = ["a.en", "b.en"]
         tmp_dir = str(self.tmp_dir)
-        self.assertIsNone(download.find(tmp_dir, names, ["corpus"]))
-        self.assertIsNone(download.find(None, names))
+        self.assertIsNone(download.find(tmp_dir, "a.en", ["corpus"]))
+        self.assertIsNone(download.find(None, "a.en"))
         for path in (
-            self.tmp_dir / "b.en.gz",
+            self.tmp_dir / "a.en.gz",
             self.tmp_dir / "a.en",
-            folder / "b.en.gz",
             folder / "a.en.gz",
             folder / "a.en",
         ):
             path.touch()
-            found = download.find(tmp_dir, names, ["corpus"])
+            found = download.find(tmp_dir, "a.en", ["corpus"])
             self.assertEqual(found, path)
 
 
