@@ -123,8 +123,8 @@ class OddNamesTest(parameterized.TestCase):
         engine = saved_model_engine.ExportEngine(target)
         found = engine.translate(engine.items(lines), None, 1)
         self.assertLen(found, 2)
-        # Again, in place of the first.
-        saved_model.export_saved_model(folder, target)
+        if not is_plain:  # replaces the first one
+            saved_model.export_saved_model(folder, target)
 
     @parameterized.parameters(
         ("latin-\udce9", "in UTF-8. Received: .*udce9"),

@@ -133,7 +133,7 @@ class RecordsTest(tf.test.TestCase, parameterized.TestCase):
         path = self.files[0]
         records.write(_PAIRS[:3], [path])
         whole = path.read_bytes()
-        for place in range(0, len(whole), 13):
+        for place in range(0, len(whole), 23):
             path.write_bytes(
                 whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :]
             )

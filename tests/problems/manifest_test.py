@@ -264,7 +264,7 @@ class ReplacementTest(parameterized.TestCase):
         for prepare in ("prepare", "prepare_anew"):
             with self.assertRaisesRegex(
                 errors.UserError,
-                f"{self.folder} .*{names[-1].split('/')[0]}.* elsewhere",
+                f"{self.folder}, .*{names[-1].split('/')[0]}.* elsewhere",
             ):
                 getattr(problem_test.make(), prepare)(self.data_dir)
             self.assertEqual(content(self.data_dir), before)

@@ -151,7 +151,7 @@ class ProblemTest(absltest.TestCase):
         with self.assertRaisesRegex(errors.UserError, "--generate_data"):
             pets.record_files(self.data_dir, "train")
         # Nothing says that it is ours.
-        with self.assertRaisesRegex(errors.UserError, f"has {half.name}, wh"):
+        with self.assertRaisesRegex(errors.UserError, f"has {half.name}. Move"):
             pets.prepare(self.data_dir)
         half.unlink()
         pets.prepare(self.data_dir)
