@@ -33,6 +33,7 @@ _FIELDS = {
     "files": dict,
     "vocab_size": int,
 }
+_OPTIONAL = {"lengths": dict[str, int]}  # not in earlier versions
 _RECORDS = r"-\d{5}-of-\d{5}\.tfrecord"
 _LINES = r"\.(source|target)"
 _ANEW = "Prepare the data again with --generate_data."
@@ -127,14 +128,12 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     try:
-        manifest = checked_json.loads(path.read_bytes(), _FIELDS)
+        manifest = checked_json.loads(path.read_bytes(), _FIELDS | _OPTIONAL)
         for key in _FIELDS:
             if key not in manifest:
                 raise errors.UserError(f"it has no {key}.")
         if "train" not in manifest["counts"]:
             raise errors.UserError("its `counts` have no train.")
-        lengths = {"lengths": dict[str, int]}
-        checked_json.check(manifest, lengths)
         if not all(n.isdecimal() for n in manifest.get("lengths", {})):
             raise errors.UserError("its `lengths` are not all numbers.")
         for described in manifest["files"].values():
