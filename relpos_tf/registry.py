@@ -16,7 +16,7 @@ from relpos_tf import errors
 from relpos_tf import hparam
 
 _SETS = "relpos_tf.hparams"
-_PROBLEMS = "relpos_tf.problems.translate", "relpos_tf.problems.synthetic"
+_PROBLEMS = "relpos_tf.problems.translate", "relpos_tf.problems.algorithmic"
 
 
 class Registry:

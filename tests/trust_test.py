@@ -1,4 +1,4 @@
-"""What travels with a model can do no more than docs/reliability.md says."""
+"""Tests of the promises of docs/reliability.md about foreign models."""
 
 import hashlib
 import os
@@ -53,7 +53,7 @@ class RunTest(absltest.TestCase):
         for name in ("sitecustomize.py", "__init__.py", "hparams.py"):
             (folder / name).write_text(program)
         before = contents(folder)
-        relpos_tf.Translator.load(tiny_run.path())  # imports what it needs
+        relpos_tf.Translator.load(tiny_run.path())  # imports all modules
         type(self).opened = opened = []
         relpos_tf.Translator.load(folder)
         type(self).opened = None

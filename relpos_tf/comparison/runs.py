@@ -12,6 +12,7 @@ from relpos_tf import hparam
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.models import run_dir
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 
 # What compare calls the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
@@ -227,7 +228,7 @@ def problem_of(run: Run) -> dict[str, Any]:
         name = found["problem"]
         if pathlib.PurePath(name).name != name:
             raise ValueError(f"{name!r} is no name")
-        checksum = checked_json.file_sha256(run.files.tokenizer_path)
+        checksum = files.sha256(run.files.tokenizer_path)
     except (OSError, TypeError, ValueError, KeyError) as error:
         raise errors.UserError(
             "Expected a run with a tokenizer and a problem.json that names its "

@@ -21,9 +21,9 @@ from relpos_tf import errors
 from relpos_tf.models import checkpoint_files
 from relpos_tf.models import checkpoint_reader
 from relpos_tf.models import run_dir
-from relpos_tf.utils import faults
 from relpos_tf.utils import files
 from relpos_tf.utils import signals
+from relpos_tf.utils import system_errors
 
 _log = logging.getLogger("relpos_tf")
 Variables = checkpoint_reader.Variables
@@ -327,6 +327,6 @@ def _writing(prefix: str) -> Iterator[None]:
         yield
     except (tf.errors.OpError, OSError) as error:
         raise errors.UserError(
-            f"Cannot write checkpoint {prefix}: {faults.cause(error)} "
-            f"{faults.AGAIN}"
+            f"Cannot write checkpoint {prefix}: {system_errors.cause(error)} "
+            f"{system_errors.RESUME_ADVICE}"
         ) from error

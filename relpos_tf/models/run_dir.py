@@ -11,8 +11,8 @@ import relpos_tf
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.utils import checked_json
-from relpos_tf.utils import faults
 from relpos_tf.utils import files
+from relpos_tf.utils import system_errors
 
 HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
@@ -211,7 +211,7 @@ class RunDir:
         """
         path = self.path / METRICS
         line = json.dumps(event, ensure_ascii=False).encode() + b"\n"
-        with faults.writing(path):
+        with system_errors.writing(path):
             self.path.mkdir(parents=True, exist_ok=True)
             with files.open_appending(path) as file:
                 size = file.seek(0, os.SEEK_END)
@@ -251,7 +251,7 @@ class RunDir:
             self._write(METRICS, "".join(lines).encode())
 
     def _write(self, name: str, content: bytes) -> None:
-        with faults.writing(self.path / name):
+        with system_errors.writing(self.path / name):
             self.path.mkdir(parents=True, exist_ok=True)
             files.write(self.path / name, content)
 
