@@ -251,7 +251,7 @@ def describe(
         prefix: Of the checkpoint.
     """
     run = loading.run_of(prefix)
-    problem = loading.read_problem(run)  # {}: of tensor2tensor, or imported
+    problem = run.read_problem()  # {} if it was imported
     return {
         "format": "saved_model",
         "requires": ["tensorflow", "tensorflow_text"],

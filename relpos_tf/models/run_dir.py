@@ -6,6 +6,7 @@ import os
 import pathlib
 import platform
 import re
+from typing import Any
 
 import relpos_tf
 from relpos_tf import errors
@@ -35,7 +36,7 @@ _WRITTEN = (
     "ckpt-*.json",  # beside an average
 )
 # The fields of problem.json; runs of earlier versions have fewer.
-PROBLEM_FIELDS = {
+_PROBLEM_FIELDS = {
     "problem": str,
     "tokenizer_sha256": str,
     "data": dict[str, str],
@@ -156,6 +157,33 @@ class RunDir:
     def write_versions(self) -> None:
         """Writes versions.json."""
         self._write(_VERSIONS, _json(versions()))
+
+    def read_problem(self) -> dict[str, Any]:
+        """Returns the fields of problem.json: what the run learns.
+
+        Imported runs have no such file, and the result is {}. In runs of
+        earlier versions the file has fewer fields.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = self.path / _PROBLEM
+        try:
+            problem = checked_json.loads(path.read_bytes(), _PROBLEM_FIELDS)
+            name = problem.get("problem", "")
+            if pathlib.PurePath(name).name != name:
+                raise errors.UserError(
+                    "expected the name of a problem, which is no path. "
+                    f"Received: {name!r}."
+                )
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise errors.UserError(
+                f"{path} is damaged: {error} Put the original back, or remove "
+                "the file: the data of the run are then not compared."
+            ) from error
+        return problem
 
     def write_problem(self, problem: dict) -> None:
         """Writes problem.json: what the run learns."""
