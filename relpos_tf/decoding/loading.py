@@ -6,7 +6,6 @@ import pathlib
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import tokenizer as tokenizer_lib
-from relpos_tf.models import checkpoint_reader
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.models import shapes
@@ -55,7 +54,7 @@ def check_fit(prefix: str, hparams: hparam.HParams) -> None:
     announced = dict(itertools.islice(shapes.of_model(hparams), len(found) + 1))
     if len(announced) > len(found):  # not all, but one of these is missing
         found = {path: found[path] for path in announced.keys() & found.keys()}
-    checkpoint_reader.check_shapes(prefix, announced, found)
+    checkpoints.check_shapes(prefix, announced, found)
 
 
 def load_tokenizer(

@@ -19,7 +19,6 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import t2t_subwords
 from relpos_tf.export import saved_model
-from relpos_tf.models import checkpoint_reader
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.models import shapes as model_shapes
@@ -156,8 +155,8 @@ def open_checkpoint(prefix: str):
         UserError: it is not there, or damaged.
     """
     try:
-        return checkpoint_reader.open_checkpoint(prefix)
-    except checkpoint_reader.UNREADABLE as error:
+        return checkpoints.open_checkpoint(prefix)
+    except checkpoints.UNREADABLE as error:
         raise errors.UserError(
             "Expected the prefix of a checkpoint, as in model.ckpt-250000. "
             f"Received: {prefix}, which is not there or damaged."

@@ -13,7 +13,6 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf.models import checkpoint_files
 from relpos_tf.models import checkpoints
 
 Usage = collections.namedtuple("Usage", "total used free")
@@ -83,7 +82,7 @@ class MoveTest(parameterized.TestCase):
             self.write(f"{self.prefix}_temp", 5.0)
             try:
                 with killed_at(number):
-                    checkpoint_files.move(f"{self.prefix}_temp", self.prefix)
+                    checkpoints.move(f"{self.prefix}_temp", self.prefix)
             except Kill:
                 found.append(self.restored())
             else:
@@ -103,7 +102,7 @@ class MoveTest(parameterized.TestCase):
     def test_damaged_one_of_that_name_goes(self):
         pathlib.Path(f"{self.prefix}.index.damaged").write_bytes(b"x")
         self.write(f"{self.prefix}_temp", 5.0)
-        checkpoint_files.move(f"{self.prefix}_temp", self.prefix)
+        checkpoints.move(f"{self.prefix}_temp", self.prefix)
         self.assertCountEqual(
             os.listdir(self.folder),
             ["ckpt-20.index", "ckpt-20.data-00000-of-00001"],
@@ -140,9 +139,9 @@ class RoomTest(parameterized.TestCase):
                 r"7\.1 MB\. Received: 7\.0 MB free\. Make room",
             ),
         ):
-            checkpoint_files.check_room(self.folder / "not/there", 7_100_000)
+            checkpoints.check_room(self.folder / "not/there", 7_100_000)
         with self.free(7_100_000):
-            checkpoint_files.check_room(self.folder / "not/there", 7_100_000)
+            checkpoints.check_room(self.folder / "not/there", 7_100_000)
 
     @parameterized.parameters((3_999, True), (90_000, False))
     def test_save_warns_when_the_next_one_would_not_fit(self, free, expected):
