@@ -24,7 +24,6 @@ from relpos_tf.models import run_dir
 from relpos_tf.models import shapes as model_shapes
 from relpos_tf.t2t import t2t_hparams
 from relpos_tf.t2t import t2t_variables
-from relpos_tf.utils import paths
 
 RECORD = "t2t_import.json"
 _NAMED = 5  # most items that a message lists
@@ -77,7 +76,7 @@ def import_run(
             message names it.
     """
     t2t_dir, output_dir = pathlib.Path(t2t_dir), pathlib.Path(output_dir)
-    check_replaceable(output_dir)
+    saved_model.check_replaceable(output_dir, RECORD, "import")
     t2t = t2t_hparams.read(t2t_dir / "hparams.json")
     t2t_hparams.check_supported(t2t)
     prefix = find_checkpoint(t2t_dir, checkpoint)
@@ -202,23 +201,6 @@ def find_vocabulary(
             return next(iter(fitting.values()))
     notes.extend(reasons[:_NAMED])
     return None
-
-
-def check_replaceable(output_dir: pathlib.Path) -> None:
-    """Raises UserError if a folder holds anything but an import.
-
-    Or if it could not be written in the end.
-    """
-    paths.check_folder(output_dir)
-    paths.check_folder(output_dir.parent)  # where it gets its name
-    if not output_dir.exists() or (output_dir / RECORD).is_file():
-        return
-    if output_dir.is_dir() and not any(output_dir.iterdir()):
-        return
-    raise errors.UserError(
-        "Expected a new folder, or an earlier import to replace. "
-        f"Received: {output_dir}, which is something else."
-    )
 
 
 def read_step(reader, prefix: str) -> int:

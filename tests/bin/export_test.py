@@ -12,7 +12,6 @@ from absl.testing import absltest
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
 from relpos_tf.bin import export
-from relpos_tf.export import ctranslate2_export
 from tests import ctranslate2_runs
 from tests import tiny_run
 from tests.export import serving_test
@@ -75,12 +74,6 @@ class ExportTest(absltest.TestCase):
             *arguments,
             f"--warmup_file={lines.full_path}",
             "--format=ctranslate2",
-        )
-
-    def test_quantizations_are_those_of_the_library(self):
-        self.assertEqual(
-            tuple(export.FLAGS["quantization"].parser.enum_values),
-            ctranslate2_export.QUANTIZATIONS,
         )
 
     @unittest.skipIf(NO_LIBRARY, "ctranslate2 is not installed")

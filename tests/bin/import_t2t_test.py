@@ -61,7 +61,7 @@ class ImportT2tTest(parameterized.TestCase):
         self.assertEqual(
             lines[0],
             f"Read {self.t2t_dir}/model.ckpt-250000: 88 variables of the "
-            "model, and 183 others that were ignored, listed in "
+            "model; ignored 183 others. Both are listed in "
             f"{self.run_dir}/t2t_import.json.",
         )
         self.assertEqual(
