@@ -166,7 +166,7 @@ class ImportT2tTest(parameterized.TestCase):
     def test_notes_on_training_are_warnings(self):
         self.write(optimizer="adafactor")
         _, _, err = self.execute()
-        self.assertIn("warning: Its optimizer adafactor is not here", err)
+        self.assertIn("warning: The optimizer adafactor is not here", err)
 
     def test_what_follows_the_import(self):
         """The exporter and the trainer take it, in processes of their own."""

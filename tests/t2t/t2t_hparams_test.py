@@ -180,7 +180,9 @@ class TranslateTest(parameterized.TestCase):
         self.assertEqual(
             hparams.optimizer_multistep_accumulate_steps, number or 0
         )
-        expected = ["were batches, 3 to an update"] if number == 3 else []
+        expected = (
+            ["was a batch, with 3 batches to an update"] if number == 3 else []
+        )
         self.assertLen(notes, len(expected))
         for note, text in zip(notes, expected, strict=True):
             self.assertIn(text, note)
