@@ -6,6 +6,7 @@ files are written by TensorFlow's own saver of version 1.
 Shapes: F features, V vocabulary, R rows of a relative table, D depth per head.
 """
 
+import functools
 import json
 import pathlib
 
@@ -33,14 +34,20 @@ def hparams_dict(**overrides):
     Raises:
         KeyError: there is no such hparam in tensor2tensor.
     """
-    cases = testing.t2t_cases("model", "t2t_model.npz")
-    (hparams,) = (
-        meta["hparams"] for case, meta, _ in cases if case == "relative_nospace"
-    )
+    hparams = _small_hparams()
     unknown = overrides.keys() - hparams.keys()
     if unknown:
         raise KeyError(f"tensor2tensor has no hparams {sorted(unknown)}")
     return hparams | overrides
+
+
+@functools.cache
+def _small_hparams():
+    cases = testing.t2t_cases("model", "t2t_model.npz")
+    (hparams,) = (
+        meta["hparams"] for case, meta, _ in cases if case == "relative_nospace"
+    )
+    return hparams
 
 
 def random_variables(hparams, vocab_size, seed):
