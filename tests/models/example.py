@@ -1,8 +1,10 @@
-"""Small models of every kind, and a batch for them.
+"""Small models of every variant, and a batch for them.
 
 Shapes: B batch, S source length, T target length, V vocabulary, F features,
 H heads, R rows of a relative table.
 """
+
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -70,8 +72,12 @@ def small(name, **changes):
     return testing.HPARAMS.replace(**VARIANTS[name], **changes)
 
 
+@functools.cache
 def made(name, layers=2, **kwargs):
-    """Returns a model with weights that depend on the variant alone."""
+    """Returns a model with weights that depend on the variant alone.
+
+    Tests share the model, and must not change it.
+    """
     hparams = small(name, num_hidden_layers=layers)
     return testing.randomize(transformer.Transformer(hparams, **kwargs))
 
