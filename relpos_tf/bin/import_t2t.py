@@ -43,7 +43,7 @@ def main() -> None:
     command.import_tensorflow()
     from relpos_tf.t2t import t2t_import  # this imports TensorFlow
 
-    done = t2t_import.import_run(
+    result = t2t_import.import_run(
         FLAGS.t2t_dir,
         FLAGS.output_dir,
         checkpoint=FLAGS.checkpoint or None,
@@ -51,20 +51,20 @@ def main() -> None:
         target_space_id=FLAGS.target_space_id,
     )
     log = command.logger()
-    number = sum(len(names) for names in done.used.values())
+    number = sum(len(names) for names in result.used.values())
     log.info(
         "Read %s: %d variables of the model; ignored %d others. Both are "
         "listed in %s/%s.",
-        done.checkpoint,
+        result.checkpoint,
         number,
-        len(done.ignored),
+        len(result.ignored),
         FLAGS.output_dir,
         t2t_import.RECORD,
     )
-    for note in done.notes:
+    for note in result.notes:
         log.warning("%s", note)
-    log.info("Train on with: %s", training_command(done.hparams))
-    if done.has_vocabulary:
+    log.info("Train on with: %s", training_command(result.hparams))
+    if result.has_vocabulary:
         log.info(
             "Translate with: python decoder.py %s",
             shlex.quote(f"--output_dir={FLAGS.output_dir}"),

@@ -196,8 +196,8 @@ class RunDir:
         except OSError as error:
             message = f"Cannot read the tokenizer {path}: {error.strerror}."
             raise errors.UserError(message) from error
-        own = pathlib.Path(self.tokenizer_path)
-        if own.is_file() and own.read_bytes() != content:
+        current = pathlib.Path(self.tokenizer_path)
+        if current.is_file() and current.read_bytes() != content:
             raise errors.UserError(
                 f"The tokenizer {path} is not the one that the run "
                 f"{self.path} was trained with. Prepare the data as before, "

@@ -216,8 +216,8 @@ def _training(t2t: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
             )
     elif optimizer not in _OPTIMIZERS:
         notes.append(
-            f"The optimizer {optimizer} is not here; further training would "
-            "use Adam."
+            f"The optimizer {optimizer} is not supported; further training "
+            "would use Adam."
         )
     return values
 
@@ -233,8 +233,8 @@ def _schedule(t2t: Mapping[str, Any], notes: list[str]) -> str:
         return schedule
     named = f"{schedule} ({scheme})" if schedule == "legacy" else schedule
     notes.append(
-        f"The learning-rate schedule {named} is not here; further training "
-        "would use noam."
+        f"The learning-rate schedule {named} is not supported; further "
+        "training would use noam."
     )
     return "noam"
 
@@ -245,7 +245,7 @@ def _activation_dtype(t2t: Mapping[str, Any], notes: list[str]) -> str:
     if dtype in ("float32", "bfloat16"):
         return dtype
     notes.append(
-        f"The activation_dtype {dtype} is not here; further training would "
-        "use float32."
+        f"The activation_dtype {dtype} is not supported; further training "
+        "would use float32."
     )
     return "float32"

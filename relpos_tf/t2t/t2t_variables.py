@@ -133,11 +133,11 @@ def _body_name(part: str, rest: str) -> str:
     stack, layer = re.fullmatch(r"(encoder|decoder)_layer_(\d+)", part).groups()
     sublayer, _, rest = rest.partition("/")
     if match := re.fullmatch(r"(.+)_residual", sublayer):
-        place, _, weight = rest.partition("/")
+        norm, _, weight = rest.partition("/")
         scope = {
             "before_norm": "layer_prepostprocess",
             "after_norm": "layer_postprocess",
-        }[place]
+        }[norm]
         sublayer, rest = match[1], f"{scope}/layer_norm/{_NORM[weight]}"
     else:
         rest = _ATTENTION.get(rest, rest)

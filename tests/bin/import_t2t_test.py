@@ -165,7 +165,7 @@ class ImportT2tTest(parameterized.TestCase):
     def test_notes_on_training_are_warnings(self):
         self.write(optimizer="adafactor")
         _, _, err = self.execute()
-        self.assertIn("warning: The optimizer adafactor is not here", err)
+        self.assertIn("warning: The optimizer adafactor is not supported", err)
 
     def test_exporter_and_trainer_take_the_imported_run(self):
         self.write(num_hidden_layers=1)

@@ -149,14 +149,18 @@ class TranslateTest(parameterized.TestCase):
     @parameterized.parameters(
         ("learning_rate_warmup_steps", 0, "steps=0 is not possible here"),
         ("attention_dropout", 1.0, "attention_dropout=1.0 is not possible"),
-        ("optimizer", "adafactor", "optimizer adafactor is not here"),
+        ("optimizer", "adafactor", "optimizer adafactor is not supported"),
         (
             "learning_rate_schedule",
             "constant*cosdecay",
-            "schedule constant*cosdecay is not here",
+            "schedule constant*cosdecay is not supported",
         ),
-        ("learning_rate_schedule", "", "schedule  is not here"),
-        ("activation_dtype", "float16", "activation_dtype float16 is not"),
+        ("learning_rate_schedule", "", "schedule  is not supported"),
+        (
+            "activation_dtype",
+            "float16",
+            "activation_dtype float16 is not supported",
+        ),
     )
     def test_what_only_matters_for_training_is_noted(self, name, value, text):
         _, notes = translate(**{name: value})
