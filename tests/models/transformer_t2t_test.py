@@ -70,7 +70,15 @@ def uncached_search(model, inputs, beam_size, alpha, limit):
 
 
 class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
+    models = {}  # by the identity of the case's arrays
+
     def load(self, meta, data):
+        """Returns a case's model, which tests share and must not change."""
+        if id(data) not in self.models:
+            self.models[id(data)] = self.load_anew(meta, data)
+        return self.models[id(data)]
+
+    def load_anew(self, meta, data):
         return t2t_model.load(part(data, "var"), meta["hparams"], **NO_DROPOUT)
 
     def batch(self, data):
@@ -139,7 +147,7 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
     def test_five_steps_of_adam_from_the_first_and_from_step_8000(
         self, meta, data
     ):
-        model = self.load(meta, data)
+        model = self.load_anew(meta, data)
         rate = schedules.learning_rate(model.hparams)
         start = tf.Variable(0, dtype=tf.int64)
         optimizer = optimizers.Adam(
@@ -226,7 +234,7 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
             self.load(meta, data), inputs, limits, beam_size=1, alpha=0.6
         )
         for found, row in zip(ids[:, 0].numpy(), expected, strict=True):
-            # What tensor2tensor goes on with after an end does not count.
+            # tensor2tensor continues after EOS; those ids do not count.
             ends = np.flatnonzero(row == 1)
             size = ends[0] + 1 if len(ends) else len(row)
             self.assertEqual(found.tolist()[:size], row.tolist()[:size])
