@@ -16,8 +16,8 @@ from relpos_tf.data import records
 from relpos_tf.data import t2t_subwords
 from relpos_tf.data import tokenizer
 from relpos_tf.decoding import engines
+from relpos_tf.problems import cleaning
 from relpos_tf.problems import translate
-from relpos_tf.utils import line_io
 from relpos_tf.utils import text
 from tests import tiny_run
 from tests.data import t2t_subwords_test
@@ -120,7 +120,7 @@ class FuzzTest(parameterized.TestCase):
         self.path("lines").write_bytes(content)
         expected = lines_of(content)
         self.assertEqual(list(text.read_lines(self.path("lines"))), expected)
-        with line_io.writer(self.path("out"), None) as write:
+        with text.writer(self.path("out"), None) as write:
             for line in expected:
                 write(line)
         written = self.path("out").read_bytes()
@@ -144,7 +144,7 @@ class FuzzTest(parameterized.TestCase):
             for pair in pairs
         ]
         counts = collections.Counter()
-        kept = list(text.clean_pairs(decoded, counts))
+        kept = list(cleaning.clean_pairs(decoded, counts))
         dropped = sum(
             counts[rule] for rule in ("blank", "undecodable", "long", "ratio")
         )
@@ -270,7 +270,7 @@ class FuzzTest(parameterized.TestCase):
         strategies.lists(_LINES_OF_BYTES, min_size=1, max_size=20)
     )
     def test_each_line_has_one_line_of_translation(self, lines):
-        strings = list(line_io.stream_lines(line + b"\n" for line in lines))
+        strings = list(text.stream_lines(line + b"\n" for line in lines))
         found = _translator.translate(strings, beam_size=2, extra_length=3)
         self.assertLen(found, len(lines))
         for string, translation in zip(strings, found, strict=True):

@@ -44,12 +44,11 @@ from absl import flags
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf import registry
-from relpos_tf.utils import faults
 from relpos_tf.utils import memory
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
+from relpos_tf.utils import system_errors
 from relpos_tf.utils import terminal
-from relpos_tf.utils import text as text_lib
 
 _HELP_FLAGS = frozenset(
     dash + name
@@ -118,7 +117,7 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     logger()
     try:
         parse(module.FLAGS, arguments)
-        with faults.explained(_MEMORY_ADVICE):
+        with system_errors.explained(_MEMORY_ADVICE):
             code = main()
         sys.stdout.flush()
         return code or 0
@@ -136,7 +135,7 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        if (text := faults.os_error_text(error)) is None:
+        if (text := system_errors.os_error_text(error)) is None:
             raise
         return _fail(name, text, 1)
     finally:
@@ -282,7 +281,7 @@ def write(text: str) -> None:
     """
     if sys.stdout.isatty():
         terminal.clear()
-        text = text_lib.printable(text)
+        text = terminal.printable(text)
     sys.stdout.write(text)
 
 
@@ -347,7 +346,7 @@ class _Lines(logging.Handler):
     def emit(self, record):
         is_warning = record.levelno >= logging.WARNING
         prefix = f"{record.levelname.lower()}: " if is_warning else ""
-        line = text_lib.printable(f"{prefix}{self.format(record)}")
+        line = terminal.printable(f"{prefix}{self.format(record)}")
         terminal.clear()
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
@@ -416,7 +415,7 @@ def _fail(name, error, code):
     first, *more = str(error).split("\n")
     lines = [f"{name}: {first}", *more]
     terminal.clear()
-    sys.stderr.write(text_lib.printable("\n".join(lines)) + "\n")
+    sys.stderr.write(terminal.printable("\n".join(lines)) + "\n")
     return code
 
 

@@ -149,7 +149,7 @@ def main() -> None:
         runs, train_steps = plan(found, folder / "runs")
     with signals.caught():
         try:
-            locks.claim(folder)
+            locks.acquire_exclusive(folder)
             if found:
                 train(runs, train_steps, folder)
             report(runs, train_steps if found else 0, limits, folder)

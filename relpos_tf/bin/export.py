@@ -79,7 +79,7 @@ def main() -> None:
     from relpos_tf.export import ctranslate2_export  # these import TensorFlow
     from relpos_tf.export import saved_model
     from relpos_tf.models import run_dir
-    from relpos_tf.utils import line_io
+    from relpos_tf.utils import text
 
     path = FLAGS.output_dir or FLAGS.checkpoint_path
     path = path or run_dir.latest_run("runs")
@@ -92,7 +92,7 @@ def main() -> None:
     else:
         lines = None
         if FLAGS.warmup_file:
-            lines = list(line_io.named_lines(FLAGS.warmup_file))
+            lines = list(text.read_nonempty(FLAGS.warmup_file))
         saved_model.export_saved_model(
             path, export_dir, warmup_lines=lines, **search
         )

@@ -26,10 +26,10 @@ from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.models import run_dir
 from relpos_tf.training import run_config as settings_lib
-from relpos_tf.utils import faults
 from relpos_tf.utils import locks
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
+from relpos_tf.utils import system_errors
 
 FLAGS = command.Flags()
 
@@ -194,7 +194,7 @@ def main() -> int | None:
     output_dir = FLAGS.output_dir or os.path.join(
         "runs", f"{FLAGS.problem}-{FLAGS.hparams_set}"
     )
-    with signals.caught(), faults.explained(memory_advice(hparams)):
+    with signals.caught(), system_errors.explained(memory_advice(hparams)):
         try:
             return train(problem, hparams, output_dir)
         except KeyboardInterrupt:
@@ -239,7 +239,7 @@ def train(problem, hparams, output_dir: str) -> None:
         group, problem, FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.generate_data
     )
     if group.is_chief:
-        locks.claim(output_dir)
+        locks.acquire_exclusive(output_dir)
     run, hparams = host_setup.open_run(
         group,
         output_dir,

@@ -28,7 +28,6 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
 from relpos_tf.utils import files
-from relpos_tf.utils import line_io
 from relpos_tf.utils import text
 
 FLAGS = command.Flags()
@@ -169,7 +168,7 @@ def wanted_text(run: run_dir.RunDir) -> Text:
         found = text_of_problem(run)
     if FLAGS.decode_reference:
         found = found._replace(reference=pathlib.Path(FLAGS.decode_reference))
-    count = sum(1 for _ in line_io.named_lines(found.source))
+    count = sum(1 for _ in text.read_nonempty(found.source))
     if found.reference and text.count_lines(found.reference) != count:
         raise errors.UserError(
             f"Expected a reference of {count} lines, as in {found.source}. "

@@ -11,7 +11,7 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.models import run_dir
-from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 
 # What compare calls the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
@@ -228,7 +228,7 @@ def problem_of(run: Run) -> dict[str, Any]:
             "Expected a run with a tokenizer and a problem.json that names its "
             f"problem. Received: {run.path}. Train the run on a problem."
         )
-    return problem | {"tokenizer_sha256": checked_json.file_sha256(tokenizer)}
+    return problem | {"tokenizer_sha256": files.sha256(tokenizer)}
 
 
 def _label_and_folders(item):

@@ -25,7 +25,7 @@ import tensorflow as tf
 from google.protobuf import message
 
 from relpos_tf import errors
-from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 
 _HEADER_SIZE = 12
 _FOOTER_SIZE = 4
@@ -112,7 +112,7 @@ def checked(
 
 def tokenizer_mark(path: str | pathlib.Path) -> int:
     """Returns the number by which records know the tokenizer in a file."""
-    return int(checked_json.file_sha256(path)[:8], 16)
+    return int(files.sha256(path)[:8], 16)
 
 
 def write(

@@ -20,6 +20,7 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.models import checkpoint_index
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 from relpos_tf.utils import paths
 
 SAVED_MODEL = "saved_model.pb"
@@ -111,7 +112,7 @@ def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:
     """
     folder = pathlib.Path(folder)
     return {
-        path.relative_to(folder).as_posix(): checked_json.file_sha256(path)
+        path.relative_to(folder).as_posix(): files.sha256(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != engines.EXPORT_INFO
     }
@@ -130,7 +131,7 @@ def check_files(folder: str | pathlib.Path, info: dict[str, Any]) -> None:
     """
     for name, expected in info.get("files", {}).items():
         path = file_of(folder, name)
-        if not path.is_file() or checked_json.file_sha256(path) != expected:
+        if not path.is_file() or files.sha256(path) != expected:
             state = "damaged" if path.is_file() else "missing"
             raise errors.UserError(
                 f"{path} is {state}: expected the file that was exported, of "

@@ -28,10 +28,10 @@ import tensorflow as tf
 from relpos_tf import errors
 from relpos_tf.models import checkpoint_index
 from relpos_tf.models import run_dir
-from relpos_tf.utils import faults
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
+from relpos_tf.utils import system_errors
 
 _log = logging.getLogger("relpos_tf")
 Variables = Mapping[str, tf.Variable]
@@ -538,8 +538,8 @@ def _writing(prefix: str) -> Iterator[None]:
         yield
     except (tf.errors.OpError, OSError) as error:
         raise errors.UserError(
-            f"Cannot write checkpoint {prefix}: {faults.cause(error)} "
-            f"{faults.AGAIN}"
+            f"Cannot write checkpoint {prefix}: {system_errors.cause(error)} "
+            f"{system_errors.RESUME_ADVICE}"
         ) from error
 
 

@@ -12,8 +12,8 @@ import relpos_tf
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.utils import checked_json
-from relpos_tf.utils import faults
 from relpos_tf.utils import files
+from relpos_tf.utils import system_errors
 
 HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
@@ -231,7 +231,7 @@ class RunDir:
             UserError: the file cannot be written, or is a link.
         """
         path = self.path / METRICS
-        with faults.writing(path):
+        with system_errors.writing(path):
             self.path.mkdir(parents=True, exist_ok=True)
             with files.open_appending(path) as file:
                 size = file.seek(0, os.SEEK_END)
@@ -270,7 +270,7 @@ class RunDir:
             self._write(METRICS, b"".join(map(_line, kept)))
 
     def _write(self, name: str, content: bytes) -> None:
-        with faults.writing(self.path / name):
+        with system_errors.writing(self.path / name):
             self.path.mkdir(parents=True, exist_ok=True)
             files.write(self.path / name, content)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 from relpos_tf.utils import locks
 
 MANIFEST = "manifest.json"
@@ -103,12 +104,12 @@ def check_ours(folder: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def free(folder: pathlib.Path) -> Iterator[None]:
-    """Has no other process read a folder in the block, see `claims.hold`.
+    """Has no other process read a folder in the block, see `locks`.
 
     Raises:
         UserError: one does.
     """
-    with locks.sole(folder) as is_sole:
+    with locks.try_exclusive(folder) as is_sole:
         if is_sole is False:
             raise errors.UserError(
                 f"Another process is training on the data in {folder}, which "
@@ -187,7 +188,7 @@ def checked(
     """
     path = folder / name
     expected = _described(manifest, path)["sha256"]
-    if not path.is_file() or checked_json.file_sha256(path) != expected:
+    if not path.is_file() or files.sha256(path) != expected:
         state = "damaged" if path.is_file() else "missing"
         raise errors.UserError(
             f"{path} is {state}: expected the file that was prepared, of "
@@ -239,7 +240,10 @@ def _remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
     """Removes what killed processes have left, or puts it back in place."""
     for path in folder.parent.glob(f"{glob.escape(prefix)}????????*"):
         # Where locks are unknown, a living process may be at work there.
-        with contextlib.suppress(FileNotFoundError), locks.sole(path) as sole:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            locks.try_exclusive(path) as sole,
+        ):
             if sole and path.suffix == _OLD and not folder.exists():
                 os.rename(path, folder)
             elif sole:
@@ -252,7 +256,7 @@ def _make_claimed(prefix: str, parent: pathlib.Path) -> pathlib.Path:
         path = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         # Between the two another process may have taken it for abandoned.
         with contextlib.suppress(errors.UserError):
-            locks.claim(path)
+            locks.acquire_exclusive(path)
             return path
 
 
@@ -288,7 +292,7 @@ def _is_same(partial: pathlib.Path, folder: pathlib.Path) -> bool:
     new, old = read_manifest(partial), read_manifest(folder)
     return all(new[key] == old[key] for key in _FIELDS) and all(
         (folder / name).is_file()
-        and checked_json.file_sha256(folder / name) == known["sha256"]
+        and files.sha256(folder / name) == known["sha256"]
         for name, known in new["files"].items()
     )
 

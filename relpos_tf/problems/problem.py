@@ -28,9 +28,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import writing
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 from relpos_tf.utils import locks
 from relpos_tf.utils import text
 
@@ -131,7 +133,7 @@ class Problem:
 
         Returns:
             The manifest; see there for `counts` of pairs per split,
-            `cleaning` counts per rule of `text.clean_pair`, and `lengths`
+            `cleaning` counts per rule of `cleaning.clean_pair`, and `lengths`
             of training pairs, in ids of the longer side.
 
         Raises:
@@ -173,12 +175,12 @@ class Problem:
         with manifest_lib.new_folder(folder) as partial:
             return self._write(partial, opened, num_shards or self.num_shards)
 
-    def hold(self, data_dir: str | pathlib.Path) -> None:
+    def lock(self, data_dir: str | pathlib.Path) -> None:
         """Keeps other processes from replacing the folder until this one ends.
 
         Files are opened anew in each epoch.
         """
-        locks.hold(self.folder(data_dir))
+        locks.acquire_shared(self.folder(data_dir))
 
     def folder(self, data_dir: str | pathlib.Path) -> pathlib.Path:
         """Returns the problem's folder under `data_dir`."""
@@ -324,7 +326,7 @@ class Problem:
             (self.normalize(source), self.normalize(target))
             for source, target in pairs
         )
-        return text.clean_pairs(normalized, counts)
+        return cleaning.clean_pairs(normalized, counts)
 
     def _tokenizer_name(self) -> str:
         """Returns the file name of the tokenizer, which tells its kind."""
@@ -335,7 +337,7 @@ class Problem:
         """Returns the checksum of a given tokenizer, else nothing."""
         if not self.tokenizer_file:
             return ""
-        return checked_json.file_sha256(self.tokenizer_file)
+        return files.sha256(self.tokenizer_file)
 
     def _all_settings(self) -> dict[str, Any]:
         """Returns what the prepared files depend on, as JSON gives it back."""

@@ -9,13 +9,13 @@ import pathlib
 
 from relpos_tf import errors
 from relpos_tf import registry
+from relpos_tf.problems import cleaning
 from relpos_tf.problems import download
 from relpos_tf.problems import parallel
 from relpos_tf.problems import problem
 from relpos_tf.problems import tatoeba
 from relpos_tf.problems import wmt
-from relpos_tf.utils import checked_json
-from relpos_tf.utils import text
+from relpos_tf.utils import files
 
 _MULTI30K = (
     "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
@@ -234,7 +234,7 @@ def _multi30k(name: str, target: str) -> problem.Problem:
             )
             for split, stem in stems.items()
         },
-        normalize=text.collapse_blanks,
+        normalize=cleaning.collapse_blanks,
     )
 
 
@@ -283,7 +283,7 @@ def _fingerprint(path: str) -> dict[str, int | str]:
     try:
         return {
             "bytes": os.path.getsize(path),
-            "sha256": checked_json.file_sha256(path),
+            "sha256": files.sha256(path),
         }
     except OSError as error:
         raise errors.UserError(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from relpos_tf import errors
-from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
@@ -176,10 +176,10 @@ def finish(
     for path in sorted(folder.iterdir()):
         known = described[path.name] = {}
         if path.suffix == ".tfrecord":
-            known["sha256_unmarked"] = checked_json.file_sha256(path)
+            known["sha256_unmarked"] = files.sha256(path)
             records.mark(path, tokenizer)
         known["bytes"] = path.stat().st_size
-        known["sha256"] = checked_json.file_sha256(path)
+        known["sha256"] = files.sha256(path)
     return described
 
 

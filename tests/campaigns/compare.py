@@ -81,7 +81,7 @@ def carry_out(folder, number=None, lines=0):
 def wait_for_trainers(folder):
     """Waits until no trainer is at work in a comparison."""
     for path in (folder / "out" / "runs").glob("*"):
-        while locks.is_claimed(path):
+        while locks.is_locked(path):
             time.sleep(1)
 
 

@@ -23,7 +23,6 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import interactive
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import terminal
-from relpos_tf.utils import text
 from tests import tiny_run
 from tests.decoding import translator_test
 
@@ -326,7 +325,7 @@ class TerminalTest(absltest.TestCase):
         translator = translator_lib.Translator.load(tiny_run.path())
         (first,) = translator.translate(["twenty-one days"])
         # A warning, that there was no end, may stand before it.
-        self.assertEqual(shown.split("\r\n")[-1], text.printable(first))
+        self.assertEqual(shown.split("\r\n")[-1], terminal.printable(first))
         self.expect("> ")
         self.type(":n 2\n")
         self.expect("extra_length=7\r\n")
@@ -337,7 +336,7 @@ class TerminalTest(absltest.TestCase):
         self.assertEqual(
             shown.split("\r\n")[-2:],
             [
-                f"{rank:2}  {score:8.4f}  {text.printable(line)}"
+                f"{rank:2}  {score:8.4f}  {terminal.printable(line)}"
                 for rank, (line, score) in enumerate(
                     zip(texts, scores, strict=True), start=1
                 )

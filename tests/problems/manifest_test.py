@@ -31,7 +31,7 @@ def another_process(use, folder):
         stdout=subprocess.PIPE,
     ) as process:
         if not process.stdout.readline():
-            raise RuntimeError(f"It could not {use} {folder}.")
+            raise RuntimeError(f"No `{use}` of {folder}.")
         yield
         process.communicate(b"\n")
 
@@ -162,7 +162,7 @@ class PreparedTest(parameterized.TestCase):
         for folder in (lost, working, *others):
             folder.mkdir()
             (folder / "dev.source").write_text("half")
-        with another_process("claim", working):
+        with another_process("acquire_exclusive", working):
             self.pets.prepare(self.data_dir)  # nothing to do
             self.assertTrue(lost.exists())
             problem_test.make(vocab_size=290).prepare(self.data_dir)
@@ -359,7 +359,7 @@ class ReplacementTest(parameterized.TestCase):
         pets = problem_test.make()
         pets.prepare(self.data_dir)
         inode = self.folder.stat().st_ino
-        with another_process("hold", self.folder):
+        with another_process("acquire_shared", self.folder):
             pets.prepare_anew(self.data_dir)
         self.assertEqual(self.folder.stat().st_ino, inode)
         whole = content(self.data_dir)
@@ -375,8 +375,10 @@ class ReplacementTest(parameterized.TestCase):
         before = content(self.data_dir)
         other = problem_test.make(problem_test.TRAIN[:7], vocab_size=290)
         fewer = problem_test.make(problem_test.TRAIN[:7])
-        with another_process("hold", self.folder):
-            with another_process("hold", self.folder):  # any number may
+        with another_process("acquire_shared", self.folder):
+            with another_process(
+                "acquire_shared", self.folder
+            ):  # any number may
                 pass
             for problem, prepare in (
                 (other, "prepare"),
@@ -387,10 +389,10 @@ class ReplacementTest(parameterized.TestCase):
                 ):
                     getattr(problem, prepare)(self.data_dir)
                 self.assertEqual(content(self.data_dir), before)
-        other.hold(self.data_dir)  # This process may replace what it reads.
+        other.lock(self.data_dir)  # This process may replace what it reads.
         other.prepare(self.data_dir)
         self.assertEqual(other.manifest(self.data_dir)["counts"]["train"], 7)
-        with another_process("hold", self.folder):
+        with another_process("acquire_shared", self.folder):
             pass
 
     @parameterized.parameters("prepare", "prepare_anew")

@@ -9,6 +9,7 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 
 VALUES = {
     "name": "größe\u2028",
@@ -71,7 +72,7 @@ class CheckedJsonTest(parameterized.TestCase):
         for content in (b"", b"abc", bytes(range(256)) * 9999):
             path.write_bytes(content)
             self.assertEqual(
-                checked_json.file_sha256(path),
+                files.sha256(path),
                 hashlib.sha256(content).hexdigest(),
             )
 
