@@ -14,6 +14,7 @@ from relpos_tf.decoding import loading
 from relpos_tf.export import ctranslate2_spec
 from relpos_tf.export import saved_model
 from relpos_tf.models import run_dir
+from relpos_tf.utils import files
 
 
 def export_ctranslate2(
@@ -78,7 +79,7 @@ def export_ctranslate2(
         | {"ctranslate2": ctranslate2.__version__},
         "hparams": engine.model.hparams.to_dict(),
     }
-    with saved_model.new_folder(export_dir) as partial:
+    with files.replacing_folder(export_dir) as partial:
         spec.save(str(partial))
         (partial / info["tokenizer"]).write_bytes(engine.tokenizer.model_bytes)
         saved_model.write_info(partial, info)

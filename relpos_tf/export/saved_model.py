@@ -6,14 +6,9 @@ package. docs/serving.md describes how to serve it.
 Shapes: N lines, S source length, B beams, T target length.
 """
 
-import contextlib
 import logging
 import math
-import os
 import pathlib
-import shutil
-import tempfile
-from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +26,7 @@ from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 from relpos_tf.utils import paths
 
 _log = logging.getLogger("relpos_tf")
@@ -210,7 +206,7 @@ def export_saved_model(
     module = TextTranslator(engine.model, engine.tokenizer, settings)
     if warmup_lines is None:
         warmup_lines = serving_warmup.sample_lines(engine.tokenizer)
-    with new_folder(export_dir) as partial:
+    with files.replacing_folder(export_dir) as partial:
         tf.saved_model.save(
             module,
             str(partial),
@@ -324,28 +320,3 @@ def check_replaceable(
         f"Expected a new folder, or an earlier {kind} to replace. "
         f"Received: {folder}, which is something else."
     )
-
-
-@contextlib.contextmanager
-def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields a folder to write, which replaces `target` if all goes well."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # A part of the name: a longer one may be too long for a file system.
-    partial = pathlib.Path(
-        tempfile.mkdtemp(prefix=f".{target.name[:40]}.", dir=target.parent)
-    )
-    try:
-        yield partial
-        partial.chmod(0o755)  # mkdtemp lets nobody else in
-        replace_folder(target, partial)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def replace_folder(target: pathlib.Path, source: pathlib.Path) -> None:
-    """Renames `source` to `target`, and removes what was there."""
-    old = source.with_name(f"{source.name}.old")
-    if target.exists():
-        os.rename(target, old)
-    os.rename(source, target)
-    shutil.rmtree(old, ignore_errors=True)

@@ -25,6 +25,7 @@ from relpos_tf.models import run_dir
 from relpos_tf.models import shapes as model_shapes
 from relpos_tf.t2t import t2t_hparams
 from relpos_tf.t2t import t2t_variables
+from relpos_tf.utils import files
 
 RECORD = "t2t_import.json"
 _MOST_NOTES = 5  # on vocabularies that do not fit
@@ -98,7 +99,7 @@ def import_run(
         values = {path: _read(reader, used[path]) for path in variables}
     result = Imported(hparams, prefix, used, ignored, notes, bool(vocabulary))
     step = read_step(reader, prefix)
-    with saved_model.new_folder(output_dir) as partial:
+    with files.replacing_folder(output_dir) as partial:
         _write(partial, result, values, vocabulary, step)
     return result
 

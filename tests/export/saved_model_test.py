@@ -274,15 +274,6 @@ class ExportTest(tf.test.TestCase):
             saved_model.export_saved_model(tiny_run.path(), folder)
         self.assertEqual((folder / "letter.txt").read_text(), "mine")
 
-    def test_replacing_leaves_nothing_behind(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        for name in ("target", "source"):
-            (folder / name).mkdir()
-            (folder / name / name).write_text(name)
-        saved_model.replace_folder(folder / "target", folder / "source")
-        self.assertEqual(os.listdir(folder), ["target"])
-        self.assertEqual(os.listdir(folder / "target"), ["source"])
-
     def test_warm_up_requests_are_answered(self):
         requests = serving_warmup_test.requests(self.folder)
         self.assertEqual([len(lines) for lines in requests], [1, 1, 1, 3])
