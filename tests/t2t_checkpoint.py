@@ -1,7 +1,7 @@
-"""Writes a model directory such as tensor2tensor 1.15.7 leaves behind.
+"""Writes a model directory in the format of tensor2tensor 1.15.7.
 
-The names and shapes of variables are tensor2tensor's, the values random. The
-files are written by TensorFlow's own saver of version 1.
+The names and shapes of variables are those of tensor2tensor, the values are
+random. TensorFlow 1's saver writes the files.
 
 Shapes: F features, V vocabulary, R rows of a relative table, D depth per head.
 """
@@ -195,9 +195,9 @@ def write(folder, variables, hparams, *, step=250000, vocab=None, extra=True):
         hparams: dict of tensor2tensor's hparams.
         step: int. Updates made.
         vocab: None for no vocabulary file, or the list of all subtokens.
-        extra: bool. Whether to write also what training needs and decoding
-            does not: the step, the optimizer's slots, the averages of losses,
-            and a meta graph.
+        extra: bool. Whether to write also the files and variables of training
+            alone: the step, the optimizer's slots, the averages of losses, and
+            a meta graph.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -227,7 +227,7 @@ def write(folder, variables, hparams, *, step=250000, vocab=None, extra=True):
 
 
 def training_variables(variables, step):
-    """Returns what else a checkpoint of training holds: arrays by name."""
+    """Returns the variables of training alone: arrays by name."""
     slots = {
         f"training/{name}/{slot}": np.full_like(value, number)
         for name, value in variables.items()

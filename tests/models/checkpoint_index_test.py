@@ -1,4 +1,4 @@
-"""Damaged checkpoints: an error, the one before, or the very same values."""
+"""Damaged checkpoints: an error, an older checkpoint, or the same values."""
 
 import collections
 import json
@@ -166,7 +166,7 @@ class DamageTest(parameterized.TestCase):
         outcomes = collections.Counter(map(tuple, cases))
         damaged = "Checkpoint /ckpt-11 is damaged or not there."
         self.assertEqual({o for _, o in outcomes}, {damaged, "same"}, outcomes)
-        # The rest is padding, and the graph of objects, which nobody reads.
+        # The rest is padding and the graph of objects, which is not read.
         self.assertGreater(outcomes[".index", damaged], 30)
         self.assertGreater(outcomes[".data-00000-of-00001", damaged], 15)
 

@@ -63,7 +63,7 @@ def killed_at(number):
 
 
 def variables(*values):
-    """Variables with names like those of Keras."""
+    """Returns variables with the kind of names that Keras gives."""
     return {
         f"m/layer_{i}.x/q/kernel": tf.Variable(tf.constant(value))
         for i, value in enumerate(values)
@@ -182,7 +182,7 @@ class CheckpointManagerTest(absltest.TestCase):
         self.assertEqual(self.values(self.model), [[1.0, 2.0], [[3.0]]])
         self.assertEqual(self.manager.all_steps(), [10, 20])
 
-    def test_what_does_not_fit_changes_nothing_in_any_group(self):
+    def test_misfit_in_one_group_changes_no_group(self):
         self.manager.save(10)
         model = variables([5.0, 7.0], [[11.0]])
         groups = {"model": model, "training": {"position": tf.Variable(2.0)}}
@@ -191,7 +191,7 @@ class CheckpointManagerTest(absltest.TestCase):
             other.restore()
         self.assertEqual(self.values(model), [[5.0, 7.0], [[11.0]]])
 
-    def test_group_nobody_asked_for_is_named(self):
+    def test_unexpected_group_is_named(self):
         self.manager.save(10)
         other = checkpoints.CheckpointManager(
             self.folder, {"model": self.model}
@@ -199,7 +199,7 @@ class CheckpointManagerTest(absltest.TestCase):
         with self.assertRaisesRegex(errors.UserError, "position is not wanted"):
             other.restore()
 
-    def test_what_earlier_versions_did_not_save_stays_as_it_is(self):
+    def test_optional_variables_stay_as_they_are(self):
         self.manager.save(10)
         later = tf.Variable([5.0, 7.0])
         groups = {
@@ -287,7 +287,7 @@ class MoveTest(parameterized.TestCase):
         tf.train.Checkpoint(model=variables).write(prefix)
 
     def restored(self):
-        """Returns what a new run finds, or None."""
+        """Returns the value that a new process restores, or None."""
         variable = tf.Variable(tf.zeros([7]))
         manager = checkpoints.CheckpointManager(
             self.folder, {"model": {"a/b": variable}}

@@ -1,4 +1,4 @@
-"""Tests of what a position may see, and of decoding step by step.
+"""Tests of the masks of the model and of decoding step by step.
 
 Shapes: B batch, T target length.
 """
@@ -111,7 +111,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
     ):
         model = example.made(name)
         beam = 3
-        # Other targets for each hypothesis of each source.
+        # Each hypothesis has its own targets.
         hypotheses = (
             np.repeat(example.TARGETS, beam, 0) + np.arange(3 * beam)[:, None]
         ) % example.V
@@ -144,7 +144,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         expected = model(inputs, example.ids(example.TARGETS))
         cache = model.init_cache(inputs, beam_size=2)
         doubled = np.repeat(before, 2, 0)
-        doubled[1::2, 1:] = 7  # the second hypotheses go another way
+        doubled[1::2, 1:] = 7  # the second hypotheses differ
         _, cache = model.step(example.ids(doubled[:, :4]), cache, 0)
         # Both hypotheses now continue the first.
         first = [0, 0, 2, 2, 4, 4]

@@ -131,15 +131,15 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
         gradients = tape.gradient(loss, variables)
         expected = part(data, "grad")
         names = t2t_model.names(model, expected)
-        # Both ways: none of ours is without one of theirs, and none is left.
+        # Each of our variables has a counterpart, and none is left over.
         self.assertCountEqual(sum(names.values(), []), expected)
         for path, gradient in gradients.items():
-            theirs = np.concatenate([expected[name] for name in names[path]])
+            wanted = np.concatenate([expected[name] for name in names[path]])
             self.assertAllClose(
                 tf.convert_to_tensor(gradient),
-                theirs,
+                wanted,
                 rtol=0,
-                atol=1e-3 * np.abs(theirs).max(),
+                atol=1e-3 * np.abs(wanted).max(),
                 msg=path,
             )
 
