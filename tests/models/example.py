@@ -72,14 +72,24 @@ def small(name, **changes):
     return testing.HPARAMS.replace(**VARIANTS[name], **changes)
 
 
-@functools.cache
 def made(name, layers=2, **kwargs):
     """Returns a model with weights that depend on the variant alone.
 
     Tests share the model, and must not change it.
     """
+    return _made(name, layers, tuple(kwargs.items()))
+
+
+@functools.cache
+def _made(name, layers, kwargs):
     hparams = small(name, num_hidden_layers=layers)
-    return testing.randomize(transformer.Transformer(hparams, **kwargs))
+    return testing.randomize(transformer.Transformer(hparams, **dict(kwargs)))
+
+
+@functools.cache
+def logits(name, layers=2):
+    """Returns the logits of the batch, which tests share."""
+    return made(name, layers)(ids(INPUTS), ids(TARGETS))
 
 
 def ids(array):
