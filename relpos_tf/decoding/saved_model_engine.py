@@ -253,7 +253,7 @@ class ExportEngine:
                 f"Received: {folder} ({reason})."
             ) from error
 
-    def settings(
+    def complete(
         self, wanted: decode_hparam.DecodeHParams
     ) -> decode_hparam.DecodeHParams:
         """Returns the settings of the export.

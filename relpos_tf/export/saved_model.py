@@ -280,7 +280,7 @@ def load(
     engine = engines.ModelEngine(
         loading.load_model(prefix), loading.load_tokenizer(prefix)
     )
-    settings = engine.settings(
+    settings = engine.complete(
         decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
     )
     return prefix, engine, settings

@@ -135,7 +135,7 @@ class ExportTest(parameterized.TestCase):
         (folder / "old").write_text("old")
         ctranslate2_export.export_ctranslate2(run_of(), folder, alpha=1.0)
         self.assertFalse((folder / "old").exists())
-        settings = relpos_tf.Translator.load(folder).engine.settings(
+        settings = relpos_tf.Translator.load(folder).engine.complete(
             decode_hparam.DecodeHParams()
         )
         self.assertEqual(settings.alpha, 1.0)

@@ -256,7 +256,7 @@ class ExportTest(tf.test.TestCase):
         run = run_dir.RunDir(folder)
         run.write_hparams(tiny_run.HPARAMS)
         engine = self.translator.engine
-        settings = engine.settings(engines.decode_hparam.DecodeHParams())
+        settings = engine.complete(engines.decode_hparam.DecodeHParams())
         names = ("problem", "source_language", "target_language")
         info = saved_model.describe(engine, settings, folder / "ckpt-3")
         self.assertEqual([info[name] for name in names], [None] * 3)
