@@ -67,9 +67,9 @@ def main() -> None:
     if FLAGS.warmup_file and is_ctranslate2:
         raise command.UsageError("--warmup_file needs --format=saved_model.")
     with command.flag_value("decode_hparams"):
-        settings = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
-        search = settings.search_settings()
-        if settings != decode_hparam.DecodeHParams(**search):
+        decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
+        search = decode_hparams.search_settings()
+        if decode_hparams != decode_hparam.DecodeHParams(**search):
             raise errors.UserError(
                 f"only {', '.join(search)} are part of an export. "
                 f"Received: {FLAGS.decode_hparams}."

@@ -59,7 +59,7 @@ def export_ctranslate2(
             f"Received: {quantization!r}."
         )
     ctranslate2 = ctranslate2_engine.package()
-    prefix, engine, settings = saved_model.load(
+    prefix, engine, decode_hparams = saved_model.load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length
     )
     spec = ctranslate2_spec.model_spec(
@@ -72,7 +72,7 @@ def export_ctranslate2(
         "quantization": quantization,
         "max_positions": ctranslate2_spec.max_positions(engine.model),
         "tokenizer": pathlib.Path(loading.run_of(prefix).tokenizer_path).name,
-        "decode_hparams": settings.search_settings(),
+        "decode_hparams": decode_hparams.search_settings(),
         "checkpoint": str(prefix),
         "tokenizer_sha256": engine.tokenizer.fingerprint,
         "versions": run_dir.versions()

@@ -61,14 +61,14 @@ class TextTranslator(tf.Module):
     Args:
         model: `transformer.Transformer`.
         tokenizer: `tokenizer.Tokenizer` with a piece for each id.
-        settings: `DecodeHParams` without None; constants of the graph.
+        decode_hparams: `DecodeHParams` without None; constants of the graph.
     """
 
     def __init__(
         self,
         model: transformer.Transformer,
         tokenizer: tokenizer_lib.AnyTokenizer,
-        settings: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.DecodeHParams,
     ):
         super().__init__(name="text_translator")
         # The model must not be tracked: TensorFlow 1's loader could not load
@@ -78,13 +78,13 @@ class TextTranslator(tf.Module):
             model,
             inputs,
             limits,
-            beam_size=settings.beam_size,
-            alpha=settings.alpha,
-            n_best=settings.beam_size,
+            beam_size=decode_hparams.beam_size,
+            alpha=decode_hparams.alpha,
+            n_best=decode_hparams.beam_size,
         )
         self._encode = tokenizer.encode_tf
         self._decode = tokenizer.decode_tf
-        self._settings = settings
+        self._decode_hparams = decode_hparams
         self.weights = [variable.value for variable in model.variables]
         self.tokenizer = tokenizer.graph_tokenizer
 
@@ -127,7 +127,7 @@ class TextTranslator(tf.Module):
             lines = stripped(inputs)
             ids = self._encode(lines)
             sizes = tf.cast(ids.row_lengths(), tf.int32)  # [N]
-            limits = sizes + self._settings.extra_length
+            limits = sizes + self._decode_hparams.extra_length
             limits = tf.where(lines == "", 0, limits)  # [N]
             # Attention needs at least one position.
             ids = ids.to_tensor(0)  # [N, S]
@@ -200,10 +200,10 @@ def export_saved_model(
     export_dir = pathlib.Path(export_dir)
     check_replaceable(export_dir)
     serving_warmup.check(warmup_lines or [])
-    prefix, engine, settings = load(
+    prefix, engine, decode_hparams = load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length
     )
-    module = TextTranslator(engine.model, engine.tokenizer, settings)
+    module = TextTranslator(engine.model, engine.tokenizer, decode_hparams)
     if warmup_lines is None:
         warmup_lines = serving_warmup.sample_lines(engine.tokenizer)
     with files.replacing_folder(export_dir) as partial:
@@ -216,7 +216,7 @@ def export_saved_model(
             },
         )
         serving_warmup.write(partial, warmup_lines)
-        write_info(partial, describe(engine, settings, prefix))
+        write_info(partial, describe(engine, decode_hparams, prefix))
     if not paths.is_plain(export_dir.absolute()):
         _log.warning(
             "TensorFlow interprets * ? [ and \\ in a name as a pattern: rename "
@@ -228,14 +228,14 @@ def export_saved_model(
 
 def describe(
     engine: engines.ModelEngine,
-    settings: decode_hparam.DecodeHParams,
+    decode_hparams: decode_hparam.DecodeHParams,
     prefix: str | pathlib.Path,
 ) -> dict[str, Any]:
     """Returns the content of export_info.json.
 
     Args:
         engine: The exported model and tokenizer.
-        settings: The settings in the graph.
+        decode_hparams: The settings in the graph.
         prefix: The prefix of the checkpoint.
     """
     run = loading.run_of(prefix)
@@ -252,7 +252,7 @@ def describe(
             }
             for name, outputs in _SIGNATURES.items()
         },
-        "decode_hparams": settings.search_settings(),
+        "decode_hparams": decode_hparams.search_settings(),
         "problem": problem.get("problem"),
         "source_language": problem.get("source_language"),
         "target_language": problem.get("target_language"),
@@ -280,10 +280,10 @@ def load(
     engine = engines.ModelEngine(
         loading.load_model(prefix), loading.load_tokenizer(prefix)
     )
-    settings = engine.complete(
+    decode_hparams = engine.complete(
         decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
     )
-    return prefix, engine, settings
+    return prefix, engine, decode_hparams
 
 
 def write_info(folder: pathlib.Path, info: dict[str, Any]) -> None:
