@@ -134,7 +134,7 @@ def main() -> None:
     )
     command.logger().info("Using %s.", translator.name)
     with command.flag_value("decode_hparams"):
-        settings = translator.engine.settings(settings)
+        settings = translator.engine.complete(settings)
     if is_conversation():
         converse(translator, settings)
     elif FLAGS.score_file:

@@ -209,7 +209,7 @@ def train(problem, hparams, output_dir: str) -> None:
     """Trains, averages and scores; or only scores, if the flags say so."""
     with signals.held():  # Half an import ends in strange errors.
         tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
-        from relpos_tf.models import checkpoint_files
+        from relpos_tf.models import checkpoints
         from relpos_tf.training import devices
         from relpos_tf.training import host_setup
         from relpos_tf.training import hosts
@@ -262,7 +262,7 @@ def train(problem, hparams, output_dir: str) -> None:
     if group.is_chief:
         # Weights and two moments, in 4 bytes each.
         room = 12 * trainer.model.count_params()
-        checkpoint_files.check_room(output_dir, room)
+        checkpoints.check_room(output_dir, room)
     carry_out(trainer, output_dir, group.is_chief)
 
 

@@ -27,7 +27,6 @@ from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
-from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import text
 
@@ -182,18 +181,15 @@ def wanted_text(run: run_dir.RunDir) -> Text:
 def text_of_problem(run: run_dir.RunDir) -> Text:
     """Returns a set of the problem that the run was trained on."""
     split = "test" if FLAGS.eval_use_test_set else "dev"
-    try:
-        record = checked_json.loads((run.path / "problem.json").read_bytes())
-        name = record["problem"]
-        if pathlib.PurePath(name).name != name:
-            raise ValueError(f"{name!r} is no name")
-        # What it was trained on, if it knows.
-        known = record.get("data", {}).get(split)
-    except (OSError, AttributeError, TypeError, ValueError, KeyError) as error:
+    problem = run.read_problem()
+    name = problem.get("problem")
+    if not name:
         raise errors.UserError(
             f"Expected a run whose problem.json names its problem. Received: "
             f"{run.path}. Name the text with --decode_from_file."
-        ) from error
+        )
+    # Runs of earlier versions do not know their data.
+    known = problem.get("data", {}).get(split)
     others = []
     for folder in manifest.folders(FLAGS.data_dir, name):
         source = folder / f"{split}.source"

@@ -194,7 +194,7 @@ class Session:
         wanted = dataclasses.replace(
             self._settings, **{name: getattr(parsed, name)}
         )
-        self._settings = self._translator.engine.settings(wanted)
+        self._settings = self._translator.engine.complete(wanted)
         if not self._settings.is_random:
             self._number = min(self._number, self._settings.beam_size)
 

@@ -18,7 +18,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.models import checkpoint_reader
+from relpos_tf.models import checkpoint_index
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
@@ -239,7 +239,7 @@ class ExportEngine:
         check_files(folder, self.info)
         check_operations(folder)
         try:
-            checkpoint_reader.check_index(f"{folder}/variables/variables")
+            checkpoint_index.check(f"{folder}/variables/variables")
             self._fixed = decode_hparam.DecodeHParams.from_json(
                 self.info["decode_hparams"]
             )
@@ -253,7 +253,7 @@ class ExportEngine:
                 f"Received: {folder} ({reason})."
             ) from error
 
-    def settings(
+    def complete(
         self, wanted: decode_hparam.DecodeHParams
     ) -> decode_hparam.DecodeHParams:
         """Returns the settings of the export.

@@ -188,7 +188,7 @@ def check_same_run(
         loading.load_tokenizer(run.path)  # says so if it is damaged
         run.copy_tokenizer(tokenizer_path)  # refuses another one
     # Runs of earlier versions do not know their data.
-    known = loading.read_problem(run).get("data", {})
+    known = run.read_problem().get("data", {})
     changed = [s for s in data if s in known and known[s] != data[s]]
     if "train" in changed:
         raise errors.UserError(

@@ -44,7 +44,6 @@ OTHERS = {
     "bin.translate_all": "a file without a name",
     "bin.command": "a file without a name",
     "utils.text": "keeps a file that `files` was about to remove",
-    "models.checkpoint_files": "renames what TensorFlow writes",
     "models.checkpoints": "renames what TensorFlow writes",
 }
 

@@ -38,10 +38,10 @@ SECONDS = 60.0
 class FixedEngine(translator_test.EchoEngine):
     """Has settings that cannot change, as an export has."""
 
-    def settings(self, wanted):
+    def complete(self, wanted):
         if wanted.alpha not in (None, 0.6):
             raise errors.UserError("This export was made with alpha=0.6.")
-        return super().settings(wanted)
+        return super().complete(wanted)
 
 
 class FewEngine(translator_test.EchoEngine):
@@ -76,7 +76,7 @@ class SessionTest(parameterized.TestCase):
             **settings: Of the search.
         """
         self.engine = engine or translator_test.EchoEngine()
-        settings = self.engine.settings(decode_hparam.DecodeHParams(**settings))
+        settings = self.engine.complete(decode_hparam.DecodeHParams(**settings))
         translator = translator_lib.Translator(engine=self.engine)
         output, messages, typed = [], io.StringIO(), list(typed)
         self.session = interactive.Session(translator, settings, output.append)
