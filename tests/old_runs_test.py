@@ -1,7 +1,7 @@
-"""Runs that were written before modules moved and schemes came still work.
+"""Runs of earlier versions still translate and export.
 
-tests/data/runs_0_1 holds two runs of commit ed609bd with random weights, and
-what that code translated with them.
+tests/reference/runs_0_1 holds two runs of commit ed609bd with random weights,
+and the translations of that code.
 """
 
 import json
@@ -14,7 +14,7 @@ from absl.testing import parameterized
 import relpos_tf
 from relpos_tf.export import saved_model
 
-RUNS = pathlib.Path(__file__).parent / "data" / "runs_0_1"
+RUNS = pathlib.Path(__file__).parent / "reference" / "runs_0_1"
 REFERENCE = (
     pathlib.Path(__file__)
     .resolve()
@@ -45,7 +45,7 @@ class OldRunsTest(parameterized.TestCase):
         saved_model.export_saved_model(RUNS / "relative", folder)
         self.assert_translates(relpos_tf.Translator.load(folder), "relative")
 
-    @absltest.skipUnless(REFERENCE.is_dir(), "needs ../shared; see its twins")
+    @absltest.skipUnless(REFERENCE.is_dir(), "needs ../shared")
     @parameterized.parameters("", "export")
     def test_the_reference_run_translates_to_the_byte(self, folder):
         translator = relpos_tf.Translator.load(REFERENCE / folder)

@@ -82,7 +82,7 @@ def run_until_signal(folder, number=None, lines=0):
 def wait_for_trainers(folder):
     """Waits until no trainer of a comparison is running."""
     for path in (folder / "out" / "runs").glob("*"):
-        while locks.is_claimed(path):
+        while locks.is_locked(path):
             time.sleep(1)
 
 

@@ -51,7 +51,7 @@ def main():
     from relpos_tf.models import checkpoints  # They bring TensorFlow.
     from relpos_tf.models import run_dir
 
-    saved = checkpoints.all_steps(run)
+    saved = run_dir.all_steps(run)
     if not saved:
         raise errors.UserError(
             "Expected a run with checkpoints, ckpt-STEP.index. "

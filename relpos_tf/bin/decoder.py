@@ -31,7 +31,6 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import output_lines
 from relpos_tf.training import reporting
 from relpos_tf.utils import files
-from relpos_tf.utils import line_io
 from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
@@ -135,7 +134,7 @@ def main() -> None:
     )
     command.logger().info("Using %s.", translator.name)
     with command.flag_value("decode_hparams"):
-        settings = translator.engine.settings(settings)
+        settings = translator.engine.complete(settings)
     if is_conversation():
         converse(translator, settings)
     elif FLAGS.score_file:
@@ -183,9 +182,9 @@ def source_lines():
     """
     if is_conversation() or FLAGS.score_file:
         return None
-    lines = line_io.stream_lines(sys.stdin.buffer)
+    lines = text.stream_lines(sys.stdin.buffer)
     if FLAGS.decode_from_file:
-        lines = line_io.named_lines(FLAGS.decode_from_file)
+        lines = text.read_nonempty(FLAGS.decode_from_file)
     if not FLAGS.decode_reference:
         return lines
     from relpos_tf.training import metrics  # brings sacreBLEU
@@ -205,7 +204,7 @@ def prefix_lines(lines):
     """
     if not FLAGS.prefix_file:
         return None
-    prefix = list(line_io.named_lines(FLAGS.prefix_file))
+    prefix = list(text.read_nonempty(FLAGS.prefix_file))
     if isinstance(lines, list):
         check_count("prefix_file", len(prefix), len(lines))
     elif os.path.isfile(FLAGS.decode_from_file):
@@ -230,10 +229,10 @@ def decode(translator, settings, lines, prefix) -> None:
     with (
         # A batch system that ends the job sends SIGTERM.
         signals.caught() if FLAGS.decode_to_file else contextlib.nullcontext(),
-        line_io.writer(
+        text.writer(
             FLAGS.decode_to_file, sys.stdout.buffer, tell_kept
         ) as write,
-        line_io.writer(
+        text.writer(
             FLAGS.attention_to_file, io.BytesIO(), tell_kept_attention
         ) as write_look,
     ):
@@ -289,7 +288,7 @@ def translations(translator, settings, lines, prefix):
         return_scores=True,
         return_attention=bool(FLAGS.attention_to_file),
         prefix=prefix,
-        progress=terminal.Progress(),
+        progress=terminal.LineProgress(),
         **({"chunk_lines": 1} if typed else {}),
     ):
         yield found if n_best > 1 else [[part] for part in found]
@@ -347,7 +346,7 @@ def pairs_to_score() -> list[tuple[str, str]]:
         UserError: the file is missing or empty, or a line is no pair.
     """
     pairs = []
-    lines = line_io.named_lines(FLAGS.score_file)
+    lines = text.read_nonempty(FLAGS.score_file)
     for number, line in enumerate(lines, start=1):
         source, tab, target = line.partition("\t")
         if not tab:
@@ -364,7 +363,7 @@ def score_pairs(translator, pairs: list[tuple[str, str]]) -> None:
     from relpos_tf.training import evaluation  # brings sacreBLEU
 
     found = evaluation.log_probabilities(translator, pairs)
-    with line_io.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:
+    with text.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:
         for log_probability, _ in found:
             write(f"{log_probability:.6f}")
     total, count = (sum(column) for column in zip(*found, strict=True))

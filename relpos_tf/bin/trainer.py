@@ -21,15 +21,16 @@ import platform
 import shlex
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.models import run_dir
 from relpos_tf.training import run_config as settings_lib
-from relpos_tf.utils import faults
 from relpos_tf.utils import locks
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
+from relpos_tf.utils import system_errors
 
 FLAGS = command.Flags()
 
@@ -76,7 +77,7 @@ FLAGS.define_integer(
     8000,
     "translate_files: pieces of the vocabulary.",
     lower_bound=1,
-    upper_bound=hparam.MOST["vocab_size"],
+    upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
 )
 FLAGS.define_integer(
     "train_steps",
@@ -194,11 +195,13 @@ def main() -> int | None:
     output_dir = FLAGS.output_dir or os.path.join(
         "runs", f"{FLAGS.problem}-{FLAGS.hparams_set}"
     )
-    with signals.caught(), faults.explained(memory_advice(hparams)):
+    with signals.caught(), system_errors.explained(memory_advice(hparams)):
         try:
             return train(problem, hparams, output_dir)
         except KeyboardInterrupt:
-            command.logger().info("Run again with:\n  %s", command.again())
+            command.logger().info(
+                "Run again with:\n  %s", command.command_line()
+            )
             raise
 
 
@@ -206,7 +209,7 @@ def train(problem, hparams, output_dir: str) -> None:
     """Trains, averages and scores; or only scores, if the flags say so."""
     with signals.held():  # Half an import ends in strange errors.
         tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
-        from relpos_tf.models import checkpoint_files
+        from relpos_tf.models import checkpoints
         from relpos_tf.training import devices
         from relpos_tf.training import host_setup
         from relpos_tf.training import hosts
@@ -239,7 +242,7 @@ def train(problem, hparams, output_dir: str) -> None:
         group, problem, FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.generate_data
     )
     if group.is_chief:
-        locks.claim(output_dir)
+        locks.acquire_exclusive(output_dir)
     run, hparams = host_setup.open_run(
         group,
         output_dir,
@@ -259,7 +262,7 @@ def train(problem, hparams, output_dir: str) -> None:
     if group.is_chief:
         # Weights and two moments, in 4 bytes each.
         room = 12 * trainer.model.count_params()
-        checkpoint_files.check_room(output_dir, room)
+        checkpoints.check_room(output_dir, room)
     carry_out(trainer, output_dir, group.is_chief)
 
 
@@ -276,7 +279,7 @@ def carry_out(trainer, output_dir: str, is_chief: bool) -> None:
         log.info(
             "Stopped at step %d. The same command goes on from there:\n  %s",
             trainer.step,
-            command.again(),
+            command.command_line(),
         )
         return
     flag = "output_dir" if path == output_dir else "checkpoint_path"

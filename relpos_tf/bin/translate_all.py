@@ -27,9 +27,7 @@ from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
-from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
-from relpos_tf.utils import line_io
 from relpos_tf.utils import text
 
 FLAGS = command.Flags()
@@ -170,7 +168,7 @@ def wanted_text(run: run_dir.RunDir) -> Text:
         found = text_of_problem(run)
     if FLAGS.decode_reference:
         found = found._replace(reference=pathlib.Path(FLAGS.decode_reference))
-    count = sum(1 for _ in line_io.named_lines(found.source))
+    count = sum(1 for _ in text.read_nonempty(found.source))
     if found.reference and text.count_lines(found.reference) != count:
         raise errors.UserError(
             f"Expected a reference of {count} lines, as in {found.source}. "
@@ -183,18 +181,15 @@ def wanted_text(run: run_dir.RunDir) -> Text:
 def text_of_problem(run: run_dir.RunDir) -> Text:
     """Returns a set of the problem that the run was trained on."""
     split = "test" if FLAGS.eval_use_test_set else "dev"
-    try:
-        record = checked_json.loads((run.path / "problem.json").read_bytes())
-        name = record["problem"]
-        if pathlib.PurePath(name).name != name:
-            raise ValueError(f"{name!r} is no name")
-        # What it was trained on, if it knows.
-        known = record.get("data", {}).get(split)
-    except (OSError, AttributeError, TypeError, ValueError, KeyError) as error:
+    problem = run.read_problem()
+    name = problem.get("problem")
+    if not name:
         raise errors.UserError(
             f"Expected a run whose problem.json names its problem. Received: "
             f"{run.path}. Name the text with --decode_from_file."
-        ) from error
+        )
+    # Runs of earlier versions do not know their data.
+    known = problem.get("data", {}).get(split)
     others = []
     for folder in manifest.folders(FLAGS.data_dir, name):
         source = folder / f"{split}.source"

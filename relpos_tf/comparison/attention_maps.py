@@ -62,7 +62,7 @@ def describe(
     items = short[:MOST_SENTENCES] or sorted(items, key=_size)[:1]
     if not items:
         return {}
-    settings = engine.settings(decode_hparam.DecodeHParams())
+    settings = engine.complete(decode_hparam.DecodeHParams())
     found = engine.translate(items, settings, 1)
     targets = [[i for i in one.ids[0] if i] for one in found]
     shown = next(

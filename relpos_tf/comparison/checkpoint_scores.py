@@ -22,7 +22,6 @@ from relpos_tf.comparison import plots
 from relpos_tf.training import metrics
 from relpos_tf.training import reporting
 from relpos_tf.utils import checked_json
-from relpos_tf.utils import line_io
 from relpos_tf.utils import paths
 from relpos_tf.utils import text
 
@@ -198,7 +197,7 @@ class Report:
 
     def save(self) -> None:
         """Writes the JSON file, and the plot if it can be drawn."""
-        with line_io.writer(self._json_path, None) as write:
+        with text.writer(self._json_path, None) as write:
             write(json.dumps(self._record(), indent=2, ensure_ascii=False))
         if not plots.is_available():
             self._say_once(
@@ -294,7 +293,7 @@ class _Events:
         self._keep()
 
     def _keep(self) -> None:
-        with line_io.writer(self._path, None) as write:
+        with text.writer(self._path, None) as write:
             write(json.dumps(self._last))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from relpos_tf.comparison import markdown
 from relpos_tf.comparison import report_html
-from relpos_tf.utils import line_io
+from relpos_tf.utils import text
 
 _NAME = "report"
 
@@ -30,7 +30,7 @@ def write(report: dict[str, Any], folder: pathlib.Path) -> list[pathlib.Path]:
         ),
     }
     for ending, content in texts.items():
-        with line_io.writer(path.with_suffix(ending), None) as write_line:
+        with text.writer(path.with_suffix(ending), None) as write_line:
             write_line(content)
     report_html.write(report, path.with_suffix(".html"))
     return names(folder)

@@ -11,7 +11,7 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.models import run_dir
-from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 
 # What compare calls the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
@@ -221,19 +221,14 @@ def problem_of(run: Run) -> dict[str, Any]:
     Raises:
         UserError: it does not say, as in an imported run.
     """
-    path = run.path / "problem.json"
-    try:
-        found = checked_json.loads(path.read_bytes(), run_dir.PROBLEM_FIELDS)
-        name = found["problem"]
-        if pathlib.PurePath(name).name != name:
-            raise ValueError(f"{name!r} is no name")
-        checksum = checked_json.file_sha256(run.files.tokenizer_path)
-    except (OSError, TypeError, ValueError, KeyError) as error:
+    problem = run.files.read_problem()
+    tokenizer = pathlib.Path(run.files.tokenizer_path)
+    if not problem.get("problem") or not tokenizer.is_file():
         raise errors.UserError(
             "Expected a run with a tokenizer and a problem.json that names its "
-            f"problem. Received: {run.path}."
-        ) from error
-    return found | {"tokenizer_sha256": checksum}
+            f"problem. Received: {run.path}. Train the run on a problem."
+        )
+    return problem | {"tokenizer_sha256": files.sha256(tokenizer)}
 
 
 def _label_and_folders(item):

@@ -14,6 +14,7 @@ from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
@@ -168,7 +169,7 @@ def _identity(checkpoint):
 
     An index has a checksum of each variable.
     """
-    return checked_json.file_sha256(f"{checkpoint}.index")
+    return files.sha256(f"{checkpoint}.index")
 
 
 def _search(run):
@@ -214,7 +215,7 @@ def _looked(path, key, sources):
 
 
 def _is_file(path, checksum):
-    return path.is_file() and checked_json.file_sha256(path) == checksum
+    return path.is_file() and files.sha256(path) == checksum
 
 
 def _prepared(data_dir, problem):

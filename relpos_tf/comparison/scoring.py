@@ -17,9 +17,9 @@ from relpos_tf.data import records
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.training import evaluation
-from relpos_tf.utils import checked_json
-from relpos_tf.utils import faults
-from relpos_tf.utils import line_io
+from relpos_tf.utils import files
+from relpos_tf.utils import system_errors
+from relpos_tf.utils import text
 
 
 def carry_out(request: dict[str, Any]) -> None:
@@ -62,9 +62,9 @@ def score(
     """
     translator = translator_lib.Translator.load_run(checkpoint)
     model, tokenizer = translator.engine.model, translator.engine.tokenizer
-    lines = list(line_io.named_lines(source))
+    lines = list(text.read_nonempty(source))
     started = time.monotonic()
-    with line_io.writer(translations, None) as write:
+    with text.writer(translations, None) as write:
         for line in translator.translate_lines(lines):
             write(line)
     seconds = time.monotonic() - started
@@ -83,7 +83,7 @@ def score(
         scores,
         {
             "key": key,
-            "translations_sha256": checked_json.file_sha256(translations),
+            "translations_sha256": files.sha256(translations),
             "parameters": int(model.count_params()),
             "translation_seconds": seconds,
             "source_lengths": [len(ids) for ids in encoded],
@@ -116,7 +116,9 @@ def describe_attention(
 def main(content: bytes) -> int:
     """Carries out the request that the content is, as JSON."""
     try:
-        with faults.explained("Set a smaller batch_size for these sets."):
+        with system_errors.explained(
+            "Set a smaller batch_size for these sets."
+        ):
             carry_out(json.loads(content))
     except errors.UserError as error:
         sys.stderr.write(f"{error}\n")
@@ -125,7 +127,7 @@ def main(content: bytes) -> int:
 
 
 def _write(path, record):
-    with line_io.writer(path, None) as write:
+    with text.writer(path, None) as write:
         write(json.dumps(record))
 
 

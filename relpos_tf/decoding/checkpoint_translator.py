@@ -13,8 +13,8 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
-from relpos_tf.utils import line_io
 from relpos_tf.utils import terminal
+from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
 
@@ -82,12 +82,12 @@ class CheckpointTranslator:
             _log.warning("%s", error)
             self.num_failed += 1
             return False
-        with line_io.writer(path, None) as write:
+        with text.writer(path, None) as write:
             for line in self._translator.translate_lines(
-                line_io.named_lines(self._source),
+                text.read_nonempty(self._source),
                 **self._settings.search_settings(),
                 **self._settings.options(),
-                progress=terminal.Progress(),
+                progress=terminal.LineProgress(),
             ):
                 write(line)
         self.num_made += 1

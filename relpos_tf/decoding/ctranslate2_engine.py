@@ -153,7 +153,7 @@ class CTranslate2Engine:
         self._tokens = tokens
         self._ids = {token: i for i, token in enumerate(tokens)}
 
-    def settings(
+    def complete(
         self, wanted: decode_hparam.DecodeHParams
     ) -> decode_hparam.DecodeHParams:
         """Fills what is not set with the settings of the export.

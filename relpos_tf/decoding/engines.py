@@ -110,7 +110,7 @@ class ModelEngine:
         self._functions = {}
         self._lock = threading.Lock()
 
-    def settings(
+    def complete(
         self, wanted: decode_hparam.DecodeHParams
     ) -> decode_hparam.DecodeHParams:
         """Fills what is not set with the values of the model's hparams.

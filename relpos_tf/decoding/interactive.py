@@ -15,8 +15,8 @@ from relpos_tf import errors
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import translator as translator_lib
-from relpos_tf.utils import line_io
 from relpos_tf.utils import terminal
+from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
 
@@ -62,7 +62,7 @@ def converse(
         Whether an abandoned translation is still going on. TensorFlow cannot
         be stopped, and must not be torn down while it works.
     """
-    with line_io.writer("", sys.stdout.buffer) as write:
+    with text.writer("", sys.stdout.buffer) as write:
         session = Session(translator, settings, write)
         session.warm_up()
         words = [f":{name}" for name in session.commands()]
@@ -194,7 +194,7 @@ class Session:
         wanted = dataclasses.replace(
             self._settings, **{name: getattr(parsed, name)}
         )
-        self._settings = self._translator.engine.settings(wanted)
+        self._settings = self._translator.engine.complete(wanted)
         if not self._settings.is_random:
             self._number = min(self._number, self._settings.beam_size)
 

@@ -2,17 +2,14 @@
 
 import itertools
 import pathlib
-from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import tokenizer as tokenizer_lib
-from relpos_tf.models import checkpoint_reader
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.models import shapes
 from relpos_tf.models import transformer
-from relpos_tf.utils import checked_json
 
 
 def load_model(
@@ -57,7 +54,7 @@ def check_fit(prefix: str, hparams: hparam.HParams) -> None:
     announced = dict(itertools.islice(shapes.of_model(hparams), len(found) + 1))
     if len(announced) > len(found):  # not all, but one of these is missing
         found = {path: found[path] for path in announced.keys() & found.keys()}
-    checkpoint_reader.check_shapes(prefix, announced, found)
+    checkpoints.check_shapes(prefix, announced, found)
 
 
 def load_tokenizer(
@@ -71,7 +68,7 @@ def load_tokenizer(
     """
     run = run_of(run_dir_or_checkpoint)
     tokenizer = tokenizer_lib.load(run.tokenizer_path)
-    known = read_problem(run).get("tokenizer_sha256", tokenizer.fingerprint)
+    known = run.read_problem().get("tokenizer_sha256", tokenizer.fingerprint)
     if tokenizer.fingerprint != known:
         raise errors.UserError(
             f"The tokenizer {run.tokenizer_path} is damaged or another one: "
@@ -86,26 +83,6 @@ def load_tokenizer(
             f"{tokenizer.vocab_size}. Put the original file back."
         )
     return tokenizer
-
-
-def read_problem(run: run_dir_lib.RunDir) -> dict[str, Any]:
-    """Returns what a run's problem.json says; nothing if there is none.
-
-    Runs of earlier versions, and imported ones, know less of their problem.
-
-    Raises:
-        UserError: it is damaged.
-    """
-    path = run.path / "problem.json"
-    try:
-        return checked_json.loads(path.read_bytes(), run_dir_lib.PROBLEM_FIELDS)
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise errors.UserError(
-            f"{path} is damaged: {error} Put the original back, or remove it: "
-            "what the run learns from is then not compared."
-        ) from error
 
 
 def tokenizer_path_of(run_dir_or_checkpoint: str | pathlib.Path) -> str | None:

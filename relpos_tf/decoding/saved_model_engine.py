@@ -18,8 +18,9 @@ from tensorflow.core.protobuf import saved_model_pb2
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.models import checkpoint_reader
+from relpos_tf.models import checkpoint_index
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 from relpos_tf.utils import paths
 
 SAVED_MODEL = "saved_model.pb"
@@ -111,7 +112,7 @@ def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:
     """
     folder = pathlib.Path(folder)
     return {
-        path.relative_to(folder).as_posix(): checked_json.file_sha256(path)
+        path.relative_to(folder).as_posix(): files.sha256(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != engines.EXPORT_INFO
     }
@@ -130,7 +131,7 @@ def check_files(folder: str | pathlib.Path, info: dict[str, Any]) -> None:
     """
     for name, expected in info.get("files", {}).items():
         path = file_of(folder, name)
-        if not path.is_file() or checked_json.file_sha256(path) != expected:
+        if not path.is_file() or files.sha256(path) != expected:
             state = "damaged" if path.is_file() else "missing"
             raise errors.UserError(
                 f"{path} is {state}: expected the file that was exported, of "
@@ -238,7 +239,7 @@ class ExportEngine:
         check_files(folder, self.info)
         check_operations(folder)
         try:
-            checkpoint_reader.check_index(f"{folder}/variables/variables")
+            checkpoint_index.check(f"{folder}/variables/variables")
             self._fixed = decode_hparam.DecodeHParams.from_json(
                 self.info["decode_hparams"]
             )
@@ -252,7 +253,7 @@ class ExportEngine:
                 f"Received: {folder} ({reason})."
             ) from error
 
-    def settings(
+    def complete(
         self, wanted: decode_hparam.DecodeHParams
     ) -> decode_hparam.DecodeHParams:
         """Returns the settings of the export.

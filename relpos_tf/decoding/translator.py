@@ -261,7 +261,7 @@ class Translator:
 
     def _settings(self, wanted, n_best, needs_model):
         """Returns complete settings, or says what is impossible."""
-        settings = self._engine.settings(wanted)
+        settings = self._engine.complete(wanted)
         settings.check_number("n_best", n_best)
         if needs_model and not hasattr(self._engine, "attention"):
             raise errors.UserError(

@@ -63,7 +63,7 @@ def prepare_data(
             hosts.await_chief(
                 lambda: problem.is_prepared(data_dir), f"--data_dir={data_dir}"
             )
-    problem.hold(data_dir)
+    problem.lock(data_dir)
     hosts.check_same(
         json.dumps(problem.manifest(data_dir), sort_keys=True),
         f"The data of {problem.name} in --data_dir={data_dir} are",

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.training import cluster as cluster_lib
-from relpos_tf.utils import text
+from relpos_tf.utils import terminal
 
 _log = logging.getLogger("relpos_tf")
 # Seconds to wait for the other hosts, which may come when their machines are
@@ -429,7 +429,7 @@ def _is_number(host: str) -> bool:
 def _shown(value: object) -> str:
     """Returns what another host said as a line that can be shown."""
     line = str(value)[:_MOST_CHARACTERS].replace("\n", "\\n")
-    return text.printable(line)
+    return terminal.printable(line)
 
 
 def _connected(address: str) -> socket.socket:

@@ -11,9 +11,9 @@ from relpos_tf import hparam
 from relpos_tf.decoding import loading
 from relpos_tf.models import arguments
 from relpos_tf.models import run_dir
+from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
-from relpos_tf.utils import checked_json
-from relpos_tf.utils import text
+from relpos_tf.utils import files
 
 _log = logging.getLogger("relpos_tf")
 
@@ -42,7 +42,7 @@ def prepare_data(problem, data_dir: str, tmp_dir: str, anew: bool) -> None:
 def _log_cleaning(counts: dict[str, int]) -> None:
     """Says what became of the training pairs."""
     dropped = dict(counts)
-    read, changed = dropped.pop("read"), dropped.pop(text.KEEPING_RULE, 0)
+    read, changed = dropped.pop("read"), dropped.pop(cleaning.KEEPING_RULE, 0)
     _log.info(
         "Training text: %s pairs read; %s dropped in cleaning%s.",
         f"{read:,}",
@@ -117,7 +117,7 @@ def open_run(
             "problem": problem.name,
             "source_language": problem.source_language,
             "target_language": problem.target_language,
-            "tokenizer_sha256": checked_json.file_sha256(tokenizer_path),
+            "tokenizer_sha256": files.sha256(tokenizer_path),
             "data": data,
         }
     )
@@ -188,7 +188,7 @@ def check_same_run(
         loading.load_tokenizer(run.path)  # says so if it is damaged
         run.copy_tokenizer(tokenizer_path)  # refuses another one
     # Runs of earlier versions do not know their data.
-    known = loading.read_problem(run).get("data", {})
+    known = run.read_problem().get("data", {})
     changed = [s for s in data if s in known and known[s] != data[s]]
     if "train" in changed:
         raise errors.UserError(

@@ -1,53 +1,58 @@
-"""Files that are written whole or not at all. No TensorFlow.
+"""Files and folders that are written whole or not at all; checksums.
 
 Two rules hold for every file that is written under its final name:
 
-* What is not yet whole has a random name beside it, `NAME.1a2b3c4d.part`,
-  which is created and never opened: no link of that name can lead elsewhere.
+* An incomplete file has a random name beside the final one,
+  `NAME.1a2b3c4d.part`. It is created exclusively, so that no link of that name
+  can be written through.
 * A link is never written through. `replacing` puts the file in place of the
-  link, and leaves alone what the link points to; `open_appending` refuses it.
+  link and leaves the target of the link alone; `open_appending` refuses links.
 """
 
 import contextlib
 import errno
+import hashlib
 import os
 import pathlib
 import re
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from relpos_tf import errors
 
-# What stands between the name of a file and the end of its temporary name, as
-# a pattern of `glob`.
+# The end of a temporary name, after the final name, as a pattern of `glob`.
 PART = f".{'[0-9a-f]' * 8}.part"
-# 255 bytes are the longest name on most file systems.
+OLD = ".old"  # the end of the name of a folder that is being replaced
+# Most file systems allow names of 255 bytes.
 _LONGEST_STEM = 200
+_LONGEST_FOLDER_STEM = 40  # characters
 # Links that the system makes to the open files of a process.
 _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/.*")
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+_BLOCK = 1 << 20
 
 
 @contextlib.contextmanager
 def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
-    """Yields a file that takes the place of `path` once the block is over.
+    """Yields a file that replaces `path` at the end of the block.
 
     Until then, and if the block raises, `path` stays as it is. The new file
-    has the permissions of the old one, or those of any new file. A device, a
-    pipe or `/dev/stdout` cannot be replaced, and is written to directly.
+    has the permissions of the old one, or the default ones. A device, a pipe
+    or `/dev/stdout` cannot be replaced, and is written to directly.
 
     Args:
         path: The file.
 
     Yields:
         A binary file, open for writing and reading, whose `name` is its
-        temporary one. A caller that renames it keeps it also if the block
-        raises.
+        temporary name. It survives a block that raises if the block renamed it.
 
     Raises:
-        OSError: it cannot be written; at once if its folder does not let us.
+        OSError: it cannot be written; at once if its folder does not allow it.
     """
     path = os.fspath(path)
     mode = _mode(path)
@@ -74,15 +79,50 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
 
 
 def write(path: str | pathlib.Path, content: str | bytes) -> None:
-    """Writes a file, text in UTF-8, as `replacing` does."""
+    """Writes a file as `replacing` does; text is written in UTF-8."""
     if isinstance(content, str):
         content = content.encode()
     with replacing(path) as file:
         file.write(content)
 
 
+@contextlib.contextmanager
+def replacing_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a new folder that replaces `path` at the end of the block.
+
+    If the block raises, the new folder is removed and `path` stays as it is.
+    """
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{path.name[:_LONGEST_FOLDER_STEM]}."
+    partial = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+    try:
+        yield partial
+        rename_folder(partial, path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def rename_folder(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Renames a folder of `tempfile.mkdtemp`, and removes the replaced one.
+
+    If the renaming fails, the folder at `target` stays.
+    """
+    source.chmod(0o755)  # mkdtemp excludes other users
+    old = source.with_name(source.name + OLD)
+    try:
+        if target.exists():
+            os.rename(target, old)
+        os.rename(source, target)
+    except BaseException:
+        if old.exists() and not target.exists():
+            os.rename(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def open_appending(path: str | pathlib.Path) -> BinaryIO:
-    """Opens a file to read it and to add to its end.
+    """Opens a file for reading and for adding to its end.
 
     Raises:
         UserError: it is a link.
@@ -100,12 +140,21 @@ def open_appending(path: str | pathlib.Path) -> BinaryIO:
         ) from error
 
 
+def sha256(path: str | pathlib.Path) -> str:
+    """Returns a file's checksum, in hexadecimal."""
+    content = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            content.update(block)
+    return content.hexdigest()
+
+
 def _open_no_link(path, flags):
     return os.open(path, flags | _NO_LINK, 0o666)
 
 
 def _mode(path):
-    """Returns the kind and permissions of what is at a path, or 0."""
+    """Returns the kind and permissions of the file at a path, or 0."""
     try:
         return os.lstat(path).st_mode
     except FileNotFoundError:
@@ -113,15 +162,13 @@ def _mode(path):
 
 
 def _is_replaceable(mode):
-    return any(
-        is_kind(mode) for is_kind in (stat.S_ISREG, stat.S_ISLNK, stat.S_ISDIR)
-    )
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)
 
 
 def _create_beside(path):
     """Creates and opens a file with a random name in the same folder."""
     folder, name = os.path.split(path)
-    # In bytes, and back in a way that any bytes survive.
+    # Cut in bytes; `fsdecode` restores any bytes, also half a character.
     stem = os.fsdecode(os.fsencode(name)[:_LONGEST_STEM])
     while True:
         partial = os.path.join(folder, f"{stem}.{secrets.token_hex(4)}.part")
@@ -130,11 +177,11 @@ def _create_beside(path):
         except FileExistsError:
             continue
         except OSError as error:
-            # The message names what the user knows.
+            # The user knows the final name, not the temporary one.
             raise OSError(error.errno, error.strerror, path) from error
 
 
 def _set_mode(file, mode):
-    """Gives an open file the permissions of another."""
+    """Gives an open file the permissions of `mode`."""
     target = file.fileno() if os.chmod in os.supports_fd else file.name
     os.chmod(target, stat.S_IMODE(mode) & 0o777)

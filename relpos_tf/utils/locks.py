@@ -1,9 +1,11 @@
-"""One process at a time in a directory that it writes, any number that read.
+"""Locks on directories: one process that writes, or any number that read.
 
-Two trainers in one run would remove each other's half-written checkpoints and
-events: the same command typed twice, or a job that was started again while the
-first still ran. A trainer whose data were replaced would read the others as
-its own.
+Two trainers in one run, as when a command is typed twice, would remove each
+other's half-written checkpoints and events. A trainer whose data were replaced
+would read the new records as its own.
+
+A lock ends with its process, however that ends. On a file system without locks
+these functions lock nothing.
 """
 
 import contextlib
@@ -21,25 +23,22 @@ except ImportError:  # Windows
     fcntl = None
 
 _TAKEN = frozenset({errno.EAGAIN, errno.EACCES})
-# Descriptors of the directories that this process has claimed, and of those
-# that it holds. They end with the process, however that ends.
-_claimed: dict[pathlib.Path, int] = {}
-_held: dict[pathlib.Path, int] = {}
-# Seconds in which another process has put a directory in place.
+# Descriptors of the directories that this process has locked.
+_exclusive: dict[pathlib.Path, int] = {}
+_shared: dict[pathlib.Path, int] = {}
+# Seconds that another process may take to put a directory in place.
 _PATIENCE = 60.0
 _PAUSE = 0.1
 
 
-def claim(directory: str | pathlib.Path) -> None:
-    """Claims a directory until the process ends. Makes it if need be.
-
-    On a file system that knows no locks it does nothing.
+def acquire_exclusive(directory: str | pathlib.Path) -> None:
+    """Locks a directory until the process ends. Makes it if need be.
 
     Raises:
-        UserError: another process has claimed it.
+        UserError: another process has locked it.
     """
     directory = pathlib.Path(directory).resolve()
-    if fcntl is None or directory in _claimed:
+    if fcntl is None or directory in _exclusive:
         return
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -51,24 +50,23 @@ def claim(directory: str | pathlib.Path) -> None:
             "relpos-translate_all and relpos-bleu score its checkpoints."
         ) from error
     if descriptor is not None:
-        _claimed[directory] = descriptor
+        _exclusive[directory] = descriptor
 
 
 def release(directory: str | pathlib.Path) -> None:
-    """Ends what `claim` began, also where the directory was renamed."""
-    descriptor = _claimed.pop(pathlib.Path(directory).resolve(), None)
+    """Ends an exclusive lock, also if the directory was renamed since."""
+    descriptor = _exclusive.pop(pathlib.Path(directory).resolve(), None)
     if descriptor is not None:
         os.close(descriptor)
 
 
-def hold(directory: str | pathlib.Path) -> None:
+def acquire_shared(directory: str | pathlib.Path) -> None:
     """Keeps a directory from being replaced until the process ends.
 
-    Any number of processes may hold it. On a file system that knows no locks
-    it does nothing.
+    Any number of processes may do so at once.
 
     Raises:
-        UserError: another process has claimed it and does not let go.
+        UserError: another process keeps it locked exclusively.
     """
     directory = pathlib.Path(directory).resolve()
     if fcntl is None:
@@ -85,25 +83,25 @@ def hold(directory: str | pathlib.Path) -> None:
                     "and run again."
                 ) from error
             time.sleep(_PAUSE)
-    # What was held under this name may have been replaced since.
-    _drop(directory)
+    # The directory that had this name before may have been replaced.
+    _release_shared(directory)
     if descriptor is not None:
-        _held[directory] = descriptor
+        _shared[directory] = descriptor
 
 
 @contextlib.contextmanager
-def sole(directory: str | pathlib.Path) -> Iterator[bool | None]:
-    """Says whether no other process has a directory; none gets it in the block.
+def try_exclusive(directory: str | pathlib.Path) -> Iterator[bool | None]:
+    """Locks a directory during the block, if no other process has locked it.
 
     Yields:
-        False where another process has claimed or holds it; None where that
-        cannot be known. What this process holds, it holds again afterwards.
+        Whether it is locked now; None if that cannot be known. A shared lock
+        of this process is suspended during the block.
     """
     directory = pathlib.Path(directory).resolve()
     if fcntl is None:
         yield None
         return
-    is_held = _drop(directory)
+    is_shared = _release_shared(directory)
     descriptor, is_taken = None, False
     try:
         descriptor = _lock(directory, fcntl.LOCK_EX)
@@ -114,15 +112,12 @@ def sole(directory: str | pathlib.Path) -> Iterator[bool | None]:
     finally:
         if descriptor is not None:
             os.close(descriptor)
-        if is_held and directory.is_dir():
-            hold(directory)
+        if is_shared and directory.is_dir():
+            acquire_shared(directory)
 
 
-def is_claimed(directory: str | pathlib.Path) -> bool:
-    """Says whether a living process has claimed or holds a directory.
-
-    True where that cannot be known.
-    """
+def is_locked(directory: str | pathlib.Path) -> bool:
+    """Returns whether a process has locked a directory; True if unknown."""
     if fcntl is None:
         return True
     try:
@@ -136,17 +131,17 @@ def is_claimed(directory: str | pathlib.Path) -> bool:
 
 
 def _lock(directory: pathlib.Path, operation: int) -> int | None:
-    """Locks a directory; returns its descriptor, None where locks are unknown.
+    """Returns the descriptor of a locked directory; None without locks.
 
     Raises:
-        BlockingIOError: another process has it.
+        BlockingIOError: another process has locked it.
     """
     while True:
-        # The directory itself: a file in it would have to be removed.
+        # The directory itself: a lock file in it would have to be removed.
         descriptor = os.open(directory, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
-            # Meanwhile another one may have taken its place.
+            # Another directory may have taken its name since it was opened.
             if os.path.samestat(os.fstat(descriptor), os.stat(directory)):
                 return descriptor
         except FileNotFoundError:
@@ -159,9 +154,9 @@ def _lock(directory: pathlib.Path, operation: int) -> int | None:
         os.close(descriptor)
 
 
-def _drop(directory: pathlib.Path) -> bool:
-    """Ends what `hold` began; says whether it had."""
-    descriptor = _held.pop(directory, None)
+def _release_shared(directory: pathlib.Path) -> bool:
+    """Ends a shared lock; returns whether there was one."""
+    descriptor = _shared.pop(directory, None)
     if descriptor is not None:
         os.close(descriptor)
     return descriptor is not None

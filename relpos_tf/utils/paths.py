@@ -1,8 +1,7 @@
-"""Names of files and folders, looked at before anything slow begins.
+"""Checks of the names of files and folders before slow work begins.
 
-What can be known of a name is known before a model is trained or a text is
-translated: whether a file can be written there, and whether TensorFlow takes
-the name as it is. No TensorFlow.
+Whether a file can be written, and whether TensorFlow accepts its name, can be
+known before a model is trained or a text is translated. No TensorFlow.
 """
 
 import atexit
@@ -13,36 +12,35 @@ import shutil
 import tempfile
 
 from relpos_tf import errors
-from relpos_tf.utils import faults
+from relpos_tf.utils import system_errors
 
-# TensorFlow takes the name of a checkpoint for a pattern of these.
+# In the name of a checkpoint, TensorFlow takes these for a pattern.
 _WILD = frozenset("*?[\\") - {os.sep}
 
 
 def check_folder(path: str | pathlib.Path) -> None:
-    """Refuses a folder in which nothing can be written. Makes nothing.
+    """Checks that a folder can be made and written in. Makes nothing.
 
     Args:
         path: A folder, or one to be made.
 
     Raises:
-        UserError: it cannot be made or written in, or TensorFlow cannot write
-            there.
+        UserError: it cannot, or TensorFlow cannot write there.
     """
     check_name(path)
-    place = pathlib.Path(path).absolute()
-    with faults.writing(path):
-        while not _exists(place):
-            place = place.parent
-    if not place.is_dir():
+    ancestor = pathlib.Path(path).absolute()
+    with system_errors.writing(path):
+        while not _exists(ancestor):
+            ancestor = ancestor.parent
+    if not ancestor.is_dir():
         raise errors.UserError(
-            f"Expected a folder. Received: {path}, where {place} is a file."
+            f"Expected a folder. Received: {path}, where {ancestor} is a file."
         )
-    _check_writable(path, place)
+    _check_writable(path, ancestor)
 
 
 def check_file(path: str | pathlib.Path) -> None:
-    """Refuses a file that cannot be written or replaced. Makes nothing.
+    """Checks that a file can be written or replaced. Makes nothing.
 
     Args:
         path: A file, there or not. Devices and pipes pass.
@@ -51,7 +49,7 @@ def check_file(path: str | pathlib.Path) -> None:
         UserError: it cannot be written, or its folder is missing.
     """
     path = pathlib.Path(path)
-    with faults.writing(path):
+    with system_errors.writing(path):
         if _exists(path):
             if path.is_dir():
                 raise errors.UserError(
@@ -68,12 +66,12 @@ def check_file(path: str | pathlib.Path) -> None:
 
 
 def check_name(path: str | pathlib.Path) -> None:
-    """Refuses a name that TensorFlow cannot write to.
+    """Checks that TensorFlow can write to a name.
 
     Raises:
         UserError: it is not in UTF-8.
     """
-    if not _is_text(os.fspath(path)):
+    if not _is_utf8(os.fspath(path)):
         raise errors.UserError(
             f"Expected a name in UTF-8. Received: {os.fspath(path)!r}. Rename "
             "the folder."
@@ -81,23 +79,24 @@ def check_name(path: str | pathlib.Path) -> None:
 
 
 def is_plain(path: str | pathlib.Path) -> bool:
-    """Says whether TensorFlow takes a name as it is."""
+    """Returns whether TensorFlow accepts a name, and not as a pattern."""
     path = os.fspath(path)
-    return _is_text(path) and not _WILD.intersection(path)
+    return _is_utf8(path) and not _WILD.intersection(path)
 
 
 def plain(path: str | pathlib.Path) -> str:
-    """Returns a name that TensorFlow takes as it is.
+    """Returns a name for the same file that TensorFlow accepts.
 
-    TensorFlow looks for a checkpoint by its name as a pattern, and so does not
+    TensorFlow takes the name of a checkpoint for a pattern, and so does not
     find `model[v2]/ckpt-7`. The folder of such a name gets a link with a plain
-    name, which stays until the process ends: files may be read late.
+    name, which stays until the process ends, since files may be read late.
 
     Args:
         path: A folder, or the prefix of a checkpoint.
 
     Raises:
-        UserError: the prefix is such a name itself, or no link can be made.
+        UserError: the name of the checkpoint itself has one of these
+            characters, or no link can be made.
     """
     path = os.fspath(path)
     if is_plain(path):
@@ -115,17 +114,17 @@ def plain(path: str | pathlib.Path) -> str:
 
 @functools.cache
 def _link(folder: str) -> str:
-    """Makes a link to a folder, once in a process."""
-    place = _folder_of_links()
-    link = os.path.join(place, str(len(os.listdir(place))))
+    """Returns a link to a folder, made once in a process."""
+    links = _folder_of_links()
+    link = os.path.join(links, str(len(os.listdir(links))))
     if not is_plain(link):
         raise errors.UserError(
             "Expected a folder for temporary files without any of * ? [ \\ in "
-            f"its name. Received: {place}. Set TMPDIR to another."
+            f"its name. Received: {links}. Set TMPDIR to another."
         )
     try:
         os.symlink(folder, link)
-    except OSError as error:  # as on a system that has no links
+    except OSError as error:  # as on a system without links
         raise errors.UserError(
             f"Expected a name without any of * ? [ \\, by which TensorFlow "
             f"takes it for a pattern. Received: {folder!r}. Rename the folder."
@@ -136,13 +135,13 @@ def _link(folder: str) -> str:
 @functools.cache
 def _folder_of_links() -> str:
     folder = tempfile.mkdtemp(prefix="relpos_tf.")
-    # Links themselves are removed, and not what they lead to.
+    # `rmtree` removes the links, not their targets.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def _exists(path: pathlib.Path) -> bool:
-    """Says whether something is there; raises OSError if nothing can be."""
+    """Returns whether a path exists; raises OSError if it cannot exist."""
     try:
         path.stat()
     except FileNotFoundError:
@@ -158,8 +157,8 @@ def _check_writable(path, folder: pathlib.Path) -> None:
         )
 
 
-def _is_text(path: str) -> bool:
-    """Says whether a name is valid UTF-8; Python keeps other bytes apart."""
+def _is_utf8(path: str) -> bool:
+    """Returns whether a name is UTF-8; Python keeps other bytes escaped."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: they end a command, but never half-way through a write.
+"""Ctrl-C and SIGTERM end a command, but never in the middle of a write.
 
 Batch systems, containers and machines that shut down send SIGTERM.
 """
@@ -14,14 +14,14 @@ _WAIT = b"\nStopping; once more to stop without waiting for it.\n"
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came. Whatever handles Ctrl-C handles it."""
+    """SIGTERM came. Code that handles Ctrl-C also handles it."""
 
 
 class _State:
-    """What the handler and the blocks below tell one another."""
+    """The state that the handler shares with the blocks below."""
 
-    holds = 0  # blocks that no signal may break
-    pending = None  # the signal that came in one of them
+    holds = 0  # depth of `held` blocks
+    pending = None  # the first signal that came in such a block
     count = 0  # signals since they were first caught
 
 
@@ -29,10 +29,10 @@ class _State:
 def caught() -> Iterator[None]:
     """Turns SIGINT and SIGTERM into exceptions within the block.
 
-    They are `KeyboardInterrupt` and `Terminated`. A second signal is
-    answered, and otherwise ignored: a launcher may send both, and a hurried
-    user the same twice, while the first one's checkpoint is being written.
-    From the third on, each raises again.
+    They are `KeyboardInterrupt` and `Terminated`. The second signal is only
+    answered by a message: a launcher may send both signals, and a hurried user
+    the same one twice, while a checkpoint is written because of the first. From
+    the third on, each signal raises again.
 
     A signal that the process was started to ignore stays ignored. Outside the
     main thread the block changes nothing.
@@ -55,10 +55,9 @@ def caught() -> Iterator[None]:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Has signals that `caught` handles wait until the end of the block.
+    """Holds the signals of `caught` back until the end of the block.
 
-    Where the block fails by itself, its error goes first: the command ends
-    anyway.
+    If the block raises, its error replaces the signal: the command ends anyway.
     """
     _State.holds += 1
     try:
@@ -75,7 +74,7 @@ def held() -> Iterator[None]:
 
 @contextlib.contextmanager
 def let_through() -> Iterator[None]:
-    """Within `held`, has signals end the block, also one that waits."""
+    """Within `held`, lets signals interrupt the block, also a pending one."""
     holds, _State.holds = _State.holds, 0
     try:
         if _State.pending is not None:
@@ -86,14 +85,15 @@ def let_through() -> Iterator[None]:
 
 
 def is_pending() -> bool:
-    """Says whether a signal waits for the end of `held`."""
+    """Returns whether a signal waits for the end of `held`."""
     return _State.pending is not None
 
 
 def take_back() -> None:
-    """Sets the handlers again where another has put its own.
+    """Sets the handlers again after other code has replaced them.
 
-    TensorFlow takes SIGTERM, and does nothing with it, when it connects hosts.
+    TensorFlow replaces the handler of SIGTERM by one that does nothing when it
+    connects hosts.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -107,7 +107,7 @@ def _handle(number, frame):
     del frame
     _State.count += 1
     if _State.count == 2:
-        # Not through the logger: it may be what was interrupted.
+        # Not through the logger, which the signal may have interrupted.
         os.write(2, _WAIT)
     if _State.holds:
         _State.pending = number if _State.pending is None else _State.pending

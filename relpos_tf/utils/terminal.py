@@ -1,11 +1,10 @@
-"""A person at a terminal: a prompt, a history, Ctrl-C, signs of progress.
+"""The user's terminal: a line of progress, a prompt, its history, Ctrl-C.
 
-Progress is the terminal's last line, written over again and again: `show`. A
-file or a pipe in the place of the terminal gets none of it. Whatever else goes
-to the terminal calls `clear` first.
+Progress is the terminal's last line, written over again and again by `show`.
+Files and pipes get no progress. Any other output calls `clear` first.
 
-The history is a file of the user's, where programs keep such state, and not
-of the run, which others may be given.
+The history of the prompt is a file in the user's folder for program state, not
+in the run, which may be given to others.
 """
 
 import contextlib
@@ -13,6 +12,7 @@ import functools
 import logging
 import os
 import pathlib
+import re
 import sys
 import threading
 import time
@@ -21,49 +21,65 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import Any
 
-from relpos_tf.utils import text
-
 _log = logging.getLogger("relpos_tf")
 
 PROMPT = "> "
-# Names the file of the history; empty: none is kept.
+# Environment variable with the path of the history; empty for no history.
 HISTORY_VARIABLE = "RELPOS_TF_HISTORY"
 _HISTORY_LINES = 1000
-# Names a thread whose result, and whose warnings, nobody wants any more.
+# Name of a thread whose result and warnings are no longer wanted.
 UNHEARD = "unheard"
-# Between two signs of progress in a file, and at a terminal.
-_PROGRESS_SECONDS = 30
-_MOVING_SECONDS = 0.1
-_COLUMNS = 80  # of a terminal that does not say
+# Seconds between two lines of progress, in a log and at a terminal.
+_LOG_SECONDS = 30
+_SHOW_SECONDS = 0.1
+_COLUMNS = 80  # if the terminal does not say
+# All control characters but the tabulator and the line feed, and the marks of
+# writing direction: a terminal obeys them.
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 class _Shown:
-    """What the moving line is by now."""
+    """The state of the line of progress."""
 
     lock = threading.RLock()
-    width = 0  # of the line that is to be seen, 0 where there is none
-    due = 0.0  # when another may come
+    width = 0  # of the visible line, 0 without one
+    due = 0.0  # time of the next one
+
+
+def printable(line: str) -> str:
+    r"""Returns text of any origin as it may be shown.
+
+    Example:
+
+    >>> printable("red: \x1b[31m")
+    'red: \\x1b[31m'
+    """
+    return _CONTROLS.sub(
+        lambda match: match[0].encode("unicode_escape").decode(), line
+    )
 
 
 def show(make: Callable[[], str]) -> None:
-    """Shows a line until the next one; does nothing without a terminal.
+    """Shows a line of progress until the next one, if there is a terminal.
 
     Args:
-        make: Function that returns the line. Called some times a second at
-            most, however often `show` is.
+        make: Function that returns the line. It is called at most ten times a
+            second, however often `show` is.
     """
     with _Shown.lock:
         now = time.monotonic()
-        if now < _Shown.due or not _has_moving_line():
+        if now < _Shown.due or not _shows_progress():
             return
-        line = text.printable(make().replace("\n", " "))[: _columns() - 1]
+        line = printable(make().replace("\n", " "))[: _columns() - 1]
         sys.stderr.write(f"\r{line.ljust(_Shown.width)}")
         sys.stderr.flush()
-        _Shown.width, _Shown.due = len(line), now + _MOVING_SECONDS
+        _Shown.width, _Shown.due = len(line), now + _SHOW_SECONDS
 
 
 def clear() -> None:
-    """Removes what `show` shows, to make room for a line that stays."""
+    """Removes the line of progress, to make room for a line that stays."""
     with _Shown.lock:
         if _Shown.width:
             sys.stderr.write(f"\r{' ' * _Shown.width}\r")
@@ -71,19 +87,14 @@ def clear() -> None:
         _Shown.width, _Shown.due = 0, 0.0
 
 
-def counted(items: Iterable[Any], what: str) -> Iterator[Any]:
-    """Yields items, and shows how many there were.
-
-    Args:
-        items: Any.
-        what: str. Stands before the number.
-    """
+def counted(items: Iterable[Any], label: str) -> Iterator[Any]:
+    """Yields items, and shows their number so far behind `label`."""
     for number, item in enumerate(items, start=1):
-        show(lambda number=number: f"{what} {number}")
+        show(lambda number=number: f"{label} {number}")
         yield item
 
 
-def _has_moving_line() -> bool:
+def _shows_progress() -> bool:
     return _log.isEnabledFor(logging.INFO) and sys.stderr.isatty()
 
 
@@ -94,24 +105,24 @@ def _columns() -> int:
         return _COLUMNS
 
 
-class Progress:
-    """Says now and then how many lines are done."""
+class LineProgress:
+    """Tells the user now and then how many lines are done."""
 
     def __init__(self):
-        self._said = time.monotonic()
+        self._logged = time.monotonic()
 
     def __call__(self, lines: int) -> None:
-        if _has_moving_line():
+        if _shows_progress():
             show(lambda: f"Lines so far: {lines}")
-        elif time.monotonic() - self._said >= _PROGRESS_SECONDS:
+        elif time.monotonic() - self._logged >= _LOG_SECONDS:
             _log.info("Lines so far: %d.", lines)
-            self._said = time.monotonic()
+            self._logged = time.monotonic()
 
 
 class Work(threading.Thread):
-    """Calls a function where Ctrl-C does not reach it.
+    """Calls a function in a thread, which Ctrl-C does not reach.
 
-    In the main thread, Ctrl-C would wait for TensorFlow to return.
+    In the main thread, Ctrl-C would have to wait for TensorFlow to return.
 
     Args:
         function: Function without arguments.
@@ -121,31 +132,31 @@ class Work(threading.Thread):
     def __init__(self, function, name):
         super().__init__(name=name, daemon=True)
         self._function = function
-        self._found = self._error = None
+        self._result = self._error = None
         self._is_done = threading.Event()
 
     def run(self):
         try:
-            self._found = self._function()
-        except BaseException as error:  # raised again where it is waited for
+            self._result = self._function()
+        except BaseException as error:  # raised again in the waiting thread
             self._error = error
         finally:
             self._is_done.set()
 
     def result(self):
-        """Starts, and returns what the function returns."""
+        """Starts the thread, and returns the function's result."""
         self.start()
-        # Without a time, Windows would wait on whatever is pressed.
+        # On Windows, Ctrl-C does not interrupt a wait without a timeout.
         while not self._is_done.wait(0.1):
             pass
         if self._error is not None:
             raise self._error
-        return self._found
+        return self._result
 
 
 @contextlib.contextmanager
 def only_what_is_heard() -> Iterator[None]:
-    """Keeps the warnings of some threads from the user."""
+    """Hides log messages of threads named `UNHEARD`."""
 
     def is_heard(record):
         return record.threadName != UNHEARD
@@ -159,15 +170,15 @@ def only_what_is_heard() -> Iterator[None]:
 
 def reader() -> Callable[[], str]:
     """Returns a function that asks for a line, or raises EOFError."""
-    # Bytes that are not UTF-8 must not end the conversation.
+    # Bytes that are not UTF-8 must not end the program.
     sys.stdin.reconfigure(errors="replace")
     if sys.stdout.isatty():
         return functools.partial(input, PROMPT)
-    return _ask_beside_output
+    return _ask_on_stderr
 
 
-def _ask_beside_output() -> str:
-    """Asks on standard error, because `input` would ask in the output."""
+def _ask_on_stderr() -> str:
+    """Asks on standard error: `input` would write the prompt to the output."""
     sys.stderr.write(PROMPT)
     sys.stderr.flush()
     line = sys.stdin.readline()
@@ -178,28 +189,28 @@ def _ask_beside_output() -> str:
 
 @contextlib.contextmanager
 def editing(words: list[str]) -> Iterator[None]:
-    """Gives `input` a history and completion, where there can be any.
+    """Gives `input` a history and completion, if the system has them.
 
     Args:
-        words: What the tabulator completes at the beginning of a line.
+        words: Completions at the beginning of a line.
     """
     try:
-        import readline  # Not on every system.
+        import readline  # not on every system
     except ImportError:
         yield
         return
 
     def complete(typed, number):
         is_first = readline.get_line_buffer().lstrip() == typed
-        found = [f"{w} " for w in words if is_first and w.startswith(typed)]
-        return found[number] if number < len(found) else None
+        matches = [f"{w} " for w in words if is_first and w.startswith(typed)]
+        return matches[number] if number < len(matches) else None
 
     readline.set_completer(complete)
     readline.set_completer_delims(" ")
     readline.parse_and_bind("tab: complete")
     readline.set_history_length(_HISTORY_LINES)
     path = history_path()
-    # A history that cannot be kept must keep nobody from translating.
+    # A history that cannot be stored must not prevent a translation.
     with contextlib.suppress(OSError):
         if path:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -218,7 +229,7 @@ def editing(words: list[str]) -> Iterator[None]:
 
 
 def history_path() -> pathlib.Path | None:
-    """Returns the file of the lines typed before, or None for no file."""
+    """Returns the file of the history, or None for no history."""
     if HISTORY_VARIABLE in os.environ:
         name = os.environ[HISTORY_VARIABLE]
         return pathlib.Path(name) if name else None

@@ -1,72 +1,53 @@
-"""Lines of text: reading them, and cleaning pairs of them for training.
+"""Lines of text in files and streams.
 
 A line ends at "\\n" and nowhere else: U+0085 and U+2028 occur inside the lines
 of real test sets, so `str.splitlines` would shift every later line.
 
-What reading does, for every split: one "\\r" before the line end is removed, a
-byte order mark at the start of the file is removed, and bytes that are not
-UTF-8 become U+FFFD, so a line always keeps its place.
-
-What cleaning does, for training pairs only (`clean_pair`), in this order:
-
-* `nul`: NUL characters are removed; the pair stays.
-* blanks at both ends of a side are removed; the pair stays.
-* `blank`: dropped when a side is empty.
-* `undecodable`: dropped when a side holds U+FFFD, the mark of broken UTF-8.
-* `long`: dropped when a side has more than `MAX_CHARACTERS` characters.
-* `ratio`: dropped when one side has more than `MAX_RATIO` times the characters
-  of the other plus `RATIO_SLACK`, which only a misaligned pair has.
+Reading removes one "\\r" before a line end and a byte order mark at the start,
+and replaces bytes that are not UTF-8 by U+FFFD. Every line keeps its place.
 """
 
-import collections
+import contextlib
 import gzip
-import html
+import itertools
+import os
 import pathlib
-import re
 import zlib
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from relpos_tf import errors
+from relpos_tf.utils import files
+from relpos_tf.utils import signals
+from relpos_tf.utils import terminal
 
 # Of every vocabulary: padding, and the end of a sentence.
 PAD_ID = 0
 EOS_ID = 1
 
-MAX_CHARACTERS = 4000
-MAX_RATIO = 9
-RATIO_SLACK = 50
-# The rule that changes a pair and keeps it.
-KEEPING_RULE = "nul"
 
-# All controls but the tabulator and the line feed, and what turns the direction
-# of writing: a terminal obeys them.
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
-)
+def stream_lines(stream: Iterable[bytes]) -> Iterator[str]:
+    """Yields the lines of a stream of bytes, without their ends."""
+    for number, line in enumerate(stream):
+        if number == 0:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield line.decode("utf-8", errors="replace")
 
 
 def read_lines(path: str | pathlib.Path) -> Iterator[str]:
     """Yields the lines of a text file, plain or gzipped (name ends in .gz).
 
-    Args:
-        path: A file in UTF-8.
-
-    Yields:
-        The lines without their ends, see the module's docstring.
-
     Raises:
-        UserError: the file is not there, or cannot be read to its end.
+        UserError: the file does not exist, or cannot be read to its end.
     """
     path = pathlib.Path(path)
-    opened = gzip.open if path.suffix == ".gz" else open
+    open_ = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rb") as file:
-            for number, line in enumerate(file):
-                if number == 0:
-                    line = line.removeprefix(b"\xef\xbb\xbf")
-                line = line.removesuffix(b"\n").removesuffix(b"\r")
-                yield line.decode("utf-8", errors="replace")
+        with open_(path, "rb") as file:
+            yield from stream_lines(file)
     except FileNotFoundError as error:
         raise errors.UserError(
             f"Expected a text file. Received: {path}, which does not exist."
@@ -78,99 +59,102 @@ def read_lines(path: str | pathlib.Path) -> Iterator[str]:
         ) from error
 
 
+def read_nonempty(path: str | pathlib.Path) -> Iterator[str]:
+    """Returns the lines of a file that must have at least one.
+
+    Raises:
+        UserError: the file is missing or empty.
+    """
+    lines = read_lines(path)
+    first = list(itertools.islice(lines, 1))
+    if not first:
+        raise errors.UserError(f"Expected lines. Received: {path} is empty.")
+    return itertools.chain(first, lines)
+
+
 def count_lines(path: str | pathlib.Path) -> int:
     """Returns the number of lines that `read_lines` yields."""
     return sum(1 for _ in read_lines(path))
 
 
 def count_broken(lines: Iterable[str]) -> int:
-    """Returns the number of lines that hold U+FFFD: they were not UTF-8."""
+    """Returns the number of lines with U+FFFD, which were not UTF-8."""
     return sum("\ufffd" in line for line in lines)
 
 
-def write_lines(path: str | pathlib.Path, lines: Iterable[str]) -> int:
-    """Writes lines as UTF-8, each ended by "\\n"; returns their number.
+@contextlib.contextmanager
+def writer(
+    path: str | pathlib.Path,
+    stream: BinaryIO | None = None,
+    on_kept: Callable[[str, int], None] | None = None,
+) -> Iterator[Callable[[str], None]]:
+    """Yields a function that writes a line, in UTF-8.
+
+    Args:
+        path: A file, see `files.replacing`; or "" for `stream`.
+        stream: A stream that gets each line at once. Control characters are
+            escaped if it is a terminal.
+        on_kept: If the block raises, the lines written so far are kept in
+            `PATH.first-N-lines`, and `on_kept` is called with the name of that
+            file and N. None: they are removed.
+    """
+    if not path:
+        stream.write(b"")  # A closed stream fails here, not hours later.
+        yield _terminal(stream) if stream.isatty() else _pipe(stream)
+        return
+    with files.replacing(path) as file:
+        try:
+            yield lambda line: file.write(_encoded(line))
+        except BaseException:
+            if on_kept and file.name != os.fspath(path):
+                # A second Ctrl-C would lose the lines.
+                with signals.held():
+                    _keep(file, path, on_kept)
+            raise
+
+
+def write_lines(path: str | pathlib.Path, lines: Iterable[str]) -> None:
+    """Writes a file of lines, in UTF-8.
 
     Raises:
-        ValueError: a line contains "\\n", so it would come back as two.
+        ValueError: a line contains "\\n", and would be read as two.
     """
-    count = 0
-    with open(path, "wb") as file:
-        for line in lines:
+    with writer(path) as write:
+        for number, line in enumerate(lines, start=1):
             if "\n" in line:
                 raise ValueError(
                     "A line must not contain a line end. "
-                    f"Received: {line!r} as line {count + 1}."
+                    f"Received: {line!r} as line {number}."
                 )
-            file.write(line.encode("utf-8", errors="replace") + b"\n")
-            count += 1
-    return count
+            write(line)
 
 
-def clean_pair(
-    source: str, target: str
-) -> tuple[tuple[str, str] | None, str | None]:
-    """Applies the rules for training pairs.
-
-    Args:
-        source: str. One line.
-        target: str. Its translation.
-
-    Returns:
-        The cleaned pair, or None where it is dropped; and the name of the
-        rule that changed or dropped it, or None. Stripped blanks are not
-        worth a name.
-    """
-    rule = KEEPING_RULE if "\0" in source or "\0" in target else None
-    source = source.replace("\0", "").strip()
-    target = target.replace("\0", "").strip()
-    shorter, longer = sorted((len(source), len(target)))
-    if not shorter:
-        return None, "blank"
-    if "\ufffd" in source or "\ufffd" in target:
-        return None, "undecodable"
-    if longer > MAX_CHARACTERS:
-        return None, "long"
-    if longer > MAX_RATIO * shorter + RATIO_SLACK:
-        return None, "ratio"
-    return (source, target), rule
+def _keep(file, path, on_kept):
+    """Renames a temporary file, if it has whole lines."""
+    # On a full disk, only a part of the last line may be written.
+    with contextlib.suppress(OSError):
+        file.flush()
+    with open(file.name, "rb+") as written:
+        sizes = [len(line) for line in written if line.endswith(b"\n")]
+        if not sizes:
+            return
+        written.truncate(sum(sizes))
+    kept = f"{path}.first-{len(sizes)}-lines"
+    os.replace(file.name, kept)
+    on_kept(kept, len(sizes))
 
 
-def clean_pairs(
-    pairs: Iterable[tuple[str, str]],
-    counts: collections.Counter,
-) -> Iterator[tuple[str, str]]:
-    """Yields the pairs that pass `clean_pair`, and counts what it did.
-
-    Args:
-        pairs: The training pairs.
-        counts: Counter. Gains `read` and one count per rule applied.
-
-    Yields:
-        Cleaned pairs.
-    """
-    for source, target in pairs:
-        counts["read"] += 1
-        pair, rule = clean_pair(source, target)
-        if rule:
-            counts[rule] += 1
-        if pair:
-            yield pair
+def _pipe(stream: BinaryIO) -> Callable[[str], None]:
+    return lambda line: (stream.write(_encoded(line)), stream.flush())
 
 
-def collapse_blanks(line: str) -> str:
-    """Undoes HTML escapes, collapses runs of blanks, strips the ends."""
-    return " ".join(html.unescape(line).split())
+def _terminal(stream: BinaryIO) -> Callable[[str], None]:
+    def write(line):
+        terminal.clear()
+        _pipe(stream)(terminal.printable(line))
+
+    return write
 
 
-def printable(line: str) -> str:
-    r"""Returns text as it may be shown, whoever wrote it.
-
-    Example:
-
-    >>> printable("red: \x1b[31m")
-    'red: \\x1b[31m'
-    """
-    return _CONTROLS.sub(
-        lambda found: found[0].encode("unicode_escape").decode(), line
-    )
+def _encoded(line: str) -> bytes:
+    return line.encode("utf-8", errors="replace") + b"\n"

@@ -313,7 +313,7 @@ class AgainTest(parameterized.TestCase):
     )
     def test_command_line_is_that_of_the_user(self, argv, orig_argv, expected):
         with mock.patch.multiple(sys, argv=argv, orig_argv=orig_argv):
-            self.assertEqual(command.again(), expected)
+            self.assertEqual(command.command_line(), expected)
 
 
 class Screen(io.StringIO):

@@ -17,7 +17,7 @@ from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem as problem_lib
-from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 from tests import tiny_run
 
 PAIRS = list(zip(tiny_run.TEXT[::2], tiny_run.TEXT[1::2], strict=True))
@@ -45,7 +45,7 @@ def made() -> pathlib.Path:
         tokenizer_file=run.tokenizer_path,
     )
     manifest = problem.prepare(folder / "data")
-    checksum = checked_json.file_sha256(run.tokenizer_path)
+    checksum = files.sha256(run.tokenizer_path)
     run.write_problem(
         {
             "problem": "pairs",

@@ -19,6 +19,7 @@ PACKAGE = ROOT / "relpos_tf"
 
 ROOMS = (
     "errors",
+    "fields",
     "hparam",
     "registry",
     "utils",

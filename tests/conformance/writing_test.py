@@ -27,7 +27,7 @@ from relpos_tf.data import tokenizer
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.problems import download
-from relpos_tf.utils import line_io
+from relpos_tf.utils import text
 from tests import report_sample
 from tests import tiny_run
 
@@ -40,12 +40,10 @@ OTHERS = {
     "t2t.t2t_import": "into a folder it has just made",
     "problems.manifest": "into a folder it has just made",
     "data.records": "into a folder that `manifest` has just made",
-    "utils.text": "into a folder that `manifest` has just made",
     "data.tokenizer": "into a folder it has just made",
     "bin.translate_all": "a file without a name",
     "bin.command": "a file without a name",
-    "utils.line_io": "keeps a file that `files` was about to remove",
-    "models.checkpoint_files": "renames what TensorFlow writes",
+    "utils.text": "keeps a file that `files` was about to remove",
     "models.checkpoints": "renames what TensorFlow writes",
 }
 
@@ -72,7 +70,7 @@ def writes(path):
 
 
 def write_lines(folder):
-    with line_io.writer(folder / "x.de", None) as write:
+    with text.writer(folder / "x.de", None) as write:
         write("new")
     return "x.de"
 

@@ -23,7 +23,6 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import interactive
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import terminal
-from relpos_tf.utils import text
 from tests import tiny_run
 from tests.decoding import translator_test
 
@@ -39,10 +38,10 @@ SECONDS = 60.0
 class FixedEngine(translator_test.EchoEngine):
     """Has settings that cannot change, as an export has."""
 
-    def settings(self, wanted):
+    def complete(self, wanted):
         if wanted.alpha not in (None, 0.6):
             raise errors.UserError("This export was made with alpha=0.6.")
-        return super().settings(wanted)
+        return super().complete(wanted)
 
 
 class FewEngine(translator_test.EchoEngine):
@@ -77,7 +76,7 @@ class SessionTest(parameterized.TestCase):
             **settings: Of the search.
         """
         self.engine = engine or translator_test.EchoEngine()
-        settings = self.engine.settings(decode_hparam.DecodeHParams(**settings))
+        settings = self.engine.complete(decode_hparam.DecodeHParams(**settings))
         translator = translator_lib.Translator(engine=self.engine)
         output, messages, typed = [], io.StringIO(), list(typed)
         self.session = interactive.Session(translator, settings, output.append)
@@ -326,7 +325,7 @@ class TerminalTest(absltest.TestCase):
         translator = translator_lib.Translator.load(tiny_run.path())
         (first,) = translator.translate(["twenty-one days"])
         # A warning, that there was no end, may stand before it.
-        self.assertEqual(shown.split("\r\n")[-1], text.printable(first))
+        self.assertEqual(shown.split("\r\n")[-1], terminal.printable(first))
         self.expect("> ")
         self.type(":n 2\n")
         self.expect("extra_length=7\r\n")
@@ -337,7 +336,7 @@ class TerminalTest(absltest.TestCase):
         self.assertEqual(
             shown.split("\r\n")[-2:],
             [
-                f"{rank:2}  {score:8.4f}  {text.printable(line)}"
+                f"{rank:2}  {score:8.4f}  {terminal.printable(line)}"
                 for rank, (line, score) in enumerate(
                     zip(texts, scores, strict=True), start=1
                 )

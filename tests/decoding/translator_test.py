@@ -43,7 +43,7 @@ class EchoEngine:
         self.batches = []
         self._memory = memory
 
-    def settings(self, wanted):
+    def complete(self, wanted):
         return wanted.fill(tiny_run.HPARAMS)
 
     def items(self, lines):
@@ -354,7 +354,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
                 )
             )
         self.assertEqual(found, [self.expected] * 16)
-        settings = translator.engine.settings(
+        settings = translator.engine.complete(
             engines.decode_hparam.DecodeHParams()
         )
         function = translator.engine.function(settings)
@@ -362,7 +362,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_limit_is_the_lines_own_length_and_extra_length(self):
         engine = self.translator.engine
-        settings = engine.settings(engines.decode_hparam.DecodeHParams())
+        settings = engine.complete(engines.decode_hparam.DecodeHParams())
         seen = []
         function = engine.function(settings)
 
@@ -383,7 +383,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
             self.translator.translate(["7"] * number, alpha=number / 10)
         settings = engines.decode_hparam.DecodeHParams()
         engine = self.translator.engine
-        function = engine.function(engine.settings(settings))
+        function = engine.function(engine.complete(settings))
         self.assertEqual(function.experimental_get_tracing_count(), 1)
 
     def test_many_settings_are_no_reason_for_tensorflow_to_warn(self):

@@ -10,7 +10,7 @@ import time
 
 from absl.testing import absltest
 
-from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir as run_dir_lib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = (
@@ -125,7 +125,7 @@ class CommandsTest(absltest.TestCase):
         self.assertNotIn("Traceback", error.decode())
         self.assertIn("The same command goes on", error.decode())
         self.assertGreaterEqual(
-            checkpoints.all_steps(self.folder / "stopped")[-1], 10
+            run_dir_lib.all_steps(self.folder / "stopped")[-1], 10
         )
 
     def test_two_replicas_train_and_one_goes_on(self):

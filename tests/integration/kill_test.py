@@ -8,7 +8,7 @@ import time
 
 from absl.testing import absltest
 
-from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from tests import commands
 from tests.campaigns import kill
 
@@ -76,7 +76,7 @@ class KillTest(absltest.TestCase):
         time.sleep(0.01)
         self.assertEqual(run.stop(signal.SIGTERM), 0, run.text())
         self.assertEmpty(kill.halves(run.folder))
-        [step] = checkpoints.all_steps(run.directory)
+        [step] = run_dir.all_steps(run.directory)
         self.assertBetween(step, 7, FREQUENCY - 1)
         stopped = f"Stopped at step {step}. The same command goes on from there"
         self.assertIn(stopped, run.text())

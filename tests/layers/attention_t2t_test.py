@@ -8,7 +8,6 @@ from relpos_tf import hparam
 from relpos_tf.layers import attention
 from relpos_tf.layers import masks
 from relpos_tf.layers.positions import shaw
-from relpos_tf.models import stepwise
 from relpos_tf.models import transformer
 from tests import testing
 
@@ -74,7 +73,7 @@ class MaskT2tTest(tf.test.TestCase):
         arrays = only_case("bias", "ignore_padding")
         ids = np.any(arrays["in/embedding"] != 0, axis=-1).astype(np.int32)
         self.assertAllEqual(ids == 0, arrays["out/padding"] == 1)
-        may_attend = stepwise.is_token(tf.constant(ids))
+        may_attend = transformer.is_token(tf.constant(ids))
         self.assertAllEqual(may_attend, arrays["out/bias"] == 0)
 
 

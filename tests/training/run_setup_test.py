@@ -290,7 +290,7 @@ class PrepareDataTest(absltest.TestCase):
         with self.assertLogs("relpos_tf", "INFO"):
             for _ in range(2):
                 host_setup.prepare_data(group, problem_test.make(), *arguments)
-                self.assertTrue(locks.is_claimed(folder))
+                self.assertTrue(locks.is_locked(folder))
                 with manifest_test.another_process("hold", folder):
                     pass  # as any number may
 

@@ -1,4 +1,4 @@
-"""Two trainers in one directory: the second is told so."""
+"""Tests of locks: the second trainer in a directory is refused."""
 
 import pathlib
 import signal
@@ -15,13 +15,13 @@ from relpos_tf.utils import locks
 CHILD = """
     import sys
     from relpos_tf.utils import locks
-    locks.claim(sys.argv[1])
-    print("claimed", flush=True)
+    locks.acquire_exclusive(sys.argv[1])
+    print("locked", flush=True)
     sys.stdin.read()
 """
 
 
-class ClaimsTest(absltest.TestCase):
+class LocksTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path) / "a" / "b"
@@ -33,22 +33,22 @@ class ClaimsTest(absltest.TestCase):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as child:
-            self.assertEqual(child.stdout.readline(), b"claimed\n")
+            self.assertEqual(child.stdout.readline(), b"locked\n")
             with self.assertRaisesRegex(errors.UserError, "is training in"):
-                locks.claim(self.folder)
-            self.assertTrue(locks.is_claimed(self.folder))
+                locks.acquire_exclusive(self.folder)
+            self.assertTrue(locks.is_locked(self.folder))
             child.send_signal(signal.SIGKILL)
-        self.assertFalse(locks.is_claimed(self.folder))
-        locks.claim(self.folder)
-        locks.claim(str(self.folder))
-        self.assertTrue(locks.is_claimed(self.folder))
+        self.assertFalse(locks.is_locked(self.folder))
+        locks.acquire_exclusive(self.folder)
+        locks.acquire_exclusive(str(self.folder))
+        self.assertTrue(locks.is_locked(self.folder))
         self.assertEmpty(list(self.folder.iterdir()))
 
     def test_file_system_without_locks_is_no_obstacle(self):
         error = OSError(95, "Operation not supported")
         with mock.patch.object(locks.fcntl, "flock", side_effect=error):
-            locks.claim(self.folder)
-            self.assertTrue(locks.is_claimed(self.folder))
+            locks.acquire_exclusive(self.folder)
+            self.assertTrue(locks.is_locked(self.folder))
         self.assertTrue(self.folder.is_dir())
 
 

@@ -1,4 +1,4 @@
-"""The line that moves: what a terminal shows, and a pipe does not get."""
+"""Tests of the line of progress at a terminal."""
 
 import contextlib
 import io
@@ -12,12 +12,12 @@ from unittest import mock
 from absl.testing import absltest
 
 from relpos_tf.bin import command
-from relpos_tf.utils import line_io
 from relpos_tf.utils import terminal
+from relpos_tf.utils import text
 
 
 class Terminal(io.StringIO):
-    """What is written to a terminal, and what is then to be seen."""
+    """A terminal: the output, and the visible lines."""
 
     def isatty(self):
         return True
@@ -109,16 +109,16 @@ class MovingLineTest(absltest.TestCase):
             isatty = Terminal.isatty
 
         output = Output()
-        with line_io.writer("", output) as write:
+        with text.writer("", output) as write:
             self.show("moves")
             write("red \x1b[31m")
         self.assertEqual(self.screen.seen(), [""])
         self.assertEqual(output.getvalue(), b"red \\x1b[31m\n")
-        with line_io.writer("", io.BytesIO()) as write:
+        with text.writer("", io.BytesIO()) as write:
             write("red \x1b[31m")  # a pipe gets it as it is
 
     def test_lines_so_far_move_at_a_terminal(self):
-        progress = terminal.Progress()
+        progress = terminal.LineProgress()
         for lines in (3, 7):
             self.now += 1.0
             progress(lines)

@@ -1,4 +1,4 @@
-"""What the machine does to a run: a full disk, too little memory."""
+"""Errors of the system, in one line: a full disk, too little memory."""
 
 import contextlib
 import errno
@@ -15,16 +15,18 @@ _FULL_TEXT = re.compile(
     r"no space left|disk quota exceeded|file too large", re.IGNORECASE
 )
 _OPERATION = re.compile(r"\{\{.*?\}\}|\[Op:\w+\]")
-# TensorFlow has a class for it, but some libraries below it have none.
+# TensorFlow's class for it is not used by all libraries below TensorFlow.
 _MEMORY_TEXT = re.compile(
     r"\boom\b|out[ _]of[ _]memory|failed to allocate|bad_alloc", re.IGNORECASE
 )
-AGAIN = "Make room and run again: the run goes on from its last checkpoint."
+RESUME_ADVICE = (
+    "Make room and run again: the run goes on from its last checkpoint."
+)
 
 
 @contextlib.contextmanager
 def writing(path: str | pathlib.Path) -> Iterator[None]:
-    """Names the file that cannot be written in the block.
+    """Names the file that the block could not write.
 
     Raises:
         UserError: in place of an `OSError`.
@@ -32,21 +34,20 @@ def writing(path: str | pathlib.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = f" {AGAIN}" if error.errno in _FULL else ""
-        reason = (error.strerror or str(error)).lower()
-        message = f"Cannot write {path}: {reason}.{advice}"
+        advice = f" {RESUME_ADVICE}" if error.errno in _FULL else ""
+        message = f"Cannot write {path}: {_reason(error)}.{advice}"
         raise errors.UserError(message) from error
 
 
 @contextlib.contextmanager
 def explained(memory_advice: str) -> Iterator[None]:
-    """Says in one line that memory, or a disk TensorFlow writes to, is full.
+    """Explains errors of memory and of TensorFlow's writing in one line.
 
     Args:
-        memory_advice: str. What to do where memory runs out, a sentence.
+        memory_advice: str. A sentence: what to do if memory runs out.
 
     Raises:
-        UserError: in place of such an error. Others pass, as does an
+        UserError: in place of such an error. Other errors pass, as does an
             `OSError`, which may name its file.
     """
     try:
@@ -64,11 +65,11 @@ def explained(memory_advice: str) -> Iterator[None]:
 
 
 def os_error_text(error: OSError) -> str | None:
-    """Returns `path: reason`, or the reason where the machine is to blame.
+    """Returns "path: reason", or the reason alone if the disk is the cause.
 
-    Without a path and for other reasons, None: that is the program's doing.
+    None for other errors without a path, which are bugs of the program.
     """
-    reason = f"{(error.strerror or str(error)).lower()}."
+    reason = f"{_reason(error)}."
     if error.filename is not None:
         return f"{error.filename}: {reason}"
     if error.errno in _FULL:
@@ -77,39 +78,42 @@ def os_error_text(error: OSError) -> str | None:
 
 
 def is_full_disk(error: BaseException) -> bool:
-    """Says whether an error means a full disk, TensorFlow's included."""
+    """Returns whether an error means a full disk, TensorFlow's included."""
     if isinstance(error, OSError):
         return error.errno in _FULL
-    found = _FULL_TEXT.search(str(error))
-    return _is_from_tensorflow(error) and found is not None
+    return _is_from_tensorflow(error) and bool(_FULL_TEXT.search(str(error)))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Says whether an error means that memory ran out, on any device."""
+    """Returns whether an error means that memory ran out, on any device."""
     if isinstance(error, MemoryError):
         return True
     if not _is_from_tensorflow(error) or is_full_disk(error):
         return False
     if type(error).__name__ == "ResourceExhaustedError":
         return True
-    return _MEMORY_TEXT.search(str(error)) is not None
-
-
-def _is_from_tensorflow(error: BaseException) -> bool:
-    """Says so without importing it: most commands need it late or never."""
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None or not hasattr(tensorflow, "errors"):
-        return False
-    return isinstance(error, tensorflow.errors.OpError)
+    return bool(_MEMORY_TEXT.search(str(error)))
 
 
 def cause(error: BaseException) -> str:
-    """Returns the line of an error that says what happened, as a sentence.
+    """Returns the most telling line of a TensorFlow error, as a sentence.
 
-    Without the names of operations, which TensorFlow puts around it.
+    The names of operations that TensorFlow adds are removed.
     """
     lines = [
         _OPERATION.sub("", line).strip() for line in str(error).split("\n")
     ]
     telling = filter(_FULL_TEXT.search, lines)
     return f"{next(telling, lines[0]).rstrip('.')}."
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _is_from_tensorflow(error: BaseException) -> bool:
+    """Tests the class without importing TensorFlow, which takes seconds."""
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None or not hasattr(tensorflow, "errors"):
+        return False
+    return isinstance(error, tensorflow.errors.OpError)

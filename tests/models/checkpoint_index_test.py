@@ -1,4 +1,4 @@
-"""Damaged checkpoints: an error, the one before, or the very same values."""
+"""Damaged checkpoints: an error, an older checkpoint, or the same values."""
 
 import collections
 import json
@@ -16,7 +16,6 @@ from absl.testing import parameterized
 from tensorflow.core.protobuf import tensor_bundle_pb2
 
 from relpos_tf import errors
-from relpos_tf.models import checkpoint_reader
 from relpos_tf.models import checkpoints
 
 # In a process of its own, because TensorFlow might end it. Cases are
@@ -167,7 +166,7 @@ class DamageTest(parameterized.TestCase):
         outcomes = collections.Counter(map(tuple, cases))
         damaged = "Checkpoint /ckpt-11 is damaged or not there."
         self.assertEqual({o for _, o in outcomes}, {damaged, "same"}, outcomes)
-        # The rest is padding, and the graph of objects, which nobody reads.
+        # The rest is padding and the graph of objects, which is not read.
         self.assertGreater(outcomes[".index", damaged], 30)
         self.assertGreater(outcomes[".data-00000-of-00001", damaged], 15)
 
@@ -180,8 +179,8 @@ class DamageTest(parameterized.TestCase):
         content = path.read_bytes()
         path.write_bytes(content[:-48] + footer.ljust(40, b"\0") + content[-8:])
         with self.assertRaisesRegex(ValueError, "points beyond its end"):
-            checkpoint_reader.open_checkpoint(self.prefix)
-        self.assertFalse(checkpoint_reader.is_readable(self.prefix))
+            checkpoints.open_checkpoint(self.prefix)
+        self.assertFalse(checkpoints.is_readable(self.prefix))
 
     @parameterized.parameters(
         ([2**38, 5], "promises"),  # a terabyte, in 40 bytes
@@ -198,14 +197,14 @@ class DamageTest(parameterized.TestCase):
         data = np.arange(10, dtype=np.float32).tobytes()
         pathlib.Path(f"{prefix}.data-00000-of-00001").write_bytes(data)
         write_index(prefix, {"a": [2, 5]})
-        reader = checkpoint_reader.open_checkpoint(prefix)
+        reader = checkpoints.open_checkpoint(prefix)
         self.assertEqual(reader.get_tensor("a")[1, 4], 9)
         write_index(prefix, {"a": [2, 5], "b": shape})
         with self.assertRaisesRegex(ValueError, f"ckpt-3.index.*{message}"):
-            checkpoint_reader.open_checkpoint(prefix)
-        self.assertFalse(checkpoint_reader.is_readable(prefix))
+            checkpoints.open_checkpoint(prefix)
+        self.assertFalse(checkpoints.is_readable(prefix))
         write_index(prefix, {"b": shape})
-        self.assertFalse(checkpoint_reader.is_readable(prefix))
+        self.assertFalse(checkpoints.is_readable(prefix))
 
     def test_an_index_that_names_a_data_file_beyond_the_last_is_refused(self):
         prefix = str(self.folder / "ckpt-3")
@@ -214,7 +213,7 @@ class DamageTest(parameterized.TestCase):
             path.write_bytes(bytes(40))
         write_index(prefix, {"a": [2, 5]}, shard=1)
         with self.assertRaisesRegex(ValueError, "names data file 1 of 1"):
-            checkpoint_reader.open_checkpoint(prefix)
+            checkpoints.open_checkpoint(prefix)
 
     def test_older_data_under_a_newer_index_is_damage(self):
         self.model["m/3"].assign(-self.model["m/3"])

@@ -1,4 +1,4 @@
-"""What is told apart: a full disk, too little memory, and bugs."""
+"""Tests of system errors: a full disk, too little memory, other errors."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf.utils import faults
+from relpos_tf.utils import system_errors
 
 
 def tensorflow_error(kind, message):
@@ -39,10 +39,10 @@ class FaultsTest(parameterized.TestCase):
         ),
     )
     def test_memory(self, error):
-        self.assertTrue(faults.is_out_of_memory(error))
-        self.assertFalse(faults.is_full_disk(error))
+        self.assertTrue(system_errors.is_out_of_memory(error))
+        self.assertFalse(system_errors.is_full_disk(error))
         with self.assertRaises(errors.UserError) as caught:
-            with faults.explained("Lower x."):
+            with system_errors.explained("Lower x."):
                 raise error
         self.assertEqual(str(caught.exception), "Out of memory. Lower x.")
 
@@ -57,10 +57,10 @@ class FaultsTest(parameterized.TestCase):
             EXHAUSTED,
             f"While saving:\n{{{{function_node x}}}} {message} [Op:Y]\nat x",
         )
-        self.assertTrue(faults.is_full_disk(error))
-        self.assertFalse(faults.is_out_of_memory(error))
+        self.assertTrue(system_errors.is_full_disk(error))
+        self.assertFalse(system_errors.is_out_of_memory(error))
         with self.assertRaises(errors.UserError) as caught:
-            with faults.explained("Lower x."):
+            with system_errors.explained("Lower x."):
                 raise error
         self.assertEqual(
             str(caught.exception),
@@ -75,7 +75,7 @@ class FaultsTest(parameterized.TestCase):
     )
     def test_others_pass(self, error):
         with self.assertRaises(type(error)) as caught:
-            with faults.explained("Lower x."):
+            with system_errors.explained("Lower x."):
                 raise error
         self.assertIs(caught.exception, error)
 
@@ -88,7 +88,7 @@ class FaultsTest(parameterized.TestCase):
         with self.assertRaisesRegex(
             errors.UserError, f"^Cannot write a/b: {expected}"
         ):
-            with faults.writing("a/b"):
+            with system_errors.writing("a/b"):
                 raise OSError(number, os.strerror(number))
 
 
