@@ -162,6 +162,7 @@ class _Server:
     def _close(self):
         self._socket.close()
         self._process.wait()
+        self._errors.close()
 
 
 def _set_subreaper(value):

@@ -57,6 +57,9 @@ def pytest_collection_modifyitems(config, items):
     left = [item for item in items if item.name != "test_session"]
     if config.getoption("fast"):
         slow = slow_files(seconds)
+        config.hook.pytest_deselected(
+            items=[item for item in left if file_name(item) in slow]
+        )
         left = [item for item in left if file_name(item) not in slow]
     left.sort(key=lambda item: seconds.get(file_name(item), 0.0), reverse=True)
     items[:] = left
