@@ -1,16 +1,15 @@
-"""Python processes that need not import TensorFlow: forks of one that has.
+"""Starts Python processes without the cost of importing TensorFlow.
 
-To import TensorFlow takes more than three seconds of a processor. `Popen` and
-`run` here are those of `subprocess` for calls of this Python: `-c CODE`,
-`-m MODULE` or a script. On Linux, the process is forked from a server that
-has imported TensorFlow and the package without the commands, and has computed
-nothing. It takes a tenth of a second to start and is like any other process
-otherwise: a child of the caller, with its own arguments, environment, folder,
-streams and signals. Elsewhere, and for calls of other programs, an ordinary
-process is started.
+`Popen` and `run` take the arguments of their namesakes in `subprocess`. On
+Linux, a call of this Python (`-c CODE`, `-m MODULE` or a script) is forked from
+a server. The server has imported TensorFlow and the package except the
+commands, and has computed nothing. A fork starts in a tenth of a second; the
+import takes more than three. The fork is an ordinary child of the caller, with
+its own arguments, environment, folder, streams and signals. All other calls
+start an ordinary process.
 
-Tests of what happens before or while TensorFlow is imported, of what a command
-imports, or of `PYTHON...` variables in the environment need `subprocess`.
+Use `subprocess` to test what a process imports, what happens during the import
+of TensorFlow, or the effect of environment variables named PYTHON...
 """
 
 import atexit
@@ -39,12 +38,12 @@ _LENGTH = struct.Struct("!I")
 
 
 class Popen(subprocess.Popen):
-    """`subprocess.Popen`; calls of this Python are forks of the server."""
+    """A `subprocess.Popen` that forks calls of this Python from the server."""
 
     def _execute_child(self, *args, **kwargs):
         start = super()._execute_child
         call = inspect.signature(start).bind(*args, **kwargs).arguments
-        words = call["args"]
+        words, env = call["args"], call["env"]
         if not _can_fork(words, call):
             return start(*args, **kwargs)
         pipes = call["p2cread"], call["c2pwrite"], call["errwrite"]
@@ -52,7 +51,7 @@ class Popen(subprocess.Popen):
             {
                 "argv": [os.fspath(word) for word in words],
                 "cwd": os.fspath(call["cwd"] or os.getcwd()),
-                "env": dict(call["env"] or os.environ),
+                "env": dict(os.environ if env is None else env),
                 "is_new_session": call["start_new_session"],
             },
             [
@@ -73,7 +72,7 @@ class Popen(subprocess.Popen):
 
 
 def run(words, input=None, check=False, timeout=None, **kwargs):
-    """Does what `subprocess.run` does, by `Popen`."""
+    """Is `subprocess.run` with this module's `Popen`."""
     if input is not None:
         kwargs["stdin"] = subprocess.PIPE
     if kwargs.pop("capture_output", False):
@@ -91,7 +90,7 @@ def run(words, input=None, check=False, timeout=None, **kwargs):
 
 
 def _can_fork(words, call):
-    """Whether a process is to be forked, and not started as usual."""
+    """Whether a call can be forked from the server."""
     return (
         sys.platform == "linux"
         and not isinstance(words, str)
@@ -108,7 +107,7 @@ def _server():
 
 
 class _Server:
-    """The caller's end: a process that forks on request."""
+    """A process that forks on request, and the connection to it."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -131,7 +130,7 @@ class _Server:
         atexit.register(self._close)
 
     def start(self, request, streams):
-        """Has a process forked that is a child of this one.
+        """Forks a process that becomes a child of this one.
 
         Args:
             request: dict; see `_become`.
@@ -142,7 +141,7 @@ class _Server:
         """
         data = json.dumps(request).encode()
         with self._lock:
-            # The server's grandchild, once orphaned, becomes our child.
+            # A subreaper adopts the orphans of its descendants.
             _set_subreaper(True)
             try:
                 head = _LENGTH.pack(len(data))
@@ -171,9 +170,9 @@ def _set_subreaper(value):
 
 def _serve(number):
     """Forks a process for each request, and returns in that process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the tests
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the tests.
     _import_package()
-    gc.freeze()  # or each process would search all modules for garbage
+    gc.freeze()  # At its end, a fork need not search these objects.
     connection = socket.socket(fileno=number)
     while True:
         head, streams, *_ = socket.recv_fds(connection, _LENGTH.size, 3)
@@ -218,7 +217,7 @@ def _fork_orphan():
 
 
 def _import_package():
-    """Imports all that commands import but the commands themselves."""
+    """Imports the modules that commands import, but no command."""
     import sacrebleu  # noqa: F401
     import tensorflow_text  # noqa: F401
 
@@ -229,7 +228,7 @@ def _import_package():
 
 
 def _become(request, streams):
-    """Makes this process the one that was asked for, as Python starts.
+    """Makes this process the requested one, as if Python had just started.
 
     Args:
         request: dict of "argv" (of the whole process), "cwd", "env" and
@@ -237,7 +236,7 @@ def _become(request, streams):
         streams: list of the file descriptors of the standard streams.
 
     Returns:
-        (code, dict): what to execute, and where.
+        (code, globals): the arguments of `exec`.
     """
     import numpy as np
 
@@ -279,7 +278,7 @@ def _become(request, streams):
 
 
 def _open_streams():
-    """Opens the standard streams for what the file descriptors are now."""
+    """Opens the standard streams on the new file descriptors."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
         by_line = name == "stderr" or os.isatty(number)
