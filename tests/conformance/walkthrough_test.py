@@ -14,7 +14,8 @@ import relpos_tf
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = tuple(
     str(path.relative_to(ROOT))
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
+    for pattern in ("*.md", "docs/*.md", "tools/*.md", "benchmarks/peers/*.md")
+    for path in sorted(ROOT.glob(pattern))
     if path.name != "CHANGELOG.md"
 )
 FOLDERS = (
@@ -24,9 +25,10 @@ FOLDERS = (
     "hparams",
     "relpos_tf",
     "tests",
+    "tools",
 )
 # The first part of a dotted name that belongs to another package.
-OTHER_PACKAGES = frozenset({"keras", "tensorflow", "tf"})
+OTHER_PACKAGES = frozenset({"keras", "opennmt", "tensorflow", "tf"})
 FILE_ENDINGS = frozenset(
     {"bin", "data", "extra", "gz", "html", "index", "json", "jsonl", "md"}
     | {"model", "npz", "part", "pb", "py", "sh", "source", "subwords", "tar"}
@@ -35,7 +37,7 @@ FILE_ENDINGS = frozenset(
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w/]*(?:\.\w+)?")
 DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-MODULE = re.compile(r"(?<![\w./-])(?:relpos_tf|tests)(?:\.\w+)+")
+MODULE = re.compile(r"(?<![\w./-])(?:relpos_tf|tests|tools)(?:\.\w+)+")
 PROBLEM = re.compile(r"--problem=(\w+)|\b(translate_en\w\w_\w+)")
 HPARAMS_SETS = re.compile(r"--hparams_sets?=([\w,]+)")
 IMPORT = re.compile(r"from (relpos_tf[\w.]*) import (\w+)")
@@ -45,7 +47,7 @@ IMPORT = re.compile(r"from (relpos_tf[\w.]*) import (\w+)")
 def modules():
     """Returns the syntax tree of each module by its dotted name."""
     trees = {}
-    for folder in ("relpos_tf", "hparams", "tests"):
+    for folder in ("relpos_tf", "hparams", "tests", "tools"):
         for path in (ROOT / folder).rglob("*.py"):
             parts = path.relative_to(ROOT).with_suffix("").parts
             name = ".".join(parts).removesuffix(".__init__")
