@@ -70,7 +70,7 @@ class SummaryTest(absltest.TestCase):
         self.figures.add("none", None, at_least=1.5)
         self.assertEqual(
             self.figures.table(),
-            "| figure | measured | aim | |\n|---|---|---|---|\n"
+            "| figure | measured | aim | result |\n|---|---|---|---|\n"
             "| short | 0.123 s | at most 2 s | reached |\n"
             "| long | 12,346 |  | - |\n"
             "| none | - | at least 1.5 | - |\n",

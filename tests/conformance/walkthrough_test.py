@@ -1,4 +1,4 @@
-"""Every file, module and name that the documents mention exists."""
+"""Every file, module and name that documents and scripts mention exists."""
 
 import ast
 import functools
@@ -14,8 +14,15 @@ import relpos_tf
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = tuple(
     str(path.relative_to(ROOT))
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
+    for pattern in ("*.md", "docs/*.md", "tools/*.md", "benchmarks/peers/*.md")
+    for path in sorted(ROOT.glob(pattern))
     if path.name != "CHANGELOG.md"
+)
+# No test runs most of these scripts.
+SCRIPTS = tuple(
+    str(path.relative_to(ROOT))
+    for folder in ("benchmarks", "examples", "tools")
+    for path in sorted((ROOT / folder).rglob("*.py"))
 )
 FOLDERS = (
     "benchmarks",
@@ -27,7 +34,7 @@ FOLDERS = (
     "tools",
 )
 # The first part of a dotted name that belongs to another package.
-OTHER_PACKAGES = frozenset({"keras", "tensorflow", "tf"})
+OTHER_PACKAGES = frozenset({"keras", "opennmt", "tensorflow", "tf"})
 FILE_ENDINGS = frozenset(
     {"bin", "data", "extra", "gz", "html", "index", "json", "jsonl", "md"}
     | {"model", "npz", "part", "pb", "py", "sh", "source", "subwords", "tar"}
@@ -141,6 +148,23 @@ def missing_names(text):
             yield name
 
 
+def missing_attributes(tree):
+    """Yields attributes of our modules that a script uses and none defines."""
+    imported = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            if node.module.split(".")[0] in ("relpos_tf", "tests"):
+                for alias in node.names:
+                    name = f"{node.module}.{alias.name}"
+                    imported[alias.asname or alias.name] = name
+    yield from (name for name in imported.values() if not exists(name))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = imported.get(node.value.id)
+            if module in modules() and not exists(f"{module}.{node.attr}"):
+                yield f"{module}.{node.attr}"
+
+
 def missing_paths(text):
     """Yields paths in a document that the project does not have."""
     for path in PATH.findall(text):
@@ -181,6 +205,11 @@ class DocumentsTest(parameterized.TestCase):
     def test_paths_exist(self, document):
         text = (ROOT / document).read_text(encoding="utf-8")
         self.assertEmpty(sorted(set(missing_paths(text))))
+
+    @parameterized.parameters(*SCRIPTS)
+    def test_scripts_use_names_that_exist(self, script):
+        tree = ast.parse((ROOT / script).read_text(encoding="utf-8"))
+        self.assertEmpty(list(missing_attributes(tree)))
 
     @parameterized.parameters(*DOCUMENTS)
     def test_problems_and_sets_are_registered(self, document):
