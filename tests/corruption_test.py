@@ -18,6 +18,16 @@ CODE_FROM_DATA = frozenset(
 )
 
 
+# Numbers of cases: 0 is a flip, 6 a cut, 8 a gap, 9 a deletion.
+CASES = {
+    "checkpoint": (0, 6),
+    "records": (6,),
+    "tokenizer": (0, 8),
+    "hparams": (0, 9),
+    "export": (0, 9),
+}
+
+
 class CorruptionTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -30,8 +40,7 @@ class CorruptionTest(parameterized.TestCase):
 
     @parameterized.parameters(*corruption.TARGETS)
     def test_damage_is_told_or_does_not_matter(self, target):
-        # A flip; and a cut, or a deletion.
-        for number in (0, 6 if target in ("checkpoint", "records") else 9):
+        for number in CASES[target]:
             found = self.world.case(target, number)
             self.assertIn(found.outcome, corruption.GOOD, found)
             if target == "checkpoint":

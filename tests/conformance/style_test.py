@@ -14,7 +14,7 @@ CODE = sorted(
     for path in (ROOT / folder).rglob("*.py")
 )
 SKIPPED = frozenset(
-    {"build", "data", "dist", "downloads", "runs", "__pycache__"}
+    {"build", "data", "dist", "downloads", "reference", "runs", "__pycache__"}
 )
 TEXT_ENDINGS = frozenset(
     {"", ".cfg", ".in", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yml"}

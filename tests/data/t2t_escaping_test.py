@@ -75,8 +75,17 @@ _MALFORMED = (
 )
 
 
-def in_graph(function, *arguments):
-    return tf.function(function)(*arguments)
+_STRINGS = tf.TensorSpec([None], tf.string)
+
+
+@tf.function(input_signature=[_STRINGS])
+def spell_in_graph(strings):
+    return t2t_escaping.spell_tf(strings, _ALPHABET)
+
+
+@tf.function(input_signature=[_STRINGS])
+def read_in_graph(spelled):
+    return t2t_escaping.read_tf(spelled)
 
 
 def constant(strings):
@@ -101,25 +110,20 @@ class SpellingTest(parameterized.TestCase):
             [t2t_escaping.spell(token, _ALPHABET).encode() for token in row]
             for row in tokens
         ]
-        spelled = in_graph(
-            lambda strings: t2t_escaping.spell_tf(strings, _ALPHABET),
-            constant(texts),
-        )
+        spelled = spell_in_graph(constant(texts))
         self.assertEqual(spelled.to_list(), expected)
 
     def test_graph_reads_the_same(self):
         examples = [(spelled, text) for text, _, spelled in _EXAMPLES]
         spelled, texts = zip(*examples, *_MALFORMED, strict=True)
-        found = in_graph(t2t_escaping.read_tf, constant(spelled))
+        found = read_in_graph(constant(spelled))
         self.assertEqual([text.decode() for text in found.numpy()], list(texts))
 
     def test_graph_takes_no_strings_at_all(self):
         nothing = tf.zeros([0], tf.string)
-        spelled = in_graph(
-            lambda strings: t2t_escaping.spell_tf(strings, _ALPHABET), nothing
-        )
+        spelled = spell_in_graph(nothing)
         self.assertEqual(spelled.to_list(), [])
-        self.assertEqual(in_graph(t2t_escaping.read_tf, nothing).shape, [0])
+        self.assertEqual(read_in_graph(nothing).shape, [0])
 
     def test_lone_surrogates_become_question_marks(self):
         self.assertEqual(
@@ -143,16 +147,13 @@ class SpellingTest(parameterized.TestCase):
         texts = [f"a{character}" for character in edges]
         counts = [1 if is_alphanumeric[c] else 2 for c in edges]
         self.assertEqual([len(t2t_escaping.split(t)) for t in texts], counts)
-        spelled = in_graph(
-            lambda strings: t2t_escaping.spell_tf(strings, _ALPHABET),
-            constant(texts),
-        )
+        spelled = spell_in_graph(constant(texts))
         self.assertEqual(spelled.row_lengths().numpy().tolist(), counts)
 
         spelled = [rf"a_\{ord(character)};_" for character in edges]
         texts = [f"a {c}" if is_alphanumeric[c] else f"a{c}" for c in edges]
         self.assertEqual([t2t_escaping.read(s) for s in spelled], texts)
-        found = in_graph(t2t_escaping.read_tf, constant(spelled))
+        found = read_in_graph(constant(spelled))
         self.assertEqual([text.decode() for text in found.numpy()], texts)
 
 

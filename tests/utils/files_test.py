@@ -156,7 +156,7 @@ class FolderTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
-        self.path = self.folder / "a" / ("x" * 250)
+        self.path = self.folder / "a" / ("x" * 255)
 
     def write(self, content):
         with files.replacing_folder(self.path) as partial:

@@ -10,7 +10,6 @@ month before day; "kilometer". Tens and units are hyphenated.
 """
 
 from typing import Any
-from typing import NamedTuple
 
 MAX_CARDINAL = 999_999_999
 MAX_ORDINAL = 999_999
@@ -43,14 +42,6 @@ _IRREGULAR_PLURALS = {
     "child": "children",
     "percent": "percent",
 }
-
-
-class Noun(NamedTuple):
-    """A noun of a language with genders, in the nominative."""
-
-    article: str  # "der", "die" or "das"
-    singular: str
-    plural: str
 
 
 def require(name: str, value: int, low: int, high: int) -> None:

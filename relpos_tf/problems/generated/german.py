@@ -9,6 +9,8 @@ loses its "s" before a noun, also in "einhundertein Tage". Measures
 and currencies stay in the singular ("zwei Kilometer", "fünf Euro").
 """
 
+from typing import NamedTuple
+
 from relpos_tf.problems.generated import english
 
 _SMALL = (
@@ -31,40 +33,50 @@ _PARTS = {
     "afternoon": "nachmittags",
     "evening": "abends",
 }
+
+
+class Noun(NamedTuple):
+    """A noun in the nominative."""
+
+    article: str  # "der", "die" or "das"
+    singular: str
+    plural: str
+
+
 NOUNS = {
-    "second": english.Noun("die", "Sekunde", "Sekunden"),
-    "minute": english.Noun("die", "Minute", "Minuten"),
-    "hour": english.Noun("die", "Stunde", "Stunden"),
-    "day": english.Noun("der", "Tag", "Tage"),
-    "week": english.Noun("die", "Woche", "Wochen"),
-    "month": english.Noun("der", "Monat", "Monate"),
-    "year": english.Noun("das", "Jahr", "Jahre"),
-    "century": english.Noun("das", "Jahrhundert", "Jahrhunderte"),
-    "kilometer": english.Noun("der", "Kilometer", "Kilometer"),
-    "meter": english.Noun("der", "Meter", "Meter"),
-    "centimeter": english.Noun("der", "Zentimeter", "Zentimeter"),
-    "kilogram": english.Noun("das", "Kilogramm", "Kilogramm"),
-    "gram": english.Noun("das", "Gramm", "Gramm"),
-    "liter": english.Noun("der", "Liter", "Liter"),
-    "degree": english.Noun("der", "Grad", "Grad"),
-    "percent": english.Noun("das", "Prozent", "Prozent"),
-    "dollar": english.Noun("der", "Dollar", "Dollar"),
-    "euro": english.Noun("der", "Euro", "Euro"),
-    "cent": english.Noun("der", "Cent", "Cent"),
-    "apple": english.Noun("der", "Apfel", "Äpfel"),
-    "book": english.Noun("das", "Buch", "Bücher"),
-    "car": english.Noun("das", "Auto", "Autos"),
-    "cat": english.Noun("die", "Katze", "Katzen"),
-    "chapter": english.Noun("das", "Kapitel", "Kapitel"),
-    "child": english.Noun("das", "Kind", "Kinder"),
-    "dog": english.Noun("der", "Hund", "Hunde"),
-    "egg": english.Noun("das", "Ei", "Eier"),
-    "horse": english.Noun("das", "Pferd", "Pferde"),
-    "house": english.Noun("das", "Haus", "Häuser"),
-    "letter": english.Noun("der", "Brief", "Briefe"),
-    "page": english.Noun("die", "Seite", "Seiten"),
-    "question": english.Noun("die", "Frage", "Fragen"),
-    "tree": english.Noun("der", "Baum", "Bäume"),
+    "second": Noun("die", "Sekunde", "Sekunden"),
+    "minute": Noun("die", "Minute", "Minuten"),
+    "hour": Noun("die", "Stunde", "Stunden"),
+    "day": Noun("der", "Tag", "Tage"),
+    "week": Noun("die", "Woche", "Wochen"),
+    "month": Noun("der", "Monat", "Monate"),
+    "year": Noun("das", "Jahr", "Jahre"),
+    "century": Noun("das", "Jahrhundert", "Jahrhunderte"),
+    "kilometer": Noun("der", "Kilometer", "Kilometer"),
+    "meter": Noun("der", "Meter", "Meter"),
+    "centimeter": Noun("der", "Zentimeter", "Zentimeter"),
+    "kilogram": Noun("das", "Kilogramm", "Kilogramm"),
+    "gram": Noun("das", "Gramm", "Gramm"),
+    "liter": Noun("der", "Liter", "Liter"),
+    "degree": Noun("der", "Grad", "Grad"),
+    "percent": Noun("das", "Prozent", "Prozent"),
+    "dollar": Noun("der", "Dollar", "Dollar"),
+    "euro": Noun("der", "Euro", "Euro"),
+    "cent": Noun("der", "Cent", "Cent"),
+    "apple": Noun("der", "Apfel", "Äpfel"),
+    "book": Noun("das", "Buch", "Bücher"),
+    "car": Noun("das", "Auto", "Autos"),
+    "cat": Noun("die", "Katze", "Katzen"),
+    "chapter": Noun("das", "Kapitel", "Kapitel"),
+    "child": Noun("das", "Kind", "Kinder"),
+    "dog": Noun("der", "Hund", "Hunde"),
+    "egg": Noun("das", "Ei", "Eier"),
+    "horse": Noun("das", "Pferd", "Pferde"),
+    "house": Noun("das", "Haus", "Häuser"),
+    "letter": Noun("der", "Brief", "Briefe"),
+    "page": Noun("die", "Seite", "Seiten"),
+    "question": Noun("die", "Frage", "Fragen"),
+    "tree": Noun("der", "Baum", "Bäume"),
 }
 SUBSTANCES = {
     "beer": "Bier",
