@@ -1,6 +1,7 @@
 """Runs, data and exports work in folders of any name."""
 
 import contextlib
+import functools
 import io
 import os
 import pathlib
@@ -33,14 +34,10 @@ from tests import tiny_run
 NAMES = (
     "model[v2]",
     "[",
-    "a*b",
-    "a?b",
-    "back\\slash",
+    "a*b?c\\d",
     "\"double\" and 'single'",
-    "line\nfeed",
-    " blanks ",
-    "-dash",
-    "a,b=c",
+    " line\nfeed ",
+    "-a,b=c",
     "größe-漢字",
     "x" * 255,
     # An undecodable byte, as Python spells it.
@@ -49,8 +46,10 @@ NAMES = (
 ALL_AT_ONCE = "-[v2]*?\\\"'\n ,=ü"
 
 
-def values_of(model):
-    return [variable.numpy() for variable in model.variables]
+@functools.cache
+def values_of(path):
+    """Returns the variables of the model of a run or a checkpoint."""
+    return [v.numpy() for v in loading.load_model(path).variables]
 
 
 class OddNamesTest(parameterized.TestCase):
@@ -69,10 +68,10 @@ class OddNamesTest(parameterized.TestCase):
         for path in tiny_run.path().iterdir():
             if path.is_file():
                 shutil.copy(path, run)
-        expected = values_of(loading.load_model(tiny_run.path()))
-        for path in (run, run / "ckpt-7"):
+        # A run leads to the same name of a checkpoint as the checkpoint itself.
+        for path in (run, run / "ckpt-7") if name == NAMES[0] else (run,):
             for one, two in zip(
-                values_of(loading.load_model(path)), expected, strict=True
+                values_of(path), values_of(tiny_run.path()), strict=True
             ):
                 np.testing.assert_array_equal(one, two)
         loading.load_tokenizer(run)
@@ -124,8 +123,8 @@ class OddNamesTest(parameterized.TestCase):
         engine = saved_model_engine.ExportEngine(target)
         found = engine.translate(engine.items(lines), None, 1)
         self.assertLen(found, 2)
-        # Again, in place of the first.
-        saved_model.export_saved_model(folder, target)
+        if not is_plain:  # replaces the first one
+            saved_model.export_saved_model(folder, target)
 
     @parameterized.parameters(
         ("latin-\udce9", "in UTF-8. Received: .*udce9"),

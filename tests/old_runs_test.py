@@ -1,7 +1,7 @@
 """Runs of earlier versions still translate and export.
 
-tests/data/runs_0_1 holds two runs of commit ed609bd with random weights, and
-the translations of that code.
+tests/reference/runs_0_1 holds two runs of commit ed609bd with random weights,
+and the translations of that code.
 """
 
 import json
@@ -14,7 +14,7 @@ from absl.testing import parameterized
 import relpos_tf
 from relpos_tf.export import saved_model
 
-RUNS = pathlib.Path(__file__).parent / "data" / "runs_0_1"
+RUNS = pathlib.Path(__file__).parent / "reference" / "runs_0_1"
 REFERENCE = (
     pathlib.Path(__file__)
     .resolve()

@@ -26,7 +26,7 @@ def hparams_dict(**overrides):
     """Returns a whole dict of hparams, of a model small enough for tests.
 
     It is `transformer_relative` with the sizes of the case `relative_nospace`
-    of data/t2t_model.npz: 2 layers, hidden_size 32, no target space.
+    of reference/t2t_model.npz: 2 layers, hidden_size 32, no target space.
 
     Args:
         **overrides: Values of hparams that are there.

@@ -42,16 +42,16 @@ def normal(seed, *shape):
 
 
 def t2t_cases(group, file_name="t2t_layers.npz"):
-    """Returns the cases of a file of tests/data, a group at a time.
+    """Returns the cases of a file of tests/reference, a group at a time.
 
     Args:
-        group: str. See tests/data/README.md.
+        group: str. See tests/reference/README.md.
         file_name: str. One that says what is in it under `meta`.
 
     Returns:
         A list of (case, dict of arguments, dict of arrays by name).
     """
-    path = pathlib.Path(__file__).parent / "data" / file_name
+    path = pathlib.Path(__file__).parent / "reference" / file_name
     with np.load(path, allow_pickle=False) as data:
         meta = json.loads(str(data["meta"]))[group]
         return [

@@ -1,4 +1,4 @@
-"""What travels with a model can do no more than docs/reliability.md says."""
+"""Tests of the promises of docs/reliability.md about foreign models."""
 
 import hashlib
 import os
@@ -18,13 +18,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 class PromisesTest(absltest.TestCase):
     def test_each_promise_names_tests_that_there_are(self):
         text = (ROOT / "docs" / "reliability.md").read_text("utf-8")
-        (table,) = re.findall(r"^\| what \| read by .*?\n\n", text, re.M | re.S)
+        (table,) = re.findall(r"^\| file \| read by .*?\n\n", text, re.M | re.S)
         promises = [row.split(" | ") for row in table.strip().splitlines()[2:]]
         self.assertGreater(len(promises), 9)
-        for what, _, worst, names in promises:
+        for file, _, worst, names in promises:
             named = re.findall(r"`(\S+_test\.py)::(test_\w+)`", names)
             # Where anything can happen, there is nothing to test.
-            self.assertEqual(not named, worst.startswith("**any"), what)
+            self.assertEqual(not named, worst.startswith("**any"), file)
             for path, name in named:
                 tests = (ROOT / "tests" / path).read_text("utf-8")
                 self.assertIn(f"def {name}(", tests)
@@ -53,7 +53,7 @@ class RunTest(absltest.TestCase):
         for name in ("sitecustomize.py", "__init__.py", "hparams.py"):
             (folder / name).write_text(program)
         before = contents(folder)
-        relpos_tf.Translator.load(tiny_run.path())  # imports what it needs
+        relpos_tf.Translator.load(tiny_run.path())  # imports all modules
         type(self).opened = opened = []
         relpos_tf.Translator.load(folder)
         type(self).opened = None

@@ -24,6 +24,7 @@ sentences up to --train_max_length; localness, Gaussian biases.
 import pathlib
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
@@ -91,7 +92,7 @@ FLAGS.define_integer(
     8000,
     "translate_files: pieces of the vocabulary.",
     lower_bound=1,
-    upper_bound=hparam.MOST["vocab_size"],
+    upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
 )
 FLAGS.define_integer(
     "local_eval_frequency",
@@ -156,7 +157,7 @@ def main() -> None:
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped. The same command goes on from there:\n  %s",
-                command.again(),
+                command.command_line(),
             )
 
 
@@ -246,9 +247,9 @@ def numbers(name: str) -> list[int]:
             f"{','.join(found)!r}."
         )
     values = sorted({int(n) for n in found})
-    if values[-1] > hparam.LARGEST_INT:
+    if values[-1] > fields.LARGEST_INT:
         raise command.UsageError(
-            f"--{name} must be at most {hparam.LARGEST_INT}. Received: "
+            f"--{name} must be at most {fields.LARGEST_INT}. Received: "
             f"{values[-1]}."
         )
     return values
@@ -307,7 +308,7 @@ def report(
         use_test_set=FLAGS.use_test_set,
         limits=limits,
         num_samples=FLAGS.num_samples,
-        command=command.again(),
+        command=command.command_line(),
     )
     paths = report_files.write(found, folder)
     for warning in found["warnings"]:

@@ -21,6 +21,7 @@ import platform
 import shlex
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
@@ -76,7 +77,7 @@ FLAGS.define_integer(
     8000,
     "translate_files: pieces of the vocabulary.",
     lower_bound=1,
-    upper_bound=hparam.MOST["vocab_size"],
+    upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
 )
 FLAGS.define_integer(
     "train_steps",
@@ -198,7 +199,9 @@ def main() -> int | None:
         try:
             return train(problem, hparams, output_dir)
         except KeyboardInterrupt:
-            command.logger().info("Run again with:\n  %s", command.again())
+            command.logger().info(
+                "Run again with:\n  %s", command.command_line()
+            )
             raise
 
 
@@ -276,7 +279,7 @@ def carry_out(trainer, output_dir: str, is_chief: bool) -> None:
         log.info(
             "Stopped at step %d. The same command goes on from there:\n  %s",
             trainer.step,
-            command.again(),
+            command.command_line(),
         )
         return
     flag = "output_dir" if path == output_dir else "checkpoint_path"

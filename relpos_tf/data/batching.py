@@ -4,14 +4,14 @@ Shapes: B rows, S source positions, T target positions.
 
 `batch_size` counts padded tokens on the longer side. Pairs are sorted into
 buckets by the length of their longer side, EOS included; a bucket holds the
-lengths below its limit and down to the previous one. The order of training
-batches is a function of (seed, epoch) alone, so (epoch, position) is all it
-takes to go on where a run stopped. Going on reads the epoch again up to there,
-but nothing before it.
+lengths from the previous limit up to, but without, its own limit. The order of
+training batches is a function of (seed, epoch) alone, so a run resumes from
+(epoch, position). To resume, the current epoch is read again up to there; the
+epochs before it are not.
 
-Lengths at the limits: training leaves out pairs with more than `max_length`
-tokens on a side (`run_setup` says how many they are), evaluation none. A pair
-with more tokens than `batch_size` is a batch by itself.
+Training leaves out pairs with more than `max_length` tokens on a side
+(`run_setup` reports their number); evaluation keeps all pairs. A pair with
+more tokens than `batch_size` is a batch by itself.
 """
 
 import functools
@@ -24,8 +24,8 @@ from relpos_tf.data import records
 
 # Records held for shuffling. Smaller corpora are shuffled as a whole.
 SHUFFLE_RECORDS = 200_000
-# Batches held for shuffling. Buckets fill at their own pace, so without it
-# short batches would come in runs.
+# Batches held for shuffling. Buckets fill at different rates: without it,
+# batches of short pairs would follow one another.
 SHUFFLE_BATCHES = 64
 _INTERLEAVED_FILES = 16
 _BLOCK_LENGTH = 16
@@ -40,15 +40,15 @@ def boundaries_and_batch_sizes(
     """Returns tensor2tensor's buckets.
 
     A bucket has `batch_size // limit` rows, rounded down to a divisor of a
-    highly composite number. tensor2tensor needed one window size that all
-    batch sizes divide; the rounding is kept so that its batches are the same.
+    highly composite number, as in tensor2tensor, which needed a window size
+    that all batch sizes divide.
 
     Args:
         batch_size: int. Padded tokens per batch, on the longer side.
-        max_length: int. Limit of the last bucket, itself included.
-        min_length_bucket: int. Limit of the first bucket, itself excluded.
-        length_bucket_step: float. Each limit is this many times the last
-            one, rounded down, and at least one more.
+        max_length: int. Largest length in the last bucket.
+        min_length_bucket: int. Smallest length beyond the first bucket.
+        length_bucket_step: float. The ratio of consecutive limits, which are
+            rounded down, and differ by at least one.
 
     Returns:
         Limits between buckets, ascending; and rows per bucket, one more.
@@ -105,16 +105,16 @@ def training_batches(
         seed: int. Another seed gives another order.
         epoch: int. Epoch of the last batch that was used.
         position: int. Its number in the epoch, from 1; 0 starts the epoch.
-        min_length_bucket: int. See `boundaries_and_batch_sizes`, as for
-        length_bucket_step: float.
+        min_length_bucket: int. See `boundaries_and_batch_sizes`.
+        length_bucket_step: float. See `boundaries_and_batch_sizes`.
         pad_to_boundary: bool. Pads to the limit of a bucket, for XLA.
         vocab_size: int or None. Ids beyond it are an error.
-        tokenizer: int or None. What made the ids, see `records.checked`.
+        tokenizer: int or None. The tokenizer's mark, see `records.checked`.
 
     Returns:
         A dataset of `inputs` int32 [B, S], `targets` int32 [B, T], `epoch`
-        int64 [] and `position` int64 [], see above. Reading it fails where a
-        record is damaged: `records.guarded` says which.
+        int64 [] and `position` int64 []. Reading it fails at a damaged record,
+        which `records.guarded` names.
 
     Raises:
         UserError: no pair is short enough, or the first ones are damaged.
@@ -127,24 +127,18 @@ def training_batches(
         records.checked, vocab_size=vocab_size, tokenizer=tokenizer
     )
 
-    def one_epoch(number):
-        # Only the seed below may count. In here this sets the seed of the
-        # graph being traced, not the program's.
-        tf.random.set_seed(1)
+    def numbered_batches(number):
         seeds = tf.stack([tf.constant(seed, tf.int64), number])
-        pairs = _short_pairs(_shuffled_records(files, seeds), max_length)
-        batches = _bucketed(pairs, buckets, check).shuffle(
-            SHUFFLE_BATCHES, seed=_draw(seeds, 1)
-        )
-        done = tf.where(tf.equal(number, epoch), tf.cast(position, tf.int64), 0)
+        batches = _epoch(files, seeds, max_length, buckets, check)
+        used = tf.where(tf.equal(number, epoch), tf.cast(position, tf.int64), 0)
         return (
             batches.enumerate(start=1)
-            .skip(done)
+            .skip(used)
             .map(lambda i, batch: {**batch, "epoch": number, "position": i})
         )
 
     epochs = tf.data.Dataset.range(epoch, tf.int64.max)
-    dataset = epochs.flat_map(one_epoch)
+    dataset = epochs.flat_map(numbered_batches)
     if pad_to_boundary:
         dataset = dataset.map(
             lambda batch: pad_batch(batch, *buckets, max_length)
@@ -152,10 +146,22 @@ def training_batches(
     return _finish(dataset)
 
 
-def _short_pairs(serialized, max_length):
-    """Parses records, and leaves out what is too long for training."""
-    pairs = serialized.map(records.parse, num_parallel_calls=tf.data.AUTOTUNE)
-    return pairs.filter(lambda pair: _length(pair) <= max_length)
+def _epoch(
+    files: Sequence[str], seeds: tf.Tensor, max_length: int, buckets, check
+) -> tf.data.Dataset:
+    """Returns the shuffled and checked batches of one epoch."""
+    # Without this, the order would also depend on the program's seed. It sets
+    # the seed of the graph being traced, not the program's.
+    tf.random.set_seed(1)
+    pairs = _parsed(_shuffled_records(files, seeds)).filter(
+        lambda pair: _length(pair) <= max_length
+    )
+    batches = _bucketed(pairs, buckets, check)
+    return batches.shuffle(SHUFFLE_BATCHES, seed=_draw(seeds, 1))
+
+
+def _parsed(serialized: tf.data.Dataset) -> tf.data.Dataset:
+    return serialized.map(records.parse, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def evaluation_batches(
@@ -167,7 +173,7 @@ def evaluation_batches(
     vocab_size: int | None = None,
     tokenizer: int | None = None,
 ) -> tf.data.Dataset:
-    """Returns every pair once, however long; the order is always the same.
+    """Returns every pair of any length once, always in the same order.
 
     Args:
         files: TFRecord files.
@@ -176,20 +182,18 @@ def evaluation_batches(
         min_length_bucket: int. See `boundaries_and_batch_sizes`.
         length_bucket_step: float. See `boundaries_and_batch_sizes`.
         vocab_size: int or None. Ids beyond it are an error.
-        tokenizer: int or None. What made the ids, see `records.checked`.
+        tokenizer: int or None. The tokenizer's mark, see `records.checked`.
 
     Returns:
         A dataset of `inputs` int32 [B, S] and `targets` int32 [B, T]. Reading
-        it fails where a record is damaged: `records.guarded` says which.
+        it fails at a damaged record, which `records.guarded` names.
     """
     # The last bucket, which takes any length, has batch_size // batch_size
     # rows: one.
     buckets = boundaries_and_batch_sizes(
         batch_size, batch_size, min_length_bucket, length_bucket_step
     )
-    pairs = tf.data.TFRecordDataset(list(files)).map(
-        records.parse, num_parallel_calls=tf.data.AUTOTUNE
-    )
+    pairs = _parsed(tf.data.TFRecordDataset(list(files)))
     check = functools.partial(
         records.checked, vocab_size=vocab_size, tokenizer=tokenizer
     )
@@ -205,13 +209,13 @@ def pad_batch(
     """Pads a batch to its bucket's shape, with rows of padding if need be.
 
     Args:
-        batch: `inputs` int32 [B, S], `targets` int32 [B, T], and more.
+        batch: `inputs` int32 [B, S], `targets` int32 [B, T], other entries.
         boundaries: Limits between buckets.
         batch_sizes: Rows per bucket.
         max_length: int. Limit of the last bucket.
 
     Returns:
-        `batch`, with both at [rows of the bucket, its limit].
+        `batch`, with both sides of shape [rows of the bucket, its limit].
     """
     longest = tf.maximum(
         tf.shape(batch["inputs"])[1], tf.shape(batch["targets"])[1]
@@ -270,10 +274,7 @@ def _draw(seeds: tf.Tensor, use: int, shape: Sequence[int] = ()) -> tf.Tensor:
 
 
 def _bucketed(pairs: tf.data.Dataset, buckets, check) -> tf.data.Dataset:
-    """Batches pairs of similar length, padded to the longest of the batch.
-
-    `check` is applied to each batch.
-    """
+    """Batches pairs of similar length, padded, and applies `check`."""
     boundaries, batch_sizes = buckets
     batches = pairs.bucket_by_sequence_length(
         _length,
@@ -290,7 +291,7 @@ def _length(pair: dict[str, tf.Tensor]) -> tf.Tensor:
 
 
 def _check_not_empty(files: Sequence[str], max_length: int) -> None:
-    """Raises if no pair is short enough: epochs would go by for ever."""
+    """Raises if no pair is short enough: epochs would be empty for ever."""
     short = (
         tf.data.TFRecordDataset(list(files))
         .map(records.parse)
@@ -306,11 +307,11 @@ def _check_not_empty(files: Sequence[str], max_length: int) -> None:
 
 
 def _finish(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Fixes the order, keeps files together, and prepares batches ahead."""
+    """Fixes the order, disables sharding, and prepares batches ahead."""
     options = tf.data.Options()
     options.deterministic = True
-    # Its thread looks up once a minute at most, and an iterator, and with it
-    # the program, ends only when that thread does.
+    # The thread of autotuning sleeps for up to a minute, and the iterator, and
+    # with it the program, waits for the end of that thread.
     options.autotune.enabled = False
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.OFF

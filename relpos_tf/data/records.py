@@ -1,13 +1,13 @@
 """Pairs of id sequences in TFRecord files.
 
 A record is a `tf.train.Example` with two int64 lists, `inputs` and `targets`,
-both ending in EOS, and the number `tokenizer`, which says what made the ids:
-with another tokenizer they mean something else. Records of earlier versions
-lack it. The file format frames every record as: length (8 bytes, little
-endian), checksum (4), data, checksum (4).
+both ending in EOS, and the number `tokenizer`, the mark of the tokenizer that
+made the ids. Records of earlier versions have no mark. The file format frames
+every record as: length (8 bytes, little endian), checksum (4), data,
+checksum (4).
 
-Reading stays in the graph. Where it fails, `guarded` reads the files once more
-to say which record of which file is to blame.
+Reading happens in the graph. After an error, `guarded` reads the files once
+more to name the damaged record.
 """
 
 import contextlib
@@ -38,9 +38,9 @@ _FEATURES = {
 }
 _BATCH = 4096
 _ANEW = "Prepare the data again with --generate_data."
-# What damaged records make reading raise. TensorFlow quotes records in its
-# messages, and a quotation may not be UTF-8.
-_FAULTS = (
+# Errors of reading damaged records. TensorFlow quotes records in its messages,
+# and a quotation may not be UTF-8.
+_READ_ERRORS = (
     tf.errors.DataLossError,
     tf.errors.InvalidArgumentError,
     tf.errors.NotFoundError,
@@ -66,7 +66,7 @@ def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
 
     Returns:
         `inputs` int32 [S], `targets` int32 [T] and `tokenizer` int64 [].
-        What no int32 can hold becomes the largest or smallest one, which is
+        A number beyond int32 becomes the largest or smallest int32, which is
         no id either.
     """
     pair = tf.io.parse_single_example(serialized, _FEATURES)
@@ -79,23 +79,24 @@ def checked(
     vocab_size: int | None,
     tokenizer: int | None,
 ) -> dict[str, tf.Tensor]:
-    """Returns a batch, in a graph that fails if a row is empty or has no ids.
+    """Returns a batch, in a graph that fails at an invalid one.
 
-    A GPU looks an id beyond the vocabulary up as zeros, without an error.
+    It fails if a row is empty or has a number that is no id. Without it, a GPU
+    reads zeros for an id beyond the vocabulary.
 
     Args:
         batch: `inputs` int32 [B, S], `targets` int32 [B, T] and `tokenizer`
             int64 [B].
         vocab_size: int or None. Ids must be below it.
-        tokenizer: int or None. What `tokenizer_mark` says of the tokenizer
-            that must have made them, where they say.
+        tokenizer: int or None. The mark of the tokenizer in use, see
+            `tokenizer_mark`. Records with another mark are invalid.
 
     Returns:
         `inputs` and `targets`.
     """
     checks = [
         tf.debugging.Assert(
-            tf.reduce_all(_is_of(batch["tokenizer"], tokenizer)),
+            tf.reduce_all(_has_mark(batch["tokenizer"], tokenizer)),
             ["Records of another tokenizer"],
         )
     ]
@@ -111,7 +112,7 @@ def checked(
 
 
 def tokenizer_mark(path: str | pathlib.Path) -> int:
-    """Returns the number by which records know the tokenizer in a file."""
+    """Returns the number that marks the records of the tokenizer in a file."""
     return int(files.sha256(path)[:8], 16)
 
 
@@ -119,7 +120,7 @@ def write(
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
     files: Sequence[str | pathlib.Path],
 ) -> int:
-    """Deals pairs out to files in turn; returns their number.
+    """Writes pairs to files in turn; returns the number of pairs.
 
     Args:
         pairs: (inputs, targets), ids ending in EOS.
@@ -139,8 +140,8 @@ def write(
 
 def shuffle_file(path: str | pathlib.Path, seed: int) -> None:
     """Rewrites a record file in another order; it must fit into memory."""
-    # Corpora are written one after the other, and a training shuffle buffer
-    # is too small to mix them.
+    # Corpora follow one another, and the shuffle buffer of training is too
+    # small to mix them.
     records = list(_read(path))
     random.Random(seed).shuffle(records)
     with tf.io.TFRecordWriter(str(path)) as writer:
@@ -149,15 +150,15 @@ def shuffle_file(path: str | pathlib.Path, seed: int) -> None:
 
 
 def mark(path: str | pathlib.Path, tokenizer: int) -> None:
-    """Rewrites a record file so that each record names its tokenizer.
+    """Rewrites a record file so that each record has the tokenizer's mark.
 
     Args:
-        path: A file as `write` leaves it.
+        path: A file that `write` wrote.
         tokenizer: int. See `tokenizer_mark`.
     """
     feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[tokenizer]))
     features = tf.train.Features(feature={"tokenizer": feature})
-    # Messages that follow each other are read as one with the fields of both.
+    # Two concatenated messages are one message with the fields of both.
     addition = tf.train.Example(features=features).SerializeToString()
     unmarked = pathlib.Path(path).with_suffix(".unmarked")
     os.replace(path, unmarked)
@@ -168,7 +169,7 @@ def mark(path: str | pathlib.Path, tokenizer: int) -> None:
 
 
 def _read(path: str | pathlib.Path) -> Iterator[bytes]:
-    """Yields the records of a file, many read at once for speed."""
+    """Yields the records of a file, read in batches for speed."""
     batches = tf.data.TFRecordDataset(str(path)).batch(_BATCH)
     for batch in batches.as_numpy_iterator():
         yield from batch
@@ -190,10 +191,10 @@ def guarded(
     vocab_size: int | None = None,
     tokenizer: int | None = None,
 ) -> Iterator[Any]:
-    """Yields batches; a damaged record ends in an error that names it.
+    """Yields batches; a damaged record raises an error that names it.
 
     Args:
-        batches: What was made of the files, as by `batching`.
+        batches: Batches of the files, as of `batching`.
         files: The TFRecord files.
         vocab_size: int or None. See `check`.
         tokenizer: int or None. See `check`.
@@ -203,9 +204,9 @@ def guarded(
     """
     try:
         yield from batches
-    except _FAULTS:
+    except _READ_ERRORS:
         check(files, vocab_size, tokenizer)
-        raise  # The files are not to blame.
+        raise  # The files are sound.
 
 
 def check(
@@ -218,11 +219,11 @@ def check(
     Args:
         files: TFRecord files.
         vocab_size: int or None. Ids must be below it.
-        tokenizer: int or None. What made them, see `checked`.
+        tokenizer: int or None. See `checked`.
 
     Raises:
-        UserError: naming the first file that has a damaged record, and the
-            number of that record, counted from 1.
+        UserError: a record is damaged. The message names the first such file,
+            and the record by its number, from 1.
     """
     files = [str(path) for path in files]
     largest = _LARGEST_ID if vocab_size is None else vocab_size - 1
@@ -235,7 +236,7 @@ def check(
                 & tf.reduce_all((ids.values > 0) & (ids.values <= largest))
                 for ids in (pairs[name] for name in _SIDES)
             ]
-            + [tf.reduce_all(_is_of(pairs["tokenizer"], tokenizer))]
+            + [tf.reduce_all(_has_mark(pairs["tokenizer"], tokenizer))]
         )
 
     def all_sound(path):
@@ -246,38 +247,36 @@ def check(
             .reduce(tf.constant(True), tf.logical_and)
         )
 
-    good = 0
-    # All at once, to trace the two functions once.
-    verdicts = tf.data.Dataset.from_tensor_slices(files).map(all_sound)
-    with contextlib.suppress(*_FAULTS):
-        for verdict in verdicts:
-            if not verdict:
+    sound = 0
+    # One dataset of all files, which traces the two functions once.
+    results = tf.data.Dataset.from_tensor_slices(files).map(all_sound)
+    with contextlib.suppress(*_READ_ERRORS):
+        for is_file_sound in results:
+            if not is_file_sound:
                 break
-            good += 1
-    for path in files[good : good + 1]:
-        _blame_record(path, largest, tokenizer)
+            sound += 1
+    if sound < len(files):
+        _raise_for_record(files[sound], largest, tokenizer)
 
 
-def _is_of(found: tf.Tensor, tokenizer: int | None) -> tf.Tensor:
-    """Says of each record whether a tokenizer may have made it."""
+def _has_mark(marks: tf.Tensor, tokenizer: int | None) -> tf.Tensor:
+    """Returns which records have the tokenizer's mark, or none."""
     if tokenizer is None:
-        return tf.ones_like(found, tf.bool)
-    return (found == tokenizer) | (found == _UNMARKED)
+        return tf.ones_like(marks, tf.bool)
+    return (marks == tokenizer) | (marks == _UNMARKED)
 
 
-def _blame_record(path: str, largest: int, tokenizer: int | None) -> None:
-    """Raises for the first record of a file that is not sound."""
-    if not os.path.isfile(path):
-        raise errors.UserError(
-            f"Expected a TFRecord file. Received: {path}, which does not "
-            f"exist. {_ANEW}"
-        )
+def _raise_for_record(path: str, largest: int, tokenizer: int | None) -> None:
+    """Raises for the first damaged record of a file."""
+    _check_exists(path)
     iterator = iter(tf.data.TFRecordDataset(path))
     for number in itertools.count(1):
         try:
             record = next(iterator).numpy()
-            fault = _fault(record, largest)
-            if not fault and not _is_of(parse(record)["tokenizer"], tokenizer):
+            damage = _damage(record, largest)
+            if not damage and not _has_mark(
+                parse(record)["tokenizer"], tokenizer
+            ):
                 raise errors.UserError(
                     f"Record {number} of {path} was made with another "
                     "tokenizer than is in use, so its ids mean other pieces. "
@@ -285,22 +284,22 @@ def _blame_record(path: str, largest: int, tokenizer: int | None) -> None:
                 )
         except StopIteration:
             return
-        except _FAULTS:
-            fault = "its checksum does not fit, or the file ends within it"
-        if fault:
+        except _READ_ERRORS:
+            damage = "its checksum does not fit, or the file ends within it"
+        if damage:
             raise errors.UserError(
-                f"Record {number} of {path} is damaged: {fault}. {_ANEW}"
+                f"Record {number} of {path} is damaged: {damage}. {_ANEW}"
             )
 
 
-def _fault(record: bytes, largest: int) -> str:
-    """Returns what is wrong with a record, or nothing."""
+def _damage(record: bytes, largest: int) -> str:
+    """Returns a description of the damage to a record, or nothing."""
     try:
         features = tf.train.Example.FromString(record).features.feature
     except message.DecodeError:
         return "it is no tf.train.Example"
     for name in _SIDES:
-        # Not features[name], which would add it.
+        # `features[name]` would add a missing name.
         if name not in features:
             return f"it has no `{name}`"
         if features[name].WhichOneof("kind") not in ("int64_list", None):
@@ -316,11 +315,7 @@ def _fault(record: bytes, largest: int) -> str:
 
 def _count(path: pathlib.Path) -> int:
     """Returns the number of records in one file."""
-    if not path.is_file():
-        raise errors.UserError(
-            f"Expected a TFRecord file. Received: {path}, which does not "
-            f"exist. {_ANEW}"
-        )
+    _check_exists(path)
     size = os.path.getsize(path)
     count = position = 0
     with open(path, "rb") as file:
@@ -337,3 +332,11 @@ def _count(path: pathlib.Path) -> int:
             file.seek(position)
             count += 1
     return count
+
+
+def _check_exists(path: str | pathlib.Path) -> None:
+    if not os.path.isfile(path):
+        raise errors.UserError(
+            f"Expected a TFRecord file. Received: {path}, which does not "
+            f"exist. {_ANEW}"
+        )

@@ -1,18 +1,18 @@
-"""Text as tensor2tensor spells it, for vocabularies of subwords.
+"""The escaping of tokens in tensor2tensor's subword vocabularies.
 
-Shapes: N strings, C characters in all, K tokens in all, S parts of them.
+Shapes: N strings, C characters in all, K tokens in all, P parts of tokens.
 
-A string is cut into tokens wherever a letter or number (Unicode categories L
-and N) meets another character. A token of one blank is left out unless it is
-the first or the last. Each token is then spelled in a given alphabet: `\\`
+A string is split into tokens wherever a letter or number (Unicode categories L
+and N) meets another character. A token that is one blank is left out unless it
+is the first or the last. Each token is then spelled in a given alphabet: `\\`
 becomes `\\\\`, `_` becomes `\\u`, any other character outside the alphabet
-becomes `\\number;`, its code point, and `_` marks the end. Reading it back puts
-one blank between two tokens that begin with a letter or number, so that every
-text comes back as it went in.
+becomes `\\number;`, its code point, and `_` marks the end. Reading puts one
+blank between two tokens that begin with a letter or number, which restores
+every text.
 
-Every function is there twice, for Python and for graphs (`_tf`), with equal
-results. Which characters are letters and numbers, Python's Unicode tables
-decide; a graph keeps the tables of the Python that made it.
+Each function exists for Python and for graphs (`_tf`), with equal results.
+Python's Unicode tables decide which characters are letters and numbers; a
+graph contains the tables of the Python that made it.
 """
 
 import functools
@@ -25,12 +25,12 @@ from collections.abc import Collection
 import numpy as np
 import tensorflow as tf
 
-# They spell the others, so they belong to every alphabet.
+# These characters spell the others, so every alphabet contains them.
 SPELLING = frozenset("\\_u;0123456789")
 
 _SPELLED = r"\\(?:u|\\|([0-9]+);)"
 _NUMBER = r"\\0*([0-9]*);"
-# U+3013 stands for a number that is no code point.
+# U+3013 replaces a number that is no code point.
 _UNDEFINED = 0x3013
 _MOST_DIGITS = len(str(sys.maxunicode))
 _FIRST_SURROGATE, _LAST_SURROGATE = 0xD800, 0xDFFF
@@ -48,7 +48,7 @@ def _alphanumeric() -> frozenset[str]:
 
 @functools.cache
 def _alphanumeric_bounds() -> np.ndarray:
-    """Returns where letters and numbers begin and cease, in turns: int32."""
+    """Returns the codes where runs of letters and numbers start and stop."""
     codes = set(map(ord, _alphanumeric()))
     return np.array(sorted(codes ^ {code + 1 for code in codes}), np.int32)
 
@@ -70,8 +70,7 @@ def spell(token: str, alphabet: Collection[str]) -> str:
 
     Args:
         token: str.
-        alphabet: The characters that stand for themselves, `SPELLING` among
-            them.
+        alphabet: The characters that are not escaped, with `SPELLING`.
     """
     token = token.replace("\\", "\\\\").replace("_", "\\u")
     characters = [
@@ -82,7 +81,7 @@ def spell(token: str, alphabet: Collection[str]) -> str:
 
 
 def read(spelled: str) -> str:
-    """Returns the text that spelled tokens, one after another, stand for.
+    """Returns the text of concatenated spelled tokens.
 
     A lone surrogate, which UTF-8 cannot hold, becomes "?".
     """
@@ -108,7 +107,7 @@ def without_surrogates(text: str) -> str:
 
 
 def _character(spelled: re.Match) -> str:
-    """Returns the character that a match of `_SPELLED` stands for."""
+    """Returns the character that a match of `_SPELLED` spells."""
     digits = spelled[1]
     if digits is None:
         return "_" if spelled[0] == "\\u" else "\\"
@@ -122,37 +121,35 @@ def spell_tf(strings: tf.Tensor, alphabet: Collection[str]) -> tf.RaggedTensor:
     """Returns the spelling of each token of each string.
 
     Args:
-        strings: string [N]. What is not UTF-8 becomes U+FFFD.
+        strings: string [N]. Bytes that are not UTF-8 become U+FFFD.
         alphabet: See `spell`.
 
     Returns:
         string [N, (tokens)], ragged.
     """
-    # Python's `decode(errors="replace")` and this put U+FFFD in the same
-    # places.
+    # This op puts U+FFFD in the same places as Python's `decode`.
     strings = tf.strings.unicode_transcode(
         strings, "UTF-8", "UTF-8", replace_control_characters=False
     )
     characters = tf.strings.unicode_split(strings, "UTF-8")  # [N, (C)]
     codes = tf.strings.unicode_decode(strings, "UTF-8").flat_values  # [C]
     rows = characters.value_rowids()  # [C]
-    begins_row = _differs_from_last(rows)  # [C]
-    begins = begins_row | _differs_from_last(_is_alphanumeric_tf(codes))  # [C]
-    ends_row, ends = _precedes(begins_row), _precedes(begins)  # [C]
-    is_blank = (codes == ord(" ")) & begins & ends  # [C]
-    kept = begins_row | ends_row | ~is_blank  # [C]
+    starts_token = _differs_from_previous(rows)  # [C]
+    starts_token |= _differs_from_previous(_is_alphanumeric_tf(codes))
+    starts = tf.where(starts_token)[:, 0]  # [K]
 
     spelled = _spell_characters_tf(characters.flat_values, codes, alphabet)
-    spelled = tf.strings.join([spelled, tf.where(ends, "_", "")])  # [C]
-    begins = tf.boolean_mask(begins, kept)
-    tokens = tf.strings.unsorted_segment_join(
-        tf.boolean_mask(spelled, kept),
-        tf.cumsum(tf.cast(begins, tf.int32)) - 1,
-        tf.math.count_nonzero(begins, dtype=tf.int32),
-    )  # [K]
+    tokens = tf.RaggedTensor.from_row_starts(spelled, starts)  # [K, (C)]
+    tokens = tf.strings.reduce_join(tokens, axis=1)  # [K]
+    tokens = tf.strings.join([tokens, "_"])
+    rows = tf.gather(rows, starts)  # [K]
+
+    is_first = _differs_from_previous(rows)  # [K]
+    is_last = tf.concat([is_first[1:], tf.ones_like(is_first[:1])], axis=0)
+    kept = is_first | is_last | (tokens != spell(" ", alphabet))  # [K]
     return tf.RaggedTensor.from_value_rowids(
-        tokens,
-        tf.boolean_mask(tf.boolean_mask(rows, kept), begins),
+        tf.boolean_mask(tokens, kept),
+        tf.boolean_mask(rows, kept),
         nrows=characters.nrows(),
     )
 
@@ -160,7 +157,13 @@ def spell_tf(strings: tf.Tensor, alphabet: Collection[str]) -> tf.RaggedTensor:
 def _spell_characters_tf(
     characters: tf.Tensor, codes: tf.Tensor, alphabet: Collection[str]
 ) -> tf.Tensor:
-    """Returns the spelling of characters, given with their codes: string."""
+    """Returns the spelling of each character, string [C].
+
+    Args:
+        characters: string [C].
+        codes: int32 [C]. Their code points.
+        alphabet: See `spell`.
+    """
     known = np.array(sorted(map(ord, alphabet)), np.int32)
     nearest = tf.searchsorted(known, codes, side="right") - 1  # [C]
     is_known = tf.gather(known, tf.maximum(nearest, 0)) == codes  # [C]
@@ -171,7 +174,7 @@ def _spell_characters_tf(
 
 
 def read_tf(spelled: tf.Tensor) -> tf.Tensor:
-    """Returns the texts that spelled tokens, one after another, stand for.
+    """Returns the texts of concatenated spelled tokens.
 
     Args:
         spelled: string [N].
@@ -181,7 +184,7 @@ def read_tf(spelled: tf.Tensor) -> tf.Tensor:
     """
     tokens = tf.strings.split(spelled, "_")
     tokens = tf.ragged.boolean_mask(tokens, tokens != "")  # [N, (tokens)]
-    # No token holds a "_", so it can mark where to cut.
+    # No token contains "_", so it can mark the ends of parts.
     marked = tf.strings.regex_replace(
         tokens.flat_values, f"({_SPELLED})", r"_\1_"
     )
@@ -192,27 +195,27 @@ def read_tf(spelled: tf.Tensor) -> tf.Tensor:
     first = tf.strings.substr(texts, 0, 1, unit="UTF8_CHAR")
     codes = tf.strings.unicode_decode(first, "UTF-8").flat_values  # [K]
     is_alphanumeric = _is_alphanumeric_tf(codes)  # [K]
-    follows = ~_differs_from_last(tokens.value_rowids())  # [K]
-    was_alphanumeric = tf.concat([follows[:1], is_alphanumeric[:-1]], axis=0)
-    needs_blank = follows & was_alphanumeric & is_alphanumeric  # [K]
+    is_first = _differs_from_previous(tokens.value_rowids())  # [K]
+    was_alphanumeric = tf.concat([is_first[:1], is_alphanumeric[:-1]], axis=0)
+    needs_blank = ~is_first & was_alphanumeric & is_alphanumeric  # [K]
     texts = tf.strings.join([tf.where(needs_blank, " ", ""), texts])
     return tf.strings.reduce_join(tokens.with_flat_values(texts), axis=1)
 
 
 def _read_parts_tf(parts: tf.Tensor) -> tf.Tensor:
-    """Returns what parts of spelled tokens stand for.
+    """Returns the text of parts of spelled tokens.
 
     Args:
-        parts: string [S]. Either a whole match of `_SPELLED`, or without any.
+        parts: string [P]. Each is a whole match of `_SPELLED`, or has none.
 
     Returns:
-        string [S].
+        string [P].
     """
     is_number = tf.strings.regex_full_match(parts, r"\\[0-9]+;")
     digits = tf.strings.regex_replace(parts, f"^{_NUMBER}$", r"\1")
     is_short = is_number & (tf.strings.length(digits) <= _MOST_DIGITS)
     digits = tf.strings.join(["0", tf.where(is_short, digits, "")])
-    codes = tf.strings.to_number(digits, tf.int32)  # [S]
+    codes = tf.strings.to_number(digits, tf.int32)  # [P]
     is_code = is_short & (codes <= sys.maxunicode)
     codes = tf.where(is_code, codes, _UNDEFINED)
     is_surrogate = (codes >= _FIRST_SURROGATE) & (codes <= _LAST_SURROGATE)
@@ -229,12 +232,7 @@ def _is_alphanumeric_tf(codes: tf.Tensor) -> tf.Tensor:
     return tf.searchsorted(bounds, codes, side="right") % 2 == 1
 
 
-def _differs_from_last(values: tf.Tensor) -> tf.Tensor:
-    """Returns which values differ from the one before; the first does."""
+def _differs_from_previous(values: tf.Tensor) -> tf.Tensor:
+    """Returns which values differ from the previous one; the first does."""
     first = tf.ones_like(values[:1], tf.bool)
     return tf.concat([first, values[1:] != values[:-1]], axis=0)
-
-
-def _precedes(begins: tf.Tensor) -> tf.Tensor:
-    """Returns what is followed by a beginning, or by nothing."""
-    return tf.concat([begins[1:], tf.ones_like(begins[:1])], axis=0)

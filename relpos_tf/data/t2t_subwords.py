@@ -1,15 +1,15 @@
-"""The subword tokenizer of tensor2tensor, for vocabulary files that it made.
+"""The subword tokenizer of tensor2tensor, for its vocabulary files.
 
 Shapes: N strings, T ids per string.
 
-Text is cut and spelled as `spelling` says, in the characters that occur in the
-vocabulary. From the left of each token, the longest piece that fits is taken,
-again and again.
+`t2t_escaping` splits text into tokens and spells them in the characters of the
+vocabulary. Each token is then split greedily, from the left, into the longest
+pieces that fit.
 
-Differences from tensor2tensor: EOS is added when encoding, and ends decoding,
-which leaves padding out. Lone surrogates, which UTF-8 cannot hold, become "?",
-in text as well as where ids spell one. As there, nothing is stripped here; but
-tensor2tensor strips the lines that it reads from files.
+Differences from tensor2tensor: encoding adds EOS; decoding ends at EOS and
+leaves out padding. Lone surrogates, which UTF-8 cannot hold, become "?", in
+text and in decoded ids. Blanks at the ends of a text stay, as in
+tensor2tensor, which strips lines only when it reads files.
 
 Ids: 0 padding, 1 end of sentence (EOS). There is no start symbol.
 """
@@ -49,7 +49,7 @@ class SubwordTokenizer:
 
     Example:
 
-        tokens = subwords.SubwordTokenizer("vocab.ende.32768.subwords")
+        tokens = t2t_subwords.SubwordTokenizer("vocab.ende.32768.subwords")
         tokens.decode(tokens.encode("Ein Satz."))  # "Ein Satz."
     """
 
@@ -64,7 +64,7 @@ class SubwordTokenizer:
         self._path = vocab_path
         self._pieces = _read_pieces(self.model_bytes, vocab_path)
         self.vocab_size = len(self._pieces)
-        # Of equal pieces, the last one counts. Empty ones are never taken.
+        # The last of equal pieces counts. Empty pieces are never used.
         self._ids = {piece: i for i, piece in enumerate(self._pieces) if piece}
         self._longest = max(map(len, self._ids))
         self._alphabet = t2t_escaping.SPELLING.union(*self._ids)
@@ -129,7 +129,7 @@ class SubwordTokenizer:
 
         It takes spelled tokens.
         """
-        # Not a part of the graph that happens to ask for it first.
+        # Outside the graph that asks for it first.
         with tf.init_scope():
             table = tf.lookup.StaticHashTable(
                 tf.lookup.KeyValueTensorInitializer(
@@ -164,8 +164,8 @@ class SubwordTokenizer:
         pieces = self.graph_tokenizer.tokenize(tokens)  # [N, (tokens), (T)]
         ids = pieces.merge_dims(1, 2)  # [N, (T)]
         if not self._alphabet.issubset(self._ids):
-            bad = tf.reduce_any(pieces.values < 0, axis=1)  # [tokens]
-            bad = tf.boolean_mask(tokens.flat_values, bad)
+            is_bad = tf.reduce_any(pieces.values < 0, axis=1)  # [tokens]
+            bad = tf.boolean_mask(tokens.flat_values, is_bad)
             message = "The vocabulary lacks a piece to spell:"
             tf.debugging.Assert(tf.size(bad) == 0, [message, bad])
         ends = tf.fill([tokens.nrows(), 1], text_lib.EOS_ID)
@@ -183,13 +183,13 @@ class SubwordTokenizer:
         ids = tf.cast(ids, tf.int32)
         ends = tf.cumsum(tf.cast(ids == text_lib.EOS_ID, tf.int32), axis=1)
         kept = (ends == 0) & (ids >= 0) & (ids < self.vocab_size)  # [N, T]
-        # What is left out is read as padding, and padding as nothing.
+        # Ids that are left out become padding, whose piece is empty here.
         pieces = tf.gather(self._piece_bytes, tf.where(kept, ids, 0))
         return t2t_escaping.read_tf(tf.strings.reduce_join(pieces, axis=1))
 
     @functools.cached_property
     def _piece_bytes(self) -> np.ndarray:
-        """The pieces in UTF-8 by id, nothing for padding."""
+        """The pieces in UTF-8 by id; empty for padding."""
         pieces = self.pieces()
         pieces[text_lib.PAD_ID] = ""
         return np.array([piece.encode("utf-8") for piece in pieces], object)
@@ -203,11 +203,11 @@ def _read_pieces(content: bytes, path: str | pathlib.Path) -> list[str]:
         path: Its name, for messages.
 
     Raises:
-        UserError: the content is something else.
+        UserError: the content is no such vocabulary.
     """
     expected = "Expected a subword vocabulary of tensor2tensor. Received:"
     try:
-        # TensorFlow's files, by which tensor2tensor reads, drop every "\r".
+        # tensor2tensor reads with TensorFlow's files, which drop every "\r".
         lines = content.decode("utf-8").replace("\r", "").split("\n")
     except UnicodeDecodeError as error:
         raise errors.UserError(
@@ -219,7 +219,7 @@ def _read_pieces(content: bytes, path: str | pathlib.Path) -> list[str]:
     first = pieces[:2]
     if first == ["<pad>_", "<EOS>_"]:
         return pieces
-    # Early versions wrote these names. So do vocabularies of whole words,
+    # Early versions wrote these names, as do vocabularies of whole words,
     # whose entries do not end in "_".
     if first != ["<pad>", "<EOS>"]:
         raise errors.UserError(

@@ -2,15 +2,14 @@
 
 Shapes: N strings, T ids per string.
 
-Text comes back as it went in, whatever characters it holds: nothing is
-normalised, blanks are kept, and a character without a piece of its own is
-spelled in bytes. The one exception is U+2581, by which SentencePiece stands
-for a blank: it is read as "_". The paper used 32,768 wordpieces instead.
+Decoding restores any text: nothing is normalised, blanks are kept, and a
+character without a piece of its own is spelled in bytes. The one exception is
+U+2581, SentencePiece's sign for a blank, which is read as "_". The paper used
+32,768 wordpieces instead.
 
 Ids: 0 padding, 1 end of sentence (EOS), 2 unknown. There is no start symbol.
 
-`load` also reads vocabularies of tensor2tensor, see `subwords`. No other module
-imports `sentencepiece`, and none but these two `tensorflow_text`.
+`load` also reads vocabularies of tensor2tensor, see `t2t_subwords`.
 """
 
 import functools
@@ -38,7 +37,7 @@ UNKNOWN_ID = 2
 
 # U+2581 becomes U+005F, see the module's docstring.
 _RULES = "2581\t5F\n"
-# SentencePiece skips longer lines. Bytes.
+# In bytes; SentencePiece skips longer lines.
 _MAX_SENTENCE_BYTES = 16384
 _LONGEST_TEXT = 2**31 - 1
 
@@ -55,7 +54,7 @@ def train(
 
     Args:
         lines: The text, both languages.
-        model_path: Where the model goes.
+        model_path: The file to write.
         vocab_size: int. Pieces wanted, special and byte pieces included. Text
             with fewer different pieces gives a smaller vocabulary.
         character_coverage: float. Share of the characters that get a piece of
@@ -95,7 +94,7 @@ def train(
                 f"{' '.join(str(error).split())}"
             ) from error
     proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
-    # The rules are compiled in. The path they came from is random.
+    # The rules are compiled in; the path of their file is random.
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
     files.write(model_path, proto.SerializeToString(deterministic=True))
 
@@ -143,7 +142,7 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each string, EOS last; quicker than one by one."""
+        """Returns the ids of each string, EOS last; faster than `encode`."""
         # Lone surrogates, which UTF-8 cannot hold, become "?".
         encoded = [text.encode("utf-8", errors="replace") for text in texts]
         return self._processor.encode(encoded, add_eos=True)
@@ -182,8 +181,8 @@ class Tokenizer:
         Returns:
             int32 [N, (T)], ragged.
         """
-        # Python's `decode(errors="replace")` and this put U+FFFD in the same
-        # places; SentencePiece by itself would put more of them.
+        # This op puts U+FFFD in the same places as Python's `decode`;
+        # SentencePiece itself would put more of them.
         valid = tf.strings.unicode_transcode(
             strings, "UTF-8", "UTF-8", replace_control_characters=False
         )
@@ -202,9 +201,9 @@ class Tokenizer:
         ends = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1)  # [N, T]
         kept = (ends == 0) & (ids != PAD_ID)  # [N, T]
         rows = tf.ragged.boolean_mask(ids, kept)
-        # The blank that encoding puts in front is to be taken off again, but
-        # the op takes off every blank in front. Something before it stops
-        # that, and is cut off afterwards, with that one blank.
+        # Encoding puts one blank in front, but the op removes every leading
+        # blank. An unknown id in front prevents that; its text is cut off
+        # afterwards, together with the one blank.
         first = tf.fill([tf.shape(ids)[0], 1], UNKNOWN_ID)
         texts = self.graph_tokenizer.detokenize(
             tf.concat([first, rows], axis=1)
@@ -217,19 +216,19 @@ class Tokenizer:
         return tf.strings.substr(texts, starts, rest)
 
 
-# They have the same methods.
+# The two classes have the same methods.
 AnyTokenizer = Tokenizer | t2t_subwords.SubwordTokenizer
 
 
 def load(path: str | pathlib.Path) -> AnyTokenizer:
-    """Returns the tokenizer that a file holds, going by its name.
+    """Returns the tokenizer in a file, of the kind that its suffix tells.
 
     Args:
         path: A SentencePiece model, `*.model`, or a vocabulary of
             tensor2tensor, `*.subwords`.
 
     Raises:
-        UserError: the name ends otherwise, or the file is not what it says.
+        UserError: the suffix is another, or the file is of another kind.
     """
     kinds = {".model": Tokenizer, ".subwords": t2t_subwords.SubwordTokenizer}
     kind = kinds.get(pathlib.Path(path).suffix)

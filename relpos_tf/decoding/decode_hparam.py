@@ -8,33 +8,12 @@ import dataclasses
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf.utils import checked_json
 
 # Translations of one line that may be drawn: all are in memory at once.
 MOST_DRAWN = 1024
-# The least and the largest value of a number. What is too large to
-# mean anything would run for ever, take all memory or overflow inside.
-_RANGES = {
-    "beam_size": (1, hparam.LARGEST_INT),
-    "alpha": (0, hparam.MOST["alpha"]),
-    "extra_length": (0, hparam.MOST["extra_length"]),
-    "batch_size": (0, hparam.LARGEST_INT),
-    "max_input_size": (0, hparam.LARGEST_INT),
-    "min_length": (0, hparam.MOST["extra_length"]),
-    # Each of so many ids is compared in operations of its own.
-    "no_repeat_ngram_size": (0, 100),
-    # A float32 holds these, and what they divide log-probabilities into.
-    "sampling_temp": (1e-30, 1e30),
-    "sampling_keep_top_k": (0, hparam.LARGEST_INT),
-    "random_seed": (-hparam.LARGEST_INT, hparam.LARGEST_INT),
-}
-_PARSERS = {
-    "int": int,
-    "str": str,
-    "float": float,
-    "bool": {"true": True, "1": True, "false": False, "0": False}.__getitem__,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,55 +29,36 @@ class DecodeHParams:
     1.0
     """
 
-    beam_size: int | None = None
-    alpha: float | None = None
-    extra_length: int | None = None
-    batch_size: int = 0  # most lines translated at once; 0: the default
+    # None: the run's own.
+    beam_size: int | None = fields.like(hparam.HParams, "beam_size")
+    alpha: float | None = fields.like(hparam.HParams, "alpha")
+    extra_length: int | None = fields.like(hparam.HParams, "extra_length")
+    # The most lines translated at once; 0: the default.
+    batch_size: int = fields.number(0)
     return_beams: bool = False  # all hypotheses of a line, tab-separated
     write_beam_scores: bool = False  # and the score after each
-    max_input_size: int = 0  # ids kept of a longer line; 0: all
-    min_length: int = 0  # ids before the end
-    no_repeat_ngram_size: int = 0  # no n-gram of this size twice; 0: any
-    sampling_method: str = "argmax"  # a search; random: drawn, not searched
-    sampling_temp: float = 1.0  # divides log-probabilities before drawing
-    sampling_keep_top_k: int = 0  # draw from the k most probable; 0: all
-    sampling_top_p: float = 1.0  # draw from the fewest that add up to p
-    random_seed: int = 1  # of drawing
+    max_input_size: int = fields.number(0)  # ids kept of a line; 0: all
+    min_length: int = fields.number(0, most=10_000)  # ids before the end
+    # No n-gram of this size twice; 0: any. Each of so many ids is compared in
+    # operations of its own.
+    no_repeat_ngram_size: int = fields.number(0, most=100)
+    # argmax: beam search. random: drawn.
+    sampling_method: str = fields.choice("argmax", "random")
+    # Divides log-probabilities before drawing; a float32 holds the quotients.
+    sampling_temp: float = fields.number(1.0, least=1e-30)
+    # Draw from the k most probable ids; 0: all.
+    sampling_keep_top_k: int = fields.number(0)
+    # Draw from the fewest ids whose probabilities add up to p.
+    sampling_top_p: float = fields.number(1.0, above=0, most=1)
+    random_seed: int = fields.number(1, least=-fields.LARGEST_INT)
 
     def __post_init__(self):
-        for name, (least, most) in _RANGES.items():
-            value = getattr(self, name)
-            # Written so that nan is refused too.
-            if value is not None and not value >= least:
-                self._refuse(name, f"at least {least}")
-            if value is not None and value > most:
-                self._refuse(name, f"at most {most}")
-        if self.sampling_method not in ("argmax", "random"):
-            raise errors.UserError(
-                "`sampling_method` must be argmax or random. "
-                f"Received: {self.sampling_method!r}."
-            )
-        if not 0 < self.sampling_top_p <= 1:
-            self._refuse("sampling_top_p", "in the range (0, 1]")
-
-    def _refuse(self, name, expected):
-        raise errors.UserError(
-            f"`{name}` must be {expected}. "
-            f"Received: {name}={getattr(self, name)}."
-        )
+        fields.check(self)
 
     @classmethod
     def parse(cls, text: str) -> "DecodeHParams":
         """Reads a comma-separated list such as `"beam_size=4,alpha=0.6"`."""
-        values: dict[str, Any] = {}
-        for item in filter(None, (part.strip() for part in text.split(","))):
-            name, equals, value = (part.strip() for part in item.partition("="))
-            if not equals:
-                raise errors.UserError(
-                    f"expected name=value,name=value. Received: {item!r}."
-                )
-            values[name] = _parse(name, value)
-        return cls(**values)
+        return cls(**fields.parse(text, cls))
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "DecodeHParams":
@@ -181,23 +141,3 @@ class DecodeHParams:
         """Returns the fields that the search itself needs."""
         names = "beam_size", "alpha", "extra_length"
         return {name: getattr(self, name) for name in names}
-
-
-def _parse(name: str, text: str) -> Any:
-    """Returns the value of a field."""
-    known = {
-        field.name: getattr(field.type, "__name__", str(field.type))
-        for field in dataclasses.fields(DecodeHParams)
-    }
-    if name not in known:
-        raise errors.UserError(
-            f"unknown name {name!r}.{errors.did_you_mean(name, known)} "
-            f"Known: {', '.join(known)}."
-        )
-    kind = known[name].removesuffix(" | None")
-    try:
-        return _PARSERS[kind](text.lower())
-    except (KeyError, ValueError) as error:
-        raise errors.UserError(
-            f"`{name}` must be of type {kind}. Received: {text!r}."
-        ) from error

@@ -1,5 +1,5 @@
 """Problems: parallel text, made into a tokenizer and TFRecord files.
 
-`problem.py` says what a problem is; `translate.py` and `synthetic.py` register
-the shipped ones; `download.py` finds their files or fetches them.
+`problem` defines a problem; `translate` and `algorithmic` register the shipped
+ones; `download` finds their files or fetches them.
 """

@@ -1,10 +1,9 @@
-"""Finding the files of a corpus in `--tmp_dir`, or downloading them there.
+"""Find the files of a corpus in `--tmp_dir`, or download them there.
 
-Files that are there already are taken as they are. Downloads arrive under a
-name ending in `.part` and get their own name once their size and checksum are
-right, as far as they are known or the server announces them, so an interrupted
-one is never mistaken for a file. Out of archives only
-the members asked for are read, each as a plain file under a name of ours.
+Existing files are used without checks. Downloads have a temporary name until
+their size and checksum are verified, as far as these are known or the server
+announces the size. Only the members asked for are read from archives, each as
+a plain file whose name has no folders.
 """
 
 import dataclasses
@@ -16,7 +15,6 @@ import pathlib
 import re
 import shutil
 import struct
-import sys
 import tarfile
 import urllib.request
 import zipfile
@@ -26,11 +24,11 @@ from typing import BinaryIO
 
 from relpos_tf import errors
 from relpos_tf.utils import files
+from relpos_tf.utils import terminal
 
 _BLOCK = 1 << 20
 _TIMEOUT_SECONDS = 60
-_BAR_WIDTH = 30
-# What reading damaged archives raises, by their many kinds.
+# Errors of damaged archives of all kinds.
 _BROKEN_ARCHIVE = (
     EOFError,
     KeyError,
@@ -43,7 +41,7 @@ _BROKEN_ARCHIVE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-# Some hosts refuse Python's own name.
+# Some hosts refuse Python's default.
 _USER_AGENT = "relpos_tf (a machine translation toolkit)"
 
 
@@ -52,10 +50,10 @@ class Remote:
     """A file on a server.
 
     Attributes:
-        address: str. Where it is.
-        size: int or None. Its bytes, where known.
-        sha256: str or None. Its checksum in hexadecimal, where known.
-        md5: str or None. Likewise, where only that one is published.
+        address: str. Its URL.
+        size: int or None. Its number of bytes, if known.
+        sha256: str or None. Its checksum in hexadecimal, if known.
+        md5: str or None. Its MD5 sum, if only this one is published.
     """
 
     address: str
@@ -70,23 +68,22 @@ class Remote:
 
 
 def find(
-    tmp_dir: str | None, names: Sequence[str], folders: Sequence[str] = ()
+    tmp_dir: str | None, name: str, folders: Sequence[str] = ()
 ) -> pathlib.Path | None:
-    """Returns the first file that is there, plain or gzipped, or None.
+    """Returns the first existing file, plain or gzipped, or None.
 
     Args:
-        tmp_dir: str or None. The folder to look in; None finds nothing.
-        names: Names the file may have, without `.gz`.
-        folders: Sub-folders of `tmp_dir` to look in first.
+        tmp_dir: str or None. The folder to search; None finds nothing.
+        name: Name of the file, without `.gz`.
+        folders: Sub-folders of `tmp_dir` to search first.
     """
     if tmp_dir is None:
         return None
     for folder in (*folders, ""):
-        for name in names:
-            for suffix in ("", ".gz"):
-                path = pathlib.Path(tmp_dir, folder, name + suffix)
-                if path.is_file():
-                    return path
+        for suffix in ("", ".gz"):
+            path = pathlib.Path(tmp_dir, folder, name + suffix)
+            if path.is_file():
+                return path
     return None
 
 
@@ -94,12 +91,12 @@ def fetch(remote: Remote, tmp_dir: str | None) -> pathlib.Path:
     """Returns the local copy of a remote file, downloading it if need be.
 
     Args:
-        remote: What to fetch.
-        tmp_dir: str or None. The folder that has it or gets it.
+        remote: The file.
+        tmp_dir: str or None. The folder of the copy.
 
     Raises:
-        UserError: no folder was given, the download failed, or what came is
-            not the file expected. Says what to put where by hand.
+        UserError: no folder was given, the download failed, or another file
+            arrived. The message tells how to provide the file by hand.
     """
     if tmp_dir is None:
         raise errors.UserError(
@@ -144,23 +141,10 @@ def extract(
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with files.replacing(path) as copy:
-            if zipfile.is_zipfile(archive):
-                with zipfile.ZipFile(archive) as opened:
-                    with opened.open(member) as file:
-                        shutil.copyfileobj(file, copy, _BLOCK)
-            else:
-                with tarfile.open(archive) as opened:
-                    file = opened.extractfile(member)
-                    if file is None:
-                        raise KeyError(f"{member} is not a plain file")
-                    with file:
-                        shutil.copyfileobj(file, copy, _BLOCK)
-                    # The checksum of a compressed archive stands at its end.
-                    while opened.fileobj.read(_BLOCK):
-                        pass
+            _copy_member(archive, member, copy)
     except _BROKEN_ARCHIVE as error:
         if getattr(error, "errno", None):
-            raise  # The machine's fault, such as a full disk.
+            raise  # not the archive's fault: a full disk, for example
         raise errors.UserError(
             f"Cannot read {member} out of {archive} ({error}). Delete the "
             "archive, so that it is downloaded again."
@@ -168,11 +152,27 @@ def extract(
     return path
 
 
+def _copy_member(archive: pathlib.Path, member: str, copy: BinaryIO) -> None:
+    """Copies one member of an archive into an open file."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as opened, opened.open(member) as file:
+            shutil.copyfileobj(file, copy, _BLOCK)
+        return
+    with tarfile.open(archive) as opened:
+        file = opened.extractfile(member)
+        if file is None:
+            raise KeyError(f"{member} is not a plain file")
+        with file:
+            shutil.copyfileobj(file, copy, _BLOCK)
+        # The checksum of a compressed archive stands at its end.
+        while opened.fileobj.read(_BLOCK):
+            pass
+
+
 def plain_text(sgm: pathlib.Path) -> pathlib.Path:
     """Turns a WMT .sgm file into one segment per line, as sacreBLEU does.
 
-    Blanks are collapsed and stripped, and nothing else is changed, so scores
-    are those of `sacrebleu -t`.
+    Only blanks are collapsed and stripped, so scores equal `sacrebleu -t`.
 
     Returns:
         The text file, beside the .sgm file.
@@ -204,8 +204,9 @@ def _download(remote: Remote, file: BinaryIO) -> dict[str, int | str]:
             for checksum in sums.values():
                 checksum.update(block)
             size += len(block)
-            _show_progress(remote.name, size, total)
-    sys.stderr.write("\n")
+            line = f"{remote.name}: {_progress(size, total)}"
+            terminal.show(lambda line=line: line)
+    terminal.clear()
     if announced is not None and size != announced:
         raise OSError(f"{size} of {announced} bytes arrived")
     return {"size": size, **{n: s.hexdigest() for n, s in sums.items()}}
@@ -233,12 +234,7 @@ def _check(remote: Remote, received: dict[str, int | str]) -> None:
         )
 
 
-def _show_progress(name: str, size: int, total: int | None) -> None:
-    """Redraws the progress line on standard error."""
-    megabytes = f"{size / 1e6:.0f} MB"
-    if total:
-        done = min(size / total, 1.0)
-        bar = ("#" * int(done * _BAR_WIDTH)).ljust(_BAR_WIDTH, ".")
-        megabytes = f"[{bar}] {megabytes} of {total / 1e6:.0f} MB"
-    sys.stderr.write(f"\r{name} {megabytes}")
-    sys.stderr.flush()
+def _progress(size: int, total: int | None) -> str:
+    """Returns "3 MB", or "3 of 7 MB" if the whole size is known."""
+    whole = f" of {total / 1e6:.0f}" if total else ""
+    return f"{size / 1e6:.0f}{whole} MB"

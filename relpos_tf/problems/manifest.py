@@ -1,7 +1,7 @@
-"""A prepared folder: written whole, and not believed unchecked.
+"""The folder of prepared data and its manifest: written whole, then verified.
 
-The manifest bears its own checksum, and has those of all other files. Record
-files, which may be large, are only compared by size here: every record has a
+The manifest has its own checksum and the checksums of all other files. Record
+files, which may be large, are verified here by size only: each record has a
 checksum of its own.
 """
 
@@ -24,10 +24,8 @@ from relpos_tf.utils import files
 from relpos_tf.utils import locks
 
 MANIFEST = "manifest.json"
-# Of a folder that another one is about to replace.
-_OLD = ".old"
-# What a folder ends in that is to be renamed over one with files.
-_TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST})
+# Errors of renaming a folder over one that is not empty.
+_NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 _SHOWN = 5  # most names in a message
 _FIELDS = {
     "settings": dict,
@@ -35,6 +33,7 @@ _FIELDS = {
     "files": dict,
     "vocab_size": int,
 }
+_OPTIONAL = {"lengths": dict[str, int]}  # not in earlier versions
 _RECORDS = r"-\d{5}-of-\d{5}\.tfrecord"
 _LINES = r"\.(source|target)"
 _ANEW = "Prepare the data again with --generate_data."
@@ -42,38 +41,36 @@ _ANEW = "Prepare the data again with --generate_data."
 
 @contextlib.contextmanager
 def new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields a folder to write, which replaces `folder` if all goes well.
+    """Yields a new folder that replaces `folder` at the end of the block.
 
-    It does not where `folder` has the same files already. What killed
-    processes have left of theirs is removed.
+    It does not if the block raises, or if `folder` has the same files already.
+    Remains of killed processes are removed.
 
     Args:
-        folder: Where it goes, or a link to there.
+        folder: The final folder, or a link to it.
 
     Raises:
-        UserError: see `check_ours` and `free`.
+        UserError: see `check_replaceable` and `without_readers`.
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Of a length that nobody's own folder has by chance.
+    # Too long to be the name of a user's folder by chance.
     prefix = f".{folder.name}.preparing."
     _remove_abandoned(folder, prefix)
-    partial = _make_claimed(prefix, folder.parent)
+    partial = _make_locked(prefix, folder.parent)
     try:
         yield partial
-        # mkdtemp lets nobody else in.
-        partial.chmod(0o755)
         _put(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         locks.release(partial)
 
 
-def check_ours(folder: pathlib.Path) -> None:
-    """Checks that a folder has nothing but what was prepared there, if that.
+def check_replaceable(folder: pathlib.Path) -> None:
+    """Checks that a folder holds only prepared data, or does not exist.
 
     Raises:
-        UserError: it has something else, or its manifest is damaged.
+        UserError: it has other files, or its manifest is damaged.
     """
     if not folder.exists():
         return
@@ -91,60 +88,56 @@ def check_ours(folder: pathlib.Path) -> None:
         if path.name not in known or (path.is_dir() and not path.is_symlink())
     )
     if others:
-        shown = others if len(others) <= _SHOWN else others[: _SHOWN - 1]
-        if len(others) > len(shown):
-            shown.append(f"{len(others) - len(shown)} more")
-        listed = " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+        listed = ", ".join(others[:_SHOWN])
+        if len(others) > _SHOWN:
+            listed += f" and {len(others) - _SHOWN} more"
         raise errors.UserError(
-            f"Expected nothing in {folder} but prepared data, as others are to "
-            f"replace them. Received: it has {listed}, which are not ours to "
-            "remove. Move them elsewhere, or name another --data_dir."
+            f"Expected only prepared data in {folder}, which new data are to "
+            f"replace. Received: it also has {listed}. "
+            "Move them elsewhere, or name another --data_dir."
         )
 
 
 @contextlib.contextmanager
-def free(folder: pathlib.Path) -> Iterator[None]:
-    """Has no other process read a folder in the block, see `locks`.
+def without_readers(folder: pathlib.Path) -> Iterator[None]:
+    """Excludes other readers of a folder during the block.
 
     Raises:
-        UserError: one does.
+        UserError: another process reads it.
     """
-    with locks.try_exclusive(folder) as is_sole:
-        if is_sole is False:
+    with locks.try_exclusive(folder) as is_exclusive:
+        if is_exclusive is False:
             raise errors.UserError(
                 f"Another process is training on the data in {folder}, which "
-                "those prepared now would replace. Wait for it, or name "
-                "another --data_dir."
+                "the new data would replace. Wait for it, or name another "
+                "--data_dir."
             )
         yield
 
 
 def write_manifest(folder: pathlib.Path, manifest: dict[str, Any]) -> None:
     """Writes the manifest, which makes the folder complete."""
-    path = folder / MANIFEST
-    path.write_text(checked_json.dumps(manifest), encoding="utf-8")
+    files.write(folder / MANIFEST, checked_json.dumps(manifest))
 
 
 def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     """Returns the manifest of a prepared folder.
 
     Raises:
-        UserError: it is not there, or damaged.
+        UserError: it is missing or damaged.
     """
     path = folder / MANIFEST
     try:
-        manifest = checked_json.loads(path.read_bytes(), _FIELDS)
+        manifest = checked_json.loads(path.read_bytes(), _FIELDS | _OPTIONAL)
         for key in _FIELDS:
             if key not in manifest:
                 raise errors.UserError(f"it has no {key}.")
         if "train" not in manifest["counts"]:
             raise errors.UserError("its `counts` have no train.")
-        lengths = {"lengths": dict[str, int]}
-        checked_json.check(manifest, lengths)
         if not all(n.isdecimal() for n in manifest.get("lengths", {})):
             raise errors.UserError("its `lengths` are not all numbers.")
         for described in manifest["files"].values():
-            if isinstance(described, dict):  # else refused where it is used
+            if isinstance(described, dict):  # `_described` refuses others
                 checked_json.check(described, {"bytes": int, "sha256": str})
     except (OSError, ValueError) as error:
         raise errors.UserError(
@@ -160,9 +153,9 @@ def record_files(
     """Returns the paths of a split's record files, checked by size.
 
     Raises:
-        UserError: there is none, or one is not as it was written.
+        UserError: there is none, or the size of one has changed.
     """
-    # A name with folders in it, as nobody but a stranger would write, is none.
+    # Names with folders, as only an attacker would write, do not match.
     names = _names(manifest, f"{re.escape(split)}{_RECORDS}")
     if not names:
         raise errors.UserError(f"{folder} has no records of split {split!r}.")
@@ -181,10 +174,10 @@ def record_files(
 def checked(
     folder: pathlib.Path, manifest: dict[str, Any], name: str
 ) -> pathlib.Path:
-    """Returns the path of a file, compared by checksum.
+    """Returns the path of a file, verified by checksum.
 
     Raises:
-        UserError: it is not as it was written.
+        UserError: it is missing, or its checksum has changed.
     """
     path = folder / name
     expected = _described(manifest, path)["sha256"]
@@ -198,34 +191,34 @@ def checked(
 
 
 def folders(data_dir: str | pathlib.Path, name: str) -> list[pathlib.Path]:
-    """Returns the folders that are there and may have the data of a problem.
+    """Returns the existing folders that may hold the data of a problem.
 
-    With text or a vocabulary of one's own, their names have checksums.
+    With the user's own text or vocabulary, their names have checksums.
     """
-    place = pathlib.Path(data_dir)
-    others = place.glob(f"{glob.escape(name)}-????????")
-    return [f for f in (place / name, *sorted(others)) if f.is_dir()]
+    data_dir = pathlib.Path(data_dir)
+    others = data_dir.glob(f"{glob.escape(name)}-????????")
+    return [f for f in (data_dir / name, *sorted(others)) if f.is_dir()]
 
 
 def fingerprints(manifest: dict[str, Any]) -> dict[str, str]:
-    """Returns by split what tells its prepared files from all others."""
-    found = {}
+    """Returns a checksum of the prepared files of each split."""
+    result = {}
     for split in manifest["counts"]:
         names = _names(manifest, f"{re.escape(split)}({_RECORDS}|{_LINES})")
         described = {name: manifest["files"][name] for name in names}
-        known = [
+        checksums = [
             [name, file.get("sha256_unmarked", file["sha256"])]
             for name, file in described.items()
         ]
-        text = json.dumps(known)
-        found[split] = hashlib.sha256(text.encode()).hexdigest()
-    return found
+        text = json.dumps(checksums)
+        result[split] = hashlib.sha256(text.encode()).hexdigest()
+    return result
 
 
 def longer_than(manifest: dict[str, Any], max_length: int) -> int | None:
     """Returns the number of training pairs with more tokens on a side.
 
-    None where it was not counted, in folders of earlier versions.
+    None for folders of earlier versions, which did not count them.
     """
     if "lengths" not in manifest:
         return None
@@ -237,24 +230,26 @@ def longer_than(manifest: dict[str, Any], max_length: int) -> int | None:
 
 
 def _remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
-    """Removes what killed processes have left, or puts it back in place."""
+    """Removes folders of killed processes, or puts a replaced one back."""
     for path in folder.parent.glob(f"{glob.escape(prefix)}????????*"):
-        # Where locks are unknown, a living process may be at work there.
         with (
             contextlib.suppress(FileNotFoundError),
-            locks.try_exclusive(path) as sole,
+            locks.try_exclusive(path) as is_exclusive,
         ):
-            if sole and path.suffix == _OLD and not folder.exists():
+            # False: its process lives. None, without locks: it may live.
+            if not is_exclusive:
+                continue
+            if path.suffix == files.OLD and not folder.exists():
                 os.rename(path, folder)
-            elif sole:
+            else:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _make_claimed(prefix: str, parent: pathlib.Path) -> pathlib.Path:
+def _make_locked(prefix: str, parent: pathlib.Path) -> pathlib.Path:
     """Makes a new folder that no other process removes."""
     while True:
         path = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        # Between the two another process may have taken it for abandoned.
+        # Before it is locked, another process may have found it abandoned.
         with contextlib.suppress(errors.UserError):
             locks.acquire_exclusive(path)
             return path
@@ -262,31 +257,25 @@ def _make_claimed(prefix: str, parent: pathlib.Path) -> pathlib.Path:
 
 def _put(partial: pathlib.Path, folder: pathlib.Path) -> None:
     """Puts a complete folder in place, unless the same one is there."""
+    partial.chmod(0o755)  # mkdtemp excludes other users
     try:
         os.rename(partial, folder)  # over nothing, or an empty folder
         locks.release(partial)
         return
     except OSError as error:
-        if error.errno not in _TAKEN:
+        if error.errno not in _NOT_EMPTY:
             raise
     if _is_same(partial, folder):
         return
-    old = partial.with_name(partial.name + _OLD)
-    with free(folder):
-        check_ours(folder)  # It may have got something since.
-        try:
-            os.rename(folder, old)
-            os.rename(partial, folder)
-            locks.release(partial)  # so that this process can hold it again
-        except BaseException:
-            if old.exists() and not folder.exists():
-                os.rename(old, folder)
-            raise
-    shutil.rmtree(old, ignore_errors=True)
+    with without_readers(folder):
+        # A file may have been added since the first check.
+        check_replaceable(folder)
+        files.rename_folder(partial, folder)
+        locks.release(partial)  # so that this process can lock it again
 
 
 def _is_same(partial: pathlib.Path, folder: pathlib.Path) -> bool:
-    """Says whether two folders have the same files, as prepared."""
+    """Returns whether two prepared folders have the same, undamaged files."""
     if not (folder / MANIFEST).is_file():
         return False
     new, old = read_manifest(partial), read_manifest(folder)
@@ -298,14 +287,14 @@ def _is_same(partial: pathlib.Path, folder: pathlib.Path) -> bool:
 
 
 def _names(manifest: dict[str, Any], pattern: str) -> list[str]:
-    """Returns the names of files that a pattern describes, sorted."""
+    """Returns the sorted names of files that match a pattern."""
     return sorted(n for n in manifest["files"] if re.fullmatch(pattern, n))
 
 
 def _described(
     manifest: dict[str, Any], path: pathlib.Path
 ) -> dict[str, int | str]:
-    """Returns what the manifest says of a file: `bytes` and `sha256`."""
+    """Returns the manifest's entry of a file: `bytes` and `sha256`."""
     known = manifest["files"].get(path.name)
     if not isinstance(known, dict) or not {"bytes", "sha256"} <= known.keys():
         raise errors.UserError(
@@ -317,7 +306,7 @@ def _described(
 
 
 def _received(path: pathlib.Path, size: int | None) -> str:
-    """Says how a record file differs from the one that was written."""
+    """Returns the size of a damaged record file, and its whole records."""
     if size is None:
         return "no file"
     # TensorFlow takes seconds to import.

@@ -1,4 +1,4 @@
-"""Parallel text in pairs of files: finding, checking, reading them."""
+"""Parallel text in pairs of files: find, check and read them."""
 
 import dataclasses
 import pathlib
@@ -15,13 +15,13 @@ class Side:
     """One language of a corpus.
 
     Attributes:
-        names: Names its file may have in `--tmp_dir`, plain or with `.gz`.
-        remote: Where it is downloaded from otherwise; None if nowhere.
-        member: Full name within the remote archive; None where the remote
-            file is itself the text. A `.sgm` member is made plain text.
+        name: Name of its file in `--tmp_dir`, with or without `.gz`.
+        remote: The download if there is no such file; None for no download.
+        member: Full name within the remote archive; None if the remote file
+            is itself the text. A `.sgm` member is converted to plain text.
     """
 
-    names: tuple[str, ...]
+    name: str
     remote: download.Remote | None = None
     member: str | None = None
 
@@ -33,9 +33,9 @@ class Corpus:
     Attributes:
         source: Side.
         target: Side.
-        folders: Sub-folders of `--tmp_dir` to look in, before it. The first
-            one gets the downloads.
-        num_lines: int or None. The number of lines, where known.
+        folders: Sub-folders of `--tmp_dir`, searched before `--tmp_dir`
+            itself. The first one gets the downloads.
+        num_lines: int or None. The number of lines, if known.
     """
 
     source: Side
@@ -43,16 +43,9 @@ class Corpus:
     folders: tuple[str, ...]
     num_lines: int | None = None
 
-    def locate(self, tmp_dir: str | None) -> tuple[pathlib.Path, pathlib.Path]:
-        """Returns the paths of both sides, downloading what is not there."""
-        return (
-            locate(self.source, self.folders, tmp_dir),
-            locate(self.target, self.folders, tmp_dir),
-        )
-
 
 class ParallelText:
-    """Pairs of lines out of pairs of files; can be read any number of times.
+    """Pairs of lines from pairs of files, readable any number of times.
 
     Args:
         files: (source path, target path) of each corpus.
@@ -80,8 +73,14 @@ class ParallelText:
 
 
 def read(corpora: Sequence[Corpus], tmp_dir: str | None) -> ParallelText:
-    """Finds the files of corpora, and opens them one after the other."""
-    files = [corpus.locate(tmp_dir) for corpus in corpora]
+    """Finds the files of corpora; returns their pairs, corpus by corpus."""
+    files = [
+        tuple(
+            locate(side, corpus.folders, tmp_dir)
+            for side in (corpus.source, corpus.target)
+        )
+        for corpus in corpora
+    ]
     return ParallelText(files, [corpus.num_lines for corpus in corpora])
 
 
@@ -89,10 +88,10 @@ def locate(
     side: Side, folders: Sequence[str], tmp_dir: str | None
 ) -> pathlib.Path:
     """Returns the path of one side."""
-    path = download.find(tmp_dir, side.names, folders)
+    path = download.find(tmp_dir, side.name, folders)
     if path:
         return path
-    wanted = f"{side.names[0]} (or {side.names[0]}.gz)"
+    wanted = f"{side.name} (or {side.name}.gz)"
     if tmp_dir is None or side.remote is None:
         address = side.remote.address if side.remote else "elsewhere"
         raise errors.UserError(
@@ -102,7 +101,7 @@ def locate(
         )
     folder = str(pathlib.Path(tmp_dir, folders[0]))
     try:
-        path = download.find(tmp_dir, [side.remote.name], folders)
+        path = download.find(tmp_dir, side.remote.name, folders)
         path = path or download.fetch(side.remote, folder)
     except errors.UserError as error:
         raise errors.UserError(
@@ -124,7 +123,7 @@ def _check_pair(
     )
     if counts[0] != counts[1]:
         raise errors.UserError(
-            "Expected two files whose lines correspond, so as many in each. "
+            "Expected two files with the same number of lines. "
             f"Received: {received}"
         )
     if not counts[0]:

@@ -1,18 +1,19 @@
-"""What a problem is, and how it becomes files to train on.
+"""A problem, and how it becomes files to train on.
 
 A problem is a value: names, sizes, and one function per split that opens its
-pairs of lines. `Problem.prepare` turns them into a folder `DATA_DIR/NAME`:
+pairs of lines. `Problem.prepare` makes a folder `DATA_DIR/NAME` of them:
 
     tokenizer.model                the shared vocabulary, from the training text
     train-00000-of-00004.tfrecord  pairs of ids, shuffled
-    dev-00000-of-00001.tfrecord    likewise, in the order of the lines
-    dev.source, dev.target         those lines, for BLEU; as dev, so test
+    dev-00000-of-00001.tfrecord    pairs of ids, in the order of the lines
+    dev.source, dev.target         these lines, for BLEU
+    test-..., test.source, ...     the same for the test set
     manifest.json                  counts, settings, sizes and checksums
 
-The folder appears complete or not at all, and replaces none that another
-process reads or that has files of somebody else. A problem with `settings`,
-such as text of one's own, has a folder for each of them: `DATA_DIR/NAME-` and
-a checksum. So has a tokenizer that was given.
+The folder appears complete or not at all. It replaces no folder that another
+process reads, or that holds files of another origin. A problem with `settings`
+(such as the user's own text) or with a given tokenizer has a folder for each
+of them, named `DATA_DIR/NAME-` and a checksum.
 """
 
 import collections
@@ -30,20 +31,19 @@ from typing import Any
 from relpos_tf import errors
 from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
-from relpos_tf.problems import writing
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import locks
 from relpos_tf.utils import text
 
-# Raised when files prepared before can no longer be used.
+# Increased when folders prepared before can no longer be used.
 _FORMAT = 1
 
 Pairs = Iterable[tuple[str, str]]
 
 
-class Again:
-    """Pairs from a function that starts over every time they are read.
+class Reiterable:
+    """Pairs that a function generates again for each reading.
 
     Args:
         start: Function without arguments that returns an iterator of pairs.
@@ -71,19 +71,19 @@ class Problem:
         target_language: str. Code, as in "de".
         vocab_size: int. Pieces wanted in the shared vocabulary; small text
             gives fewer.
-        splits: Functions by split ("train", "dev" and, where there is one,
-            "test"), from `tmp_dir` (str or None) to pairs of lines that can
-            be read more than once. They check their files when called.
+        splits: Functions by split ("train", "dev" and possibly "test"), from
+            `tmp_dir` (str or None) to pairs of lines that can be read more
+            than once. They check their files when called.
         normalize: Function applied to both sides of training pairs and to the
-            source side of the others. References stay as they are.
-        settings: What else the prepared files depend on, JSON values. The
-            prepared folder then bears their checksum in its name.
-        num_shards: int. Training files, unless `prepare` is told otherwise.
+            source side of dev and test pairs. References stay as they are.
+        settings: JSON values on which the prepared files depend besides the
+            attributes above. Their checksum becomes part of the folder's name.
+        num_shards: int. Default number of training files.
         character_coverage: float. See `tokenizer.train`.
         tokenizer_pairs: int. Most pairs the vocabulary is learnt from, drawn
             evenly from the training text.
-        tokenizer_file: str or None. A tokenizer to take instead of learning
-            one; the prepared folder then bears its checksum in its name.
+        tokenizer_file: str or None. A tokenizer to use instead of learning
+            one. Its checksum becomes part of the folder's name.
     """
 
     name: str
@@ -127,19 +127,19 @@ class Problem:
 
         Args:
             data_dir: Gets the folder. A folder prepared with other settings
-                is replaced, once the new one is complete.
+                is replaced once the new one is complete.
             tmp_dir: str or None. Folder of raw files, and for downloads.
             num_shards: int or None. Number of training files.
 
         Returns:
-            The manifest; see there for `counts` of pairs per split,
-            `cleaning` counts per rule of `cleaning.clean_pair`, and `lengths`
-            of training pairs, in ids of the longer side.
+            The manifest. Among its fields are `counts` (pairs per split),
+            `cleaning` (pairs per rule of `cleaning.clean_pair`) and `lengths`
+            (training pairs by the number of ids on the longer side).
 
         Raises:
             UserError: see `pairs`; or no training pair is left, or another
-                split has none; or what is in place of the folder is not ours
-                to remove, or is read by another process.
+                split is empty; or the folder has files of another origin, or
+                is read by another process.
         """
         if self.is_prepared(data_dir):
             return self.manifest(data_dir)
@@ -151,25 +151,15 @@ class Problem:
         tmp_dir: str | None = None,
         num_shards: int | None = None,
     ) -> dict[str, Any]:
-        """Writes the problem's folder, also if it is there already.
+        """Writes the problem's folder even if it is there already.
 
-        The same files are then not replaced, unless they are damaged.
-
-        Args:
-            data_dir: See `prepare`, as for what follows.
-            tmp_dir: str or None.
-            num_shards: int or None.
-
-        Returns:
-            The manifest.
-
-        Raises:
-            UserError: see `prepare`.
+        An undamaged folder with the same files is not replaced. See `prepare`
+        for arguments, result and errors.
         """
         folder = self.folder(data_dir)
-        manifest_lib.check_ours(folder)
+        manifest_lib.check_replaceable(folder)
         if folder.exists() and not self.is_prepared(data_dir):
-            with manifest_lib.free(folder):
+            with manifest_lib.without_readers(folder):
                 pass  # An error now is better than one after the work.
         opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
         with manifest_lib.new_folder(folder) as partial:
@@ -178,7 +168,7 @@ class Problem:
     def lock(self, data_dir: str | pathlib.Path) -> None:
         """Keeps other processes from replacing the folder until this one ends.
 
-        Files are opened anew in each epoch.
+        Training opens the files again in each epoch.
         """
         locks.acquire_shared(self.folder(data_dir))
 
@@ -192,28 +182,23 @@ class Problem:
         return pathlib.Path(data_dir, name)
 
     def is_prepared(self, data_dir: str | pathlib.Path) -> bool:
-        """Says whether the folder is there and made with these settings."""
-        folder = self.folder(data_dir)
-        if not (folder / manifest_lib.MANIFEST).is_file():
-            return False
-        manifest = manifest_lib.read_manifest(folder)
-        return manifest["settings"] == self._all_settings()
+        """Returns whether the folder is there and made with these settings."""
+        stored = self._stored_manifest(data_dir)
+        return stored is not None and stored["settings"] == self._all_settings()
 
     def manifest(self, data_dir: str | pathlib.Path) -> dict[str, Any]:
         """Returns the manifest of the prepared folder.
 
         Raises:
-            UserError: it is not prepared, or was with other settings.
+            UserError: it is not prepared, or with other settings.
         """
-        folder, found = self.folder(data_dir), None
-        if (folder / manifest_lib.MANIFEST).is_file():
-            manifest = manifest_lib.read_manifest(folder)
-            found = manifest["settings"]
-            if found == self._all_settings():
-                return manifest
+        stored = self._stored_manifest(data_dir)
+        received = stored and stored["settings"]
+        if received == self._all_settings():
+            return stored
         raise errors.UserError(
             f"Problem {self.name} is not prepared under {data_dir}: "
-            f"expected settings {self._all_settings()}. Received: {found}. "
+            f"expected settings {self._all_settings()}. Received: {received}. "
             "Run with --generate_data."
         )
 
@@ -238,11 +223,10 @@ class Problem:
         Raises:
             UserError: not prepared, or the file is damaged.
         """
+        name = self._tokenizer_name()
         return str(
             manifest_lib.checked(
-                self.folder(data_dir),
-                self.manifest(data_dir),
-                self._tokenizer_name(),
+                self.folder(data_dir), self.manifest(data_dir), name
             )
         )
 
@@ -260,22 +244,30 @@ class Problem:
                 f"Problem {self.name} has no lines of split {split!r} under "
                 f"{data_dir}."
             )
+        folder = self.folder(data_dir)
         source, target = (
-            manifest_lib.checked(
-                self.folder(data_dir), manifest, f"{split}.{side}"
-            )
+            manifest_lib.checked(folder, manifest, f"{split}.{side}")
             for side in ("source", "target")
         )
         return list(text.read_lines(source)), list(text.read_lines(target))
+
+    def _stored_manifest(
+        self, data_dir: str | pathlib.Path
+    ) -> dict[str, Any] | None:
+        """Returns the manifest in the folder, or None if there is none."""
+        folder = self.folder(data_dir)
+        if not (folder / manifest_lib.MANIFEST).is_file():
+            return None
+        return manifest_lib.read_manifest(folder)
 
     def _write(
         self, folder: pathlib.Path, opened: Mapping[str, Pairs], num_shards: int
     ) -> dict[str, Any]:
         """Writes every file of the folder; returns the manifest."""
-        # Brings TensorFlow, which listing problems does not need.
+        # Import TensorFlow, which listing problems does not need.
         from relpos_tf.data import tokenizer
+        from relpos_tf.problems import writing
 
-        cleaning, lengths = collections.Counter(), collections.Counter()
         path = folder / self._tokenizer_name()
         if self.tokenizer_file:
             shutil.copyfile(self.tokenizer_file, path)
@@ -288,27 +280,29 @@ class Problem:
                 most_pairs=self.tokenizer_pairs,
             )
         tokens = tokenizer.load(path)
-        train = self._cleaned(opened["train"], cleaning)
+        cleaned, lengths = collections.Counter(), collections.Counter()
+        train = self._cleaned(opened["train"], cleaned)
         counts = {
             "train": writing.write_training(
-                folder, train, tokens, num_shards, cleaning, lengths
+                folder, train, tokens, num_shards, cleaned, lengths
             )
         }
         for split, pairs in opened.items():
-            if split != "train":
-                counts[split] = writing.write_held_out(
-                    folder, split, pairs, self.normalize, tokens
+            if split == "train":
+                continue
+            counts[split] = writing.write_held_out(
+                folder, split, pairs, self.normalize, tokens
+            )
+            if not counts[split]:
+                raise errors.UserError(
+                    f"Expected lines in the {split} set of {self.name}. "
+                    "Received: none."
                 )
-                if not counts[split]:
-                    raise errors.UserError(
-                        f"Expected lines in the {split} set of {self.name}. "
-                        "Received: none."
-                    )
         manifest = {
             "problem": self.name,
             "settings": self._all_settings(),
             "counts": counts,
-            "cleaning": dict(cleaning),
+            "cleaning": dict(cleaned),
             "lengths": {str(n): lengths[n] for n in sorted(lengths)},
             "vocab_size": tokens.vocab_size,
             "files": writing.finish(folder, path),
@@ -329,18 +323,18 @@ class Problem:
         return cleaning.clean_pairs(normalized, counts)
 
     def _tokenizer_name(self) -> str:
-        """Returns the file name of the tokenizer, which tells its kind."""
+        """Returns the file name of the tokenizer; the suffix is its kind."""
         given = pathlib.Path(self.tokenizer_file or "tokenizer.model")
         return f"tokenizer{given.suffix}"
 
     def _tokenizer_checksum(self) -> str:
-        """Returns the checksum of a given tokenizer, else nothing."""
+        """Returns the checksum of a given tokenizer, or an empty string."""
         if not self.tokenizer_file:
             return ""
         return files.sha256(self.tokenizer_file)
 
     def _all_settings(self) -> dict[str, Any]:
-        """Returns what the prepared files depend on, as JSON gives it back."""
+        """Returns the settings the files depend on, as JSON restores them."""
         settings = {
             "format": _FORMAT,
             "vocab_size": self.vocab_size,

@@ -1,11 +1,13 @@
-"""The translation problems, by name; `files_problem` for one's own files.
+"""The translation problems, by name; `files_problem` for the user's own text.
 
-`--tmp_dir` may already hold the files; sub-folders named below are looked in
-first. What is missing is downloaded.
+Files are looked for in `--tmp_dir`, first in the sub-folders named below.
+Missing files are downloaded.
 """
 
 import os
 import pathlib
+from collections.abc import Callable
+from collections.abc import Iterator
 
 from relpos_tf import errors
 from relpos_tf import registry
@@ -15,13 +17,15 @@ from relpos_tf.problems import parallel
 from relpos_tf.problems import problem
 from relpos_tf.problems import tatoeba
 from relpos_tf.problems import wmt
+from relpos_tf.problems.generated import lists
+from relpos_tf.problems.generated import phrases
 from relpos_tf.utils import files
 
 _MULTI30K = (
     "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 )
 _MULTI30K_LINES = {"train": 29000, "val": 1014, "test_2016_flickr": 1000}
-# Published with torchtext, of the gzipped files.
+# Of the gzipped files, as published with torchtext.
 _MULTI30K_MD5 = {
     "train.en": "0065d13af80720a55ca8153d126e6627",
     "train.de": "81ff90b99829c0cd4b1b587d394afd39",
@@ -38,25 +42,14 @@ _MULTI30K_MD5 = {
 @registry.register_problem
 def translate_ende_phrases() -> problem.Problem:
     """Generated numbers, dates and quantities. Nothing is downloaded."""
-    return _generated("phrases", "de")
-
-
-@registry.register_problem
-def translate_enfr_phrases() -> problem.Problem:
-    """Generated numbers, dates and quantities. Nothing is downloaded."""
-    return _generated("phrases", "fr")
+    return _generated("translate_ende_phrases", phrases.pairs, vocab_size=512)
 
 
 @registry.register_problem
 def translate_ende_lists() -> problem.Problem:
     """Generated lists, equally many of every length; see `lists.py`."""
-    return _generated("lists", "de")
-
-
-@registry.register_problem
-def translate_enfr_lists() -> problem.Problem:
-    """Generated lists, equally many of every length; see `lists.py`."""
-    return _generated("lists", "fr")
+    # A piece for each word, so that lengths in ids are even, too.
+    return _generated("translate_ende_lists", lists.pairs, vocab_size=1024)
 
 
 @registry.register_problem
@@ -67,13 +60,13 @@ def translate_ende_multi30k() -> problem.Problem:
     `&amp;` undone, references of dev and test excepted. No licence is stated
     for the text; for research.
     """
-    return _multi30k("translate_ende_multi30k", "de")
+    return _multi30k("de")
 
 
 @registry.register_problem
 def translate_enfr_multi30k() -> problem.Problem:
     """The captions of `translate_ende_multi30k` in French."""
-    return _multi30k("translate_enfr_multi30k", "fr")
+    return _multi30k("fr")
 
 
 @registry.register_problem
@@ -97,7 +90,7 @@ def translate_ende_wmt14() -> problem.Problem:
 
     Sub-folders `wmt14` and `newstest`. See `wmt.py` for the files.
     """
-    return _wmt14("translate_ende_wmt14", "de")
+    return _wmt14("de")
 
 
 @registry.register_problem
@@ -106,7 +99,7 @@ def translate_enfr_wmt14() -> problem.Problem:
 
     Sub-folders `wmt14` and `newstest`. See `wmt.py` for the files.
     """
-    return _wmt14("translate_enfr_wmt14", "fr")
+    return _wmt14("fr")
 
 
 def files_problem(
@@ -118,37 +111,37 @@ def files_problem(
     test_target: str | None = None,
     vocab_size: int = 32768,
 ) -> problem.Problem:
-    """Returns the problem `translate_files`, for parallel text of one's own.
+    """Returns the problem `translate_files`, for the user's parallel text.
 
     Args:
-        train_source: Path of a text file, plain or `.gz`, a line a sentence.
+        train_source: Path of a text file, plain or `.gz`, one sentence a line.
         train_target: Path of its translation, line by line.
-        dev_source: Likewise, for evaluation during training.
-        dev_target: Likewise.
-        test_source: Likewise, for the final score; or None.
-        test_target: Likewise; or None.
+        dev_source: Source text for evaluation during training.
+        dev_target: Its translation.
+        test_source: Source text for the final score, or None.
+        test_target: Its translation, or None.
         vocab_size: int. Most pieces in the shared vocabulary.
 
     Returns:
         The problem. Its languages are the two-letter suffixes of the training
-        files, where they have one. Each corpus is prepared in a folder of its
-        own, which the same text, wherever it lies, finds again.
+        files, where they have one. Each corpus has a prepared folder of its
+        own, found again by the same text in any place.
 
     Raises:
         UserError: a file is missing, or only one side of the test set was
-            given. Line counts are compared by `prepare`, before it writes.
+            given. `prepare` compares line counts before it writes.
     """
     if bool(test_source) != bool(test_target):
         raise errors.UserError(
             "Expected both --test_source and --test_target, or neither. "
             f"Received: {test_source!r} and {test_target!r}."
         )
-    files = {
+    paths = {
         "train": (train_source, train_target),
         "dev": (dev_source, dev_target),
     }
     if test_source:
-        files["test"] = (test_source, test_target)
+        paths["test"] = (test_source, test_target)
     return problem.Problem(
         name="translate_files",
         source_language=_language(train_source, "source"),
@@ -156,13 +149,13 @@ def files_problem(
         vocab_size=vocab_size,
         splits={
             split: lambda tmp_dir, pair=pair: parallel.ParallelText(
-                [tuple(pathlib.Path(path) for path in pair)], [None]
+                [tuple(map(pathlib.Path, pair))], [None]
             )
-            for split, pair in files.items()
+            for split, pair in paths.items()
         },
         settings={
             f"{split}_{side}": _fingerprint(path)
-            for split, pair in files.items()
+            for split, pair in paths.items()
             for side, path in zip(("source", "target"), pair, strict=True)
         },
     )
@@ -170,7 +163,11 @@ def files_problem(
 
 @registry.register_problem
 def translate_files() -> problem.Problem:
-    """Is refused by its name alone: `files_problem` needs the files."""
+    """Parallel text of the user's own; `files_problem` takes its files.
+
+    Raises:
+        UserError: always, since the name alone does not tell the files.
+    """
     raise errors.UserError(
         "translate_files is text of your own. Name its files with "
         "--train_source, --train_target, --dev_source and --dev_target of "
@@ -178,39 +175,33 @@ def translate_files() -> problem.Problem:
     )
 
 
-def _generated(kind: str, target: str) -> problem.Problem:
-    """Returns the problem of "phrases" or "lists" from English to `target`."""
-
-    def generated(split):
-        # Only these problems need their grammars.
-        from relpos_tf.problems import lists
-        from relpos_tf.problems import phrases
-
-        module = {"phrases": phrases, "lists": lists}[kind]
-        return module.pairs(target, split)
-
+def _generated(
+    name: str,
+    pairs: Callable[[str], Iterator[tuple[str, str]]],
+    vocab_size: int,
+) -> problem.Problem:
+    """Returns the problem of a module of `generated`."""
     return problem.Problem(
-        name=f"translate_en{target}_{kind}",
+        name=name,
         source_language="en",
-        target_language=target,
-        # Lists have a piece for each word, so that lengths are even.
-        vocab_size={"phrases": 512, "lists": 1024}[kind],
+        target_language="de",
+        vocab_size=vocab_size,
         splits={
-            split: lambda tmp_dir, split=split: problem.Again(
-                lambda: generated(split)
+            split: lambda tmp_dir, split=split: problem.Reiterable(
+                lambda: pairs(split)
             )
             for split in ("train", "dev", "test")
         },
     )
 
 
-def _multi30k(name: str, target: str) -> problem.Problem:
+def _multi30k(target: str) -> problem.Problem:
     """Returns the Multi30k problem from English to `target`."""
 
     def corpus(stem):
         sides = [
             parallel.Side(
-                (f"{stem}.{language}",),
+                f"{stem}.{language}",
                 download.Remote(
                     f"{_MULTI30K}/{stem}.{language}.gz",
                     md5=_MULTI30K_MD5[f"{stem}.{language}"],
@@ -224,7 +215,7 @@ def _multi30k(name: str, target: str) -> problem.Problem:
 
     stems = dict(zip(("train", "dev", "test"), _MULTI30K_LINES, strict=True))
     return problem.Problem(
-        name=name,
+        name=f"translate_en{target}_multi30k",
         source_language="en",
         target_language=target,
         vocab_size=5000,
@@ -238,7 +229,7 @@ def _multi30k(name: str, target: str) -> problem.Problem:
     )
 
 
-def _wmt14(name: str, target: str) -> problem.Problem:
+def _wmt14(target: str) -> problem.Problem:
     """Returns the WMT problem from English to `target`."""
     corpora = {
         "train": wmt.training(target),
@@ -246,31 +237,29 @@ def _wmt14(name: str, target: str) -> problem.Problem:
         "test": wmt.newstest2014(target),
     }
     return problem.Problem(
-        name=name,
+        name=f"translate_en{target}_wmt14",
         source_language="en",
         target_language=target,
         vocab_size=32768,
         splits={
-            split: lambda tmp_dir, files=files: parallel.read(files, tmp_dir)
-            for split, files in corpora.items()
+            split: lambda tmp_dir, part=part: parallel.read(part, tmp_dir)
+            for split, part in corpora.items()
         },
         num_shards=100,
-        # Common Crawl has characters of every script. The rarest few in ten
-        # thousand are spelled in bytes and leave the pieces to the languages.
+        # Common Crawl has characters of every script. The rarest five in ten
+        # thousand are spelled in bytes, which saves pieces for frequent text.
         character_coverage=0.9995,
     )
 
 
 def _language(path: str, otherwise: str) -> str:
-    """Returns a file's suffix where it looks like a language's code."""
+    """Returns a file's suffix if it looks like a language's code."""
     suffix = pathlib.Path(path.removesuffix(".gz")).suffix[1:]
     return suffix if len(suffix) == 2 and suffix.isalpha() else otherwise
 
 
 def _fingerprint(path: str) -> dict[str, int | str]:
-    """Returns what tells two versions of a file apart, wherever they lie.
-
-    All of it is read: a change in the middle need not change the size.
+    """Returns the size and checksum of a file, which do not tell its place.
 
     Raises:
         UserError: there is no such file.

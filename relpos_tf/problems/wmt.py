@@ -1,12 +1,12 @@
 """The files of WMT 2014, English to German and English to French.
 
-Training text as tensor2tensor took it: Europarl v7 and Common Crawl for both;
+Training text as in tensor2tensor: Europarl v7 and Common Crawl for both;
 News Commentary v12 for German; News Commentary v9, the UN corpus and the
 10^9 corpus for French. Development set newstest2013, test set newstest2014
 with all its sentences (`sacrebleu -t wmt14/full`).
 
-Addresses are those of statmt.org. Sizes and sha256 are those published with
-TensorFlow Datasets, the md5 of the test sets those of sacreBLEU.
+The addresses are on statmt.org. TensorFlow Datasets publishes the sizes and
+sha256 sums, sacreBLEU the md5 sums of the test sets.
 """
 
 from relpos_tf.problems import download
@@ -70,39 +70,26 @@ def training(target: str) -> list[parallel.Corpus]:
 
 def newstest2013(target: str) -> list[parallel.Corpus]:
     """Returns the development set."""
-    return [
-        _held_out(
-            "newstest2013",
-            _NEWSTEST2013,
-            target,
-            "test/newstest2013-src.en.sgm",
-            f"test/newstest2013-src.{target}.sgm",
-        )
-    ]
+    stem = "test/newstest2013"
+    members = f"{stem}-src.en.sgm", f"{stem}-src.{target}.sgm"
+    return [_held_out("newstest2013", _NEWSTEST2013, target, members, 3000)]
 
 
 def newstest2014(target: str) -> list[parallel.Corpus]:
     """Returns the test set."""
     stem = f"test-full/newstest2014-{target}en"
-    return [
-        _held_out(
-            "newstest2014",
-            _NEWSTEST2014,
-            target,
-            f"{stem}-src.en.sgm",
-            f"{stem}-ref.{target}.sgm",
-        )
-    ]
+    members = f"{stem}-src.en.sgm", f"{stem}-ref.{target}.sgm"
+    return [_held_out("newstest2014", _NEWSTEST2014, target, members, 3003)]
 
 
 def _training(
     remote: download.Remote, stem: str, target: str, suffix: str = ""
 ) -> parallel.Corpus:
-    """Returns a corpus out of an archive; `stem` lacks the language."""
+    """Returns a corpus in an archive; `stem` is without the language."""
     name = stem.rsplit("/", 1)[-1]
     source, reference = (
         parallel.Side(
-            (f"{name}.{language}",), remote, f"{stem}.{language}{suffix}"
+            f"{name}.{language}", remote, f"{stem}.{language}{suffix}"
         )
         for language in ("en", target)
     )
@@ -113,14 +100,12 @@ def _held_out(
     name: str,
     remote: download.Remote,
     target: str,
-    source_member: str,
-    target_member: str,
+    members: tuple[str, str],
+    num_lines: int,
 ) -> parallel.Corpus:
-    """Returns a test set, which `--tmp_dir` may have as plain text."""
-    stem = f"{name}-en{target}"
-    return parallel.Corpus(
-        parallel.Side((f"{stem}.en",), remote, source_member),
-        parallel.Side((f"{stem}.{target}",), remote, target_member),
-        _FOLDERS,
-        num_lines={"newstest2013": 3000, "newstest2014": 3003}[name],
+    """Returns a test set; `--tmp_dir` may hold it as plain text."""
+    source, reference = (
+        parallel.Side(f"{name}-en{target}.{language}", remote, member)
+        for language, member in zip(("en", target), members, strict=True)
     )
+    return parallel.Corpus(source, reference, _FOLDERS, num_lines)

@@ -1,4 +1,7 @@
-"""Writing the files of a prepared problem, one function per kind of file."""
+"""Writes the files of a prepared problem, one function per kind of file.
+
+Imports TensorFlow, so `problem` imports this module only to prepare data.
+"""
 
 import collections
 import itertools
@@ -11,6 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf.data import records
+from relpos_tf.data import tokenizer
 from relpos_tf.utils import files
 from relpos_tf.utils import text
 
@@ -38,24 +43,21 @@ def learn_tokenizer(
         pairs: Cleaned training pairs.
         vocab_size: int. Pieces wanted.
         character_coverage: float. See `tokenizer.train`.
-        most_pairs: int. Where there are more, that many are drawn from all of
-            them with equal chances.
+        most_pairs: int. Of more pairs, as many are drawn with equal
+            probability.
     """
-    # SentencePiece comes with TensorFlow's text ops, which nobody should wait
-    # for who only lists problems.
-    from relpos_tf.data import tokenizer
-
-    drawn = random.Random(_SEED)
+    # Reservoir sampling.
+    generator = random.Random(_SEED)
     sample = []
     for count, pair in enumerate(pairs):
         if count < most_pairs:
             sample.append(pair)
-        elif (place := drawn.randrange(count + 1)) < most_pairs:
-            sample[place] = pair
+        elif (index := generator.randrange(count + 1)) < most_pairs:
+            sample[index] = pair
     if not sample:
         raise errors.UserError(
             "Expected training pairs. Received: none that pass cleaning. "
-            "Check that the two files are what they should be."
+            "Check the contents of the two files."
         )
     lines = (line for pair in sample for line in pair)
     tokenizer.train(lines, path, vocab_size, character_coverage)
@@ -64,7 +66,7 @@ def learn_tokenizer(
 def write_training(
     folder: pathlib.Path,
     pairs: Pairs,
-    tokens: Any,
+    tokens: tokenizer.AnyTokenizer,
     num_shards: int,
     counts: collections.Counter,
     lengths: collections.Counter,
@@ -74,15 +76,13 @@ def write_training(
     Args:
         folder: Gets the files.
         pairs: Cleaned training pairs.
-        tokens: tokenizer.Tokenizer.
+        tokens: The tokenizer.
         num_shards: int. Number of files.
-        counts: Counter. Gains `tokens`: pairs dropped for having more than
-            `MAX_TOKENS` ids on a side.
-        lengths: Counter. Gains the pairs written, by the ids of the longer
-            side.
+        counts: Counter. Gains `tokens`: pairs dropped because they have more
+            than `MAX_TOKENS` ids on a side.
+        lengths: Counter. Gains the pairs written, by the number of ids of the
+            longer side.
     """
-    # TensorFlow takes seconds to import, see above.
-    from relpos_tf.data import records
 
     def encoded() -> Iterator[tuple[list[int], list[int]]]:
         for inputs, targets in _encode(pairs, tokens):
@@ -93,14 +93,14 @@ def write_training(
                 lengths[length] += 1
                 yield inputs, targets
 
-    files = shard_names(folder, "train", num_shards)
-    written = records.write(encoded(), files)
+    paths = shard_paths(folder, "train", num_shards)
+    written = records.write(encoded(), paths)
     if not written:
         raise errors.UserError(
             f"No training pair has at most {MAX_TOKENS} tokens on both sides."
         )
-    for number, file in enumerate(files):
-        records.shuffle_file(file, seed=_SEED + number)
+    for number, path in enumerate(paths):
+        records.shuffle_file(path, seed=_SEED + number)
     return written
 
 
@@ -109,43 +109,40 @@ def write_held_out(
     split: str,
     pairs: Pairs,
     normalize: Callable[[str], str],
-    tokens: Any,
+    tokens: tokenizer.AnyTokenizer,
 ) -> int:
     """Writes the lines and the records of "dev" or "test", in order.
 
-    Nothing is dropped, and references stay as they are.
+    All pairs are written, and references stay as they are.
 
     Args:
         folder: Gets the files.
         split: str. "dev" or "test".
         pairs: Its pairs of lines.
         normalize: Applied to the source side.
-        tokens: tokenizer.Tokenizer.
+        tokens: The tokenizer.
 
     Returns:
         The number of pairs.
     """
-    # TensorFlow takes seconds to import, see above.
-    from relpos_tf.data import records
-
     pairs = [(normalize(source), target) for source, target in pairs]
     for side, name in enumerate(("source", "target")):
         lines = [pair[side] for pair in pairs]
         text.write_lines(folder / f"{split}.{name}", lines)
         if broken := text.count_broken(lines):
             _log.warning(
-                "%d of %d lines of the %s set's %s are not UTF-8: what could "
-                "not be read is U+FFFD in them, and scores will not mean "
-                "much. Convert the file, as with iconv -f latin1 -t utf-8.",
+                "%d of %d lines of the %s set's %s are not UTF-8: their "
+                "undecodable bytes are read as U+FFFD, and scores mean little. "
+                "Convert the file, as with iconv -f latin1 -t utf-8.",
                 broken,
                 len(lines),
                 split,
                 name,
             )
-    return records.write(_encode(pairs, tokens), shard_names(folder, split, 1))
+    return records.write(_encode(pairs, tokens), shard_paths(folder, split, 1))
 
 
-def shard_names(
+def shard_paths(
     folder: pathlib.Path, split: str, num_shards: int
 ) -> list[pathlib.Path]:
     """Returns the paths of a split's record files."""
@@ -158,32 +155,32 @@ def shard_names(
 def finish(
     folder: pathlib.Path, tokenizer_path: pathlib.Path
 ) -> dict[str, dict[str, Any]]:
-    """Marks records with their tokenizer; returns what describes all files.
+    """Marks records with their tokenizer; returns the entries of the manifest.
 
     Args:
         folder: Has all files but the manifest.
-        tokenizer_path: The one of them that is the tokenizer.
+        tokenizer_path: The file of the tokenizer, in that folder.
 
     Returns:
-        By name, `bytes` and `sha256`; and of record files `sha256_unmarked`,
-        by which runs know their data since before records had marks.
+        For each file name, `bytes` and `sha256`; for record files also
+        `sha256_unmarked`, which identifies the data of runs that are older
+        than the marks.
     """
-    # TensorFlow takes seconds to import, see above.
-    from relpos_tf.data import records
-
-    tokenizer = records.tokenizer_mark(tokenizer_path)
+    mark = records.tokenizer_mark(tokenizer_path)
     described = {}
     for path in sorted(folder.iterdir()):
-        known = described[path.name] = {}
+        entry = described[path.name] = {}
         if path.suffix == ".tfrecord":
-            known["sha256_unmarked"] = files.sha256(path)
-            records.mark(path, tokenizer)
-        known["bytes"] = path.stat().st_size
-        known["sha256"] = files.sha256(path)
+            entry["sha256_unmarked"] = files.sha256(path)
+            records.mark(path, mark)
+        entry["bytes"] = path.stat().st_size
+        entry["sha256"] = files.sha256(path)
     return described
 
 
-def _encode(pairs: Pairs, tokens: Any) -> Iterator[tuple[list[int], list[int]]]:
+def _encode(
+    pairs: Pairs, tokens: tokenizer.AnyTokenizer
+) -> Iterator[tuple[list[int], list[int]]]:
     """Yields pairs of ids, many encoded at once for speed."""
     iterator = iter(pairs)
     while batch := list(itertools.islice(iterator, _BATCH)):

@@ -41,8 +41,8 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
     """Yields a file that replaces `path` at the end of the block.
 
     Until then, and if the block raises, `path` stays as it is. The new file
-    has the permissions of the old one, or those of any new file. A device, a
-    pipe or `/dev/stdout` cannot be replaced, and is written to directly.
+    has the permissions of the old one, or the default ones. A device, a pipe
+    or `/dev/stdout` cannot be replaced, and is written to directly.
 
     Args:
         path: The file.
@@ -110,12 +110,12 @@ def rename_folder(source: pathlib.Path, target: pathlib.Path) -> None:
     """
     source.chmod(0o755)  # mkdtemp excludes other users
     old = source.with_name(source.name + OLD)
-    if target.exists():
-        os.rename(target, old)
     try:
+        if target.exists():
+            os.rename(target, old)
         os.rename(source, target)
     except BaseException:
-        if old.exists():
+        if old.exists() and not target.exists():
             os.rename(old, target)
         raise
     shutil.rmtree(old, ignore_errors=True)

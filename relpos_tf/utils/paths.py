@@ -28,15 +28,15 @@ def check_folder(path: str | pathlib.Path) -> None:
         UserError: it cannot, or TensorFlow cannot write there.
     """
     check_name(path)
-    place = pathlib.Path(path).absolute()
+    ancestor = pathlib.Path(path).absolute()
     with system_errors.writing(path):
-        while not _exists(place):
-            place = place.parent
-    if not place.is_dir():
+        while not _exists(ancestor):
+            ancestor = ancestor.parent
+    if not ancestor.is_dir():
         raise errors.UserError(
-            f"Expected a folder. Received: {path}, where {place} is a file."
+            f"Expected a folder. Received: {path}, where {ancestor} is a file."
         )
-    _check_writable(path, place)
+    _check_writable(path, ancestor)
 
 
 def check_file(path: str | pathlib.Path) -> None:
@@ -115,12 +115,12 @@ def plain(path: str | pathlib.Path) -> str:
 @functools.cache
 def _link(folder: str) -> str:
     """Returns a link to a folder, made once in a process."""
-    place = _folder_of_links()
-    link = os.path.join(place, str(len(os.listdir(place))))
+    links = _folder_of_links()
+    link = os.path.join(links, str(len(os.listdir(links))))
     if not is_plain(link):
         raise errors.UserError(
             "Expected a folder for temporary files without any of * ? [ \\ in "
-            f"its name. Received: {place}. Set TMPDIR to another."
+            f"its name. Received: {links}. Set TMPDIR to another."
         )
     try:
         os.symlink(folder, link)

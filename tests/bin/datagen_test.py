@@ -68,10 +68,10 @@ class DatagenTest(absltest.TestCase):
         folder.mkdir()
         (folder / "__init__.py").write_text(
             "from relpos_tf import registry\n"
-            "from relpos_tf.problems import synthetic\n\n\n"
+            "from relpos_tf.problems import algorithmic\n\n\n"
             "@registry.register_problem\n"
             "def of_the_datagen_test():\n"
-            "    return synthetic.algorithmic_copy()\n",
+            "    return algorithmic.algorithmic_copy()\n",
             encoding="utf-8",
         )
         # In a process of its own: registrations stay for good.

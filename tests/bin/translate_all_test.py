@@ -350,7 +350,7 @@ class FilesTest(TranslateAllTestCase):
         ("--decode_reference=no/text", 1, "no/text"),
         ("--translations_dir=/dev/null/x", 1, "not a directory"),
         ("--translations_dir=/dev/null", 1, "file exists"),
-        ("--decode_hparams=beam=2", 2, "unknown name 'beam'"),
+        ("--decode_hparams=beam=2", 2, "Unknown hparams ['beam']"),
         ("--decode_hparams=return_beams=1", 2, "only the best"),
         ("--decode_hparams=beam_size=9999", 2, "number of pieces"),
         ("--event_dir=x", 2, "--event_dir needs --decode_reference"),

@@ -96,7 +96,7 @@ class RecordsTest(tf.test.TestCase, parameterized.TestCase):
         records.write(_PAIRS, self.files)
         records.mark(self.files[1], 2**32 - 5)
         self.assertEqual(read(self.files[1]), _PAIRS[1::3])
-        for path in self.files[:2]:  # those without a mark pass
+        for path in self.files[:2]:  # records without a mark pass
             records.check([path], tokenizer=2**32 - 5)
         records.check(self.files)
         with self.assertRaisesRegex(
@@ -133,7 +133,7 @@ class RecordsTest(tf.test.TestCase, parameterized.TestCase):
         path = self.files[0]
         records.write(_PAIRS[:3], [path])
         whole = path.read_bytes()
-        for place in range(0, len(whole), 13):
+        for place in range(0, len(whole), 23):
             path.write_bytes(
                 whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :]
             )
@@ -156,7 +156,7 @@ class RecordsTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, f"{path}, which does"):
             records.check(self.files)
 
-    def test_only_what_the_files_cause_is_blamed_on_them(self):
+    def test_errors_of_other_causes_do_not_blame_the_files(self):
         records.write(_PAIRS, self.files)
 
         def batches(error):

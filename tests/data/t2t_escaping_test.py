@@ -1,4 +1,4 @@
-"""Text and its spelling, in Python and in graphs, with examples by hand."""
+"""Tests of escaping, in Python and in graphs, with examples by hand."""
 
 import itertools
 import sys
@@ -38,13 +38,13 @@ _EXAMPLES = (
     # A combining mark (Mn) is no letter, a superscript two (No) is a number.
     ("e\u0301", ["e", "\u0301"], r"\101;_\769;_"),
     ("a\u00b2 \u0967", ["a\u00b2", "\u0967"], r"a\178;_\2407;_"),
-    # A letter and a face beyond 16 bits, and what no Unicode will assign.
+    # A letter and a face beyond 16 bits, and permanently unassigned codes.
     ("\U0001d5a6 a", ["\U0001d5a6", "a"], r"\120230;_a_"),
     ("a\U0001f600b", ["a", "\U0001f600", "b"], r"a_\128512;_b_"),
     ("\ufeff\uffff\U0010ffff", ["\ufeff\uffff\U0010ffff"],
      r"\65279;\65535;\1114111;_"),
 )  # fmt: skip
-# What no text is spelled like, but ids can say.
+# Spellings that ids can have, but no text.
 _MALFORMED = (
     ("a", "a"),
     ("__a__b_", "a b"),
@@ -92,7 +92,7 @@ class SpellingTest(parameterized.TestCase):
         self.assertEqual(t2t_escaping.read(spelled), text)
 
     @parameterized.parameters(*_MALFORMED)
-    def test_whatever_is_spelled_can_be_read(self, spelled, text):
+    def test_any_spelling_can_be_read(self, spelled, text):
         self.assertEqual(t2t_escaping.read(spelled), text)
 
     def test_graph_spells_the_same(self):

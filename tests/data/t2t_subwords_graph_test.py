@@ -66,7 +66,7 @@ def _ids():
 
 
 class Both(tf.Module):
-    """What a SavedModel of the tokenizer needs to hold."""
+    """Both directions of a tokenizer, as a SavedModel contains them."""
 
     def __init__(self, tokens):
         super().__init__()

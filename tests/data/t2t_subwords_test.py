@@ -18,9 +18,9 @@ from relpos_tf.data import tokenizer
 from relpos_tf.utils import text
 
 T2T = json.loads(
-    pathlib.Path(__file__)
-    .with_name("t2t_subwords.json")
-    .read_text(encoding="utf-8")
+    (
+        pathlib.Path(__file__).parents[1] / "reference" / "t2t_subwords.json"
+    ).read_text(encoding="utf-8")
 )
 # A piece for each id. No piece is a "p", and of the digits only 0 to 3 are.
 SMALL = (

@@ -181,7 +181,7 @@ class TrainingTest(absltest.TestCase):
             one.fingerprint, tokenizer.Tokenizer(self.path).fingerprint
         )
 
-    def test_little_text_gives_what_it_can(self):
+    def test_little_text_gives_a_small_vocabulary(self):
         tokenizer.train(["ab ab", "abc"], self.path, 8000)
         tokens = tokenizer.Tokenizer(self.path)
         self.assertBetween(tokens.vocab_size, 263, 270)

@@ -13,7 +13,7 @@ from absl.testing import parameterized
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import beam_step
 
-VECTORS = pathlib.Path(__file__).parents[1] / "data" / "t2t_beam.npz"
+VECTORS = pathlib.Path(__file__).parents[1] / "reference" / "t2t_beam.npz"
 CASES = (
     ("beam", "basic"),
     ("beam", "alpha0"),

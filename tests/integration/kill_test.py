@@ -9,6 +9,7 @@ import time
 from absl.testing import absltest
 
 from relpos_tf.models import run_dir
+from tests import commands
 from tests.campaigns import kill
 
 STEPS, FREQUENCY = 40, 30
@@ -29,7 +30,7 @@ class KillTest(absltest.TestCase):
         self.root = pathlib.Path(self.create_tempdir().full_path)
 
     def start(self, name, command=None):
-        run = kill.Run(self.root / name, OPTIONS, command)
+        run = kill.Run(self.root / name, OPTIONS, command, commands.Popen)
         self.addCleanup(run.process.stderr.close)
         self.addCleanup(run.process.kill)
         return run

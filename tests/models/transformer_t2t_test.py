@@ -1,6 +1,6 @@
 """The whole model against tensor2tensor 1.15.7: its numbers, its variables.
 
-The arrays are described in tests/data/README.md. Their hparams hold dropout
+tests/reference/README.md describes the arrays. Their hparams hold dropout
 rates, which played no part in any of them.
 """
 

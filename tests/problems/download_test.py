@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import http.server
 import io
+import logging
 import pathlib
 import random
 import tarfile
@@ -17,6 +18,7 @@ from absl.testing import absltest
 from relpos_tf import errors
 from relpos_tf.problems import download
 from relpos_tf.utils import text
+from tests.utils import terminal_test
 
 _CONTENT = b"ein Satz\n" * 300_000  # more than one block
 
@@ -30,13 +32,16 @@ class DownloadTest(absltest.TestCase):
         self.server.mkdir()
         self.tmp_dir = pathlib.Path(folder.name, "tmp")
         (self.server / "file.txt").write_bytes(_CONTENT)
-        self.progress = io.StringIO()
+        self.terminal = terminal_test.Terminal()
+        log = logging.getLogger("relpos_tf")
+        self.addCleanup(log.setLevel, log.level)
+        log.setLevel(logging.INFO)
 
     def remote(self, name="file.txt", **known):
         return download.Remote((self.server / name).as_uri(), **known)
 
     def fetch(self, remote):
-        with contextlib.redirect_stderr(self.progress):
+        with contextlib.redirect_stderr(self.terminal):
             return download.fetch(remote, str(self.tmp_dir))
 
     def test_a_download_arrives_whole_and_shows_progress(self):
@@ -49,7 +54,7 @@ class DownloadTest(absltest.TestCase):
         self.assertEqual(path, self.tmp_dir / "file.txt")
         self.assertEqual(path.read_bytes(), _CONTENT)
         self.assertLen(list(self.tmp_dir.iterdir()), 1)
-        self.assertIn("#" * 30 + "] 3 MB of 3 MB", self.progress.getvalue())
+        self.assertIn("file.txt: 1 of 3 MB", self.terminal.getvalue())
 
     def test_an_unknown_checksum_is_printed_to_be_pinned(self):
         with self.assertLogs(level="WARNING") as logs:
@@ -60,7 +65,7 @@ class DownloadTest(absltest.TestCase):
         self.tmp_dir.mkdir()
         (self.tmp_dir / "file.txt").write_bytes(b"mine")
         self.assertEqual(self.fetch(self.remote()).read_bytes(), b"mine")
-        self.assertEqual(self.progress.getvalue(), "")
+        self.assertEqual(self.terminal.getvalue(), "")
 
     def test_a_wrong_file_is_refused_and_leaves_nothing(self):
         for known in ({"size": 5}, {"sha256": "ab"}, {"md5": "cd"}):
@@ -68,7 +73,7 @@ class DownloadTest(absltest.TestCase):
                 self.fetch(self.remote(**known))
             self.assertEmpty(list(self.tmp_dir.iterdir()))
 
-    def test_a_failed_download_says_what_to_put_where(self):
+    def test_a_failed_download_names_the_file_and_the_folder(self):
         remote = self.remote("missing.txt")
         with self.assertRaises(errors.UserError) as raised:
             self.fetch(remote)
@@ -81,19 +86,17 @@ class DownloadTest(absltest.TestCase):
     def test_files_are_found_plain_or_gzipped_in_named_folders_first(self):
         folder = self.tmp_dir / "corpus"
         folder.mkdir(parents=True)
-        names = ["a.en", "b.en"]
         tmp_dir = str(self.tmp_dir)
-        self.assertIsNone(download.find(tmp_dir, names, ["corpus"]))
-        self.assertIsNone(download.find(None, names))
+        self.assertIsNone(download.find(tmp_dir, "a.en", ["corpus"]))
+        self.assertIsNone(download.find(None, "a.en"))
         for path in (
-            self.tmp_dir / "b.en.gz",
+            self.tmp_dir / "a.en.gz",
             self.tmp_dir / "a.en",
-            folder / "b.en.gz",
             folder / "a.en.gz",
             folder / "a.en",
         ):
             path.touch()
-            found = download.find(tmp_dir, names, ["corpus"])
+            found = download.find(tmp_dir, "a.en", ["corpus"])
             self.assertEqual(found, path)
 
 
@@ -101,7 +104,7 @@ class CutDownloadTest(absltest.TestCase):
     """A server whose connection ends before the file does."""
 
     def fetch(self, headers, body, **known):
-        """Fetches from a server that says this; returns what is there."""
+        """Fetches from a server with this response; returns the files."""
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):

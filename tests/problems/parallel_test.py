@@ -29,9 +29,7 @@ class ParallelTest(absltest.TestCase):
 
     def corpus(self, remote=None, member=None, num_lines=None):
         sides = [
-            parallel.Side(
-                (f"a.{language}",), remote, member and member + suffix
-            )
+            parallel.Side(f"a.{language}", remote, member and member + suffix)
             for language, suffix in (("en", "en"), ("de", "de"))
         ]
         return parallel.Corpus(*sides, ("corpus",), num_lines)
@@ -95,9 +93,7 @@ class ParallelTest(absltest.TestCase):
         server = self.folder / "server.zip"
         with zipfile.ZipFile(server, "w") as archive:
             archive.writestr("a.sgm", '<seg id="1">eins</seg>\n')
-        side = parallel.Side(
-            ("a.de",), download.Remote(server.as_uri()), "a.sgm"
-        )
+        side = parallel.Side("a.de", download.Remote(server.as_uri()), "a.sgm")
         with contextlib.redirect_stderr(io.StringIO()):
             path = parallel.locate(side, ["corpus"], str(self.folder))
         self.assertEqual(path.read_text(), "eins\n")

@@ -1,8 +1,12 @@
 """Tests of preparing a problem: complete or not at all, and nothing lost."""
 
+import atexit
+import copy
+import functools
 import hashlib
 import json
 import pathlib
+import shutil
 import tempfile
 
 import tensorflow as tf
@@ -37,6 +41,21 @@ def make(train=TRAIN, dev=DEV, **fields):
         **fields,
     }
     return problem.Problem(**settings)
+
+
+@functools.cache
+def prepared_once():
+    """Returns a folder where `make()` is prepared, and the manifest."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    return pathlib.Path(folder), make().prepare(folder)
+
+
+def copy_prepared(data_dir):
+    """Copies the prepared folder of `make()`; returns the manifest."""
+    folder, manifest = prepared_once()
+    shutil.copytree(folder / "pets", data_dir / "pets")
+    return copy.deepcopy(manifest)
 
 
 def read(files):
@@ -110,15 +129,13 @@ class ProblemTest(absltest.TestCase):
         self.assertEqual(manifest["vocab_size"], tokens.vocab_size)
 
     def test_preparing_twice_gives_the_same_files(self):
-        other = self.data_dir / "other"
-        first = make().prepare(self.data_dir)
-        second = make().prepare(other)
-        self.assertEqual(first, second)
+        _, first = prepared_once()
+        self.assertEqual(make().prepare(self.data_dir), first)
 
-    def test_a_failure_leaves_no_trace_and_keeps_what_was_there(self):
+    def test_a_failure_leaves_no_trace_and_keeps_earlier_data(self):
         self.assertRaises(OSError, make(Broken()).prepare, self.data_dir)
         self.assertEmpty(list(self.data_dir.iterdir()))
-        made = make().prepare(self.data_dir)
+        made = copy_prepared(self.data_dir)
         other = make(Broken(), vocab_size=290)
         self.assertRaises(OSError, other.prepare, self.data_dir)
         self.assertEqual(make().manifest(self.data_dir), made)
@@ -134,15 +151,15 @@ class ProblemTest(absltest.TestCase):
         with self.assertRaisesRegex(errors.UserError, "--generate_data"):
             pets.record_files(self.data_dir, "train")
         # Nothing says that it is ours.
-        with self.assertRaisesRegex(errors.UserError, f"has {half.name}, wh"):
+        with self.assertRaisesRegex(errors.UserError, f"has {half.name}. Move"):
             pets.prepare(self.data_dir)
         half.unlink()
         pets.prepare(self.data_dir)
         self.assertLen(self.texts(pets, "train"), 31)
 
     def test_a_prepared_folder_is_used_again_unless_settings_differ(self):
-        make().prepare(self.data_dir)
-        make(Broken()).prepare(self.data_dir)
+        copy_prepared(self.data_dir)
+        make(Broken()).prepare(self.data_dir)  # reads nothing
         other = make(TRAIN[:5], vocab_size=290)
         with self.assertRaisesRegex(
             errors.UserError, "'vocab_size': 290.*'vocab_size': 300"
@@ -151,7 +168,7 @@ class ProblemTest(absltest.TestCase):
         self.assertEqual(other.prepare(self.data_dir)["counts"]["train"], 5)
         self.assertFalse(make().is_prepared(self.data_dir))
 
-    def test_what_has_settings_of_its_own_has_a_folder_for_each(self):
+    def test_other_settings_have_another_folder(self):
         one, two = (make(settings={"file": i}) for i in (1, 2))
         first = one.prepare(self.data_dir)
         two.prepare(self.data_dir)
@@ -165,7 +182,7 @@ class ProblemTest(absltest.TestCase):
 
     def test_damaged_files_are_named_before_training(self):
         pets = make()
-        pets.prepare(self.data_dir)
+        copy_prepared(self.data_dir)
         path = pets.record_files(self.data_dir, "train")[1]
         content = pathlib.Path(path).read_bytes()
         pathlib.Path(path).write_bytes(content[:-1])
@@ -181,7 +198,7 @@ class ProblemTest(absltest.TestCase):
 
     def test_missing_splits_are_named(self):
         pets = make()
-        pets.prepare(self.data_dir)
+        copy_prepared(self.data_dir)
         with self.assertRaisesRegex(errors.UserError, "train, dev.*'test'"):
             pets.pairs("test")
         for ask in (pets.record_files, pets.lines):
@@ -208,7 +225,7 @@ class ProblemTest(absltest.TestCase):
         self.assertEqual(manifest["counts"]["train"], 31 * 99)
 
     def test_a_given_tokenizer_is_taken_and_has_a_folder_of_its_own(self):
-        make().prepare(self.data_dir)
+        copy_prepared(self.data_dir)
         path = self.data_dir / "given.model"
         tokenizer.train(["a b c d"] * 9, path, 280)
         pets = make(tokenizer_file=str(path))

@@ -32,7 +32,7 @@ class TatoebaTest(absltest.TestCase):
         text = "".join(f"{line}\n" for line in lines)
         self.path.write_text(text, encoding="utf-8")
 
-    def test_no_training_pair_shares_a_side_with_what_is_held_out(self):
+    def test_no_training_pair_shares_a_side_with_a_held_out_pair(self):
         self.write([*_LINES, "no tab here"])
         train, dev, test = tatoeba.split_pairs(self.path, held_out=7)
         self.assertLen(dev, 7)

@@ -21,7 +21,7 @@ class Letters:
         return [[*map(ord, text), 1] for text in texts]
 
 
-class PreparationTest(absltest.TestCase):
+class WritingTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         folder = tempfile.TemporaryDirectory()
@@ -33,7 +33,7 @@ class PreparationTest(absltest.TestCase):
         written = writing.write_training(
             self.folder, _PAIRS, Letters(), 7, counts, lengths
         )
-        files = writing.shard_names(self.folder, "train", 7)
+        files = writing.shard_paths(self.folder, "train", 7)
         self.assertEqual(written, len(_PAIRS))
         self.assertEqual(records.count_records(files), len(_PAIRS))
         self.assertEqual(counts, {})

@@ -1,6 +1,7 @@
 """Files written whole or not at all, whatever lies at their names."""
 
 import errno
+import hashlib
 import os
 import pathlib
 import stat
@@ -149,6 +150,58 @@ class ReplacingTest(parameterized.TestCase):
                 raise KeyboardInterrupt
         self.assertEqual(other.read_bytes(), b"half")
         self.assertEqual(self.names(), ["other"])
+
+
+class FolderTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.path = self.folder / "a" / ("x" * 250)
+
+    def write(self, content):
+        with files.replacing_folder(self.path) as partial:
+            (partial / "file").write_text(content)
+            if content == "bad":
+                raise KeyboardInterrupt
+
+    def names(self):
+        return [path.name for path in self.path.parent.iterdir()]
+
+    def test_folder_appears_and_is_replaced_when_the_block_is_over(self):
+        for content in ("one", "two"):
+            self.write(content)
+            self.assertEqual((self.path / "file").read_text(), content)
+            self.assertEqual(stat.S_IMODE(self.path.stat().st_mode), 0o755)
+            self.assertEqual(self.names(), [self.path.name])
+
+    def test_block_that_raises_leaves_the_old_folder_alone(self):
+        for before in ([], [self.path.name]):
+            self.assertRaises(KeyboardInterrupt, self.write, "bad")
+            self.assertEqual(self.names(), before)
+            self.write("one")
+        self.assertEqual((self.path / "file").read_text(), "one")
+
+    def test_renaming_that_fails_leaves_the_old_folder_alone(self):
+        self.write("one")
+        rename = os.rename
+
+        def fail(source, target):
+            if target == self.path and not str(source).endswith(files.OLD):
+                raise OSError(errno.EIO, "broken")
+            rename(source, target)
+
+        with mock.patch.object(os, "rename", fail):
+            self.assertRaisesRegex(OSError, "broken", self.write, "two")
+        self.assertEqual((self.path / "file").read_text(), "one")
+        self.assertEqual(self.names(), [self.path.name])
+
+    def test_checksum_is_that_of_all_blocks(self):
+        path = self.folder / "x"
+        for content in (b"", b"abc", bytes(range(256)) * 9999):
+            path.write_bytes(content)
+            self.assertEqual(
+                files.sha256(path), hashlib.sha256(content).hexdigest()
+            )
 
 
 class AppendingTest(absltest.TestCase):

@@ -1,4 +1,4 @@
-"""Two trainers in one directory: the second is told so."""
+"""Tests of locks: the second trainer in a directory is refused."""
 
 import pathlib
 import signal
@@ -16,12 +16,12 @@ CHILD = """
     import sys
     from relpos_tf.utils import locks
     locks.acquire_exclusive(sys.argv[1])
-    print("claimed", flush=True)
+    print("locked", flush=True)
     sys.stdin.read()
 """
 
 
-class ClaimsTest(absltest.TestCase):
+class LocksTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path) / "a" / "b"
@@ -33,7 +33,7 @@ class ClaimsTest(absltest.TestCase):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as child:
-            self.assertEqual(child.stdout.readline(), b"claimed\n")
+            self.assertEqual(child.stdout.readline(), b"locked\n")
             with self.assertRaisesRegex(errors.UserError, "is training in"):
                 locks.acquire_exclusive(self.folder)
             self.assertTrue(locks.is_locked(self.folder))

@@ -1,4 +1,4 @@
-"""Signals: what they interrupt, and what they wait for."""
+"""Tests of signals: interrupted blocks, and signals held back."""
 
 import contextlib
 import os
@@ -109,7 +109,7 @@ class SignalsTest(parameterized.TestCase):
 
     @contextlib.contextmanager
     def silent(self):
-        """Yields a function that returns what was written to descriptor 2."""
+        """Yields a function that returns the output on descriptor 2."""
         saved, (end, start) = os.dup(2), os.pipe()
         os.dup2(start, 2)
         os.close(start)

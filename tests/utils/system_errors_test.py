@@ -1,4 +1,4 @@
-"""What is told apart: a full disk, too little memory, and bugs."""
+"""Tests of system errors: a full disk, too little memory, other errors."""
 
 import errno
 import os

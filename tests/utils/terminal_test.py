@@ -1,4 +1,4 @@
-"""The line that moves: what a terminal shows, and a pipe does not get."""
+"""Tests of the line of progress at a terminal."""
 
 import contextlib
 import io
@@ -17,7 +17,7 @@ from relpos_tf.utils import text
 
 
 class Terminal(io.StringIO):
-    """What is written to a terminal, and what is then to be seen."""
+    """A terminal: the output, and the visible lines."""
 
     def isatty(self):
         return True

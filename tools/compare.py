@@ -1,17 +1,18 @@
-"""Compares two sets, once in peace and once stopped again and again.
+"""Compares two sets, once undisturbed and once with repeated stops.
 
-    python -m tests.campaigns.compare [--stops=6]
+    python -m tools.compare [--stops=6]
 
-Two sets and two seeds of a small model, from data to report, in the processes
-that users have. The second comparison gets SIGINT, SIGTERM or SIGKILL after a
-line of its own, drawn with a fixed seed, and is started again until it ends by
-itself. Then all of this must hold, or the last lines say what does not:
+Two sets and two seeds of a small model, from data to report. The second
+comparison gets SIGINT, SIGTERM or SIGKILL after a line of output drawn with a
+fixed seed, and is started again until it ends by itself. The last lines say
+which of these conditions fails:
 
-- stopped by SIGINT or SIGTERM, it ends with exit code 0 and says how to go on;
-- nothing that it says is a traceback;
-- its translations, losses and scores are those of the undisturbed comparison.
+- after SIGINT or SIGTERM, the exit code is 0 and the last line says how to
+  resume;
+- there is no traceback;
+- translations, losses and scores equal those of the undisturbed comparison.
 
-After SIGKILL, a trainer that is still at work is waited for, as a user would.
+After SIGKILL, the campaign waits for a trainer that is still running.
 """
 
 import json
@@ -37,7 +38,7 @@ OPTIONS = (
     "--local_eval_frequency=200",
 )
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-# Of a comparison: what must not depend on stops.
+# The fields of a report that must not depend on stops.
 SAME = (
     "label seed train_steps target_tokens loss bleu chrf exact_match "
     "bleu_by_length"
@@ -61,11 +62,11 @@ def start(folder):
     )
 
 
-def carry_out(folder, number=None, lines=0):
+def run_until_signal(folder, number=None, lines=0):
     """Runs the comparison; sends a signal after so many lines.
 
     Returns:
-        (exit code, all that it said, whether the signal was sent).
+        (exit code, standard error, whether the signal was sent).
     """
     process = start(folder)
     said, is_sent = [], False
@@ -79,14 +80,14 @@ def carry_out(folder, number=None, lines=0):
 
 
 def wait_for_trainers(folder):
-    """Waits until no trainer is at work in a comparison."""
+    """Waits until no trainer of a comparison is running."""
     for path in (folder / "out" / "runs").glob("*"):
         while locks.is_locked(path):
             time.sleep(1)
 
 
 def result(folder):
-    """Returns what must be the same."""
+    """Returns the rows of the report and the translations."""
     report = json.loads((folder / "out" / "report.json").read_text("utf-8"))
     rows = [{name: row[name] for name in SAME} for row in report["runs"]]
     texts = {
@@ -97,24 +98,26 @@ def result(folder):
 
 
 def main():
-    # A shell that starts this in the background ignores SIGINT for it, and a
-    # process inherits that; a handler it does not.
+    # Shells ignore SIGINT in background jobs. Processes inherit that, but they
+    # do not inherit handlers.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     stops = int(sys.argv[1].partition("=")[2]) if len(sys.argv) > 1 else 6
     folder = pathlib.Path(tempfile.mkdtemp(prefix="compare."))
     wrong = []
-    code, said, _ = carry_out(folder / "peace")
+    code, said, _ = run_until_signal(folder / "undisturbed")
     if code:
         sys.exit(said)
     length = said.count("\n")
-    shutil.copytree(folder / "peace" / "data", folder / "stopped" / "data")
+    shutil.copytree(
+        folder / "undisturbed" / "data", folder / "stopped" / "data"
+    )
     generator = random.Random(2018)
     print(f"{'signal':8}  {'after line':>10}  {'exit code':>9}")
     is_over, left = False, stops
     while not is_over:
         number = generator.choice(SIGNALS) if left > 0 else None
         line = generator.randint(1, length // 2)
-        code, said, is_sent = carry_out(folder / "stopped", number, line)
+        code, said, is_sent = run_until_signal(folder / "stopped", number, line)
         left -= 1
         is_over = not is_sent or number is None
         name = signal.Signals(number).name if is_sent else "none"
@@ -125,11 +128,11 @@ def main():
             wait_for_trainers(folder / "stopped")
         elif code or (is_sent and "goes on from there" not in said):
             wrong.append(f"exit code {code}:\n{said}")
-    if result(folder / "peace") != result(folder / "stopped"):
+    if result(folder / "undisturbed") != result(folder / "stopped"):
         wrong.append(f"The results differ: see {folder}.")
     else:
         shutil.rmtree(folder)
-    print("\n".join(wrong) or "All as it should be.")
+    print("\n".join(wrong) or "All as expected.")
     sys.exit(bool(wrong))
 
 

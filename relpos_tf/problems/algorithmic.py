@@ -1,7 +1,7 @@
-"""Problems made up on the spot: copy or reverse a line of syllables.
+"""Algorithmic problems: copy or reverse a line of syllables.
 
-Every syllable becomes one id, so that a tiny model learns these in a minute.
-For tests and for the first try of a new model; nothing is downloaded.
+Every syllable becomes one id, so that a tiny model learns them in a minute.
+They serve tests and the first try of a new model; nothing is downloaded.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from relpos_tf.problems import problem
 _SYLLABLES = ["".join(pair) for pair in itertools.product("bdgkmt", "aeiou")]
 _LENGTHS = 2, 9
 _SIZES = {"train": 3000, "dev": 100, "test": 100}
-# 3 special ids, 256 bytes, and what the syllables are joined from.
+# 3 special ids, 256 bytes, and the pieces that syllables are joined from.
 _VOCAB_SIZE = 340
 
 
@@ -38,7 +38,7 @@ def _algorithmic(name: str, step: int) -> problem.Problem:
         target_language="syllables",
         vocab_size=_VOCAB_SIZE,
         splits={
-            split: lambda tmp_dir, split=split: problem.Again(
+            split: lambda tmp_dir, split=split: problem.Reiterable(
                 lambda: _pairs(split, step)
             )
             for split in _SIZES
@@ -50,16 +50,15 @@ def _algorithmic(name: str, step: int) -> problem.Problem:
 def _pairs(split: str, step: int) -> Iterator[tuple[str, str]]:
     """Yields a split's pairs; the splits have no line in common."""
     # One stream of different lines, cut into the splits.
-    lines = _different_lines()
+    lines = _distinct_lines()
     for name, size in _SIZES.items():
-        part = list(itertools.islice(lines, size))
-        if name == split:
-            for line in part:
+        for line in itertools.islice(lines, size):
+            if name == split:
                 yield " ".join(line), " ".join(line[::step])
 
 
-def _different_lines() -> Iterator[list[str]]:
-    """Yields lines of syllables, endlessly, none of them twice."""
+def _distinct_lines() -> Iterator[tuple[str, ...]]:
+    """Yields lines of syllables, endlessly and all different."""
     generator = random.Random(2018)
     seen = set()
     while True:
@@ -67,4 +66,4 @@ def _different_lines() -> Iterator[list[str]]:
         line = tuple(generator.choices(_SYLLABLES, k=length))
         if line not in seen:
             seen.add(line)
-            yield list(line)
+            yield line

@@ -6,13 +6,13 @@ from absl.testing import absltest
 
 from relpos_tf import registry
 from relpos_tf.data import tokenizer
-from relpos_tf.problems import synthetic
+from relpos_tf.problems import algorithmic
 
 
-class SyntheticTest(absltest.TestCase):
+class AlgorithmicTest(absltest.TestCase):
     def test_targets_are_the_sources_or_their_reverse(self):
-        copied = list(synthetic.algorithmic_copy().pairs("dev"))
-        reversed_ = list(synthetic.algorithmic_reverse().pairs("dev"))
+        copied = list(algorithmic.algorithmic_copy().pairs("dev"))
+        reversed_ = list(algorithmic.algorithmic_reverse().pairs("dev"))
         self.assertLen(copied, 100)
         for source, target in copied:
             self.assertEqual(source, target)

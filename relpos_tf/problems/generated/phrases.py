@@ -1,16 +1,15 @@
 """Generated parallel text: numbers, dates, times, money and quantities.
 
-A `Phrase` is what is said, without a language: the name of a function that
-`spoken_en`, `spoken_de` and `spoken_fr` all have, and its arguments. Saying it
-in two languages gives a pair. Nothing is looked up in a text, so the corpus
-needs no download and can be checked against other spellers of numbers.
+A `Phrase` has no language: it is the name of a function that `english` and
+`german` both have, and its arguments. Its words in both languages are a pair.
+The corpus needs no download, and other spellers of numbers can check it.
 
-One English phrase has exactly one translation. To keep it so, the sampler
-leaves out what English does not tell apart, such as cents alone, which French
-calls "cents" or "centimes", or lists of two numbers ("one hundred and five").
+An English phrase has exactly one translation: the sampler leaves out phrases
+that are ambiguous in English, such as a list of two numbers ("one hundred and
+five") or cents without a currency.
 
-A split holds other phrases than the next, made of the same words: which one a
-phrase belongs to is decided by a hash of its English side.
+The splits are disjoint: a hash of the English side decides to which split a
+phrase belongs.
 """
 
 import calendar
@@ -23,15 +22,14 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from relpos_tf.problems import spoken_de
-from relpos_tf.problems import spoken_en
-from relpos_tf.problems import spoken_fr
+from relpos_tf.problems.generated import english
+from relpos_tf.problems.generated import german
 
 SPLIT_SIZES = {"train": 20_000, "dev": 400, "test": 500}
-_LANGUAGES = {"en": spoken_en, "de": spoken_de, "fr": spoken_fr}
+_LANGUAGES = {"en": english, "de": german}
 _SEED = 2018
-# Of a thousand phrases, this many are held out. A little more than the sizes
-# ask for, so that the training pairs are the last to be complete.
+# Of a thousand phrases, this many are held out: slightly more than the sizes
+# require, so that the training split is the last to be complete.
 _HELD_OUT = {"dev": 24, "test": 30}
 
 _TIMES = "second minute hour day week month year".split()
@@ -40,29 +38,29 @@ _MEASURES = (
 ).split()
 _THINGS = "book car house letter page question tree".split()
 _LIVING = "apple cat child dog egg horse".split()
-# Times twice: the most useful phrases are to be known best.
+# Units of time twice: the most useful phrases are the most frequent.
 _COUNTED = _TIMES + _TIMES + _MEASURES + _THINGS + _LIVING
-# "the third second" would be hard to read.
+# Without seconds: "the third second" would be hard to read.
 _RANKED = ["century", "chapter", *_TIMES[2:], *_THINGS]
 _SUBSTANCES = {
     "liter": ("beer", "milk", "oil", "water", "wine"),
     "kilogram": ("apricots", "beans", "butter", "flour", "onions", "rice"),
     "gram": ("apricots", "beans", "butter", "flour", "onions", "sugar"),
 }
-# The full hours that a part of the day is said with.
+# The full hours that may be named with a part of the day.
 _HOURS = {"morning": (5, 10), "afternoon": (1, 5), "evening": (6, 10)}
 _YEARS = (1100, 2099)
-# Nobody agrees on the weekdays before every country took the calendar of 1582.
+# Weekdays are ambiguous before every country had the calendar of 1582.
 _WEEKDAY_YEARS = (1930, 2049)
 
 
 @dataclasses.dataclass(frozen=True)
 class Phrase:
-    """Something to say.
+    """A meaning that has words in each language.
 
     Attributes:
-        kind: str. A function of the `spoken` modules.
-        arguments: What it is called with; a `Phrase` among them is said first.
+        kind: str. A function of `english` and `german`.
+        arguments: Its arguments; a `Phrase` among them is put into words first.
     """
 
     kind: str
@@ -72,7 +70,7 @@ class Phrase:
         """Returns the phrase in words.
 
         Args:
-            language: "en", "de" or "fr".
+            language: "en" or "de".
 
         Raises:
             ValueError: another language, or arguments out of range.
@@ -81,20 +79,21 @@ class Phrase:
             item.say(language) if isinstance(item, Phrase) else item
             for item in self.arguments
         ]
-        module = spoken_en.look_up(_LANGUAGES, language)
+        module = english.look_up(_LANGUAGES, language)
         return getattr(module, self.kind)(*words)
 
 
-def split_of(english: str, held_out: Mapping[str, int] = _HELD_OUT) -> str:
+def split_of(source: str, held_out: Mapping[str, int] = _HELD_OUT) -> str:
     """Returns the split of an English phrase: "train", "dev" or "test".
 
-    The same on every machine, in every process and for every language pair.
+    It is the same on every machine and in every process.
 
     Args:
-        english: The phrase.
-        held_out: Of a thousand phrases, how many are not for training.
+        source: The English phrase.
+        held_out: Of a thousand phrases, how many each split other than "train"
+            has.
     """
-    digest = hashlib.sha256(english.encode("utf-8")).digest()
+    digest = hashlib.sha256(source.encode("utf-8")).digest()
     rank = int.from_bytes(digest[:8], "big") % 1000
     for split, share in held_out.items():
         if rank < share:
@@ -103,45 +102,22 @@ def split_of(english: str, held_out: Mapping[str, int] = _HELD_OUT) -> str:
     return "train"
 
 
-def pairs(target_language: str, split: str) -> Iterator[tuple[str, str]]:
+def pairs(split: str) -> Iterator[tuple[str, str]]:
     """Yields the pairs of a split, `SPLIT_SIZES[split]` of them.
 
     Args:
-        target_language: "de" or "fr". The English sides are the same in both.
         split: "train", "dev" or "test".
 
     Yields:
-        English phrases and their translations, no English phrase twice.
+        English phrases, all different, and their German translations.
 
     Raises:
-        ValueError: no such language or split.
+        ValueError: no such split.
     """
-    size = spoken_en.look_up(SPLIT_SIZES, split)
-    found = (pair for pair in _different(_SEED) if split_of(pair[0]) == split)
-    for english, phrase in itertools.islice(found, size):
-        yield english, phrase.say(target_language)
-
-
-def generate(
-    target_language: str, count: int, seed: int
-) -> list[tuple[str, str]]:
-    """Makes pairs of all splits.
-
-    Args:
-        target_language: "de" or "fr".
-        count: int. How many pairs; there are some millions of phrases.
-        seed: int. The same seed gives the same pairs.
-
-    Returns:
-        English phrases and their translations, no English phrase twice.
-
-    Raises:
-        ValueError: no such language.
-    """
-    return [
-        (english, phrase.say(target_language))
-        for english, phrase in itertools.islice(_different(seed), count)
-    ]
+    size = english.look_up(SPLIT_SIZES, split)
+    of_split = (pair for pair in _distinct() if split_of(pair[0]) == split)
+    for source, phrase in itertools.islice(of_split, size):
+        yield source, phrase.say("de")
 
 
 def sample(generator: random.Random) -> Phrase:
@@ -150,26 +126,26 @@ def sample(generator: random.Random) -> Phrase:
     return draw(generator)
 
 
-def _different(seed: int) -> Iterator[tuple[str, Phrase]]:
-    """Yields phrases and their English side, endlessly, none of them twice."""
-    generator = random.Random(seed)
+def _distinct() -> Iterator[tuple[str, Phrase]]:
+    """Yields English sides, endlessly and all different, with their phrases."""
+    generator = random.Random(_SEED)
     seen = set()
     while True:
         phrase = sample(generator)
-        english = phrase.say("en")
-        if english not in seen:
-            seen.add(english)
-            yield english, phrase
+        source = phrase.say("en")
+        if source not in seen:
+            seen.add(source)
+            yield source, phrase
 
 
 def _count(generator: random.Random) -> int:
-    """Draws how many there are of something: mostly below a hundred."""
+    """Draws a count, mostly below a hundred."""
     ranges = ((1, 100), (100, 1000), (1000, 10_000))
     return generator.randrange(*generator.choices(ranges, (72, 21, 7))[0])
 
 
 def _cardinal(generator: random.Random) -> Phrase:
-    """Draws a number to be spelled out: most have three or four digits."""
+    """Draws a number, most often of three or four digits."""
     ranges = (
         (0, 100),
         (100, 1000),
@@ -232,7 +208,7 @@ def _date(generator: random.Random) -> Phrase:
     years = _WEEKDAY_YEARS if with_weekday else _YEARS
     year = generator.randint(*years) if with_year else None
     month = generator.randint(1, 12)
-    # Without a year it may be a leap year.
+    # Without a year, February has 29 days.
     days = calendar.monthrange(year or 2000, month)[1]
     day = generator.randint(1, days)
     weekday = generator.randrange(7) if with_weekday else None
@@ -252,7 +228,7 @@ def _exact_time(generator: random.Random) -> Phrase:
 
 
 def _rounded_time(generator: random.Random) -> Phrase:
-    """Draws a time in steps of five minutes; twelve is noon or midnight."""
+    """Draws a time in steps of five minutes, without noon and midnight."""
     part = generator.choice((None, *_HOURS))
     low, high = _HOURS.get(part, (1, 11))
     offset = generator.randrange(-25, 35, 5)
@@ -274,7 +250,7 @@ def _list(generator: random.Random) -> Phrase:
 
 
 def _number_list(generator: random.Random) -> Phrase:
-    """Draws three numbers; of two, the "and" could be part of a number."""
+    """Draws three numbers: the "and" of two could be part of a number."""
     numbers = [generator.randrange(100) for _ in range(3)]
     items = [Phrase("cardinal", (number,)) for number in numbers]
     return Phrase("conjunction", tuple(items))
@@ -286,7 +262,7 @@ def _short_date(generator: random.Random) -> Phrase:
     return Phrase("date", (month, generator.randint(1, days)))
 
 
-# How often each is drawn, of a hundred.
+# How many of a hundred phrases each draws.
 _WEIGHTS = {
     _cardinal: 12,
     _ordinal: 3,

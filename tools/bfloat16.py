@@ -1,10 +1,10 @@
 """Trains the built-in problem in float32 and in bfloat16, and compares.
 
-    python -m tests.campaigns.bfloat16 --output_dir=/tmp/bfloat16
+    python -m tools.bfloat16 --output_dir=/tmp/bfloat16
 
-Each run is what `python trainer.py` does. Prints, for each, the scores of the
-last evaluation, the median time of a step, and the processor time of the whole
-run: the latter is what to compare on a machine that does other things too.
+Each run is that of `python trainer.py`. Prints the scores of the last
+evaluation, the median time of a step, and the processor time of the whole run,
+which depends least on other work of the machine.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 DTYPES = ("float32", "bfloat16")
 
 

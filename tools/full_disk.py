@@ -1,16 +1,16 @@
-"""Fills the disk under a short run, makes room again, and lets it go on.
+"""Fills the disk during a short run, makes room again, and resumes it.
 
-    python -m tests.campaigns.full_disk
+    python -m tools.full_disk
 
 The run is on a small file system in memory, mounted for this process alone
-(`unshare -rm`; Linux). The disk fills up at one of the moments below, down to
-so many bytes left. Then all of this must hold, or the row says what does not:
+(`unshare -rm`; Linux). At one of the moments below, the disk is filled up to
+the last few bytes. The last column of a row says which condition fails:
 
-- the trainer ends with exit code 1 and one line that says what could not be
-  written and what to do, no traceback;
-- every checkpoint that was there is still there, and no half-written file;
+- the trainer ends with exit code 1 and one line that names the file and the
+  remedy, without a traceback;
+- every checkpoint still exists, and there is no partial file;
 - with room again, the same command ends with the weights, the losses and the
-  scores of a run that was never disturbed.
+  scores of an undisturbed run.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ OPTIONS = (
     "--hparams=hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=1,"
     "max_relative_position=3,batch_size=128,beam_size=1,extra_length=2",
 )
-# Moment: the line that comes just before it. None: before the start.
+# The line that precedes each moment. None: before the start.
 MOMENTS = {
     "before the data": None,
     "before the run": None,
@@ -98,7 +98,7 @@ def case(folder, undisturbed, moment, left):
 
 
 def mounted():
-    """Runs this campaign again where it can mount; returns the exit code."""
+    """Runs this campaign in a namespace that can mount; returns its code."""
     with tempfile.TemporaryDirectory() as folder:
         script = (
             f'mount -t tmpfs -o size={SIZE} none "$1" && shift && exec "$@"'
@@ -107,7 +107,7 @@ def mounted():
         return subprocess.call(
             [
                 *("unshare", "-rm", *command),
-                *("-m", "tests.campaigns.full_disk", folder),
+                *("-m", "tools.full_disk", folder),
             ],
             cwd=kill.ROOT,
         )

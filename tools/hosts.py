@@ -1,13 +1,12 @@
-"""Lets things go wrong between two hosts, and says how each of them ends.
+"""Plays faults between two hosts and checks how each of them ends.
 
-    python -m tests.campaigns.hosts
-    python -m tests.campaigns.hosts --only=kill
+    python -m tools.hosts
+    python -m tools.hosts --only=kill
 
-Two processes on the loopback interface stand for two hosts. Each row is a run
-of its own: the fault comes once the run has saved step 5 (or what the row says
-instead), and both processes must end with the codes that are expected, in one
-line and without a traceback, within the seconds of the last column. Nothing
-here is random but what the machine does with time.
+Two processes on the loopback interface stand for two hosts. Each row is one
+run: the fault comes when step 5 has been saved (or at the moment that the row
+names). Both processes must end with the expected exit codes and messages, and
+without a traceback. The seconds are those from the fault to the end.
 """
 
 import argparse
@@ -24,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 HPARAMS = (
     "hidden_size=8,filter_size=12,num_heads=2,num_hidden_layers=1,"
     "max_relative_position=3,learning_rate_warmup_steps=20,batch_size=128,"
@@ -41,15 +40,15 @@ class Case:
     Attributes:
         name: str.
         codes: expected exit codes, of the chief and of host 1.
-        says: what each must say on standard error.
+        says: text on the standard error of each.
         fault: function of the two processes; called at the moment.
         moment: "save": once step 5 is saved; "evaluation": while the chief
             evaluates; "": at once.
         flags: of both hosts.
-        own_flags: of host 1.
-        environment: of host 1, in place of its own.
+        own_flags: further flags of host 1.
+        environment: variables of host 1 that differ.
         absent: hosts that are not started.
-        one_says: what at least one must say.
+        one_says: text that at least one host writes.
     """
 
     name: str
@@ -83,7 +82,7 @@ def cases(folder, addresses):
         ("freeze", signal.SIGSTOP),
     ):
         for index in (0, 1):
-            # Who is frozen is killed in the end.
+            # A frozen host is killed in the end.
             codes = [1, 1]
             codes[index] = -signal.SIGKILL
             says = ["", ""]
@@ -204,7 +203,7 @@ def config(addresses, index):
 
 
 def play(case, folder, addresses):
-    """Plays a row; returns what is wrong with it, or "", and the seconds."""
+    """Plays a row; returns its failures, or "", and the seconds."""
     run = folder / "run"
     shutil.rmtree(run, ignore_errors=True)
     hosts, files = {}, {}
@@ -246,7 +245,7 @@ def play(case, folder, addresses):
 
 
 def finish(case, run, hosts, files):
-    """Waits for the moment and for the ends."""
+    """Waits for the moment, plays the fault, and checks both ends."""
     if case.moment:
         while not (run / "ckpt-5.index").is_file():
             if any(process.poll() is not None for process in hosts.values()):
@@ -260,7 +259,7 @@ def finish(case, run, hosts, files):
     wrong = []
     for index, process in hosts.items():
         if case.codes[index] == -signal.SIGKILL:
-            continue  # Perhaps it is frozen.
+            continue  # It may be frozen.
         try:
             process.wait(timeout=150)
         except subprocess.TimeoutExpired:
@@ -289,8 +288,8 @@ def main():
     parser.add_argument("--only", default="", help="Part of a row's name.")
     only = parser.parse_args().only
     failures = 0
-    # What a shell ignores for a job in the background, its children ignore
-    # too; what has a handler they do not.
+    # Shells ignore SIGINT in background jobs. Processes inherit that, but they
+    # do not inherit handlers.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -8,12 +8,13 @@ import random
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf.problems import phrases
-from relpos_tf.problems import spoken_de
-from relpos_tf.problems import spoken_en
-from relpos_tf.problems import spoken_fr
+from relpos_tf.problems.generated import english
+from relpos_tf.problems.generated import german
+from relpos_tf.problems.generated import phrases
 
-SPOKEN = {"en": spoken_en, "de": spoken_de, "fr": spoken_fr}
+LANGUAGES = {"en": english, "de": german}
+SIZES = {"train": 20_000, "dev": 400, "test": 500}
+PAIRS = {split: list(phrases.pairs(split)) for split in SIZES}
 
 
 def drawn(count, seed=3):
@@ -35,8 +36,7 @@ class PhraseTest(parameterized.TestCase):
         phrase = phrases.Phrase("quantity", (21, "day"))
         self.assertEqual(phrase.say("en"), "twenty-one days")
         self.assertEqual(phrase.say("de"), "einundzwanzig Tage")
-        self.assertEqual(phrase.say("fr"), "vingt et un jours")
-        with self.assertRaisesRegex(ValueError, "'fr'.*Received: 'nl'"):
+        with self.assertRaisesRegex(ValueError, "'de'.*Received: 'nl'"):
             phrase.say("nl")
 
     def test_phrases_inside_a_phrase_are_said_first(self):
@@ -51,22 +51,16 @@ class PhraseTest(parameterized.TestCase):
         for kind in kinds:
             signatures = {
                 str(inspect.signature(getattr(module, kind)))
-                for module in SPOKEN.values()
+                for module in LANGUAGES.values()
             }
             self.assertLen(signatures, 1, kind)
-
-    def test_every_noun_and_substance_is_known(self):
-        self.assertEqual(list(spoken_fr.SUBSTANCES), list(spoken_de.SUBSTANCES))
-        self.assertEqual(
-            set(spoken_fr.NOUNS) - {"centime"}, set(spoken_de.NOUNS)
-        )
 
 
 class SampleTest(parameterized.TestCase):
     def test_one_english_phrase_has_one_translation(self):
         translations = {}
         for phrase in drawn(40_000):
-            said = phrase.say("de"), phrase.say("fr")
+            said = phrase.say("de")
             known = translations.setdefault(phrase.say("en"), said)
             self.assertEqual(known, said)
         self.assertGreater(len(translations), 20_000)
@@ -86,7 +80,7 @@ class SampleTest(parameterized.TestCase):
 
     def test_phrases_are_tidy(self):
         for phrase in drawn(5000):
-            for language in SPOKEN:
+            for language in LANGUAGES:
                 words = phrase.say(language)
                 self.assertEqual(words, " ".join(words.split()))
                 self.assertRegex(words, r"^[^\W\d_][\w ,.'-]*$")
@@ -99,29 +93,10 @@ class SampleTest(parameterized.TestCase):
         self.assertGreater(short / len(lengths), 0.97)
 
     def test_small_counts_of_times_are_well_covered(self):
-        train = {english for english, _ in phrases.pairs("de", "train")}
+        train = {source for source, _ in PAIRS["train"]}
         for noun in ("hour", "day", "week"):
-            small = [spoken_en.quantity(n, noun) for n in range(1, 100)]
+            small = [english.quantity(n, noun) for n in range(1, 100)]
             self.assertGreater(sum(phrase in train for phrase in small), 75)
-
-
-class GenerateTest(parameterized.TestCase):
-    def test_the_same_seed_gives_the_same_pairs(self):
-        pairs = phrases.generate("de", 997, seed=5)
-        self.assertLen(pairs, 997)
-        self.assertEqual(pairs, phrases.generate("de", 997, seed=5))
-        self.assertEqual(pairs[:101], phrases.generate("de", 101, seed=5))
-        self.assertNotEqual(pairs, phrases.generate("de", 997, seed=6))
-
-    def test_no_english_phrase_comes_twice(self):
-        pairs = phrases.generate("fr", 9973, seed=5)
-        self.assertLen({english for english, _ in pairs}, 9973)
-
-    def test_other_languages_are_refused(self):
-        with self.assertRaisesRegex(ValueError, "'fr'.*Received: 'nl'"):
-            phrases.generate("nl", 1, seed=5)
-        with self.assertRaisesRegex(ValueError, "'dev'.*Received: 'eval'"):
-            next(phrases.pairs("de", "eval"))
 
 
 class SplitsTest(parameterized.TestCase):
@@ -133,34 +108,33 @@ class SplitsTest(parameterized.TestCase):
         ("in seventeen oh one", "test"),
         ("fifty-three days", "test"),
     )
-    def test_split_of_a_phrase_never_changes(self, english, split):
-        self.assertEqual(phrases.split_of(english), split)
+    def test_split_of_a_phrase_never_changes(self, source, split):
+        self.assertEqual(phrases.split_of(source), split)
 
     def test_split_is_by_sha256_of_the_english_side(self):
-        for english, _ in phrases.generate("de", 3000, seed=5):
-            digest = hashlib.sha256(english.encode()).hexdigest()
-            rank = int(digest[:16], 16) % 1000
-            expected = "dev" if rank < 24 else "test" if rank < 54 else "train"
-            self.assertEqual(phrases.split_of(english), expected)
+        for split, pairs in PAIRS.items():
+            for source, _ in pairs[:500]:
+                digest = hashlib.sha256(source.encode()).hexdigest()
+                rank = int(digest[:16], 16) % 1000
+                expected = (
+                    "dev" if rank < 24 else "test" if rank < 54 else "train"
+                )
+                self.assertEqual(expected, split)
+                self.assertEqual(phrases.split_of(source), split)
 
-    @parameterized.parameters("de", "fr")
-    def test_splits_have_their_sizes_and_nothing_in_common(self, language):
-        english = set()
-        for split, size in (("train", 20_000), ("dev", 400), ("test", 500)):
-            pairs = list(phrases.pairs(language, split))
-            self.assertLen(pairs, size)
-            self.assertEqual({phrases.split_of(e) for e, _ in pairs}, {split})
-            english |= {e for e, _ in pairs}
-        self.assertLen(english, 20_900)
+    def test_splits_have_their_sizes_and_nothing_in_common(self):
+        for split, size in SIZES.items():
+            self.assertLen(PAIRS[split], size)
+        sources = {source for pairs in PAIRS.values() for source, _ in pairs}
+        self.assertLen(sources, 20_900)
 
-    def test_english_sides_are_the_same_for_every_target(self):
-        german = [english for english, _ in phrases.pairs("de", "test")]
-        french = [english for english, _ in phrases.pairs("fr", "test")]
-        self.assertEqual(german, french)
+    def test_unknown_splits_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "'dev'.*Received: 'eval'"):
+            next(phrases.pairs("eval"))
 
     def test_test_split_never_changes(self):
         # Scores on other phrases could not be compared with older ones.
-        lines = [f"{e}\t{t}\n" for e, t in phrases.pairs("de", "test")]
+        lines = [f"{e}\t{t}\n" for e, t in PAIRS["test"]]
         digest = hashlib.sha256("".join(lines).encode()).hexdigest()
         self.assertEqual(digest[:16], "1577fbc84800dea7")
 

@@ -1,11 +1,11 @@
 """Numbers, dates, times and quantities in English words.
 
-The three modules `spoken_en`, `spoken_de` and `spoken_fr` have the same
-functions with the same arguments: one call, made in two of them, gives a
-phrase and its translation. Nouns are named by their English singular.
+The modules `english` and `german` have the same functions with the same
+arguments: the same call of both gives a phrase and its translation. Nouns are
+named by their English singular.
 
 Conventions: American English. No "and" inside a number ("one hundred five"),
-so "and" always joins two things; a comma before the "and" of a longer list;
+so "and" always joins two items; a comma before the "and" of a longer list;
 month before day; "kilometer". Tens and units are hyphenated.
 """
 
@@ -48,13 +48,13 @@ _IRREGULAR_PLURALS = {
 class Noun(NamedTuple):
     """A noun of a language with genders, in the nominative."""
 
-    article: str  # Tells the gender: "der", "die", "das"; "le", "la".
+    article: str  # "der", "die" or "das"
     singular: str
     plural: str
 
 
 def require(name: str, value: int, low: int, high: int) -> None:
-    """Refuses a number outside a range; the same ranges in every language.
+    """Checks that a number is in its range, the same in every language.
 
     Raises:
         ValueError: `value` is not one of `low` .. `high`.
@@ -69,7 +69,7 @@ def look_up(table: dict[Any, Any], name: Any) -> Any:
     """Returns `table[name]`.
 
     Raises:
-        ValueError: there is no such name; the message lists those there are.
+        ValueError: there is no such name; the message lists the known names.
     """
     if name not in table:
         raise ValueError(f"Expected one of {list(table)}. Received: {name!r}.")
@@ -143,14 +143,14 @@ def in_year(number: int) -> str:
 
 
 def quantity(count: int, noun: str) -> str:
-    """So many of something: "twenty-one days"."""
+    """A number of things: "twenty-one days"."""
     if abs(count) == 1:
         return f"{cardinal(count)} {noun}"
     return f"{cardinal(count)} {_IRREGULAR_PLURALS.get(noun, f'{noun}s')}"
 
 
 def quantity_of(count: int, noun: str, substance: str) -> str:
-    """So much of a substance: "two liters of water"."""
+    """An amount of a substance: "two liters of water"."""
     return f"{quantity(count, noun)} of {substance}"
 
 
@@ -169,7 +169,7 @@ def money(currency: str, whole: int, cents: int = 0) -> str:
 
     Args:
         currency: "dollar" or "euro".
-        whole: int, at least 1: cents alone would not say of which currency.
+        whole: int, at least 1: cents alone have no currency.
         cents: int, 0 .. 99.
 
     Raises:
@@ -263,7 +263,7 @@ def rounded_time(hour: int, offset: int, part: str | None = None) -> str:
 
 
 def at(time: str, weekday: int | None = None) -> str:
-    """When: "on Monday at ten to four", from the words for the time."""
+    """When: "on Monday at ten to four"; `time` is in words."""
     if weekday is None:
         return f"at {time}"
     return f"on {look_up(WEEKDAYS, weekday)} at {time}"

@@ -1,8 +1,8 @@
-"""Trains 2,000 steps of ragged lengths and looks at the memory.
+"""Trains 2,000 steps of ragged lengths and measures the memory.
 
-    python -m tests.campaigns.memory
+    python -m tools.memory
 
-Every batch has a shape of its own. Prints, for one and two replicas with and
+All batches differ in shape. Prints, for one and two replicas with and
 without accumulation, the resident memory after a quarter of the steps and
 after all, and how often each function was traced. Linux only.
 """

@@ -1,15 +1,15 @@
 """Numbers, dates, times and quantities in German words.
 
-The functions and their arguments are those of `spoken_en`; only what German
-does differently is said here.
+The functions and their arguments are those of `english`, whose docstrings
+describe them; only differences of German are described here.
 
 Conventions: a number below a million is one word, the unit before the ten
 ("einundzwanzig"), and starts with "ein" ("einhundert", "eintausend"). "eins"
-loses its "s" before what it counts, also in "einhundertein Tage". Measures
+loses its "s" before a noun, also in "einhundertein Tage". Measures
 and currencies stay in the singular ("zwei Kilometer", "fünf Euro").
 """
 
-from relpos_tf.problems import spoken_en
+from relpos_tf.problems.generated import english
 
 _SMALL = (
     "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf "
@@ -32,39 +32,39 @@ _PARTS = {
     "evening": "abends",
 }
 NOUNS = {
-    "second": spoken_en.Noun("die", "Sekunde", "Sekunden"),
-    "minute": spoken_en.Noun("die", "Minute", "Minuten"),
-    "hour": spoken_en.Noun("die", "Stunde", "Stunden"),
-    "day": spoken_en.Noun("der", "Tag", "Tage"),
-    "week": spoken_en.Noun("die", "Woche", "Wochen"),
-    "month": spoken_en.Noun("der", "Monat", "Monate"),
-    "year": spoken_en.Noun("das", "Jahr", "Jahre"),
-    "century": spoken_en.Noun("das", "Jahrhundert", "Jahrhunderte"),
-    "kilometer": spoken_en.Noun("der", "Kilometer", "Kilometer"),
-    "meter": spoken_en.Noun("der", "Meter", "Meter"),
-    "centimeter": spoken_en.Noun("der", "Zentimeter", "Zentimeter"),
-    "kilogram": spoken_en.Noun("das", "Kilogramm", "Kilogramm"),
-    "gram": spoken_en.Noun("das", "Gramm", "Gramm"),
-    "liter": spoken_en.Noun("der", "Liter", "Liter"),
-    "degree": spoken_en.Noun("der", "Grad", "Grad"),
-    "percent": spoken_en.Noun("das", "Prozent", "Prozent"),
-    "dollar": spoken_en.Noun("der", "Dollar", "Dollar"),
-    "euro": spoken_en.Noun("der", "Euro", "Euro"),
-    "cent": spoken_en.Noun("der", "Cent", "Cent"),
-    "apple": spoken_en.Noun("der", "Apfel", "Äpfel"),
-    "book": spoken_en.Noun("das", "Buch", "Bücher"),
-    "car": spoken_en.Noun("das", "Auto", "Autos"),
-    "cat": spoken_en.Noun("die", "Katze", "Katzen"),
-    "chapter": spoken_en.Noun("das", "Kapitel", "Kapitel"),
-    "child": spoken_en.Noun("das", "Kind", "Kinder"),
-    "dog": spoken_en.Noun("der", "Hund", "Hunde"),
-    "egg": spoken_en.Noun("das", "Ei", "Eier"),
-    "horse": spoken_en.Noun("das", "Pferd", "Pferde"),
-    "house": spoken_en.Noun("das", "Haus", "Häuser"),
-    "letter": spoken_en.Noun("der", "Brief", "Briefe"),
-    "page": spoken_en.Noun("die", "Seite", "Seiten"),
-    "question": spoken_en.Noun("die", "Frage", "Fragen"),
-    "tree": spoken_en.Noun("der", "Baum", "Bäume"),
+    "second": english.Noun("die", "Sekunde", "Sekunden"),
+    "minute": english.Noun("die", "Minute", "Minuten"),
+    "hour": english.Noun("die", "Stunde", "Stunden"),
+    "day": english.Noun("der", "Tag", "Tage"),
+    "week": english.Noun("die", "Woche", "Wochen"),
+    "month": english.Noun("der", "Monat", "Monate"),
+    "year": english.Noun("das", "Jahr", "Jahre"),
+    "century": english.Noun("das", "Jahrhundert", "Jahrhunderte"),
+    "kilometer": english.Noun("der", "Kilometer", "Kilometer"),
+    "meter": english.Noun("der", "Meter", "Meter"),
+    "centimeter": english.Noun("der", "Zentimeter", "Zentimeter"),
+    "kilogram": english.Noun("das", "Kilogramm", "Kilogramm"),
+    "gram": english.Noun("das", "Gramm", "Gramm"),
+    "liter": english.Noun("der", "Liter", "Liter"),
+    "degree": english.Noun("der", "Grad", "Grad"),
+    "percent": english.Noun("das", "Prozent", "Prozent"),
+    "dollar": english.Noun("der", "Dollar", "Dollar"),
+    "euro": english.Noun("der", "Euro", "Euro"),
+    "cent": english.Noun("der", "Cent", "Cent"),
+    "apple": english.Noun("der", "Apfel", "Äpfel"),
+    "book": english.Noun("das", "Buch", "Bücher"),
+    "car": english.Noun("das", "Auto", "Autos"),
+    "cat": english.Noun("die", "Katze", "Katzen"),
+    "chapter": english.Noun("das", "Kapitel", "Kapitel"),
+    "child": english.Noun("das", "Kind", "Kinder"),
+    "dog": english.Noun("der", "Hund", "Hunde"),
+    "egg": english.Noun("das", "Ei", "Eier"),
+    "horse": english.Noun("das", "Pferd", "Pferde"),
+    "house": english.Noun("das", "Haus", "Häuser"),
+    "letter": english.Noun("der", "Brief", "Briefe"),
+    "page": english.Noun("die", "Seite", "Seiten"),
+    "question": english.Noun("die", "Frage", "Fragen"),
+    "tree": english.Noun("der", "Baum", "Bäume"),
 }
 SUBSTANCES = {
     "beer": "Bier",
@@ -89,7 +89,7 @@ def cardinal(number: int) -> str:
 
 def ordinal(number: int) -> str:
     """Ranks, as after an article: 21 is "einundzwanzigste"."""
-    spoken_en.require("number", number, 1, spoken_en.MAX_ORDINAL)
+    english.require("number", number, 1, english.MAX_ORDINAL)
     if number in (100, 1000):
         return "hundertste" if number == 100 else "tausendste"
     rest = number % 100
@@ -100,13 +100,13 @@ def ordinal(number: int) -> str:
 
 def nth(number: int, noun: str) -> str:
     """A thing by its rank: "der dritte Tag"."""
-    forms = spoken_en.look_up(NOUNS, noun)
+    forms = english.look_up(NOUNS, noun)
     return f"{forms.article} {ordinal(number)} {forms.singular}"
 
 
 def year(number: int) -> str:
     """Years: 1984 counts hundreds, "neunzehnhundertvierundachtzig"."""
-    spoken_en.require("year", number, 1, 9999)
+    english.require("year", number, 1, 9999)
     if not 1100 <= number < 2000:
         return cardinal(number)
     century, rest = divmod(number, 100)
@@ -119,8 +119,8 @@ def in_year(number: int) -> str:
 
 
 def quantity(count: int, noun: str) -> str:
-    """So many of something: "eine Stunde", "einundzwanzig Tage"."""
-    forms = spoken_en.look_up(NOUNS, noun)
+    """A number of things: "eine Stunde", "einundzwanzig Tage"."""
+    forms = english.look_up(NOUNS, noun)
     if abs(count) != 1:
         return f"{_count(count, 'ein')} {forms.plural}"
     one = "eine" if forms.article == "die" else "ein"
@@ -128,8 +128,8 @@ def quantity(count: int, noun: str) -> str:
 
 
 def quantity_of(count: int, noun: str, substance: str) -> str:
-    """So much of a substance: "zwei Liter Wasser"."""
-    return f"{quantity(count, noun)} {spoken_en.look_up(SUBSTANCES, substance)}"
+    """An amount of a substance: "zwei Liter Wasser"."""
+    return f"{quantity(count, noun)} {english.look_up(SUBSTANCES, substance)}"
 
 
 def ago(count: int, noun: str) -> str:
@@ -144,8 +144,8 @@ def from_now(count: int, noun: str) -> str:
 
 def money(currency: str, whole: int, cents: int = 0) -> str:
     """An amount: "fünf Dollar und fünfzig Cent"."""
-    spoken_en.require("whole", whole, 1, spoken_en.MAX_CARDINAL)
-    spoken_en.require("cents", cents, 0, 99)
+    english.require("whole", whole, 1, english.MAX_CARDINAL)
+    english.require("cents", cents, 0, 99)
     amount = quantity(whole, currency)
     return f"{amount} und {quantity(cents, 'cent')}" if cents else amount
 
@@ -157,7 +157,7 @@ def date(
     words = f"der {_day(month, day, '', in_year)}"
     if weekday is None:
         return words
-    return f"{spoken_en.look_up(WEEKDAYS, weekday)}, {words}"
+    return f"{english.look_up(WEEKDAYS, weekday)}, {words}"
 
 
 def on_date(
@@ -167,26 +167,26 @@ def on_date(
     words = _day(month, day, "n", in_year)
     if weekday is None:
         return f"am {words}"
-    return f"am {spoken_en.look_up(WEEKDAYS, weekday)}, dem {words}"
+    return f"am {english.look_up(WEEKDAYS, weekday)}, dem {words}"
 
 
 def in_month(month: int, in_year: int) -> str:
     """When: "im März neunzehnhundertvierundachtzig"."""
-    return f"im {spoken_en.look_up(MONTHS, month)} {year(in_year)}"
+    return f"im {english.look_up(MONTHS, month)} {year(in_year)}"
 
 
 def exact_time(hour: int, minute: int) -> str:
     """A time to the minute, of 24 hours: "fünfzehn Uhr fünf"."""
-    spoken_en.require("hour", hour, 0, 23)
-    spoken_en.require("minute", minute, 0, 59)
+    english.require("hour", hour, 0, 23)
+    english.require("minute", minute, 0, 59)
     words = f"{_count(hour, 'ein')} Uhr"
     return f"{words} {cardinal(minute)}" if minute else words
 
 
 def rounded_time(hour: int, offset: int, part: str | None = None) -> str:
     """A time in everyday words: half past three is "halb vier"."""
-    spoken_en.require("hour", hour, 1, 12)
-    spoken_en.require("offset", offset, -25, 30)
+    english.require("hour", hour, 1, 12)
+    english.require("offset", offset, -25, 30)
     if offset == 0:
         words = f"{_count(hour, 'ein')} Uhr"
     elif offset == 30:
@@ -195,26 +195,26 @@ def rounded_time(hour: int, offset: int, part: str | None = None) -> str:
         minutes = abs(offset)
         amount = "Viertel" if minutes == 15 else cardinal(minutes)
         words = f"{amount} {'nach' if offset > 0 else 'vor'} {cardinal(hour)}"
-    return f"{words} {spoken_en.look_up(_PARTS, part)}" if part else words
+    return f"{words} {english.look_up(_PARTS, part)}" if part else words
 
 
 def at(time: str, weekday: int | None = None) -> str:
     """When: "am Montag um zehn vor vier"."""
     if weekday is None:
         return f"um {time}"
-    return f"am {spoken_en.look_up(WEEKDAYS, weekday)} um {time}"
+    return f"am {english.look_up(WEEKDAYS, weekday)} um {time}"
 
 
 def conjunction(*items: str) -> str:
     """A list: "eins, zwei und drei"."""
-    spoken_en.require("number of items", len(items), 2, 99)
+    english.require("number of items", len(items), 2, 99)
     return f"{', '.join(items[:-1])} und {items[-1]}"
 
 
 def _count(number: int, one: str) -> str:
     """Returns a cardinal whose last "eins", if any, is said `one`."""
-    limit = spoken_en.MAX_CARDINAL
-    spoken_en.require("number", number, -limit, limit)
+    limit = english.MAX_CARDINAL
+    english.require("number", number, -limit, limit)
     if number < 0:
         return f"minus {_count(-number, one)}"
     if number == 0:
@@ -251,7 +251,7 @@ def _compound(number: int, one: str = "eins") -> str:
 
 def _dative_quantity(count: int, noun: str) -> str:
     """Returns "einem Tag", "einer Stunde", "drei Tagen"."""
-    forms = spoken_en.look_up(NOUNS, noun)
+    forms = english.look_up(NOUNS, noun)
     if count != 1:
         plural = forms.plural
         if plural.endswith(("e", "el", "er")):
@@ -263,6 +263,6 @@ def _dative_quantity(count: int, noun: str) -> str:
 
 def _day(month: int, day: int, ending: str, in_year: int | None) -> str:
     """Returns "dritte März", with a year where one is given."""
-    spoken_en.require("day", day, 1, 31)
-    words = f"{ordinal(day)}{ending} {spoken_en.look_up(MONTHS, month)}"
+    english.require("day", day, 1, 31)
+    words = f"{ordinal(day)}{ending} {english.look_up(MONTHS, month)}"
     return words if in_year is None else f"{words} {year(in_year)}"
