@@ -291,7 +291,7 @@ class PrepareDataTest(absltest.TestCase):
             for _ in range(2):
                 host_setup.prepare_data(group, problem_test.make(), *arguments)
                 self.assertTrue(locks.is_locked(folder))
-                with manifest_test.another_process("hold", folder):
+                with manifest_test.another_process("acquire_shared", folder):
                     pass  # as any number may
 
 
