@@ -85,7 +85,9 @@ class ExportTest(parameterized.TestCase):
             ("absolute", ABSOLUTE | {"max_relative_position": 0}),
         ):
             with self.subTest(kind):
-                hparams = t2t_checkpoint.hparams_dict(**changes)
+                hparams = t2t_checkpoint.hparams_dict(
+                    num_hidden_layers=1, **changes
+                )
                 variables = t2t_checkpoint.random_variables(hparams, 59, 5)
                 for name, value in variables.items():
                     if "target_space" in name:
