@@ -41,6 +41,12 @@ class Additive(scheme.Scheme):
         if self.relative is not None:
             self.relative.build(layer)
 
+    def weight_shapes(self, num_heads, depth):
+        shapes = {"score_vectors": (num_heads, depth)}
+        if self.relative is not None:
+            shapes |= self.relative.weight_shapes(num_heads, depth)
+        return shapes
+
     def scale(self, depth):
         del depth
         return 1.0  # tanh is bounded

@@ -73,6 +73,18 @@ class Localness(scheme.Scheme):
             )
         )
 
+    def weight_shapes(self, num_heads, depth):
+        size = num_heads * depth  # F
+        parts = ["position"]
+        if self.kind != "fixed":
+            parts.append("window")
+        shapes = {f"localness/{p}_vectors": (size, num_heads) for p in parts}
+        if self.kind != "layer":
+            parts = ["position"]  # one hidden layer serves both
+        for part in parts:
+            shapes[f"localness/{part}_hidden/kernel"] = (size, size)
+        return shapes
+
     def bias(self, x, keys_values, pairs, allowed):
         return self._gaussians(
             x,

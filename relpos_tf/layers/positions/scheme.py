@@ -40,6 +40,19 @@ class Scheme:
     def build(self, layer):
         """Adds weights to a `MultiHeadAttention`, by `layer.add_weight`."""
 
+    def weight_shapes(self, num_heads, depth):
+        """Returns the shapes of the weights that `build` adds.
+
+        Args:
+            num_heads: int, H.
+            depth: int, D.
+
+        Returns:
+            A dict of shapes by path below the attention layer.
+        """
+        del num_heads, depth
+        return {}
+
     def scale(self, depth):
         """Returns what queries are multiplied with, for D = `depth`."""
         return depth**-0.5

@@ -12,6 +12,8 @@ from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import relative
 from relpos_tf.layers.positions import scheme
 
+_PREFIX = "relative_positions_"
+
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Shaw(scheme.Scheme):
@@ -59,20 +61,23 @@ class Shaw(scheme.Scheme):
 
     def build(self, layer):
         self._layer_table = layer.compute_value
-        if self.add_to_keys:
-            self._tables["keys"] = self._add_table(layer, "keys")
-        if self.add_to_values:
-            self._tables["values"] = self._add_table(layer, "values")
+        for name, shape in self.weight_shapes(
+            layer.num_heads, layer.depth
+        ).items():
+            # Glorot's limit, for each head by itself.
+            table = layer.add_uniform(name, shape, sum(shape[-2:]))
+            self._tables[name.removeprefix(_PREFIX)] = table
 
-    def _add_table(self, layer, kind):
-        rows = 2 * self.max_relative_position + 1
-        shape = (rows, layer.depth)
+    def weight_shapes(self, num_heads, depth):
+        shape = (2 * self.max_relative_position + 1, depth)  # [R, D]
         if not self.heads_share:
-            shape = (layer.num_heads, *shape)
-        # Glorot's limit, for each head by itself.
-        return layer.add_uniform(
-            f"relative_positions_{kind}", shape, rows + layer.depth
-        )
+            shape = (num_heads, *shape)
+        shapes = {}
+        if self.add_to_keys:
+            shapes[f"{_PREFIX}keys"] = shape
+        if self.add_to_values:
+            shapes[f"{_PREFIX}values"] = shape
+        return shapes
 
     def _table(self, kind):
         """Returns a table in the layer's compute dtype, or None."""
