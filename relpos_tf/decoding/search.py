@@ -76,18 +76,18 @@ class Context(NamedTuple):
     @classmethod
     def of(cls, cache, limits):
         """Returns the context of a search with a `BeamCache` and `Limits`."""
-        batch_size = tf.shape(cache.source.own)[0]
+        batch_size = tf.shape(cache.source.mask_bias)[0]
         prefix = limits.prefix
         if prefix is None:
             prefix = tf.zeros([batch_size, 0], tf.int32)
-        return cls(cache.layers, cache.memory, cache.source.own, prefix)
+        return cls(cache.layers, cache.memory, cache.source.mask_bias, prefix)
 
     def cache(self, whole):
         """Returns a `BeamCache`, with what all sentences share from `whole`."""
         return whole._replace(
             layers=self.layers,
             memory=self.memory,
-            source=whole.source._replace(own=self.bias),
+            source=whole.source._replace(mask_bias=self.bias),
         )
 
 
