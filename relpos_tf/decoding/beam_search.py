@@ -144,20 +144,14 @@ def beam_search(
         constrain,
     )
     check(search, initial_ids)
-    beginning = () if states is None else states
-    state = initial_state(search, initial_ids, beginning, context)
-    last_states = None
+    first = () if states is None else states
+    state = initial_state(search, initial_ids, first, context)
     if limits.shape.rank:
         state = run_shrinking(search, state, shrink_at)
-        ids, scores = best_of_each(search, state.hypotheses)
-    else:
-        state = run(search, state)
-        ids, scores = best_of_batch(state.hypotheses)
-        if states is not None:
-            last_states = by_beam(state, beam_size)
-    scores = tf.maximum(scores, NO_HYPOTHESIS)  # [B, N]
-    ids = tf.where(scores[:, :, tf.newaxis] > NO_HYPOTHESIS, ids, 0)
-    return ids[:, :, : state.step + 1], scores, last_states
+        return *best(search, state), None
+    state = run(search, state)
+    last = None if states is None else by_beam(state, beam_size)
+    return *best(search, state), last
 
 
 def check(search, initial_ids):
@@ -474,6 +468,17 @@ def reorder(states, old_states, parents):
         return old if constant else tf.gather(new, tf.reshape(rows, [-1]))
 
     return tf.nest.map_structure(gather, states, old_states)
+
+
+def best(search, state):
+    """Returns ids `[B, N, T]` and scores `[B, N]` of the best hypotheses."""
+    if search.limits.shape.rank:
+        ids, scores = best_of_each(search, state.hypotheses)
+    else:
+        ids, scores = best_of_batch(state.hypotheses)
+    scores = tf.maximum(scores, NO_HYPOTHESIS)
+    ids = tf.where(scores[:, :, tf.newaxis] > NO_HYPOTHESIS, ids, 0)
+    return ids[:, :, : state.step + 1], scores
 
 
 def best_of_batch(hypotheses):

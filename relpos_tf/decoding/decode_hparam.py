@@ -66,8 +66,7 @@ class DecodeHParams:
             UserError: a name is unknown, or a value has another type.
         """
         kinds = {field.name: field.type for field in dataclasses.fields(cls)}
-        if unknown := sorted(set(values) - set(kinds)):
-            raise errors.UserError(f"unknown names {unknown}.")
+        fields.check_names(values, kinds)
         checked_json.check(values, kinds)
         return cls(**values)
 

@@ -24,6 +24,7 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import text
+from tests import commands
 from tests import tiny_run
 from tests.decoding import translator_test
 
@@ -285,7 +286,7 @@ class DecoderTest(parameterized.TestCase):
         self.assertEqual((code, out), (130, b""))
 
     def test_launcher_answers_a_program_before_it_asks_again(self):
-        child = subprocess.Popen(
+        child = commands.Popen(
             [sys.executable, "decoder.py", "--decode_interactive"]
             + [f"--output_dir={tiny_run.path()}"],
             stdin=subprocess.PIPE,

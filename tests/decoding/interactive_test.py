@@ -6,7 +6,6 @@ import io
 import os
 import pathlib
 import select
-import subprocess
 import sys
 import time
 from unittest import mock
@@ -22,6 +21,7 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import interactive
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import terminal
+from tests import commands
 from tests import tiny_run
 from tests.decoding import translator_test
 
@@ -288,7 +288,7 @@ class TerminalTest(absltest.TestCase):
         environment = os.environ | {"XDG_STATE_HOME": str(folder)}
         environment |= {"TERM": "dumb", "INPUTRC": os.devnull}
         environment.pop(terminal.HISTORY_VARIABLE, None)
-        self.process = subprocess.Popen(
+        self.process = commands.Popen(
             [sys.executable, "-c", CHILD, "--decode_interactive"]
             + [f"--output_dir={tiny_run.path()}"],
             stdin=inside,
