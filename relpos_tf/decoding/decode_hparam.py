@@ -1,7 +1,6 @@
-"""What `--decode_hparams` may set.
+"""The fields of `--decode_hparams`, with tensor2tensor's names.
 
-The names are tensor2tensor's. Nothing here needs TensorFlow, so a mistake is
-found before anything slow begins.
+This module does not need TensorFlow, so mistakes are found without delay.
 """
 
 import dataclasses
@@ -18,7 +17,7 @@ MOST_DRAWN = 1024
 
 @dataclasses.dataclass(frozen=True)
 class DecodeHParams:
-    """How to translate; None stands for the value in the run's hparams.
+    """How to translate. None: the value in the run's hparams.
 
     Raises:
         UserError: a value is outside what its field can hold.
@@ -29,7 +28,6 @@ class DecodeHParams:
     1.0
     """
 
-    # None: the run's own.
     beam_size: int | None = fields.like(hparam.HParams, "beam_size")
     alpha: float | None = fields.like(hparam.HParams, "alpha")
     extra_length: int | None = fields.like(hparam.HParams, "extra_length")
@@ -62,19 +60,18 @@ class DecodeHParams:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "DecodeHParams":
-        """Takes the fields of a JSON object, of the types they have here.
+        """Returns the fields of a JSON object.
 
         Raises:
-            UserError: a name is unknown, or a value of another type.
+            UserError: a name is unknown, or a value has another type.
         """
         kinds = {field.name: field.type for field in dataclasses.fields(cls)}
-        if unknown := sorted(set(values) - set(kinds)):
-            raise errors.UserError(f"unknown names {unknown}.")
+        fields.check_names(values, kinds)
         checked_json.check(values, kinds)
         return cls(**values)
 
     def fill(self, defaults: Any) -> "DecodeHParams":
-        """Replaces None by the field of `defaults`, which may be `HParams`."""
+        """Replaces None by the field of `defaults`, an `HParams` or like it."""
         missing = {
             name: getattr(defaults, name)
             for name, value in self.search_settings().items()
@@ -84,30 +81,38 @@ class DecodeHParams:
 
     @property
     def is_random(self) -> bool:
-        """Whether translations are drawn and not searched for."""
+        """Whether translations are drawn at random."""
         return self.sampling_method == "random"
 
-    def check_number(self, name: str, number: int | str) -> None:
-        """Raises UserError if so many translations of a line cannot be had.
+    def check_n_best(self, number: int | str, name: str = "n_best") -> None:
+        """Raises UserError if there are not so many translations of a line.
 
         Args:
-            name: str. What the user calls the number.
-            number: int, or the str that is none.
+            number: int, or a str that is no number.
+            name: str. The user's name for the number.
         """
-        most, why = self.beam_size, f"beam_size={self.beam_size}"
+        most, reason = self.beam_size, f"beam_size={self.beam_size}"
         if self.is_random:
             most = MOST_DRAWN
-            why = f"{most}, the most that are drawn of a line"
+            reason = f"{most}, the most that are drawn of a line"
         if isinstance(number, str) or not 1 <= number <= most:
             raise errors.UserError(
-                f"`{name}` must be 1 to {why}. Received: {number}."
+                f"`{name}` must be 1 to {reason}. Received: {number}."
             )
 
-    def check_plain(self, what: str) -> None:
-        """Raises UserError if more is wanted than a plain beam search.
+    def check_beam_size(self, vocab_size: int) -> None:
+        """Raises UserError if there are more beams than pieces."""
+        if self.beam_size > vocab_size:
+            raise errors.UserError(
+                "`beam_size` must be at most the number of pieces, "
+                f"{vocab_size}. Received: {self.beam_size}."
+            )
+
+    def check_plain(self, engine: str) -> None:
+        """Raises UserError unless a plain beam search is wanted.
 
         Args:
-            what: str. Who cannot do more.
+            engine: str. The subject of the message.
         """
         plain = DecodeHParams()
         wanted = [
@@ -121,23 +126,11 @@ class DecodeHParams:
         ]
         if wanted:
             raise errors.UserError(
-                f"{what} cannot do {', '.join(wanted)}: translate with the run."
+                f"{engine} cannot do {', '.join(wanted)}: "
+                "translate with the run."
             )
 
-    def options(self) -> dict[str, Any]:
-        """Returns the fields that only a model of ours can keep to."""
-        names = (
-            "min_length",
-            "no_repeat_ngram_size",
-            "sampling_method",
-            "sampling_temp",
-            "sampling_keep_top_k",
-            "sampling_top_p",
-            "random_seed",
-        )
-        return {name: getattr(self, name) for name in names}
-
     def search_settings(self) -> dict[str, Any]:
-        """Returns the fields that the search itself needs."""
+        """Returns the fields that are part of an export."""
         names = "beam_size", "alpha", "extra_length"
         return {name: getattr(self, name) for name in names}

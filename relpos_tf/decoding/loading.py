@@ -1,4 +1,4 @@
-"""From a directory to a model that is ready for use."""
+"""Loads the model and the tokenizer of a run."""
 
 import itertools
 import pathlib
@@ -25,8 +25,8 @@ def load_model(
         The model. Its `hparams` are those it was trained with.
 
     Raises:
-        UserError: no run or checkpoint is there, or the checkpoint does not
-            hold exactly the model's variables.
+        UserError: there is no run or checkpoint, or the checkpoint has other
+            variables than the model.
     """
     prefix = checkpoints.resolve(run_dir_or_checkpoint)
     hparams = run_of(prefix).read_hparams()
@@ -39,16 +39,17 @@ def load_model(
 
 
 def check_fit(prefix: str, hparams: hparam.HParams) -> None:
-    """Compares what hparams announce with a checkpoint; builds nothing.
+    """Compares the shapes that hparams announce with a checkpoint.
 
-    Hparams that came from elsewhere could announce more than there is memory.
+    No model is built: hparams from elsewhere could announce one larger than
+    the memory.
 
     Args:
         prefix: str. The checkpoint.
-        hparams: Those of its run.
+        hparams: The hparams of its run.
 
     Raises:
-        UserError: they are of different models, or the checkpoint is damaged.
+        UserError: the checkpoint is of another model, or damaged.
     """
     found = checkpoints.model_shapes(prefix)
     announced = dict(itertools.islice(shapes.of_model(hparams), len(found) + 1))
@@ -63,8 +64,8 @@ def load_tokenizer(
     """Reads the tokenizer of a run.
 
     Raises:
-        UserError: no run is there, its tokenizer is missing or damaged, or it
-            is not the one that the model was trained with.
+        UserError: there is no run, or its tokenizer is missing, damaged or
+            not the model's.
     """
     run = run_of(run_dir_or_checkpoint)
     tokenizer = tokenizer_lib.load(run.tokenizer_path)

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import line_batches
 from relpos_tf.decoding import search
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.layers import losses
@@ -148,7 +147,7 @@ def log_probabilities(
     )
     sizes = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
     found = [0.0] * len(pairs)
-    for batch in line_batches.make_batches(sizes):
+    for batch in translator_lib.make_batches(sizes):
         scores = function(
             engines.padded([sources[i] for i in batch]),
             engines.padded([targets[i] for i in batch]),

@@ -4,7 +4,9 @@ Shapes: N beams.
 """
 
 import concurrent.futures
+import os
 import types
+import unittest
 from unittest import mock
 
 import numpy as np
@@ -27,6 +29,10 @@ from tests.ctranslate2_runs import ours
 
 def setUpModule():
     ctranslate2_runs.skip_without_library()
+    # More threads than processors wait for one another.
+    one_thread = mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"})
+    one_thread.start()
+    unittest.addModuleCleanup(one_thread.stop)
 
 
 def search_as_ctranslate2(model, source, beams, limit, alpha):
@@ -141,7 +147,7 @@ class EngineTest(parameterized.TestCase):
         translator = relpos_tf.Translator.load(export_of())
         want = translator.translate(LINES)
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            for found in pool.map(translator.translate, [LINES] * 16):
+            for found in pool.map(translator.translate, [LINES] * 8):
                 self.assertEqual(found, want)
 
     def test_quantised_weights_are_small_and_translate(self):

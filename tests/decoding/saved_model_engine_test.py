@@ -71,7 +71,7 @@ class ExportEngineTest(parameterized.TestCase):
         info = checked_json.loads(self.info.read_bytes()) | fields
         self.info.write_text(json.dumps(info))
         with self.assertRaisesRegex(
-            errors.UserError, "must be of type|unknown names"
+            errors.UserError, "must be of type|Unknown hparams"
         ):
             saved_model_engine.ExportEngine(self.folder)
 

@@ -49,19 +49,6 @@ class Scheme:
         del num_heads, depth
         return {}
 
-    def weight_shapes(self, num_heads, depth):
-        """Returns the shapes of the weights that `build` adds.
-
-        Args:
-            num_heads: int, H.
-            depth: int, D.
-
-        Returns:
-            A dict of shapes by path below the attention layer.
-        """
-        del num_heads, depth
-        return {}
-
     def scale(self, depth):
         """Returns the factor of the queries, for D = `depth`."""
         return depth**-0.5
