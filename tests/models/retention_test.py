@@ -13,6 +13,7 @@ from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.training import evaluation
+from relpos_tf.training import hosts
 from relpos_tf.training import metrics
 from relpos_tf.training import run_config
 from relpos_tf.training import run_setup
@@ -40,6 +41,7 @@ class RetentionTest(absltest.TestCase):
     def trainer(self, **options):
         """Starts the run or goes on with it, saving every step."""
         run, hparams = run_setup.open_run(
+            hosts.Hosts(tf.distribute.get_strategy()),
             str(self.folder / "run"),
             self.problem,
             str(self.folder / "data"),
@@ -52,7 +54,7 @@ class RetentionTest(absltest.TestCase):
             str(self.folder / "data"),
             run,
             tf.distribute.get_strategy(),
-            run_config.Settings(
+            run_config.RunConfig(
                 **{"local_eval_frequency": 1, "evaluate": False} | options
             ),
         )

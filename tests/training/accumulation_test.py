@@ -21,7 +21,7 @@ from relpos_tf import registry
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.training import reporting
-from relpos_tf.training import run_config as settings_lib
+from relpos_tf.training import run_config
 from relpos_tf.training import trainer as trainer_lib
 from tests import testing
 from tests.campaigns import breakable
@@ -199,7 +199,7 @@ class TrainerTest(tf.test.TestCase):
         cls.problem = registry.problem("algorithmic_reverse")
         cls.problem.prepare(cls.data_dir, str(cls.folder))
 
-    def trainer(self, name, steps, hparams="", breaks=(), **settings):
+    def trainer(self, name, steps, hparams="", breaks=(), **config):
         run = run_dir.RunDir(self.folder / name)
         vocab_size = self.problem.manifest(self.data_dir)["vocab_size"]
         made = trainer_lib.Trainer(
@@ -208,12 +208,12 @@ class TrainerTest(tf.test.TestCase):
             self.data_dir,
             run,
             tf.distribute.get_strategy(),
-            settings_lib.Settings(
+            run_config.RunConfig(
                 train_steps=steps,
                 local_eval_frequency=2,
                 log_step_count_steps=1,
                 evaluate=False,
-                **settings,
+                **config,
             ),
         )
         if breaks:
@@ -278,7 +278,7 @@ class TrainerTest(tf.test.TestCase):
                 1,
                 "learning_rate_constant=3e38,learning_rate_schedule=constant",
             )
-        with self.assertRaisesRegex(errors.UserError, "no number at step"):
+        with self.assertRaisesRegex(errors.UserError, "infinite at step"):
             trainer.train()
         self.assertEmpty(list((self.folder / "broken").glob("ckpt-*")))
 
@@ -286,14 +286,14 @@ class TrainerTest(tf.test.TestCase):
         with self.assertRaisesRegex(
             errors.UserError, "--xla_compile works on one device.*2 devices"
         ):
-            settings_lib.Settings(xla_compile=True).check_devices(2)
-        settings_lib.Settings(xla_compile=True).check_devices(1)
-        settings_lib.Settings().check_devices(2)
+            run_config.RunConfig(xla_compile=True).check_devices(2)
+        run_config.RunConfig(xla_compile=True).check_devices(1)
+        run_config.RunConfig().check_devices(2)
 
 
-class ResultsTest(tf.test.TestCase):
+class UpdateTotalsTest(tf.test.TestCase):
     def test_a_row_ends_with_an_update_that_is_made(self):
-        results = reporting.Results()
+        results = reporting.UpdateTotals()
         good = {
             "is_made": True,
             "loss": 6.0,
@@ -317,12 +317,12 @@ class ResultsTest(tf.test.TestCase):
             results.add(bad, 8)
 
     def test_what_an_earlier_process_summed_has_no_speed(self):
-        first, second = reporting.Results(), reporting.Results()
+        first, second = reporting.UpdateTotals(), reporting.UpdateTotals()
         made = {"is_made": True, "loss": 6.0}
         first.add(made | {"target_tokens": 3.0, "source_tokens": 4.0}, 7)
         first.add({"is_made": False}, 8)
         self.assertEqual(first.sums(), [6.0, 3.0, 4.0, 1.0])
-        second.go_on(first.sums())
+        second.restore(first.sums())
         second.add(made | {"target_tokens": 5.0, "source_tokens": 2.0}, 8)
         self.assertEqual(second.sums(), [12.0, 8.0, 6.0, 1.0])
         expected = {"loss": 1.5, "target_tokens": 8.0, "skipped_steps": 1}

@@ -13,7 +13,6 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import tokenizer
 from relpos_tf.models import run_dir
-from relpos_tf.training import host_setup
 from relpos_tf.training import hosts
 from relpos_tf.training import run_setup
 from relpos_tf.utils import checked_json
@@ -23,6 +22,7 @@ from tests.problems import manifest_test
 from tests.problems import problem_test
 
 HPARAMS = hparam.HParams(hidden_size=16, num_heads=2)
+ONE_HOST = hosts.Hosts(tf.distribute.get_strategy())
 
 
 def one_swapped(pairs):
@@ -49,7 +49,7 @@ class OpenRunTest(parameterized.TestCase):
         with mock.patch.object(text, "count_broken", return_value=0):
             pets.prepare(data_dir)
         return run_setup.open_run(
-            str(self.run_dir), pets, str(data_dir), hparams, flags
+            ONE_HOST, str(self.run_dir), pets, str(data_dir), hparams, flags
         )
 
     def content(self):
@@ -122,7 +122,7 @@ class OpenRunTest(parameterized.TestCase):
         with self.assertLogs("relpos_tf", "WARNING") as logs:
             self.open(dev=problem_test.DEV[1:], data="other")
         self.assertLen(logs.output, 1)
-        self.assertIn("The dev set is not the one", logs.output[0])
+        self.assertIn("The dev set has changed", logs.output[0])
 
     def test_more_beams_than_pieces_are_an_error_before_training(self):
         before = self.content()
@@ -248,14 +248,16 @@ class PrepareDataTest(absltest.TestCase):
     def prepare(self, problem, anew=False):
         """Returns what is said."""
         with self.assertLogs("relpos_tf", "INFO") as logs:
-            run_setup.prepare_data(problem, str(self.data_dir), "", anew)
+            run_setup.prepare_data(
+                ONE_HOST, problem, str(self.data_dir), "", anew
+            )
         return "\n".join(logs.output)
 
     def test_pairs_that_stay_are_not_said_to_be_dropped(self):
         said = self.prepare(problem_test.make())
         self.assertIn(
-            "31 pairs read; none dropped in cleaning; NUL characters taken "
-            "out of 31.",
+            "31 pairs read; none dropped in cleaning; NUL characters removed "
+            "from 31.",
             said,
         )
         clean = [(f"{i} dogs", f"{i} Hunde") for i in range(31)]
@@ -264,7 +266,7 @@ class PrepareDataTest(absltest.TestCase):
         )
         self.assertIn(
             "33 pairs read; 1 (blank) dropped in cleaning; NUL characters "
-            "taken out of 1.",
+            "removed from 1.",
             said,
         )
         said = self.prepare(problem_test.make(clean), anew=True)
@@ -285,11 +287,12 @@ class PrepareDataTest(absltest.TestCase):
 
     def test_a_host_holds_the_data_it_is_going_to_read(self):
         folder = self.data_dir / "pets"
-        group = hosts.Hosts(tf.distribute.get_strategy())
         arguments = str(self.data_dir), "", True
         with self.assertLogs("relpos_tf", "INFO"):
             for _ in range(2):
-                host_setup.prepare_data(group, problem_test.make(), *arguments)
+                run_setup.prepare_data(
+                    ONE_HOST, problem_test.make(), *arguments
+                )
                 self.assertTrue(locks.is_claimed(folder))
                 with manifest_test.another_process("hold", folder):
                     pass  # as any number may
