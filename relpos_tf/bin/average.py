@@ -27,9 +27,7 @@ FLAGS.define_integer(
     lower_bound=0,
 )
 FLAGS.define_list(
-    "steps",
-    [],
-    "The steps to average, with commas, instead of the last n.",
+    "steps", [], "The steps to average, with commas, instead of the last n."
 )
 FLAGS.define_string(
     "average_dir",

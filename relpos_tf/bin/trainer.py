@@ -59,7 +59,7 @@ FLAGS.define_string(
     "usr_dir", "", "Folder of your own registrations, imported."
 )
 FLAGS.define_bool(
-    "generate_data", False, "Prepare the data anew even if they are there."
+    "generate_data", False, "Prepare the data again even if they are there."
 )
 _FILE_FLAGS = {
     "train_source": "training text",
@@ -81,13 +81,13 @@ FLAGS.define_integer(
 FLAGS.define_integer(
     "train_steps",
     0,
-    "Total number of updates, with those before a stop. 0: the set's own.",
+    "Total number of updates, also of earlier runs. 0: the set's own.",
     lower_bound=0,
 )
 FLAGS.define_integer(
     "eval_steps",
     100,
-    "Batches of a teacher-forced evaluation, at most. 0: all.",
+    "Most batches of a teacher-forced evaluation. 0: all.",
     lower_bound=0,
 )
 FLAGS.define_integer(
@@ -117,7 +117,7 @@ FLAGS.define_enum(
 FLAGS.define_integer(
     "eval_early_stopping_steps",
     0,
-    "Stop once the metric has not improved for so many steps. 0: never.",
+    "Stop after so many steps without an improvement. 0: never.",
     lower_bound=0,
 )
 FLAGS.define_enum(
@@ -135,7 +135,7 @@ FLAGS.define_float(
 FLAGS.define_bool(
     "eval_early_stopping_metric_minimize",
     None,
-    "Whether less is better. Default: true for the loss only.",
+    "Whether less is better. Default: for the loss only.",
 )
 FLAGS.define_bool(
     "eval_use_test_set",
@@ -146,10 +146,7 @@ FLAGS.define_string(
     "warm_start_from", "", "A run or checkpoint whose weights to start from."
 )
 FLAGS.define_integer(
-    "random_seed",
-    1,
-    "Seed of weights, data order and dropout.",
-    lower_bound=0,
+    "random_seed", 1, "Seed of weights, data order and dropout.", lower_bound=0
 )
 FLAGS.define_bool("deterministic", False, "Use deterministic operations only.")
 FLAGS.define_integer(
@@ -205,7 +202,7 @@ def main() -> int | None:
 
 
 def train(problem, hparams, output_dir: str) -> None:
-    """Trains, averages and scores; or only scores, if the flags say so."""
+    """Trains, averages and scores; or only scores, with --schedule=evaluate."""
     with signals.held():  # Half an import ends in strange errors.
         tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
         from relpos_tf.models import checkpoint_files

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import line_batches
 from relpos_tf.decoding import search
@@ -30,7 +29,7 @@ def teacher_forced(
 ) -> dict[str, float]:
     """Scores a model that sees the reference up to each position.
 
-    Every token has the same weight, in whatever batch it is.
+    Every token has the same weight, independent of its batch.
 
     Args:
         model: The model.
@@ -111,13 +110,9 @@ def translate_and_score(
         A pair: the scores, and the translations.
 
     Raises:
-        UserError: there is not one reference for each line.
+        UserError: there are no references, or not one for each line.
     """
-    if len(source_lines) != len(references):
-        raise errors.UserError(
-            f"Expected one reference for each of {len(source_lines)} lines. "
-            f"Received: {len(references)} references."
-        )
+    metrics.check_pairs(source_lines, references, "source lines")
     hypotheses = translator.translate(list(source_lines), **options)
     return metrics.corpus_bleu(hypotheses, references), hypotheses
 

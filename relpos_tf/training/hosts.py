@@ -41,6 +41,12 @@ class Hosts:
 
     Args:
         strategy: `tf.distribute.Strategy`.
+
+    Attributes:
+        number: int. The number of hosts.
+        index: int. This host's index; 0 is the chief.
+        is_chief: bool. Whether this host writes the run's directory.
+        name: str. This host's name in messages.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):
@@ -48,26 +54,12 @@ class Hosts:
         several = isinstance(
             strategy, tf.distribute.MultiWorkerMirroredStrategy
         )
-        self._cluster = cluster_lib.from_environment() if several else None
-
-    @property
-    def number(self) -> int:
-        """The number of hosts."""
-        return len(self._cluster.addresses) if self._cluster else 1
-
-    @property
-    def index(self) -> int:
-        """This host's index; 0 is the chief."""
-        return self._cluster.index if self._cluster else 0
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this host writes the run's directory."""
-        return self.index == 0
-
-    def name(self) -> str:
-        """Returns this host's name in messages."""
-        return self._cluster.name(self.index) if self._cluster else "this host"
+        cluster = cluster_lib.from_environment() if several else None
+        self._cluster = cluster or cluster_lib.Cluster(("this host",), index=0)
+        self.number = len(self._cluster.addresses)
+        self.index = self._cluster.index
+        self.is_chief = self._cluster.is_chief
+        self.name = self._cluster.name(self.index)
 
     def any(self, *flags: bool) -> list[bool]:
         """Says of each flag whether it is set on any host."""
@@ -130,7 +122,7 @@ class Hosts:
         own = int.from_bytes(checksum, "big")
         if self.from_chief(own) != [own]:
             raise errors.UserError(
-                f"{what} not the same on {self.name()} as on the chief."
+                f"{what} not the same on {self.name} as on the chief."
             )
 
     def await_file(self, is_there: Callable[[], bool], flag: str) -> None:
@@ -148,7 +140,7 @@ class Hosts:
         while not is_there():
             if time.monotonic() > deadline:
                 raise errors.UserError(
-                    f"{cluster_lib.capitalized(self.name())} does not see the "
+                    f"{cluster_lib.capitalized(self.name)} does not see the "
                     f"chief's files within {_FILE_TIMEOUT:.0f} s: {flag} must "
                     "be on a file system that all hosts share."
                 )

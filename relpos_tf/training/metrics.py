@@ -69,7 +69,7 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
         UserError: there are no references, or not one for each hypothesis.
     """
     hypotheses, references = list(hypotheses), list(references)
-    _check_pairs(hypotheses, references)
+    check_pairs(hypotheses, references)
     bleu = _bleu()
     chrf = sacrebleu_metrics.CHRF()
     bleu_score = bleu.corpus_score(hypotheses, [references])
@@ -122,7 +122,7 @@ def line_counts(
     Raises:
         UserError: see `corpus_bleu`.
     """
-    _check_pairs(list(hypotheses), list(references))
+    check_pairs(hypotheses, references)
     bleu = _bleu()
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
@@ -165,14 +165,16 @@ def check_references(references: Sequence[str]) -> None:
         )
 
 
-def _check_pairs(hypotheses: list[str], references: list[str]):
-    """Raises UserError unless each hypothesis has a reference."""
+def check_pairs(
+    lines: Sequence[str], references: Sequence[str], name: str = "hypotheses"
+) -> None:
+    """Raises UserError unless each of the lines has a reference."""
     check_references(references)
-    if len(hypotheses) != len(references):
+    if len(lines) != len(references):
         raise errors.UserError(
-            "Expected one reference line for each hypothesis. Received: "
-            f"{len(hypotheses)} hypotheses and {len(references)} references. "
-            "Lines are paired by number; check that both files are complete."
+            "Expected one reference line for each line. Received: "
+            f"{len(lines)} {name} and {len(references)} references. Lines are "
+            "paired by number; check that both files are complete."
         )
 
 

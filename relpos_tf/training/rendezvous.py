@@ -355,7 +355,7 @@ def _listen(cluster: cluster_lib.Cluster) -> list[socket.socket]:
             reason = "is in use, perhaps by another training"
         raise errors.UserError(
             f"Port {port} of this host, {cluster.name(cluster.index)} in "
-            f"TF_CONFIG, {reason}. Stop what uses it, or name another port."
+            f"TF_CONFIG, {reason}. Stop that process, or name another port."
         ) from error
     return servers
 

@@ -64,7 +64,11 @@ def with_tokenizer_of(problem, data_dir: str, start: str):
 
 
 def prepare_data(
-    hosts: hosts_lib.Hosts, problem, data_dir: str, tmp_dir: str, anew: bool
+    hosts: hosts_lib.Hosts,
+    problem,
+    data_dir: str,
+    tmp_dir: str,
+    regenerate: bool,
 ) -> None:
     """Prepares a problem's data unless they are there, and holds them.
 
@@ -75,18 +79,18 @@ def prepare_data(
         problem: a `Problem`.
         data_dir: str. Receives the folder of the prepared data.
         tmp_dir: str. The folder of the raw files.
-        anew: bool. Whether to prepare the data even if they are there.
+        regenerate: bool. Whether to prepare the data even if they are there.
 
     Raises:
-        UserError: also on a host that does not see the chief's data, or has
-            other data there.
+        UserError: the data cannot be prepared; or a host does not see the
+            chief's data, or sees other data.
     """
     if not hosts.is_chief:
-        _log.info("This is %s. The chief logs the progress.", hosts.name())
+        _log.info("This is %s. The chief logs the progress.", hosts.name)
         _log.setLevel(logging.WARNING)
     with hosts.chief_first():
         if hosts.is_chief:
-            _prepare(problem, data_dir, tmp_dir, anew)
+            _prepare(problem, data_dir, tmp_dir, regenerate)
         else:
             hosts.await_file(
                 lambda: problem.is_prepared(data_dir), f"--data_dir={data_dir}"
@@ -98,8 +102,8 @@ def prepare_data(
     )
 
 
-def _prepare(problem, data_dir, tmp_dir, anew):
-    if anew or not problem.is_prepared(data_dir):
+def _prepare(problem, data_dir, tmp_dir, regenerate):
+    if regenerate or not problem.is_prepared(data_dir):
         _log.info("Preparing %s.", problem.folder(data_dir))
         manifest = problem.prepare_anew(data_dir, tmp_dir)
         _log_cleaning(manifest["cleaning"])

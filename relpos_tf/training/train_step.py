@@ -31,11 +31,9 @@ def compile_step(
     batch, the update is skipped: neither the weights nor the optimizer's state
     change on any replica.
 
-    With accumulation, the optimizer and the schedule count updates.
-    tensor2tensor counts batches: its steps, its train_steps and its checkpoints
-    are n times ours, and only its schedule divides by n. It divides the summed
-    gradients of n batches by n, so that a token weighs more in a batch with
-    few tokens.
+    With accumulation, the optimizer and the schedule count updates;
+    tensor2tensor counts batches, and averages the means of the batches, so
+    that a token has more weight in a batch with few tokens.
 
     Args:
         strategy: `tf.distribute.Strategy`. The model and the optimizer were

@@ -370,7 +370,7 @@ class Trainer:
         return event
 
     def average(self) -> str | None:
-        """Averages and scores the last checkpoints, if the hparams say so.
+        """Averages and scores the last `average_checkpoints` checkpoints.
 
         Returns:
             The prefix of the average; None without one, and on all hosts but

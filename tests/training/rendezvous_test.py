@@ -140,7 +140,9 @@ class RendezvousTest(absltest.TestCase):
         for line in lines:
             self.assertStartsWith(line, "Refused a connection from 127.0.0.1: ")
 
-    def test_stranger_who_says_to_be_a_host_is_refused_in_one_plain_line(self):
+    def test_stranger_who_claims_to_be_a_host_is_refused_in_one_plain_line(
+        self,
+    ):
         message = {"\x1b[2J\nerror: forged": "\x1b]0;title\x07"}
         message = {"index": 1, "launch_config": message, "token": "\x1b[31m"}
         data = json.dumps(message).encode() + b"\n"
@@ -158,7 +160,7 @@ class RendezvousTest(absltest.TestCase):
             rf"\({self.addresses[1]}\), which did not send this message\.\Z",
         )
 
-    def test_silent_connections_hold_nobody_up(self):
+    def test_silent_connections_delay_no_host(self):
         with mock.patch.object(rendezvous, "_MESSAGE_SECONDS", 30.0):
             started = time.monotonic()
             self.while_waiting(

@@ -17,7 +17,7 @@ class ThroughputTest(absltest.TestCase):
         super().setUp()
         self.now = 1000.0
 
-    def test_speed_is_that_of_the_interval(self):
+    def test_speed_of_the_interval(self):
         throughput = reporting.Throughput(100, 500, lambda: self.now)
         self.now += 10.0
         line, event = throughput.report(
@@ -154,7 +154,7 @@ class LinesTest(absltest.TestCase):
         self.assertEqual(reporting.duration(59.6), "0:01:00")
         self.assertEqual(reporting.duration(36061), "10:01:01")
 
-    def test_evaluation_names_what_is_teacher_forced(self):
+    def test_evaluation_line(self):
         event = {
             "split": "dev",
             "step": 7,
