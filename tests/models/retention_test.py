@@ -16,6 +16,7 @@ from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.training import evaluation
+from relpos_tf.training import hosts
 from relpos_tf.training import metrics
 from relpos_tf.training import run_config
 from relpos_tf.training import run_setup
@@ -57,7 +58,12 @@ class RetentionTest(absltest.TestCase):
         """Begins or resumes a run that saves every step."""
         data_dir = str(cls.shared / "data")
         run, hparams = run_setup.open_run(
-            str(run_dir), cls.problem, data_dir, HPARAMS, ""
+            hosts.Hosts(tf.distribute.get_strategy()),
+            str(run_dir),
+            cls.problem,
+            data_dir,
+            HPARAMS,
+            "",
         )
         defaults = {
             "local_eval_frequency": 1,
@@ -70,7 +76,7 @@ class RetentionTest(absltest.TestCase):
             data_dir,
             run,
             tf.distribute.get_strategy(),
-            run_config.Settings(**defaults | options),
+            run_config.RunConfig(**defaults | options),
         )
 
     def copy_run(self):

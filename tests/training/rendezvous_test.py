@@ -1,4 +1,4 @@
-"""Tests of how hosts meet: threads stand for them, on the loopback."""
+"""Tests of the rendezvous: threads on the loopback stand for hosts."""
 
 import concurrent.futures
 import contextlib
@@ -12,7 +12,7 @@ from absl.testing import absltest
 
 from relpos_tf import errors
 from relpos_tf.training import cluster
-from relpos_tf.training import meeting
+from relpos_tf.training import rendezvous
 
 
 def free_addresses(number):
@@ -24,17 +24,17 @@ def free_addresses(number):
         return tuple(f"127.0.0.1:{s.getsockname()[1]}" for s in sockets)
 
 
-def outcomes(*hosts, patience=20.0):
-    """Has hosts meet; returns the message of each, "" where all is well.
+def outcomes(*hosts, timeout=20.0):
+    """Has hosts await each other; returns each one's error message, or "".
 
     Args:
-        *hosts: pairs of a `Cluster` and what the host was started with.
-        patience: float.
+        *hosts: pairs of a `Cluster` and the host's launch configuration.
+        timeout: float.
     """
 
-    def one(hosts_, started_with):
+    def one(hosts_, launch_config):
         try:
-            meeting.meet(hosts_, started_with, patience)
+            rendezvous.await_hosts(hosts_, launch_config, timeout)
         except errors.UserError as error:
             return str(error)
         return ""
@@ -43,45 +43,48 @@ def outcomes(*hosts, patience=20.0):
         return list(pool.map(one, *zip(*hosts, strict=True)))
 
 
-class MeetingTest(absltest.TestCase):
+class RendezvousTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.addresses = free_addresses(3)
         self.hosts = [cluster.Cluster(self.addresses, i) for i in range(3)]
 
-    def test_all_come_in_any_order(self):
+    def test_hosts_may_start_in_any_order(self):
         same = {"--train_steps": "10"}
         self.assertEqual(
             outcomes(*((h, same) for h in reversed(self.hosts))), ["", "", ""]
         )
-        # The ports are free again, for TensorFlow.
+        # The ports are free for TensorFlow.
         for address in self.addresses:
             socket.create_server(cluster.split(address)).close()
 
-    def test_chief_names_who_is_missing(self):
-        chief, first = outcomes(
-            *((h, {}) for h in self.hosts[:2]), patience=0.7
-        )
+    def test_chief_names_the_missing_host(self):
+        chief, first = outcomes(*((h, {}) for h in self.hosts[:2]), timeout=0.7)
         self.assertEqual(
             chief,
-            f"After 1 seconds without host 2 ({self.addresses[2]}).",
+            f"Host 2 ({self.addresses[2]}) did not connect within 0.7 s.",
         )
         self.assertEqual(first, chief)
 
     def test_host_names_the_chief(self):
-        [message] = outcomes((self.hosts[1], {}), patience=0.7)
-        self.assertIn(f"without the chief ({self.addresses[0]})", message)
-        self.assertIn("refused", message)
+        [message] = outcomes((self.hosts[1], {}), timeout=0.7)
+        self.assertEqual(
+            message,
+            f"The chief ({self.addresses[0]}) did not answer within 0.7 s: "
+            "Connection refused.",
+        )
 
-    def test_difference_is_told_to_both(self):
+    def test_mismatch_is_sent_to_both(self):
         two = [cluster.Cluster(self.addresses[:2], i) for i in range(2)]
         messages = outcomes(
             (two[0], {"--a": "1", "--b": "2", "c": "3"}),
             (two[1], {"--a": "1", "--b": "5", "c": "3"}),
         )
         self.assertEqual(messages[0], messages[1])
-        self.assertIn(f"host 1 ({self.addresses[1]}), --b is '5'", messages[0])
-        self.assertIn(f"the chief ({self.addresses[0]}), '2'", messages[0])
+        self.assertIn(
+            f"On host 1 ({self.addresses[1]}), --b is '5'", messages[0]
+        )
+        self.assertIn(f"on the chief ({self.addresses[0]}), '2'", messages[0])
 
     def test_port_in_use(self):
         with socket.create_server(cluster.split(self.addresses[1])):
@@ -95,10 +98,10 @@ class MeetingTest(absltest.TestCase):
         chief = cluster.Cluster((self.addresses[0], nobody), 0)
         host = cluster.Cluster(self.addresses[:2], 1)
         with self.assertLogs("relpos_tf") as logs:
-            messages = outcomes((chief, {}), (host, {}), patience=1.2)
-        reason = f"cannot connect to host 1 ({nobody}), which seems to have"
+            messages = outcomes((chief, {}), (host, {}), timeout=1.2)
+        reason = f"cannot connect to host 1 ({nobody}), from which it received"
         self.assertEqual(
-            messages[0], f"After 1 seconds without host 1 ({nobody})."
+            messages[0], f"Host 1 ({nobody}) did not connect within 1.2 s."
         )
         self.assertIn(reason, messages[1])
         [line] = logs.output
@@ -121,11 +124,11 @@ class MeetingTest(absltest.TestCase):
                 self.connect_to_chief().sendall(data)
                 for data in (
                     b"GET / HTTP/1.1\r\n\r\n",
-                    b'{"index": 7, "started_with": {}}\n',
-                    b'{"index": true, "started_with": {}, "token": "x"}\n',
+                    b'{"index": 7, "launch_config": {}}\n',
+                    b'{"index": true, "launch_config": {}, "token": "x"}\n',
                     b'{"index": 1}\n',
-                    b'{"index": 1, "started_with": {"--a": 7}}\n',
-                    b'{"index": 1, "started_with": {}}\n',
+                    b'{"index": 1, "launch_config": {"--a": 7}}\n',
+                    b'{"index": 1, "launch_config": {}}\n',
                     b"[" * 60_000 + b"\n",
                     b"1" * 5000 + b"\n",
                     b"\xff\xfe\n",
@@ -137,34 +140,35 @@ class MeetingTest(absltest.TestCase):
         for line in lines:
             self.assertStartsWith(line, "Refused a connection from 127.0.0.1: ")
 
-    def test_stranger_who_says_to_be_a_host_is_refused_in_one_plain_line(self):
-        # Before, this ended the job and spoke to the terminal.
+    def test_stranger_who_claims_to_be_a_host_is_refused_in_one_plain_line(
+        self,
+    ):
         message = {"\x1b[2J\nerror: forged": "\x1b]0;title\x07"}
-        message = {"index": 1, "started_with": message, "token": "\x1b[31m"}
+        message = {"index": 1, "launch_config": message, "token": "\x1b[31m"}
         data = json.dumps(message).encode() + b"\n"
 
         def stand_in():
-            with self.host_that_answers({"is_mine": False}):
+            with self.host_that_answers({"is_own": False}):
                 answer = self.connect_to_chief()
                 answer.sendall(data)
-                self.assertIn(b"somebody else", answer.recv(1000))
+                self.assertIn(b"did not send this", answer.recv(1000))
 
         [line] = self.while_waiting(stand_in)
         self.assertRegex(
             line,
-            r"\ARefused a connection from 127\.0\.0\.1: it says that it is "
-            rf"host 1 \({self.addresses[1]}\), which is somebody else\.\Z",
+            r"\ARefused a connection from 127\.0\.0\.1: it claims to be host 1 "
+            rf"\({self.addresses[1]}\), which did not send this message\.\Z",
         )
 
-    def test_silent_connections_hold_nobody_up(self):
-        with mock.patch.object(meeting, "_SECONDS", 30.0):
+    def test_silent_connections_delay_no_host(self):
+        with mock.patch.object(rendezvous, "_MESSAGE_SECONDS", 30.0):
             started = time.monotonic()
             self.while_waiting(
                 lambda: [self.connect_to_chief() for _ in range(7)]
             )
             self.assertLess(time.monotonic() - started, 15.0)
 
-    def test_connection_that_waited_longest_goes_where_there_are_too_many(self):
+    def test_oldest_connection_is_closed_when_there_are_too_many(self):
         def come():
             first, *others = [self.connect_to_chief() for _ in range(4)]
             first.settimeout(5.0)
@@ -174,7 +178,7 @@ class MeetingTest(absltest.TestCase):
                 with self.assertRaises(TimeoutError):
                     other.recv(1)
 
-        with mock.patch.object(meeting, "_MOST_CONNECTIONS", 3):
+        with mock.patch.object(rendezvous, "_MAX_CONNECTIONS", 3):
             self.while_waiting(come)
 
     def test_messages_are_bounded(self):
@@ -190,26 +194,25 @@ class MeetingTest(absltest.TestCase):
 
     def test_reports_of_strangers_are_bounded(self):
         with self.assertLogs("relpos_tf") as logs:
-            door = meeting._Door(self.hosts[0], None)
-            with door:
-                for number in range(99):
-                    door._refuse(f"10.0.0.{number}", ValueError("no"))
+            listener = rendezvous._Listener(self.hosts[0], None)
+            for number in range(99):
+                listener._log_refusal(f"10.0.0.{number}", ValueError("no"))
         self.assertLen(logs.output, 11)
-        self.assertIn("not reported", logs.output[-1])
+        self.assertIn("not logged", logs.output[-1])
 
-    def test_words_of_a_chief_are_shown_plainly_and_in_bounds(self):
+    def test_problem_of_a_chief_is_shown_without_controls_and_in_bounds(self):
         problem = "\x1b[2Jspoken\nerror: forged" + "x" * 20_000
         with self.chief_that_answers({"problem": problem}):
             [message] = outcomes((self.hosts[1], {}))
         self.assertStartsWith(message, "\\x1b[2Jspoken\\nerror: forgedxx")
         self.assertLess(len(message), 1100)
 
-    def test_answer_that_is_no_verdict_lets_nobody_begin(self):
+    def test_answer_without_a_problem_starts_nothing(self):
         with self.chief_that_answers({"hello": 1}):
-            [message] = outcomes((self.hosts[1], {}), patience=0.7)
-        self.assertIn("no message of this job's", message)
+            [message] = outcomes((self.hosts[1], {}), timeout=0.7)
+        self.assertIn("no message of this job", message)
 
-    def test_stranger_learns_from_a_host_no_token(self):
+    def test_stranger_does_not_learn_a_host_s_token(self):
         heard = []
 
         def ask():
@@ -219,50 +222,50 @@ class MeetingTest(absltest.TestCase):
 
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             asked = pool.submit(ask)
-            outcomes((self.hosts[1], {}), patience=1.0)
+            outcomes((self.hosts[1], {}), timeout=1.0)
             asked.result()
-        self.assertEqual(heard, [b'{"is_mine": false}\n'])
+        self.assertEqual(heard, [b'{"is_own": false}\n'])
 
-    def test_host_that_left_while_waiting_is_missing_again(self):
+    def test_host_that_disconnected_is_missing_again(self):
         def leave():
             # Host 1 comes and is killed; host 2 comes later, and waits.
             connection = self.connect_to_chief()
             connection.sendall(
-                b'{"index": 1, "started_with": {}, "token": "x"}\n'
+                b'{"index": 1, "launch_config": {}, "token": "x"}\n'
             )
             time.sleep(0.5)
             connection.close()
-            return outcomes((self.hosts[2], {}), patience=3.0)[0]
+            return outcomes((self.hosts[2], {}), timeout=1.5)[0]
 
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            with self.host_that_answers({"is_mine": True}):
+            with self.host_that_answers({"is_own": True}):
                 other = pool.submit(leave)
-                [message] = outcomes((self.hosts[0], {}), patience=3.0)
-        self.assertIn("without host 1", message)
+                [message] = outcomes((self.hosts[0], {}), timeout=1.5)
+        self.assertStartsWith(message, "Host 1 ")
         self.assertEqual(other.result(), message)
 
-    def test_patience_of_the_environment(self):
+    def test_timeout_of_the_environment(self):
         for value, expected in (
-            ("0.2", "After 0 seconds"),
+            ("0.2", "within 0.2 s"),
             ("soon", "above 0 and at most 1000000. Received: 'soon'"),
             ("nan", "Received: 'nan'"),
             ("inf", "Received: 'inf'"),
             ("-1", "Received: '-1'"),
         ):
             with mock.patch.dict(
-                "os.environ", {meeting.PATIENCE_VARIABLE: value}
+                "os.environ", {rendezvous.TIMEOUT_VARIABLE: value}
             ):
                 with self.assertRaisesRegex(errors.UserError, expected):
-                    meeting.meet(self.hosts[0], {})
+                    rendezvous.await_hosts(self.hosts[0], {})
 
     def test_name_that_is_the_loopback_here_listens_on_all_addresses(self):
         # As where /etc/hosts gives a machine's own name to 127.0.1.1.
         port = cluster.split(self.addresses[0])[1]
-        found = [(socket.AF_INET, 1, 6, "", ("127.0.1.1", port))]
+        infos = [(socket.AF_INET, 1, 6, "", ("127.0.1.1", port))]
         host = cluster.Cluster((f"one:{port}", "two:2222"), 0)
-        with mock.patch.object(socket, "getaddrinfo", return_value=found):
+        with mock.patch.object(socket, "getaddrinfo", return_value=infos):
             with self.assertLogs("relpos_tf") as logs:
-                [server] = meeting._listen(host)
+                [server] = rendezvous._listen(host)
         with server:
             self.assertIn(server.getsockname()[0], ("::", "0.0.0.0"))
         self.assertIn(
@@ -270,7 +273,7 @@ class MeetingTest(absltest.TestCase):
         )
 
     def while_waiting(self, disturb):
-        """Has two hosts meet, one after a disturbance; returns what was said.
+        """Has two hosts connect after a disturbance; returns the log.
 
         Args:
             disturb: function without arguments, called while the chief waits.
@@ -282,7 +285,7 @@ class MeetingTest(absltest.TestCase):
             return outcomes((two[1], {}))[0]
 
         with self.assertLogs("relpos_tf") as logs:
-            meeting._log.info("begin")
+            rendezvous._log.info("begin")
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
                 found = pool.submit(other)
                 self.assertEqual(outcomes((two[0], {})), [""])
