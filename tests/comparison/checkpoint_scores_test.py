@@ -30,7 +30,7 @@ class ReportIsCheckedFirstTest(absltest.TestCase):
     def report(self, content, name="scores.json"):
         reference = self.folder / "reference"
         reference.write_text(content)
-        return checkpoint_scores.Report(
+        return checkpoint_scores.CheckpointScores(
             "dev", reference, self.folder / name, self.folder / "plot.png"
         )
 
@@ -114,7 +114,7 @@ class AsTheyComeTest(absltest.TestCase):
 
     def test_each_comes_once_and_those_that_have_gone_do_not(self):
         there = [[1, 3, 4], [2, 3, 5], [1, 2, 3, 5], [5], []]
-        found = checkpoint_scores.as_they_come(lambda: there.pop(0))
+        found = checkpoint_scores.poll_new(lambda: there.pop(0))
         self.assertEqual(list(found), [1, 2, 3, 5])
         self.assertEqual(self.slept, [])
 
@@ -124,7 +124,7 @@ class AsTheyComeTest(absltest.TestCase):
         def find():
             return [n for n, moment in came.items() if moment <= self.now]
 
-        found = list(checkpoint_scores.as_they_come(find, wait_minutes=1))
+        found = list(checkpoint_scores.poll_new(find, wait_minutes=1))
         self.assertEqual(found, [1, 2, 3])
         self.assertEqual(self.now, 1160.0)
 
@@ -132,7 +132,7 @@ class AsTheyComeTest(absltest.TestCase):
         def find():
             return [1] if self.now >= 1025.0 else []
 
-        found = list(checkpoint_scores.as_they_come(find, wait_minutes=0.5))
+        found = list(checkpoint_scores.poll_new(find, wait_minutes=0.5))
         self.assertEqual(found, [1])
 
 
@@ -152,7 +152,7 @@ class ReportTestCase(absltest.TestCase):
         messages = io.StringIO()
         with contextlib.redirect_stderr(messages):
             command.logger()
-            report = checkpoint_scores.Report(
+            report = checkpoint_scores.CheckpointScores(
                 "dev",
                 self.reference,
                 self.folder / "scores.json",
