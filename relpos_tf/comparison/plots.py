@@ -1,4 +1,7 @@
-"""Figures: the only module that imports matplotlib, and only when it draws."""
+"""Drawing with matplotlib, which only this module imports.
+
+It is slow to import and not always installed, so functions import it.
+"""
 
 import contextlib
 import importlib.util
@@ -12,7 +15,6 @@ from collections.abc import Sequence
 from relpos_tf.utils import files
 
 FORMATS = "png", "pdf", "svg"
-# Where matplotlib is missing.
 HOW_TO_INSTALL = "pip install 'relpos_tf[plots]'"
 
 INK, GREY, PALE = "#222222", "#6b6b6b", "#e3e3e3"
@@ -21,7 +23,7 @@ _COLOURS = "#1b5e8c", "#c8553d", "#5b8c5a", "#7a5195"
 _MARKERS = "o", "D", "s", "^"
 _SIZE = 7.0, 4.2  # inches
 _DOTS_PER_INCH = 160
-# For a page that may be 400 pixels wide: there a point is 1.1 pixels.
+# For a page that may be 400 pixels wide, where a point is 1.1 pixels.
 PAGE_WIDTH = 4.5  # inches
 SMALLEST_TEXT = 9  # points
 
@@ -33,11 +35,11 @@ def is_available() -> bool:
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Sets what all text of a figure for a page has in common.
+    """Sets the style that all figures of a page share.
 
-    Text is taken as it is: a dollar sign in a name is no mathematics.
+    Text is plain: a dollar sign in a name does not begin a formula.
     """
-    import matplotlib  # Slow, and not always installed.
+    import matplotlib
 
     settings = {
         "axes.edgecolor": GREY,
@@ -49,7 +51,7 @@ def style() -> Iterator[None]:
         "font.size": SMALLEST_TEXT,
         "legend.fontsize": SMALLEST_TEXT,
         "legend.frameon": False,
-        "svg.fonttype": "path",  # the same whatever fonts there are
+        "svg.fonttype": "path",  # the same image whatever fonts are installed
         "svg.hashsalt": "relpos_tf",  # the same file for the same data
         "text.color": INK,
         "text.parse_math": False,
@@ -73,7 +75,7 @@ def to_svg(drawing) -> str:
     """Returns a figure as the text of an SVG element."""
     content = io.StringIO()
     with warnings.catch_warnings():
-        # A box stands for a character that no font here has.
+        # A character that no font has is drawn as a box.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         drawing.savefig(
             content,
@@ -86,23 +88,23 @@ def to_svg(drawing) -> str:
 
 
 def colour_map():
-    """Returns the colours of weights: the more, the darker; grey for none."""
+    """Returns the colours of weights: darker for more, grey for NaN."""
     import matplotlib
 
     return matplotlib.colormaps["Blues"].with_extremes(bad=PALE)
 
 
 def shades(number: int) -> list:
-    """Returns colours of a series that has an order, dark to bright."""
+    """Returns the colours of an ordered series, dark to bright."""
     import matplotlib
 
-    # Up to where it is too bright for lines.
+    # The brightest fifth of the colours is too bright for lines.
     last = 0.8 / max(number - 1, 1)
     return [matplotlib.colormaps["viridis"](last * n) for n in range(number)]
 
 
 def root_scale(highest: float):
-    """Returns a scale from 0 that spreads small numbers: their roots."""
+    """Returns a colour scale of square roots, which spreads small numbers."""
     from matplotlib import colors
 
     return colors.PowerNorm(0.5, vmin=0, vmax=highest)
@@ -116,18 +118,18 @@ def scores_by_step(
     score: str,
     caption: str,
 ) -> None:
-    """Draws scores against steps, and says which is the highest.
+    """Draws scores against steps, and marks the highest.
 
     Args:
-        path: The file, whose name ends in one of `FORMATS`. It appears when
-            it is complete.
-        series: The points (step, score) by the name that the legend gives
-            them, steps ascending. The first is a line, the others are marks.
+        path: The file, whose name ends in one of `FORMATS`. It is written
+            whole or not at all.
+        series: Points (step, score), steps ascending, by their name in the
+            legend. The first is drawn as a line, the others as marks.
         title: str. Above the figure.
-        score: str. What the vertical axis shows.
+        score: str. Name of the vertical axis.
         caption: str. Below the figure: how the scores were computed.
     """
-    from matplotlib import figure  # Slow, and not always installed.
+    from matplotlib import figure
 
     drawing = figure.Figure(figsize=_SIZE, layout="constrained")
     axes = drawing.add_subplot()
@@ -139,7 +141,7 @@ def scores_by_step(
             linewidth=1.8,
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=8 if number else 4.5,
-            # Hollow, so as not to hide the line.
+            # Hollow marks do not hide the line.
             markerfacecolor="none" if number else None,
             label=name,
             clip_on=False,
@@ -148,7 +150,7 @@ def scores_by_step(
     _mark_highest(axes, series)
     axes.set_title(title, loc="left", fontsize=12, color=INK, pad=14)
     axes.set_ylabel(score, color=GREY)
-    _plain(axes)
+    _set_axes(axes)
     if len(series) > 1:
         axes.legend(
             loc="lower right",
@@ -165,8 +167,8 @@ def scores_by_step(
         )
 
 
-def _plain(axes) -> None:
-    """Leaves little beside the points."""
+def _set_axes(axes) -> None:
+    """Sets ticks and grid, and removes all other lines."""
     from matplotlib import ticker
 
     axes.set_xlabel("step", color=GREY)
@@ -186,15 +188,16 @@ def _plain(axes) -> None:
 def _mark_highest(
     axes, series: Mapping[str, Sequence[tuple[int, float]]]
 ) -> None:
-    """Writes the highest score beside its point, the first of equals."""
+    """Writes the highest score, the first of equals, beside its point."""
     points = [(*point, name) for name in series for point in series[name]]
     step, score, name = max(points, key=lambda point: (point[1], -point[0]))
     steps = [point[0] for point in points]
-    # Words stay inside: to the left of a point on the right, and vice versa.
+    # To the left of a point in the right half, and vice versa: the text stays
+    # inside the figure.
     is_right = 2 * step > min(steps) + max(steps)
-    words = f"{score:.2f} at step {step:,}"
+    text = f"{score:.2f} at step {step:,}"
     axes.annotate(
-        f"{words} ({name})" if len(series) > 1 else words,
+        f"{text} ({name})" if len(series) > 1 else text,
         (step, score),
         xytext=(4 if is_right else -4, 10),
         textcoords="offset points",

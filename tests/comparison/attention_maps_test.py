@@ -48,11 +48,20 @@ def weights_by_oracle(model):
 class AttentionWeightsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         {},
-        {"self_attention_type": "dot_product", "pos": "timing"},
-        {"heads_share_relative_embedding": True, "max_relative_position": 0},
-        {"layer_preprocess_sequence": "n", "layer_postprocess_sequence": "da"},
-        {"localness": "query", "attention_window": 2},
-        {"encoder_attention_direction": "split", "num_encoder_layers": 3},
+        {
+            "self_attention_type": "dot_product",
+            "pos": "timing",
+            "layer_preprocess_sequence": "n",
+            "layer_postprocess_sequence": "da",
+        },
+        {
+            "heads_share_relative_embedding": True,
+            "max_relative_position": 0,
+            "localness": "query",
+            "attention_window": 2,
+            "encoder_attention_direction": "split",
+            "num_encoder_layers": 3,
+        },
     )
     def test_weights_are_those_of_the_formula(self, **changes):
         model = transformer.Transformer(testing.HPARAMS.replace(**changes))
@@ -114,7 +123,7 @@ class DescribeTest(tf.test.TestCase):
     def test_sentence_is_shown_as_the_model_translates_it(self):
         run = tiny_run.path()
         lines = ["", TEXT[6], SHORT, TEXT[2]]
-        with mock.patch.object(attention_maps, "_SHOWN", range(5, 20)):
+        with mock.patch.object(attention_maps, "_SHOWN_LENGTHS", range(5, 20)):
             found = attention_maps.describe(run, lines)
         self.assertEqual(found, json.loads(json.dumps(found, allow_nan=False)))
         self.assertEqual(found["sentences"], 3)

@@ -9,8 +9,8 @@ from unittest import mock
 
 import numpy as np
 
-from relpos_tf.comparison import processes
-from relpos_tf.comparison import scoring
+from relpos_tf.comparison import child_process
+from relpos_tf.comparison import score_process
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
@@ -120,7 +120,7 @@ def in_this_process():
 
     def run(arguments, log, what, content):
         del arguments, log, what
-        if scoring.main(content):
+        if score_process.main(content):
             raise ValueError("It failed.")
 
-    return mock.patch.object(processes, "run", side_effect=run)
+    return mock.patch.object(child_process, "run", side_effect=run)

@@ -18,7 +18,7 @@ WORST = [line.replace("sat", "stood") for line in WORSE]
 def results(**by_seed):
     """Returns results of lines, by seeds called s1, s2, ..."""
     found = {int(name[1:]): lines for name, lines in by_seed.items()}
-    return pairs.Results(
+    return pairs.SeedScores(
         {n: metrics.corpus_bleu(x, REFERENCES).bleu for n, x in found.items()},
         {n: metrics.line_counts(x, REFERENCES) for n, x in found.items()},
     )
@@ -52,7 +52,7 @@ class ChosenTest(parameterized.TestCase):
         ("abcde", "ab ac ad ae bc cd de"),
     )
     def test_all_of_a_few_else_the_first_and_neighbours(self, labels, expected):
-        found = pairs.chosen(list(labels))
+        found = pairs.choose(list(labels))
         self.assertEqual(" ".join(map("".join, found)), expected)
 
 
@@ -133,7 +133,7 @@ class CompareTest(absltest.TestCase):
 class LevelTest(parameterized.TestCase):
     """Sets that are equally good, trained with seeds as different as ours."""
 
-    CASES = 2000
+    CASES = 500
 
     def share_of_better(self, labels, seeds, spreads, own_seeds=False):
         """Returns how often a verdict calls one of equal sets better.
@@ -154,11 +154,11 @@ class LevelTest(parameterized.TestCase):
                 for place, label in enumerate(labels):
                     drawn = generator.normal(30.0, spreads[place], seeds)
                     names = [n + own_seeds * place * seeds for n in numbers]
-                    by_label[label] = pairs.Results(
+                    by_label[label] = pairs.SeedScores(
                         dict(zip(names, drawn.tolist(), strict=True)),
                         dict.fromkeys(names, np.zeros([1, 10])),
                     )
-                chosen = pairs.chosen(labels)
+                chosen = pairs.choose(labels)
                 found = [
                     pairs.compare(a, b, by_label, pairs.level(len(chosen)))
                     for a, b in chosen
@@ -177,8 +177,9 @@ class LevelTest(parameterized.TestCase):
         self, seeds, spreads
     ):
         found = self.share_of_better("ab", seeds, spreads)
-        # Of that many cases: three standard errors.
-        self.assertLessEqual(found, 0.05 + 3 * (0.05 * 0.95 / 2000) ** 0.5)
+        # Three standard errors of so many cases.
+        error = (0.05 * 0.95 / self.CASES) ** 0.5
+        self.assertLessEqual(found, 0.05 + 3 * error)
         self.assertEqual(found == 0.0, seeds == 1)
 
     def test_of_seeds_that_are_not_shared_neither(self):

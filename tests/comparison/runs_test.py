@@ -82,10 +82,10 @@ class FindTest(RunsTestCase):
         self.assertEqual(self.find("HERE/a[1]-*"), expected)
 
     @parameterized.parameters(
-        ("HERE/none", "Received: '.*/none', where no run is"),
-        ("x=HERE/none*", "Received: 'x=.*', where no run is"),
-        ("HERE", "Received: '.*', where no run is"),
-        ("x=", "Received: 'x=', where no run is"),
+        ("HERE/none", "Received: '.*/none', which has no run"),
+        ("x=HERE/none*", "Received: 'x=.*', which has no run"),
+        ("HERE", "Received: '.*', which has no run"),
+        ("x=", "Received: 'x=', which has no run"),
         ("HERE/a,HERE/a", "Received twice: a$|Received twice: a\\."),
         ("b=HERE/a,b=HERE/c", "Received twice: b"),
     )

@@ -1,7 +1,7 @@
-"""Reading the report of a comparison, whatever is missing in it.
+"""Access to a report in which anything may be missing.
 
-A report is the dict of report.json. Numbers may be None where a run does not
-know them, and runs of earlier versions know less.
+A report is the dict of report.json. A number is None where a run does not
+record it, and reports of earlier versions have fewer fields.
 """
 
 import math
@@ -19,7 +19,7 @@ Report = Mapping[str, Any]
 
 
 def complete(report: Report) -> dict[str, Any]:
-    """Returns a report in which every part is there, perhaps empty."""
+    """Returns a report that has every part, perhaps empty."""
     labels = report.get("labels") or list(
         dict.fromkeys(run.get("label") for run in report.get("runs") or ())
     )
@@ -37,6 +37,11 @@ def runs_of(report: Report, label: str) -> list[Mapping[str, Any]]:
     return [run for run in report["runs"] if run.get("label") == label]
 
 
+def values(report: Report, name: str) -> list[Any]:
+    """Returns the distinct values of a field of the runs, ascending."""
+    return sorted({run.get(name) for run in report["runs"]} - {None, ""})
+
+
 def is_number(value: Any) -> bool:
     """Says whether a value is a finite number."""
     return (
@@ -47,14 +52,8 @@ def is_number(value: Any) -> bool:
 
 
 def numbers(values: Iterable[Any]) -> list[float]:
-    """Returns those that are finite numbers."""
+    """Returns the values that are finite numbers."""
     return [float(value) for value in values if is_number(value)]
-
-
-def mean(values: Iterable[Any]) -> float | None:
-    """Returns the mean of those that are numbers; None without any."""
-    found = numbers(values)
-    return statistics.fmean(found) if found else None
 
 
 def curve(run: Mapping[str, Any], split: str, column: int) -> dict[int, float]:
@@ -76,8 +75,7 @@ def curve(run: Mapping[str, Any], split: str, column: int) -> dict[int, float]:
 def mean_curve(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
     """Returns the mean of curves, at the steps that all of them have.
 
-    Steps that only some have are left out: where a seed begins or ends, the
-    mean would jump.
+    At a step that a seed lacks, the mean would jump.
     """
     steps = set.intersection(*(set(one) for one in curves))
     return {
@@ -87,22 +85,23 @@ def mean_curve(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
 
 
 def length_buckets(report: Report) -> list[tuple[int | None, int | None]]:
-    """Returns upper limit and number of lines of each length, ascending.
+    """Returns (upper limit, number of lines) of each bucket, ascending.
 
-    The last has no limit: None.
+    The last bucket has no limit: None.
     """
-    found = {}
+    buckets = {}
     for run in report["runs"]:
         for cell in run.get("bleu_by_length") or ():
             up_to = cell.get("up_to")
-            found[up_to] = found.get(up_to) or cell.get("lines")
+            buckets[up_to] = buckets.get(up_to) or cell.get("lines")
     return sorted(
-        found.items(), key=lambda item: math.inf if item[0] is None else item[0]
+        buckets.items(),
+        key=lambda item: math.inf if item[0] is None else item[0],
     )
 
 
-def bucket_name(buckets: Sequence[tuple[int | None, Any]], number: int) -> str:
-    """Returns which lengths a bucket is for.
+def bucket_name(buckets: Sequence[tuple[int | None, Any]], index: int) -> str:
+    """Returns the lengths that a bucket holds, in words.
 
     Example:
 
@@ -110,25 +109,28 @@ def bucket_name(buckets: Sequence[tuple[int | None, Any]], number: int) -> str:
     >>> [bucket_name(buckets, n) for n in range(3)]
     ['up to 10', '11 to 20', 'over 20']
     """
-    up_to = buckets[number][0]
-    before = buckets[number - 1][0] if number else None
+    up_to = buckets[index][0]
+    before = buckets[index - 1][0] if index else None
     if before is None:
         return "all" if up_to is None else f"up to {up_to}"
     return f"over {before}" if up_to is None else f"{before + 1} to {up_to}"
 
 
-def of_length(report: Report, label: str, up_to: int | None, name: str):
-    """Returns the mean of a number over the runs of a label, or None.
+def mean_in_bucket(
+    report: Report, label: str, up_to: int | None, name: str
+) -> float | None:
+    """Returns the mean of a score over the runs of a label, in one bucket.
 
     Args:
         report: The report.
         label: str. The label.
         up_to: The bucket's upper limit.
-        name: str. The number: "bleu" or "exact_match".
+        name: str. The score: "bleu" or "exact_match".
     """
-    return mean(
+    scores = numbers(
         cell.get(name)
         for run in runs_of(report, label)
         for cell in run.get("bleu_by_length") or ()
         if cell.get("up_to") == up_to
     )
+    return statistics.fmean(scores) if scores else None

@@ -14,9 +14,9 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.comparison import processes
+from relpos_tf.comparison import child_process
 from relpos_tf.comparison import runs
-from relpos_tf.comparison import training
+from relpos_tf.comparison import train_runs
 from relpos_tf.models import run_dir
 from relpos_tf.utils import signals
 
@@ -72,8 +72,8 @@ class TrainTestCase(parameterized.TestCase):
         script = self.folder / "fake.py"
         script.write_text(textwrap.dedent(FAKE))
         for module, name, value in (
-            (training, "TRAINER", [str(script)]),
-            (processes, "POLL_SECONDS", 0.05),
+            (train_runs, "TRAINER", [str(script)]),
+            (child_process, "POLL_SECONDS", 0.05),
         ):
             patch = mock.patch.object(module, name, value)
             patch.start()
@@ -85,7 +85,7 @@ class TrainTestCase(parameterized.TestCase):
     def train(self, *wanted):
         """Trains; returns the lines that were written."""
         with self.assertLogs("relpos_tf", "INFO") as logs:
-            training.train(wanted, {"problem": "p"}, 10, self.folder / "logs")
+            train_runs.train(wanted, {"problem": "p"}, 10, self.folder / "logs")
         return [record.getMessage() for record in logs.records]
 
     def calls(self):
@@ -197,7 +197,7 @@ class SignalTest(TrainTestCase):
             "import os; print(os.getpgid(0) == os.getpid())"
         )
         log = self.folder / "log"
-        processes.run([str(self.folder / "group.py")], log, "Looking")
+        child_process.run([str(self.folder / "group.py")], log, "Looking")
         self.assertEqual(log.read_text(), "True\n")
 
     def test_input_of_any_length_reaches_the_process_whole(self):
@@ -209,7 +209,7 @@ class SignalTest(TrainTestCase):
         log = self.folder / "log"
         for number in (0, 20_011):
             content = bytes(range(251)) * number
-            processes.run([str(script)], log, "Reading", content=content)
+            child_process.run([str(script)], log, "Reading", content=content)
         self.assertEqual(log.read_text(), f"0 True\n{251 * 20_011} True\n")
 
 
@@ -220,7 +220,7 @@ class ProgressTest(absltest.TestCase):
         (folder / "c" / "ckpt-40.index").touch()
         all_runs = [runs.Run(n, None, folder / n) for n in "abc"]
         now = [1000.0]
-        progress = training.Progress(all_runs, 100, lambda: now[0])
+        progress = train_runs.TrainingProgress(all_runs, 100, lambda: now[0])
 
         def line(step, seconds):
             now[0] += seconds

@@ -11,9 +11,9 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.comparison import attention_maps
-from relpos_tf.comparison import processes
+from relpos_tf.comparison import child_process
 from relpos_tf.comparison import runs
-from relpos_tf.comparison import scores
+from relpos_tf.comparison import score_cache
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
@@ -29,7 +29,7 @@ class ScoresTestCase(parameterized.TestCase):
         examples.copy(self.folder)
         self.run = runs.Run("a", 1, self.folder / "a-seed1")
         self.problem = runs.problem_of(self.run)
-        self.true_run = processes.run
+        self.true_run = child_process.run
         patch = examples.in_this_process()
         self.process = patch.start()
         self.addCleanup(patch.stop)
@@ -40,12 +40,12 @@ class ScoresTestCase(parameterized.TestCase):
         self.addCleanup(patch.stop)
 
     def open_set(self, use_test_set=True):
-        return scores.open_test_set(
+        return score_cache.open_test_set(
             str(self.folder / "data"), self.problem, use_test_set
         )
 
     def score(self, attention_sources=(), checkpoint=""):
-        return scores.score(
+        return score_cache.score(
             self.run,
             checkpoint or runs.final_checkpoint(self.run),
             self.open_set(),
@@ -190,7 +190,8 @@ class ScoresTest(ScoresTestCase):
         changed = {"tokenizer_sha256": "0" * 64, "data": {"dev": "0"}}
         self.problem[name] = changed[name]
         with self.assertRaisesRegex(
-            errors.UserError, "Expected the data of pairs .* others, in .*pairs"
+            errors.UserError,
+            "Expected the data of pairs .* other data, in .*pairs",
         ):
             self.open_set()
 
