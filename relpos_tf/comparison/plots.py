@@ -19,10 +19,20 @@ HOW_TO_INSTALL = "pip install 'relpos_tf[plots]'"
 
 INK, GREY, PALE = "#222222", "#6b6b6b", "#e3e3e3"
 
-_COLOURS = "#1b5e8c", "#c8553d", "#5b8c5a", "#7a5195"
-_MARKERS = "o", "D", "s", "^"
-_SIZE = 7.0, 4.2  # inches
-_DOTS_PER_INCH = 160
+# The colours of Okabe and Ito, which colour-blind people can tell apart, with
+# a darker yellow.
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#b8860b",
+    "#56b4e9",
+    "#7f3c8d",
+    "#222222",
+)
+MARKERS = "osD^vP<>"
+_DOTS_PER_INCH = 240
 # For a page that may be 400 pixels wide, where a point is 1.1 pixels.
 PAGE_WIDTH = 4.5  # inches
 SMALLEST_TEXT = 9  # points
@@ -69,6 +79,13 @@ def new_figure(height: float):
     from matplotlib import figure
 
     return figure.Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
+
+
+def set_grid(axes, axis: str = "y") -> None:
+    """Draws grid lines across an axis, and no ticks."""
+    axes.grid(axis=axis, color=PALE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
 
 
 def to_svg(drawing) -> str:
@@ -129,60 +146,38 @@ def scores_by_step(
         score: str. Name of the vertical axis.
         caption: str. Below the figure: how the scores were computed.
     """
-    from matplotlib import figure
-
-    drawing = figure.Figure(figsize=_SIZE, layout="constrained")
-    axes = drawing.add_subplot()
-    for number, (name, points) in enumerate(series.items()):
-        axes.plot(
-            *zip(*points, strict=True),
-            color=_COLOURS[number % len(_COLOURS)],
-            linestyle="none" if number else "-",
-            linewidth=1.8,
-            marker=_MARKERS[number % len(_MARKERS)],
-            markersize=8 if number else 4.5,
-            # Hollow marks do not hide the line.
-            markerfacecolor="none" if number else None,
-            label=name,
-            clip_on=False,
-            zorder=3,
-        )
-    _mark_highest(axes, series)
-    axes.set_title(title, loc="left", fontsize=12, color=INK, pad=14)
-    axes.set_ylabel(score, color=GREY)
-    _set_axes(axes)
-    if len(series) > 1:
-        axes.legend(
-            loc="lower right",
-            labelcolor=INK,
-            framealpha=1.0,
-            edgecolor="none",
-        )
-    drawing.supxlabel(caption, fontsize=7, color=GREY)
-    with files.replacing(path) as file:
-        drawing.savefig(
-            file,
-            dpi=_DOTS_PER_INCH,
-            format=pathlib.Path(path).suffix.removeprefix("."),
-        )
-
-
-def _set_axes(axes) -> None:
-    """Sets ticks and grid, and removes all other lines."""
-    from matplotlib import ticker
-
-    axes.set_xlabel("step", color=GREY)
-    axes.margins(x=0.04, y=0.14)  # room for the mark of the highest
-    axes.xaxis.set_major_locator(
-        ticker.MaxNLocator(8, steps=(1, 2, 2.5, 5, 10), integer=True)
-    )
-    axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
-    axes.grid(axis="y", color=PALE, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=GREY, length=0)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(GREY)
+    with style():
+        drawing = new_figure(3.0)
+        axes = drawing.add_subplot(xlabel="step", ylabel=score)
+        for number, (name, points) in enumerate(series.items()):
+            axes.plot(
+                *zip(*points, strict=True),
+                color=COLOURS[number % len(COLOURS)],
+                linestyle="none" if number else "-",
+                marker=MARKERS[number % len(MARKERS)],
+                markersize=6 if number else 3.5,
+                # Hollow marks do not hide the line.
+                markerfacecolor="none" if number else None,
+                label=name,
+                clip_on=False,
+                zorder=3,
+            )
+        _mark_highest(axes, series)
+        axes.set_title(title, loc="left", pad=12)
+        axes.margins(x=0.04, y=0.14)  # Room for the mark of the highest.
+        axes.locator_params(axis="x", nbins=6, integer=True)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        set_grid(axes)
+        axes.spines["left"].set_visible(False)
+        if len(series) > 1:
+            axes.legend(loc="lower right")
+        drawing.supxlabel(caption, fontsize=5, color=GREY)
+        with files.replacing(path) as file:
+            drawing.savefig(
+                file,
+                dpi=_DOTS_PER_INCH,
+                format=pathlib.Path(path).suffix.removeprefix("."),
+            )
 
 
 def _mark_highest(
@@ -199,22 +194,18 @@ def _mark_highest(
     axes.annotate(
         f"{text} ({name})" if len(series) > 1 else text,
         (step, score),
-        xytext=(4 if is_right else -4, 10),
+        xytext=(4 if is_right else -4, 8),
         textcoords="offset points",
         ha="right" if is_right else "left",
-        va="bottom",
-        color=INK,
         fontweight="bold",
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
     )
     axes.plot(
         [step],
         [score],
         marker="o",
-        markersize=11,
+        markersize=9,
         markerfacecolor="none",
         markeredgecolor=INK,
-        markeredgewidth=1.4,
         clip_on=False,
         zorder=4,
     )

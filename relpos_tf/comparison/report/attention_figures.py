@@ -25,12 +25,12 @@ _START = "(start)"
 
 
 def highest_mean(described: Mapping[str, Any]) -> float:
-    """Returns the highest mean weight at any distance; 0 without any."""
+    """Returns the highest mean weight at any distance."""
     return max(
         (
             weight
             for stack in _STACKS
-            for layer in (described.get(stack) or {}).get("by_distance") or ()
+            for layer in described[stack]["by_distance"]
             for head in layer
             for weight in head
             if weight is not None
@@ -41,7 +41,7 @@ def highest_mean(described: Mapping[str, Any]) -> float:
 
 def by_distance(
     described: Mapping[str, Any], label: str, highest: float
-) -> figures.Picture | None:
+) -> figures.Picture:
     """Draws the mean weight of each head by distance.
 
     Args:
@@ -49,13 +49,7 @@ def by_distance(
         label: str. Of the model.
         highest: float. The end of the scale, the same for models to compare.
     """
-    stacks = {
-        stack: described[stack]
-        for stack in _STACKS
-        if (described.get(stack) or {}).get("by_distance")
-    }
-    if not stacks:
-        return None
+    stacks = {stack: described[stack] for stack in _STACKS}
     heads = [sum(map(len, part["by_distance"])) for part in stacks.values()]
     inches = sum(max(0.9, min(0.16 * number, 3.2)) for number in heads)
     with plots.style():
@@ -75,11 +69,11 @@ def by_distance(
             label="mean weight",
         ).outline.set_visible(False)
         svg = plots.to_svg(drawing)
-    number = described.get("sentences") or 0
     return figures.Picture(
         svg,
         f"{label}: mean weight by distance",
-        f"A row for each head (layer.head), over {number:,} sentences. "
+        "A row for each head (layer.head), over "
+        f"{described['sentences']:,} sentences. "
         "Negative distances are to the left; the decoder sees no others. "
         "Grey: no sentence is that long.",
         f"{label}: {_highest_distances(stacks)}",
@@ -134,7 +128,7 @@ def _highest_distances(stacks) -> str:
 
 def maps(
     described: Mapping[str, Any], label: str, stack: str
-) -> figures.Picture | None:
+) -> figures.Picture:
     """Draws all weights of one sentence, a map for each head.
 
     Args:
@@ -142,11 +136,8 @@ def maps(
         label: str. Of the model.
         stack: str. "encoder", "decoder" or "cross".
     """
-    layers = (described.get(stack) or {}).get("weights")
-    if not layers or not layers[0] or not layers[0][0]:
-        return None
-    source = described.get("source_pieces") or []
-    target = described.get("target_pieces") or []
+    layers = described[stack]["weights"]
+    source, target = described["source_pieces"], described["target_pieces"]
     rows, keys = {
         "encoder": (source, source),
         "decoder": (target, [_START, *target[:-1]]),
@@ -171,7 +162,7 @@ def maps(
     with plots.style():
         svg = _draw_maps(panels, rows, keys)
     title = f"{label}: {_TITLES[stack][0].lower()}{_TITLES[stack][1:]}"
-    alternative = f"{title}, for: {described.get('source') or '-'}"
+    alternative = f"{title}, for: {described['source']}"
     return figures.Picture(svg, title, caption, alternative)
 
 
@@ -213,7 +204,7 @@ def table_norms(
     The decoder attends to the left only, so the other half of its tables is
     never used and not drawn.
     """
-    tables = described.get("tables") or []
+    tables = described["tables"]
     kinds = sorted({(table["stack"], table["kind"]) for table in tables})
     kinds.sort(key=lambda kind: (_STACKS.index(kind[0]), kind[1]))
     if not kinds:
@@ -230,8 +221,7 @@ def table_norms(
                 if (table["stack"], table["kind"]) == kind:
                     _draw_norms(axes, table, colours[table["layer"]])
             axes.set_title(f"{kind[0]}, {kind[1]}", loc="left")
-            axes.grid(axis="y", color=plots.PALE, linewidth=0.8)
-            axes.tick_params(length=0)
+            plots.set_grid(axes)
             axes.locator_params(axis="x", nbins=5, integer=True)
         # At the end, because a limit stops the automatic scaling.
         grid[0, 0].set_ylim(bottom=0)

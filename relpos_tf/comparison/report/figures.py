@@ -1,7 +1,7 @@
 """The figures of scores and of learning, as SVG, narrow enough for a phone.
 
-Each function takes a complete report (`reading.complete`) and returns a
-`Picture`, or None if the report has nothing to draw.
+Each function takes the dict of report.json and returns a `Picture`, or None if
+there is nothing to draw.
 """
 
 import math
@@ -13,19 +13,6 @@ from typing import NamedTuple
 from relpos_tf.comparison import plots
 from relpos_tf.comparison.report import reading
 
-# The colours of Okabe and Ito, which colour-blind people can tell apart, with
-# a darker yellow.
-_COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#b8860b",
-    "#56b4e9",
-    "#7f3c8d",
-    "#222222",
-)
-_MARKERS = "osD^vP<>"
 _DASHES = "-", "--", "-.", ":"
 # A longer curve has no marker at each point.
 _MOST_MARKERS = 30
@@ -95,7 +82,7 @@ def learning_curve(
                 line_style["marker"] = None
             name = short_name(label)
             axes.plot(mean.keys(), mean.values(), **line_style, label=name)
-        _set_axes(axes)
+        plots.set_grid(axes)
         axes.locator_params(axis="x", nbins=6, integer=True)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         _add_legend(drawing, axes)
@@ -111,15 +98,12 @@ def learning_curve(
     return Picture(svg, title, caption, f"{title}, at the end: {last}.")
 
 
-def scores(report: reading.Report) -> Picture | None:
+def scores(report: reading.Report) -> Picture:
     """Draws the BLEU of every run, and mean and spread of each label."""
-    by_label = {}
-    for label in report["labels"]:
-        runs = reading.runs_of(report, label)
-        if values := reading.numbers(run.get("bleu") for run in runs):
-            by_label[label] = values
-    if not by_label:
-        return None
+    by_label = {
+        label: [run["bleu"] for run in reading.runs_of(report, label)]
+        for label in report["labels"]
+    }
     with plots.style():
         drawing = plots.new_figure(0.65 + 0.3 * len(by_label))
         axes = drawing.add_subplot(xlabel="BLEU")
@@ -128,7 +112,7 @@ def scores(report: reading.Report) -> Picture | None:
         axes.set_yticks(range(len(by_label)), list(map(short_name, by_label)))
         axes.set_ylim(len(by_label) - 0.5, -0.5)
         axes.margins(x=0.14)
-        _set_axes(axes, "x")
+        plots.set_grid(axes, "x")
         axes.spines["left"].set_visible(False)
         svg = plots.to_svg(drawing)
     caption = ""
@@ -183,10 +167,10 @@ def scores_by_length(report: reading.Report) -> Picture | None:
     by_label = {}
     for label in report["labels"]:
         values = [
-            reading.mean_in_bucket(report, label, up_to, "bleu")
-            for up_to, _ in buckets
+            reading.mean_in_bucket(report, label, index, "bleu")
+            for index in range(len(buckets))
         ]
-        if reading.numbers(values):
+        if reading.known(values):
             by_label[label] = [math.nan if v is None else v for v in values]
     if not by_label or len(buckets) < 2:
         return None
@@ -198,13 +182,9 @@ def scores_by_length(report: reading.Report) -> Picture | None:
         for label, values in by_label.items():
             line_style = _line_style(report, label)
             axes.plot(values, **line_style, label=short_name(label))
-        names = [
-            f"{reading.bucket_name(buckets, index)}\n"
-            f"({'–' if lines is None else format(lines, ',')})"
-            for index, (_, lines) in enumerate(buckets)
-        ]
+        names = [f"{name}\n({lines:,})" for name, lines in buckets]
         axes.set_xticks(range(len(buckets)), names)
-        _set_axes(axes)
+        plots.set_grid(axes)
         _add_legend(drawing, axes)
         svg = plots.to_svg(drawing)
     return Picture(
@@ -219,18 +199,12 @@ def scores_by_length(report: reading.Report) -> Picture | None:
 def _line_style(report: reading.Report, label: str) -> dict[str, Any]:
     number = report["labels"].index(label)
     return {
-        "color": _COLOURS[number % len(_COLOURS)],
-        "linestyle": _DASHES[number // len(_COLOURS) % len(_DASHES)],
+        "color": plots.COLOURS[number % len(plots.COLOURS)],
+        "linestyle": _DASHES[number // len(plots.COLOURS) % len(_DASHES)],
         "linewidth": 1.7,
-        "marker": _MARKERS[number % len(_MARKERS)],
+        "marker": plots.MARKERS[number % len(plots.MARKERS)],
         "markersize": 4.5,
     }
-
-
-def _set_axes(axes, grid: str = "y"):
-    axes.grid(axis=grid, color=plots.PALE, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0)
 
 
 def _legend_height(by_label: Sized) -> float:

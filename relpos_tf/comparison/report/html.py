@@ -7,7 +7,6 @@ import base64
 import functools
 import html
 from collections.abc import Sequence
-from typing import Any
 
 from relpos_tf.comparison import plots
 from relpos_tf.comparison.report import figures
@@ -106,20 +105,18 @@ def render(report: reading.Report) -> str:
     return _page(document.title, body)
 
 
-def text(value: Any) -> str:
-    """Returns a value as text in HTML; a dash for None and for "".
+def text(value: str) -> str:
+    """Returns text as HTML, and a dash for "".
 
     Characters that no page can hold, lone surrogates and controls, are
     replaced.
     """
-    if value is None or value == "":
-        return tables.MISSING
-    replaced = str(value).encode("utf-8", errors="replace").decode()
+    replaced = value.encode("utf-8", errors="replace").decode()
     replaced = "".join(
         c if c in "\n\t" or (c >= " " and c != "\x7f") else "\ufffd"
         for c in replaced
     )
-    return html.escape(replaced)
+    return html.escape(replaced) or tables.MISSING
 
 
 def _page(title: str, body: str) -> str:

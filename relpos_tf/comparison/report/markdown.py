@@ -11,16 +11,17 @@ from relpos_tf.comparison.report import tables
 def render(report: reading.Report) -> str:
     """Returns the dict of report.json as Markdown, without figures."""
     document = sections.build(report, has_figures=False)
-    parts = [f"# {escape(document.title)}"]
-    if document.verdict:
-        parts.append(f"**{escape(document.verdict)}**")
-    parts.append(escape(document.conditions))
+    parts = [
+        f"# {escape(document.title)}",
+        f"**{escape(document.verdict)}**",
+        escape(document.conditions),
+    ]
     if document.warnings:
         lines = [f"- {escape(line)}" for line in document.warnings]
         parts += ["**Warnings**", "\n".join(lines)]
     for title, blocks in document.sections.items():
         parts += [f"## {title}", *map(_block, blocks)]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def escape(text: Any) -> str:
@@ -51,7 +52,7 @@ def _(block: sections.Paragraph) -> str:
 @_block.register
 def _(block: sections.Terms) -> str:
     return "\n".join(
-        f"- {escape(term)}: {escape(tables.MISSING if text is None else text)}"
+        f"- {escape(term)}: {escape(text or tables.MISSING)}"
         for term, text in block.pairs
     )
 

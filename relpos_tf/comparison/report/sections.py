@@ -21,7 +21,7 @@ class Paragraph(NamedTuple):
 class Terms(NamedTuple):
     """Terms with a text for each, perhaps under a title."""
 
-    pairs: list[tuple[str, str | None]]
+    pairs: list[tuple[str, str]]
     title: str = ""
 
 
@@ -52,10 +52,10 @@ class Document(NamedTuple):
 
     Attributes:
         title: str.
-        verdict: str. Which label is better; "" if unknown.
+        verdict: str. Which label is better.
         conditions: str. The problem, the test set and the training.
         warnings: list of str.
-        sections: The blocks of each section, by title. None is empty.
+        sections: The blocks of each section, by title.
     """
 
     title: str
@@ -69,18 +69,18 @@ def build(report: reading.Report, has_figures: bool) -> Document:
     """Returns the content of a report's pages.
 
     Args:
-        report: dict, as in report.json; anything may be missing.
+        report: dict, as in report.json.
         has_figures: bool. Whether to draw figures, which needs matplotlib.
     """
-    report = reading.complete(report)
     versions = ", ".join(f"{k} {v}" for k, v in report["versions"].items())
-    sections: dict[str, list[Block]] = {
+    no_difference = Paragraph("All labels have the same hyper-parameters.")
+    sections: dict[str, list[Block | None]] = {
         "Scores": [tables.scores(report), Code(_signatures(report))],
         "Cost": [tables.cost(report)],
         "Differences between labels": [tables.pairs(report)],
         "BLEU by length of the source": [tables.by_length(report)],
         "Learning curves": [],
-        "Hyper-parameters that differ": [_hparams(report)],
+        "Hyper-parameters": [tables.hparams(report) or no_difference],
         "Translations": _samples(report),
         "Attention": [],
         "Runs": [tables.runs(report)],
@@ -90,11 +90,11 @@ def build(report: reading.Report, has_figures: bool) -> Document:
         for title, blocks in _figures(report).items():
             sections[title] += blocks
     filled = {
-        title: [block for block in blocks if not _is_empty(block)]
+        title: [block for block in blocks if block and block[0]]
         for title, blocks in sections.items()
     }
     return Document(
-        title=report["title"] or "Comparison",
+        title=report["title"],
         verdict=report["verdict"],
         conditions=_conditions(report),
         warnings=report["warnings"],
@@ -102,51 +102,31 @@ def build(report: reading.Report, has_figures: bool) -> Document:
     )
 
 
-def _is_empty(block: Block) -> bool:
-    if isinstance(block, tables.Table):
-        return not block.rows
-    if isinstance(block, Folded):
-        return not block.blocks
-    return not block[0]
-
-
 def _conditions(report) -> str:
-    lines = reading.numbers(n for _, n in reading.length_buckets(report))
+    lines = sum(number for _, number in reading.length_buckets(report))
     steps = [f"{n:,}" for n in reading.values(report, "train_steps")]
-    seeds = reading.values(report, "seed")
-    facts = [
-        f"Problem {report['problem']}" if report["problem"] else "",
-        f"{report['split']} split" if report["split"] else "",
-        f"{sum(lines):,.0f} lines" if lines else "",
-        f"{' or '.join(steps)} updates in each run" if steps else "",
-        f"seeds {', '.join(map(str, seeds))}" if seeds else "",
-    ]
-    return "; ".join(filter(None, facts))
+    seeds = ", ".join(map(str, reading.values(report, "seed")))
+    return (
+        f"Problem {report['problem']}, {report['split']} split, {lines:,} "
+        f"lines; {' or '.join(steps)} updates in each run"
+        f"{f'; seeds {seeds}' if seeds else ''}."
+    )
 
 
 def _signatures(report) -> str:
-    """Returns the signatures of the scores, without which none is given."""
-    lines = []
-    for name, field in (("BLEU", "bleu"), ("chrF", "chrf")):
-        signatures = reading.values(report, f"{field}_signature")
-        if signatures:
-            lines.append(f"{name}: {' or '.join(signatures)}")
-    return "\n".join(lines)
-
-
-def _hparams(report) -> Block:
-    if report["labels"] and not report["hparams_diff"]:
-        return Paragraph("All labels have the same hyper-parameters.")
-    return tables.hparams(report)
+    """Returns the signatures of the scores."""
+    return "\n".join(
+        f"{name}: {' or '.join(reading.values(report, f'{field}_signature'))}"
+        for name, field in (("BLEU", "bleu"), ("chrF", "chrf"))
+    )
 
 
 def _samples(report) -> list[Block]:
     samples: list[Block] = []
     for number, sample in enumerate(report["samples"], start=1):
-        reference = sample.get("reference")
-        pairs = [("source", sample.get("source")), ("reference", reference)]
-        for label, line in (sample.get("translations") or {}).items():
-            is_same = bool(line) and line == reference
+        pairs = [(name, sample[name]) for name in ("source", "reference")]
+        for label, line in sample["translations"].items():
+            is_same = line and line == sample["reference"]
             pairs.append((f"{label} =" if is_same else label, line))
         samples.append(Terms(pairs, str(number)))
     if not samples:
@@ -169,45 +149,37 @@ def _figures(report) -> dict[str, list[Block]]:
         )
     ]
     return {
-        "Scores": [_side_by_side(figures.scores(report))],
+        "Scores": [Figures([figures.scores(report)])],
         "BLEU by length of the source": [
-            _side_by_side(figures.scores_by_length(report))
+            _without_none(figures.scores_by_length(report))
         ],
-        "Learning curves": [_side_by_side(*curves)],
-        "Attention": _attention(report),
+        "Learning curves": [_without_none(*curves)],
+        "Attention": _attention(report["attention"]),
     }
 
 
-def _attention(report) -> list[Block]:
-    described = {
-        label: report["attention"][label]
-        for label in report["labels"]
-        if report["attention"].get(label)
-    }
-    highest = max(
-        map(attention_figures.highest_mean, described.values()), default=0.0
-    )
-    distances, norms, maps = [], [], []
-    for label, one in described.items():
-        distances.append(attention_figures.by_distance(one, label, highest))
-        norms.append(attention_figures.table_norms(one, label))
+def _attention(by_label) -> list[Block]:
+    """Returns the figures of the first run of each label."""
+    if not by_label:
+        return []
+    highest = max(map(attention_figures.highest_mean, by_label.values()))
+    means, norms, maps = [], [], []
+    for label, described in by_label.items():
+        means.append(attention_figures.by_distance(described, label, highest))
+        norms.append(attention_figures.table_norms(described, label))
+        sentence = [(k, described[k]) for k in ("source", "translation")]
         pictures = [
-            attention_figures.maps(one, label, stack)
+            attention_figures.maps(described, label, stack)
             for stack in ("encoder", "decoder", "cross")
         ]
-        if any(pictures):
-            sentence = [
-                ("source", one.get("source")),
-                ("translation", one.get("translation")),
-            ]
-            maps.append(
-                Folded(
-                    f"All attention weights of one sentence: {label}",
-                    [Terms(sentence), _side_by_side(*pictures)],
-                )
+        maps.append(
+            Folded(
+                f"All attention weights of one sentence: {label}",
+                [Terms(sentence), Figures(pictures)],
             )
-    return [_side_by_side(*distances, *norms), *maps]
+        )
+    return [_without_none(*means, *norms), *maps]
 
 
-def _side_by_side(*pictures: figures.Picture | None) -> Figures:
+def _without_none(*pictures: figures.Picture | None) -> Figures:
     return Figures([picture for picture in pictures if picture])

@@ -1,7 +1,7 @@
 """The tables of a comparison's report, as plain data.
 
-Each function takes a complete report (`reading.complete`). Cells are text; a
-missing value is a dash.
+Each function takes the dict of report.json. Cells are text; a missing value is
+a dash.
 """
 
 from collections.abc import Iterable
@@ -49,18 +49,18 @@ class Table(NamedTuple):
     text_columns: tuple[int, ...] = ()
 
 
-def number(value: Any, digits: int = 0) -> str:
-    """Writes a number with so many decimals; a dash for anything else.
+def number(value: float | None, digits: int = 0) -> str:
+    """Writes a number with so many decimals; a dash for None.
 
     Example:
 
-    >>> number(12345), number(0.5, 2), number(float("nan")), number(None)
-    ('12,345', '0.50', '–', '–')
+    >>> number(12345), number(0.5, 2), number(None)
+    ('12,345', '0.50', '–')
     """
-    return f"{value:,.{digits}f}" if reading.is_number(value) else MISSING
+    return MISSING if value is None else f"{value:,.{digits}f}"
 
 
-def with_spread(mean: Any, spread: Any, digits: int) -> str:
+def with_spread(mean: float | None, spread: float | None, digits: int) -> str:
     """Writes mean and spread; only the mean if the spread is missing.
 
     Example:
@@ -68,25 +68,22 @@ def with_spread(mean: Any, spread: Any, digits: int) -> str:
     >>> with_spread(35.5, 0.25, 2), with_spread(35.5, None, 2)
     ('35.50 ± 0.25', '35.50')
     """
-    text = number(mean, digits)
-    if text == MISSING or not reading.is_number(spread):
-        return text
-    return f"{text} ± {number(spread, digits)}"
+    if spread is None:
+        return number(mean, digits)
+    return f"{number(mean, digits)} ± {number(spread, digits)}"
 
 
 def scores(report: reading.Report) -> Table:
     """Returns the scores of each label."""
-    rows = []
-    for line in report["summary"]:
-        seeds = line.get("seeds")
-        rows.append(
-            [
-                line.get("label"),
-                len(seeds) if isinstance(seeds, list) else seeds,
-                number(line.get("parameters")),
-                *_score_cells(line),
-            ]
-        )
+    rows = [
+        [
+            line["label"],
+            len(line["seeds"]),
+            number(line["parameters"]),
+            *_score_cells(line),
+        ]
+        for line in report["summary"]
+    ]
     return _table(
         "Mean over seeds ± standard deviation between seeds. Loss in nats per "
         "target token, given the reference's previous tokens.",
@@ -100,13 +97,13 @@ def cost(report: reading.Report) -> Table:
     """Returns speed and memory of each label."""
     rows = [
         [
-            line.get("label"),
+            line["label"],
             *(
-                number(line.get(f"{unit}_per_second"), digits)
-                + _in_brackets(line.get(f"{unit}_ratio"), 2)
+                number(line[f"{unit}_per_second"], digits)
+                + _in_brackets(line[f"{unit}_ratio"], 2)
                 for unit, digits in (("steps", 2), ("tokens", 0))
             ),
-            number(line.get("peak_memory_mb")),
+            number(line["peak_memory_mb"]),
         ]
         for line in report["summary"]
     ]
@@ -118,36 +115,36 @@ def cost(report: reading.Report) -> Table:
     )
 
 
-def pairs(report: reading.Report) -> Table:
+def pairs(report: reading.Report) -> Table | None:
     """Returns the differences between labels, and their significance."""
+    if not report["pairs"]:
+        return None
     rows = [
         [
-            pair.get("a"),
-            pair.get("b"),
-            number(pair.get("bleu_a"), 2),
-            number(pair.get("bleu_b"), 2),
+            pair["a"],
+            pair["b"],
+            number(pair["bleu_a"], 2),
+            number(pair["bleu_b"], 2),
             _difference(pair),
-            _p_value(pair.get("p_value")),
-            _p_value(pair.get("p_value_seeds")),
-            ", ".join(
-                f"{value:+.2f}"
-                for value in reading.numbers(pair.get("by_seed") or ())
-            ),
+            _p_value(pair["p_value"]),
+            _p_value(pair["p_value_seeds"]),
+            ", ".join(f"{value:+.2f}" for value in pair["by_seed"]),
         ]
         for pair in report["pairs"]
     ]
-    tests = {pair.get("test") for pair in report["pairs"]} - {None, ""}
-    levels = {pair.get("p_below") for pair in report["pairs"]} - {None}
+    level = pairs_lib.format_p(report["pairs"][0]["p_below"])
+    if len(rows) > 1:
+        level += f" (0.05 divided by {len(rows)} pairs)"
     return _table(
         "In brackets: the 95 % interval of the difference, by the paired "
         f"bootstrap of test sentences ({significance.RESAMPLES:,} resamples), "
         "of the translations of all seeds together. p, sentences: "
-        f"{' or '.join(sorted(tests)) or 'unknown test'}; all translations of "
-        "a sentence change sides together. Both measure variation over test "
-        "sentences; the spread above measures variation over seeds. p, seeds: "
-        "a t-test, which measures variation over seeds and needs at least two "
-        "of them. A label is called better only if both p are below "
-        f"{_level(levels, len(rows))}.",
+        f"{report['pairs'][0]['test']}; all translations of a sentence change "
+        "sides together. Both measure variation over test sentences; the "
+        "spread above measures variation over seeds. p, seeds: a t-test, which "
+        "measures variation over seeds and needs at least two of them. A label "
+        f"is called better only if both p are below {level}: equally good "
+        "labels pass that at most 5 times in 100.",
         ["a", "b", "BLEU of a", "BLEU of b", "a - b (95 %)", "p, sentences"]
         + ["p, seeds", "a - b by seed"],
         rows,
@@ -157,14 +154,13 @@ def pairs(report: reading.Report) -> Table:
 
 def by_length(report: reading.Report) -> Table:
     """Returns the scores of each label by the length of the source."""
-    buckets = reading.length_buckets(report)
     rows = []
-    for index, (up_to, lines) in enumerate(buckets):
-        row = [reading.bucket_name(buckets, index), number(lines)]
+    for index, (name, lines) in enumerate(reading.length_buckets(report)):
+        row = [name, number(lines)]
         for label in report["labels"]:
             bleu, exact_match = (
-                reading.mean_in_bucket(report, label, up_to, name)
-                for name in ("bleu", "exact_match")
+                reading.mean_in_bucket(report, label, index, score)
+                for score in ("bleu", "exact_match")
             )
             row.append(number(bleu, 2) + _in_brackets(exact_match, 1))
         rows.append(row)
@@ -177,12 +173,14 @@ def by_length(report: reading.Report) -> Table:
     )
 
 
-def hparams(report: reading.Report) -> Table:
+def hparams(report: reading.Report) -> Table | None:
     """Returns the hyper-parameters that differ between labels."""
     rows = [
-        [name, *(_hparam(values.get(label)) for label in report["labels"])]
+        [name, *(variants.hparam_text(values[k]) for k in report["labels"])]
         for name, values in report["hparams_diff"].items()
     ]
+    if not rows:
+        return None
     return _table(
         "Every hyper-parameter that is not the same for all labels.",
         ["hparam", *report["labels"]],
@@ -196,9 +194,9 @@ def runs(report: reading.Report) -> Table:
     texts = ["label", "seed", "hparams_set", "hparams"]
     rows = [
         [
-            *map(run.get, texts),
-            *(number(run.get(n), d) for n, d in _RUN_NUMBERS.items()),
-            run.get("output_dir"),
+            *(run[name] for name in texts),
+            *(number(run[name], n) for name, n in _RUN_NUMBERS.items()),
+            run["output_dir"],
         ]
         for run in report["runs"]
     ]
@@ -213,12 +211,11 @@ def runs(report: reading.Report) -> Table:
 
 def short_text(report: reading.Report) -> str:
     """Returns the scores and the verdict as lines for a terminal."""
-    report = reading.complete(report)
     rows = [["", "BLEU", "chrF", "loss", "exact match, %", "steps/s"]] + [
         [
-            str(line.get("label")),
+            line["label"],
             *_score_cells(line),
-            number(line.get("steps_per_second"), 2),
+            number(line["steps_per_second"], 2),
         ]
         for line in report["summary"]
     ]
@@ -251,49 +248,26 @@ def _text(value: Any) -> str:
     return MISSING if value is None or value == "" else str(value)
 
 
-def _hparam(value: Any) -> str:
-    return MISSING if value is None else variants.hparam_text(value)
-
-
 def _score_cells(line) -> list[str]:
     """Returns BLEU, chrF, loss and exact match of a row of the summary."""
     cells = [
-        with_spread(line.get(f"{name}_mean"), line.get(f"{name}_spread"), n)
-        for name, n in (("bleu", 2), ("chrf", 2), ("loss", 4))
+        with_spread(line[f"{name}_mean"], line[f"{name}_spread"], digits)
+        for name, digits in (("bleu", 2), ("chrf", 2), ("loss", 4))
     ]
-    return [*cells, number(line.get("exact_match_mean"), 2)]
+    return [*cells, number(line["exact_match_mean"], 2)]
 
 
-def _in_brackets(value: Any, digits: int) -> str:
-    if not reading.is_number(value):
-        return ""
-    return f" ({number(value, digits)})"
+def _in_brackets(value: float | None, digits: int) -> str:
+    return "" if value is None else f" ({number(value, digits)})"
 
 
 def _difference(pair) -> str:
-    """Returns BLEU of a minus BLEU of b, with its interval if it is known."""
-    difference = pair.get("difference")
-    means = [pair.get("bleu_a"), pair.get("bleu_b")]
-    if difference is None and all(map(reading.is_number, means)):
-        difference = means[0] - means[1]
-    if not reading.is_number(difference):
+    """Returns BLEU of a minus BLEU of b, with its interval."""
+    if pair["difference"] is None:
         return MISSING
-    ends = [pair.get(f"difference_{end}") for end in ("low", "high")]
-    if not all(map(reading.is_number, ends)):
-        return f"{difference:+.2f}"
-    return f"{difference:+.2f} ({ends[0]:+.2f} to {ends[1]:+.2f})"
+    low, high = pair["difference_low"], pair["difference_high"]
+    return f"{pair['difference']:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
-def _p_value(value: Any) -> str:
-    return pairs_lib.format_p(value) if reading.is_number(value) else MISSING
-
-
-def _level(levels, number_of_pairs: int) -> str:
-    """Returns the level of significance, and how it follows from 0.05."""
-    known = reading.numbers(levels)
-    if not known:
-        return "the level of significance"
-    text = pairs_lib.format_p(known[0])
-    if number_of_pairs > 1:
-        text += f" (0.05 divided by {number_of_pairs} pairs)"
-    return f"{text}: equally good labels pass that at most 5 times in 100"
+def _p_value(value: float | None) -> str:
+    return MISSING if value is None else pairs_lib.format_p(value)
