@@ -87,7 +87,7 @@ class DiffTest(parameterized.TestCase):
 
 
 class MistakeTest(parameterized.TestCase):
-    def test_a_report_that_cannot_be_written_is_said_before_training(self):
+    def test_report_that_cannot_be_written_is_refused_before_training(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         (folder / "report.json").mkdir()
         code, _, err = execute(
@@ -161,7 +161,7 @@ class MistakeTest(parameterized.TestCase):
         self.assertEqual((code, out), (2, ""))
         self.assertRegex(err, rf"\Arelpos-compare: {message}[^\n]*\n\Z")
 
-    def test_one_alone_has_no_differences(self):
+    def test_one_set_has_no_differences(self):
         code, _, err = execute("--diff", f"--hparams_sets={TINY}")
         self.assertEqual(code, 1)
         self.assertEqual(
@@ -187,7 +187,7 @@ class RunsTest(parameterized.TestCase):
             mock.patch.object(
                 attention_maps, "describe", return_value={"x": float("nan")}
             ),
-            # It is another's to test.
+            # It has tests of its own.
             mock.patch.object(html, "render", return_value=""),
         ]
         for patch in patches:
@@ -243,7 +243,7 @@ class RunsTest(parameterized.TestCase):
         ("problem", "other", "problem differs .pairs, other."),
         ("data", {"train": "0" * 64}, "train set differs .*, 00000000."),
     )
-    def test_runs_of_something_else_are_refused(self, name, value, message):
+    def test_runs_of_another_problem_are_refused(self, name, value, message):
         path = examples.add_run(self.folder, "b-seed1")
         record = json.loads((path / "problem.json").read_text())
         del record["sha256"]
@@ -268,7 +268,7 @@ class RunsTest(parameterized.TestCase):
         self.assertEqual(code, 1)
         self.assertRegex(err, "same hparams for all runs of a. .* alpha.\n")
 
-    def test_interrupted_says_how_to_go_on(self):
+    def test_interrupted_command_says_how_to_go_on(self):
         with mock.patch.object(
             engines.ModelEngine, "translate", side_effect=KeyboardInterrupt
         ):
@@ -282,15 +282,15 @@ class RunsTest(parameterized.TestCase):
 
 
 class TrainTest(absltest.TestCase):
-    """What is trained; tests/campaigns/compare.py trains."""
+    """The command line of the trainer; tests/campaigns/compare.py trains."""
 
-    def test_trainer_understands_what_it_is_given(self):
+    def test_trainer_understands_its_command_line(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         given = []
 
-        def run(arguments, log, what, watch):
+        def run(arguments, log, task, watch):
             self.assertEqual(log, folder / "logs" / "k=0-seed3.log")
-            self.assertEqual(what, "Training of k=0 seed 3")
+            self.assertEqual(task, "Training of k=0 seed 3")
             self.assertEqual(arguments[:2], ["-m", "relpos_tf.bin.trainer"])
             watch()
             given.extend(arguments[2:])

@@ -1,4 +1,4 @@
-"""The weights shown are the model's, and their means are means."""
+"""Attention weights against loops, their means, and their description."""
 
 import json
 from unittest import mock
@@ -72,7 +72,7 @@ class AttentionWeightsTest(tf.test.TestCase, parameterized.TestCase):
         for name, layers in expected.items():
             self.assertLen(found[name], len(layers))
             for layer, weights in zip(found[name], layers, strict=True):
-                # What padding looks at is of no interest to anyone.
+                # Queries that are padding may have any weights.
                 rows = INPUTS if name == "encoder" else TARGETS
                 for one, other, ids in zip(layer, weights, rows, strict=True):
                     self.assertAllClose(
@@ -196,12 +196,12 @@ class DescribeTest(tf.test.TestCase):
             expected = [[sum(v**2) ** 0.5 for v in head] for head in values]
             self.assertAllClose(table["norms"], expected, atol=1e-4)
 
-    def test_nothing_to_translate_gives_nothing(self):
+    def test_blank_lines_have_no_attention(self):
         self.assertEqual(
             attention_maps.describe(tiny_run.path(), [" ", ""]), {}
         )
 
-    def test_what_is_no_run_is_refused(self):
+    def test_folder_without_a_run_is_refused(self):
         with self.assertRaises(errors.UserError):
             attention_maps.describe(self.create_tempdir().full_path, [SHORT])
 

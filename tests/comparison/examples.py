@@ -1,4 +1,4 @@
-"""Prepared data, and runs of the tiny model on them."""
+"""Prepared data, and runs of the tiny model that was trained on them."""
 
 import atexit
 import functools
@@ -89,7 +89,7 @@ def add_run(folder: pathlib.Path, name: str, seed: int = 1, shift: int = 1):
 
 
 def quick_search(engine, items, settings, n_best):
-    """Translates in no time, differently with other weights or settings."""
+    """Stands in for a search: its output depends on weights and settings."""
     del n_best
     total = sum(np.abs(v.numpy()).sum() for v in engine.model.variables)
     search = settings.beam_size, settings.alpha, settings.extra_length
@@ -102,7 +102,7 @@ def quick_search(engine, items, settings, n_best):
 
 
 def quick_loss(model, dataset):
-    """Returns what `teacher_forced` does, without the time to trace it."""
+    """Stands in for `evaluation.teacher_forced`, which is slow to trace."""
     del model
     return {
         "loss": 2.5,
@@ -112,14 +112,13 @@ def quick_loss(model, dataset):
 
 
 def in_this_process():
-    """Has models score here, which saves the time to import TensorFlow.
+    """Returns a patch that scores models in this process.
 
-    Returns:
-        A patch, whose mock counts the calls.
+    That saves the import of TensorFlow. The mock of the patch counts calls.
     """
 
-    def run(arguments, log, what, content):
-        del arguments, log, what
+    def run(arguments, log, task, content):
+        del arguments, log, task
         if score_process.main(content):
             raise ValueError("It failed.")
 

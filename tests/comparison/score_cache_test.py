@@ -1,4 +1,4 @@
-"""Scores of models: the decoder's, and found out once."""
+"""Scores of models: the decoder's translations, computed once."""
 
 import json
 import pathlib
@@ -98,7 +98,7 @@ class ScoresTest(ScoresTestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def test_dev_split_if_wanted_or_if_there_is_no_other(self):
+    def test_dev_split_on_demand(self):
         test_set = self.open_set(use_test_set=False)
         self.assertEqual(test_set.split, "dev")
         self.assertEqual(
@@ -107,7 +107,7 @@ class ScoresTest(ScoresTestCase):
         )
         self.assertEqual(self.open_set().split, "test")
 
-    def test_nothing_is_made_twice_until_something_changes(self):
+    def test_scores_are_computed_again_only_after_a_change(self):
         first = self.score()
         self.assertEqual(self.score(), first)
         self.assertEqual(self.process.call_count, 1)
@@ -117,7 +117,7 @@ class ScoresTest(ScoresTestCase):
         second = self.score()
         self.assertEqual(self.process.call_count, 2)
         self.assertNotEqual(second.translations, first.translations)
-        # Translations that somebody has touched.
+        # Translations that were edited.
         path = self.folder / "out" / "translations" / "a-seed1.txt"
         path.write_text("else\n")
         self.assertEqual(self.score().translations, second.translations)
@@ -129,7 +129,7 @@ class ScoresTest(ScoresTestCase):
         self.assertEqual(self.score().translations, second.translations)
         self.assertEqual(self.process.call_count, 5)
 
-    def test_record_of_another_type_is_made_again(self):
+    def test_record_with_a_field_of_another_type_is_computed_again(self):
         first = self.score()
         path = self.folder / "out" / "scores" / "a-seed1.json"
         record = json.loads(path.read_text())
@@ -145,14 +145,14 @@ class ScoresTest(ScoresTestCase):
                 record["source_lengths"],
             )
 
-    def test_other_search_is_another_score(self):
+    def test_other_search_settings_need_other_scores(self):
         self.score()
         hparams = self.run.files.read_hparams()
         self.run.files.write_hparams(hparams.replace(extra_length=0))
         self.score()
         self.assertEqual(self.process.call_count, 2)
 
-    def test_average_is_scored_where_there_is_one(self):
+    def test_average_is_scored_if_there_is_one(self):
         hparams = self.run.files.read_hparams()
         self.run.files.write_hparams(hparams.replace(average_checkpoints=2))
         (self.run.path / "average").mkdir()
@@ -165,7 +165,7 @@ class ScoresTest(ScoresTestCase):
         )
         self.assertEqual(self.score().translations, expected)
 
-    def test_attention_is_asked_for_once_and_may_fail(self):
+    def test_attention_is_described_once_and_may_fail(self):
         sources = tiny_run.TEXT[:3:2]
         with mock.patch.object(
             attention_maps, "describe", return_value={"x": 1}
@@ -200,16 +200,16 @@ class ScoresTest(ScoresTestCase):
         with self.assertRaisesRegex(errors.UserError, "Received: none"):
             self.open_set()
 
-    def test_runs_that_do_not_know_their_data_have_their_tokenizer(self):
+    def test_run_without_fingerprints_is_known_by_its_tokenizer(self):
         del self.problem["data"]
         self.assertEqual(self.open_set().split, "test")
 
 
 class ProcessTest(ScoresTestCase):
-    def test_damage_is_told_by_the_process_that_met_it(self):
+    def test_error_in_the_process_is_reported(self):
         self.process.side_effect = self.true_run
         (self.run.path / "ckpt-7.data-00000-of-00001").write_bytes(b"")
-        # More than a command line may hold.
+        # Longer than a command line may be.
         sources = ["\u6c34" * 600] * 60
         with self.assertRaisesRegex(
             errors.UserError,

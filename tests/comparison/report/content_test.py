@@ -1,4 +1,4 @@
-"""report.json, of runs whose every figure is known."""
+"""report.json, of runs whose numbers are known."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ LENGTHS = [3, 7, 4, 2]
 RELATIVE = hparam.HParams(
     pos="none", self_attention_type="dot_product_relative"
 )
-# What DESIGN calls for, run by run and pair by pair.
+# The fields that every run must have.
 RUN_KEYS = (
     "hparams_set seed train_steps target_tokens parameters steps_per_second "
     "peak_memory_mb loss bleu bleu_signature chrf exact_match bleu_by_length "
@@ -110,14 +110,14 @@ class MakeTest(ReportTestCase):
         )
         json.dumps(found, allow_nan=False)
 
-    def test_numbers_that_are_none_are_missing(self):
+    def test_nan_is_missing(self):
         found = self.make(
             self.result("rel", 1, loss=float("nan")), self.result("abs", 1)
         )
         self.assertIsNone(found["runs"][0]["loss"])
         self.assertIsNone(found["summary"][0]["loss_mean"])
 
-    def test_run_is_told_with_its_scores_and_its_training(self):
+    def test_run_has_its_scores_and_its_training(self):
         row = self.two(limits=[3, 4])["runs"][1]
         self.assertEqual(
             [row[k] for k in ("label", "seed", "hparams", "train_steps")],
@@ -146,7 +146,7 @@ class MakeTest(ReportTestCase):
             [b["bleu"] is None for b in buckets], [True, True, True, False]
         )
 
-    def test_words_too_few_for_bleu_have_no_score_however_right(self):
+    def test_bucket_without_four_grams_has_no_bleu(self):
         # BLEU counts 4-grams; without any it is 0 for the reference itself.
         short = ["x", "one two three", "a b c", "y z"]
         self.test_set = self.test_set._replace(references=short)
@@ -182,7 +182,7 @@ class MakeTest(ReportTestCase):
             },
         )
 
-    def test_what_was_not_the_same_is_told(self):
+    def test_different_conditions_are_reported(self):
         self.assertEqual(self.two()["warnings"], [])
         found = self.make(
             self.result("rel", 3), self.result("abs", 3, tokens=51.0)

@@ -1,4 +1,4 @@
-"""What the figures of a report show, read back from the figures."""
+"""The figures of a report, read back from matplotlib."""
 
 import contextlib
 import io
@@ -127,7 +127,7 @@ class FiguresTest(parameterized.TestCase):
         names = [label.get_text() for label in axes.get_xticklabels()]
         self.assertEqual(names, ["up to 10\n(30)", "over 10\n(1,070)"])
 
-    def test_nothing_is_drawn_of_nothing(self):
+    def test_missing_scores_have_no_figure(self):
         report = report_sample.report(attention={})
         for run in report["runs"]:
             run["learning_curve"] = {"train": [], "dev": [[100, 2.0, None]]}

@@ -1,4 +1,4 @@
-"""The page: self-contained, escaped, complete whatever is missing."""
+"""The page: self-contained, escaped and complete."""
 
 import html.parser
 import json
@@ -21,7 +21,7 @@ VOID = frozenset({"meta", "link", "img", "br", "hr"})
 
 
 class Page(html.parser.HTMLParser):
-    """Reads a page, and finds fault with elements that are not closed."""
+    """Parses a page, and collects elements that are not closed."""
 
     def __init__(self, content):
         super().__init__(convert_charrefs=True)
@@ -105,7 +105,7 @@ class ReportHtmlTest(parameterized.TestCase):
         (style,) = re.findall("<style>(.*?)</style>", self.content, re.DOTALL)
         self.assertNotRegex(style, r"url\(|@import|//")
 
-    def test_page_says_what_the_report_does(self):
+    def test_page_has_the_content_of_the_report(self):
         page = self.page(report_sample.report())
         self.assert_self_contained(page)
         for words in (
@@ -170,7 +170,7 @@ class ReportHtmlTest(parameterized.TestCase):
         self.assertNotIn(words.lower(), plain.text.lower())
 
     @parameterized.parameters(False, plots.is_available())
-    def test_what_no_run_knows_is_a_dash(self, has_figures):
+    def test_missing_number_is_a_dash(self, has_figures):
         report = report_sample.report(attention={})
         for part in ("summary", "pairs"):
             report[part] = list(map(without_numbers, report[part]))

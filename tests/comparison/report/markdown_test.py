@@ -12,7 +12,7 @@ from tests import report_sample
 
 
 class MarkdownTest(absltest.TestCase):
-    def test_tables_say_what_the_report_says(self):
+    def test_text_has_the_content_of_the_report(self):
         text = markdown.render(report_sample.report())
         lines = text.split("\n")
         self.assertEqual(lines[0], "# Relative against absolute")
@@ -58,7 +58,7 @@ class MarkdownTest(absltest.TestCase):
             sum(written, []), [cell.replace("_", "\\_") for cell in cells]
         )
 
-    def test_text_of_others_stays_text(self):
+    def test_text_is_escaped(self):
         report = report_sample.report(title="a | *b* <c>", warnings=["d\n# e"])
         report["samples"][0]["source"] = "one | <b>two</b>"
         text = markdown.render(report)
@@ -67,7 +67,7 @@ class MarkdownTest(absltest.TestCase):
         self.assertIn("- source: one \\| &lt;b>two&lt;/b>\n", text)
         self.assertNotIn("<", text)
 
-    def test_what_is_missing_is_a_dash(self):
+    def test_missing_number_is_a_dash(self):
         report = report_sample.report(samples=[], hparams_diff={})
         report["summary"][0] |= {"steps_per_second": None, "steps_ratio": None}
         report["pairs"][0] |= {"p_value": None, "difference": None}
@@ -78,7 +78,7 @@ class MarkdownTest(absltest.TestCase):
         self.assertNotIn("## Translations", text)
         self.assertNotIn("None", text)
 
-    def test_level_is_told_with_the_number_of_pairs(self):
+    def test_level_is_given_with_the_number_of_pairs(self):
         report = report_sample.report()
         report["pairs"] = [report["pairs"][0] | {"p_below": 0.05 / 3}] * 3
         self.assertIn(
