@@ -1,4 +1,4 @@
-"""The command: its flags, what it prints and writes, its mistakes."""
+"""The compare command: its flags, its output, its files and its errors."""
 
 import contextlib
 import io

@@ -57,11 +57,11 @@ class ScoresTestCase(parameterized.TestCase):
 
 class TrueScoresTest(ScoresTestCase):
     def test_translations_are_the_decoders_and_the_loss_is_of_all_tokens(self):
-        found = self.score()
+        result = self.score()
         translator = translator_lib.Translator.load(self.run.path)
         lines = [source for source, _ in examples.TEST]
         expected = translator.translate(lines)
-        self.assertEqual(found.translations, expected)
+        self.assertEqual(result.translations, expected)
         self.assertEqual(expected[-1], "")
         self.assertEndsWith(expected[0], " (3, 0.6, 7)")  # of the tiny run
         self.assertGreater(len(set(expected)), 3)
@@ -78,13 +78,13 @@ class TrueScoresTest(ScoresTestCase):
             chosen = tf.nn.log_softmax(logits[0]).numpy()
             loss -= sum(row[i] for row, i in zip(chosen, target, strict=True))
             count += len(target)
-        self.assertAlmostEqual(found.record["loss"], loss / count, places=4)
+        self.assertAlmostEqual(result.record["loss"], loss / count, places=4)
         self.assertEqual(
-            found.record["source_lengths"],
+            result.record["source_lengths"],
             [len(tokenizer.encode(line)) for line in lines],
         )
         self.assertEqual(
-            found.record["parameters"],
+            result.record["parameters"],
             sum(v.numpy().size for v in model.variables),
         )
 
@@ -171,18 +171,18 @@ class ScoresTest(ScoresTestCase):
             attention_maps, "describe", return_value={"x": 1}
         ) as describe:
             for _ in range(2):
-                found = self.score(sources)
-                self.assertEqual(found.attention, {"x": 1})
-                self.assertEqual(found.warning, "")
+                result = self.score(sources)
+                self.assertEqual(result.attention, {"x": 1})
+                self.assertEqual(result.warning, "")
             describe.assert_called_once_with(
                 str(self.run.path / "ckpt-7"), list(sources)
             )
         with mock.patch.object(
             attention_maps, "describe", side_effect=errors.UserError("No.")
         ):
-            found = self.score(sources[:1])
-        self.assertEqual(found.attention, {})
-        self.assertEqual(found.warning, "a seed 1: no attention: No.")
+            result = self.score(sources[:1])
+        self.assertEqual(result.attention, {})
+        self.assertEqual(result.warning, "a seed 1: no attention: No.")
         self.assertEqual(self.score().attention, {})
 
     @parameterized.parameters("tokenizer_sha256", "data")

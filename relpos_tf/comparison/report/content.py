@@ -1,4 +1,4 @@
-"""report.json: everything that a comparison found."""
+"""report.json: the content of a comparison."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def make(
             None: quartiles of the lengths.
         num_samples: int. How many translated lines to show.
         command: str. The command line that makes the report.
-        warnings: Warnings to add to those that are found here.
+        warnings: More warnings, which come first.
     """
     by_label = {}
     for result in results:

@@ -85,21 +85,21 @@ class ReportTestCase(parameterized.TestCase):
 
 class MakeTest(ReportTestCase):
     def test_has_the_keys_of_the_contract(self):
-        found = self.two(command="the command")
-        for row in found["runs"]:
+        report = self.two(command="the command")
+        for row in report["runs"]:
             self.assertContainsSubset(RUN_KEYS, row)
-        for pair in found["pairs"]:
+        for pair in report["pairs"]:
             self.assertContainsSubset(
                 "a b bleu_a bleu_b p_value test".split(), pair
             )
-        self.assertEqual(found["labels"], ["rel", "abs"])
+        self.assertEqual(report["labels"], ["rel", "abs"])
         self.assertEqual(
-            found["attention"],
+            report["attention"],
             {"rel": {"of": "rel seed 1"}, "abs": {"of": "abs seed 1"}},
         )
-        self.assertEqual(found["command"], "the command")
+        self.assertEqual(report["command"], "the command")
         self.assertEqual(
-            found["hparams_diff"],
+            report["hparams_diff"],
             {
                 "pos": {"rel": "none", "abs": "timing"},
                 "self_attention_type": {
@@ -108,14 +108,14 @@ class MakeTest(ReportTestCase):
                 },
             },
         )
-        json.dumps(found, allow_nan=False)
+        json.dumps(report, allow_nan=False)
 
     def test_nan_is_missing(self):
-        found = self.make(
+        report = self.make(
             self.result("rel", 1, loss=float("nan")), self.result("abs", 1)
         )
-        self.assertIsNone(found["runs"][0]["loss"])
-        self.assertIsNone(found["summary"][0]["loss_mean"])
+        self.assertIsNone(report["runs"][0]["loss"])
+        self.assertIsNone(report["summary"][0]["loss_mean"])
 
     def test_run_has_its_scores_and_its_training(self):
         row = self.two(limits=[3, 4])["runs"][1]
@@ -150,8 +150,8 @@ class MakeTest(ReportTestCase):
         # BLEU counts 4-grams; without any it is 0 for the reference itself.
         short = ["x", "one two three", "a b c", "y z"]
         self.test_set = self.test_set._replace(references=short)
-        found = self.two(limits=[4])
-        buckets = found["runs"][0]["bleu_by_length"]
+        report = self.two(limits=[4])
+        buckets = report["runs"][0]["bleu_by_length"]
         self.assertEqual([b["bleu"] for b in buckets], [None, None])
         self.assertEqual([b["exact_match"] for b in buckets], [100.0, 100.0])
 
@@ -184,12 +184,12 @@ class MakeTest(ReportTestCase):
 
     def test_different_conditions_are_reported(self):
         self.assertEqual(self.two()["warnings"], [])
-        found = self.make(
+        report = self.make(
             self.result("rel", 3), self.result("abs", 3, tokens=51.0)
         )["warnings"]
-        self.assertLen(found, 1)
-        self.assertIn("seed 3, the runs have not been trained on", found[0])
-        self.assertIn("rel 50, abs 51.", found[0])
+        self.assertLen(report, 1)
+        self.assertIn("seed 3, the runs have not been trained on", report[0])
+        self.assertIn("rel 50, abs 51.", report[0])
         rows = [
             {"label": "a", "seed": 1, "train_steps": 5, "target_tokens": 1},
             {"label": "b", "seed": 2, "train_steps": 6, "target_tokens": 2},
