@@ -198,6 +198,7 @@ def _mark_highest(
         textcoords="offset points",
         ha="right" if is_right else "left",
         fontweight="bold",
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
     )
     axes.plot(
         [step],

@@ -100,7 +100,7 @@ def _draw_distances(axes, part, highest):
     )
     every = 1
     if len(rows) > _MOST_NAMED_ROWS:
-        every = max(len(part["by_distance"][0]), 1)
+        every = len(part["by_distance"][0])
     axes.set_yticks(range(0, len(rows), every), names[::every])
     axes.set_xticks(range(distances[0], distances[-1] + 1, 5))
     _remove_frame(axes)
@@ -205,10 +205,9 @@ def table_norms(
     never used and not drawn.
     """
     tables = described["tables"]
-    kinds = sorted({(table["stack"], table["kind"]) for table in tables})
-    kinds.sort(key=lambda kind: (_STACKS.index(kind[0]), kind[1]))
-    if not kinds:
+    if not tables:
         return None
+    kinds = list(dict.fromkeys((one["stack"], one["kind"]) for one in tables))
     colours = plots.shades(1 + max(table["layer"] for table in tables))
     with plots.style():
         lines = math.ceil(len(kinds) / 2)
@@ -216,7 +215,7 @@ def table_norms(
         grid = drawing.subplots(lines, 2, sharey=True, squeeze=False)
         for axes in grid.flat[len(kinds) :]:
             axes.set_axis_off()
-        for axes, kind in zip(grid.flat[: len(kinds)], kinds, strict=True):
+        for axes, kind in zip(grid.flat, kinds, strict=False):
             for table in tables:
                 if (table["stack"], table["kind"]) == kind:
                     _draw_norms(axes, table, colours[table["layer"]])
