@@ -112,14 +112,14 @@ def main() -> int:
     report = None
     if wanted.reference:
         start = f"{folder / wanted.name}.bleu"
-        report = checkpoint_scores.Report(
+        report = checkpoint_scores.CheckpointScores(
             wanted.name,
             wanted.reference,
             f"{start}.json",
             f"{start}.png",
             FLAGS.event_dir,
         )
-    for prefix, translation in checkpoint_scores.as_they_come(
+    for prefix, translation in checkpoint_scores.poll_new(
         lambda: find_checkpoints(run, folder, wanted.name), FLAGS.wait_minutes
     ):
         if worker.translate(prefix, translation.path) and report:

@@ -20,9 +20,9 @@ from relpos_tf import hparam
 from relpos_tf.bin import bleu
 from relpos_tf.bin import command
 from relpos_tf.bin import translate_all
+from relpos_tf.comparison import child_process
 from relpos_tf.comparison import plots
-from relpos_tf.comparison import processes
-from relpos_tf.comparison import report_html
+from relpos_tf.comparison.report import files as report_files
 from relpos_tf.data import tokenizer
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
@@ -76,7 +76,7 @@ def write_lines(folder):
 
 
 def write_report(folder):
-    report_html.write(report_sample.report(), folder / "report.html")
+    report_files.write(report_sample.report(), folder)
     return "report.html"
 
 
@@ -210,7 +210,7 @@ class LinkTest(parameterized.TestCase):
         log = self.folder / "x.log"
         log.symlink_to(self.outside)
         with self.assertRaisesRegex(errors.UserError, "a link to .*Remove"):
-            processes.run(["-c", "print(1)"], log, "It")
+            child_process.run(["-c", "print(1)"], log, "It")
         self.assertEqual(self.outside.read_bytes(), b"mine")
 
     @parameterized.parameters("average", "translations")

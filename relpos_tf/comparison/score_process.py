@@ -1,7 +1,7 @@
-"""Translates a test set with one model: `python -m` this, given a request.
+"""Scores one model: `python -m` this, with a request on standard input.
 
-Only here does a comparison need TensorFlow. The process that it takes gives
-back the memory of the model and of its graphs, of which TensorFlow frees none.
+Only this part of a comparison needs TensorFlow, which never frees the memory
+of models and graphs; the end of the process does.
 """
 
 import json
@@ -22,16 +22,15 @@ from relpos_tf.utils import system_errors
 from relpos_tf.utils import text
 
 
-def carry_out(request: dict[str, Any]) -> None:
-    """Loads a model and does with it what is asked.
+def run_request(request: dict[str, Any]) -> None:
+    """Loads a model and scores it, describes its attention, or both.
 
     Args:
         request: dict of `checkpoint`, its prefix, and of `score` and
-            `attention`, the arguments of the functions below, or None.
+            `attention`: the arguments of the functions below, or None.
 
     Raises:
-        UserError: a file is damaged, or the checkpoint is not what it should
-            be.
+        UserError: a file or the checkpoint is damaged.
     """
     if request["score"]:
         score(request["checkpoint"], **request["score"])
@@ -47,18 +46,18 @@ def score(
     scores: str,
     key: dict[str, Any],
 ) -> None:
-    """Translates a file, and measures the loss on the same pairs.
+    """Translates a file, and computes the loss on the same pairs.
 
     Args:
-        checkpoint: str. Prefix of the model's.
+        checkpoint: str. Prefix of the checkpoint.
         source: str. The file of lines.
         record_files: TFRecord files of the pairs.
-        translations: str. A file to write.
-        scores: str. Another, JSON.
-        key: Goes into the scores, to be known by.
+        translations: str. The file to write the translations to.
+        scores: str. The file to write the scores to, as JSON.
+        key: Identifies the scores, and is written with them.
 
     Raises:
-        UserError: see `carry_out`.
+        UserError: see `run_request`.
     """
     translator = translator_lib.Translator.load_run(checkpoint)
     model, tokenizer = translator.engine.model, translator.engine.tokenizer
@@ -79,56 +78,50 @@ def score(
     )
     dataset = records.guarded(dataset, record_files, **made_by)
     encoded = tokenizer.encode_batch([line.strip() for line in lines])
-    _write(
-        scores,
-        {
-            "key": key,
-            "translations_sha256": files.sha256(translations),
-            "parameters": int(model.count_params()),
-            "translation_seconds": seconds,
-            "source_lengths": [len(ids) for ids in encoded],
-            **evaluation.teacher_forced(model, dataset),
-        },
-    )
+    record = {
+        "key": key,
+        "translations_sha256": files.sha256(translations),
+        "parameters": int(model.count_params()),
+        "translation_seconds": seconds,
+        "source_lengths": [len(ids) for ids in encoded],
+        **evaluation.teacher_forced(model, dataset),
+    }
+    files.write(scores, f"{json.dumps(record)}\n")
 
 
 def describe_attention(
     checkpoint: str, sources: Sequence[str], path: str, key: dict[str, Any]
 ) -> None:
-    """Writes down where a model looks, or why that is not known.
+    """Writes a description of the attention, or why there is none.
 
-    Pictures are no reason to lose the figures.
+    A model without attention figures still has its scores.
 
     Args:
-        checkpoint: str. Prefix of the model's.
+        checkpoint: str. Prefix of the checkpoint.
         sources: Lines.
-        path: str. A file to write, JSON.
-        key: Goes into it, to be known by.
+        path: str. The file to write, JSON.
+        key: Identifies the description, and is written with it.
     """
-    found, error = {}, ""
+    attention, error = {}, ""
     try:
-        found = attention_maps.describe(checkpoint, sources)
+        attention = attention_maps.describe(checkpoint, sources)
     except errors.UserError as reason:
         error = str(reason)
-    _write(path, {"key": key, "attention": found, "error": error})
+    record = {"key": key, "attention": attention, "error": error}
+    files.write(path, f"{json.dumps(record)}\n")
 
 
 def main(content: bytes) -> int:
-    """Carries out the request that the content is, as JSON."""
+    """Runs a request, given as JSON; returns the exit code."""
     try:
         with system_errors.explained(
             "Set a smaller batch_size for these sets."
         ):
-            carry_out(json.loads(content))
+            run_request(json.loads(content))
     except errors.UserError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
-
-
-def _write(path, record):
-    with text.writer(path, None) as write:
-        write(json.dumps(record))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs one after the other, with a trainer that only writes its files."""
+"""Training of all runs, by a trainer that only writes its files."""
 
 import json
 import os
@@ -14,9 +14,9 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.comparison import processes
+from relpos_tf.comparison import child_process
 from relpos_tf.comparison import runs
-from relpos_tf.comparison import training
+from relpos_tf.comparison import train_runs
 from relpos_tf.models import run_dir
 from relpos_tf.utils import signals
 
@@ -72,8 +72,8 @@ class TrainTestCase(parameterized.TestCase):
         script = self.folder / "fake.py"
         script.write_text(textwrap.dedent(FAKE))
         for module, name, value in (
-            (training, "TRAINER", [str(script)]),
-            (processes, "POLL_SECONDS", 0.05),
+            (train_runs, "TRAINER", [str(script)]),
+            (child_process, "POLL_SECONDS", 0.05),
         ):
             patch = mock.patch.object(module, name, value)
             patch.start()
@@ -85,7 +85,7 @@ class TrainTestCase(parameterized.TestCase):
     def train(self, *wanted):
         """Trains; returns the lines that were written."""
         with self.assertLogs("relpos_tf", "INFO") as logs:
-            training.train(wanted, {"problem": "p"}, 10, self.folder / "logs")
+            train_runs.train(wanted, {"problem": "p"}, 10, self.folder / "logs")
         return [record.getMessage() for record in logs.records]
 
     def calls(self):
@@ -94,7 +94,7 @@ class TrainTestCase(parameterized.TestCase):
 
 
 class TrainTest(TrainTestCase):
-    def test_trains_in_order_and_not_again(self):
+    def test_runs_are_trained_in_order_and_once(self):
         wanted = self.run_of("a"), self.run_of("b", "alpha=1", 2)
         lines = self.train(*wanted)
         self.assertEqual(
@@ -129,7 +129,7 @@ class TrainTest(TrainTestCase):
         )
         self.assertLen(self.calls(), 3)
 
-    def test_what_is_begun_goes_on_and_tells_only_what_is_new(self):
+    def test_run_is_resumed_and_only_new_events_are_reported(self):
         run = self.run_of("a")
         run.files.write_hparams(hparam.HParams())
         run.files.append_metrics({"step": 4, "split": "train", "loss": 9.0})
@@ -138,7 +138,7 @@ class TrainTest(TrainTestCase):
         self.assertEqual(lines[0], "[1/1] a seed 1 goes on from step 4.")
         self.assertStartsWith(lines[1], "[1/1] a seed 1  step 5/10")
 
-    def test_failure_is_told_with_the_end_of_the_log(self):
+    def test_failure_is_reported_with_the_end_of_the_log(self):
         log = self.folder / "logs" / "a-seed1.log"
         log.parent.mkdir()
         log.write_text("of an earlier start\n")
@@ -156,7 +156,7 @@ class TrainTest(TrainTestCase):
         ("killed", "failed with signal SIGKILL. The end of .*: nothing."),
         ("nothing", "ended before step 10, without an error; see "),
     )
-    def test_ends_without_a_word(self, mode, message):
+    def test_end_without_a_message_is_reported(self, mode, message):
         log = self.folder / "logs" / "a-seed1.log"
         log.parent.mkdir()
         log.write_text("of an earlier start\n")
@@ -168,7 +168,7 @@ class SignalTest(TrainTestCase):
     @parameterized.parameters(
         (signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, signals.Terminated)
     )
-    def test_run_is_told_once_and_saves(self, number, error):
+    def test_signal_reaches_the_run_once_and_it_saves(self, number, error):
         # A shell may have had the tests ignore it.
         before = signal.signal(number, signal.default_int_handler)
         self.addCleanup(signal.signal, number, before)
@@ -192,12 +192,12 @@ class SignalTest(TrainTestCase):
         self.assertEqual(run_dir.all_steps(run.path), [5])
         self.assertLen(self.calls(), 1)
 
-    def test_is_in_no_group_that_ctrl_c_reaches(self):
+    def test_process_has_a_group_of_its_own(self):
         (self.folder / "group.py").write_text(
             "import os; print(os.getpgid(0) == os.getpid())"
         )
         log = self.folder / "log"
-        processes.run([str(self.folder / "group.py")], log, "Looking")
+        child_process.run([str(self.folder / "group.py")], log, "Looking")
         self.assertEqual(log.read_text(), "True\n")
 
     def test_input_of_any_length_reaches_the_process_whole(self):
@@ -209,18 +209,18 @@ class SignalTest(TrainTestCase):
         log = self.folder / "log"
         for number in (0, 20_011):
             content = bytes(range(251)) * number
-            processes.run([str(script)], log, "Reading", content=content)
+            child_process.run([str(script)], log, "Reading", content=content)
         self.assertEqual(log.read_text(), f"0 True\n{251 * 20_011} True\n")
 
 
 class ProgressTest(absltest.TestCase):
-    def test_times_left_follow_from_what_was_made(self):
+    def test_time_left_follows_from_the_updates_so_far(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         (folder / "c").mkdir()
         (folder / "c" / "ckpt-40.index").touch()
         all_runs = [runs.Run(n, None, folder / n) for n in "abc"]
         now = [1000.0]
-        progress = training.Progress(all_runs, 100, lambda: now[0])
+        progress = train_runs.TrainingProgress(all_runs, 100, lambda: now[0])
 
         def line(step, seconds):
             now[0] += seconds

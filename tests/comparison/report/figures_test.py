@@ -1,4 +1,4 @@
-"""What the figures of a report show, read back from the figures."""
+"""The figures of a report, read back from matplotlib."""
 
 import contextlib
 import io
@@ -9,10 +9,9 @@ from xml.etree import ElementTree
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf.comparison import attention_figures
-from relpos_tf.comparison import figures
 from relpos_tf.comparison import plots
-from relpos_tf.comparison import report_parts
+from relpos_tf.comparison.report import attention_figures
+from relpos_tf.comparison.report import figures
 from tests import report_sample
 
 # A page of 400 pixels has room for a figure of so many.
@@ -49,7 +48,7 @@ def renamed(name):
     for run in report["runs"][2:]:
         run["label"] = name
     report["attention"][name] = report["attention"].pop("absolute")
-    return report_parts.complete(report)
+    return report
 
 
 def all_pictures(report):
@@ -68,7 +67,7 @@ def all_pictures(report):
 @absltest.skipUnless(plots.is_available(), "matplotlib is not installed.")
 class FiguresTest(parameterized.TestCase):
     def test_learning_curve_is_the_mean_of_the_seeds(self):
-        report = report_parts.complete(report_sample.report())
+        report = report_sample.report()
         with drawn() as made:
             picture = figures.learning_curve(report, "dev", 2, "dev BLEU")
         (axes,) = made[0].axes
@@ -85,9 +84,10 @@ class FiguresTest(parameterized.TestCase):
         self.assertIn("relative 12.50 at step 200", picture.alternative)
 
     def test_mean_is_over_steps_that_all_seeds_have(self):
-        report = report_parts.complete(report_sample.report())
+        report = report_sample.report()
         report["runs"][0]["learning_curve"]["dev"] = [[200, 2.0, 7.0]]
-        report["runs"][2]["learning_curve"] = None
+        for row in report["runs"][3]["learning_curve"]["dev"]:
+            row[2] = None
         with drawn() as made:
             figures.learning_curve(report, "dev", 2, "dev BLEU")
         self.assertEqual(
@@ -96,7 +96,7 @@ class FiguresTest(parameterized.TestCase):
         )
 
     def test_scores_have_mean_and_standard_deviation(self):
-        report = report_parts.complete(report_sample.report())
+        report = report_sample.report()
         with drawn() as made:
             figures.scores(report)
         (axes,) = made[0].axes
@@ -113,7 +113,7 @@ class FiguresTest(parameterized.TestCase):
         self.assertEqual(names, ["relative", "absolute"])
 
     def test_scores_by_length_name_the_lines(self):
-        report = report_parts.complete(report_sample.report())
+        report = report_sample.report()
         with drawn() as made:
             figures.scores_by_length(report)
         (axes,) = made[0].axes
@@ -127,17 +127,19 @@ class FiguresTest(parameterized.TestCase):
         names = [label.get_text() for label in axes.get_xticklabels()]
         self.assertEqual(names, ["up to 10\n(30)", "over 10\n(1,070)"])
 
-    @parameterized.parameters({}, {"runs": []}, {"labels": ["other"]})
-    def test_nothing_is_drawn_of_nothing(self, **changes):
-        if not changes:
-            empty = {"bleu": None, "learning_curve": None}
-            changes = {"runs": [{"label": "relative", **empty}]}
-        report = report_parts.complete(report_sample.report(**changes))
-        self.assertIsNone(figures.learning_curve(report, "dev", 1, "dev loss"))
-        self.assertIsNone(figures.scores(report))
+    def test_missing_scores_have_no_figure(self):
+        report = report_sample.report(attention={})
+        for run in report["runs"]:
+            run["learning_curve"] = {"train": [], "dev": [[100, 2.0, None]]}
+            for bucket in run["bleu_by_length"]:
+                bucket["bleu"] = None
+        for split in ("train", "dev"):
+            self.assertIsNone(figures.learning_curve(report, split, 2, "BLEU"))
         self.assertIsNone(figures.scores_by_length(report))
 
     def test_any_name_is_shown_inside_and_large_enough(self):
+        from matplotlib.backends import backend_svg
+
         with drawn() as made:
             for picture in all_pictures(renamed(HOSTILE)):
                 ElementTree.fromstring(picture.svg)
@@ -148,16 +150,6 @@ class FiguresTest(parameterized.TestCase):
                     continue
                 size = text.get_fontsize() * NARROWEST / points_wide
                 self.assertGreaterEqual(size, 9, text.get_text())
-        names = [text.get_text() for text in made[0].legends[0].get_texts()]
-        self.assertEqual(names[0], "relative")
-        self.assertStartsWith(names[1], " _<b>&$\\frac$  ? 漢字 a")
-
-    def test_words_stay_in_the_figure(self):
-        from matplotlib.backends import backend_svg
-
-        with drawn() as made:
-            list(all_pictures(renamed("a label that goes on " * 5)))
-        for figure in made:
             # As SVG measures text; on a grid of pixels it is wider.
             figure.set_dpi(72)
             width, height = figure.bbox.size
@@ -166,9 +158,12 @@ class FiguresTest(parameterized.TestCase):
             self.assertGreaterEqual(min(box.x0, box.y0), 0)
             self.assertLessEqual(box.x1 * 72, width)
             self.assertLessEqual(box.y1 * 72, height)
+        names = [text.get_text() for text in made[0].legends[0].get_texts()]
+        self.assertEqual(names[0], "relative")
+        self.assertStartsWith(names[1], " _<b>&$\\frac$  ? 漢字 a")
 
     def test_same_report_gives_the_same_figure(self):
-        report = report_parts.complete(report_sample.report())
+        report = report_sample.report()
         self.assertEqual(figures.scores(report), figures.scores(report))
 
 
@@ -195,7 +190,6 @@ class AttentionFiguresTest(absltest.TestCase):
 
     def test_highest_mean_is_of_both_stacks(self):
         self.assertEqual(attention_figures.highest_mean(self.described), 0.9)
-        self.assertEqual(attention_figures.highest_mean({}), 0.0)
 
     def test_key_of_the_decoder_is_the_target_before(self):
         with drawn() as made:
@@ -265,10 +259,9 @@ class AttentionFiguresTest(absltest.TestCase):
         lines = lines_of(made[0].axes[0])
         self.assertEqual(lines, {"layer 1": [[0, 2.5]]})
 
-    def test_model_that_was_not_looked_at_has_no_pictures(self):
-        self.assertIsNone(attention_figures.by_distance({}, "R", 1.0))
-        self.assertIsNone(attention_figures.table_norms({}, "R"))
-        self.assertIsNone(attention_figures.maps({}, "R", "cross"))
+    def test_model_without_tables_has_no_figure_of_norms(self):
+        described = report_sample.report()["attention"]["absolute"]
+        self.assertIsNone(attention_figures.table_norms(described, "R"))
 
 
 if __name__ == "__main__":

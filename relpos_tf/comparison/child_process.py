@@ -1,4 +1,4 @@
-"""Work in a process of its own, which gives all its memory back."""
+"""Work in a child process, which returns all its memory when it ends."""
 
 import collections
 import os
@@ -14,7 +14,7 @@ from relpos_tf import errors
 from relpos_tf.utils import files
 from relpos_tf.utils import signals
 
-# Between two looks at what a process has done.
+# Between two calls of the function that watches a process.
 POLL_SECONDS = 1.0
 _SHOWN_LINES = 4
 _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
@@ -23,23 +23,22 @@ _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
 def run(
     arguments: Sequence[str],
     log: pathlib.Path,
-    what: str,
+    task: str,
     watch: Callable[[], None] = lambda: None,
     content: bytes = b"",
 ) -> None:
-    """Runs Python to the end of its work.
+    """Runs Python in a process of its own, and waits for its end.
 
-    Ctrl-C at a terminal goes to a whole group of processes; this one is not
-    in ours, so that it is told to stop once, by us, and can save in peace.
+    A terminal sends Ctrl-C to its whole process group. The child is in
+    another group: it gets one SIGTERM from us, and can save undisturbed.
 
     Args:
         arguments: list of str, after the interpreter's name.
-        log: Gets, at its end, all that the process says.
-        what: str. What it does, for messages.
-        watch: Function that is called now and then, and at the end.
-        content: bytes. What it finds on standard input. Arguments are for
-            what is short: a system takes no longer ones than 128 KiB, or
-            less.
+        log: Its standard output and standard error are appended to this file.
+        task: str. Name of its work, for messages.
+        watch: Function that is called every `POLL_SECONDS`, and at the end.
+        content: bytes. Its standard input. Not an argument, because some
+            systems limit an argument to 128 KiB.
 
     Raises:
         UserError: it failed; the message has the last lines of the log. Or
@@ -49,15 +48,16 @@ def run(
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
         files.open_appending(log) as file,
-        tempfile.TemporaryFile() as given,  # A pipe may fill up, and block.
+        tempfile.TemporaryFile() as stdin,  # A full pipe would block.
     ):
         start = file.tell()
-        given.write(content)
-        given.seek(0)
-        with signals.held():  # Or a signal could lose track of it.
+        stdin.write(content)
+        stdin.seek(0)
+        # Hold signals: one during the start would leave the process running.
+        with signals.held():
             process = subprocess.Popen(
                 [sys.executable, *arguments],
-                stdin=given,
+                stdin=stdin,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -66,7 +66,7 @@ def run(
         try:
             _wait(process, watch)
         except KeyboardInterrupt:
-            # The one signal that nobody is started to ignore.
+            # A shell lets a background process ignore SIGINT, not SIGTERM.
             process.send_signal(signal.SIGTERM)
             process.wait()
             raise
@@ -77,13 +77,13 @@ def run(
     if process.returncode:
         lines = "".join(f"\n  {line}" for line in _last_lines(log, start))
         raise errors.UserError(
-            f"{what} failed with {_described(process.returncode)}. The end of "
+            f"{task} failed with {_code_text(process.returncode)}. The end of "
             f"{log}:{lines or ' nothing.'}"
         )
 
 
 def _wait(process, watch):
-    """Waits for the process, and looks at it meanwhile."""
+    """Waits for the end of the process, and calls `watch` meanwhile."""
     while process.poll() is None:
         try:
             process.wait(POLL_SECONDS)
@@ -93,14 +93,14 @@ def _wait(process, watch):
 
 
 def _last_lines(log, start):
-    """Returns the last lines after a place in a file."""
+    """Returns the last lines of a file, from an offset on."""
     with open(log, encoding="utf-8", errors="replace") as file:
         file.seek(start)
         lines = (line.rstrip() for line in file)
         return list(collections.deque(filter(None, lines), _SHOWN_LINES))
 
 
-def _described(code):
+def _code_text(code):
     """Returns a return code in words."""
     if code >= 0:
         return f"exit code {code}"

@@ -1,4 +1,4 @@
-"""report.json and report.md, of runs whose every figure is known."""
+"""report.json, of runs whose numbers are known."""
 
 import json
 import pathlib
@@ -7,11 +7,9 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import hparam
-from relpos_tf.comparison import markdown
-from relpos_tf.comparison import pairs
-from relpos_tf.comparison import report
 from relpos_tf.comparison import runs
-from relpos_tf.comparison import scores
+from relpos_tf.comparison import score_cache
+from relpos_tf.comparison.report import content
 
 SOURCES = ["a b", "a b c d e f", "one | <b>two</b>", "g"]
 REFERENCES = [
@@ -24,7 +22,7 @@ LENGTHS = [3, 7, 4, 2]
 RELATIVE = hparam.HParams(
     pos="none", self_attention_type="dot_product_relative"
 )
-# What DESIGN calls for, run by run and pair by pair.
+# The fields that every run must have.
 RUN_KEYS = (
     "hparams_set seed train_steps target_tokens parameters steps_per_second "
     "peak_memory_mb loss bleu bleu_signature chrf exact_match bleu_by_length "
@@ -36,7 +34,7 @@ class ReportTestCase(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
-        self.test_set = scores.TestSet(
+        self.test_set = score_cache.TestSet(
             "test", SOURCES, REFERENCES, self.folder, [], ""
         )
 
@@ -58,25 +56,22 @@ class ReportTestCase(parameterized.TestCase):
         )
         references = self.test_set.references
         right = len(references) - wrong
-        return report.Result(
+        return score_cache.ModelResult(
             run,
-            scores.Scored(
-                f"{run.path}/ckpt-5",
-                references[:right] + [f"<i>{label}"] * wrong,
-                {
-                    "loss": loss,
-                    "teacher_forced_accuracy": 0.5,
-                    "parameters": 100 if label == "rel" else 90,
-                    "translation_seconds": 2.0,
-                    "source_lengths": LENGTHS,
-                },
-                {},
-                "",
-            ),
+            f"{run.path}/ckpt-5",
+            references[:right] + [f"<i>{label}"] * wrong,
+            {
+                "loss": loss,
+                "teacher_forced_accuracy": 0.5,
+                "parameters": 100 if label == "rel" else 90,
+                "translation_seconds": 2.0,
+                "source_lengths": LENGTHS,
+            },
+            {"of": run.title},
         )
 
     def make(self, *results, **kwargs):
-        return report.make(results, self.test_set, "p_x", **kwargs)
+        return content.make(results, self.test_set, "p_x", **kwargs)
 
     def two(self, **kwargs):
         return self.make(
@@ -90,17 +85,21 @@ class ReportTestCase(parameterized.TestCase):
 
 class MakeTest(ReportTestCase):
     def test_has_the_keys_of_the_contract(self):
-        found = self.two(command="the command")
-        for row in found["runs"]:
+        report = self.two(command="the command")
+        for row in report["runs"]:
             self.assertContainsSubset(RUN_KEYS, row)
-        for pair in found["pairs"]:
+        for pair in report["pairs"]:
             self.assertContainsSubset(
                 "a b bleu_a bleu_b p_value test".split(), pair
             )
-        self.assertEqual(found["labels"], ["rel", "abs"])
-        self.assertEqual(found["command"], "the command")
+        self.assertEqual(report["labels"], ["rel", "abs"])
         self.assertEqual(
-            found["hparams_diff"],
+            report["attention"],
+            {"rel": {"of": "rel seed 1"}, "abs": {"of": "abs seed 1"}},
+        )
+        self.assertEqual(report["command"], "the command")
+        self.assertEqual(
+            report["hparams_diff"],
             {
                 "pos": {"rel": "none", "abs": "timing"},
                 "self_attention_type": {
@@ -109,17 +108,16 @@ class MakeTest(ReportTestCase):
                 },
             },
         )
-        json.dumps(found, allow_nan=False)
+        json.dumps(report, allow_nan=False)
 
-    def test_numbers_that_are_none_are_missing(self):
-        found = self.make(
+    def test_nan_is_missing(self):
+        report = self.make(
             self.result("rel", 1, loss=float("nan")), self.result("abs", 1)
         )
-        self.assertIsNone(found["runs"][0]["loss"])
-        self.assertIsNone(found["summary"][0]["loss_mean"])
-        self.assertIn("| rel | 1 | 100 | 100.00 |", markdown.render(found))
+        self.assertIsNone(report["runs"][0]["loss"])
+        self.assertIsNone(report["summary"][0]["loss_mean"])
 
-    def test_run_is_told_with_its_scores_and_its_training(self):
+    def test_run_has_its_scores_and_its_training(self):
         row = self.two(limits=[3, 4])["runs"][1]
         self.assertEqual(
             [row[k] for k in ("label", "seed", "hparams", "train_steps")],
@@ -148,17 +146,14 @@ class MakeTest(ReportTestCase):
             [b["bleu"] is None for b in buckets], [True, True, True, False]
         )
 
-    def test_words_too_few_for_bleu_have_no_score_however_right(self):
+    def test_bucket_without_four_grams_has_no_bleu(self):
         # BLEU counts 4-grams; without any it is 0 for the reference itself.
         short = ["x", "one two three", "a b c", "y z"]
         self.test_set = self.test_set._replace(references=short)
-        found = self.two(limits=[4])
-        buckets = found["runs"][0]["bleu_by_length"]
+        report = self.two(limits=[4])
+        buckets = report["runs"][0]["bleu_by_length"]
         self.assertEqual([b["bleu"] for b in buckets], [None, None])
         self.assertEqual([b["exact_match"] for b in buckets], [100.0, 100.0])
-        self.assertIn(
-            "| above 4 | 1 | - (100.0) | - (50.0) |", markdown.render(found)
-        )
 
     def test_summary_is_over_seeds_and_against_the_first(self):
         rel, other = self.two()["summary"]
@@ -170,6 +165,10 @@ class MakeTest(ReportTestCase):
         self.assertEqual((other["steps_per_second"]), 1.5)
         self.assertEqual(other["tokens_ratio"], 0.5)
         self.assertEqual(other["peak_memory_mb"], 20.0)
+        rates = {"a": 4.0, "b": 1.0, "c": 2.0}
+        rows = self.make(*(self.result(x, 1, rate=y) for x, y in rates.items()))
+        ratios = [row["steps_ratio"] for row in rows["summary"]]
+        self.assertEqual(ratios, [1.0, 0.25, 0.5])
 
     def test_samples_are_of_the_first_seed_from_short_to_long(self):
         samples = self.two(num_samples=2)["samples"]
@@ -183,105 +182,25 @@ class MakeTest(ReportTestCase):
             },
         )
 
-    def test_what_was_not_the_same_is_told(self):
+    def test_different_conditions_are_reported(self):
         self.assertEqual(self.two()["warnings"], [])
-        found = self.make(
+        report = self.make(
             self.result("rel", 3), self.result("abs", 3, tokens=51.0)
         )["warnings"]
-        self.assertLen(found, 1)
-        self.assertIn("seed 3, the runs have not been trained on", found[0])
-        self.assertIn("rel 50, abs 51.", found[0])
+        self.assertLen(report, 1)
+        self.assertIn("seed 3, the runs have not been trained on", report[0])
+        self.assertIn("rel 50, abs 51.", report[0])
         rows = [
             {"label": "a", "seed": 1, "train_steps": 5, "target_tokens": 1},
             {"label": "b", "seed": 2, "train_steps": 6, "target_tokens": 2},
         ]
         self.assertEqual(
-            report.check_same(rows),
+            content.check_conditions(rows),
             [
                 "The runs have made different numbers of updates: a 5, b 6.",
-                "Not all have the same seeds.",
+                "Not all labels have the same seeds.",
             ],
         )
-
-
-class MarkdownTest(ReportTestCase):
-    def render(self, found):
-        return markdown.render(found | {"warnings": ["Take *care*."]})
-
-    def test_tables_say_what_the_report_says(self):
-        found = self.two(limits=[3, 4], command="x --y")
-        text = self.render(found)
-        lines = text.split("\n")
-        self.assertEqual(lines[0], "# p\\_x: rel, abs")
-        self.assertEqual(lines[2], f"**{found['verdict']}**")
-        self.assertEqual(
-            lines[4], "p\\_x, test split, 4 lines; 5 updates each."
-        )
-        self.assertIn("- Take \\*care\\*.", lines)
-        rel, other = found["summary"]
-        self.assertIn(
-            f"| rel | 2 | 100 | {rel['bleu_mean']:.2f} ± "
-            f"{rel['bleu_spread']:.2f} | {rel['chrf_mean']:.2f} ± "
-            f"{rel['chrf_spread']:.2f} | 2.000 ± 1.414 | 87.50 |",
-            lines,
-        )
-        self.assertIn("| abs | 1.50 (0.50) | 150 (0.50) | 20 |", lines)
-        (pair,) = found["pairs"]
-        scores = [row["bleu"] for row in found["runs"]]
-        self.assertEqual(
-            [row["label"] for row in found["runs"]],
-            ["rel", "rel", "abs", "abs"],
-        )
-        self.assertIn(
-            f"| rel against abs | {pair['bleu_a']:.2f} | {pair['bleu_b']:.2f} "
-            f"| {pair['difference']:+.2f} ({pair['difference_low']:+.2f} to "
-            f"{pair['difference_high']:+.2f}) | {pair['p_value']:.2f} | "
-            f"{pairs.format_p(pair['p_value_seeds'])} | "
-            f"{scores[0] - scores[2]:+.2f}, {scores[1] - scores[3]:+.2f} |",
-            lines,
-        )
-        self.assertIn("| `pos` | none | timing |", lines)
-        self.assertIn(f"`{found['runs'][0]['bleu_signature']}`", text)
-        by_length = [line for line in lines if line.startswith("| above 4 |")]
-        self.assertEqual(
-            by_length, ["| above 4 | 1 | 100.00 (100.0) | 50.00 (50.0) |"]
-        )
-        self.assertTrue(any(x.startswith("| 4 to 4 | 1 |") for x in lines))
-        self.assertIn("    x --y", lines)
-
-    def test_text_of_others_stays_text(self):
-        text = self.render(self.two())
-        self.assertIn("- source: one \\| &lt;b>two&lt;/b>", text)
-        self.assertIn(
-            "- reference: a \\| \\*line\\* of &lt;b>signs&lt;/b>", text
-        )
-        self.assertNotIn("<", text)
-
-    def test_what_is_missing_is_a_dash(self):
-        found = self.make(
-            self.result("rel", 1), self.result("abs", 1), limits=[1]
-        )
-        for row in found["summary"]:
-            row |= {"steps_per_second": None, "steps_ratio": None}
-            row |= {"peak_memory_mb": None}
-        found["pairs"][0] |= {"p_value": None, "difference": None}
-        text = self.render(found)
-        self.assertIn("| rel | - | 200 (1.00) | - |", text)
-        self.assertIn("| 1 to 1 | 0 | - | - |", text)
-        self.assertIn("| - | - | - | +0.00 |", text)
-        self.assertIn("| rel | 1 | 100 | 100.00 |", text)
-
-    def test_one_alone_and_nothing_that_differs(self):
-        text = self.render(self.make(self.result("rel", 1), num_samples=0))
-        self.assertIn("Nothing, in the hparams.", text)
-        for title in ("## Differences", "## Translations"):
-            self.assertNotIn(title, text)
-
-    def test_terminal_gets_a_short_table(self):
-        lines = markdown.short_table(self.two()).split("\n")
-        self.assertRegex(lines[0], r"^ +BLEU +chrF +loss +exact match % +steps")
-        self.assertRegex(lines[2], r"^abs .* 4\.500 ± 0\.707 +37\.50 +1\.50$")
-        self.assertEqual({len(line) for line in lines[:3]}, {len(lines[0])})
 
 
 if __name__ == "__main__":

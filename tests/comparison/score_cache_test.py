@@ -1,4 +1,4 @@
-"""Scores of models: the decoder's, and found out once."""
+"""Scores of models: the decoder's translations, computed once."""
 
 import json
 import pathlib
@@ -11,9 +11,9 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.comparison import attention_maps
-from relpos_tf.comparison import processes
+from relpos_tf.comparison import child_process
 from relpos_tf.comparison import runs
-from relpos_tf.comparison import scores
+from relpos_tf.comparison import score_cache
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
@@ -29,7 +29,7 @@ class ScoresTestCase(parameterized.TestCase):
         examples.copy(self.folder)
         self.run = runs.Run("a", 1, self.folder / "a-seed1")
         self.problem = runs.problem_of(self.run)
-        self.true_run = processes.run
+        self.true_run = child_process.run
         patch = examples.in_this_process()
         self.process = patch.start()
         self.addCleanup(patch.stop)
@@ -40,12 +40,12 @@ class ScoresTestCase(parameterized.TestCase):
         self.addCleanup(patch.stop)
 
     def open_set(self, use_test_set=True):
-        return scores.open_test_set(
+        return score_cache.open_test_set(
             str(self.folder / "data"), self.problem, use_test_set
         )
 
     def score(self, attention_sources=(), checkpoint=""):
-        return scores.score(
+        return score_cache.score(
             self.run,
             checkpoint or runs.final_checkpoint(self.run),
             self.open_set(),
@@ -57,11 +57,11 @@ class ScoresTestCase(parameterized.TestCase):
 
 class TrueScoresTest(ScoresTestCase):
     def test_translations_are_the_decoders_and_the_loss_is_of_all_tokens(self):
-        found = self.score()
+        result = self.score()
         translator = translator_lib.Translator.load(self.run.path)
         lines = [source for source, _ in examples.TEST]
         expected = translator.translate(lines)
-        self.assertEqual(found.translations, expected)
+        self.assertEqual(result.translations, expected)
         self.assertEqual(expected[-1], "")
         self.assertEndsWith(expected[0], " (3, 0.6, 7)")  # of the tiny run
         self.assertGreater(len(set(expected)), 3)
@@ -78,13 +78,13 @@ class TrueScoresTest(ScoresTestCase):
             chosen = tf.nn.log_softmax(logits[0]).numpy()
             loss -= sum(row[i] for row, i in zip(chosen, target, strict=True))
             count += len(target)
-        self.assertAlmostEqual(found.record["loss"], loss / count, places=4)
+        self.assertAlmostEqual(result.record["loss"], loss / count, places=4)
         self.assertEqual(
-            found.record["source_lengths"],
+            result.record["source_lengths"],
             [len(tokenizer.encode(line)) for line in lines],
         )
         self.assertEqual(
-            found.record["parameters"],
+            result.record["parameters"],
             sum(v.numpy().size for v in model.variables),
         )
 
@@ -98,7 +98,7 @@ class ScoresTest(ScoresTestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def test_dev_split_if_wanted_or_if_there_is_no_other(self):
+    def test_dev_split_on_demand(self):
         test_set = self.open_set(use_test_set=False)
         self.assertEqual(test_set.split, "dev")
         self.assertEqual(
@@ -107,7 +107,7 @@ class ScoresTest(ScoresTestCase):
         )
         self.assertEqual(self.open_set().split, "test")
 
-    def test_nothing_is_made_twice_until_something_changes(self):
+    def test_scores_are_computed_again_only_after_a_change(self):
         first = self.score()
         self.assertEqual(self.score(), first)
         self.assertEqual(self.process.call_count, 1)
@@ -117,7 +117,7 @@ class ScoresTest(ScoresTestCase):
         second = self.score()
         self.assertEqual(self.process.call_count, 2)
         self.assertNotEqual(second.translations, first.translations)
-        # Translations that somebody has touched.
+        # Translations that were edited.
         path = self.folder / "out" / "translations" / "a-seed1.txt"
         path.write_text("else\n")
         self.assertEqual(self.score().translations, second.translations)
@@ -129,7 +129,7 @@ class ScoresTest(ScoresTestCase):
         self.assertEqual(self.score().translations, second.translations)
         self.assertEqual(self.process.call_count, 5)
 
-    def test_record_of_another_type_is_made_again(self):
+    def test_record_with_a_field_of_another_type_is_computed_again(self):
         first = self.score()
         path = self.folder / "out" / "scores" / "a-seed1.json"
         record = json.loads(path.read_text())
@@ -145,14 +145,14 @@ class ScoresTest(ScoresTestCase):
                 record["source_lengths"],
             )
 
-    def test_other_search_is_another_score(self):
+    def test_other_search_settings_need_other_scores(self):
         self.score()
         hparams = self.run.files.read_hparams()
         self.run.files.write_hparams(hparams.replace(extra_length=0))
         self.score()
         self.assertEqual(self.process.call_count, 2)
 
-    def test_average_is_scored_where_there_is_one(self):
+    def test_average_is_scored_if_there_is_one(self):
         hparams = self.run.files.read_hparams()
         self.run.files.write_hparams(hparams.replace(average_checkpoints=2))
         (self.run.path / "average").mkdir()
@@ -165,24 +165,24 @@ class ScoresTest(ScoresTestCase):
         )
         self.assertEqual(self.score().translations, expected)
 
-    def test_attention_is_asked_for_once_and_may_fail(self):
+    def test_attention_is_described_once_and_may_fail(self):
         sources = tiny_run.TEXT[:3:2]
         with mock.patch.object(
             attention_maps, "describe", return_value={"x": 1}
         ) as describe:
             for _ in range(2):
-                found = self.score(sources)
-                self.assertEqual(found.attention, {"x": 1})
-                self.assertEqual(found.warning, "")
+                result = self.score(sources)
+                self.assertEqual(result.attention, {"x": 1})
+                self.assertEqual(result.warning, "")
             describe.assert_called_once_with(
                 str(self.run.path / "ckpt-7"), list(sources)
             )
         with mock.patch.object(
             attention_maps, "describe", side_effect=errors.UserError("No.")
         ):
-            found = self.score(sources[:1])
-        self.assertEqual(found.attention, {})
-        self.assertEqual(found.warning, "a seed 1: no attention: No.")
+            result = self.score(sources[:1])
+        self.assertEqual(result.attention, {})
+        self.assertEqual(result.warning, "a seed 1: no attention: No.")
         self.assertEqual(self.score().attention, {})
 
     @parameterized.parameters("tokenizer_sha256", "data")
@@ -190,7 +190,8 @@ class ScoresTest(ScoresTestCase):
         changed = {"tokenizer_sha256": "0" * 64, "data": {"dev": "0"}}
         self.problem[name] = changed[name]
         with self.assertRaisesRegex(
-            errors.UserError, "Expected the data of pairs .* others, in .*pairs"
+            errors.UserError,
+            "Expected the data of pairs .* other data, in .*pairs",
         ):
             self.open_set()
 
@@ -199,16 +200,16 @@ class ScoresTest(ScoresTestCase):
         with self.assertRaisesRegex(errors.UserError, "Received: none"):
             self.open_set()
 
-    def test_runs_that_do_not_know_their_data_have_their_tokenizer(self):
+    def test_run_without_fingerprints_is_known_by_its_tokenizer(self):
         del self.problem["data"]
         self.assertEqual(self.open_set().split, "test")
 
 
 class ProcessTest(ScoresTestCase):
-    def test_damage_is_told_by_the_process_that_met_it(self):
+    def test_error_in_the_process_is_reported(self):
         self.process.side_effect = self.true_run
         (self.run.path / "ckpt-7.data-00000-of-00001").write_bytes(b"")
-        # More than a command line may hold.
+        # Longer than a command line may be.
         sources = ["\u6c34" * 600] * 60
         with self.assertRaisesRegex(
             errors.UserError,
