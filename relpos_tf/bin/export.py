@@ -13,9 +13,9 @@ decoder.py --export_dir translates with both.
 """
 
 from relpos_tf import errors
-from relpos_tf import export
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.export import quantizations
 
 FLAGS = command.Flags()
 FLAGS.define_string(
@@ -38,7 +38,7 @@ FLAGS.define_enum(
 FLAGS.define_enum(
     "quantization",
     "none",
-    list(export.QUANTIZATIONS),
+    list(quantizations.ALL),
     "With --format=ctranslate2: how the weights are stored.",
 )
 FLAGS.define_string(

@@ -8,10 +8,10 @@ with id 0.
 import pathlib
 
 from relpos_tf import errors
-from relpos_tf import export
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import loading
 from relpos_tf.export import ctranslate2_spec
+from relpos_tf.export import quantizations
 from relpos_tf.export import saved_model
 from relpos_tf.models import run_dir
 from relpos_tf.utils import files
@@ -36,7 +36,7 @@ def export_ctranslate2(
         run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
             or the prefix of a checkpoint.
         export_dir: Folder to write. An earlier export there is replaced.
-        quantization: str. One of `export.QUANTIZATIONS`; "none" keeps float32.
+        quantization: str. One of `quantizations.ALL`; "none" keeps float32.
         beam_size: int. None here and below: the value of the run's hparams.
             These are the defaults of the loaded `Translator`.
         alpha: float. The exponent of the length penalty.
@@ -53,9 +53,9 @@ def export_ctranslate2(
     """
     export_dir = pathlib.Path(export_dir)
     saved_model.check_replaceable(export_dir)
-    if quantization not in export.QUANTIZATIONS:
+    if quantization not in quantizations.ALL:
         raise errors.UserError(
-            f"`quantization` must be one of {', '.join(export.QUANTIZATIONS)}. "
+            f"`quantization` must be one of {', '.join(quantizations.ALL)}. "
             f"Received: {quantization!r}."
         )
     ctranslate2 = ctranslate2_engine.package()
