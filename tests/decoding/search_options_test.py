@@ -136,7 +136,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(found[1], scores, atol=1e-5)
 
     def test_xla_finds_the_same(self):
-        model = search_test.make_model()
+        model = search_test.make_model(num_hidden_layers=1)
         lengths = [11, 7, 5]
 
         @tf.function(jit_compile=True)
