@@ -307,7 +307,7 @@ class PrepareDataTest(absltest.TestCase):
                 run_setup.prepare_data(
                     ONE_HOST, problem_test.make(), *arguments
                 )
-                self.assertTrue(locks.is_claimed(folder))
+                self.assertTrue(locks.is_locked(folder))
                 with manifest_test.another_process("hold", folder):
                     pass  # as any number may
 
