@@ -54,7 +54,8 @@ class BeamsTest(tf.test.TestCase, parameterized.TestCase):
     def test_hypotheses_equal_rows_of_the_full_pass(self, name):
         model = example.made(name)
         random = np.random.default_rng(5)
-        shape = [7, len(example.INPUTS), N]
+        # Longer than the tables of learned and of relative positions.
+        shape = [5, len(example.INPUTS), N]
         parents = random.integers(0, N, shape)
         chosen = random.integers(1, example.V, shape)
         rows, ids = rows_of(model, parents, chosen)

@@ -77,9 +77,8 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         memory = model.encode(inputs)
         # Cache that grows or not; end of each step, after a prefix or none.
         for max_length, ends in (
-            (None, (1, 2, 3, 4, 5, 6, 7)),
-            (None, (3, 4, 5, 7)),
-            (11, (1, 2, 3, 5, 6, 7)),
+            (None, (1, 2, 5, 6, 7)),
+            (11, (1, 2, 4, 7)),
             (7, (3, 4, 7)),
         ):
             cache = model.init_cache(inputs, memory, max_length=max_length)
