@@ -71,6 +71,7 @@ class ScoresByStepTest(absltest.TestCase):
             points = [(s, 9.0 + (s == step)) for s in (500, 1000, 1500)]
             drawing = self.draw({"checkpoint": points, "average": points})
             (axes,) = drawing.axes
+            drawing.draw_without_rendering()  # At its own resolution.
             box = axes.texts[0].get_window_extent()
             self.assertGreaterEqual(box.x0, drawing.bbox.x0)
             self.assertLessEqual(box.x1, drawing.bbox.x1)

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import statistics
+import warnings
 from unittest import mock
 from xml.etree import ElementTree
 
@@ -154,7 +155,9 @@ class FiguresTest(parameterized.TestCase):
             figure.set_dpi(72)
             width, height = figure.bbox.size
             renderer = backend_svg.RendererSVG(width, height, io.StringIO())
-            box = figure.get_tightbbox(renderer)  # of all, in inches
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Glyph .* missing from")
+                box = figure.get_tightbbox(renderer)  # of all, in inches
             self.assertGreaterEqual(min(box.x0, box.y0), 0)
             self.assertLessEqual(box.x1 * 72, width)
             self.assertLessEqual(box.y1 * 72, height)

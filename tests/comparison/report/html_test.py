@@ -182,7 +182,7 @@ class ReportHtmlTest(parameterized.TestCase):
         self.assertLen(page.all("img"), 2 * has_figures)
         self.assertIn("relative 2 – – – – –", page.text)
         self.assertIn("relative – – –", page.text)
-        self.assertIn("relative absolute – – – – – –", page.text)
+        self.assertIn("relative absolute – – – – – +1.00", page.text)
         self.assertNotRegex(page.text, r"\b(None|nan|null)\b")
 
     @absltest.skipUnless(plots.is_available(), "matplotlib is not installed.")
