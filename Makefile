@@ -1,9 +1,12 @@
 # make demo   train, score, export and translate in five minutes, no download
 # make test   every test
+# make check  for daily work: lint, and the shortest test files, two minutes
 # make lint   ruff: rules and formatting
 # make bench  every figure that the project aims at, ten quiet minutes
 # make bench-peers  the same beside OpenNMT-tf and CTranslate2: 2.5 GB in build/
 # make golden write the golden files of the hparams sets again
+# make durations  run every test and note the processor seconds of each file,
+#             by which make test orders the files and make check chooses them
 # make clean  remove what the tools and the demo wrote
 
 PYTHON ?= python3
@@ -13,7 +16,10 @@ STAMP := $(VENV)/.installed
 DEMO := runs/demo
 PROBLEM := translate_ende_phrases
 
-.PHONY: demo test lint bench bench-peers golden clean venv
+PYTEST := TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
+  --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+
+.PHONY: demo test check lint bench bench-peers golden durations clean venv
 
 venv: $(STAMP)
 
@@ -42,9 +48,13 @@ demo: $(STAMP)
 	@paste -d '\t' $(DEMO)/five.en $(DEMO)/five.de
 
 test: $(STAMP)
-	TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
-	  --numprocesses=auto --maxprocesses=4 --dist=loadfile \
-	  --no-loadscope-reorder tests
+	$(PYTEST) tests
+
+check: lint
+	$(PYTEST) --fast tests
+
+durations: $(STAMP)
+	$(PYTEST) --write_durations tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -2,28 +2,23 @@
 
     python benchmarks/attention.py --impl none,compact,reshape --n 128,256,512
 
-Each length and implementation runs in a process of its own, because a
-process's peak memory never goes down. `none` has no relative term. Prints one
-JSON line for each; `added_memory_mb` is the peak beyond that of the inputs.
+Each length and implementation runs in its own process, because a process's
+peak memory never decreases. `none` has no relative term. Prints one JSON line
+for each; `added_memory_mb` is the peak beyond that of the inputs.
 """
 
-import argparse
 import json
-import subprocess
-import sys
 
 import common
 
-from relpos_tf.bin import command
-
-_SIZES = ("batch", "heads", "depth", "k", "causal")
-_SIZES += ("steps", "warmup", "threads")
+_SHARED = ("batch", "heads", "depth", "k", "causal")
+_SHARED += ("steps", "warmup", "threads")
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = common.make_parser(__doc__)
     add = parser.add_argument
-    add("--impl", default="none,compact,reshape")
+    add("--impl", default="none,compact,reshape", help="implementations")
     add("--n", default="128,256,512", help="lengths")
     add("--batch", type=int, default=4)
     add("--heads", type=int, default=8)
@@ -38,9 +33,8 @@ def parse():
 
 def run_one(args):
     """Measures one implementation at one length."""
-    tf = command.import_tensorflow()
-    common.set_threads(tf, args.threads)
-    from relpos_tf.layers import attention
+    tf = common.import_tensorflow(args.threads)
+    from relpos_tf.layers import masks
     from relpos_tf.layers.positions import relative
 
     length = int(args.n)
@@ -48,7 +42,7 @@ def run_one(args):
     inputs = [tf.random.stateless_normal(shape, [1, i]) for i in range(3)]
     bias = None
     if args.causal:
-        allowed = attention.causal_mask(length, length)
+        allowed = masks.causal_mask(length, length)
         bias = tf.where(allowed, 0.0, -1e9)
     if args.impl != "none":
         table = [2 * args.k + 1, args.depth]
@@ -77,14 +71,16 @@ def run_one(args):
 
 def main():
     args = parse()
-    cases = [(i, n) for n in args.n.split(",") for i in args.impl.split(",")]
+    cases = [
+        {"impl": impl, "n": n}
+        for n in args.n.split(",")
+        for impl in args.impl.split(",")
+    ]
     if len(cases) == 1:
         run_one(args)
-        return
-    sizes = [f"--{name}={getattr(args, name)}" for name in _SIZES]
-    for impl, n in cases:
-        one = [sys.executable, __file__, f"--impl={impl}", f"--n={n}", *sizes]
-        subprocess.run(one, check=True)
+    else:
+        shared = {name: getattr(args, name) for name in _SHARED}
+        common.run_each(__file__, cases, **shared)
 
 
 if __name__ == "__main__":

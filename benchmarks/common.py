@@ -1,52 +1,87 @@
-"""What the benchmarks share: a model's flags, and timing."""
+"""Helpers that the benchmarks share: flags, models, timing, processes, tables.
+
+Importing this module needs the standard library only: the scripts in
+benchmarks/peers/ import it in environments of other engines.
+"""
 
 import argparse
+import json
 import pathlib
 import resource
 import statistics
+import subprocess
 import sys
 import time
 
-# The checkout itself is measured, installed or not.
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+HERE = pathlib.Path(__file__).resolve().parent
+# Measure this checkout, whether or not the package is installed.
+sys.path.insert(0, str(HERE.parent))
 
 MEMORY = "peak_memory_mb"
+# A size that measures nothing, to test that a benchmark runs.
+SMALL = {"hidden": 16, "filter": 32, "heads": 2, "layers": 1}
 
 
-def model_parser(doc, **defaults):
-    """Returns a parser with the flags of a model's size."""
-    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
+class BenchmarkFailedError(SystemExit):
+    """A benchmark failed. Ends the program with a message, unless caught."""
+
+
+def make_parser(doc):
+    """Returns a parser with the first line of a module's docstring."""
+    return argparse.ArgumentParser(description=doc.splitlines()[0])
+
+
+def size_parser(doc, **defaults):
+    """Returns a parser with the flags of a model's size and of timing."""
+    parser = make_parser(doc)
     add = parser.add_argument
     add("--hidden", type=int, default=256)
     add("--filter", type=int, default=1024)
     add("--heads", type=int, default=4)
     add("--layers", type=int, default=3)
     add("--vocab", type=int, default=8000)
-    add("--batch", type=int, default=64, help="sentence pairs")
-    add("--len", type=int, default=32, help="ids of a sentence")
+    add("--batch", type=int, default=64, help="sentences, or sentence pairs")
     add("--relative", type=int, default=1, choices=(0, 1))
     add("--k", type=int, default=16, help="clipping distance")
-    add("--per_head", type=int, default=0, choices=(0, 1))
-    add("--implementation", default="auto")
-    add("--dropout", type=float, default=0.1)
-    add("--bfloat16", type=int, default=0, choices=(0, 1))
-    add("--xla", type=int, default=0, choices=(0, 1))
-    add("--steps", type=int, default=10, help="runs that count")
-    add("--warmup", type=int, default=3, help="runs before them")
+    add("--steps", type=int, default=10, help="timed runs")
+    add("--warmup", type=int, default=3, help="untimed runs before them")
     add("--threads", type=int, default=0, help="0: TensorFlow's choice")
     parser.set_defaults(**defaults)
     return parser
 
 
+def model_parser(doc, **defaults):
+    """Returns a parser with the flags of `make_model` and `random_ids`."""
+    parser = size_parser(doc)
+    add = parser.add_argument
+    add("--len", type=int, default=32, help="ids of a sentence")
+    add("--per_head", type=int, default=0, choices=(0, 1))
+    add("--implementation", default="auto")
+    add("--dropout", type=float, default=0.1)
+    add("--bfloat16", type=int, default=0, choices=(0, 1))
+    add("--xla", type=int, default=0, choices=(0, 1))
+    parser.set_defaults(**defaults)
+    return parser
+
+
+def import_tensorflow(threads=0):
+    """Imports TensorFlow without its messages; limits its threads, if not 0."""
+    from relpos_tf.bin import command
+
+    tf = command.import_tensorflow()
+    set_threads(tf, threads)
+    return tf
+
+
 def set_threads(tf, threads):
-    """Limits TensorFlow to that many threads; 0 leaves its choice."""
+    """Limits TensorFlow to a number of threads; 0 leaves its choice."""
     if threads:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def set_replicas(tf, replicas):
-    """Splits the CPU into that many devices."""
+    """Splits the CPU into a number of devices."""
     if replicas > 1:
         cpu = tf.config.list_physical_devices("CPU")[0]
         part = tf.config.LogicalDeviceConfiguration()
@@ -89,7 +124,7 @@ def random_ids(tf, args, seed):
 
 
 def measure(function, args):
-    """Calls a function; returns its times in ms, and the process's memory."""
+    """Calls a function; returns its times in ms and the peak memory in MB."""
     for _ in range(args.warmup):
         function()
     wall, cpu = [], []
@@ -106,10 +141,74 @@ def measure(function, args):
     }
 
 
+def per_second(count, times):
+    """Returns a rate: a number of items in the median time of `measure`."""
+    return round(1000 * count / times["median_ms"])
+
+
 def peak_mb():
-    """Returns the most memory that was in use: the GPU's, if there is one."""
+    """Returns the peak memory: the GPU's, if there is one, or the process's."""
     tf = sys.modules.get("tensorflow")
     if tf is not None and tf.config.list_physical_devices("GPU"):
         peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
         return peak / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def as_flags(**values):
+    """Returns `--name=value` for each value."""
+    return [f"--{name}={value}" for name, value in values.items()]
+
+
+def run(command):
+    """Runs a benchmark in its own process; returns the objects it prints.
+
+    Args:
+        command: list. The program and its arguments.
+
+    Raises:
+        BenchmarkFailedError: with the end of the program's standard error.
+    """
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        shown = " ".join(map(str, command))
+        raise BenchmarkFailedError(f"{shown} failed.\n{done.stderr[-2000:]}")
+    lines = done.stdout.splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def run_each(script, cases, **shared):
+    """Runs a script once for each dict of flags, each in its own process."""
+    for case in cases:
+        command = [sys.executable, script, *as_flags(**case, **shared)]
+        subprocess.run(command, check=True)
+
+
+def run_rounds(commands, rounds):
+    """Runs commands in turn, several rounds; prints each result at once.
+
+    Args:
+        commands: dict from a name to a command for `run`.
+        rounds: int.
+
+    Returns:
+        A dict from each name to its results, one for each round.
+    """
+    results = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            result = run(command)[-1]
+            print(json.dumps(result), flush=True)
+            results[name].append(result)
+    return results
+
+
+def table_row(cells):
+    """Returns a row of a Markdown table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def table(head, rows):
+    """Returns a Markdown table."""
+    lines = [table_row(head), f"|{'---|' * len(head)}", *map(table_row, rows)]
+    return "\n".join(lines) + "\n"

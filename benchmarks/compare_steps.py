@@ -5,10 +5,10 @@
         relative=1 relative=0 relative=1,bfloat16=1
 
 Each argument is a model, as changes to the flags of train_step.py. Each round
-makes one step of every model; the order turns from round to round. What a
-machine does besides then meets all models alike: the ratio to the last model
-is taken in each round, and its median is what to look at. Prints one JSON line
-for each model.
+makes one step of every model, and the order rotates from round to round, so
+that other load on the machine affects all models alike. The ratio to the last
+model is taken in each round; compare models by the median ratio. Prints one
+JSON line for each model.
 """
 
 import argparse
@@ -19,10 +19,8 @@ import time
 import common
 import train_step
 
-from relpos_tf.bin import command
 
-
-def variant(args, changes):
+def changed_flags(args, changes):
     """Returns the flags with changes such as `relative=0,k=8`."""
     changed = argparse.Namespace(**vars(args))
     for change in changes.split(","):
@@ -35,15 +33,14 @@ def variant(args, changes):
 
 
 def main():
-    parser = train_step.parser(__doc__, steps=20)
+    parser = train_step.make_parser(__doc__, steps=20)
     parser.add_argument("models", nargs="+", help="name=value,name=value")
     args = parser.parse_args()
-    variants = {changes: variant(args, changes) for changes in args.models}
-    tf = command.import_tensorflow()
-    common.set_threads(tf, args.threads)
+    models = {changes: changed_flags(args, changes) for changes in args.models}
+    tf = common.import_tensorflow(args.threads)
     steps = {
         changes: train_step.make_step(flags, tf)
-        for changes, flags in variants.items()
+        for changes, flags in models.items()
     }
     times = {changes: [] for changes in steps}
     order = list(steps)

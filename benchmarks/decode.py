@@ -3,16 +3,14 @@
     python benchmarks/decode.py --relative 1 --batch 8 --len 16 \
         --decode_length 16 --beam 4
 
-The weights are random and the end of a sentence is ruled out, so that every
-translation has exactly `--decode_length` ids. `tokens_per_second` counts those
-of the best hypotheses only. Prints one JSON line.
+The weights are random and EOS is ruled out, so that every translation has
+exactly `--decode_length` ids. `tokens_per_second` counts the ids of the best
+hypotheses only. Prints one JSON line.
 """
 
 import json
 
 import common
-
-from relpos_tf.bin import command
 
 
 class NeverEnding:
@@ -44,21 +42,21 @@ def main():
         "--cache",
         choices=("beams", "growing", "fixed"),
         default="beams",
-        help="beams: keys stay where they are; growing: they follow their "
-        "hypotheses; fixed: in room for --decode_length, as --xla needs",
+        help="beams: keys and values stay in place; growing: they are "
+        "reordered with the hypotheses; fixed: reordered, in a cache with room "
+        "for --decode_length, as --xla requires",
     )
     args = parser.parse_args()
     if args.xla and args.cache != "fixed":
         parser.error("--xla=1 needs --cache=fixed.")
-    tf = command.import_tensorflow()
-    common.set_threads(tf, args.threads)
+    tf = common.import_tensorflow(args.threads)
     from relpos_tf.decoding import search as search_lib
 
     model = NeverEnding(common.make_model(args), tf)
     inputs = common.random_ids(tf, args, 0)
     limits = [args.decode_length] * args.batch
 
-    length = args.len if args.xla else None  # XLA wants to know it
+    length = args.len if args.xla else None  # XLA needs a static length
     signature = [tf.TensorSpec([length and args.batch, length], tf.int32)]
 
     @tf.function(input_signature=signature, jit_compile=bool(args.xla))
@@ -72,7 +70,6 @@ def main():
         )
 
     times = common.measure(lambda: search(inputs)[1].numpy(), args)
-    tokens = args.batch * args.decode_length
     result = {
         "relative": args.relative,
         "batch": args.batch,
@@ -81,7 +78,9 @@ def main():
         "beam": args.beam,
         "cache": args.cache,
         **times,
-        "tokens_per_second": round(1000 * tokens / times["median_ms"]),
+        "tokens_per_second": common.per_second(
+            args.batch * args.decode_length, times
+        ),
     }
     print(json.dumps(result))
 

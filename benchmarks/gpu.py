@@ -3,31 +3,25 @@
     python benchmarks/gpu.py --out gpu.json
     python benchmarks/gpu.py --small
 
-Each figure comes from a process of its own, so that its memory is its own.
-Prints tables; --out keeps everything as JSON. `share` is the part of the
-device's measured rate of matrix products, in the same dtype, that a step's
-products make use of. Without a GPU the CPU is measured. --small takes sizes
-that mean nothing, to see whether everything runs.
+Each figure comes from its own process, so that peak memory is measured
+separately. Prints tables; --out writes all results as JSON. `share` is the rate
+of a step's matrix products divided by the device's measured rate of matrix
+products in the same dtype. Without a GPU the CPU is measured. --small takes
+sizes that measure nothing, to test that everything runs.
 """
 
-import argparse
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import time
 
 import common
 
-from relpos_tf.bin import command
-
-HERE = pathlib.Path(__file__).resolve().parent
 SIZES = {
     "base": {"hidden": 512, "filter": 2048, "heads": 8, "layers": 6},
     "big": {"hidden": 1024, "filter": 4096, "heads": 16, "layers": 6},
 }
-SMALL = {"hidden": 16, "filter": 32, "heads": 2, "layers": 1}
 MODES = {
     "float32": {},
     "bfloat16": {"bfloat16": 1},
@@ -37,17 +31,13 @@ MODES = {
 
 
 def run(script, **flags):
-    """Runs a benchmark; returns the objects it prints."""
-    arguments = [f"--{name}={value}" for name, value in flags.items()]
-    done = subprocess.run(
-        [sys.executable, HERE / script, *arguments],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:  # out of memory, say: the others still count
-        lines = done.stderr.strip().split("\n")
-        return [{"error": lines[-1][-300:]}]
-    return [json.loads(line) for line in done.stdout.splitlines() if line]
+    """Runs a benchmark; returns the object it prints, or its error."""
+    path = common.HERE / script
+    try:
+        return common.run([sys.executable, path, *common.as_flags(**flags)])[0]
+    except common.BenchmarkFailedError as error:
+        # For example out of memory: the other figures are still measured.
+        return {"error": str(error).strip().split("\n")[-1][-300:]}
 
 
 def step_products(size, vocab, batch, length):
@@ -65,8 +55,8 @@ def step_products(size, vocab, batch, length):
 
 
 def matrix_rates(size):
-    """Returns products of `[size, size]`: operations per second, by dtype."""
-    tf = command.import_tensorflow()
+    """Returns operations per second of `[size, size]` products, by dtype."""
+    tf = common.import_tensorflow()
     rates = {}
     for dtype in (tf.float32, tf.bfloat16):
         x = tf.cast(tf.random.stateless_normal([size, size], [1, 2]), dtype)
@@ -74,8 +64,8 @@ def matrix_rates(size):
         product(x).numpy()
         start = time.perf_counter()
         for _ in range(10):
-            x_x = product(x)
-        x_x.numpy()
+            result = product(x)
+        result.numpy()
         seconds = (time.perf_counter() - start) / 10
         rates[dtype.name] = 2 * size**3 / seconds
     return rates
@@ -83,13 +73,13 @@ def matrix_rates(size):
 
 def training_rows(args, rates):
     """Measures steps: sizes x positions x modes."""
-    sizes = {"small": SMALL} if args.small else SIZES
+    sizes = {"small": common.SMALL} if args.small else SIZES
     vocab = 64 if args.small else 32_000
     for name, size in sizes.items():
         shape = {"batch": 4, "len": 8} if args.small else args.shape[name]
         for mode, flags in MODES.items():
             for relative in (1, 0):
-                (row,) = run(
+                row = run(
                     "train_step.py",
                     **size,
                     **shape,
@@ -99,23 +89,23 @@ def training_rows(args, rates):
                     steps=args.steps,
                 )
                 if "error" not in row:
-                    done = step_products(size, vocab, *shape.values())
+                    products = step_products(size, vocab, *shape.values())
                     rate = rates["bfloat16" if "bf" in mode else "float32"]
                     row["share"] = round(
-                        1000 * done / row["median_ms"] / rate, 3
+                        1000 * products / row["median_ms"] / rate, 3
                     )
                 yield {"size": name, "mode": mode, "relative": relative} | row
 
 
 def decoding_rows(args):
     """Measures beam search."""
-    sizes = {"small": SMALL} if args.small else SIZES
+    sizes = {"small": common.SMALL} if args.small else SIZES
     shape = {"batch": 2, "len": 4, "decode_length": 4}
     if not args.small:
         shape = {"batch": 64, "len": 32, "decode_length": 32}
     for name, size in sizes.items():
         for relative in (1, 0):
-            (row,) = run(
+            row = run(
                 "decode.py",
                 **size,
                 **shape,
@@ -133,32 +123,31 @@ def attention_rows(args):
         for length in lengths.split(","):
             yield run(
                 "attention.py", impl=impl, n=length, batch=1, steps=args.steps
-            )[0]
+            )
 
 
 def print_table(title, rows, names):
-    print(f"\n## {title}\n\n| {' | '.join(names)} |\n{'|---' * len(names)}|")
-    for row in rows:
-        cells = [row.get(n, row.get("error", "")) for n in names]
-        print("| " + " | ".join(f"{cell}" for cell in cells) + " |")
+    """Prints some fields of each row; an error in place of missing ones."""
+    cells = [[row.get(n, row.get("error", "")) for n in names] for row in rows]
+    print(f"\n## {title}\n\n{common.table(names, cells)}", end="")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", help="a file for everything, as JSON")
+    parser = common.make_parser(__doc__)
+    parser.add_argument("--out", help="a file for all results, as JSON")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--batch", type=int, default=128, help="of base")
+    parser.add_argument("--batch", type=int, default=128, help="for base")
     parser.add_argument("--len", type=int, default=64)
     args = parser.parse_args()
-    # Else the first process would take all of the device's memory.
+    # Otherwise the first process would take all of the device's memory.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     args.shape = {
         name: {"batch": args.batch // part, "len": args.len}
         for name, part in (("base", 1), ("big", 2))
     }
     rates = matrix_rates(256 if args.small else 8192)
-    tf = command.import_tensorflow()
+    tf = common.import_tensorflow()
     devices = tf.config.list_physical_devices("GPU")
     names = [tf.config.experimental.get_device_details(d) for d in devices]
     result = {

@@ -3,13 +3,11 @@
     python benchmarks/input_pipeline.py
     python benchmarks/input_pipeline.py --files 'data/*/train-*.tfrecord'
 
-Reads, shuffles, buckets and pads as the trainer does, from files of its own
-with random pairs, or from those given. What counts is the rate against that of
-a training step: 64 pairs in half a second are 128 a second. Prints one JSON
-line.
+Reads, shuffles, buckets and pads as the trainer does, from generated files of
+random pairs or from the given files. Compare the rate with that of a training
+step: 64 pairs in half a second are 128 a second. Prints one JSON line.
 """
 
-import argparse
 import glob
 import json
 import pathlib
@@ -19,11 +17,9 @@ import time
 
 import common
 
-from relpos_tf.bin import command
-
 
 def write_pairs(records, folder, number, vocab):
-    """Writes pairs of 4 to 60 ids, as many as asked for, to two files."""
+    """Writes a number of pairs of 4 to 60 ids to two files."""
     source = random.Random(1)
 
     def ids():
@@ -36,17 +32,16 @@ def write_pairs(records, folder, number, vocab):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = common.make_parser(__doc__)
     add = parser.add_argument
     add("--files", help="a pattern of TFRecord files, in quotes")
-    add("--pairs", type=int, default=100_000, help="of its own files")
+    add("--pairs", type=int, default=100_000, help="in the generated files")
     add("--batch_size", type=int, default=2048, help="padded tokens")
     add("--max_length", type=int, default=256)
     add("--seconds", type=float, default=10.0)
     add("--threads", type=int, default=0)
     args = parser.parse_args()
-    tf = command.import_tensorflow()
-    common.set_threads(tf, args.threads)
+    common.import_tensorflow(args.threads)
     from relpos_tf.data import batching
     from relpos_tf.data import records
 
@@ -60,7 +55,7 @@ def main():
             seed=1,
         )
         batches = iter(dataset)
-        next(batches)  # the buffers fill
+        next(batches)  # fills the buffers
         pairs = tokens = 0
         start, cpu = time.perf_counter(), time.process_time()
         while time.perf_counter() - start < args.seconds:
@@ -73,7 +68,7 @@ def main():
         "pairs_per_second": round(pairs / wall),
         "pairs_per_cpu_second": round(pairs / cpu),
         "padded_target_tokens_per_second": round(tokens / wall),
-        "peak_memory_mb": round(common.peak_mb()),
+        common.MEMORY: round(common.peak_mb()),
     }
     print(json.dumps(result))
 

@@ -1,14 +1,13 @@
-"""Times how long a new process takes from its start to its first line.
+"""Times a new process from its start to its first translation.
 
     python benchmarks/load_export.py --hparams_set=transformer_relative
     python benchmarks/load_export.py --export_dir=runs/mine/export
 
 Without `--export_dir`, a model of the set with random weights is exported
-first, which is not timed. The process imports TensorFlow, loads the SavedModel
-and translates one line, then another. Prints one JSON line; seconds.
+first, untimed. The timed process imports TensorFlow, loads the SavedModel and
+translates one line, then another. Prints one JSON line; times are in seconds.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -17,10 +16,9 @@ import sys
 import tempfile
 import time
 
-import common  # noqa: F401, finds the checkout
+import common
 
 from relpos_tf import registry
-from relpos_tf.bin import command
 
 CHILD = """
 import json, sys, time
@@ -31,7 +29,7 @@ times.append(time.time())
 translate = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
 times.append(time.time())
 for line in ("Where is the station?", "The train leaves at seven."):
-    found = translate(inputs=tf.constant([line]))["outputs"].numpy()
+    translate(inputs=tf.constant([line]))["outputs"].numpy()
     times.append(time.time())
 print(json.dumps(times))
 """
@@ -39,14 +37,14 @@ TEXT = "The train leaves at seven. Where is the station? " * 20
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = common.make_parser(__doc__)
     parser.add_argument("--hparams_set", default="transformer_relative_tiny")
     parser.add_argument("--export_dir", default="")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         export_dir = args.export_dir
         if not export_dir:
-            command.import_tensorflow()
+            common.import_tensorflow()
             hparams = registry.hparams(args.hparams_set)
             export_dir = make_export(hparams, pathlib.Path(folder))
         start = time.time()
@@ -82,7 +80,7 @@ def random_model(hparams):
 def make_export(hparams, folder):
     """Exports a model of random weights; returns the SavedModel's folder.
 
-    Its tokenizer, `made.model` in the folder, stays there.
+    `made.model` in the folder is its tokenizer.
     """
     from relpos_tf.export import saved_model
     from relpos_tf.models import checkpoints
@@ -99,7 +97,7 @@ def make_export(hparams, folder):
 
 
 def write_tokenizer(path, vocab_size):
-    """Writes a SentencePiece model of any size."""
+    """Writes a SentencePiece model with a given number of pieces."""
     from sentencepiece import sentencepiece_model_pb2
 
     from relpos_tf.data import tokenizer

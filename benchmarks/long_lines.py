@@ -1,20 +1,18 @@
-"""Measures what one long line takes: memory above all.
+"""Measures the memory and time of one long line.
 
     python benchmarks/long_lines.py --what loss,translate --n 1000,3000
     python benchmarks/long_lines.py --what export --n 10000
 
-`loss` is a pair of `--n` ids on each side, given the reference's own past, as
-an evaluation scores it; `translate` a translation by `Translator`; `export` one
-by a SavedModel. The weights are random and so are the translations: most end
-only at their limit. Each length runs in a process of its own, because a
-process's peak memory never goes down. Prints one JSON line for each.
+`loss` scores a pair of `--n` ids on each side with teacher forcing, as in
+evaluation; `translate` translates a line with `Translator`; `export` does so
+with a SavedModel. The weights are random, so most translations end only at
+their limit. Each length runs in its own process, because a process's peak
+memory never decreases. Prints one JSON line for each.
 """
 
 import argparse
 import json
 import pathlib
-import subprocess
-import sys
 import tempfile
 import time
 
@@ -22,24 +20,23 @@ import common
 import load_export
 
 from relpos_tf import registry
-from relpos_tf.bin import command
 
 VOCAB_SIZE = 8000
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = common.make_parser(__doc__)
     add = parser.add_argument
     add("--what", default="loss,translate", help="loss, translate, export")
     add("--n", default="1000,3000,6000,10000", help="ids of the line")
     add("--hparams_set", default="transformer_relative_small")
-    add("--hparams", default="", help="name=value,... in the set's place")
-    add("--folder", default="", help=argparse.SUPPRESS)  # of one process
+    add("--hparams", default="", help="changes to the set: name=value,...")
+    add("--folder", default="", help=argparse.SUPPRESS)  # for one case
     return parser.parse_args()
 
 
 def scoring(folder, hparams, size):
-    """Returns a function that scores a pair of so many ids on each side."""
+    """Returns a function that scores a pair with `size` ids on each side."""
     import tensorflow as tf
 
     from relpos_tf.training import evaluation
@@ -74,15 +71,15 @@ def translation_by_export(folder, hparams, size):
 
 
 def line_of(tokens, size):
-    """Returns a line of so many ids, EOS included."""
+    """Returns a line of `size` ids, EOS included."""
     words = (p[1:] for p in tokens.pieces() if len(p) > 1 and p[0] == "\u2581")
     word = next(w for w in words if len(tokens.encode(f"{w} {w}")) == 3)
     return " ".join([word] * (size - 1))
 
 
 def run_one(args, folder):
-    """Measures one kind and length; or makes what is measured."""
-    command.import_tensorflow()
+    """Measures one kind and length; the kind "make" writes the export."""
+    common.import_tensorflow()
     hparams = registry.hparams(args.hparams_set).override(args.hparams)
     hparams = hparams.replace(vocab_size=VOCAB_SIZE)
     if args.what == "make":
@@ -111,12 +108,19 @@ def main():
     if args.folder:
         run_one(args, pathlib.Path(args.folder))
         return
-    cases = [(w, n) for w in args.what.split(",") for n in args.n.split(",")]
-    same = [f"--hparams_set={args.hparams_set}", f"--hparams={args.hparams}"]
+    cases = [
+        {"what": what, "n": n}
+        for what in args.what.split(",")
+        for n in args.n.split(",")
+    ]
     with tempfile.TemporaryDirectory() as folder:
-        for what, n in [("make", "0"), *cases]:
-            own = [f"--what={what}", f"--n={n}", f"--folder={folder}"]
-            subprocess.run([sys.executable, __file__, *own, *same], check=True)
+        common.run_each(
+            __file__,
+            [{"what": "make", "n": 0}, *cases],
+            folder=folder,
+            hparams_set=args.hparams_set,
+            hparams=args.hparams,
+        )
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
-"""Measures how a training step grows: length, vocabulary, model, replicas.
+"""Times training steps by length, vocabulary, model size and replicas.
 
     python benchmarks/scaling.py
     python benchmarks/scaling.py --small
 
-One thing changes at a time from the usual size, at 2,048 target tokens a step.
-Each step is measured in a process of its own; `share` is the part of the
-machine's rate of matrix products that its products make use of. Replicas are
-parts of the same processor: what they cost is what splitting a batch costs.
-Prints a table.
+One variable at a time differs from the usual size, at 2,048 target tokens a
+step. Each step is measured in its own process. `share` is the rate of a step's
+matrix products divided by the machine's measured rate of matrix products.
+Replicas are parts of the same processor, so they show the cost of splitting a
+batch. Prints a table.
 """
-
-import argparse
 
 import common
 import gpu
@@ -34,7 +32,7 @@ REPLICAS = 1, 2, 4
 
 
 def cases():
-    """Yields what varies, its value, and the flags of train_step.py."""
+    """Yields a variable, its value, and the flags of train_step.py."""
     for length in LENGTHS:
         yield "length", length, {"len": length, "batch": TOKENS // length}
     for vocab in VOCABULARIES:
@@ -46,34 +44,32 @@ def cases():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = common.make_parser(__doc__)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--small", action="store_true")
     args = parser.parse_args()
     usual = {"vocab": 8_000, "batch": 64, "len": 32, "replicas": 1}
     usual |= USUAL | {"steps": args.steps}
     rate = gpu.matrix_rates(256 if args.small else 4096)["float32"]
-    print(f"Products of matrices: {rate / 1e9:.0f} GFLOP/s.\n")
-    print("| varies | | relative / absolute | ms | share | peak MB |")
-    print("|---|---|---|---|---|---|")
-    for what, value, changes in cases():
+    print(f"Matrix products: {rate / 1e9:.0f} GFLOP/s.\n")
+    head = ["variable", "value", "relative / absolute", "ms", "share"]
+    print(common.table([*head, "peak MB"], []), end="", flush=True)
+    for variable, value, changes in cases():
         flags = usual | changes
         if args.small:
-            flags |= gpu.SMALL | {"vocab": 64, "batch": 4, "len": 3}
+            flags |= common.SMALL | {"vocab": 64, "batch": 4, "len": 3}
         relative, absolute = (
-            gpu.run("train_step.py", relative=number, **flags)[0]
+            gpu.run("train_step.py", relative=number, **flags)
             for number in (1, 0)
         )
-        done = gpu.step_products(
+        products = gpu.step_products(
             flags, flags["vocab"], flags["batch"], flags["len"]
         )
-        share = 1000 * done / relative["median_ms"] / rate
+        share = 1000 * products / relative["median_ms"] / rate
         ratio = relative["median_ms"] / absolute["median_ms"]
-        print(
-            f"| {what} | {value} | {ratio:.2f} | {relative['median_ms']:.0f} "
-            f"| {share:.2f} | {relative[common.MEMORY]:,} |",
-            flush=True,
-        )
+        cells = [f"{ratio:.2f}", f"{relative['median_ms']:.0f}"]
+        cells += [f"{share:.2f}", f"{relative[common.MEMORY]:,}"]
+        print(common.table_row([variable, value, *cells]), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,12 @@
     python benchmarks/summary.py
     python benchmarks/summary.py --peers build/peers --out figures.json
 
-About ten minutes on two cores that do nothing else; with --peers, where
-benchmarks/peers/build.py put the other engines, about twenty. What one
-benchmark measures runs in processes of its own, models in turn. --small takes
-sizes that mean nothing, to see whether everything runs.
+Takes about ten minutes on two otherwise idle cores; about twenty with --peers,
+the folder that benchmarks/peers/build.py filled. Each benchmark runs in its own
+processes, with models in turn. --small takes sizes that measure nothing, to
+test that everything runs.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -20,9 +19,10 @@ import sys
 import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-TRAINER = HERE.parent / "trainer.py"
-SMALL = ["--hidden=16", "--filter=32", "--heads=2", "--layers=1", "--vocab=64"]
+import common
+
+TRAINER = common.HERE.parent / "trainer.py"
+SMALL = common.as_flags(**common.SMALL, vocab=64)
 LENGTHS = (256, 512, 1024, 2048, 4096)
 
 
@@ -40,19 +40,14 @@ class Figures:
 
     def run(self, script, *flags):
         """Runs a benchmark; returns the objects it prints."""
-        command = [sys.executable, HERE / script, *map(str, flags)]
-        shown = " ".join(["benchmarks/" + script, *command[2:]])
+        shown = " ".join([f"benchmarks/{script}", *flags])
         print(shown, file=sys.stderr, flush=True)
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{shown} failed.\n{done.stderr[-2000:]}")
-        lines = [s for s in done.stdout.splitlines() if s.startswith("{")]
-        found = [json.loads(line) for line in lines]
-        self.details.setdefault(shown, []).extend(found)
-        return found
+        results = common.run([sys.executable, common.HERE / script, *flags])
+        self.details.setdefault(shown, []).extend(results)
+        return results
 
     def add(self, figure, measured, at_most=None, at_least=None, unit=""):
-        """Adds a row; `measured` is None where nothing could be measured."""
+        """Adds a row; `measured` is None where nothing was measured."""
         aim = at_most if at_least is None else at_least
         sign = "at most" if at_least is None else "at least"
         reached = "-"
@@ -67,30 +62,29 @@ class Figures:
             "reached": reached,
         }
         self.rows.append(row)
-        print(self.line(row), file=sys.stderr, flush=True)
+        cells = common.table_row(self.cells(row))
+        print(cells, file=sys.stderr, flush=True)
 
     @staticmethod
-    def line(row):
-        """Returns a row of the table."""
+    def cells(row):
+        """Returns a row of the table as text."""
         value = "-"
         if row["measured"] is not None:
             value = f"{row['measured']:,.4g}{row['unit']}"
             if row["measured"] >= 1000:
                 value = f"{row['measured']:,.0f}{row['unit']}"
-        return (
-            f"| {row['figure']} | {value} | {row['aim']} | {row['reached']} |"
-        )
+        return row["figure"], value, row["aim"], row["reached"]
 
     def table(self):
         """Returns the table in Markdown."""
-        head = "| figure | measured | aim | |\n|---|---|---|---|\n"
-        return head + "\n".join(map(self.line, self.rows)) + "\n"
+        head = ["figure", "measured", "aim", "result"]
+        return common.table(head, map(self.cells, self.rows))
 
 
 def relative_over_absolute(figures):
-    """Steps of both models in turn; returns the relative one's ms."""
+    """Times steps of both models in turn; returns ms of relative, 64 x 32."""
     small = figures.args.small
-    taken = None
+    step_ms = None
     for batch, length, aim in ((64, 32, 1.02), (16, 128, 1.03)):
         size = ["--batch=2", "--len=3", *SMALL] if small else []
         size = size or [f"--batch={batch}", f"--len={length}"]
@@ -99,17 +93,17 @@ def relative_over_absolute(figures):
         relative, _ = figures.run(
             "compare_steps.py", *size, f"--steps={steps}", *models
         )
-        taken = taken or relative["median_ms"]
+        step_ms = step_ms or relative["median_ms"]
         figures.add(
             f"training step, relative / absolute, {batch} x {length}",
             relative["ratio"],
             at_most=aim,
         )
-    return taken
+    return step_ms
 
 
-def training_beside_peers(figures, python):
-    """Our steps against OpenNMT-tf's, or against our own in float32."""
+def training_against_peers(figures, python):
+    """Compares steps with OpenNMT-tf's, or with our own in float32."""
     names = ["relative", "relative, XLA", "relative, bfloat16", "absolute"]
     aims = dict(zip(names, (0.85, 0.65, 0.6, None), strict=True))
     if python:
@@ -141,7 +135,7 @@ def training_beside_peers(figures, python):
 
 
 def attention_memory(figures):
-    """Peak memory of one attention, relative against none."""
+    """Compares the peak memory of one attention, relative and none."""
     small = (
         ["--batch=1", "--heads=2", "--depth=4"] if figures.args.small else []
     )
@@ -164,14 +158,14 @@ def attention_memory(figures):
 
 
 def growth_with_length(figures):
-    """How the ratio to absolute attention changes from 256 to 4,096."""
+    """Compares the ratio to absolute attention at lengths 256 to 4,096."""
     lengths = (8, 16) if figures.args.small else LENGTHS
     flags = ["--impl=none,compact", "--batch=1", "--steps=5"]
     ratios = {"median_ms": [], "added_memory_mb": []}
     for length in lengths:
         none, compact = figures.run("attention.py", *flags, f"--n={length}")
-        for name, found in ratios.items():
-            found.append(compact[name] / max(none[name], 1))
+        for name, values in ratios.items():
+            values.append(compact[name] / max(none[name], 1))
     for name, label in (("median_ms", "time"), ("added_memory_mb", "memory")):
         each = ", ".join(f"{ratio:.2f}" for ratio in ratios[name])
         figures.add(
@@ -183,7 +177,7 @@ def growth_with_length(figures):
 
 
 def input_pipeline(figures, step_ms):
-    """Pairs per second of a processor, against what steps consume."""
+    """Compares the pairs per processor second with a step's consumption."""
     small = ["--pairs=500", "--seconds=1"] if figures.args.small else []
     (row,) = figures.run("input_pipeline.py", *small)
     consumed = 64 / (step_ms / 1000)
@@ -196,7 +190,7 @@ def input_pipeline(figures, step_ms):
 
 
 def starts(figures):
-    """Seconds to --help and to the first update."""
+    """Times --help, and a training up to its first update."""
     times = []
     for _ in range(3):
         start = time.perf_counter()
@@ -207,7 +201,7 @@ def starts(figures):
     help_ = statistics.median(times)
     figures.add("trainer.py --help", help_, at_most=2, unit=" s")
     with tempfile.TemporaryDirectory() as folder:
-        for state, aim in (("data to be made", None), ("data there", 20)):
+        for state, aim in (("data not prepared", None), ("data prepared", 20)):
             seconds = first_update(folder, f"{folder}/{aim}")
             figures.add(
                 f"start to the first update, built-in problem, {state}",
@@ -218,12 +212,12 @@ def starts(figures):
 
 
 def first_update(folder, run):
-    """Returns the seconds from the start of a training to its first line."""
+    """Returns the seconds from the start of a training to its first step."""
     flags = {"data_dir": f"{folder}/data", "output_dir": run}
     flags |= {"train_steps": 1, "schedule": "train", "log_step_count_steps": 1}
     start = time.perf_counter()
     with subprocess.Popen(
-        [sys.executable, TRAINER, *(f"--{n}={v}" for n, v in flags.items())],
+        [sys.executable, TRAINER, *common.as_flags(**flags)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -239,7 +233,7 @@ def first_update(folder, run):
 
 
 def decoding(figures, opennmt, ctranslate2):
-    """Our beam search, beside the others where they are."""
+    """Times our beam search, and the other engines if they are installed."""
     small = figures.args.small
     size = ["--batch=2", "--src_len=3", "--out_len=3", *SMALL] if small else []
     if not opennmt:
@@ -266,7 +260,7 @@ def decoding(figures, opennmt, ctranslate2):
 
 
 def machine():
-    """Returns what the figures were measured on, in words."""
+    """Describes the machine in words."""
     name = platform.processor() or platform.machine()
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -278,10 +272,10 @@ def machine():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = common.make_parser(__doc__)
     parser.add_argument("--peers", help="folder that peers/build.py filled")
-    parser.add_argument("--rounds", type=int, default=3, help="beside peers")
-    parser.add_argument("--out", help="a file for everything, as JSON")
+    parser.add_argument("--rounds", type=int, default=3, help="with --peers")
+    parser.add_argument("--out", help="a file for all results, as JSON")
     parser.add_argument("--small", action="store_true")
     args = parser.parse_args()
     opennmt = ctranslate2 = None
@@ -298,7 +292,7 @@ def main():
     figures = Figures(args)
     start = time.perf_counter()
     step_ms = relative_over_absolute(figures)
-    training_beside_peers(figures, opennmt)
+    training_against_peers(figures, opennmt)
     attention_memory(figures)
     growth_with_length(figures)
     input_pipeline(figures, step_ms)

@@ -1,9 +1,9 @@
-"""Times one training step of a model of any size, and its peak memory.
+"""Times one training step of a model of any size; reports its peak memory.
 
     python benchmarks/train_step.py --relative 1 --k 16 --batch 64 --len 32
 
-The batch is random, without padding, the same for every step; what is timed is
-the trainer's own step: forward, loss, gradients, Adam. Prints one JSON line.
+The batch is random, without padding, and the same for every step. The timed
+step is the trainer's: forward, loss, gradients, Adam. Prints one JSON line.
 Compare ratios of runs on the same idle machine, never single numbers.
 """
 
@@ -11,16 +11,14 @@ import json
 
 import common
 
-from relpos_tf.bin import command
 
-
-def parser(doc, **defaults):
+def make_parser(doc, **defaults):
     """Returns a parser with the flags of `make_step`."""
-    found = common.model_parser(doc, **defaults)
-    found.add_argument(
+    parser = common.model_parser(doc, **defaults)
+    parser.add_argument(
         "--replicas", type=int, default=1, help="parts of the processor"
     )
-    return found
+    return parser
 
 
 def make_step(args, tf):
@@ -60,9 +58,8 @@ def split(tf, strategy, batch, replicas):
 
 
 def main():
-    args = parser(__doc__).parse_args()
-    tf = command.import_tensorflow()
-    common.set_threads(tf, args.threads)
+    args = make_parser(__doc__).parse_args()
+    tf = common.import_tensorflow(args.threads)
     common.set_replicas(tf, args.replicas)
     step = make_step(args, tf)
     times = common.measure(step, args)
@@ -73,7 +70,7 @@ def main():
         "batch": args.batch,
         "len": args.len,
         **times,
-        "target_tokens_per_second": round(1000 * tokens / times["median_ms"]),
+        "target_tokens_per_second": common.per_second(tokens, times),
         "loss_per_token": round(step() / tokens, 4),
     }
     print(json.dumps(result))

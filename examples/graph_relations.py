@@ -1,12 +1,13 @@
-"""Answers questions about labelled graphs, with relations and without.
+"""Answers questions about labelled graphs, with labels and without.
 
     python examples/graph_relations.py
 
 Every node of a graph has a value and a question. From every node four edges
-lead to other nodes, one of each label; the question names a label, and the
-answer is the value of the node at the other end of that edge. Two models are
-trained that differ in one point: both attend along the edges only, but one of
-them knows no labels. All values of a graph differ, so it can but guess one of
+lead to other nodes, one of each label. The question names a label, and the
+answer is the value of the node at the other end of that edge.
+
+Two models are trained. Both attend along the edges only; one of them receives
+no labels. All values of a graph differ, so that model can only guess one of
 four neighbours. Takes about a minute on two CPU cores.
 """
 
@@ -32,7 +33,7 @@ class Graphs(keras.utils.PyDataset):
 
     Args:
         seed: int. The same seed gives the same graphs.
-        steps: int. How many batches.
+        steps: int. The number of batches.
     """
 
     def __init__(self, seed, steps):
@@ -54,24 +55,24 @@ class Graphs(keras.utils.PyDataset):
             np.tile(np.arange(NODES), (BATCH_SIZE, 1)), axis=1
         )
         questions = random.integers(0, LABELS, shape)
-        # The first labels of a random order of the other nodes.
+        # Labels 0 to 3, each at one of the other nodes, in random order.
         labels = np.full([*shape, NODES - 1], NO_EDGE)
         labels[..., :LABELS] = np.arange(LABELS)
         labels = random.permuted(labels, axis=-1)
         edges = np.full([*shape, NODES], NO_EDGE)
         edges[:, ~np.eye(NODES, dtype=bool)] = labels.reshape(BATCH_SIZE, -1)
-        asked = edges == questions[..., np.newaxis]  # one True in each row
-        answers = (values[:, np.newaxis] * asked).sum(-1)
+        is_target = edges == questions[..., np.newaxis]  # one True in each row
+        answers = (values[:, np.newaxis] * is_target).sum(-1)
         inputs = {"values": values, "questions": questions, "edges": edges}
         return inputs, answers
 
 
 def build(labelled):
-    """Returns a model of two attention layers, which see labels or do not."""
+    """Returns a model of two attention layers, with or without labels."""
     values = keras.Input([NODES], dtype="int32", name="values")
     questions = keras.Input([NODES], dtype="int32", name="questions")
     edges = keras.Input([NODES, NODES], dtype="int32", name="edges")
-    # A pair without a relation is attended to as well, unless masked.
+    # Without a mask, attention also reaches pairs without an edge.
     may_attend = (edges != NO_EDGE)[:, None]  # [B, 1, NODES, NODES]
     x = keras.layers.Embedding(NODES, FEATURES)(values)
     x += keras.layers.Embedding(LABELS, FEATURES)(questions)
@@ -95,13 +96,13 @@ def build(labelled):
         keras.optimizers.Adam(1e-3),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
-        jit_compile=False,  # would take longer to compile than to train
+        jit_compile=False,  # compiling would take longer than training
     )
     return model
 
 
 def accuracy(labelled, steps, seed):
-    """Trains a model; returns its accuracy on graphs it has not seen."""
+    """Trains a model; returns its accuracy on new graphs."""
     keras.utils.set_random_seed(seed)
     model = build(labelled)
     model.fit(Graphs(seed, steps), verbose=0, shuffle=False)
@@ -109,8 +110,8 @@ def accuracy(labelled, steps, seed):
     return result["accuracy"]
 
 
-def _count(text):
-    """Returns a flag's number; argparse makes one line of the error."""
+def _positive_int(text):
+    """Parses a flag of 1 or more."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected 1 or more, not {text}")
     return int(text)
@@ -118,14 +119,14 @@ def _count(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=_count, default=400)
+    parser.add_argument("--steps", type=_positive_int, default=400)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     print(f"chance: {1 / LABELS:.3f}", flush=True)
     for labelled in (False, True):
         name = "with labels" if labelled else "without labels"
-        found = accuracy(labelled, arguments.steps, arguments.seed)
-        print(f"{name}: {found:.3f}", flush=True)
+        result = accuracy(labelled, arguments.steps, arguments.seed)
+        print(f"{name}: {result:.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python load_export.py --export_dir=runs/demo/export < test.en > test.de
 
-Needs tensorflow and tensorflow_text, and nothing else.
+Needs the packages tensorflow and tensorflow_text only.
 
-A SavedModel is a program, and is run here whatever it holds. One that a
-stranger made goes to `decoder.py --export_dir`, which looks into it first.
+A SavedModel is a program, and this script runs it without a check. For a model
+that you do not trust, use `decoder.py --export_dir`, which checks it first.
 """
 
 import argparse
@@ -19,7 +19,7 @@ BATCH_LINES = 64
 
 @contextlib.contextmanager
 def quiet():
-    """Hides what TensorFlow's libraries write to standard error at start."""
+    """Hides the messages of TensorFlow's libraries during the import."""
     saved = os.dup(2)
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)

@@ -1,21 +1,21 @@
 """The hparams sets: recipes, each a function that returns an `HParams`.
 
-| set | what |
+| set | content |
 |---|---|
 | `transformer_base`, `transformer_big` | the paper's absolute baselines |
 | `transformer_relative`, `transformer_relative_big` | relative positions only |
 | `transformer_big_enfr`, `transformer_relative_big_enfr` | dropout .1 |
-| `transformer_{relative_,}{tiny,small}` | for CPUs |
-| `transformer_relative_and_absolute` | both |
+| `transformer_{relative_,}{tiny,small}` | small models for CPUs |
+| `transformer_relative_and_absolute` | relative positions and sinusoids |
 | `transformer_learned` | learned absolute positions |
 | `transformer_vaswani_base`, `transformer_vaswani_big` | Vaswani et al. 2017 |
 | `transformer_localness_{fixed,layer,query}` | Yang et al. 2018 |
 | `transformer_alibi` | Press et al. 2022 |
 | `transformer_rotary` | Su et al. 2021 |
 | `transformer_{base,base_v1,base_v2,big,small,tiny}_t2t` | tensor2tensor |
-| `transformer_relative{,_big,_tiny}_t2t` | likewise |
+| `transformer_relative{,_big,_tiny}_t2t` | tensor2tensor, relative positions |
 
-A set of your own: copy one of the functions into a folder with an
+To add a set of your own, copy one of the functions into a folder with an
 `__init__.py`, and name that folder with `--usr_dir`.
 """
 

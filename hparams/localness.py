@@ -1,15 +1,16 @@
-"""Transformers whose self-attention prefers a neighbourhood.
+r"""Transformers whose self-attention prefers a neighbourhood.
 
 Yang et al. (2018) add a Gaussian to the logits of self-attention, around a
-place that each query predicts; `relpos_tf/layers/positions/localness.py` has
-the formulas. The three sets differ in what decides on its width. All of them
-have sinusoids, and are `transformer_base` otherwise. With relative positions
+center that each query predicts; `relpos_tf/layers/positions/localness.py` has
+the formulas. The three sets differ in the width of the Gaussian. All have
+sinusoids, and are `transformer_base` otherwise. With relative positions
 instead:
 
     python trainer.py --hparams_set=transformer_relative \
         --hparams=localness=query
 
-and for a small model, `--hparams_set=transformer_small`.
+For a small model, use `--hparams_set=transformer_small`. Cost of each set: as
+`transformer_base`. Scores: not measured.
 """
 
 from relpos_tf import registry
@@ -33,11 +34,19 @@ def transformer_localness_fixed():
 
 @registry.register_hparams
 def transformer_localness_layer():
-    """One window for each layer, predicted from the mean of its keys."""
+    r"""One window for each layer, predicted from the mean of its keys.
+
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_localness_layer --worker_gpu=8
+    """
     return transformer.transformer_base().replace(localness="layer")
 
 
 @registry.register_hparams
 def transformer_localness_query():
-    """A window for each query: the best of the three in the paper."""
+    r"""A window for each query: the best of the three in the paper.
+
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_localness_query --worker_gpu=8
+    """
     return transformer.transformer_base().replace(localness="query")

@@ -7,7 +7,7 @@ from . import transformer
 
 
 def _relative(absolute: hparam.HParams) -> hparam.HParams:
-    """Puts relative positions in the place of the absolute ones."""
+    """Replaces absolute positions by relative ones."""
     return absolute.replace(
         pos="none",
         self_attention_type="dot_product_relative",
@@ -22,20 +22,24 @@ def transformer_relative():
         python trainer.py --problem=translate_ende_wmt14 \
             --hparams_set=transformer_relative --worker_gpu=8
 
-    100,000 steps of 8 x 4,096 tokens. Shaw et al. (2018), table 1, report
-    26.8 BLEU (en-de; sinusoids: 26.5) and 38.7 (en-fr; 38.2). One pair of
-    tables per layer and head. tensor2tensor's set of this name clips at 20
-    and shares the tables between the heads.
+    Cost: 100,000 steps of 8 x 4,096 tokens. Score: 26.8 BLEU (en-de;
+    sinusoids: 26.5) and 38.7 (en-fr; 38.2), reported by Shaw et al. (2018),
+    table 1. One pair of tables per layer and head. tensor2tensor's set of
+    this name clips at 20 and shares the tables between the heads.
     """
     return _relative(transformer.transformer_base())
 
 
 @registry.register_hparams
 def transformer_relative_big():
-    """Big Transformer with relative positions, k = 8, shared by the heads.
+    r"""Big Transformer with relative positions, k = 8, shared by the heads.
 
-    300,000 steps, the last 20 checkpoints averaged: 29.2 BLEU (en-de;
-    sinusoids: 27.9) in the paper's table 1.
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_relative_big --worker_gpu=8
+
+    Cost: 300,000 steps of 8 x 4,096 tokens; the last 20 checkpoints are
+    averaged. Score: 29.2 BLEU (en-de; sinusoids: 27.9), reported by Shaw et
+    al. (2018), table 1.
     """
     return _relative(transformer.transformer_big()).replace(
         max_relative_position=8, heads_share_relative_embedding=True
@@ -44,13 +48,28 @@ def transformer_relative_big():
 
 @registry.register_hparams
 def transformer_relative_big_enfr():
-    """`transformer_relative_big` for French: 41.5 in the paper's table 1."""
+    r"""`transformer_relative_big` for English to French, with less dropout.
+
+        python trainer.py --problem=translate_enfr_wmt14 \
+            --hparams_set=transformer_relative_big_enfr --worker_gpu=8
+
+    Cost: as `transformer_relative_big`. Score: 41.5 BLEU (en-fr), reported by
+    Shaw et al. (2018), table 1.
+    """
     return transformer_relative_big().replace(layer_prepostprocess_dropout=0.1)
 
 
 @registry.register_hparams
 def transformer_relative_small():
-    """`transformer_small` with relative positions, k = 16, shared tables."""
+    r"""`transformer_small` with relative positions, k = 16, shared tables.
+
+        python trainer.py --problem=translate_ende_multi30k \
+            --hparams_set=transformer_relative_small --train_steps=5000 \
+            --local_eval_frequency=500 --hparams=activation_dtype=bfloat16
+
+    Cost: 80 minutes of one core. Score: 37.16 BLEU on test_2016_flickr,
+    measured by us with one seed (docs/results.md).
+    """
     return _relative(transformer.transformer_small()).replace(
         heads_share_relative_embedding=True
     )
@@ -62,7 +81,8 @@ def transformer_relative_tiny():
 
         python trainer.py
 
-    trains it on the built-in phrases in a few minutes on two cores.
+    Cost: a few minutes on two cores. Score on the built-in phrases: 97.60 %
+    exact match, the mean of three seeds, measured by us (docs/results.md).
     """
     return _relative(transformer.transformer_tiny()).replace(
         heads_share_relative_embedding=True
@@ -71,8 +91,12 @@ def transformer_relative_tiny():
 
 @registry.register_hparams
 def transformer_relative_and_absolute():
-    """Relative positions and sinusoids together.
+    r"""Base Transformer with relative positions and sinusoids.
 
-    The paper (section 4.2) finds no gain over relative positions alone.
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_relative_and_absolute --worker_gpu=8
+
+    Cost: as `transformer_relative`. Score: no gain over relative positions
+    alone, reported by Shaw et al. (2018), section 4.2.
     """
     return transformer_relative().replace(pos="timing")

@@ -1,13 +1,15 @@
-r"""tensor2tensor 1.15.7's sets, as it registers them.
+r"""The sets of tensor2tensor 1.15.7, with its values.
 
-Its names carry `_t2t` here where the paper's values differ, which is nearly
-everywhere; `docs/differences.md` lists how. A checkpoint of tensor2tensor
-that relpos_tf.bin.import_t2t has read goes on with
+The names end in `_t2t`, because the paper's values differ nearly everywhere;
+`docs/differences.md` lists the differences. To train an imported checkpoint
+further (relpos_tf.bin.import_t2t), with data of your own:
 
     python trainer.py --hparams_set=transformer_relative_t2t \
         --warm_start_from=IMPORTED
 
-`transformer_base_t2t` is its `transformer_base_v3`.
+The same command without `--warm_start_from` trains from the start. Cost of
+each set: 250,000 steps. Scores: not measured. `transformer_base_t2t` is
+tensor2tensor's `transformer_base_v3`.
 """
 
 from relpos_tf import hparam
@@ -15,10 +17,11 @@ from relpos_tf import registry
 
 
 def _relative(absolute: hparam.HParams) -> hparam.HParams:
-    """Puts its relative positions in the place of the sinusoids.
+    """Replaces the sinusoids by tensor2tensor's relative positions.
 
-    It has add_relative_to_values and heads_share_relative_embedding set to
-    false and ignores both: values have a table, and the heads share it.
+    tensor2tensor sets add_relative_to_values and
+    heads_share_relative_embedding to false and ignores both: values have a
+    table, and the heads share it.
     """
     return absolute.replace(
         pos="none",
@@ -30,9 +33,9 @@ def _relative(absolute: hparam.HParams) -> hparam.HParams:
 
 @registry.register_hparams
 def transformer_base_v1_t2t():
-    """The first one: norm after each sum, as Vaswani et al. (2017) have it.
+    """Base, version 1: norm after each sum, as in Vaswani et al. (2017).
 
-    Its rate is exactly theirs: 5000 * .002 * .1 = 1.
+    The learning rate is exactly theirs: 5000 * .002 * .1 = 1.
     """
     return hparam.HParams().replace(
         filter_size=2048,
@@ -46,7 +49,7 @@ def transformer_base_v1_t2t():
 
 @registry.register_hparams
 def transformer_base_v2_t2t():
-    """Norm before each sublayer, more dropout, twice the rate."""
+    """Base, version 2: norm before each sublayer, more dropout, double rate."""
     return transformer_base_v1_t2t().replace(
         layer_preprocess_sequence="n",
         layer_postprocess_sequence="da",
@@ -59,7 +62,7 @@ def transformer_base_v2_t2t():
 
 @registry.register_hparams
 def transformer_base_t2t():
-    """Its base Transformer, with sinusoids."""
+    """Base Transformer with sinusoids (version 3)."""
     return transformer_base_v2_t2t().replace(
         optimizer_adam_beta2=0.997,
         learning_rate_schedule=(
@@ -71,7 +74,7 @@ def transformer_base_t2t():
 
 @registry.register_hparams
 def transformer_big_t2t():
-    """Its big Transformer; half as many tokens a batch as base."""
+    """Big Transformer with sinusoids; half as many tokens a batch as base."""
     return transformer_base_t2t().replace(
         hidden_size=1024,
         filter_size=4096,
@@ -83,7 +86,7 @@ def transformer_big_t2t():
 
 @registry.register_hparams
 def transformer_small_t2t():
-    """Two layers of 256."""
+    """Two layers of 256 with sinusoids."""
     return transformer_base_t2t().replace(
         hidden_size=256, filter_size=1024, num_heads=4, num_hidden_layers=2
     )
@@ -91,7 +94,7 @@ def transformer_small_t2t():
 
 @registry.register_hparams
 def transformer_tiny_t2t():
-    """Two layers of 128."""
+    """Two layers of 128 with sinusoids."""
     return transformer_base_t2t().replace(
         hidden_size=128, filter_size=512, num_heads=4, num_hidden_layers=2
     )
@@ -99,13 +102,13 @@ def transformer_tiny_t2t():
 
 @registry.register_hparams
 def transformer_relative_t2t():
-    """Its base Transformer with relative positions, k = 20."""
+    """Base Transformer with relative positions, k = 20."""
     return _relative(transformer_base_t2t())
 
 
 @registry.register_hparams
 def transformer_relative_big_t2t():
-    """Its big Transformer with relative positions, k = 20."""
+    """Big Transformer with relative positions, k = 20."""
     return _relative(transformer_big_t2t())
 
 

@@ -11,19 +11,24 @@ def transformer_base():
         python trainer.py --problem=translate_ende_wmt14 \
             --hparams_set=transformer_base --worker_gpu=8
 
-    100,000 steps of 8 x 4,096 tokens; no checkpoint averaging. Shaw et al.
-    (2018), table 1, report 26.5 BLEU (en-de) and 38.2 (en-fr) on
-    newstest2014. The feed-forward size is the paper's 1,024; Vaswani et al.
-    (2017) have 2,048: see `transformer_vaswani_base`.
+    Cost: 100,000 steps of 8 x 4,096 tokens; no checkpoint averaging.
+    Score: 26.5 BLEU (en-de) and 38.2 (en-fr) on newstest2014, reported by
+    Shaw et al. (2018), table 1. The feed-forward size is that paper's 1,024;
+    Vaswani et al. (2017) have 2,048: see `transformer_vaswani_base`.
     """
     return hparam.HParams()
 
 
 @registry.register_hparams
 def transformer_big():
-    """Big Transformer with sinusoids: 27.9 (en-de) in the paper's table 1.
+    r"""Big Transformer with sinusoids: the paper's big baseline.
 
-    300,000 steps of 8 x 4,096 tokens, the last 20 checkpoints averaged.
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_big --worker_gpu=8
+
+    Cost: 300,000 steps of 8 x 4,096 tokens; the last 20 checkpoints are
+    averaged. Score: 27.9 BLEU (en-de), reported by Shaw et al. (2018), table
+    1.
     """
     return transformer_base().replace(
         hidden_size=1024,
@@ -37,17 +42,31 @@ def transformer_big():
 
 @registry.register_hparams
 def transformer_big_enfr():
-    """`transformer_big` for English to French: 41.2 in the paper's table 1."""
+    r"""`transformer_big` for English to French, with less dropout.
+
+        python trainer.py --problem=translate_enfr_wmt14 \
+            --hparams_set=transformer_big_enfr --worker_gpu=8
+
+    Cost: as `transformer_big`. Score: 41.2 BLEU (en-fr), reported by Shaw et
+    al. (2018), table 1.
+    """
     return transformer_big().replace(layer_prepostprocess_dropout=0.1)
 
 
 @registry.register_hparams
 def transformer_small():
-    """Three layers of 256, about 4 M weights beside the embeddings.
+    r"""Three layers of 256, about 4 M weights beside the embeddings.
 
-    For a corpus of some ten thousand pairs, such as Multi30k, on a CPU:
-    strong dropout, small batches and a shorter warm-up than the paper's. As
-    in its base model, the feed-forward layers are twice as wide as the model.
+        python trainer.py --problem=translate_ende_multi30k \
+            --hparams_set=transformer_small --train_steps=5000 \
+            --local_eval_frequency=500 --hparams=activation_dtype=bfloat16
+
+    For a corpus of some ten thousand pairs on a CPU: strong dropout, small
+    batches and a shorter warm-up than the paper's. The feed-forward layers
+    are twice as wide as the model, as in the paper's base model.
+
+    Cost: 80 minutes of one core. Score: 31.23 BLEU on test_2016_flickr,
+    measured by us with one seed (docs/results.md).
     """
     return transformer_base().replace(
         hidden_size=256,
@@ -64,7 +83,14 @@ def transformer_small():
 
 @registry.register_hparams
 def transformer_tiny():
-    """Two layers of 128: minutes on a CPU, and tests."""
+    r"""Two layers of 128, for minutes on a CPU and for tests.
+
+        python trainer.py --hparams_set=transformer_tiny
+
+    Cost: three to five minutes on one core. Score on the built-in phrases:
+    95.87 % exact match, the mean of three seeds, measured by us
+    (docs/results.md).
+    """
     return transformer_base().replace(
         hidden_size=128,
         filter_size=512,
@@ -79,26 +105,38 @@ def transformer_tiny():
 
 @registry.register_hparams
 def transformer_learned():
-    """Base with learned positions: Vaswani et al. (2017), table 3, row E.
+    r"""Base Transformer with learned absolute positions.
 
-    Positions beyond `max_length` share the last vector.
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_learned --worker_gpu=8
+
+    Vaswani et al. (2017), table 3, row E. Positions beyond `max_length` share
+    the last vector. Cost: as `transformer_base`. Score: not measured.
     """
     return transformer_base().replace(pos="emb")
 
 
 @registry.register_hparams
 def transformer_vaswani_base():
-    """Attention Is All You Need, base: feed-forward size 2,048, 27.3 BLEU.
+    r"""Attention Is All You Need, base: feed-forward size 2,048.
 
-    100,000 steps of about 25,000 tokens; the last 5 checkpoints averaged.
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_vaswani_base --worker_gpu=8
+
+    Cost: 100,000 steps of about 25,000 tokens; the last 5 checkpoints are
+    averaged. Score: 27.3 BLEU (en-de), reported by Vaswani et al. (2017).
     """
     return transformer_base().replace(filter_size=2048, average_checkpoints=5)
 
 
 @registry.register_hparams
 def transformer_vaswani_big():
-    """Attention Is All You Need, big: 28.4 BLEU (en-de), as they report.
+    r"""Attention Is All You Need, big.
 
-    300,000 steps of about 25,000 tokens; the last 20 checkpoints averaged.
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_vaswani_big --worker_gpu=8
+
+    Cost: 300,000 steps of about 25,000 tokens; the last 20 checkpoints are
+    averaged. Score: 28.4 BLEU (en-de), reported by Vaswani et al. (2017).
     """
     return transformer_big()

@@ -1,4 +1,4 @@
-"""The one error that means: the user can mend this."""
+"""The error that a user can mend."""
 
 import difflib
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ class UserError(ValueError):
 
 
 def did_you_mean(received: str, known: Iterable[str], sign: str = "") -> str:
-    """Returns a sentence with the known name that is nearest, or nothing.
+    """Returns a sentence with the nearest known name, or an empty str.
 
     Args:
-        received: str. What was given.
-        known: Names.
-        sign: str. What stands before a name where it is written.
+        received: str. The unknown name.
+        known: The known names.
+        sign: str. A prefix of the name in the sentence, such as `--`.
 
     Example:
 

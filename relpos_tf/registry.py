@@ -1,8 +1,8 @@
-"""Names for hparams sets and problems.
+"""Names of hparams sets and problems.
 
-The library never imports a set or a problem by its module: it looks a name up
-here, and the lookup imports what is shipped. User code registers its own with
-the same decorators (`--usr_dir`).
+The library looks a set or a problem up here by its name; the lookup imports
+the modules that come with the package. Modules of a user (`--usr_dir`)
+register with the same decorators.
 """
 
 import importlib
@@ -86,9 +86,9 @@ def list_problems() -> list[str]:
 def import_hparams() -> None:
     """Imports the shipped hparams sets, once.
 
-    `setup.py` installs the repository's top-level folder `hparams/` as
-    `relpos_tf/hparams/`. A checkout that was never installed has no such
-    subpackage: there the folder beside the package is loaded under that name.
+    `setup.py` installs the repository's folder `hparams/` as the subpackage
+    `relpos_tf.hparams`. In a checkout that was never installed, the folder
+    beside the package is loaded under that name.
     """
     if _SETS not in sys.modules and importlib.util.find_spec(_SETS) is None:
         folder = pathlib.Path(__file__).resolve().parents[1] / "hparams"
@@ -136,5 +136,5 @@ def _load(name: str, folder: pathlib.Path) -> None:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]  # a second try must not find half a module
+        del sys.modules[name]  # a second import must begin anew
         raise

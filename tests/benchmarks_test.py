@@ -1,4 +1,4 @@
-"""Tests of what the benchmarks count, and that they run at all."""
+"""The benchmarks run, and count operations correctly."""
 
 import json
 import pathlib
@@ -9,6 +9,7 @@ from absl.testing import absltest
 
 from relpos_tf import hparam
 from relpos_tf.models import transformer
+from tests import commands
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(FOLDER))
@@ -48,7 +49,7 @@ class SummaryTest(absltest.TestCase):
         super().setUp()
         self.figures = summary.Figures(args=None)
 
-    def test_a_figure_is_reached_on_the_right_side_of_its_aim(self):
+    def test_a_figure_is_reached_up_to_its_bound(self):
         for measured, bound in (
             (1.02, {"at_most": 1.02}),
             (1.021, {"at_most": 1.02}),
@@ -69,13 +70,13 @@ class SummaryTest(absltest.TestCase):
         self.figures.add("none", None, at_least=1.5)
         self.assertEqual(
             self.figures.table(),
-            "| figure | measured | aim | |\n|---|---|---|---|\n"
+            "| figure | measured | aim | result |\n|---|---|---|---|\n"
             "| short | 0.123 s | at most 2 s | reached |\n"
             "| long | 12,346 |  | - |\n"
             "| none | - | at least 1.5 | - |\n",
         )
 
-    def test_peers_that_are_not_there_are_named(self):
+    def test_missing_peers_are_named(self):
         done = subprocess.run(
             [sys.executable, FOLDER / "summary.py", "--peers=nowhere"],
             capture_output=True,
@@ -87,7 +88,7 @@ class SummaryTest(absltest.TestCase):
 
 class RunTest(absltest.TestCase):
     def test_models_take_turns(self):
-        done = subprocess.run(
+        done = commands.run(
             [
                 sys.executable,
                 FOLDER / "compare_steps.py",

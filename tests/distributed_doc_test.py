@@ -1,4 +1,4 @@
-"""Tests of the scripts in docs/distributed.md: the TF_CONFIG that they make."""
+"""The scripts in docs/distributed.md set the right TF_CONFIG."""
 
 import os
 import pathlib
@@ -36,7 +36,7 @@ def only_block(start):
 
 
 def cluster_of(script, **environment):
-    """Returns the cluster that a shell script tells the trainer of."""
+    """Returns the cluster of the TF_CONFIG that a shell script sets."""
     config = subprocess.run(
         ["bash", "-c", f"{STAND_INS}\n{script}"],
         env={"PATH": os.environ["PATH"], **environment},

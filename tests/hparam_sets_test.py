@@ -1,4 +1,4 @@
-"""Tests of the values of the sets."""
+"""The values of the hparams sets."""
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -6,7 +6,7 @@ from absl.testing import parameterized
 from relpos_tf import hparam
 from relpos_tf import registry
 
-# Shaw et al. (2018), section 4.1, as the paper says it.
+# From Shaw et al. (2018), section 4.1.
 EVERY_MODEL = {
     "vocab_size": 32768,
     "batch_size": 4096,
@@ -79,7 +79,7 @@ class SetsTest(parameterized.TestCase):
         ("transformer_big", "transformer_relative_big"),
         ("transformer_big_enfr", "transformer_relative_big_enfr"),
     )
-    def test_a_relative_set_differs_in_positions_alone(self, first, second):
+    def test_a_relative_set_differs_only_in_positions(self, first, second):
         differences = hparam.differences(
             registry.hparams(first), registry.hparams(second)
         )
@@ -96,7 +96,7 @@ class SetsTest(parameterized.TestCase):
         self.assertTrue(registry.hparams(second).is_relative)
         self.assertFalse(registry.hparams(first).is_relative)
 
-    def test_relative_and_absolute_has_both(self):
+    def test_relative_and_absolute_adds_sinusoids(self):
         self.assertEqual(
             hparam.differences(
                 registry.hparams("transformer_relative"),
@@ -106,7 +106,7 @@ class SetsTest(parameterized.TestCase):
         )
 
     @parameterized.parameters("fixed", "layer", "query")
-    def test_a_localness_set_differs_from_the_base_in_it_alone(self, kind):
+    def test_a_localness_set_differs_only_in_localness(self, kind):
         self.assertEqual(
             hparam.differences(
                 registry.hparams("transformer_base"),

@@ -72,21 +72,21 @@ class HParamsTest(parameterized.TestCase):
         ("clip_grad_norm", -1.0, "at least 0"),
         ("extra_length", -1, "at least 0"),
         ("average_checkpoints", -1, "at least 0"),
-        ("layer_prepostprocess_dropout", 1.0, r"in the range \[0, 1\)"),
-        ("attention_dropout", -0.1, r"in the range \[0, 1\)"),
-        ("relu_dropout", 1.5, r"in the range \[0, 1\)"),
-        ("label_smoothing", 1.0, r"in the range \[0, 1\)"),
-        ("optimizer_adam_beta2", 1.0, r"in the range \[0, 1\)"),
+        ("layer_prepostprocess_dropout", 1.0, "below 1"),
+        ("attention_dropout", -0.1, "at least 0"),
+        ("relu_dropout", 1.5, "below 1"),
+        ("label_smoothing", 1.0, "below 1"),
+        ("optimizer_adam_beta2", 1.0, "below 1"),
         ("hidden_size", 516, "a multiple of num_heads = 8"),
         ("length_bucket_step", 1.0, "above 1"),
-        ("target_space_id", 32, r"in the range \[0, 32\)"),
-        ("target_space_id", -1, r"in the range \[0, 32\)"),
+        ("target_space_id", 32, "at most 31"),
+        ("target_space_id", -1, "at least 0"),
         ("num_encoder_layers", -1, "at least 0"),
         ("learning_rate_schedule", "cosine", "noam, legacy, or a product.*"),
         ("learning_rate_schedule", "constant,noam", "noam, legacy, or.*"),
         ("learning_rate_schedule", "", "noam, legacy, or a product.*"),
-        ("label_smoothing", float("nan"), r"in the range \[0, 1\)"),
-        ("alpha", float("nan"), "at least 0"),
+        ("label_smoothing", float("nan"), "a finite number"),
+        ("alpha", float("nan"), "a finite number"),
         ("learning_rate_constant", float("nan"), "a finite number"),
         ("learning_rate", float("-inf"), "a finite number"),
         ("clip_grad_norm", float("inf"), "a finite number"),
@@ -141,7 +141,7 @@ class HParamsTest(parameterized.TestCase):
         ("pos", "timing, emb, none"),
         ("self_attention_type", "dot_product, dot_product_relative"),
         ("layer_preprocess_sequence", "none, n"),
-        ("layer_postprocess_sequence", "da, dan"),
+        ("layer_postprocess_sequence", "dan, da"),
         ("relative_attention_implementation", "auto, reshape, compact"),
         ("attention_score", "dot_product, additive"),
         ("encoder_attention_direction", "both, forward, backward, split"),
@@ -151,7 +151,7 @@ class HParamsTest(parameterized.TestCase):
         self, name, known
     ):
         with self.assertRaisesRegex(
-            errors.UserError, f"`{name}` must be one of {known}. .*'other'"
+            errors.UserError, f"`{name}` must be one of {known}. .*=other"
         ):
             hparam.HParams().replace(**{name: "other"})
 
@@ -222,7 +222,7 @@ class HParamsTest(parameterized.TestCase):
         ("hidden_size=", "`hidden_size` must be of type int"),
         ("num_heads=3", "multiple of num_heads = 3"),
     )
-    def test_override_refuses_what_it_cannot_read(self, text, expected):
+    def test_override_refuses_malformed_values(self, text, expected):
         with self.assertRaisesRegex(errors.UserError, expected):
             hparam.HParams().override(text)
 
@@ -262,7 +262,7 @@ class HParamsTest(parameterized.TestCase):
         ('{"hidden_size": "64"}', "type int"),
         ('{"hidden_size": null}', "type int"),
     )
-    def test_json_of_something_else_is_refused(self, text, expected):
+    def test_json_that_is_no_set_is_refused(self, text, expected):
         with self.assertRaisesRegex(errors.UserError, expected):
             hparam.HParams.from_json(text)
 

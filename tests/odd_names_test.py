@@ -177,7 +177,7 @@ class OddNamesTest(parameterized.TestCase):
         ctranslate2_runs.skip_without_library()
         folder = self.copied(ctranslate2_runs.export_of(), name)
         engine = ctranslate2_engine.CTranslate2Engine(folder)
-        settings = engine.settings(decode_hparam.DecodeHParams())
+        settings = engine.complete(decode_hparam.DecodeHParams())
         self.assertLen(engine.translate(engine.items(["7"]), settings, 1), 1)
 
 

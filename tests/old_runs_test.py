@@ -1,6 +1,6 @@
-"""Runs that were written before modules moved and schemes came still work.
+"""Runs of earlier versions still translate and export.
 
-tests/reference/runs_0_1 holds two runs of commit ed609bd, with random weights,
+tests/reference/runs_0_1 holds two runs of commit ed609bd with random weights,
 and the translations of that code.
 """
 
@@ -45,7 +45,7 @@ class OldRunsTest(parameterized.TestCase):
         saved_model.export_saved_model(RUNS / "relative", folder)
         self.assert_translates(relpos_tf.Translator.load(folder), "relative")
 
-    @absltest.skipUnless(REFERENCE.is_dir(), "needs ../shared; see its twins")
+    @absltest.skipUnless(REFERENCE.is_dir(), "needs ../shared")
     @parameterized.parameters("", "export")
     def test_the_reference_run_translates_to_the_byte(self, folder):
         translator = relpos_tf.Translator.load(REFERENCE / folder)

@@ -101,7 +101,7 @@ def sigmoid(x):
 
 
 def sees(i, j, head, num_heads, window=0, direction="both"):
-    """Says whether the query at i may look at j, by position alone."""
+    """Returns whether the query at i may attend to j, by position alone."""
     if window and abs(i - j) > window:
         return False
     if direction == "split":
@@ -124,13 +124,13 @@ def gaussian(weights, kind, window, x, mean_key, size, head):
 
 
 def other_logits(weights, q, k, seen, counted, x, localness=None, width=10):
-    """Returns what to add to the dot products of q and k: `[B, H, Q, K]`.
+    """Returns the summand of the dot products of q and k: `[B, H, Q, K]`.
 
     Args:
-        weights: dict of those of the attention, by path. With score vectors,
-            additive logits take the place of the dot products.
+        weights: dict of the weights of the attention, by path. With score
+            vectors, additive logits replace the dot products.
         q: `[B, H, Q, D]`, and k: `[B, H, K, D]`.
-        seen: bool `[B, H, Q, K]`: what a query may look at.
+        seen: bool `[B, H, Q, K]`: the keys that a query may attend to.
         counted: the same, before a window or a direction.
         x: `[B, Q, F]`: the layer's input.
         localness: The kind, and
@@ -250,7 +250,7 @@ def feed_forward(weights, x):
 
 
 def sublayer(weights, epsilon, x, function):
-    """A sublayer with what stands around it: norms where weights are."""
+    """A sublayer with its residual connection, and norms if it has weights."""
 
     def norm(name, x):
         if f"{name}/gamma" not in weights:

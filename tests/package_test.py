@@ -1,18 +1,18 @@
-"""Tests of the package's front door."""
+"""The public names of the package."""
 
 import pathlib
-import subprocess
 import sys
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
+from tests import commands
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-class FrontDoorTest(parameterized.TestCase):
+class PublicNamesTest(parameterized.TestCase):
     @parameterized.parameters(*relpos_tf.__all__)
     def test_public_names_are_there_and_described(self, name):
         self.assertIn(name, dir(relpos_tf))
@@ -26,7 +26,7 @@ class FrontDoorTest(parameterized.TestCase):
             _ = relpos_tf.Trainer
 
     def test_help_shows_where_to_begin(self):
-        done = subprocess.run(
+        done = commands.run(
             [sys.executable, "-c", "import relpos_tf; help(relpos_tf)"],
             cwd=ROOT,
             capture_output=True,
@@ -35,7 +35,7 @@ class FrontDoorTest(parameterized.TestCase):
         )
         self.assertIn("Where to begin:", done.stdout[:400])
 
-    def test_types_are_announced(self):
+    def test_types_are_declared(self):
         self.assertTrue((ROOT / "relpos_tf" / "py.typed").is_file())
         setup = (ROOT / "setup.py").read_text(encoding="utf-8")
         self.assertIn('package_data={"relpos_tf": ["py.typed"]}', setup)

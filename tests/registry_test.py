@@ -1,4 +1,4 @@
-"""Tests of looking names up, and of folders of the user's own."""
+"""Registered names, and registrations in a user's folder."""
 
 import pathlib
 import sys
@@ -28,7 +28,7 @@ class RegistryTest(absltest.TestCase):
         super().setUp()
         self.things = registry.Registry("thing")
 
-    def test_a_name_is_that_of_its_function(self):
+    def test_a_function_is_registered_under_its_name(self):
         @self.things.register
         def second():
             return 2
@@ -51,7 +51,7 @@ class RegistryTest(absltest.TestCase):
         ):
             self.things.make("gamma")
 
-    def test_a_second_thing_of_a_name_is_refused(self):
+    def test_a_name_that_is_taken_is_refused(self):
         def twin():
             return 1
 
@@ -71,7 +71,7 @@ class ShippedTest(absltest.TestCase):
         for name in names:
             self.assertIsInstance(registry.hparams(name), hparam.HParams)
 
-    def test_every_problem_has_its_own_name(self):
+    def test_problems_are_listed_in_order(self):
         names = registry.list_problems()
         self.assertContainsSubset({"translate_ende_phrases"}, names)
         self.assertEqual(names, sorted(names))
@@ -91,7 +91,7 @@ class ShippedTest(absltest.TestCase):
         ):
             registry.problem("translate_file")
 
-    def test_text_of_ones_own_is_known_and_wants_its_files(self):
+    def test_translate_files_needs_its_files(self):
         self.assertIn("translate_files", registry.list_problems())
         with self.assertRaisesRegex(errors.UserError, "--train_source"):
             registry.problem("translate_files")
@@ -108,7 +108,7 @@ class ShippedTest(absltest.TestCase):
 
 class UsrDirTest(absltest.TestCase):
     def folder(self, text, **files):
-        """Returns a folder of a name that no other test has."""
+        """Returns a folder with a unique name."""
         path = pathlib.Path(self.create_tempdir().full_path)
         path = path / f"mine_{uuid.uuid4().hex}"
         path.mkdir()
@@ -127,7 +127,7 @@ class UsrDirTest(absltest.TestCase):
     def forget(self, name):
         self.addCleanup(registry._hparams._makers.pop, name, None)
 
-    def test_sets_of_the_user_are_found_by_name(self):
+    def test_a_users_set_is_found_by_name(self):
         self.forget("users_set")
         path = self.folder(USER_SET.format(name="users_set"), more="SIZE = 64")
         registry.import_usr_dir(str(path))
@@ -163,7 +163,7 @@ class UsrDirTest(absltest.TestCase):
         registry.import_usr_dir(str(path))
         self.assertIn("users_third_set", registry.list_hparams())
 
-    def test_two_folders_of_one_name_are_two(self):
+    def test_two_folders_of_the_same_name_are_both_imported(self):
         self.forget("users_fourth_set")
         self.forget("users_fifth_set")
         first = self.folder(
@@ -180,7 +180,7 @@ class UsrDirTest(absltest.TestCase):
         self.assertEqual(registry.hparams("users_fourth_set").hidden_size, 64)
         self.assertEqual(registry.hparams("users_fifth_set").hidden_size, 32)
 
-    def test_no_folder_and_no_package_are_refused(self):
+    def test_folders_that_are_missing_or_no_package_are_refused(self):
         empty = self.create_tempdir().full_path
         for path in (empty, f"{empty}/missing"):
             with self.assertRaisesRegex(

@@ -14,6 +14,8 @@ def _run(label, seed, bleu, dev):
         "seed": seed,
         "train_steps": 200,
         "target_tokens": 345678,
+        "beam_size": 4,
+        "alpha": 0.6,
         "parameters": 1234567,
         "steps_per_second": 2.5,
         "tokens_per_second": 8000.4,
@@ -82,7 +84,7 @@ _REPORT = {
     "summary": [
         {
             "label": label,
-            "seeds": 2,
+            "seeds": [1, 2],
             "parameters": 1234567,
             "bleu_mean": mean,
             "bleu_spread": spread,
@@ -108,6 +110,7 @@ _REPORT = {
             "b": "absolute",
             "bleu_a": 21.0,
             "bleu_b": 19.0,
+            "p_below": 0.05,
             "difference": 2.0,
             "difference_low": 0.75,
             "difference_high": 3.25,

@@ -1,11 +1,12 @@
-"""Writes a model directory such as tensor2tensor 1.15.7 leaves behind.
+"""Writes a model directory in the format of tensor2tensor 1.15.7.
 
-The names and shapes of variables are tensor2tensor's, the values random. The
-files are written by TensorFlow's own saver of version 1.
+The names and shapes of variables are those of tensor2tensor, the values are
+random. TensorFlow 1's saver writes the files.
 
 Shapes: F features, V vocabulary, R rows of a relative table, D depth per head.
 """
 
+import functools
 import json
 import pathlib
 
@@ -33,14 +34,20 @@ def hparams_dict(**overrides):
     Raises:
         KeyError: there is no such hparam in tensor2tensor.
     """
-    cases = testing.t2t_cases("model", "t2t_model.npz")
-    (hparams,) = (
-        meta["hparams"] for case, meta, _ in cases if case == "relative_nospace"
-    )
+    hparams = _small_hparams()
     unknown = overrides.keys() - hparams.keys()
     if unknown:
         raise KeyError(f"tensor2tensor has no hparams {sorted(unknown)}")
     return hparams | overrides
+
+
+@functools.cache
+def _small_hparams():
+    cases = testing.t2t_cases("model", "t2t_model.npz")
+    (hparams,) = (
+        meta["hparams"] for case, meta, _ in cases if case == "relative_nospace"
+    )
+    return hparams
 
 
 def random_variables(hparams, vocab_size, seed):
@@ -188,9 +195,9 @@ def write(folder, variables, hparams, *, step=250000, vocab=None, extra=True):
         hparams: dict of tensor2tensor's hparams.
         step: int. Updates made.
         vocab: None for no vocabulary file, or the list of all subtokens.
-        extra: bool. Whether to write also what training needs and decoding
-            does not: the step, the optimizer's slots, the averages of losses,
-            and a meta graph.
+        extra: bool. Whether to write also the files and variables of training
+            alone: the step, the optimizer's slots, the averages of losses, and
+            a meta graph.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -220,7 +227,7 @@ def write(folder, variables, hparams, *, step=250000, vocab=None, extra=True):
 
 
 def training_variables(variables, step):
-    """Returns what else a checkpoint of training holds: arrays by name."""
+    """Returns the variables of training alone: arrays by name."""
     slots = {
         f"training/{name}/{slot}": np.full_like(value, number)
         for name, value in variables.items()

@@ -69,7 +69,7 @@ def logits(variables, hparams, inputs, targets, target_space_id=0):
     variables = _doubles(variables, hparams)
     kind = "shared" if _is_shared(hparams) else "target_emb"
     x = _embed(variables, hparams, kind, targets)
-    # Shifted after the embedding: what comes before the first is a zero.
+    # Shifted after the embedding: a zero precedes the first position.
     x = np.concatenate([np.zeros_like(x[:, :1]), x[:, :-1]], axis=1)
     x = _add_positions(variables, hparams, x, "targets")
     length = x.shape[1]

@@ -68,7 +68,7 @@ class OracleTest(parameterized.TestCase):
             logits = t2t_oracle.logits(separate, hparams | untied, *ids)
             np_testing.assert_array_equal(logits, expected)
 
-    def test_learned_positions_that_are_sinusoids_are_as_those(self):
+    def test_learned_positions_that_are_sinusoids_equal_sinusoids(self):
         hparams, arrays = CASES["base_nospace"]
         weights = variables(arrays)
         ids = arrays["in/inputs"], arrays["in/targets"]
@@ -99,7 +99,7 @@ class OracleTest(parameterized.TestCase):
         logits = t2t_oracle.logits(
             weights | learned, hparams | {"pos": "emb"}, *ids
         )
-        # In the decoder, what comes before position 3 does not see it.
+        # In the decoder, earlier positions do not see position 3.
         np_testing.assert_array_equal(logits[:, :3], expected[:, :3])
         self.assertGreater(abs(logits - expected)[:, 3:].max(), 1e-3)
 

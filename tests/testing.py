@@ -1,4 +1,4 @@
-"""What the tests of layers share: devices, weights, and a layer's contract."""
+"""Helpers for tests of layers: weights, gradients, a layer's contract."""
 
 import json
 import pathlib
@@ -81,20 +81,57 @@ def randomize(layer, seed=3):
     return layer
 
 
-def numeric_gradients(function, arrays, step=1e-5):
-    """Returns central differences of `function(*arrays)`, for each array."""
-    gradients = []
-    for n, array in enumerate(arrays):
-        gradient = np.zeros_like(array)
-        for place in np.ndindex(array.shape):
+def assert_gradients(
+    case, gradients, function, arrays, *, rtol=1e-6, atol=1e-7, message=""
+):
+    """Checks gradients by central differences of `function(*arrays)`.
+
+    Each array is moved along two random directions: one wrong number of a
+    gradient changes its product with both.
+
+    Args:
+        case: `tf.test.TestCase`.
+        gradients: A tensor for each array.
+        function: Function of float64 arrays that returns a number.
+        arrays: Sequence of float64 arrays.
+        rtol: float.
+        atol: float.
+        message: str, for a failure.
+    """
+    step = 1e-6
+    for n, (array, gradient) in enumerate(zip(arrays, gradients, strict=True)):
+        for seed in (17, 19):
+            direction = normal([seed, n], *array.shape)
             values = []
-            for change in (-step, step):
-                moved = [np.copy(a) for a in arrays]
-                moved[n][place] += change
+            for sign in (-1, 1):
+                moved = list(arrays)
+                moved[n] = array + sign * step * direction
                 values.append(function(*moved))
-            gradient[place] = (values[1] - values[0]) / (2 * step)
-        gradients.append(gradient)
-    return gradients
+            slope = (values[1] - values[0]) / (2 * step)
+            product = np.sum(np.asarray(gradient) * direction)
+            case.assertAllClose(
+                product, slope, rtol, atol, f"{message}, argument {n}"
+            )
+
+
+def largest_tensor(function, *arrays):
+    """Returns the most numbers in a tensor of `function` and its gradients."""
+
+    def gradients(*tensors):
+        return tf.gradients(function(*tensors), tensors)
+
+    wrapped = tf.compat.v1.wrap_function(
+        gradients, [tf.TensorSpec(array.shape, tf.float32) for array in arrays]
+    )
+    with wrapped.graph.as_default():
+        sizes = [
+            tf.size(output)
+            for operation in wrapped.graph.get_operations()
+            for output in operation.outputs
+            if output.dtype != tf.resource
+        ]
+    inputs = [tf.constant(array, tf.float32) for array in arrays]
+    return max(wrapped.prune(wrapped.inputs, sizes)(*inputs))
 
 
 def named_weights(layer):
@@ -108,13 +145,15 @@ def named_weights(layer):
 class LayerTestCase(tf.test.TestCase, parameterized.TestCase):
     """Adds the contract of every layer."""
 
-    def assert_layer_contract(self, layer, *inputs, weights):
-        """Checks what every layer owes its caller, whatever it computes.
+    def assert_layer_contract(self, layer, *inputs, weights, xla=True):
+        """Checks the config, graphs, gradients and dtypes of a layer.
 
         Args:
             layer: an unbuilt layer.
             *inputs: Positional arguments of its call.
             weights: dict of path (without the layer's name) and shape.
+            xla: bool. Whether to compile the layer with XLA as well; not
+                needed if the contracts of its parts do.
         """
         layer(*inputs)  # builds
         self.assertEqual(
@@ -124,7 +163,7 @@ class LayerTestCase(tf.test.TestCase, parameterized.TestCase):
         randomize(layer)
         outputs = layer(*inputs)
         self._assert_copy_is_equal(layer, inputs, outputs)
-        for jit_compile in (False, True):
+        for jit_compile in {False, xla}:
             compiled = tf.function(layer, jit_compile=jit_compile)
             self.assertAllClose(
                 compiled(*inputs), outputs, rtol=1e-5, atol=1e-5

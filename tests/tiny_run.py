@@ -1,7 +1,6 @@
 """A run's directory with a small model of random weights.
 
-Its translations are nonsense, in pieces and bytes, of many lengths: what
-decoding, text handling and export have to cope with.
+Its translations are random pieces and bytes of many lengths.
 """
 
 import atexit
@@ -35,7 +34,7 @@ HPARAMS = hparam.HParams(
     num_heads=2,
     num_hidden_layers=2,
     pos="timing",
-    # A tied model of random weights says the same thing again and again.
+    # A tied model of random weights repeats one piece.
     shared_embedding_and_softmax_weights=False,
     self_attention_type="dot_product_relative",
     max_relative_position=3,
@@ -50,7 +49,7 @@ def random_model(hparams: hparam.HParams, seed: int = 28):
     keras.utils.set_random_seed(seed)
     model = transformer.Transformer(hparams)
     for variable in model.variables:
-        # Vectors that start as zeros or ones would hide mistakes.
+        # Vectors of zeros or ones would hide mistakes.
         variable.assign_add(
             tf.random.stateless_normal(variable.shape, [seed, 1], stddev=0.05)
         )

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 class PromisesTest(absltest.TestCase):
     def test_each_promise_names_tests_that_there_are(self):
         text = (ROOT / "docs" / "reliability.md").read_text("utf-8")
-        (table,) = re.findall(r"^\| what \| read by .*?\n\n", text, re.M | re.S)
+        (table,) = re.findall(r"^\| file \| read by .*?\n\n", text, re.M | re.S)
         promises = [row.split(" | ") for row in table.strip().splitlines()[2:]]
         self.assertGreater(len(promises), 9)
         for file, _, worst, names in promises:

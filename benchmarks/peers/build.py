@@ -1,10 +1,10 @@
-"""Makes the environments of the peers, in a folder that can be thrown away.
+"""Builds the environments of the peers in a temporary folder.
 
     python benchmarks/peers/build.py build/peers
 
 OpenNMT-tf needs a TensorFlow that no Python after 3.11 has, so a Python 3.10
-or 3.11 must be on the PATH, or be named by --python. About 2.5 GB. What is
-there already is kept. Needs the standard library only.
+or 3.11 must be on the PATH, or be named by --python. Takes about 2.5 GB. An
+environment that is complete is kept. Needs the standard library only.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def version(python):
 
 
 def find_python(named):
-    """Returns an interpreter of a version that OpenNMT-tf runs on."""
+    """Returns an interpreter that OpenNMT-tf runs on."""
     names = [named] if named else [sys.executable, "python3.11", "python3.10"]
     for name in names:
         path = shutil.which(name)
@@ -42,17 +42,17 @@ def find_python(named):
 
 
 def build(python, folder, requirements):
-    """Makes one environment, unless it is complete."""
+    """Builds one environment, unless it is complete."""
     done = folder / "complete"
     if done.exists() and done.read_text() == "\n".join(requirements):
-        print(f"{folder} is there.")
+        print(f"{folder} is complete.")
         return
     print(f"{folder}: {', '.join(requirements)}", flush=True)
     subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
     pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]
     pip += ["--disable-pip-version-check", *requirements]
     if subprocess.run(pip).returncode:
-        raise SystemExit(f"{folder} could not be made: see above.")
+        raise SystemExit(f"pip failed in {folder}. Its error is above.")
     done.write_text("\n".join(requirements))
 
 

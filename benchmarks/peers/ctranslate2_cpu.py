@@ -4,7 +4,8 @@
 
 The model has this project's shape: normalisation after each sum, attention
 without biases, one table for both embeddings and the softmax, a zero vector
-as the decoder's first input. See README.md in this directory.
+as the decoder's first input. README.md in this directory describes the
+comparison.
 """
 
 import random
@@ -16,13 +17,13 @@ SPECIAL = ["<unk>", "<s>", "</s>"]
 
 
 class RandomWeights:
-    """Fills the parts of a model's specification."""
+    """Fills the parts of a model's specification with random weights."""
 
     def __init__(self, args, np):
         self.size, self.rng, self.np = args, np.random.default_rng(1), np
 
     def matrix(self, rows, columns):
-        """Returns `[rows, columns]` of numbers as large as Glorot's."""
+        """Returns `[rows, columns]` Glorot-uniform numbers."""
         limit = (6 / (rows + columns)) ** 0.5
         numbers = self.rng.uniform(-limit, limit, [rows, columns])
         return numbers.astype(self.np.float32)

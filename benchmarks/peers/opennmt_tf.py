@@ -4,7 +4,7 @@
 
 The model has this project's shape: normalisation after each sum, attention
 without biases, one table for both embeddings and the softmax, no sinusoids
-beside relative positions. See README.md in this directory.
+beside relative positions. README.md in this directory describes the comparison.
 """
 
 import os
@@ -47,7 +47,7 @@ def make_model(args, opennmt, tf, label_smoothing=0.0, **options):
     )
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "vocabulary.txt")
-        # It adds one id of its own, for unknown words.
+        # OpenNMT-tf adds one id, for unknown words.
         words = SPECIAL + [f"w{i}" for i in range(args.vocab - 4)]
         path.write_text("\n".join(words) + "\n")
         model.initialize(
@@ -73,8 +73,7 @@ def main():
     import opennmt
     import tensorflow as tf
 
-    tf.config.threading.set_intra_op_parallelism_threads(args.threads)
-    tf.config.threading.set_inter_op_parallelism_threads(args.threads)
+    peer.common.set_threads(tf, args.threads)
     model = make_model(args, opennmt, tf)
     shape = [args.batch, args.src_len]
     ids = tf.random.stateless_uniform(shape, [1, 0], 3, args.vocab, tf.int32)

@@ -2,10 +2,10 @@
 
     python benchmarks/peers/opennmt_tf_train.py --relative 1
 
-The model has this project's shape, as in opennmt_tf.py, and drops what it
-drops: a tenth of the embeddings and of what each sublayer adds. What is timed
-is forward, smoothed loss, gradients and Adam, with `Model.train`. Prints one
-JSON line. See README.md in this directory.
+The model has this project's shape, as in opennmt_tf.py, and the same dropout: a
+tenth of the embeddings and of each sublayer's output. The timed step is
+`Model.train`: forward, smoothed loss, gradients and Adam. Prints one JSON line.
+README.md in this directory describes the comparison.
 """
 
 import json
@@ -61,7 +61,7 @@ def make_step(args, opennmt, tf):
 
 def main():
     parser = common.model_parser(__doc__)
-    # What opennmt_tf.make_model asks for, though nothing is decoded.
+    # opennmt_tf.make_model needs them, though nothing is decoded.
     parser.set_defaults(beam=1, out_len=1)
     args = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -77,7 +77,7 @@ def main():
         "batch": args.batch,
         "len": args.len,
         **times,
-        "target_tokens_per_second": round(1000 * tokens / times["median_ms"]),
+        "target_tokens_per_second": common.per_second(tokens, times),
     }
     print(json.dumps(result))
 

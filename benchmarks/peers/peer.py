@@ -1,9 +1,8 @@
-"""What the peers share: flags, and the JSON line of benchmarks/decode.py.
+"""Shared by the peers: flags, and the JSON line of benchmarks/decode.py.
 
 Needs the standard library only, since it runs in the peers' environments.
 """
 
-import argparse
 import json
 import pathlib
 import sys
@@ -15,22 +14,11 @@ import common
 
 def size_parser(doc):
     """Returns a parser with the flags of benchmarks/decode.py that apply."""
-    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
+    parser = common.size_parser(doc, batch=32, threads=1)
     add = parser.add_argument
-    add("--hidden", type=int, default=256)
-    add("--filter", type=int, default=1024)
-    add("--heads", type=int, default=4)
-    add("--layers", type=int, default=3)
-    add("--vocab", type=int, default=8000)
-    add("--batch", type=int, default=32, help="sentences")
     add("--src_len", type=int, default=30, help="ids of a source sentence")
     add("--out_len", type=int, default=32, help="ids of a translation")
     add("--beam", type=int, default=4)
-    add("--relative", type=int, default=1, choices=(0, 1))
-    add("--k", type=int, default=16, help="clipping distance")
-    add("--threads", type=int, default=1)
-    add("--steps", type=int, default=10, help="runs that count")
-    add("--warmup", type=int, default=3, help="runs before them")
     return parser
 
 
@@ -38,7 +26,7 @@ def report(engine, decode, args):
     """Times `decode()` and prints one JSON line.
 
     Args:
-        engine: str. Name and version of what decodes.
+        engine: str. Name and version of the engine.
         decode: Function that translates the batch and returns the lengths of
             the best hypotheses.
         args: The parsed flags.
@@ -50,7 +38,6 @@ def report(engine, decode, args):
             f"Received lengths: {lengths}."
         )
     times = common.measure(decode, args)
-    tokens = args.batch * args.out_len
     result = {
         "engine": engine,
         "relative": args.relative,
@@ -59,6 +46,8 @@ def report(engine, decode, args):
         "decode_length": args.out_len,
         "beam": args.beam,
         **times,
-        "tokens_per_second": round(1000 * tokens / times["median_ms"]),
+        "tokens_per_second": common.per_second(
+            args.batch * args.out_len, times
+        ),
     }
     print(json.dumps(result))

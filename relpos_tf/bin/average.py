@@ -3,7 +3,7 @@
     relpos-average --output_dir=runs/mine --n=20
     relpos-average --output_dir=runs/mine --steps=9000,10000
 
-The result is RUN/average/ckpt-STEP, named after the last step that is in it:
+The result is RUN/average/ckpt-STEP, named after the last of the steps:
 
     relpos-decoder --checkpoint_path=runs/mine/average < test.en
 """
@@ -14,7 +14,7 @@ from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.utils import paths
 
-# tensor2tensor's default, for sets that do not say how many.
+# tensor2tensor's default, for sets without average_checkpoints.
 DEFAULT_NUMBER = 8
 
 FLAGS = command.Flags()
@@ -22,14 +22,12 @@ FLAGS.define_string("output_dir", None, "The run.")
 FLAGS.define_integer(
     "n",
     0,
-    "How many of the last checkpoints; 0: the set's average_checkpoints, or "
-    f"{DEFAULT_NUMBER} where the set has none.",
+    "Number of last checkpoints to average; 0: the set's average_checkpoints, "
+    f"or {DEFAULT_NUMBER} if it has none.",
     lower_bound=0,
 )
 FLAGS.define_list(
-    "steps",
-    [],
-    "The steps to average, each once, with commas, instead of the last n.",
+    "steps", [], "The steps to average, with commas, instead of the last n."
 )
 FLAGS.define_string(
     "average_dir",
@@ -43,29 +41,29 @@ def main():
     command.require(FLAGS, "output_dir")
     run = pathlib.Path(FLAGS.output_dir)
     folder = average_folder(run)
-    wanted = wanted_steps()
+    steps = steps_in_flag()
     name = "average_dir" if FLAGS.average_dir else "output_dir"
     with command.flag_value(name):
         paths.check_folder(folder)
     command.import_tensorflow()
-    from relpos_tf.models import checkpoints  # They bring TensorFlow.
+    from relpos_tf.models import checkpoints  # brings TensorFlow
     from relpos_tf.models import run_dir
 
-    saved = checkpoints.all_steps(run)
+    saved = run_dir.all_steps(run)
     if not saved:
         raise errors.UserError(
             "Expected a run with checkpoints, ckpt-STEP.index. "
             f"Received: --output_dir={run}, which has none."
         )
     number = FLAGS.n
-    if not number and not wanted:
+    if not number and not steps:
         hparams = run_dir.RunDir(run).read_hparams()
         number = hparams.average_checkpoints or DEFAULT_NUMBER
-    steps = wanted or saved[-number:]
+    steps = steps or saved[-number:]
     missing = sorted(set(steps) - set(saved))
     if missing:
         raise command.UsageError(
-            f"--steps must be among those saved: {', '.join(map(str, saved))}."
+            f"--steps must be saved steps: {', '.join(map(str, saved))}."
             f" Received: {', '.join(map(str, missing))}."
         )
     log = command.logger()
@@ -83,7 +81,7 @@ def main():
 
 
 def average_folder(run: pathlib.Path) -> pathlib.Path:
-    """Returns where the result goes, inside the run, where it is looked for."""
+    """Returns the folder of the result, which must be inside the run."""
     folder = pathlib.Path(FLAGS.average_dir or run / "average")
     if folder.resolve().parent != run.resolve():
         raise command.UsageError(
@@ -93,7 +91,7 @@ def average_folder(run: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def wanted_steps() -> list[int]:
+def steps_in_flag() -> list[int]:
     """Returns the numbers in --steps, ascending."""
     if FLAGS.steps and FLAGS.n:
         raise command.UsageError("--n and --steps exclude each other.")

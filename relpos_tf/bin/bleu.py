@@ -3,15 +3,15 @@
     relpos-bleu --translation=out.de --reference=test.de
     relpos-bleu --translation=out.de --reference=test.de --score_json=score.json
 
-or one translation after the other, as relpos-translate_all writes them:
+or all translations of a folder, as relpos-translate_all writes them:
 
     relpos-bleu --translations_dir=runs/mine/translations \\
         --translation_name=dev --reference=dev.de
 
-That prints a table of all checkpoints with the best marked, and writes the
+This prints a table of all checkpoints with the best marked, and writes the
 scores and a plot of BLEU against steps into the folder: NAME.bleu.json and
-NAME.bleu.png. All files are plain text, one sentence a line. Every score comes
-with the signature that says how it was computed.
+NAME.bleu.png. All texts are plain, one sentence a line. Every score has the
+signature that says how it was computed.
 """
 
 import pathlib
@@ -22,20 +22,22 @@ from relpos_tf.utils import files
 from relpos_tf.utils import paths
 
 FLAGS = command.Flags()
-FLAGS.define_string("translation", None, "File that a model wrote.")
+FLAGS.define_string("translation", None, "File of translations by a model.")
 FLAGS.define_string(
-    "reference", None, "File of reference translations, with as many lines."
+    "reference",
+    None,
+    "File of reference translations, one for each translation.",
 )
 FLAGS.define_string(
     "source",
     None,
-    "File that was translated; only checked for having as many lines.",
+    "File of source lines; only their number is checked.",
 )
 FLAGS.define_string(
     "score_json",
     None,
-    "File to write the scores to, as one JSON object. Default: none, and for "
-    "a folder NAME.bleu.json in it.",
+    "File to write the scores to, as one JSON object. Default: none; with "
+    "--translations_dir, NAME.bleu.json in that folder.",
 )
 FLAGS.define_string(
     "translations_dir",
@@ -46,7 +48,7 @@ FLAGS.define_string(
 FLAGS.define_string(
     "translation_name",
     None,
-    "The NAME, where the folder has translations of several texts.",
+    "The NAME, if the folder has translations of several texts.",
 )
 FLAGS.define_string(
     "plot_file",
@@ -68,7 +70,7 @@ FLAGS.define_float(
     lower_bound=0,
 )
 
-_OF_A_FOLDER = (
+_FOLDER_FLAGS = (
     "translation_name",
     "plot_file",
     "event_dir",
@@ -92,14 +94,14 @@ def main():
 
 
 def check_flags():
-    """Refuses flags that contradict one another."""
+    """Raises UsageError for contradictory or missing flags."""
     if FLAGS.translation and FLAGS.translations_dir:
         raise command.UsageError(
             "--translation and --translations_dir exclude each other."
         )
     if not FLAGS.translations_dir:
         command.require(FLAGS, "translation")
-        for name in _OF_A_FOLDER:
+        for name in _FOLDER_FLAGS:
             if FLAGS[name].value:
                 raise command.UsageError(f"--{name} needs --translations_dir.")
     command.require(FLAGS, "reference")
@@ -139,7 +141,7 @@ def score_file():
 
 
 def check_source(num_translations: int, translation: str):
-    """Raises UserError unless there is a translation for each line."""
+    """Raises UserError unless each source line has a translation."""
     from relpos_tf.utils import text
 
     num_sources = text.count_lines(FLAGS.source)
@@ -153,11 +155,11 @@ def check_source(num_translations: int, translation: str):
 
 def score_folder():
     """Scores everything in --translations_dir."""
-    from relpos_tf.comparison import checkpoint_scores  # It brings sacreBLEU.
+    from relpos_tf.comparison import checkpoint_scores  # Imports sacreBLEU.
     from relpos_tf.training import metrics
     from relpos_tf.utils import text
 
-    # Now, not when a translation has come.
+    # Checked before any waiting for translations.
     metrics.check_references(list(text.read_lines(FLAGS.reference)))
     if FLAGS.source:
         check_source(text.count_lines(FLAGS.reference), FLAGS.reference)
@@ -174,36 +176,36 @@ def score_folder():
                 FLAGS.min_steps,
             )
 
-    report = None
-    for translation in checkpoint_scores.as_they_come(find, FLAGS.wait_minutes):
-        if report is None:
+    scores = None
+    for translation in checkpoint_scores.poll_new(find, FLAGS.wait_minutes):
+        if scores is None:
             start = f"{FLAGS.translations_dir}/{translation.name}.bleu"
-            report = checkpoint_scores.Report(
+            scores = checkpoint_scores.CheckpointScores(
                 translation.name,
                 FLAGS.reference,
                 FLAGS.score_json or f"{start}.json",
                 FLAGS.plot_file or f"{start}.png",
                 FLAGS.event_dir,
             )
-        report.add(translation)
+        scores.add(translation)
         if FLAGS.wait_minutes:
-            report.save()  # Whoever waits may leave at any time.
-    if report is None:
+            scores.save()  # A user who waits may interrupt at any time.
+    if scores is None:
         raise errors.UserError(nothing_found())
-    command.write(report.table())
-    report.save()
-    command.logger().info("Wrote %s.", " and ".join(map(str, report.paths())))
+    command.write(scores.table())
+    scores.save()
+    command.logger().info("Wrote %s.", " and ".join(map(str, scores.paths())))
 
 
 def nothing_found() -> str:
     """Returns the message for a folder without translations."""
     name = FLAGS.translation_name or "NAME"
     least = f" of step {FLAGS.min_steps} or later" if FLAGS.min_steps else ""
-    is_there = pathlib.Path(FLAGS.translations_dir).is_dir()
+    is_folder = pathlib.Path(FLAGS.translations_dir).is_dir()
     return (
         f"Expected translations {name}-STEP{least}. Received: "
         f"{FLAGS.translations_dir}, which "
-        f"{'has none' if is_there else 'does not exist'}."
+        f"{'has none' if is_folder else 'does not exist'}."
     )
 
 

@@ -20,8 +20,8 @@ A command module looks like this:
         command.run(main)
 
 Exit codes: 0 done, 1 failed, 2 bad flags, 130 interrupted, 143 terminated.
-Whatever a user can cause ends in one line on standard error; a traceback means
-a bug.
+A mistake of the user ends in one line on standard error; a traceback means a
+bug.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ from typing import NoReturn
 from absl import flags
 
 from relpos_tf import errors
-from relpos_tf import hparam
+from relpos_tf import fields
 from relpos_tf import registry
 from relpos_tf.utils import memory
 from relpos_tf.utils import paths
@@ -74,7 +74,7 @@ class Flags(flags.FlagValues):
     def define_float(self, *args, **kwargs):
         flags.DEFINE_float(*args, flag_values=self, **kwargs)
 
-    def define_integer(self, *args, upper_bound=hparam.LARGEST_INT, **kwargs):
+    def define_integer(self, *args, upper_bound=fields.LARGEST_INT, **kwargs):
         flags.DEFINE_integer(
             *args, upper_bound=upper_bound, flag_values=self, **kwargs
         )
@@ -100,13 +100,15 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
 
     Args:
         main: function without arguments, defined in a command module (see
-            above) that has a docstring and `FLAGS`. What it returns, if
-            anything, is the exit code.
+            above) that has a docstring and `FLAGS`. It returns the exit code
+            or None, which is 0.
         arguments: list of str, without the program's name.
 
     Returns:
-        int, the exit code. Exceptions that are not the user's doing are not
-        caught.
+        int, the exit code.
+
+    Raises:
+        Exception: a bug; it is not caught.
     """
     _replace_closed_streams()
     module = sys.modules[main.__module__]
@@ -130,8 +132,8 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _fail(name, "interrupted.", 130)
     except BrokenPipeError:
-        # The reader (`| head`) has gone. Python flushes standard output once
-        # more when it ends, and must not fail again there.
+        # The reader (`| head`) has closed the pipe. Python flushes standard
+        # output once more at its end; that flush must not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -183,7 +185,7 @@ def require(flag_values: Flags, *names: str) -> None:
 
 @contextlib.contextmanager
 def flag_value(name: str) -> Iterator[None]:
-    """Blames a flag for every `UserError` raised in the block (exit code 2).
+    """Names a flag in every `UserError` raised in the block (exit code 2).
 
     Example:
 
@@ -241,7 +243,7 @@ def check_outputs(
     outputs: Sequence[str],
     inputs: Sequence[str],
 ) -> None:
-    """Refuses files to write before the work, and not when it is done.
+    """Checks the files to write before the work begins.
 
     Args:
         flag_values: the command's `Flags`.
@@ -249,7 +251,7 @@ def check_outputs(
         inputs: Names of flags whose files are read.
 
     Raises:
-        UsageError: one cannot be written, or is one of the other files.
+        UsageError: a file cannot be written, or two flags name one file.
     """
     seen = {}
     for name in (*inputs, *outputs):
@@ -268,16 +270,16 @@ def check_outputs(
             )
 
 
-def again() -> str:
+def command_line() -> str:
     """Returns the command that was typed, quoted for a shell."""
     by_python = sys.argv[0].endswith(".py")
     return shlex.join(sys.orig_argv if by_python else sys.argv)
 
 
 def write(text: str) -> None:
-    """Writes a result, which others may want to read, to standard output.
+    """Writes a result to standard output, without terminal controls.
 
-    A terminal is shown no controls that a name or a line may hold.
+    A file or a pipe receives the text unchanged.
     """
     if sys.stdout.isatty():
         terminal.clear()
@@ -296,24 +298,24 @@ def logger() -> logging.Logger:
 
 
 def import_tensorflow(num_logical_cpus: int = 0, quiet: bool = True) -> Any:
-    """Imports TensorFlow without its start-up noise; memory is kept.
+    """Imports TensorFlow without its start-up messages.
 
-    The C++ libraries write to file descriptor 2 whatever the log level says,
+    The C++ libraries write to file descriptor 2 whatever the log level is,
     so that descriptor points to a temporary file while TensorFlow is imported
-    and looks for devices. If that fails, what they wrote is shown.
+    and looks for devices. If the import fails, the file's text is shown.
 
     Args:
         num_logical_cpus: int. Above 1, the CPU is split into that many
             devices, to try replicas without GPUs.
-        quiet: bool. False shows everything, as does a
+        quiet: bool. False shows every message, and so does a
             `TF_CPP_MIN_LOG_LEVEL` below 3 in the environment.
 
     Returns:
         The `tensorflow` module.
 
     Raises:
-        RuntimeError: if `num_logical_cpus` comes too late, after TensorFlow
-            has started its devices.
+        RuntimeError: `num_logical_cpus` is above 1 and TensorFlow has started
+            its devices before.
     """
     memory.keep_freed()
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -330,17 +332,17 @@ def import_tensorflow(num_logical_cpus: int = 0, quiet: bool = True) -> Any:
                 cpus[0],
                 [tf.config.LogicalDeviceConfiguration()] * num_logical_cpus,
             )
-    # Its warnings in our form, and once: they also go to the root logger.
+    # TensorFlow's warnings in our form, and not from the root logger as well.
     tf.get_logger().handlers[:] = [_Lines()]
     tf.get_logger().propagate = False
     return tf
 
 
 class _Lines(logging.Handler):
-    """Writes records as plain lines to whatever `sys.stderr` is by then.
+    """Writes log records as plain lines to the current `sys.stderr`.
 
-    What they quote may come from a file, or from another host: without its
-    controls, it cannot speak to the terminal.
+    A record may quote a file or another host, so terminal controls in it are
+    made visible.
     """
 
     def emit(self, record):
@@ -353,7 +355,7 @@ class _Lines(logging.Handler):
 
 
 class _Closed(io.TextIOBase):
-    """A standard stream that the shell has closed, as by `<&-`.
+    """A standard stream that the shell has closed, for example by `<&-`.
 
     Args:
         name: str. "input" or "output".
@@ -361,7 +363,7 @@ class _Closed(io.TextIOBase):
 
     def __init__(self, name: str):
         self._name = name
-        self.buffer = self  # of bytes, too, there are none
+        self.buffer = self  # the stream of bytes
 
     def _refuse(self, *_, **__):
         flag = {"input": "--decode_from_file", "output": "--decode_to_file"}
@@ -374,10 +376,11 @@ class _Closed(io.TextIOBase):
 
 
 def _replace_closed_streams() -> None:
-    """Gives a process that was started without standard streams others.
+    """Replaces standard streams that were closed before the process began.
 
-    Their file descriptors are taken as well, or the next files to be opened,
-    checkpoints perhaps, would be what libraries write their messages to.
+    Their file descriptors are taken as well. Otherwise the next file that is
+    opened, perhaps a checkpoint, would get them, and with them the messages
+    that libraries write to descriptors 1 and 2.
     """
     if None not in (sys.stdin, sys.stdout, sys.stderr):
         return
@@ -392,7 +395,7 @@ def _replace_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _hidden_stderr():
-    """Keeps file descriptor 2 quiet; shows what was hidden on an exception."""
+    """Hides writes to file descriptor 2; shows them after an exception."""
     sys.stderr.flush()
     saved = os.dup(2)
     with tempfile.TemporaryFile() as hidden:
@@ -411,7 +414,7 @@ def _hidden_stderr():
 
 
 def _fail(name, error, code):
-    """Says what went wrong in one line and returns the exit code."""
+    """Writes the error message and returns the exit code."""
     first, *more = str(error).split("\n")
     lines = [f"{name}: {first}", *more]
     terminal.clear()
@@ -421,10 +424,10 @@ def _fail(name, error, code):
 
 def _distinct(flag_values):
     """Returns the flags in the order they were defined, each once."""
-    found = {}
+    flag_by_name = {}
     for name in flag_values:  # A short name is a second entry for its flag.
-        found.setdefault(flag_values[name].name, flag_values[name])
-    return list(found.values())
+        flag_by_name.setdefault(flag_values[name].name, flag_values[name])
+    return list(flag_by_name.values())
 
 
 def _one_line(text):

@@ -8,12 +8,12 @@ r"""Compares hparams sets: trains them alike, and says which is better.
   relpos-compare --runs=runs/relative,runs/absolute --output_dir=runs/compared
   relpos-compare --diff --hparams_sets=transformer_base,transformer_relative
 
-Runs are trained one after the other, in OUTPUT_DIR/runs/LABEL-seedN, on the
-same batches in the same order for each seed. The same command again goes on
+Runs are trained one after the other, in OUTPUT_DIR/runs/LABEL-seedN; runs of
+one seed see the same batches in the same order. The same command again resumes
 where the last one stopped. Then every model translates the test set, and
-report.md, report.html and report.json in OUTPUT_DIR tell of scores, their
-chances, speed and memory. With --runs, nothing is trained; a name that ends in
--seedN is one of several runs of a label, and LABEL=DIR gives another label.
+report.md, report.html and report.json in OUTPUT_DIR compare scores,
+significance, speed and memory. With --runs, nothing is trained; directories
+LABEL-seedN are the runs of one label, and LABEL=DIR gives another label.
 
 Presets derive from one set with relative positions (--hparams_sets, default
 transformer_relative_tiny): table1, relative or absolute; table2, the clipping
@@ -24,6 +24,7 @@ sentences up to --train_max_length; localness, Gaussian biases.
 import pathlib
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
@@ -35,36 +36,36 @@ from relpos_tf.utils import signals
 
 FLAGS = command.Flags()
 
-FLAGS.define_string("problem", "", "What to learn.")
+FLAGS.define_string("problem", "", "Name of the problem.")
 FLAGS.define_list(
     "hparams_sets",
     [],
-    "Names of sets, or LABEL=NAME to call one differently; with --preset, one.",
+    "Names of sets; LABEL=NAME gives another label. With --preset, one set.",
 )
 FLAGS.define_enum(
     "preset",
     None,
     list(variants_lib.PRESETS),
-    "A comparison of the paper, or of its neighbours, in place of sets.",
+    "A comparison from the paper or from related work, in place of sets.",
 )
 FLAGS.define_string(
     "hparams",
     "",
-    "Changes: LABEL:name=value,name=value;LABEL:name=value. Without a label, "
-    "changes for all.",
+    "Changes: LABEL:name=value,name=value;LABEL:name=value. Changes without "
+    "a label apply to all.",
 )
 FLAGS.define_string(
     "runs",
     "",
     "Directories of finished runs, or LABEL=DIR, in place of training; * and "
-    "? stand for anything.",
+    "? match as in a shell.",
 )
 FLAGS.define_bool("diff", False, "Print only which hparams differ.")
-FLAGS.define_list("seeds", ["1"], "Random seeds: runs of each set.")
+FLAGS.define_list("seeds", ["1"], "Random seeds, each for all sets.")
 FLAGS.define_integer(
     "train_steps",
     0,
-    "Updates of each run. 0: the sets' own.",
+    "Updates of each run. 0: train_steps of the sets.",
     lower_bound=0,
 )
 FLAGS.define_string("output_dir", "", "Folder for the runs and the report.")
@@ -72,10 +73,10 @@ FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
 FLAGS.define_string(
     "tmp_dir",
     "downloads",
-    "Folder of raw files; what is not there is downloaded to it.",
+    "Folder of raw files; missing files are downloaded to it.",
 )
 FLAGS.define_string(
-    "usr_dir", "", "Folder of your own registrations, imported."
+    "usr_dir", "", "Folder of your own registrations; it is imported."
 )
 _FILE_FLAGS = [
     f"{split}_{side}"
@@ -91,32 +92,33 @@ FLAGS.define_integer(
     8000,
     "translate_files: pieces of the vocabulary.",
     lower_bound=1,
-    upper_bound=hparam.MOST["vocab_size"],
+    upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
 )
 FLAGS.define_integer(
     "local_eval_frequency",
     1000,
-    "Save and evaluate every so many steps.",
+    "Number of steps between evaluations; each also saves a checkpoint.",
     lower_bound=1,
 )
 FLAGS.define_integer(
     "train_max_length",
     0,
-    "Train on pairs of at most so many pieces a side. 0: the sets' own limit.",
+    "Train on pairs of at most so many pieces a side. 0: max_length of the "
+    "sets.",
     lower_bound=0,
 )
 FLAGS.define_list(
     "length_buckets",
     [],
-    "Upper limits of source lengths, in pieces with the end of the sentence, "
-    "to score apart. Default: quarters of the lines; for the preset length L, "
-    "1.5 L and 2 L of --train_max_length.",
+    "Upper limits of the source lengths to score separately, in pieces with "
+    "EOS. Default: quartiles of the lines; for --preset=length, 1, 1.5 and 2 "
+    "times --train_max_length.",
 )
 FLAGS.define_bool(
     "use_test_set",
     True,
-    "Score on the test split, if the problem has one, and not on the "
-    "development split.",
+    "Score on the test split, if the problem has one. --nouse_test_set: on "
+    "the development split.",
 )
 FLAGS.define_integer(
     "num_samples",
@@ -124,8 +126,8 @@ FLAGS.define_integer(
     "Translations to show in the report.",
     lower_bound=0,
 )
-# What the trainer is given as it is.
-_PASSED = "problem data_dir tmp_dir usr_dir local_eval_frequency".split()
+# Flags that the trainer gets unchanged.
+_TRAINER_FLAGS = "problem data_dir tmp_dir usr_dir local_eval_frequency".split()
 
 
 def main() -> None:
@@ -134,46 +136,47 @@ def main() -> None:
             registry.import_usr_dir(FLAGS.usr_dir)
     check_flags()
     limits = length_limits()
-    found = [] if FLAGS.runs else make_variants()
+    variants = [] if FLAGS.runs else make_variants()
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
     if FLAGS.diff:
-        by_label = {one.label: one.hparams for one in found}
+        by_label = {one.label: one.hparams for one in variants}
         by_label |= {run.label: run.files.read_hparams() for run in runs}
         return show_differences(by_label)
     command.require(FLAGS, "output_dir")
     folder = pathlib.Path(FLAGS.output_dir)
-    check_places(folder)
-    if found:
+    check_output(folder)
+    train_steps = 0
+    if variants:
         command.require(FLAGS, "problem")
-        runs, train_steps = plan(found, folder / "runs")
+        runs, train_steps = plan(variants, folder / "runs")
     with signals.caught():
         try:
             locks.acquire_exclusive(folder)
-            if found:
+            if variants:
                 train(runs, train_steps, folder)
-            report(runs, train_steps if found else 0, limits, folder)
+            report(runs, train_steps, limits, folder)
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped. The same command goes on from there:\n  %s",
-                command.again(),
+                command.command_line(),
             )
 
 
 def check_flags() -> None:
-    """Refuses flags that contradict one another, and too few of them."""
+    """Raises UsageError for contradictory or missing flags."""
     ways = [n for n in ("hparams_sets", "preset", "runs") if getattr(FLAGS, n)]
     if not ways:
         raise command.UsageError(
-            "one of --hparams_sets, --preset and --runs is required: what to "
-            "compare."
+            "one of --hparams_sets, --preset and --runs is required: the sets "
+            "or runs to compare."
         )
     if FLAGS.runs:
         training = ["hparams", "problem", "train_max_length", "train_steps"]
         for name in [*ways[:-1], *training]:
             if getattr(FLAGS, name):
                 raise command.UsageError(
-                    f"--{name} says how to train, --runs what is trained: "
+                    f"--{name} is for training, --runs for finished runs: "
                     "give one of them."
                 )
     if FLAGS.preset and len(FLAGS.hparams_sets) > 1:
@@ -183,8 +186,8 @@ def check_flags() -> None:
         )
     if FLAGS.preset == "length" and not FLAGS.train_max_length:
         raise command.UsageError(
-            "--preset=length needs --train_max_length: train on sentences up "
-            "to so many pieces, test on longer ones."
+            "--preset=length needs --train_max_length: it trains on sentences "
+            "up to so many pieces and tests on longer ones."
         )
     given = [name for name in _FILE_FLAGS if getattr(FLAGS, name)]
     if given and FLAGS.problem != "translate_files":
@@ -199,18 +202,18 @@ def check_flags() -> None:
             registry.problem(FLAGS.problem)
 
 
-def check_places(folder: pathlib.Path) -> None:
-    """Refuses to begin where the report could not be written in the end."""
-    from relpos_tf.comparison import report_files
+def check_output(folder: pathlib.Path) -> None:
+    """Raises UsageError if the report cannot be written to the folder."""
+    from relpos_tf.comparison.report import files
 
     with command.flag_value("output_dir"):
         paths.check_folder(folder)
-        for path in report_files.names(folder) if folder.is_dir() else []:
+        for path in files.paths(folder) if folder.is_dir() else []:
             paths.check_file(path)
 
 
 def make_variants() -> list[variants_lib.Variant]:
-    """Returns what is to be compared."""
+    """Returns the variants of --hparams_sets or --preset."""
     more = ""
     if FLAGS.train_max_length:
         more = f"max_length={FLAGS.train_max_length}"
@@ -228,27 +231,27 @@ def make_variants() -> list[variants_lib.Variant]:
 
 
 def length_limits() -> list[int]:
-    """Returns the upper limits of the length buckets; none: quarters."""
+    """Returns the upper limits of the length buckets; none for quartiles."""
     if FLAGS.length_buckets:
         return numbers("length_buckets")
-    longest = FLAGS.train_max_length
     if FLAGS.preset != "length":
         return []
+    longest = FLAGS.train_max_length
     return [longest, 3 * longest // 2, 2 * longest]
 
 
 def numbers(name: str) -> list[int]:
-    """Returns a flag's values, whole numbers, ascending."""
-    found = FLAGS[name].value
-    if not found or not all(n.strip().isdecimal() for n in found):
+    """Returns the whole numbers of a flag, ascending."""
+    texts = FLAGS[name].value
+    if not texts or not all(text.strip().isdecimal() for text in texts):
         raise command.UsageError(
             f"--{name} must be whole numbers, as in 1,2,3. Received: "
-            f"{','.join(found)!r}."
+            f"{','.join(texts)!r}."
         )
-    values = sorted({int(n) for n in found})
-    if values[-1] > hparam.LARGEST_INT:
+    values = sorted(set(map(int, texts)))
+    if values[-1] > fields.LARGEST_INT:
         raise command.UsageError(
-            f"--{name} must be at most {hparam.LARGEST_INT}. Received: "
+            f"--{name} must be at most {fields.LARGEST_INT}. Received: "
             f"{values[-1]}."
         )
     return values
@@ -257,32 +260,32 @@ def numbers(name: str) -> list[int]:
 def plan(
     variants: list[variants_lib.Variant], folder: pathlib.Path
 ) -> tuple[list[runs_lib.Run], int]:
-    """Returns all runs, seed by seed, and how many updates each gets."""
+    """Returns all runs, seed by seed, and the updates of each."""
     steps = {FLAGS.train_steps or one.hparams.train_steps for one in variants}
     if len(steps) > 1:
         raise command.UsageError(
-            "--train_steps is required: the sets' own differ: "
+            "--train_steps is required, because the sets differ in it: "
             f"{', '.join(f'{n:,}' for n in sorted(steps))}."
         )
     train_steps = steps.pop()
-    seeds = numbers("seeds")
-    return (
-        runs_lib.plan(variants, seeds, folder, FLAGS.problem, train_steps),
-        train_steps,
+    runs = runs_lib.plan(
+        variants, numbers("seeds"), folder, FLAGS.problem, train_steps
     )
+    return runs, train_steps
 
 
 def train(
     runs: list[runs_lib.Run], train_steps: int, folder: pathlib.Path
 ) -> None:
     """Trains the runs."""
-    from relpos_tf.comparison import training
+    from relpos_tf.comparison import train_runs
 
-    own_text = [*_FILE_FLAGS, "vocab_size"]
-    passed = _PASSED + own_text * (FLAGS.problem == "translate_files")
-    training.train(
+    names = list(_TRAINER_FLAGS)
+    if FLAGS.problem == "translate_files":
+        names += [*_FILE_FLAGS, "vocab_size"]
+    train_runs.train(
         runs,
-        {name: getattr(FLAGS, name) for name in passed},
+        {name: getattr(FLAGS, name) for name in names},
         train_steps,
         folder / "logs",
     )
@@ -296,10 +299,10 @@ def report(
 ) -> None:
     """Scores the models and writes the report."""
     from relpos_tf.comparison import collection
-    from relpos_tf.comparison import markdown
-    from relpos_tf.comparison import report_files
+    from relpos_tf.comparison.report import files
+    from relpos_tf.comparison.report import tables
 
-    found = collection.collect(
+    content = collection.collect(
         runs,
         train_steps,
         FLAGS.data_dir,
@@ -307,20 +310,21 @@ def report(
         use_test_set=FLAGS.use_test_set,
         limits=limits,
         num_samples=FLAGS.num_samples,
-        command=command.again(),
+        command=command.command_line(),
     )
-    paths = report_files.write(found, folder)
-    for warning in found["warnings"]:
+    written = files.write(content, folder)
+    for warning in content["warnings"]:
         command.logger().warning("%s", warning)
-    command.write(markdown.short_table(found))
-    command.logger().info("Wrote %s.", ", ".join(map(str, paths)))
+    command.write(tables.short_text(content))
+    command.logger().info("Wrote %s.", ", ".join(map(str, written)))
 
 
 def show_differences(by_label) -> None:
     """Prints which hparams differ."""
     if len(by_label) < 2:
         raise errors.UserError(
-            f"Expected two or more to compare. Received: {', '.join(by_label)}."
+            "Expected two or more labels to compare. Received: "
+            f"{', '.join(by_label)}."
         )
     differences = variants_lib.differences(by_label)
     command.write(variants_lib.differences_table(differences))

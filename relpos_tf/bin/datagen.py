@@ -3,8 +3,8 @@
     relpos-datagen --problem=translate_ende_wmt14 --num_shards=100
     relpos-datagen --registry_help
 
-The trainer does the same with --generate_data. Preparing the same problem
-again in the same folder does nothing.
+The trainer does the same with --generate_data. Data that are
+prepared already stay as they are.
 """
 
 from relpos_tf import registry
@@ -17,20 +17,20 @@ FLAGS.define_string("data_dir", "data", "Folder to write to.")
 FLAGS.define_string(
     "tmp_dir",
     "downloads",
-    "Folder of raw files; what is not there is downloaded to it.",
+    "Folder of raw files; missing ones are downloaded to it.",
 )
 FLAGS.define_integer(
     "num_shards",
     0,
-    "How many TFRecord files the training data is written to; 0: the "
-    "problem's own number. At least one for each worker.",
+    "Number of TFRecord files of the training data; 0: the problem's own "
+    "number.",
     lower_bound=0,
     upper_bound=10_000,
 )
 FLAGS.define_string(
-    "usr_dir", None, "Folder of Python code that registers more problems."
+    "usr_dir", None, "Folder of your own registrations, imported."
 )
-FLAGS.define_bool("registry_help", False, "Lists the registered names.")
+FLAGS.define_bool("registry_help", False, "List problems and hparams sets.")
 
 
 def main():
@@ -48,7 +48,7 @@ def main():
     with command.flag_value("data_dir"):
         paths.check_name(FLAGS.data_dir)
     if problem.is_prepared(FLAGS.data_dir):
-        log.info("%s is prepared already in %s.", problem.name, FLAGS.data_dir)
+        log.info("%s is already prepared in %s.", problem.name, FLAGS.data_dir)
         return
     with command.flag_value("data_dir"):  # before anything is downloaded
         paths.check_folder(FLAGS.data_dir)

@@ -8,14 +8,14 @@ r"""Translates with a trained model, one line of output for each line of input.
       writes a file and scores it
 
   python decoder.py --decode_interactive
-      asks for a line at a time; :help lists what else can be typed
+      asks for a line at a time; :help lists its commands
 
   python decoder.py --score_file=pairs.tsv
-      says how probable given translations are
+      scores given translations by their probability
 
 A line ends at a line feed and nowhere else. A blank line gives a blank line.
-Messages go to standard error; standard output has the translations or, where
-they go to a file, the scores.
+Messages go to standard error; standard output has the translations or, if they
+go to a file, the scores.
 """
 
 import contextlib
@@ -28,7 +28,6 @@ import time
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
-from relpos_tf.decoding import output_lines
 from relpos_tf.training import reporting
 from relpos_tf.utils import files
 from relpos_tf.utils import signals
@@ -48,8 +47,8 @@ FLAGS.define_string(
 FLAGS.define_string(
     "export_dir",
     "",
-    "An export, of any format, instead of a run. A SavedModel is a program: "
-    "one with operations that exports do not have is refused.",
+    "An export, of any format, instead of a run. A SavedModel is a program; "
+    "it is refused if it has operations that exports do not have.",
 )
 FLAGS.define_string(
     "decode_from_file",
@@ -59,9 +58,9 @@ FLAGS.define_string(
 FLAGS.define_string(
     "decode_to_file",
     "",
-    "Where the translations go. Default: standard output. The file appears "
-    "when it is complete. If the command is stopped, the N lines that were "
-    "finished are kept in DECODE_TO_FILE.first-N-lines.",
+    "File for the translations. Default: standard output. The file appears "
+    "when it is complete. If the command is stopped, the N finished lines are "
+    "kept in DECODE_TO_FILE.first-N-lines.",
 )
 FLAGS.define_string(
     "decode_reference",
@@ -87,12 +86,14 @@ FLAGS.define_string(
     "name=value,name=value: beam_size, alpha, extra_length (default: the run's "
     "own), batch_size (lines at once), return_beams, write_beam_scores, "
     "max_input_size (ids kept of a line), min_length, no_repeat_ngram_size; to "
-    "draw and not search: sampling_method=random, sampling_temp, "
+    "draw at random: sampling_method=random, sampling_temp, "
     "sampling_keep_top_k, sampling_top_p, random_seed.",
 )
-FLAGS.define_string("prefix_file", "", "What each translation begins with.")
 FLAGS.define_string(
-    "attention_to_file", "", "JSON lines of what was attended to."
+    "prefix_file", "", "For each line, the beginning of its translation."
+)
+FLAGS.define_string(
+    "attention_to_file", "", "File for the attention weights, as JSON lines."
 )
 FLAGS.define_string(
     "score_file",
@@ -101,7 +102,7 @@ FLAGS.define_string(
     "target's probability is written.",
 )
 
-_PLACES = "output_dir", "checkpoint_path", "export_dir"
+_MODELS = "output_dir", "checkpoint_path", "export_dir"
 _OUTPUTS = "decode_to_file", "attention_to_file", "score_json"
 _FILES_TO_READ = (
     "decode_from_file",
@@ -114,38 +115,40 @@ _INPUTS = "decode_from_file", "decode_interactive", "score_file"
 
 def main() -> None:
     with command.flag_value("decode_hparams"):
-        settings = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
-    check_flags(settings)
+        decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
+    check_flags(decode_hparams)
     command.check_outputs(FLAGS, _OUTPUTS, _FILES_TO_READ)
     lines = source_lines()
     prefix = prefix_lines(lines)
     pairs = pairs_to_score() if FLAGS.score_file else []
     command.import_tensorflow()
     from relpos_tf.decoding import translator as translator_lib
-    from relpos_tf.models import run_dir  # these bring TensorFlow
+    from relpos_tf.models import run_dir  # these import TensorFlow
 
-    load, path = translator_lib.Translator.load_run, first_given(*_PLACES)
+    load, path = translator_lib.Translator.load_run, first_given(*_MODELS)
     if FLAGS.export_dir:
         load = translator_lib.Translator.load_export
     translator = load(
         path or run_dir.latest_run("runs"),
-        batch_size=settings.batch_size,
-        max_input_size=settings.max_input_size,
+        batch_size=decode_hparams.batch_size,
+        max_input_size=decode_hparams.max_input_size,
     )
     command.logger().info("Using %s.", translator.name)
     with command.flag_value("decode_hparams"):
-        settings = translator.engine.settings(settings)
-    if is_conversation():
-        converse(translator, settings)
+        decode_hparams = translator.engine.complete(decode_hparams)
+    if is_prompt():
+        from relpos_tf.decoding import interactive  # imports TensorFlow
+
+        interactive.run(translator, decode_hparams)
     elif FLAGS.score_file:
         score_pairs(translator, pairs)
     else:
-        decode(translator, settings, lines, prefix)
+        decode(translator, decode_hparams, lines, prefix)
 
 
-def check_flags(settings: decode_hparam.DecodeHParams) -> None:
+def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
     """Refuses flags that contradict one another."""
-    for names in (_PLACES, _INPUTS):
+    for names in (_MODELS, _INPUTS):
         given = [name for name in names if getattr(FLAGS, name)]
         if len(given) > 1:
             raise command.UsageError(
@@ -155,39 +158,39 @@ def check_flags(settings: decode_hparam.DecodeHParams) -> None:
         raise command.UsageError("--score_json needs --decode_reference.")
     if FLAGS.decode_reference and first_given(*_INPUTS[1:]):
         raise command.UsageError("--decode_reference needs text to translate.")
-    if is_conversation() and FLAGS.decode_to_file:
+    if is_prompt() and FLAGS.decode_to_file:
         raise command.UsageError(
             "--decode_interactive at a terminal answers there, not in "
             "--decode_to_file."
         )
     if FLAGS.score_file and FLAGS.export_dir:
         raise command.UsageError("--score_file needs a run, not an export.")
-    if settings.write_beam_scores and not settings.return_beams:
+    if decode_hparams.write_beam_scores and not decode_hparams.return_beams:
         raise command.UsageError(
             "--decode_hparams: write_beam_scores needs return_beams=true."
         )
 
 
 def first_given(*names: str) -> str:
-    """Returns the value of the first of these flags that has one, or ""."""
+    """Returns the first value that is not empty, or ""."""
     return next((value for n in names if (value := getattr(FLAGS, n))), "")
 
 
 def source_lines():
-    """Returns the lines to translate; None if the input is of another kind.
+    """Returns the lines to translate; None if no text is to be translated.
 
     Raises:
         UserError: a named file is empty, or the reference has another number
             of lines.
     """
-    if is_conversation() or FLAGS.score_file:
+    if is_prompt() or FLAGS.score_file:
         return None
     lines = text.stream_lines(sys.stdin.buffer)
     if FLAGS.decode_from_file:
         lines = text.read_nonempty(FLAGS.decode_from_file)
     if not FLAGS.decode_reference:
         return lines
-    from relpos_tf.training import metrics  # brings sacreBLEU
+    from relpos_tf.training import metrics  # imports sacreBLEU
 
     lines = list(lines)
     references = list(text.read_lines(FLAGS.decode_reference))
@@ -197,7 +200,7 @@ def source_lines():
 
 
 def prefix_lines(lines):
-    """Returns what the translations begin with; None for nothing.
+    """Returns the lines of --prefix_file; None without.
 
     Raises:
         UserError: the source is a file with another number of lines.
@@ -222,10 +225,22 @@ def check_count(name: str, count: int, expected: int) -> None:
         )
 
 
-def decode(translator, settings, lines, prefix) -> None:
+def decode(translator, decode_hparams, lines, prefix) -> None:
     """Translates lines, writes them, and scores them against a reference."""
-    log = command.logger()
-    hypotheses, count, started = [], 0, time.monotonic()
+    best_texts, count, started = [], 0, time.monotonic()
+    # Typed lines are answered one by one; a file is sorted by length first.
+    typed = FLAGS.decode_interactive or (
+        not FLAGS.decode_from_file and sys.stdin.isatty()
+    )
+    translations = translator.translations(
+        lines,
+        decode_hparams,
+        n_best=decode_hparams.beam_size if decode_hparams.return_beams else 1,
+        with_attention=bool(FLAGS.attention_to_file),
+        prefix=prefix,
+        progress=terminal.LineProgress(),
+        **({"chunk_lines": 1} if typed else {}),
+    )
     with (
         # A batch system that ends the job sends SIGTERM.
         signals.caught() if FLAGS.decode_to_file else contextlib.nullcontext(),
@@ -234,28 +249,61 @@ def decode(translator, settings, lines, prefix) -> None:
         ) as write,
         text.writer(
             FLAGS.attention_to_file, io.BytesIO(), tell_kept_attention
-        ) as write_look,
+        ) as write_attention,
     ):
-        for texts, scores, *looks in translations(
-            translator, settings, lines, prefix
-        ):
-            write(output_lines.translation_line(settings, texts, scores))
-            for look in looks:  # of all beams
-                write_look(output_lines.attention_line(look[0]))
+        for translation in translations:
+            write(translation_line(translation, decode_hparams))
+            if FLAGS.attention_to_file:
+                write_attention(attention_line(translation.attention[0]))
             count += 1
             if FLAGS.decode_reference:
-                hypotheses.append(texts[0])
+                best_texts.append(translation.texts[0])
     seconds = time.monotonic() - started
+    log = command.logger()
     if not count:
         log.warning("There was no line to translate.")
     speed = reporting.rate(count / max(seconds, 1e-3), 1)
     log.info("Lines: %d, %s a second.", count, speed)
     if FLAGS.decode_reference:
-        report_scores(translator, settings, hypotheses)
+        report_scores(translator, decode_hparams, best_texts)
+
+
+def translation_line(translation, decode_hparams) -> str:
+    """Returns the output line of an `engines.Translation`."""
+    if not decode_hparams.return_beams:
+        return translation.texts[0]
+    fields = []
+    for line, score in zip(translation.texts, translation.scores, strict=True):
+        fields.append(line.replace("\t", " "))
+        if decode_hparams.write_beam_scores:
+            fields.append(f"{score:.4f}")
+    return "\t".join(fields)
+
+
+def attention_line(attention) -> str:
+    """Returns a translation's attention as a JSON object in one line.
+
+    Its `attention` has a row for each target piece, with the mean weight of
+    each source piece over all layers and heads; its `alignment` has the index
+    of the source piece with the largest weight, from 0.
+
+    Args:
+        attention: `engines.Attention`, or None for a blank line.
+    """
+    if attention is None:
+        return json.dumps({"source": [], "target": [], "attention": []})
+    mean = attention.weights.mean(axis=(0, 1))
+    record = {
+        "source": attention.source,
+        "target": attention.target,
+        "alignment": mean.argmax(axis=1).tolist(),
+        "attention": [[round(w, 4) for w in row] for row in mean.tolist()],
+    }
+    return json.dumps(record, ensure_ascii=False)
 
 
 def tell_kept(path: str, number: int) -> None:
-    """Says where the lines are that were translated before it was stopped."""
+    """Names the file of the lines that were translated before a stop."""
     command.logger().warning(
         "Stopped. The %s finished lines are in %s. To go on, translate the "
         "source from line %d on, as with tail -n +%d.",
@@ -267,39 +315,18 @@ def tell_kept(path: str, number: int) -> None:
 
 
 def tell_kept_attention(path: str, _: int) -> None:
-    """Says where the attention of the finished lines is."""
+    """Names the file of the attention of these lines."""
     command.logger().warning(
         "Stopped. The attention of the finished lines is in %s.", path
     )
 
 
-def translations(translator, settings, lines, prefix):
-    """Yields lists of translations, of scores, perhaps of attention."""
-    n_best = settings.beam_size if settings.return_beams else 1
-    # Who types waits for each line; a file is sorted by length first.
-    typed = FLAGS.decode_interactive or (
-        not FLAGS.decode_from_file and sys.stdin.isatty()
-    )
-    for found in translator.translate_lines(
-        lines,
-        **settings.search_settings(),
-        **settings.options(),
-        n_best=n_best,
-        return_scores=True,
-        return_attention=bool(FLAGS.attention_to_file),
-        prefix=prefix,
-        progress=terminal.LineProgress(),
-        **({"chunk_lines": 1} if typed else {}),
-    ):
-        yield found if n_best > 1 else [[part] for part in found]
-
-
-def report_scores(translator, settings, hypotheses: list[str]) -> None:
+def report_scores(translator, decode_hparams, best_texts: list[str]) -> None:
     """Compares the translations with --decode_reference."""
-    from relpos_tf.training import metrics  # brings sacreBLEU
+    from relpos_tf.training import metrics  # imports sacreBLEU
 
     references = text.read_lines(FLAGS.decode_reference)
-    scores = metrics.corpus_bleu(hypotheses, references)
+    scores = metrics.corpus_bleu(best_texts, references)
     for warning in scores.warnings:
         command.logger().warning("%s", warning)
     lines = (
@@ -317,33 +344,23 @@ def report_scores(translator, settings, hypotheses: list[str]) -> None:
             "model": translator.name,
             "source": FLAGS.decode_from_file,
             "reference": FLAGS.decode_reference,
-            **settings.search_settings(),
+            **decode_hparams.search_settings(),
             **json.loads(scores.to_json()),
         }
         content = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
         files.write(FLAGS.score_json, content)
 
 
-def is_conversation() -> bool:
-    """Says whether somebody types and can be asked."""
+def is_prompt() -> bool:
+    """Returns whether a person types at a terminal."""
     return FLAGS.decode_interactive and sys.stdin.isatty()
-
-
-def converse(translator, settings) -> None:
-    """Translates what is typed until the user leaves."""
-    from relpos_tf.decoding import interactive  # brings TensorFlow
-
-    if interactive.converse(translator, settings):
-        # TensorFlow is still at an abandoned translation: Python can neither
-        # stop it nor end in good order.
-        os._exit(0)
 
 
 def pairs_to_score() -> list[tuple[str, str]]:
     """Returns the pairs in --score_file.
 
     Raises:
-        UserError: the file is missing or empty, or a line is no pair.
+        UserError: the file is missing or empty, or a line has no tab.
     """
     pairs = []
     lines = text.read_nonempty(FLAGS.score_file)
@@ -360,16 +377,16 @@ def pairs_to_score() -> list[tuple[str, str]]:
 
 def score_pairs(translator, pairs: list[tuple[str, str]]) -> None:
     """Writes the log-probability of each pair."""
-    from relpos_tf.training import evaluation  # brings sacreBLEU
+    from relpos_tf.training import evaluation  # imports sacreBLEU
 
-    found = evaluation.log_probabilities(translator, pairs)
+    scores = evaluation.log_probabilities(translator, pairs)
     with text.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:
-        for log_probability, _ in found:
+        for log_probability, _ in scores:
             write(f"{log_probability:.6f}")
-    total, count = (sum(column) for column in zip(*found, strict=True))
+    total, count = (sum(column) for column in zip(*scores, strict=True))
     command.logger().info(
         "Lines: %d, target tokens: %d, nats per token: %.4f.",
-        len(found),
+        len(scores),
         count,
         -total / count,
     )

@@ -1,8 +1,8 @@
-r"""Exports a trained model for those who translate without this package.
+r"""Exports a trained model, for use without this package.
 
   relpos-export --output_dir=runs/mine --export_dir=exported
       writes a SavedModel, text in and text out; it loads with tensorflow and
-      tensorflow_text alone, see examples/load_export.py
+      tensorflow_text alone: see examples/load_export.py
 
   relpos-export --output_dir=runs/mine --export_dir=exported \
       --format=ctranslate2 --quantization=int8
@@ -15,6 +15,7 @@ decoder.py --export_dir translates with both.
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.export import quantizations
 
 FLAGS = command.Flags()
 FLAGS.define_string(
@@ -37,33 +38,25 @@ FLAGS.define_enum(
 FLAGS.define_enum(
     "quantization",
     "none",
-    [
-        "none",
-        "int8",
-        "int8_float32",
-        "int8_float16",
-        "int8_bfloat16",
-        "int16",
-        "float16",
-        "bfloat16",
-    ],
+    list(quantizations.ALL),
     "With --format=ctranslate2: how the weights are stored.",
 )
 FLAGS.define_string(
     "decode_hparams",
     "",
-    "beam_size=4,alpha=0.6,extra_length=50: made part of the export. "
-    "Default: the run's own.",
+    "beam_size=4,alpha=0.6,extra_length=50: the settings of the export. "
+    "Default: those of the run.",
 )
 FLAGS.define_string(
     "warmup_file",
     "",
-    "With --format=saved_model: at most 999 lines like those to come, with "
-    "which TensorFlow Serving warms up. Default: lines of frequent pieces.",
+    "With --format=saved_model: at most 999 typical source lines, with which "
+    "TensorFlow Serving warms up. Default: lines of frequent pieces.",
 )
 
 
 def main() -> None:
+    """Exports the model."""
     if FLAGS.output_dir and FLAGS.checkpoint_path:
         raise command.UsageError(
             "--output_dir and --checkpoint_path exclude each other."
@@ -74,16 +67,16 @@ def main() -> None:
     if FLAGS.warmup_file and is_ctranslate2:
         raise command.UsageError("--warmup_file needs --format=saved_model.")
     with command.flag_value("decode_hparams"):
-        settings = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
-        search = settings.search_settings()
-        if settings != decode_hparam.DecodeHParams(**search):
+        decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
+        search = decode_hparams.search_settings()
+        if decode_hparams != decode_hparam.DecodeHParams(**search):
             raise errors.UserError(
                 f"only {', '.join(search)} are part of an export. "
                 f"Received: {FLAGS.decode_hparams}."
             )
     command.import_tensorflow()
     from relpos_tf.decoding import loading
-    from relpos_tf.export import ctranslate2_export  # these bring TensorFlow
+    from relpos_tf.export import ctranslate2_export  # these import TensorFlow
     from relpos_tf.export import saved_model
     from relpos_tf.models import run_dir
     from relpos_tf.utils import text
@@ -107,6 +100,7 @@ def main() -> None:
 
 
 def run() -> None:
+    """Runs the command."""
     command.run(main)
 
 

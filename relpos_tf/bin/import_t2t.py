@@ -1,10 +1,10 @@
-"""Turns a model directory of tensor2tensor into a run.
+"""Converts a model directory of tensor2tensor into a run.
 
     relpos-import_t2t --t2t_dir=t2t_train/mine --output_dir=runs/mine
 
-The run translates, can be exported, and training can start from it. The model
+The run can translate, be exported, and be the start of a training. The model
 directory holds hparams.json and checkpoints model.ckpt-STEP; the vocabulary,
-vocab.*.subwords, lies there or in the data_dir that it was trained with.
+vocab.*.subwords, is there or in the data_dir of the training.
 """
 
 import shlex
@@ -18,32 +18,32 @@ FLAGS.define_string("t2t_dir", None, "The model directory of tensor2tensor.")
 FLAGS.define_string(
     "checkpoint",
     "",
-    "Prefix of one checkpoint instead of the newest, as in "
+    "Prefix of a checkpoint. Default: the newest. Example: "
     "t2t_train/mine/avg/model.ckpt-250000.",
 )
 FLAGS.define_string(
-    "output_dir", None, "The run to write; an earlier import there is replaced."
+    "output_dir", None, "The run to write. It replaces an earlier import there."
 )
 FLAGS.define_string(
-    "vocab_file", "", "The subword vocabulary, if it lies elsewhere."
+    "vocab_file", "", "The subword vocabulary, if it is elsewhere."
 )
 FLAGS.define_integer(
     "target_space_id",
     0,
-    "The target space of the problem. All translation problems of "
-    "tensor2tensor 1.15 have 0; older versions had others.",
+    "The target space of the problem: 0 in all translation problems of "
+    "tensor2tensor 1.15; earlier versions had others.",
     lower_bound=0,
     upper_bound=hparam.TARGET_SPACES - 1,
 )
 
 
 def main() -> None:
-    """Imports the model and says what to do with it."""
+    """Imports the model and prints the commands that can follow."""
     command.require(FLAGS, "t2t_dir", "output_dir")
     command.import_tensorflow()
-    from relpos_tf.t2t import t2t_import  # it brings TensorFlow
+    from relpos_tf.t2t import t2t_import  # this imports TensorFlow
 
-    done = t2t_import.import_run(
+    result = t2t_import.import_run(
         FLAGS.t2t_dir,
         FLAGS.output_dir,
         checkpoint=FLAGS.checkpoint or None,
@@ -51,20 +51,20 @@ def main() -> None:
         target_space_id=FLAGS.target_space_id,
     )
     log = command.logger()
-    number = sum(len(names) for names in done.used.values())
+    number = sum(len(names) for names in result.used.values())
     log.info(
-        "Read %s: %d variables of the model, and %d others that were ignored, "
+        "Read %s: %d variables of the model; ignored %d others. Both are "
         "listed in %s/%s.",
-        done.checkpoint,
+        result.checkpoint,
         number,
-        len(done.ignored),
+        len(result.ignored),
         FLAGS.output_dir,
         t2t_import.RECORD,
     )
-    for note in done.notes:
+    for note in result.notes:
         log.warning("%s", note)
-    log.info("Train on with: %s", training_command(done.hparams))
-    if done.has_vocabulary:
+    log.info("Train on with: %s", training_command(result.hparams))
+    if result.has_vocabulary:
         log.info(
             "Translate with: python decoder.py %s",
             shlex.quote(f"--output_dir={FLAGS.output_dir}"),
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def training_command(hparams: hparam.HParams) -> str:
-    """Returns the command that trains a model like the imported one on."""
+    """Returns the command that continues the training of the model."""
     sets = {
         name: registry.hparams(name).replace(vocab_size=hparams.vocab_size)
         for name in registry.list_hparams()

@@ -11,8 +11,8 @@ r"""Trains a Transformer with relative or absolute positions.
       --dev_source=dev.en --dev_target=dev.de \
       --hparams_set=transformer_relative_small --output_dir=runs/mine
 
-The same command again goes on where the last one stopped. The run's directory
-holds all that decoder.py and relpos_tf.bin.export need.
+The same command again resumes a run that was stopped. The run's directory holds
+all files that decoder.py and relpos_tf.bin.export need.
 """
 
 import dataclasses
@@ -21,11 +21,12 @@ import platform
 import shlex
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.models import run_dir
-from relpos_tf.training import run_config as settings_lib
+from relpos_tf.training import run_config
 from relpos_tf.utils import locks
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
@@ -36,14 +37,14 @@ FLAGS = command.Flags()
 FLAGS.define_string(
     "problem",
     "translate_ende_phrases",
-    "What to learn; --registry_help lists the names. translate_files is text "
-    "of your own.",
+    "The data to learn; --registry_help lists the names. translate_files is "
+    "text of your own.",
 )
 FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
 FLAGS.define_string(
     "tmp_dir",
     "downloads",
-    "Folder of raw files; what is not there is downloaded to it.",
+    "Folder of raw files; missing ones are downloaded to it.",
 )
 FLAGS.define_string(
     "output_dir", "", "The run's directory. Default: runs/PROBLEM-HPARAMS_SET."
@@ -59,7 +60,7 @@ FLAGS.define_string(
     "usr_dir", "", "Folder of your own registrations, imported."
 )
 FLAGS.define_bool(
-    "generate_data", False, "Prepare the data anew even if they are there."
+    "generate_data", False, "Prepare the data again even if they are there."
 )
 _FILE_FLAGS = {
     "train_source": "training text",
@@ -76,12 +77,12 @@ FLAGS.define_integer(
     8000,
     "translate_files: pieces of the vocabulary.",
     lower_bound=1,
-    upper_bound=hparam.MOST["vocab_size"],
+    upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
 )
 FLAGS.define_integer(
     "train_steps",
     0,
-    "Updates in all, those of earlier runs included. 0: the set's own.",
+    "Total number of updates, also of earlier runs. 0: the set's own.",
     lower_bound=0,
 )
 FLAGS.define_integer(
@@ -99,43 +100,43 @@ FLAGS.define_integer(
 FLAGS.define_integer(
     "save_checkpoints_secs",
     0,
-    "Save every so many seconds as well. 0: never.",
+    "Also save every so many seconds. 0: never.",
     lower_bound=0,
 )
 FLAGS.define_integer(
     "keep_checkpoint_max",
     20,
-    "How many checkpoints to keep, beside the one with the best BLEU.",
+    "Number of checkpoints to keep, besides the one with the best BLEU.",
     lower_bound=1,
 )
 FLAGS.define_enum(
     "schedule",
     "continuous_train_and_eval",
     ["continuous_train_and_eval", "train", "evaluate"],
-    "What to do; evaluate scores the newest checkpoint.",
+    "Train and evaluate, train only, or score the newest checkpoint.",
 )
 FLAGS.define_integer(
     "eval_early_stopping_steps",
     0,
-    "Stop when the metric has not improved for so many steps. 0: never.",
+    "Stop after so many steps without an improvement. 0: never.",
     lower_bound=0,
 )
 FLAGS.define_enum(
     "eval_early_stopping_metric",
     "loss",
-    list(settings_lib.METRICS),
-    f"The metric: {', '.join(settings_lib.METRICS)}.",
+    list(run_config.METRICS),
+    f"The metric: {', '.join(run_config.METRICS)}.",
 )
 FLAGS.define_float(
     "eval_early_stopping_metric_delta",
     None,
-    "The least change that counts as an improvement. Default: 0.1; for "
-    "teacher_forced_accuracy, which is a share of 1, 0.001.",
+    "The smallest change that counts as an improvement. Default: 0.1; for "
+    "teacher_forced_accuracy, a fraction, 0.001.",
 )
 FLAGS.define_bool(
     "eval_early_stopping_metric_minimize",
     None,
-    "Whether less is better. Default: only of the loss.",
+    "Whether less is better. Default: for the loss only.",
 )
 FLAGS.define_bool(
     "eval_use_test_set",
@@ -146,17 +147,16 @@ FLAGS.define_string(
     "warm_start_from", "", "A run or checkpoint whose weights to start from."
 )
 FLAGS.define_integer(
-    "random_seed", 1, "Decides weights, order and dropout.", lower_bound=0
+    "random_seed", 1, "Seed of weights, data order and dropout.", lower_bound=0
 )
-FLAGS.define_bool("deterministic", False, "Only operations that never vary.")
+FLAGS.define_bool("deterministic", False, "Use deterministic operations only.")
 FLAGS.define_integer(
     "worker_gpu", 0, "Number of GPUs. 0: all that are visible.", lower_bound=0
 )
 FLAGS.define_integer(
     "log_step_count_steps",
     100,
-    "Print progress every so many steps; a terminal shows more, on a line that "
-    "moves.",
+    "Log progress every so many steps; a terminal also shows it in between.",
     lower_bound=1,
 )
 FLAGS.define_bool(
@@ -176,7 +176,7 @@ FLAGS.define_integer(
 )
 FLAGS.define_bool("registry_help", False, "List problems and hparams sets.")
 FLAGS.define_bool(
-    "check_env", False, "Print versions and devices, and compute."
+    "check_env", False, "Print versions and devices, and test each device."
 )
 
 
@@ -198,73 +198,64 @@ def main() -> int | None:
         try:
             return train(problem, hparams, output_dir)
         except KeyboardInterrupt:
-            command.logger().info("Run again with:\n  %s", command.again())
+            command.logger().info(
+                "Run again with:\n  %s", command.command_line()
+            )
             raise
 
 
 def train(problem, hparams, output_dir: str) -> None:
-    """Trains, averages and scores; or only scores, if the flags say so."""
+    """Trains, averages and scores; or only scores, with --schedule=evaluate."""
     with signals.held():  # Half an import ends in strange errors.
         tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
-        from relpos_tf.models import checkpoint_files
+        from relpos_tf.models import checkpoints
         from relpos_tf.training import devices
-        from relpos_tf.training import host_setup
-        from relpos_tf.training import hosts
+        from relpos_tf.training import hosts as hosts_lib
         from relpos_tf.training import run_setup
         from relpos_tf.training import trainer as trainer_lib
 
     if FLAGS.deterministic:
         tf.config.experimental.enable_op_determinism()
-    own = None  # It takes one host to score.
-    if FLAGS.schedule != "evaluate":
-        own = host_setup.started_with(FLAGS.flag_values_dict(), hparams)
-    settings = settings_lib.Settings(
-        **{
-            field.name: getattr(FLAGS, field.name)
-            for field in dataclasses.fields(settings_lib.Settings)
-            if field.name in FLAGS
-        },
-        evaluate=FLAGS.schedule == "continuous_train_and_eval",
-        eval_split="test" if FLAGS.eval_use_test_set else "dev",
+    is_scored_only = FLAGS.schedule == "evaluate"  # on one host
+    config = make_config()
+    strategy = devices.strategy(
+        FLAGS.worker_gpu,
+        None
+        if is_scored_only
+        else run_setup.launch_config(FLAGS.flag_values_dict(), hparams),
     )
-    strategy = devices.strategy(FLAGS.worker_gpu, own)
-    settings.check_devices(strategy.num_replicas_in_sync)
-    group = hosts.Hosts(strategy)
+    config.check_devices(strategy.num_replicas_in_sync)
+    hosts = hosts_lib.Hosts(strategy)
     problem = run_setup.with_tokenizer_of(
         problem, FLAGS.data_dir, FLAGS.warm_start_from
     )
-    if group.is_chief:  # The others only read.
-        check_places(problem, output_dir)
-    host_setup.prepare_data(
-        group, problem, FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.generate_data
+    if hosts.is_chief:  # The others only read.
+        check_folders(problem, output_dir)
+    run_setup.prepare_data(
+        hosts, problem, FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.generate_data
     )
-    if group.is_chief:
+    if hosts.is_chief:
         locks.acquire_exclusive(output_dir)
-    run, hparams = host_setup.open_run(
-        group,
-        output_dir,
-        problem,
-        FLAGS.data_dir,
-        hparams,
-        "" if FLAGS.schedule == "evaluate" else command.flags_text(FLAGS),
+    flags_text = "" if is_scored_only else command.flags_text(FLAGS)
+    run, hparams = run_setup.open_run(
+        hosts, output_dir, problem, FLAGS.data_dir, hparams, flags_text
     )
     trainer = trainer_lib.Trainer(
-        hparams, problem, FLAGS.data_dir, run, strategy, settings
+        hparams, problem, FLAGS.data_dir, run, strategy, config
     )
     run_setup.describe_model(trainer)
-    if FLAGS.schedule == "evaluate":
+    if is_scored_only:
         trainer.evaluate()
         return
     run_setup.describe_training(trainer, problem, strategy)
-    if group.is_chief:
-        # Weights and two moments, in 4 bytes each.
-        room = 12 * trainer.model.count_params()
-        checkpoint_files.check_room(output_dir, room)
-    carry_out(trainer, output_dir, group.is_chief)
+    if hosts.is_chief:
+        # Weights and two moments, of 4 bytes each.
+        checkpoints.check_room(output_dir, 12 * trainer.model.count_params())
+    train_and_average(trainer, output_dir, hosts.is_chief)
 
 
-def carry_out(trainer, output_dir: str, is_chief: bool) -> None:
-    """Trains and averages, and says how to go on."""
+def train_and_average(trainer, output_dir: str, is_chief: bool) -> None:
+    """Trains and averages, and logs the command that continues."""
     log = command.logger()
     try:
         trainer.train()
@@ -272,20 +263,30 @@ def carry_out(trainer, output_dir: str, is_chief: bool) -> None:
     except KeyboardInterrupt:
         steps = run_dir.all_steps(output_dir)
         if is_chief and steps[-1:] != [trainer.step]:
-            raise  # Something is lost, if only the first step.
+            raise  # An update was lost, perhaps the first one.
         log.info(
             "Stopped at step %d. The same command goes on from there:\n  %s",
             trainer.step,
-            command.again(),
+            command.command_line(),
         )
         return
     flag = "output_dir" if path == output_dir else "checkpoint_path"
-    place = shlex.quote(f"--{flag}={path}")
-    log.info("Translate with: python decoder.py %s", place)
+    argument = shlex.quote(f"--{flag}={path}")
+    log.info("Translate with: python decoder.py %s", argument)
+
+
+def make_config() -> run_config.RunConfig:
+    """Returns the configuration of the run that the flags describe."""
+    names = [field.name for field in dataclasses.fields(run_config.RunConfig)]
+    return run_config.RunConfig(
+        **{name: getattr(FLAGS, name) for name in names if name in FLAGS},
+        evaluate=FLAGS.schedule == "continuous_train_and_eval",
+        eval_split="test" if FLAGS.eval_use_test_set else "dev",
+    )
 
 
 def check_evaluation(problem) -> None:
-    """Refuses what an evaluation would lack, and what would need one."""
+    """Refuses flags of an evaluation that cannot be made."""
     if FLAGS.eval_use_test_set and "test" not in problem.splits:
         advice = ""
         if FLAGS.problem == "translate_files":
@@ -301,7 +302,7 @@ def check_evaluation(problem) -> None:
         )
 
 
-def check_places(problem, output_dir: str) -> None:
+def check_folders(problem, output_dir: str) -> None:
     """Refuses folders that cannot be written, before anything is prepared."""
     with command.flag_value("output_dir"):
         paths.check_folder(output_dir)
@@ -313,7 +314,7 @@ def check_places(problem, output_dir: str) -> None:
 
 
 def memory_advice(hparams) -> str:
-    """Says what to lower where memory runs out."""
+    """Returns the advice for when memory runs out."""
     return (
         "Lower the tokens of a batch, as in "
         f"--hparams=batch_size={hparams.batch_size // 2}, or the longest "
@@ -357,9 +358,9 @@ def check_environment() -> int:
     for device in tf.config.list_logical_devices():
         with tf.device(device.name):
             total = float(tf.reduce_sum(tf.matmul(*[tf.ones([64, 64])] * 2)))
-        good = total == 64.0**3
-        command.write(f"{device.name}: {'works' if good else 'is wrong'}\n")
-        if not good:
+        works = total == 64.0**3
+        command.write(f"{device.name}: {'works' if works else 'is wrong'}\n")
+        if not works:
             raise errors.UserError(f"{device.name} cannot multiply matrices.")
     return 0
 

@@ -1,17 +1,17 @@
-"""Translates a text with every checkpoint of a run, to see which is the best.
+"""Translates a text with every checkpoint of a run, to find the best one.
 
     relpos-translate_all --output_dir=runs/mine
     relpos-translate_all --output_dir=runs/mine --decode_from_file=test.en \\
         --decode_reference=test.de --translations_dir=translations
 
-The text is the development set that the run was trained beside, unless a file
-is named. The translations go to TRANSLATIONS_DIR/NAME-STEP, those of averages
-in RUN/average to NAME-average-STEP. With a reference, a table of BLEU, chrF
-and exact matches is printed, and NAME.bleu.json and NAME.bleu.png, a plot, are
-written beside them; relpos-bleu does that later, too.
+The text is a file, or the development set of the run's problem. Translations
+are written to TRANSLATIONS_DIR/NAME-STEP, and with the averages in RUN/average
+to NAME-average-STEP. With a reference, a table of BLEU, chrF and exact matches
+is printed, and NAME.bleu.json and a plot, NAME.bleu.png, are written beside the
+translations; relpos-bleu can do that later, too.
 
-Each file is written whole or not at all, and what is there is not translated
-again, so the same command goes on after Ctrl-C or with new checkpoints.
+Each file is written whole or not at all, and existing translations are kept, so
+the same command goes on after Ctrl-C or with new checkpoints.
 """
 
 import dataclasses
@@ -27,7 +27,6 @@ from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
-from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import text
 
@@ -45,7 +44,7 @@ FLAGS.define_string(
 FLAGS.define_string(
     "decode_reference",
     "",
-    "Its reference translation. Default: none for a file, and the problem's "
+    "The reference translation. Default: none for a file, and the problem's "
     "own for its sets.",
 )
 FLAGS.define_bool(
@@ -78,7 +77,7 @@ FLAGS.define_string("event_dir", "", "With a reference: TensorBoard's events.")
 
 
 class Text(NamedTuple):
-    """What is translated."""
+    """A text to translate."""
 
     name: str
     source: pathlib.Path
@@ -88,44 +87,46 @@ class Text(NamedTuple):
 def main() -> int:
     """Translates and scores; returns the exit code."""
     with command.flag_value("decode_hparams"):
-        settings = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
-    check_flags(settings)
+        decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
+    check_flags(decode_hparams)
     run = run_dir.RunDir(FLAGS.output_dir or run_dir.latest_run("runs"))
-    settings = settings.fill(run.read_hparams())
+    hparams = run.read_hparams()
+    decode_hparams = decode_hparams.fill(hparams)
+    with command.flag_value("decode_hparams"):
+        decode_hparams.check_beam_size(hparams.vocab_size)
     wanted = wanted_text(run)
     folder = (
         pathlib.Path(FLAGS.translations_dir)
         if FLAGS.translations_dir
         else run.make_folder("translations")
     )
-    prepare_folder(folder, describe(run, wanted, settings, folder), wanted.name)
+    record = describe(run, wanted, decode_hparams, folder)
+    prepare_folder(folder, record, wanted.name)
     command.import_tensorflow()
     from relpos_tf.comparison import checkpoint_scores
-    from relpos_tf.decoding import checkpoint_translator  # it brings TensorFlow
+    from relpos_tf.decoding import checkpoint_translator  # imports TensorFlow
 
     worker = checkpoint_translator.CheckpointTranslator(
-        run.path, wanted.source, settings
+        run.path, wanted.source, decode_hparams
     )
-    with command.flag_value("decode_hparams"):
-        worker.check_settings()
     report = None
     if wanted.reference:
         start = f"{folder / wanted.name}.bleu"
-        report = checkpoint_scores.Report(
+        report = checkpoint_scores.CheckpointScores(
             wanted.name,
             wanted.reference,
             f"{start}.json",
             f"{start}.png",
             FLAGS.event_dir,
         )
-    for one in checkpoint_scores.as_they_come(
+    for prefix, translation in checkpoint_scores.poll_new(
         lambda: find_checkpoints(run, folder, wanted.name), FLAGS.wait_minutes
     ):
-        if worker.translate(one[0], one[1].path) and report:
-            report.add(one[1])
+        if worker.translate(prefix, translation.path) and report:
+            report.add(translation)
             if FLAGS.wait_minutes:
-                report.save()  # Whoever waits may leave at any time.
-    say_what_was_done(run, worker)
+                report.save()  # The user may stop the wait at any time.
+    log_counts(run, worker)
     if report:
         # There may be translations whose checkpoints have been removed.
         for translation in checkpoint_scores.find_translations(
@@ -140,9 +141,9 @@ def main() -> int:
     return 1 if worker.num_failed else 0
 
 
-def check_flags(settings: decode_hparam.DecodeHParams) -> None:
+def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
     """Refuses flags that contradict one another."""
-    if settings.return_beams or settings.write_beam_scores:
+    if decode_hparams.return_beams or decode_hparams.write_beam_scores:
         raise command.UsageError(
             "--decode_hparams: only the best translation is written; "
             "return_beams and write_beam_scores are for relpos-decoder."
@@ -160,40 +161,37 @@ def wanted_text(run: run_dir.RunDir) -> Text:
     """Returns the text to translate.
 
     Raises:
-        UserError: it is not there, or the reference has not as many lines.
+        UserError: it is missing, or the reference has another number of lines.
     """
     if FLAGS.decode_from_file:
         source = pathlib.Path(FLAGS.decode_from_file)
-        found = Text(source.name, source, None)
+        wanted = Text(source.name, source, None)
     else:
-        found = text_of_problem(run)
+        wanted = text_of_problem(run)
     if FLAGS.decode_reference:
-        found = found._replace(reference=pathlib.Path(FLAGS.decode_reference))
-    count = sum(1 for _ in text.read_nonempty(found.source))
-    if found.reference and text.count_lines(found.reference) != count:
+        wanted = wanted._replace(reference=pathlib.Path(FLAGS.decode_reference))
+    count = sum(1 for _ in text.read_nonempty(wanted.source))
+    if wanted.reference and text.count_lines(wanted.reference) != count:
         raise errors.UserError(
-            f"Expected a reference of {count} lines, as in {found.source}. "
-            f"Received: {found.reference} with "
-            f"{text.count_lines(found.reference)}."
+            f"Expected a reference of {count} lines, as in {wanted.source}. "
+            f"Received: {wanted.reference} with "
+            f"{text.count_lines(wanted.reference)}."
         )
-    return found
+    return wanted
 
 
 def text_of_problem(run: run_dir.RunDir) -> Text:
     """Returns a set of the problem that the run was trained on."""
     split = "test" if FLAGS.eval_use_test_set else "dev"
-    try:
-        record = checked_json.loads((run.path / "problem.json").read_bytes())
-        name = record["problem"]
-        if pathlib.PurePath(name).name != name:
-            raise ValueError(f"{name!r} is no name")
-        # What it was trained on, if it knows.
-        known = record.get("data", {}).get(split)
-    except (OSError, AttributeError, TypeError, ValueError, KeyError) as error:
+    problem = run.read_problem()
+    name = problem.get("problem")
+    if not name:
         raise errors.UserError(
             f"Expected a run whose problem.json names its problem. Received: "
             f"{run.path}. Name the text with --decode_from_file."
-        ) from error
+        )
+    # Runs of earlier versions do not know their data.
+    known = problem.get("data", {}).get(split)
     others = []
     for folder in manifest.folders(FLAGS.data_dir, name):
         source = folder / f"{split}.source"
@@ -211,31 +209,31 @@ def text_of_problem(run: run_dir.RunDir) -> Text:
 
 
 def fingerprint(folder: pathlib.Path, split: str) -> str | None:
-    """Returns what tells a folder's set from others, None without manifest."""
+    """Returns the fingerprint of a folder's set; None without a manifest."""
     if not (folder / manifest.MANIFEST).is_file():
         return None
     return manifest.fingerprints(manifest.read_manifest(folder)).get(split)
 
 
-def describe(run, wanted: Text, settings, folder: pathlib.Path) -> dict:
-    """Returns what all translations of a name have in common, as JSON."""
+def describe(run, wanted: Text, decode_hparams, folder: pathlib.Path) -> dict:
+    """Returns what all translations in a folder must have in common."""
     return {
         # Relative, so that run and translations can move together.
         "run": os.path.relpath(run.path.resolve(), folder.resolve()),
         "source_sha256": hashlib.sha256(wanted.source.read_bytes()).hexdigest(),
-        **dataclasses.asdict(dataclasses.replace(settings, batch_size=0)),
+        **dataclasses.asdict(dataclasses.replace(decode_hparams, batch_size=0)),
     }
 
 
 def prepare_folder(folder: pathlib.Path, record: dict, name: str) -> None:
-    """Makes the folder, and writes down what its translations are of.
+    """Makes the folder and writes the record of its translations.
 
     Raises:
-        UsageError: those that are there are of something else.
+        UsageError: the folder has a record that differs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
-        pass  # Found out now, not after the first translation.
+        pass  # Fails now, not after the first translation.
     path = folder / f"{name}.json"
     if not path.exists():
         content = json.dumps(record, indent=2) + "\n"
@@ -244,7 +242,7 @@ def prepare_folder(folder: pathlib.Path, record: dict, name: str) -> None:
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(old, dict):
-            raise ValueError("It is no object.")
+            raise ValueError("not an object")
     except (ValueError, RecursionError) as error:
         raise errors.UserError(f"{path} is damaged. Remove it.") from error
     changed = [key for key in record if old.get(key) != record[key]]
@@ -259,23 +257,23 @@ def prepare_folder(folder: pathlib.Path, record: dict, name: str) -> None:
 
 
 def find_checkpoints(run: run_dir.RunDir, folder: pathlib.Path, name: str):
-    """Returns pairs (prefix, its `Translation`) of what is there, by step."""
+    """Returns a pair (prefix, translation) for each checkpoint, by step."""
     from relpos_tf.comparison import checkpoint_scores
 
-    found = []
+    pairs = []
     for is_average in (False, True):
-        place = run.path / "average" if is_average else run.path
-        for step in run_dir.all_steps(place):
+        parent = run.path / "average" if is_average else run.path
+        for step in run_dir.all_steps(parent):
             if step >= FLAGS.min_steps:
                 translation = checkpoint_scores.translation_of(
                     folder, name, step, is_average
                 )
-                found.append((str(place / f"ckpt-{step}"), translation))
-    return sorted(found, key=lambda pair: pair[1])
+                pairs.append((str(parent / f"ckpt-{step}"), translation))
+    return sorted(pairs, key=lambda pair: pair[1])
 
 
-def say_what_was_done(run: run_dir.RunDir, worker) -> None:
-    """Counts, or raises UserError if there is no translation."""
+def log_counts(run: run_dir.RunDir, worker) -> None:
+    """Logs the numbers of translations; raises UserError if there is none."""
     if not worker.num_made + worker.num_kept:
         least = f" of step {FLAGS.min_steps} or later" * bool(FLAGS.min_steps)
         raise errors.UserError(
@@ -283,7 +281,7 @@ def say_what_was_done(run: run_dir.RunDir, worker) -> None:
             f" Received: {run.path}, which has none."
         )
     command.logger().info(
-        "Checkpoints: %d translated, %d were already, %d failed.",
+        "Checkpoints: %d translated, %d were already translated, %d failed.",
         worker.num_made,
         worker.num_kept,
         worker.num_failed,

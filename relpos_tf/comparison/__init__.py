@@ -1,6 +1,7 @@
-"""Comparing hparams sets: trained alike, scored alike, and what chance does.
+"""Comparing hparams sets that are trained and scored in the same way.
 
-`variants` says what is compared; `runs` knows the directories; `training` and
-`scoring` do the work, in processes of their own; `measures` and `significance`
-turn it into figures, `report` and `markdown` into something to read.
+`variants` defines the sets and `runs` their directories. `train_runs` trains
+them, `score_process` scores them, each in a process of its own, and
+`score_cache` keeps the scores. `measures`, `significance` and `pairs` compute,
+`collection` brings everything together, and `report` writes it down.
 """

@@ -1,4 +1,4 @@
-"""Where a trained model looks: weights of a sentence, and by distance.
+"""The attention of a trained model: weights of a sentence, and by distance.
 
 Shapes: B sentences, H heads, Q queries, K keys, L length of a sentence.
 """
@@ -15,37 +15,38 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.models import transformer
 
-# Means are over this many sentences, the first that are not too long.
+# Means are over the first sentences that are short enough.
 MOST_SENTENCES = 64
 MOST_PIECES = 100
-# Means are told up to this distance, to both sides.
+# Means are computed up to this distance, to both sides.
 MOST_DISTANCE = 20
-# A sentence that fits into a picture, counted in pieces with EOS.
-_SHOWN = range(5, 11)
+# Lengths of a sentence that fits into a figure, in pieces with EOS.
+_SHOWN_LENGTHS = range(5, 11)
 _DIGITS = 5
 
 
 def describe(
     run_dir_or_checkpoint: str | pathlib.Path, sources: Sequence[str]
 ) -> dict[str, Any]:
-    """Says where a trained model looks when it translates sentences.
+    """Describes the attention of a trained model that translates sentences.
 
     Args:
         run_dir_or_checkpoint: As of `loading.load_model`.
-        sources: list of str. Blank ones, those beyond `MOST_PIECES` pieces
-            and those after the first `MOST_SENTENCES` are left out. The first
-            of a length that fits into a picture is the one that is shown.
+        sources: list of str. Blank lines, lines of more than `MOST_PIECES`
+            pieces and lines after the first `MOST_SENTENCES` are left out.
+            The first line that fits into a figure is the one that is shown.
 
     Returns:
-        A dict that JSON can hold, empty if there is no sentence:
-        `source`, `translation`, the sentence shown, and `source_pieces`,
-        `target_pieces`, EOS included; `sentences`, their number;
-        `encoder` and `decoder`, of self-attention: `distances`, a list of
-        j - i, and `by_distance`, `[layer][head][distance]`, the mean weight
-        that a query gives the key at that distance, over the queries that
-        have one there; None where none has. These, and `cross`, have
-        `weights`, `[layer][head][query][key]`, of the sentence shown. The
-        decoder's key j is the target before position j: key 0 is the start.
+        A dict that JSON can hold, empty without sentences:
+        `source`, `translation`: the sentence shown;
+        `source_pieces`, `target_pieces`: its pieces, EOS included;
+        `sentences`: the number of sentences;
+        `encoder`, `decoder`, `cross`: the attention of all layers, as
+        `weights`, `[layer][head][query][key]`, of the sentence shown;
+        for self-attention also `distances`, a list of j - i, and
+        `by_distance`, `[layer][head][distance]`: the mean weight of the keys
+        at that distance, None if no query has one. Key j of the decoder is
+        the target before position j: key 0 is the start;
         `tables`: see `describe_tables`.
 
     Raises:
@@ -58,22 +59,22 @@ def describe(
     )
     items = engine.items([line for line in sources if line.strip()])
     short = [item for item in items if item.size <= MOST_PIECES]
-    # A long one is better than none.
+    # Without a short sentence, the shortest is taken.
     items = short[:MOST_SENTENCES] or sorted(items, key=_size)[:1]
     if not items:
         return {}
-    settings = engine.settings(decode_hparam.DecodeHParams())
-    found = engine.translate(items, settings, 1)
-    targets = [[i for i in one.ids[0] if i] for one in found]
+    settings = engine.complete(decode_hparam.DecodeHParams())
+    translations = engine.translate(items, settings, 1)
+    targets = [[i for i in one.ids[0] if i] for one in translations]
     shown = next(
-        (n for n, item in enumerate(items) if item.size in _SHOWN),
+        (n for n, item in enumerate(items) if item.size in _SHOWN_LENGTHS),
         min(range(len(items)), key=lambda n: items[n].size),
     )
     pieces = engine.tokenizer.pieces()
     source = items[shown].content
     return {
         "source": engine.tokenizer.decode(source),
-        "translation": found[shown].texts[0],
+        "translation": translations[shown].texts[0],
         "source_pieces": [pieces[i] for i in source],
         "target_pieces": [pieces[i] for i in targets[shown]],
         "sentences": len(items),
@@ -85,21 +86,23 @@ def describe(
 
 
 def describe_tables(model: transformer.Transformer) -> list[dict[str, Any]]:
-    """Returns how long the vectors of relative positions are.
+    """Returns the norms of the relative position vectors.
 
     Returns:
         For each table, a dict of `stack`, encoder or decoder, `layer`, from
         0, `kind`, keys or values, and `norms`, `[head][distance]`, from -k to
         k; one head if all share the table. Empty without relative positions.
     """
-    found = []
-    for stack, layers in _self_attention(model).items():
-        for number, layer in enumerate(layers):
-            for kind in ("keys", "values"):
-                if kind not in layer.tables():
-                    continue
-                norms = np.linalg.norm(layer.tables()[kind].numpy(), axis=-1)
-                found.append(
+    described = []
+    for stack, blocks in (
+        ("encoder", model.encoder_blocks),
+        ("decoder", model.decoder_blocks),
+    ):
+        for number, block in enumerate(blocks):
+            tables = block.self_attention.tables()
+            for kind in sorted({"keys", "values"} & tables.keys()):
+                norms = np.linalg.norm(tables[kind].numpy(), axis=-1)
+                described.append(
                     {
                         "stack": stack,
                         "layer": number,
@@ -107,7 +110,7 @@ def describe_tables(model: transformer.Transformer) -> list[dict[str, Any]]:
                         "norms": _rounded(np.atleast_2d(norms)),
                     }
                 )
-    return found
+    return described
 
 
 def weights_of(
@@ -137,13 +140,13 @@ def mean_by_distance(
 ) -> np.ndarray:
     """Returns the mean weight of the keys at each distance.
 
-    Only queries that have a key at that distance count: a distance that is
-    rare, as long ones are, is not less for it.
+    Each mean is over the queries that have a key at that distance, so that
+    long distances, which are rare, count as much as short ones.
 
     Args:
         weights: `[B, H, L, L]` array of self-attention.
-        lengths: How many of the L positions each sentence has.
-        distances: Of key and query, j - i.
+        lengths: Length of each sentence, at most L.
+        distances: Distances from query to key, j - i.
 
     Returns:
         A `[H, D]` array for D distances; NaN where no query has a key.
@@ -194,22 +197,12 @@ def _describe_weights(model, sources, targets, shown):
     return parts
 
 
-def _self_attention(model):
-    return {
-        name: [block.self_attention for block in blocks]
-        for name, blocks in (
-            ("encoder", model.encoder_blocks),
-            ("decoder", model.decoder_blocks),
-        )
-    }
-
-
 def _size(item: engines.Item) -> int:
     return item.size
 
 
 def _rounded(array: np.ndarray) -> list:
-    """Returns nested lists, short in JSON; None for what is no number."""
+    """Returns nested lists of rounded numbers, with None for NaN."""
     if array.ndim > 1:
         return [_rounded(row) for row in array]
     return [round(float(x), _DIGITS) if np.isfinite(x) else None for x in array]

@@ -1,6 +1,6 @@
-"""How good each checkpoint of a run is: a table, a file, a plot.
+"""Scores of the checkpoints of a run, as a table, a file and a plot.
 
-The translations of a text NAME are files NAME-STEP, or NAME-average-STEP where
+The translations of a text NAME are files NAME-STEP, or NAME-average-STEP if
 the checkpoint is an average of others.
 """
 
@@ -22,19 +22,19 @@ from relpos_tf.comparison import plots
 from relpos_tf.training import metrics
 from relpos_tf.training import reporting
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 from relpos_tf.utils import paths
 from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
 
 _FILE_NAME = re.compile(r"(.+?)(-average)?-(\d+)")
-# In the folder of events: the last step of each curve that is in them.
+# In the folder of events: the last step of each curve.
 _LAST_STEPS = "last_evaluated_steps.json"
-# Between two looks for something new.
 _POLL_SECONDS = 10.0
 
 
-class Translation(NamedTuple):
+class TranslationFile(NamedTuple):
     """A text translated with one checkpoint."""
 
     step: int
@@ -45,8 +45,8 @@ class Translation(NamedTuple):
 
 def translation_of(
     folder: pathlib.Path, name: str, step: int, is_average: bool
-) -> Translation:
-    """Returns where the translation of a text by a checkpoint belongs.
+) -> TranslationFile:
+    """Returns the file for the translation of a text by a checkpoint.
 
     Example:
 
@@ -54,77 +54,79 @@ def translation_of(
     'here/dev-average-500'
     """
     file_name = f"{name}{'-average' if is_average else ''}-{step}"
-    return Translation(step, is_average, name, folder / file_name)
+    return TranslationFile(step, is_average, name, folder / file_name)
 
 
 def find_translations(
     folder: str | pathlib.Path, name: str = "", min_steps: int = 0
-) -> list[Translation]:
+) -> list[TranslationFile]:
     """Returns the translations in a folder, by step.
 
     Args:
         folder: It may be missing.
         name: str. Of the text; "" if the folder is for one text only.
-        min_steps: int. Those of earlier checkpoints are left out.
+        min_steps: int. Translations by earlier checkpoints are left out.
 
     Raises:
         UserError: no name is given, and there are several.
     """
-    found = []
+    translations = []
     for path in pathlib.Path(folder).glob("*-*"):
         match = _FILE_NAME.fullmatch(path.name)
         if match and path.is_file():
-            of, average, step = match.groups()
-            if name in ("", of) and int(step) >= min_steps:
-                found.append(Translation(int(step), bool(average), of, path))
-    names = sorted({one.name for one in found})
+            text_name, average, step = match.groups()
+            if name in ("", text_name) and int(step) >= min_steps:
+                translations.append(
+                    TranslationFile(int(step), bool(average), text_name, path)
+                )
+    names = sorted({one.name for one in translations})
     if len(names) > 1:
         raise errors.UserError(
             f"Expected the name of one of the texts in {folder}: "
             f"{', '.join(names)}. Received: none."
         )
-    return sorted(found)
+    return sorted(translations)
 
 
-def as_they_come(
+def poll_new(
     find: Callable[[], list[Any]], wait_minutes: float = 0
 ) -> Iterator[Any]:
-    """Yields what a function finds, each once, and waits for more.
+    """Yields each result of a function once, and waits for new ones.
 
-    It looks again after each: in the meantime some may have come, or gone.
+    The function is called again after each: results may appear and disappear.
 
     Args:
-        find: Function that returns what is there now.
-        wait_minutes: How long to wait for something new.
+        find: Function that returns the current results.
+        wait_minutes: How long to wait for a new result.
     """
     seen = set()
-    waits_until = None
+    deadline = None
     while True:
         new = next((one for one in find() if one not in seen), None)
         if new is not None:
             seen.add(new)
             yield new
-            waits_until = None
+            deadline = None
             continue
         now = time.monotonic()
-        if waits_until is None:
-            waits_until = now + 60 * wait_minutes
+        if deadline is None:
+            deadline = now + 60 * wait_minutes
             if wait_minutes:
                 _log.info("Waiting for more, up to %g minutes.", wait_minutes)
-        if now >= waits_until:
+        if now >= deadline:
             return
-        time.sleep(min(_POLL_SECONDS, waits_until - now))
+        time.sleep(min(_POLL_SECONDS, deadline - now))
 
 
-class Report:
+class CheckpointScores:
     """The scores of one text's translations.
 
     Args:
         name: str. Of the text.
         reference: path. Its reference translation.
-        json_path: path. Gets the scores.
-        plot_path: path. Gets the plot, if matplotlib is installed.
-        event_dir: path, or "" for none. Gets TensorBoard's events.
+        json_path: path. The scores are written here.
+        plot_path: path. The plot, if matplotlib is installed.
+        event_dir: path, or "" for none. Folder of TensorBoard's events.
 
     Raises:
         UserError: the reference is missing or has no text, or a file cannot
@@ -140,18 +142,18 @@ class Report:
         self._plot_path = pathlib.Path(plot_path)
         for path in self.paths():
             paths.check_file(path)
-        self._found: dict[Translation, metrics.Scores] = {}
-        self._said = set()  # warnings, which would come with every file
+        self._scores: dict[TranslationFile, metrics.Scores] = {}
+        self._warned = set()  # each warning is given once, not for every file
         self._events = _Events(event_dir) if event_dir else None
 
-    def __contains__(self, translation: Translation) -> bool:
-        return translation in self._found
+    def __contains__(self, translation: TranslationFile) -> bool:
+        return translation in self._scores
 
-    def add(self, translation: Translation) -> None:
+    def add(self, translation: TranslationFile) -> None:
         """Scores a translation.
 
         Raises:
-            UserError: it has not as many lines as the reference.
+            UserError: it has more or fewer lines than the reference.
         """
         lines = list(text.read_lines(translation.path))
         if len(lines) != len(self._references):
@@ -161,16 +163,15 @@ class Report:
                 f"{len(lines)}."
             )
         scores = metrics.corpus_bleu(lines, self._references)
-        for warning in set(scores.warnings) - self._said:
-            _log.warning("%s: %s", translation.path, warning)
-        self._said.update(scores.warnings)
-        self._found[translation] = scores
+        for warning in scores.warnings:
+            self._warn_once(warning, f"{translation.path}: ")
+        self._scores[translation] = scores
         _log.info("%s: BLEU = %.2f", translation.path, scores.bleu)
         if self._events:
             self._events.write(translation, scores)
 
-    def best(self) -> Translation:
-        """Returns the translation of the highest BLEU, the first of equals."""
+    def best(self) -> TranslationFile:
+        """Returns the first translation with the highest BLEU."""
         return max(self._rows(), key=lambda row: row[1].bleu)[0]
 
     def table(self) -> str:
@@ -197,10 +198,10 @@ class Report:
 
     def save(self) -> None:
         """Writes the JSON file, and the plot if it can be drawn."""
-        with text.writer(self._json_path, None) as write:
-            write(json.dumps(self._record(), indent=2, ensure_ascii=False))
+        content = json.dumps(self._record(), indent=2, ensure_ascii=False)
+        files.write(self._json_path, f"{content}\n".encode(errors="replace"))
         if not plots.is_available():
-            self._say_once(
+            self._warn_once(
                 "No plot, because matplotlib is not installed: "
                 f"{plots.HOW_TO_INSTALL}"
             )
@@ -219,15 +220,14 @@ class Report:
         )
 
     def paths(self) -> list[pathlib.Path]:
-        """Returns what `save` writes."""
-        written = [self._json_path]
-        return written + [self._plot_path] * plots.is_available()
+        """Returns the paths of the files that `save` writes."""
+        return [self._json_path] + [self._plot_path] * plots.is_available()
 
-    def _rows(self) -> list[tuple[Translation, metrics.Scores]]:
-        return sorted(self._found.items(), key=lambda row: row[0])
+    def _rows(self) -> list[tuple[TranslationFile, metrics.Scores]]:
+        return sorted(self._scores.items(), key=lambda row: row[0])
 
     def _record(self) -> dict[str, Any]:
-        """Returns all that is known, as JSON has it."""
+        """Returns the content of the JSON file."""
         rows = [
             {
                 "step": one.step,
@@ -245,14 +245,14 @@ class Report:
             "scores": rows,
         }
 
-    def _say_once(self, message: str) -> None:
-        if message not in self._said:
-            _log.warning("%s", message)
-            self._said.add(message)
+    def _warn_once(self, message: str, start: str = "") -> None:
+        if message not in self._warned:
+            _log.warning("%s%s", start, message)
+            self._warned.add(message)
 
 
 class _Events:
-    """TensorBoard's events, each step once however often they are written.
+    """TensorBoard's events, written once for each step.
 
     Raises:
         UserError: tensorboard is not installed.
@@ -269,14 +269,16 @@ class _Events:
         self._path = folder / _LAST_STEPS
         self._last = {}
         with contextlib.suppress(FileNotFoundError, ValueError):
-            found = checked_json.loads(self._path.read_bytes())
-            checked_json.check(found, dict.fromkeys(found, int))
-            self._last = found
-        self._keep()  # fails here rather than in TensorFlow
+            last = checked_json.loads(self._path.read_bytes())
+            checked_json.check(last, dict.fromkeys(last, int))
+            self._last = last
+        self._save()  # An error is clearer here than in TensorFlow.
         self._writer = reporting.SummaryWriter(folder)
 
-    def write(self, translation: Translation, scores: metrics.Scores) -> None:
-        """Writes scores as SPLIT/NAME, as training does; later steps only."""
+    def write(
+        self, translation: TranslationFile, scores: metrics.Scores
+    ) -> None:
+        """Writes scores of a later step as SPLIT/NAME, as training does."""
         split = translation.path.name.rpartition("-")[0]
         if translation.step <= self._last.get(split, -1):
             return
@@ -290,13 +292,12 @@ class _Events:
             }
         )
         self._last[split] = translation.step
-        self._keep()
+        self._save()
 
-    def _keep(self) -> None:
-        with text.writer(self._path, None) as write:
-            write(json.dumps(self._last))
+    def _save(self) -> None:
+        files.write(self._path, f"{json.dumps(self._last)}\n")
 
 
-def _label(translation: Translation) -> str:
+def _label(translation: TranslationFile) -> str:
     """Returns the first column of the table."""
     return f"{'average ' if translation.is_average else ''}{translation.step}"

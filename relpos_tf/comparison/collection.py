@@ -1,4 +1,4 @@
-"""From finished runs to the report: scores, attention, warnings."""
+"""Scores finished runs and makes the report."""
 
 import pathlib
 from collections.abc import Sequence
@@ -7,20 +7,12 @@ from typing import Any
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import measures
-from relpos_tf.comparison import report as report_lib
 from relpos_tf.comparison import runs as runs_lib
-from relpos_tf.comparison import scores as scores_lib
+from relpos_tf.comparison import score_cache
+from relpos_tf.comparison.report import content
 
-# Lines whose attention is averaged.
+# Attention is averaged over so many lines.
 _ATTENTION_LINES = 40
-# Hparams that decide which pairs come together in an update.
-_BATCHES = (
-    "batch_size",
-    "max_length",
-    "min_length_bucket",
-    "length_bucket_step",
-    "optimizer_multistep_accumulate_steps",
-)
 
 
 def collect(
@@ -38,47 +30,44 @@ def collect(
 
     Args:
         runs: Finished runs.
-        train_steps: int. At which step they ended; 0: at their newest.
-        data_dir: str. Where their data were prepared.
-        folder: Has, or gets, translations and scores, which are not made
-            again while model and data stay the same.
+        train_steps: int. Their last step; 0: the newest of each.
+        data_dir: str. Folder of prepared data.
+        folder: The cache of translations and scores, see `score_cache.score`.
         use_test_set: bool. False: the development split.
-        limits: See `report.make`.
-        num_samples: int. See `report.make`.
-        command: str. See `report.make`.
+        limits: See `content.make`.
+        num_samples: int. See `content.make`.
+        command: str. See `content.make`.
 
     Raises:
         UserError: the runs cannot be compared, or cannot be scored.
     """
-    problem = same_problem(runs)
+    problem = common_problem(runs)
     check_labels(runs)
     checkpoints = [runs_lib.final_checkpoint(run, train_steps) for run in runs]
-    test_set = scores_lib.open_test_set(data_dir, problem, use_test_set)
+    test_set = score_cache.open_test_set(data_dir, problem, use_test_set)
     warnings = []
     if use_test_set and test_set.split != "test":
         warnings.append(
             f"{problem['problem']} has no test split: the scores are of the "
-            "development split, which training was watched on."
+            "development split, which was also evaluated during training."
         )
-    shown = attention_lines(test_set.sources)
-    results, firsts = [], {}
+    lines = attention_lines(test_set.sources)
+    by_label: dict[str, list[score_cache.ModelResult]] = {}
     for number, run in enumerate(runs):
-        scored = scores_lib.score(
+        of_label = by_label.setdefault(run.label, [])
+        result = score_cache.score(
             run,
             checkpoints[number],
             test_set,
             folder,
             f"[{number + 1}/{len(runs)}] {run.title}",
-            # Of the other seeds, nobody wants to see as much.
-            () if run.label in firsts else shown,
+            # Attention is shown for the first seed of each label only.
+            () if of_label else lines,
         )
-        results.append(report_lib.Result(run, scored))
-        firsts.setdefault(run.label, scored)
-        warnings += filter(None, [scored.warning])
-    # Label by label, though they were trained seed by seed.
-    results.sort(key=lambda result: list(firsts).index(result.run.label))
-    report = report_lib.make(
-        results,
+        of_label.append(result)
+        warnings += filter(None, [result.warning])
+    return content.make(
+        [result for of_label in by_label.values() for result in of_label],
         test_set,
         problem["problem"],
         limits=limits,
@@ -86,17 +75,10 @@ def collect(
         command=command,
         warnings=warnings,
     )
-    report["warnings"] += _unlike(report, results)
-    report["attention"] = {
-        label: measures.finite(scored.attention)
-        for label, scored in firsts.items()
-        if scored.attention
-    }
-    return report
 
 
-def same_problem(runs: Sequence[runs_lib.Run]) -> dict[str, Any]:
-    """Returns what all runs learn.
+def common_problem(runs: Sequence[runs_lib.Run]) -> dict[str, Any]:
+    """Returns the problem that all runs learn, see `runs.problem_of`.
 
     Raises:
         UserError: they differ in problem, vocabulary or training data.
@@ -112,9 +94,10 @@ def same_problem(runs: Sequence[runs_lib.Run]) -> dict[str, Any]:
                 other["tokenizer_sha256"][:8],
             ),
         ]
-        known = first.get("data", {}), other.get("data", {})
-        for split in sorted(set(known[0]) & set(known[1])):
-            pairs.append((f"{split} set", *(side[split][:8] for side in known)))
+        # Runs of earlier versions have no fingerprints of their data.
+        data = first.get("data", {}), other.get("data", {})
+        for split in sorted(set(data[0]) & set(data[1])):
+            pairs.append((f"{split} set", *(side[split][:8] for side in data)))
         for name, a, b in pairs:
             if a != b:
                 raise errors.UserError(
@@ -122,16 +105,15 @@ def same_problem(runs: Sequence[runs_lib.Run]) -> dict[str, Any]:
                     f"Received: {runs[0].path} and {run.path}, whose {name} "
                     f"differs ({a}, {b})."
                 )
-        # Runs of earlier versions do not know theirs.
-        first["data"] = first.get("data", {}) | other.get("data", {})
+        first["data"] = data[0] | data[1]
     return first
 
 
 def check_labels(runs: Sequence[runs_lib.Run]) -> None:
     """Raises UserError if runs of one label have different hparams."""
-    firsts = {}
+    first_runs = {}
     for run in runs:
-        first = firsts.setdefault(run.label, run)
+        first = first_runs.setdefault(run.label, run)
         changed = hparam.differences(
             first.files.read_hparams(), run.files.read_hparams()
         )
@@ -144,37 +126,7 @@ def check_labels(runs: Sequence[runs_lib.Run]) -> None:
 
 
 def attention_lines(sources: Sequence[str]) -> list[str]:
-    """Returns lines of all lengths, those of middle length first."""
+    """Returns lines of all lengths, beginning with lines of middle length."""
     order = measures.spread_out([len(s) for s in sources], _ATTENTION_LINES)
     middle = len(order) // 2
     return [sources[i] for i in order[middle:] + order[:middle]]
-
-
-def _unlike(report, results):
-    """Returns a line for what else was not the same for all."""
-    found = []
-    changed = [name for name in _BATCHES if name in report["hparams_diff"]]
-    if changed:
-        found.append(
-            f"The sets differ in {', '.join(changed)}: their updates are not "
-            "of the same sentences."
-        )
-    versions = {}
-    for result in results:
-        path = result.run.path / "versions.json"
-        if path.is_file():
-            text = path.read_text(encoding="utf-8")
-            versions.setdefault(text, result.run.title)
-    if len(versions) > 1:
-        found.append(
-            "The runs were trained with different versions of the software: "
-            f"{', '.join(versions.values())} are the first of each; see their "
-            "versions.json."
-        )
-    by_label = {}
-    for result in results:
-        hparams = result.run.files.read_hparams().to_json()
-        other = by_label.setdefault(hparams, result.run.label)
-        if other != result.run.label:
-            found.append(f"{other} and {result.run.label} have equal hparams.")
-    return list(dict.fromkeys(found))

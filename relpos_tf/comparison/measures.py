@@ -1,5 +1,6 @@
-"""What a run's metrics.jsonl says of its training."""
+"""Measures of a training run, and lines by length."""
 
+import bisect
 import math
 import statistics
 from collections.abc import Iterable
@@ -8,17 +9,17 @@ from typing import Any
 
 
 def of_training(events: Sequence[dict], last_step: int) -> dict[str, Any]:
-    """Sums up the events of a run.
+    """Summarizes the events of a run.
 
     Args:
-        events: of metrics.jsonl. Those of earlier versions say less.
-        last_step: int. What comes later does not count.
+        events: Events of metrics.jsonl; earlier versions wrote fewer fields.
+        last_step: int. Later events are left out.
 
     Returns:
-        dict of `steps_per_second` and `tokens_per_second`, source and target,
-        medians over the intervals, so that a pause of the machine does not
-        count; `minutes`, without evaluations; `target_tokens`, all that were
-        trained on; `peak_memory_mb`; each None where it is not known; and
+        dict of `steps_per_second` and `tokens_per_second` (source and target),
+        medians over the intervals, which a pause of the machine does not
+        change; `minutes`, without evaluations; `target_tokens`, the number
+        trained on; `peak_memory_mb`, in MiB; each None if it is unknown; and
         `learning_curve`: `train`, `[step, loss]`, and `dev`, `[step, loss,
         bleu]`.
     """
@@ -29,23 +30,24 @@ def of_training(events: Sequence[dict], last_step: int) -> dict[str, Any]:
         for event in events
         if event["split"] == "dev" and "averaged" not in event
     ]
+    tokens = _reduce(sum, train, "target_tokens")
     return {
-        "steps_per_second": _over(statistics.median, train, "steps_per_second"),
-        "tokens_per_second": _over(
-            statistics.median, train, "tokens_per_second"
-        ),
+        **{
+            name: _reduce(statistics.median, train, name)
+            for name in ("steps_per_second", "tokens_per_second")
+        },
         "minutes": _minutes(train),
-        "target_tokens": _whole(_over(sum, train, "target_tokens")),
-        "peak_memory_mb": _over(max, train, "peak_memory_mb"),
+        "target_tokens": None if tokens is None else round(tokens),
+        "peak_memory_mb": _reduce(max, train, "peak_memory_mb"),
         "learning_curve": {
-            "train": _points(train, "loss"),
-            "dev": _points(dev, "loss", "bleu"),
+            "train": _curve(train, "loss"),
+            "dev": _curve(dev, "loss", "bleu"),
         },
     }
 
 
 def finite(value: Any) -> Any:
-    """Returns a value as JSON can hold it: numbers that are none are None.
+    """Returns a value with None for NaN and infinity, which JSON lacks.
 
     Example:
 
@@ -62,13 +64,13 @@ def finite(value: Any) -> Any:
 
 
 def quartiles(lengths: Iterable[int]) -> list[int]:
-    """Returns upper limits that put about a quarter of lines in each bucket.
+    """Returns limits that put about a quarter of the lines in each bucket.
 
     Args:
-        lengths: of the lines.
+        lengths: Lengths of the lines.
 
     Returns:
-        list of int, ascending, the last bucket's being left out.
+        list of int, ascending: the upper limits of all buckets but the last.
     """
     lengths = sorted(lengths)
     if len(lengths) < 4:
@@ -83,25 +85,23 @@ def buckets(
     """Sorts lines by length.
 
     Args:
-        lengths: of the lines.
+        lengths: Lengths of the lines.
         limits: Upper limits, ascending.
 
     Returns:
-        For each limit, and for what is longer than all (None), the numbers
-        of its lines, from 0.
+        For each limit, and for longer lines (None), the indices of its lines.
     """
-    found = [(limit, []) for limit in [*limits, None]]
-    for number, length in enumerate(lengths):
-        place = next(i for i, (u, _) in enumerate(found) if _holds(u, length))
-        found[place][1].append(number)
-    return found
+    indices = [[] for _ in range(len(limits) + 1)]
+    for index, length in enumerate(lengths):
+        indices[bisect.bisect_left(limits, length)].append(index)
+    return list(zip([*limits, None], indices, strict=True))
 
 
 def spread_out(lengths: Sequence[int], number: int) -> list[int]:
-    """Returns the numbers of some lines, from the shortest to the longest.
+    """Returns the indices of some lines, from the shortest to the longest.
 
-    Always the same ones: the middles of as many equal parts of the lines,
-    ordered by length.
+    The lines, ordered by length, are divided into `number` equal parts; the
+    middle line of each is returned.
     """
     order = sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
     number = min(number, len(order))
@@ -110,22 +110,14 @@ def spread_out(lengths: Sequence[int], number: int) -> list[int]:
     ]
 
 
-def _holds(limit, length):
-    return limit is None or length <= limit
-
-
-def _over(function, events, name):
-    """Applies a function to a field, unless it is missing somewhere."""
+def _reduce(function, events, name):
+    """Applies a function to a field, unless an event lacks it."""
     values = [event.get(name) for event in events]
     return function(values) if values and None not in values else None
 
 
-def _whole(number):
-    return None if number is None else round(number)
-
-
 def _minutes(events):
-    """Adds up the intervals; each tells its speed and its last step."""
+    """Adds up the intervals, which have a speed and a last step."""
     if not events or not all(event["steps_per_second"] for event in events):
         return None
     seconds, before = 0.0, 0
@@ -135,5 +127,5 @@ def _minutes(events):
     return seconds / 60
 
 
-def _points(events, *names):
+def _curve(events, *names):
     return [[event["step"], *(event.get(n) for n in names)] for event in events]

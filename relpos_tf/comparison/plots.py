@@ -1,4 +1,7 @@
-"""Figures: the only module that imports matplotlib, and only when it draws."""
+"""Drawing with matplotlib, which only this module imports.
+
+It is slow to import and not always installed, so functions import it.
+"""
 
 import contextlib
 import importlib.util
@@ -12,16 +15,25 @@ from collections.abc import Sequence
 from relpos_tf.utils import files
 
 FORMATS = "png", "pdf", "svg"
-# Where matplotlib is missing.
 HOW_TO_INSTALL = "pip install 'relpos_tf[plots]'"
 
 INK, GREY, PALE = "#222222", "#6b6b6b", "#e3e3e3"
 
-_COLOURS = "#1b5e8c", "#c8553d", "#5b8c5a", "#7a5195"
-_MARKERS = "o", "D", "s", "^"
-_SIZE = 7.0, 4.2  # inches
-_DOTS_PER_INCH = 160
-# For a page that may be 400 pixels wide: there a point is 1.1 pixels.
+# The colours of Okabe and Ito, which colour-blind people can tell apart, with
+# a darker yellow.
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#b8860b",
+    "#56b4e9",
+    "#7f3c8d",
+    "#222222",
+)
+MARKERS = "osD^vP<>"
+_DOTS_PER_INCH = 240
+# For a page that may be 400 pixels wide, where a point is 1.1 pixels.
 PAGE_WIDTH = 4.5  # inches
 SMALLEST_TEXT = 9  # points
 
@@ -33,11 +45,11 @@ def is_available() -> bool:
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Sets what all text of a figure for a page has in common.
+    """Sets the style that all figures of a page share.
 
-    Text is taken as it is: a dollar sign in a name is no mathematics.
+    Text is plain: a dollar sign in a name does not begin a formula.
     """
-    import matplotlib  # Slow, and not always installed.
+    import matplotlib
 
     settings = {
         "axes.edgecolor": GREY,
@@ -49,7 +61,7 @@ def style() -> Iterator[None]:
         "font.size": SMALLEST_TEXT,
         "legend.fontsize": SMALLEST_TEXT,
         "legend.frameon": False,
-        "svg.fonttype": "path",  # the same whatever fonts there are
+        "svg.fonttype": "path",  # the same image whatever fonts are installed
         "svg.hashsalt": "relpos_tf",  # the same file for the same data
         "text.color": INK,
         "text.parse_math": False,
@@ -69,11 +81,18 @@ def new_figure(height: float):
     return figure.Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
 
 
+def set_grid(axes, axis: str = "y") -> None:
+    """Draws grid lines across an axis, and no ticks."""
+    axes.grid(axis=axis, color=PALE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+
+
 def to_svg(drawing) -> str:
     """Returns a figure as the text of an SVG element."""
     content = io.StringIO()
     with warnings.catch_warnings():
-        # A box stands for a character that no font here has.
+        # A character that no font has is drawn as a box.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         drawing.savefig(
             content,
@@ -86,23 +105,23 @@ def to_svg(drawing) -> str:
 
 
 def colour_map():
-    """Returns the colours of weights: the more, the darker; grey for none."""
+    """Returns the colours of weights: darker for more, grey for NaN."""
     import matplotlib
 
     return matplotlib.colormaps["Blues"].with_extremes(bad=PALE)
 
 
 def shades(number: int) -> list:
-    """Returns colours of a series that has an order, dark to bright."""
+    """Returns the colours of an ordered series, dark to bright."""
     import matplotlib
 
-    # Up to where it is too bright for lines.
+    # The brightest fifth of the colours is too bright for lines.
     last = 0.8 / max(number - 1, 1)
     return [matplotlib.colormaps["viridis"](last * n) for n in range(number)]
 
 
 def root_scale(highest: float):
-    """Returns a scale from 0 that spreads small numbers: their roots."""
+    """Returns a colour scale of square roots, which spreads small numbers."""
     from matplotlib import colors
 
     return colors.PowerNorm(0.5, vmin=0, vmax=highest)
@@ -116,91 +135,68 @@ def scores_by_step(
     score: str,
     caption: str,
 ) -> None:
-    """Draws scores against steps, and says which is the highest.
+    """Draws scores against steps, and marks the highest.
 
     Args:
-        path: The file, whose name ends in one of `FORMATS`. It appears when
-            it is complete.
-        series: The points (step, score) by the name that the legend gives
-            them, steps ascending. The first is a line, the others are marks.
+        path: The file, whose name ends in one of `FORMATS`. It is written
+            whole or not at all.
+        series: Points (step, score), steps ascending, by their name in the
+            legend. The first is drawn as a line, the others as marks.
         title: str. Above the figure.
-        score: str. What the vertical axis shows.
+        score: str. Name of the vertical axis.
         caption: str. Below the figure: how the scores were computed.
     """
-    from matplotlib import figure  # Slow, and not always installed.
-
-    drawing = figure.Figure(figsize=_SIZE, layout="constrained")
-    axes = drawing.add_subplot()
-    for number, (name, points) in enumerate(series.items()):
-        axes.plot(
-            *zip(*points, strict=True),
-            color=_COLOURS[number % len(_COLOURS)],
-            linestyle="none" if number else "-",
-            linewidth=1.8,
-            marker=_MARKERS[number % len(_MARKERS)],
-            markersize=8 if number else 4.5,
-            # Hollow, so as not to hide the line.
-            markerfacecolor="none" if number else None,
-            label=name,
-            clip_on=False,
-            zorder=3,
-        )
-    _mark_highest(axes, series)
-    axes.set_title(title, loc="left", fontsize=12, color=INK, pad=14)
-    axes.set_ylabel(score, color=GREY)
-    _plain(axes)
-    if len(series) > 1:
-        axes.legend(
-            loc="lower right",
-            labelcolor=INK,
-            framealpha=1.0,
-            edgecolor="none",
-        )
-    drawing.supxlabel(caption, fontsize=7, color=GREY)
-    with files.replacing(path) as file:
-        drawing.savefig(
-            file,
-            dpi=_DOTS_PER_INCH,
-            format=pathlib.Path(path).suffix.removeprefix("."),
-        )
-
-
-def _plain(axes) -> None:
-    """Leaves little beside the points."""
-    from matplotlib import ticker
-
-    axes.set_xlabel("step", color=GREY)
-    axes.margins(x=0.04, y=0.14)  # room for the mark of the highest
-    axes.xaxis.set_major_locator(
-        ticker.MaxNLocator(8, steps=(1, 2, 2.5, 5, 10), integer=True)
-    )
-    axes.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
-    axes.grid(axis="y", color=PALE, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=GREY, length=0)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(GREY)
+    with style():
+        drawing = new_figure(3.0)
+        axes = drawing.add_subplot(xlabel="step", ylabel=score)
+        for number, (name, points) in enumerate(series.items()):
+            axes.plot(
+                *zip(*points, strict=True),
+                color=COLOURS[number % len(COLOURS)],
+                linestyle="none" if number else "-",
+                marker=MARKERS[number % len(MARKERS)],
+                markersize=6 if number else 3.5,
+                # Hollow marks do not hide the line.
+                markerfacecolor="none" if number else None,
+                label=name,
+                clip_on=False,
+                zorder=3,
+            )
+        _mark_highest(axes, series)
+        axes.set_title(title, loc="left", pad=12)
+        axes.margins(x=0.04, y=0.14)  # Room for the mark of the highest.
+        axes.locator_params(axis="x", nbins=6, integer=True)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        set_grid(axes)
+        axes.spines["left"].set_visible(False)
+        if len(series) > 1:
+            axes.legend(loc="lower right")
+        drawing.supxlabel(caption, fontsize=5, color=GREY)
+        with files.replacing(path) as file:
+            drawing.savefig(
+                file,
+                dpi=_DOTS_PER_INCH,
+                format=pathlib.Path(path).suffix.removeprefix("."),
+            )
 
 
 def _mark_highest(
     axes, series: Mapping[str, Sequence[tuple[int, float]]]
 ) -> None:
-    """Writes the highest score beside its point, the first of equals."""
+    """Writes the highest score, the first of equals, beside its point."""
     points = [(*point, name) for name in series for point in series[name]]
     step, score, name = max(points, key=lambda point: (point[1], -point[0]))
     steps = [point[0] for point in points]
-    # Words stay inside: to the left of a point on the right, and vice versa.
+    # To the left of a point in the right half, and vice versa: the text stays
+    # inside the figure.
     is_right = 2 * step > min(steps) + max(steps)
-    words = f"{score:.2f} at step {step:,}"
+    text = f"{score:.2f} at step {step:,}"
     axes.annotate(
-        f"{words} ({name})" if len(series) > 1 else words,
+        f"{text} ({name})" if len(series) > 1 else text,
         (step, score),
-        xytext=(4 if is_right else -4, 10),
+        xytext=(4 if is_right else -4, 8),
         textcoords="offset points",
         ha="right" if is_right else "left",
-        va="bottom",
-        color=INK,
         fontweight="bold",
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
     )
@@ -208,10 +204,9 @@ def _mark_highest(
         [step],
         [score],
         marker="o",
-        markersize=11,
+        markersize=9,
         markerfacecolor="none",
         markeredgecolor=INK,
-        markeredgewidth=1.4,
         clip_on=False,
         zorder=4,
     )

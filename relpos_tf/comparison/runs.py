@@ -1,4 +1,4 @@
-"""The runs of a comparison: where they are, and how far. No TensorFlow."""
+"""The runs of a comparison: directories and progress. No TensorFlow."""
 
 import dataclasses
 import glob
@@ -11,24 +11,23 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.models import run_dir
-from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 
-# What compare calls the directory of a run.
+# How compare names the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
-# Decided by how a run is carried out, or by its data, and not by its set.
+# Hparams that flags or data decide, not the set.
 _NOT_COMPARED = frozenset({"vocab_size", "train_steps"})
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One training of one variant.
+    """The training of one variant with one seed.
 
     Attributes:
         label: str. The variant.
-        seed: int or None. `--random_seed`; None where it is not known.
+        seed: int. `--random_seed`; None if unknown.
         path: Its directory.
-        hparams_set: str. "" where it is not known.
+        hparams_set: str. "" if unknown.
         overrides: str. Changes to the set.
     """
 
@@ -40,17 +39,14 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What its files are called."""
+        """Its name in file names."""
         return file_name(self.label, self.seed)
 
     @property
     def title(self) -> str:
-        """What messages call it."""
-        return (
-            self.label
-            if self.seed is None
-            else f"{self.label} seed {self.seed}"
-        )
+        """Its name in messages."""
+        seed = "" if self.seed is None else f" seed {self.seed}"
+        return f"{self.label}{seed}"
 
     @property
     def files(self) -> run_dir.RunDir:
@@ -59,7 +55,7 @@ class Run:
 
 
 def file_name(label: str, seed: int | None) -> str:
-    """Returns a name for files, of a label and a seed.
+    """Returns a file name for a label and a seed.
 
     Example:
 
@@ -80,67 +76,67 @@ def plan(
     """Returns the runs to train, seed by seed.
 
     Args:
-        variants: What to train.
-        seeds: A run of each variant for each.
-        folder: Where the runs' directories are, or will be.
-        problem: str. The problem's name.
-        train_steps: int. The updates of each.
+        variants: The variants to train.
+        seeds: The seeds, each for all variants.
+        folder: Folder of the runs' directories, which may be missing.
+        problem: str. Name of the problem.
+        train_steps: int. Updates of each run.
 
     Raises:
         UserError: a directory has another run.
     """
-    found = []
+    planned = []
     for seed in seeds:
         for one in variants:
             path = folder / file_name(one.label, seed)
             run = Run(one.label, seed, path, one.hparams_set, one.overrides)
-            check_begun(run, one.hparams, problem, train_steps)
-            found.append(run)
-    if len({run.path for run in found}) < len(found):
+            check_resumable(run, one.hparams, problem, train_steps)
+            planned.append(run)
+    if len({run.path for run in planned}) < len(planned):
         raise errors.UserError(
             "Expected labels that make different file names. Received: "
             f"{', '.join(one.label for one in variants)}."
         )
-    return found
+    return planned
 
 
 def find(text: str) -> list[Run]:
-    """Returns finished runs that a user names.
+    """Returns the finished runs of `--runs`.
 
     Args:
-        text: str. Directories, separated by commas; `LABEL=DIR` to call one
-            differently; `*` and `?` stand for anything. A name that ends in
-            `-seedN` is one of several runs of a label.
+        text: str. Directories, separated by commas. LABEL=DIR gives another
+            label; `*` and `?` match as in a shell. A directory LABEL-seedN is
+            one of several runs of a label.
 
     Raises:
         UserError: there is no such run, or the same label and seed twice.
     """
-    found = []
+    runs = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         label, folders = _label_and_folders(item)
-        found += [_read(folder, label) for folder in folders]
-    names = [run.name for run in found]
+        runs += [_read(folder, label) for folder in folders]
+    names = [run.name for run in runs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise errors.UserError(
-            "Expected a label of its own for each run, or LABEL=DIR of runs "
-            f"with different seeds. Received twice: {', '.join(twice)}."
+            "Expected another label, as in LABEL=DIR, or another seed for "
+            f"each run. Received twice: {', '.join(twice)}."
         )
-    return found
+    return runs
 
 
 def final_checkpoint(run: Run, step: int = 0) -> str:
-    """Returns the prefix of the model that a run has made.
+    """Returns the prefix of a run's final model.
 
-    That is the average of its last checkpoints where the set asks for it and
-    it is there, else the last checkpoint.
+    It is the average of the last checkpoints if the set asks for an average
+    and there is one, else the last checkpoint.
 
     Args:
         run: The run.
-        step: int. The last update; 0: the newest there is.
+        step: int. The last step; 0: the newest.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no such checkpoint.
     """
     steps = run_dir.all_steps(run.path)
     if not steps or (step and step not in steps):
@@ -158,7 +154,7 @@ def final_checkpoint(run: Run, step: int = 0) -> str:
 
 
 def is_finished(run: Run, train_steps: int) -> bool:
-    """Says whether nothing is left to train, to evaluate or to average."""
+    """Says whether a run is trained, evaluated and averaged."""
     steps = run_dir.all_steps(run.path)
     if not run.files.has_hparams() or train_steps not in steps:
         return False
@@ -173,19 +169,19 @@ def is_finished(run: Run, train_steps: int) -> bool:
     return train_steps in run_dir.all_steps(run.path / "average")
 
 
-def check_begun(
+def check_resumable(
     run: Run, hparams: hparam.HParams, problem: str, train_steps: int
 ) -> None:
-    """Looks at what is in a run's directory before training goes on there.
+    """Checks that a run can be trained in its directory, or resumed there.
 
     Args:
         run: The run; its directory may be missing.
-        hparams: What it is to be trained with.
-        problem: str. The problem's name.
-        train_steps: int. At which update it is to end.
+        hparams: The hparams to train it with.
+        problem: str. Name of the problem.
+        train_steps: int. Its last step.
 
     Raises:
-        UserError: what is there is not the beginning of this run.
+        UserError: the directory has another run.
     """
     if not run.files.has_hparams():
         return
@@ -201,7 +197,7 @@ def check_begun(
             listed.append(f"--{name}={flags[name]} (now {now})")
     if listed:
         raise errors.UserError(
-            f"The run {run.path} was begun with {', '.join(listed)}. Name "
+            f"The run {run.path} was started with {', '.join(listed)}. Name "
             "another --output_dir, or remove that run."
         )
     steps = run_dir.all_steps(run.path)
@@ -214,51 +210,47 @@ def check_begun(
 
 
 def problem_of(run: Run) -> dict[str, Any]:
-    """Returns what a run learns, and the tokenizer it learns with.
+    """Returns the problem of a run and the checksum of its tokenizer.
 
     Returns:
-        What its problem.json says, with `tokenizer_sha256` in any case.
+        Its problem.json, and `tokenizer_sha256` of the file in the run.
 
     Raises:
-        UserError: it does not say, as in an imported run.
+        UserError: it has no problem.json or tokenizer, as an imported run.
     """
-    path = run.path / "problem.json"
-    try:
-        found = checked_json.loads(path.read_bytes(), run_dir.PROBLEM_FIELDS)
-        name = found["problem"]
-        if pathlib.PurePath(name).name != name:
-            raise ValueError(f"{name!r} is no name")
-        checksum = files.sha256(run.files.tokenizer_path)
-    except (OSError, TypeError, ValueError, KeyError) as error:
+    problem = run.files.read_problem()
+    tokenizer = pathlib.Path(run.files.tokenizer_path)
+    if not problem.get("problem") or not tokenizer.is_file():
         raise errors.UserError(
             "Expected a run with a tokenizer and a problem.json that names its "
-            f"problem. Received: {run.path}."
-        ) from error
-    return found | {"tokenizer_sha256": checksum}
+            f"problem. Received: {run.path}. Train the run on a problem."
+        )
+    return problem | {"tokenizer_sha256": files.sha256(tokenizer)}
 
 
 def _label_and_folders(item):
     """Returns the label, or None, and the directories of an item."""
-    for place in [-1, *(m.start() for m in re.finditer("=", item))]:
+    for index in [-1, *(m.start() for m in re.finditer("=", item))]:
         # A directory's name may hold "=" as well, as in k=2-seed1.
-        folders = _folders(item[place + 1 :])
+        folders = _folders(item[index + 1 :])
         if folders:
-            return (item[:place] if place >= 0 else None), folders
+            return (item[:index] if index >= 0 else None), folders
     raise errors.UserError(
         "Expected the directories of finished runs, or LABEL=DIR. "
-        f"Received: {item!r}, where no run is."
+        f"Received: {item!r}, which has no run."
     )
 
 
 def _folders(pattern):
-    paths = [pattern]
-    if not pathlib.Path(pattern).is_dir():
-        # A bracket is a bracket.
-        paths = glob.glob(pattern.replace("[", "[[]"))
+    """Returns the directories of runs that match a pattern, by name."""
     if not pattern:
         return []
-    found = [pathlib.Path(path) for path in sorted(paths)]
-    return [path for path in found if (path / run_dir.HPARAMS).is_file()]
+    names = [pattern]
+    if not pathlib.Path(pattern).is_dir():
+        # Brackets are no part of a pattern.
+        names = glob.glob(pattern.replace("[", "[[]"))
+    paths = map(pathlib.Path, sorted(names))
+    return [path for path in paths if (path / run_dir.HPARAMS).is_file()]
 
 
 def _read(folder, label):

@@ -1,11 +1,10 @@
-"""Whether a difference in BLEU is more than chance.
+"""Whether a difference in BLEU is larger than chance explains.
 
-There are two kinds of chance. That of the test sentences: had others been
-drawn, would the score of one model still be higher? Approximate randomisation
-answers with a p-value, the bootstrap with an interval. And that of the seeds:
-would training again give the same? A t-test over the scores of the seeds
-answers with a p-value of its own. A difference is more than chance only if it
-is more than both.
+There are two sources of chance. One is the choice of test sentences: would the
+difference remain with other sentences? Approximate randomisation gives a
+p-value and the bootstrap an interval. The other is the seed: would the
+difference remain after training again? A t-test over the seeds' scores gives a
+p-value. A difference is significant only if both p-values are small.
 """
 
 import math
@@ -17,7 +16,7 @@ import numpy as np
 
 from relpos_tf.training import metrics
 
-# sacreBLEU's own numbers of trials, and its seed.
+# The numbers of trials and the seed are sacreBLEU's defaults.
 TRIALS = 10_000
 RESAMPLES = 1_000
 SEED = 12345
@@ -25,14 +24,14 @@ TEST = (
     f"paired approximate randomisation of test sentences, {TRIALS:,} trials, "
     f"seed {SEED}"
 )
-# Rounding apart, a shuffled difference as large as the true one counts.
+# A shuffled difference that equals the true one, up to rounding, counts.
 _TIE = 1e-9
-# Trials at a time, so that long test sets fit into memory.
+# Trials computed together; limits the memory for long test sets.
 _CHUNK = 500
 
 
 class Interval(NamedTuple):
-    """A difference and where the middle 95 % of the resampled ones lie."""
+    """A difference and the bounds of the middle 95 % of resampled ones."""
 
     difference: float
     low: float
@@ -42,19 +41,18 @@ class Interval(NamedTuple):
 def p_value(first: np.ndarray, second: np.ndarray) -> float:
     """Tests whether two systems differ in BLEU, two-sided.
 
-    In each trial every sentence's translations change sides with probability
-    one half; the p-value is the share of trials whose difference is at least
-    the true one, counting the true one as a trial. It is sacreBLEU's
-    approximate randomisation with the same draws, but for ties, which
-    sacreBLEU does not count: two systems that differ in a single line have
-    p = 1 here, and 0.0001 there.
+    In each trial, the translations of every sentence change sides with
+    probability 1/2. The p-value is the share of trials whose difference is at
+    least the true one; the true one counts as a trial. This is sacreBLEU's
+    approximate randomisation with the same draws, except that sacreBLEU does
+    not count ties: two systems that differ in a single line have p = 1 here
+    and p = 0.0001 in sacreBLEU.
 
     Args:
-        first: `[lines, 10]`, what `metrics.line_counts` gives. For several
-            seeds, the sum over them: a sentence changes sides with all its
-            translations, because those of one sentence resemble one another
-            whatever the seed.
-        second: likewise, of the same lines.
+        first: `[lines, 10]`, of `metrics.line_counts`. For several seeds, the
+            sum over the seeds: all translations of a sentence change sides
+            together, because they resemble one another.
+        second: `[lines, 10]`, of the same lines.
 
     Returns:
         float, above 0 and at most 1.
@@ -65,37 +63,35 @@ def p_value(first: np.ndarray, second: np.ndarray) -> float:
     true = abs(_bleu(first.sum(axis=0)) - _bleu(second.sum(axis=0)))
     as_large = 0
     for start in range(0, TRIALS, _CHUNK):
-        some = sides[start : start + _CHUNK]
-        for sums in _mixed(some, first, second):
+        for sums in _mixed(sides[start : start + _CHUNK], first, second):
             difference = abs(_bleu(sums) - _bleu(both - sums))
             as_large += difference >= true - _TIE
     return (as_large + 1) / (TRIALS + 1)
 
 
 def interval(first: np.ndarray, second: np.ndarray) -> Interval:
-    """Returns first's BLEU minus second's, and how far sentences move it.
+    """Returns BLEU of the first minus BLEU of the second, with an interval.
+
+    The interval is that of the paired bootstrap with `RESAMPLES` resamples of
+    the sentences.
 
     Args:
-        first: see `p_value`.
-        second: likewise.
-
-    Returns:
-        The difference and, by the paired bootstrap over `RESAMPLES` drawings
-        of sentences, the bounds of the middle 95 %.
+        first: See `p_value`.
+        second: See `p_value`.
     """
     generator = np.random.default_rng(SEED)
     lines = len(first)
-    found = []
+    resampled = []
     for _ in range(RESAMPLES):
         drawn = np.bincount(generator.integers(lines, size=lines), None, lines)
-        found.append(_bleu(drawn @ first) - _bleu(drawn @ second))
-    low, high = np.quantile(found, (0.025, 0.975))
+        resampled.append(_bleu(drawn @ first) - _bleu(drawn @ second))
+    low, high = np.quantile(resampled, (0.025, 0.975))
     difference = _bleu(first.sum(axis=0)) - _bleu(second.sum(axis=0))
     return Interval(difference, float(low), float(high))
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Returns the mean, or None if a value is missing or there are none."""
+    """Returns the mean; None if a value is missing or the list is empty."""
     if not values or None in values:
         return None
     return statistics.fmean(values)
@@ -115,14 +111,14 @@ def spread(values: Sequence[float | None]) -> float | None:
 
 
 def p_of_differences(differences: Sequence[float]) -> float | None:
-    """Tests whether differences, seed by seed, have the mean 0, two-sided.
+    """Tests whether the differences of the seeds have the mean 0, two-sided.
 
-    Student's paired t-test: it takes the differences for draws from a normal
-    distribution, and keeps its level however much the two sides vary, and
-    however alike the two models of one seed are.
+    This is Student's paired t-test. It assumes that the differences are drawn
+    from a normal distribution; the variances of the two sides and their
+    correlation may be any.
 
     Returns:
-        The p-value; None for fewer than two: one seed shows no spread.
+        The p-value; None for fewer than two seeds, which have no spread.
 
     Example:
 
@@ -141,12 +137,12 @@ def p_of_groups(
 ) -> float | None:
     """Tests whether two groups of seeds have the same mean, two-sided.
 
-    Welch's t-test, for models that share no seed, with the degrees of freedom
-    of the smaller group: fewer than Welch's, so that it keeps its level however
-    much the two sides vary.
+    This is Welch's t-test, for models that share no seed, with the degrees of
+    freedom of the smaller group. They are fewer than Welch's, so that the test
+    keeps its level whatever the two variances are.
 
     Returns:
-        The p-value; None where a group has fewer than two.
+        The p-value; None if a group has fewer than two seeds.
     """
     smaller = min(len(first), len(second))
     if smaller < 2:
@@ -179,7 +175,7 @@ def _p_of_t(difference, error, freedom):
 
 
 def _mixed(sides, first, second):
-    """Returns the sums of trials in which `sides` come from the first."""
+    """Returns the sums of trials that take `sides` from the first."""
     sides = sides.astype(np.float64)  # Whole numbers: the sums are exact.
     return sides @ first + (1.0 - sides) @ second
 

@@ -1,4 +1,4 @@
-"""What is compared: hparams sets with changes, or a preset of them."""
+"""The hparams that are compared: sets with changes, or a preset of sets."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -47,13 +47,13 @@ DEFAULT_BASE = "transformer_relative_tiny"
 
 
 class Variant(NamedTuple):
-    """One side of a comparison.
+    """A label and its hparams.
 
     Attributes:
-        label: str. What it is called.
-        hparams_set: str. The set it derives from.
-        overrides: str. The changes, `name=value,name=value`.
-        hparams: `HParams` with the changes.
+        label: str. Its name in the comparison.
+        hparams_set: str. The set that it derives from.
+        overrides: str. Its changes to the set, `name=value,name=value`.
+        hparams: The hparams with the changes.
     """
 
     label: str
@@ -66,15 +66,15 @@ def of_sets(sets: Sequence[str], changes: str, more: str = "") -> list[Variant]:
     """Returns a variant for each set.
 
     Args:
-        sets: Names of sets, or LABEL=NAME to call one differently, as where
-            a set is compared with itself under other changes.
-        changes: str. `LABEL:name=value,name=value;LABEL:...`; what has no
-            label goes for all.
-        more: str. Changes to all, above those.
+        sets: Names of sets. LABEL=NAME gives another label, as when a set is
+            compared with itself under other changes.
+        changes: str. `LABEL:name=value,name=value;LABEL:...`; changes without
+            a label apply to all.
+        more: str. Changes to all that override `changes`.
 
     Raises:
-        UserError: no such set or field, a label twice, or changes to a label
-            that is not there.
+        UserError: an unknown set or field, an unknown label in `changes`, or
+            a label twice.
     """
     named = []
     for item in sets:
@@ -91,11 +91,12 @@ def of_preset(
     Args:
         preset: str. Its name.
         base: str. The set that all derive from.
-        changes: str. See `of_sets`; the preset's own come later.
+        changes: str. See `of_sets`; the preset's own changes override them.
         more: str. See `of_sets`.
 
     Raises:
-        UserError: as `of_sets`; or the set has not relative positions only.
+        UserError: see `of_sets`; or the set has other positions than relative
+            ones.
     """
     hparams = registry.hparams(base)
     if hparams.pos != "none" or not hparams.is_relative:
@@ -118,21 +119,21 @@ def differences(
     >>> differences({"a": hparams, "b": hparams.replace(pos="none")})
     {'pos': {'a': 'timing', 'b': 'none'}}
     """
-    found = {}
+    changed = {}
     for name in hparam.field_types():
         values = {k: getattr(hparams, name) for k, hparams in by_label.items()}
         if len(set(values.values())) > 1:
-            found[name] = values
-    return found
+            changed[name] = values
+    return changed
 
 
 def differences_table(differences: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns what `differences` found as lines for a terminal."""
+    """Returns the result of `differences` as lines for a terminal."""
     if not differences:
         return "Nothing differs.\n"
     labels = list(next(iter(differences.values())))
     rows = [["", *labels]] + [
-        [name, *(in_words(values[label]) for label in labels)]
+        [name, *(hparam_text(values[label]) for label in labels)]
         for name, values in differences.items()
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -141,19 +142,19 @@ def differences_table(differences: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
-def in_words(value: Any) -> str:
-    """Writes a value as --hparams reads it."""
+def hparam_text(value: Any) -> str:
+    """Writes the value of an hparam as --hparams reads it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def check_labels(labels: Sequence[str]) -> None:
     """Raises UserError if there is no label, or one twice."""
     if not labels:
-        raise errors.UserError("Expected something to compare. Received: none.")
+        raise errors.UserError("Expected sets to compare. Received: none.")
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise errors.UserError(
-            "Expected a name of its own for each, as in a=NAME,b=NAME. "
+            "Expected another label for each set, as in a=NAME,b=NAME. "
             f"Received twice: {', '.join(twice)}."
         )
 
@@ -163,18 +164,18 @@ def _variants(named, changes, more):
     labels = [label for label, _, _ in named]
     check_labels(labels)
     by_label = _parse(changes, labels)
-    found = []
+    variants = []
     for label, name, own in named:
         texts = by_label[""], by_label.get(label, ""), own, more
-        overrides = ",".join(text for text in texts if text)
+        overrides = ",".join(filter(None, texts))
         hparams = registry.hparams(name).override(overrides)
-        found.append(Variant(label, name, overrides, hparams))
-    return found
+        variants.append(Variant(label, name, overrides, hparams))
+    return variants
 
 
 def _parse(text, labels):
-    """Returns changes by label; those under "" go for all."""
-    found = {"": []}
+    """Returns changes by label; the changes under "" apply to all."""
+    by_label = {"": []}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         label, colon, changes = (piece.strip() for piece in part.partition(":"))
         if not colon:
@@ -184,5 +185,5 @@ def _parse(text, labels):
                 "--hparams reads LABEL:name=value;LABEL:name=value, with the "
                 f"labels {', '.join(labels)}. Received: {part!r}."
             )
-        found.setdefault(label, []).append(changes)
-    return {label: ",".join(texts) for label, texts in found.items()}
+        by_label.setdefault(label, []).append(changes)
+    return {label: ",".join(texts) for label, texts in by_label.items()}

@@ -1,10 +1,10 @@
-"""What a search must not choose: forced prefixes, least lengths, repetitions.
+"""Constraints of a search: forced prefixes, least lengths, no repetition.
 
-They act on log-probabilities, after the softmax, so that what is allowed keeps
-the probability that the model gives it, and scores stay comparable.
+They set log-probabilities to -inf after the softmax, so the ids that are
+allowed keep the model's probabilities, and scores stay comparable.
 
 Shapes: R rows (hypotheses), T ids so far (the initial id and one for each
-step), V vocabulary, P length of the longest prefix.
+step), V vocabulary, P length of the longest prefix, G n-grams in T ids.
 """
 
 from typing import NamedTuple
@@ -15,30 +15,30 @@ _FORBIDDEN = -float("inf")
 
 
 def force_prefix(log_probs, i, prefix, free=None):
-    """Allows only the next id of the prefix, where it is not over.
+    """Allows only the next id of the prefix, until the prefix ends.
 
     Args:
         log_probs: float32 `[R, V]`.
         i: int32 scalar: ids chosen so far.
         prefix: int32 `[R, P]`, padded with 0.
-        free: float32 `[R, V]`: what is returned where the prefix is over.
+        free: float32 `[R, V]`: returned for rows whose prefix has ended.
             None: `log_probs`.
 
     Returns:
         float32 `[R, V]`.
     """
     vocab_size = tf.shape(log_probs)[1]
-    # Beyond its end a prefix is padding, which forces nothing.
+    # Padding, behind the end of a prefix, forces nothing.
     padded = tf.pad(prefix, [[0, 0], [0, 1]])  # [R, P + 1]
     wanted = padded[:, tf.minimum(i, tf.shape(prefix)[1])]  # [R]
     is_wanted = tf.range(vocab_size) == wanted[:, tf.newaxis]  # [R, V]
     forced = tf.where(is_wanted, log_probs, _FORBIDDEN)
-    is_over = (wanted == 0)[:, tf.newaxis]
-    return tf.where(is_over, log_probs if free is None else free, forced)
+    has_ended = (wanted == 0)[:, tf.newaxis]
+    return tf.where(has_ended, log_probs if free is None else free, forced)
 
 
 def forbid_end(log_probs, i, min_length, eos_id=1):
-    """Forbids EOS as long as fewer than `min_length` ids are chosen.
+    """Forbids EOS until `min_length` ids are chosen.
 
     Args:
         log_probs: float32 `[R, V]`.
@@ -58,42 +58,41 @@ def forbid_repetition(log_probs, ids, size):
 
     Args:
         log_probs: float32 `[R, V]`.
-        ids: int32 `[R, T]`: the initial id, then those chosen so far.
+        ids: int32 `[R, T]`: the initial id, then the ids chosen so far.
         size: int >= 1, n.
 
     Returns:
         float32 `[R, V]`.
     """
-    rows, length = tf.unstack(tf.shape(ids))
-    # What an n-gram begins with, at every place where one has ended, and now:
-    # the initial id, at 0, is part of none.
-    places = tf.maximum(length - size, 0)
-    is_seen = tf.ones([rows, places], tf.bool)
+    num_rows, length = tf.unstack(tf.shape(ids))
+    # Compare the first n - 1 ids of every earlier n-gram with the last n - 1
+    # ids. The initial id is part of no n-gram.
+    count = tf.maximum(length - size, 0)  # of earlier n-grams, G
+    is_equal = tf.ones([num_rows, count], tf.bool)
     for offset in range(1, size):
-        begun = ids[:, offset : offset + places]  # [R, places]
-        # The id that stands in the same place of the n-gram to come.
+        earlier = ids[:, offset : offset + count]  # [R, G]
         now = tf.gather(ids, tf.maximum(length - size + offset, 0), axis=1)
-        is_seen &= begun == now[:, tf.newaxis]
-    ends = ids[:, size : size + places]  # [R, places]
-    where = tf.stack(
-        [tf.broadcast_to(tf.range(rows)[:, tf.newaxis], tf.shape(ends)), ends],
-        axis=-1,
-    )  # [R, places, 2]
-    limit = tf.where(is_seen, _FORBIDDEN, float("inf"))
-    return tf.tensor_scatter_nd_min(log_probs, where, limit)
+        is_equal &= earlier == now[:, tf.newaxis]
+    last = ids[:, size : size + count]  # [R, G], of the n-grams
+    rows = tf.broadcast_to(tf.range(num_rows)[:, tf.newaxis], tf.shape(last))
+    limit = tf.where(is_equal, _FORBIDDEN, float("inf"))
+    return tf.tensor_scatter_nd_min(
+        log_probs, tf.stack([rows, last], axis=-1), limit
+    )
 
 
 class Limits(NamedTuple):
-    """What a translation may look like.
+    """The constraints of each translation.
 
     Attributes:
-        lengths: int32 `[B]`: how many ids each translation may have, EOS
-            included; 0 gives no ids and the score 0.
-        prefix: None, or int32 `[B, P]`, padded with 0: the ids that each
-            translation begins with, whatever the two below would forbid.
-        min_length: int. How many ids must come before EOS.
-        no_repeat_ngram_size: int. No n-gram of this size comes twice; 0: any
-            may.
+        lengths: int32 `[B]`: the most ids of each translation, EOS included;
+            0 gives no ids and the score 0.
+        prefix: None, or int32 `[B, P]`, padded with 0: the first ids of each
+            translation, even if `min_length` or `no_repeat_ngram_size`
+            forbid them.
+        min_length: int. The least number of ids before EOS.
+        no_repeat_ngram_size: int. No n-gram of this size comes twice; 0: no
+            such constraint.
     """
 
     lengths: tf.Tensor
@@ -102,10 +101,7 @@ class Limits(NamedTuple):
     no_repeat_ngram_size: int = 0
 
     def constrain(self, ids, i, log_probs, context):
-        """Applies all but the lengths, for `beam_search.beam_search`.
-
-        A hypothesis that nothing may follow is lost, see there.
-        """
+        """Applies all but the lengths, for `beam_search.beam_search`."""
         allowed = log_probs
         if self.no_repeat_ngram_size:
             allowed = forbid_repetition(allowed, ids, self.no_repeat_ngram_size)
@@ -116,12 +112,12 @@ class Limits(NamedTuple):
         prefix = context.prefix
         beams = tf.shape(ids)[0] // tf.maximum(tf.shape(prefix)[0], 1)
         prefix = tf.repeat(prefix, beams, axis=0)  # [B * N, P]
-        # What is forced has the last word: it may repeat itself, and end.
+        # Last, because the prefix overrides the other constraints.
         return force_prefix(log_probs, i, prefix, free=allowed)
 
     @property
     def is_constrained(self) -> bool:
-        """Says whether there is more to keep to than lengths."""
+        """Whether there are constraints besides the lengths."""
         return bool(
             self.prefix is not None
             or self.min_length

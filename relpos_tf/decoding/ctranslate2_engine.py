@@ -1,19 +1,19 @@
-"""What translates a batch of lines with CTranslate2.
+"""An engine of a CTranslate2 export.
 
-The folder is one that `ctranslate2_export` wrote. Here, and nowhere else,
-`ctranslate2` is imported, and only once it is needed.
+`ctranslate2` is imported in this module only, when it is needed.
 
-CTranslate2 searches; what it found is ranked again by the length penalty of
-`beam_search`. With N beams, both keep the same N hypotheses at each step, so
-the translations are the same, but for rounding and these differences:
+CTranslate2 searches, and the hypotheses it finds are ranked here by the length
+penalty of `beam_search`. With N beams, both keep the same N hypotheses at each
+step, so the translations are equal, except for rounding and these differences:
 
 * CTranslate2 ends once `PATIENCE` times N hypotheses are finished,
   `beam_search` once no other can win.
 * A hypothesis is finished in `beam_search` if EOS is among the best 2 N
-  continuations, in CTranslate2 if it is among the best N. It so misses some
-  that end early: of 500 sentences of Multi30k, with 4 beams, it translated
-  2 in another, longer way with one model, and 3 with another.
-* The places behind the best translation are of what was found by the end.
+  continuations, in CTranslate2 if it is among the best N. CTranslate2 therefore
+  misses some hypotheses that end early: of 500 sentences of Multi30k, with 4
+  beams, it translated 2 differently, and longer, with one model, and 3 with
+  another.
+* Behind the best translation come those found until the search ended.
 
 Several threads may use one engine at once.
 
@@ -41,19 +41,20 @@ from relpos_tf.utils import text
 
 FORMAT = "ctranslate2"
 VOCABULARY = "shared_vocabulary.json"
-# Finished hypotheses to wait for, as a multiple of the beams. For those 500
-# sentences and two models, more changed nothing, and 1 made three more differ.
+# Finished hypotheses to wait for, as a multiple of the beams. For the 500
+# sentences and two models above, 3 changed nothing, and with 1 three more
+# sentences differed.
 PATIENCE = 2
-# What reading a damaged export may raise.
-_FAULTS = KeyError, OSError, RuntimeError, TypeError, ValueError
+# Exceptions from a damaged export.
+_DAMAGE = KeyError, OSError, RuntimeError, TypeError, ValueError
 
 
 class Hypothesis(NamedTuple):
-    """One translation that CTranslate2 found."""
+    """A translation by CTranslate2."""
 
     score: float  # its log-probability divided by the length penalty
     ids: list[int]  # EOS included
-    is_complete: bool  # whether EOS ends it
+    is_complete: bool  # whether it ends in EOS
 
 
 def package() -> Any:
@@ -76,70 +77,54 @@ def package() -> Any:
 def load_export(
     folder: str | pathlib.Path,
 ) -> "CTranslate2Engine | saved_model_engine.ExportEngine":
-    """Returns the engine for an export, going by what it says of itself.
+    """Returns the engine for the format of an export.
 
     Raises:
         UserError: it is damaged, or CTranslate2 is needed and not installed.
     """
-    if read_info(folder).get("format") == FORMAT:
+    if saved_model_engine.read_info(folder).get("format") == FORMAT:
         return CTranslate2Engine(folder)
     return saved_model_engine.ExportEngine(folder)
 
 
-def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
-    """Returns what an export says of itself; nothing if it cannot be read."""
-    try:
-        return saved_model_engine.read_info(folder)
-    except errors.UserError:
-        return {}
-
-
 class CTranslate2Engine:
-    """A CTranslate2 model and its tokenizer, from one folder.
+    """An `engines.Engine` of a CTranslate2 model and its tokenizer.
 
     Args:
         folder: str or path. What `ctranslate2_export` wrote.
-        device: str. "cpu", "cuda", or "auto" for a GPU where there is one.
-        patience: int. See the module's docstring.
 
     Attributes:
-        info: dict. What the export says of itself.
+        info: dict. The content of `export_info.json`.
         tokenizer: `tokenizer.Tokenizer`.
         translator: `ctranslate2.Translator`.
 
     Raises:
-        UserError: CTranslate2 is not installed, or the folder is not such an
-            export or is damaged.
+        UserError: CTranslate2 is not installed, or the folder is another
+            export, none, or damaged.
     """
 
-    def __init__(
-        self,
-        folder: str | pathlib.Path,
-        device: str = "auto",
-        patience: int = PATIENCE,
-    ):
-        self.info = read_info(folder)
+    def __init__(self, folder: str | pathlib.Path):
+        self.info = saved_model_engine.read_info(folder)
         if self.info.get("format") != FORMAT:
             raise errors.UserError(
                 "Expected a folder made by relpos_tf.bin.export "
                 f"--format={FORMAT}. Received: {folder}."
             )
         saved_model_engine.check_files(folder, self.info)
-        self._patience = patience
-        kind = package().Translator
+        translator = package().Translator
         try:
             self._max_positions = self.info["max_positions"]
             path = saved_model_engine.file_of(folder, self.info["tokenizer"])
             self.tokenizer = tokenizer_lib.load(path)
-            self._fixed = decode_hparam.DecodeHParams.from_json(
+            self._decode_hparams = decode_hparam.DecodeHParams.from_json(
                 self.info["decode_hparams"]
             )
             tokens = json.loads(
                 pathlib.Path(folder, VOCABULARY).read_text(encoding="utf-8")
             )
             checked_json.check({VOCABULARY: tokens}, {VOCABULARY: list[str]})
-            self.translator = kind(paths.plain(folder), device=device)
-        except _FAULTS as error:
+            self.translator = translator(paths.plain(folder), device="auto")
+        except _DAMAGE as error:
             reason = " ".join(str(error).split())
             raise errors.UserError(
                 f"Expected a complete export for {FORMAT}. "
@@ -153,19 +138,19 @@ class CTranslate2Engine:
         self._tokens = tokens
         self._ids = {token: i for i, token in enumerate(tokens)}
 
-    def settings(
-        self, wanted: decode_hparam.DecodeHParams
+    def complete(
+        self, decode_hparams: decode_hparam.DecodeHParams
     ) -> decode_hparam.DecodeHParams:
-        """Fills what is not set with the settings of the export.
+        """Replaces None by the values of the export.
 
         Raises:
-            UserError: more beams than pieces, or more is wanted than a plain
-                beam search.
+            UserError: there are more beams than pieces, or something other
+                than a plain beam search is wanted.
         """
-        wanted.check_plain("CTranslate2")
-        settings = wanted.fill(self._fixed)
-        engines.check_beam_size(settings, len(self._tokens))
-        return settings
+        decode_hparams.check_plain("CTranslate2")
+        decode_hparams = decode_hparams.fill(self._decode_hparams)
+        decode_hparams.check_beam_size(len(self._tokens))
+        return decode_hparams
 
     def items(self, lines: list[str]) -> list[engines.Item]:
         """Turns lines into ids, without the blanks around them."""
@@ -173,14 +158,14 @@ class CTranslate2Engine:
         return [engines.Item(ids, len(ids)) for ids in encoded]
 
     def truncate(self, item: engines.Item, size: int) -> engines.Item:
-        """Returns the first `size` ids of a line, EOS being the last."""
+        """Returns a line cut to `size` ids, of which EOS is the last."""
         ids = [*item.content[: size - 1], text.EOS_ID]
-        return engines.Item(ids, len(ids))
+        return item._replace(content=ids, size=len(ids))
 
     def translate(
         self,
         items: list[engines.Item],
-        settings: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.DecodeHParams,
         n_best: int,
     ) -> list[engines.Translation]:
         """Translates lines in one batch.
@@ -191,45 +176,48 @@ class CTranslate2Engine:
         """
         if not items:
             return []
-        limits = [item.size + settings.extra_length for item in items]
-        self._check_length(max(limits), settings)
-        # CTranslate2 has one limit for the whole batch. What a line's own
-        # limit would have cut off is left out, and a line of which too little
-        # is left then is translated once more, among those with its limit.
+        extra_length = decode_hparams.extra_length
+        limits = [item.limit(extra_length) for item in items]
         longest = max(limits)
+        self._check_length(longest, extra_length)
         sources = [item.content for item in items]
-        found = self.search(sources, longest, settings)
-        again = collections.defaultdict(list)
+        results = self.search(sources, longest, decode_hparams)
+        # CTranslate2 has one limit for the whole batch. Hypotheses beyond a
+        # line's own limit are dropped; if too few are left, the line is
+        # translated a second time, with the lines of the same limit.
+        repeated = collections.defaultdict(list)  # indices by limit
         for i, limit in enumerate(limits):
-            found[i] = [one for one in found[i] if len(one.ids) <= limit]
-            if limit < longest and len(found[i]) < n_best:
-                again[limit].append(i)
-        for limit, places in again.items():
-            some = self.search([sources[i] for i in places], limit, settings)
-            for i, hypotheses in zip(places, some, strict=True):
-                found[i] = hypotheses
-        return [self._translation(one, n_best) for one in found]
+            results[i] = [one for one in results[i] if len(one.ids) <= limit]
+            if limit < longest and len(results[i]) < n_best:
+                repeated[limit].append(i)
+        for limit, indices in repeated.items():
+            repeated_results = self.search(
+                [sources[i] for i in indices], limit, decode_hparams
+            )
+            for i, result in zip(indices, repeated_results, strict=True):
+                results[i] = result
+        return [self._translation(result, n_best) for result in results]
 
     def search(
         self,
         sources: list[list[int]],
         limit: int,
-        settings: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.DecodeHParams,
     ) -> list[list[Hypothesis]]:
-        """Searches for the translations of some sentences.
+        """Searches for the translations of a batch of sentences.
 
         Args:
             sources: Ids of each sentence, EOS last.
             limit: int. Most ids of a translation, EOS included.
-            settings: `DecodeHParams` without None.
+            decode_hparams: `DecodeHParams` without None.
 
         Returns:
-            For each sentence the hypotheses found, complete ones first, and
-            best first among those and the others.
+            For each sentence its hypotheses: the complete ones, best first,
+            then the others, best first.
         """
-        beams = settings.beam_size
-        count = 1 if beams == 1 else self._patience * beams
-        # CTranslate2 adds EOS, and searches nothing where there is no more.
+        beams = decode_hparams.beam_size
+        count = 1 if beams == 1 else PATIENCE * beams
+        # CTranslate2 adds EOS, and returns no ids for an empty sentence.
         tokens = [[self._tokens[i] for i in ids[:-1]] for ids in sources]
         try:
             results = self.translator.translate_batch(
@@ -254,7 +242,9 @@ class CTranslate2Engine:
                 f"CTranslate2 cannot translate here. Received: {error}. With "
                 "CUDA_VISIBLE_DEVICES= it uses no GPU."
             ) from error
-        return [self._ranked(result, settings.alpha) for result in results]
+        return [
+            self._ranked(result, decode_hparams.alpha) for result in results
+        ]
 
     def _ranked(self, result, alpha: float) -> list[Hypothesis]:
         hypotheses = []
@@ -263,7 +253,7 @@ class CTranslate2Engine:
         ):
             ids = [self._ids[token] for token in tokens]
             score = log_probability / ((5 + len(ids)) / 6) ** alpha
-            # Nothing at all is the translation of nothing.
+            # An empty sentence has an empty translation, without EOS.
             is_complete = not ids or ids[-1] == text.EOS_ID
             hypotheses.append(Hypothesis(score, ids, is_complete))
         hypotheses.sort(key=lambda one: (not one.is_complete, -one.score))
@@ -283,12 +273,12 @@ class CTranslate2Engine:
             [one.ids for one in best] + [[]] * missing,
         )
 
-    def _check_length(self, limit: int, settings) -> None:
-        """Refuses what would need more positions than the export has."""
-        most, extra = self._max_positions, settings.extra_length
+    def _check_length(self, limit: int, extra_length: int) -> None:
+        """Refuses a line that needs more positions than the export has."""
+        most = self._max_positions
         if most is not None and limit > most:
             raise errors.UserError(
                 f"This export knows {most} positions, so a line may have "
-                f"{most - extra} ids. Received: {limit - extra}. Cut such "
-                "lines with max_input_size, or translate with the run."
+                f"{most - extra_length} ids. Received: {limit - extra_length}. "
+                "Cut such lines with max_input_size, or translate with the run."
             )

@@ -1,10 +1,9 @@
-"""What turns a batch of lines into translations.
+"""Engines translate batches of lines; a model is one.
 
-Engines take lines in any order and say how long they are; `translator` decides
-which lines go together. A model is one; `export_engine` and
-`ctranslate2_engine` have others.
+`translator` decides which lines form a batch. `saved_model_engine` and
+`ctranslate2_engine` translate with exports.
 
-Shapes: N lines, S source length, B beams, T target length.
+Shapes: N lines, S source length, P prefix length, B beams, T target length.
 """
 
 import functools
@@ -12,11 +11,11 @@ import re
 import threading
 from typing import Any
 from typing import NamedTuple
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import constraints
@@ -26,8 +25,7 @@ from relpos_tf.decoding import search as search_lib
 from relpos_tf.models import transformer
 
 EXPORT_INFO = "export_info.json"
-# What a line of output must not hold, or it would be two; byte pieces can
-# spell it. Also for RE2.
+# What ends a line, which byte pieces can spell. Also for RE2.
 LINE_END = r"[\r\n]"
 # What `str.isspace` calls blank, for RE2, whose own classes are ASCII.
 BLANK = (
@@ -39,28 +37,22 @@ BLANK = (
 class Item(NamedTuple):
     """One line, ready to be translated."""
 
-    content: Any  # what the engine made of the line
-    size: int  # its ids, EOS included
-    number: int = 0  # which line it is, for those drawn at random
+    content: Any  # the line as its engine needs it
+    size: int  # number of ids, EOS included
+    number: int = 0  # the line's number, which decides what is drawn for it
     prefix: tuple[int, ...] = ()  # ids that its translation begins with
 
-
-class Translation(NamedTuple):
-    """All that is known of one line's translation."""
-
-    texts: list[str]  # best first, "" where there are fewer than asked for
-    scores: list[float]  # `beam_search.NO_HYPOTHESIS` where there are fewer
-    is_complete: bool  # False where the length limit cut the best one off
-    ids: list[list[int]] = []  # of each text, where the engine knows them
-    looks: list[Any] = []  # `Attention` of each text, where it is wanted
+    def limit(self, extra_length: int) -> int:
+        """Returns the largest number of ids of the line's translation."""
+        return max(self.size, len(self.prefix)) + extra_length
 
 
 class Attention(NamedTuple):
-    """Where a translation looked.
+    """The attention of a translation to its source.
 
     Attributes:
         source: list of str. The source's pieces, EOS last.
-        target: list of str. The translation's.
+        target: list of str. The translation's pieces.
         weights: float32 array, layers x heads x target x source. Row t holds
             the weights with which piece t was predicted; each sums to 1.
     """
@@ -70,30 +62,90 @@ class Attention(NamedTuple):
     weights: np.ndarray
 
 
-def nothing(n_best: int) -> Translation:
+class Translation(NamedTuple):
+    """The best translations of one line."""
+
+    texts: list[str]  # best first, "" where fewer were found than wanted
+    scores: list[float]  # `beam_search.NO_HYPOTHESIS` where fewer were found
+    is_complete: bool  # False if the length limit cut the best one off
+    ids: list[list[int]] = []  # of each text, if the engine knows them
+    attention: list[Attention | None] = []  # of each text, if wanted
+
+
+class Engine(Protocol):
+    """The interface between `Translator` and a model or an export."""
+
+    def complete(
+        self, decode_hparams: decode_hparam.DecodeHParams
+    ) -> decode_hparam.DecodeHParams:
+        """Replaces None by the engine's own values.
+
+        Raises:
+            UserError: the engine cannot translate so.
+        """
+
+    def items(self, lines: list[str]) -> list[Item]:
+        """Prepares lines, without the blanks around them."""
+
+    def truncate(self, item: Item, size: int) -> Item:
+        """Returns a line cut to `size` ids, of which EOS is the last.
+
+        Raises:
+            UserError: the engine cannot cut lines.
+        """
+
+    def translate(
+        self,
+        items: list[Item],
+        decode_hparams: decode_hparam.DecodeHParams,
+        n_best: int,
+    ) -> list[Translation]:
+        """Translates lines in one batch.
+
+        Raises:
+            UserError: a line is too long.
+            ResourceExhaustedError: the batch does not fit into memory.
+        """
+
+
+def blank_translation(n_best: int) -> Translation:
     """Returns the translation of a blank line."""
     scores = [0.0] + [beam_search.NO_HYPOTHESIS] * (n_best - 1)
-    return Translation([""] * n_best, scores, True, looks=[None] * n_best)
+    return Translation([""] * n_best, scores, True, attention=[None] * n_best)
 
 
 def is_blank(line: str) -> bool:
-    """Says whether a line is empty or all white space."""
+    """Returns whether a line is empty or all white space."""
     return not line or line.isspace()
 
 
-def check_beam_size(
-    settings: decode_hparam.DecodeHParams, vocab_size: int
-) -> None:
-    """Raises UserError if there are more beams than pieces."""
-    if settings.beam_size > vocab_size:
-        raise errors.UserError(
-            "`beam_size` must be at most the number of pieces, "
-            f"{vocab_size}. Received: {settings.beam_size}."
-        )
+class _Batch(NamedTuple):
+    """The arguments of a traced search."""
+
+    sources: tf.Tensor  # int32 [N, S]
+    limits: tf.Tensor  # int32 [N]
+    prefixes: tf.Tensor  # int32 [N, P]
+    numbers: tf.Tensor  # int32 [N]
+    alpha: tf.Tensor  # float32 []
+    temperature: tf.Tensor  # float32 []
+    top_p: tf.Tensor  # float32 []
+    seed: tf.Tensor  # int32 []
+
+
+_SIGNATURE = _Batch(
+    sources=tf.TensorSpec([None, None], tf.int32),
+    limits=tf.TensorSpec([None], tf.int32),
+    prefixes=tf.TensorSpec([None, None], tf.int32),
+    numbers=tf.TensorSpec([None], tf.int32),
+    alpha=tf.TensorSpec([]),
+    temperature=tf.TensorSpec([]),
+    top_p=tf.TensorSpec([]),
+    seed=tf.TensorSpec([], tf.int32),
+)
 
 
 class ModelEngine:
-    """A model and its tokenizer.
+    """An `Engine` of a model and its tokenizer.
 
     Args:
         model: `transformer.Transformer`.
@@ -110,31 +162,28 @@ class ModelEngine:
         self._functions = {}
         self._lock = threading.Lock()
 
-    def settings(
-        self, wanted: decode_hparam.DecodeHParams
+    def complete(
+        self, decode_hparams: decode_hparam.DecodeHParams
     ) -> decode_hparam.DecodeHParams:
-        """Fills what is not set with the values of the model's hparams.
+        """Replaces None by the values of the model's hparams.
 
         Raises:
-            UserError: more beams than pieces.
+            UserError: there are more beams than pieces.
         """
-        hparams = self.model.hparams
-        settings = wanted.fill(hparams)
-        check_beam_size(settings, hparams.vocab_size)
-        return settings
+        decode_hparams = decode_hparams.fill(self.model.hparams)
+        decode_hparams.check_beam_size(self.model.hparams.vocab_size)
+        return decode_hparams
 
     def items(self, lines: list[str]) -> list[Item]:
-        """Turns lines into ids, without the blanks around them.
-
-        Training has seen none there.
-        """
+        """Turns lines into ids, without the blanks around them."""
+        # Training pairs have no such blanks.
         encoded = self.tokenizer.encode_batch([line.strip() for line in lines])
         return [Item(ids, len(ids)) for ids in encoded]
 
     def with_prefixes(
         self, items: list[Item], prefixes: list[str]
     ) -> list[Item]:
-        """Adds what translations begin with."""
+        """Adds the beginnings of the translations."""
         encoded = self.tokenizer.encode_batch([p.strip() for p in prefixes])
         return [
             item._replace(prefix=tuple(ids[:-1]))  # without EOS
@@ -142,127 +191,129 @@ class ModelEngine:
         ]
 
     def truncate(self, item: Item, size: int) -> Item:
-        """Returns the first `size` ids of a line, EOS being the last."""
+        """Returns a line cut to `size` ids, of which EOS is the last."""
         ids = [*item.content[: size - 1], tokenizer_lib.EOS_ID]
-        return Item(ids, len(ids))
+        return item._replace(content=ids, size=len(ids))
 
     def translate(
         self,
         items: list[Item],
-        settings: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.DecodeHParams,
         n_best: int,
     ) -> list[Translation]:
         """Translates lines in one batch."""
-        # A graph for each of several settings is wanted: TensorFlow warns of
-        # functions that are traced often, but not of graphs asked for.
-        function = self.function(
-            settings, n_best, any(item.prefix for item in items)
-        ).get_concrete_function()
-        limits = [
-            max(item.size, len(item.prefix)) + settings.extra_length
-            for item in items
-        ]
-        ids, scores = function(
-            padded([item.content for item in items]),
-            tf.constant(limits, tf.int32),
-            padded([item.prefix for item in items]),
-            tf.constant([item.number for item in items], tf.int32),
-            tf.constant(settings.alpha, tf.float32),
-            tf.constant(settings.sampling_temp, tf.float32),
-            tf.constant(settings.sampling_top_p, tf.float32),
-            tf.constant(settings.random_seed, tf.int32),
+        has_prefix = any(item.prefix for item in items)
+        function = self.function(decode_hparams, n_best, has_prefix)
+        # TensorFlow warns of functions that are traced often, but not of
+        # concrete ones; a graph for each of several settings is wanted.
+        ids, scores = function.get_concrete_function()(
+            _make_batch(items, decode_hparams)
         )  # [N, B, T], [N, B]
-        is_complete = tf.reduce_any(ids[:, 0] == tokenizer_lib.EOS_ID, axis=1)
         return [
-            Translation([self._text(i) for i in beams], points, good, beams)
-            for beams, points, good in zip(
+            Translation(
+                [self._text(row) for row in rows],
+                row_scores,
+                tokenizer_lib.EOS_ID in rows[0],
+                rows,
+            )
+            for rows, row_scores in zip(
                 ids[:, :n_best].numpy().tolist(),
                 scores[:, :n_best].numpy().tolist(),
-                is_complete.numpy().tolist(),
                 strict=True,
             )
         ]
 
     def function(
         self,
-        settings: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.DecodeHParams,
         n_best: int = 1,
         has_prefix: bool = False,
     ):
-        """Returns the traced search: ids `[N, B, T]` and scores `[N, B]`.
+        """Returns a `tf.function`: ids `[N, B, T]` and scores `[N, B]`.
 
-        Made once for what decides its graph, and traced once for all shapes.
+        There is one for all settings that share a graph, traced once for all
+        shapes.
         """
-        if not settings.is_random and n_best > 1:
-            n_best = settings.beam_size  # then as few graphs as may be
-        names = (
-            "beam_size",
-            "min_length",
-            "no_repeat_ngram_size",
-            "sampling_method",
-            "sampling_keep_top_k",
+        if not decode_hparams.is_random and n_best > 1:
+            n_best = decode_hparams.beam_size  # for fewer graphs
+        key = (
+            n_best,
+            has_prefix,
+            decode_hparams.beam_size,
+            decode_hparams.min_length,
+            decode_hparams.no_repeat_ngram_size,
+            decode_hparams.sampling_method,
+            decode_hparams.sampling_keep_top_k,
         )
-        key = n_best, has_prefix, *(getattr(settings, n) for n in names)
         with self._lock:
             if key not in self._functions:
                 self._functions[key] = self._make_function(
-                    settings, n_best, has_prefix
+                    decode_hparams, n_best, has_prefix
                 )
             return self._functions[key]
 
-    def _make_function(self, settings, n_best, has_prefix):
-        def search(inputs, lengths, prefix, numbers, alpha, temp, top_p, seed):
+    def _make_function(self, decode_hparams, n_best, has_prefix):
+        def search(batch):
             limits = constraints.Limits(
-                lengths,
-                prefix if has_prefix else None,
-                settings.min_length,
-                settings.no_repeat_ngram_size,
+                batch.limits,
+                batch.prefixes if has_prefix else None,
+                decode_hparams.min_length,
+                decode_hparams.no_repeat_ngram_size,
             )
-            arguments = {"alpha": alpha, "n_best": n_best}
-            if settings.is_random:
-                how = sampling.Sampling(
-                    temp, settings.sampling_keep_top_k, top_p, seed
-                )
+            if decode_hparams.is_random:
                 return search_lib.sample(
-                    self.model, inputs, limits, numbers, how=how, **arguments
+                    self.model,
+                    batch.sources,
+                    limits,
+                    batch.numbers,
+                    how=sampling.Sampling(
+                        batch.temperature,
+                        decode_hparams.sampling_keep_top_k,
+                        batch.top_p,
+                        batch.seed,
+                    ),
+                    alpha=batch.alpha,
+                    n_best=n_best,
                 )
             return search_lib.search(
                 self.model,
-                inputs,
+                batch.sources,
                 limits,
-                beam_size=settings.beam_size,
-                **arguments,
+                beam_size=decode_hparams.beam_size,
+                alpha=batch.alpha,
+                n_best=n_best,
             )
 
-        rows, scalar = tf.TensorSpec([None], tf.int32), tf.TensorSpec([])
-        ids = tf.TensorSpec([None, None], tf.int32)
-        signature = [ids, rows, ids, rows, scalar, scalar, scalar]
-        signature.append(tf.TensorSpec([], tf.int32))
-        return tf.function(search, input_signature=signature)
+        return tf.function(search, input_signature=[_SIGNATURE])
 
-    def attention(
-        self, items: list[Item], found: list[Translation]
-    ) -> list[list[Attention]]:
-        """Returns where each translation of each line looked."""
+    def with_attention(
+        self, items: list[Item], translations: list[Translation]
+    ) -> list[Translation]:
+        """Adds the attention of each translation of each line."""
         pieces = self.tokenizer.pieces()
         pairs = [
             (item.content, [i for i in ids if i])
-            for item, one in zip(items, found, strict=True)
-            for ids in one.ids
+            for item, translation in zip(items, translations, strict=True)
+            for ids in translation.ids
         ]
         weights = self._attention(
             padded([source for source, _ in pairs]),
             padded([target for _, target in pairs]),
-        ).numpy()  # [N * B, L, H, T, S]
-        looks = iter(
+        ).numpy()  # [N * B, layers, heads, T, S]
+        attention = iter(
             Attention(
                 [pieces[i] for i in source],
                 [pieces[i] for i in target],
-                one[:, :, : len(target), : len(source)],
+                row[:, :, : len(target), : len(source)],
             )
-            for (source, target), one in zip(pairs, weights, strict=True)
+            for (source, target), row in zip(pairs, weights, strict=True)
         )
-        return [[next(looks) for _ in one.ids] for one in found]
+        return [
+            translation._replace(
+                attention=[next(attention) for _ in translation.ids]
+            )
+            for translation in translations
+        ]
 
     @functools.cached_property
     def _attention(self):
@@ -273,6 +324,20 @@ class ModelEngine:
 
     def _text(self, ids: list[int]) -> str:
         return re.sub(LINE_END, " ", self.tokenizer.decode(ids))
+
+
+def _make_batch(items, decode_hparams) -> _Batch:
+    limits = [item.limit(decode_hparams.extra_length) for item in items]
+    return _Batch(
+        sources=padded([item.content for item in items]),
+        limits=tf.constant(limits, tf.int32),
+        prefixes=padded([item.prefix for item in items]),
+        numbers=tf.constant([item.number for item in items], tf.int32),
+        alpha=tf.constant(decode_hparams.alpha, tf.float32),
+        temperature=tf.constant(decode_hparams.sampling_temp, tf.float32),
+        top_p=tf.constant(decode_hparams.sampling_top_p, tf.float32),
+        seed=tf.constant(decode_hparams.random_seed, tf.int32),
+    )
 
 
 def padded(rows: list[list[int]]) -> tf.Tensor:

@@ -1,11 +1,10 @@
-"""A conversation at a terminal: a line is typed, its translation comes back.
+"""The prompt of `decoder.py --decode_interactive`.
 
-Translations go to standard output, all else to standard error, so that
-`decoder.py --decode_interactive > kept` keeps the translations alone.
+Translations go to standard output and messages to standard error, so that
+`decoder.py --decode_interactive > file` writes the translations alone.
 """
 
 import dataclasses
-import functools
 import logging
 import sys
 import time
@@ -20,9 +19,10 @@ from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
 
-# Translated before anything is typed.
+# Translated before the first prompt.
 _WARM_UP = "Hello."
-
+# The commands, in the order of `:help`. Those between n and quit are fields of
+# `DecodeHParams`.
 _HELP = {
     "help": "shows this",
     "n": "how many translations of a line to show; above 1, with scores",
@@ -32,12 +32,14 @@ _HELP = {
     "min_length": "ids a translation has at least",
     "no_repeat_ngram_size": "so many ids in a row come only once; 0: any",
     "sampling_method": "argmax searches, random draws",
-    "sampling_temp": "above 1, draws the improbable more often",
+    "sampling_temp": "above 1, draws improbable ids more often",
     "sampling_keep_top_k": "draws from the k most probable ids; 0: all",
     "sampling_top_p": "draws from the fewest ids that add up to p",
     "random_seed": "of drawing",
     "quit": "leaves, as Ctrl-D does",
 }
+COMMANDS = tuple(_HELP)
+_FIELDS = COMMANDS[2:-1]
 _OTHER_NAMES = {
     "": "help",
     "?": "help",
@@ -47,118 +49,106 @@ _OTHER_NAMES = {
 }
 
 
-def converse(
+def run(
     translator: translator_lib.Translator,
-    settings: decode_hparam.DecodeHParams,
-) -> bool:
-    """Answers what is typed until the user leaves.
+    decode_hparams: decode_hparam.DecodeHParams,
+) -> None:
+    """Translates typed lines until the user leaves.
 
     Args:
         translator: The translator.
-        settings: How to begin, completed by the translator's engine. With
-            `return_beams`, all hypotheses are shown.
-
-    Returns:
-        Whether an abandoned translation is still going on. TensorFlow cannot
-        be stopped, and must not be torn down while it works.
+        decode_hparams: The first settings, completed by the translator's
+            engine. With `return_beams`, all hypotheses are shown.
     """
     with text.writer("", sys.stdout.buffer) as write:
-        session = Session(translator, settings, write)
+        session = Session(translator, decode_hparams, write)
         session.warm_up()
-        words = [f":{name}" for name in session.commands()]
-        with terminal.editing(words):
+        with terminal.editing([f":{name}" for name in COMMANDS]):
             session.run(terminal.reader())
-    return session.is_busy()
 
 
 class Session:
-    """The conversation, whatever it is held through.
+    """The state of a prompt: the settings and the last line.
 
     Args:
         translator: `translator.Translator`.
-        settings: `decode_hparam.DecodeHParams`. See `converse`.
+        decode_hparams: `decode_hparam.DecodeHParams`. See `run`.
         write: Function that writes a line of output.
     """
 
-    def __init__(self, translator, settings, write):
+    def __init__(self, translator, decode_hparams, write):
         self._translator = translator
-        self._settings = settings
+        self._decode_hparams = decode_hparams
         self._write = write
-        self._number = settings.beam_size if settings.return_beams else 1
-        self._last = ""  # the line translated last
-        self._tried = set()  # settings that something was translated with
-        self._work = None  # what Ctrl-C abandons
-        self._abandoned = []
+        is_all = decode_hparams.return_beams
+        self._n_best = decode_hparams.beam_size if is_all else 1
+        self._last = ""  # the last line of text
+        self._used = set()  # settings of earlier translations
         self._is_over = False
 
-    def commands(self) -> list[str]:
-        """Returns the names of the commands."""
-        return ["help", "n", *self._arguments(), "quit"]
-
-    def is_busy(self) -> bool:
-        """Says whether an abandoned translation is still going on."""
-        return any(work.is_alive() for work in self._abandoned)
-
-    @terminal.only_what_is_heard()
     def warm_up(self) -> None:
-        """Translates something, because the first call builds the graph."""
+        """Translates a line, because the first call builds the graph."""
         _log.info("Warming up, so that the first answer is quick.")
+        started = time.monotonic()
+        engine = self._translator.engine
         try:
-            _, seconds = self._search(_WARM_UP, name=terminal.UNHEARD)
+            # Not by the translator, which would warn about this line.
+            items = engine.items([_WARM_UP])
+            engine.translate(items, self._decode_hparams, self._n_best)
         except KeyboardInterrupt:
-            self._abandon()
+            _say_interrupted()
         else:
-            _log.info("Ready after %.1f s.", seconds)
+            self._used.add(self._key())
+            _log.info("Ready after %.1f s.", time.monotonic() - started)
         _log.info("Type a line to translate; :help lists commands.")
 
-    @terminal.only_what_is_heard()
     def run(self, read: Callable[[], str]) -> None:
         """Answers until the user leaves.
 
         Args:
-            read: Function that returns what was typed, without its line end,
-                or raises EOFError.
+            read: Function that returns a typed line, without its line end, or
+                raises EOFError.
         """
         presses = 0  # of Ctrl-C at the prompt, in a row
-        while not self._is_over:
+        while not self._is_over and presses < 2:
             try:
                 typed = read()
-                presses = 0
-                self._answer(typed)
-            except errors.UserError as error:
-                _log.error("%s", error)
             except EOFError:
                 sys.stderr.write("\n")
                 return
             except KeyboardInterrupt:
-                if self._work and self._work.is_alive():
-                    self._abandon()
-                    continue
                 sys.stderr.write("\n")
                 presses += 1
-                if presses == 2:
-                    return
-                _log.info("Ctrl-C again leaves, as do Ctrl-D and :quit.")
+                if presses == 1:
+                    _log.info("Ctrl-C again leaves, as do Ctrl-D and :quit.")
+                continue
+            presses = 0
+            try:
+                self._answer(typed)
+            except errors.UserError as error:
+                _log.error("%s", error)
+            except KeyboardInterrupt:
+                _say_interrupted()
 
     def _answer(self, typed: str) -> None:
-        """Answers what was typed, or pasted: that may be several lines."""
+        """Answers a line; a paste may be several lines."""
         for line in typed.split("\n"):
             if self._is_over:
                 return
             if line.startswith(":") and not line.startswith("::"):
-                self._obey(line[1:].strip())
+                self._execute(line[1:].strip())
             elif line.strip():
                 self._last = line.removeprefix(":")
                 self._translate()
 
-    def _obey(self, command: str) -> None:
-        """Does what a command says.
+    def _execute(self, command: str) -> None:
+        """Executes a command.
 
         Raises:
-            UserError: there is no such command, or it has a bad value.
+            UserError: there is no such command, or its value is bad.
         """
         word, _, value = command.replace("=", " ", 1).partition(" ")
-        name, value = self._full_name(word), value.strip()
+        name, value = _full_name(word), value.strip()
         if name == "quit":
             self._is_over = True
         elif name == "help":
@@ -171,110 +161,95 @@ class Session:
         else:
             self._show_settings()
 
-    def _full_name(self, word: str) -> str:
-        """Returns the command that a word, or its beginning, stands for."""
-        names = self.commands()
-        word = _OTHER_NAMES.get(word, word)
-        found = [name for name in names if name.startswith(word)]
-        if word in names or len(found) == 1:
-            return word if word in names else found[0]
-        listed = ", ".join(f":{name}" for name in found or names)
-        raise errors.UserError(
-            f"Expected one of {listed}. Received: :{word}."
-            f"{errors.did_you_mean(word, names, ':')} A line of text that "
-            "begins with a colon is typed with two."
-        )
-
     def _change(self, name: str, value: str) -> None:
         """Changes a setting."""
         if name == "n":
-            self._number = self._checked_number(value)
+            is_number = value.isdecimal() and len(value) < 10
+            number = int(value) if is_number else value
+            self._decode_hparams.check_n_best(number, "n")
+            self._n_best = number
             return
         parsed = decode_hparam.DecodeHParams.parse(f"{name}={value}")
-        wanted = dataclasses.replace(
-            self._settings, **{name: getattr(parsed, name)}
+        self._decode_hparams = self._translator.engine.complete(
+            dataclasses.replace(
+                self._decode_hparams, **{name: getattr(parsed, name)}
+            )
         )
-        self._settings = self._translator.engine.settings(wanted)
-        if not self._settings.is_random:
-            self._number = min(self._number, self._settings.beam_size)
+        if not self._decode_hparams.is_random:
+            beam_size = self._decode_hparams.beam_size
+            self._n_best = min(self._n_best, beam_size)
 
-    def _checked_number(self, value: str) -> int:
-        """Returns the number that follows `:n`."""
-        is_number = value.isdecimal() and len(value) < 10
-        number = int(value) if is_number else value
-        self._settings.check_number("n", number)
-        return number
-
-    def _arguments(self) -> dict[str, object]:
-        """Returns the settings that a translation is found with."""
-        return self._settings.search_settings() | self._settings.options()
+    def _values(self) -> dict[str, object]:
+        """Returns the value of each setting."""
+        return {"n": self._n_best} | {
+            name: getattr(self._decode_hparams, name) for name in _FIELDS
+        }
 
     def _show_settings(self) -> None:
-        """Says how lines are translated, without what is as it always is."""
-        usual = decode_hparam.DecodeHParams()
-        values = {"n": self._number} | {
-            name: value
-            for name, value in self._arguments().items()
-            if value != getattr(usual, name)
-        }
-        _log.info("%s", ", ".join(f"{n}={v}" for n, v in values.items()))
+        """Shows the settings that differ from their defaults."""
+        defaults = decode_hparam.DecodeHParams()
+        shown = [
+            f"{name}={value}"
+            for name, value in self._values().items()
+            if name == "n" or value != getattr(defaults, name)
+        ]
+        _log.info("%s", ", ".join(shown))
 
     def _show_help(self) -> None:
-        """Lists the commands with what is set."""
-        values = {"n": self._number, **self._arguments()}
-        width = max(map(len, self.commands())) + 1
-        for name in self.commands():
-            parts = [f"  {':' + name:{width}}", _HELP.get(name, "")]
-            if name in values:
-                parts.append(f"(now {values[name]})")
-            _log.info("%s", "  ".join(filter(None, parts)))
+        """Lists the commands with their values."""
+        values = self._values()
+        width = max(map(len, COMMANDS)) + 1
+        for name, meaning in _HELP.items():
+            now = f"  (now {values[name]})" if name in values else ""
+            _log.info("%s", f"  {':' + name:{width}}  {meaning}{now}")
         _log.info(
             "As in `:beam 8`; a name may be cut short. A change translates "
             "the last line again.\n"
             "Text that begins with a colon is typed with two.\n"
-            "Ctrl-C abandons a translation; twice at the prompt, it leaves."
+            "Ctrl-C drops a translation, as soon as TensorFlow returns; twice "
+            "at the prompt, it leaves."
         )
 
     def _translate(self) -> None:
-        """Translates the last line, and says how long it took."""
-        is_first = self._key() not in self._tried
-        found, seconds = self._search(self._last)
-        if self._number == 1:
-            self._write(found[0])
+        """Translates the last line, and shows the time it took."""
+        started = time.monotonic()
+        (found,) = self._translator.translations(
+            [self._last], self._decode_hparams, n_best=self._n_best
+        )
+        seconds = time.monotonic() - started
+        if self._n_best == 1:
+            self._write(found.texts[0])
         else:
-            pairs = zip(*found, strict=True)
-            for rank, (text, score) in enumerate(pairs, start=1):
+            pairs = zip(found.texts, found.scores, strict=True)
+            for rank, (line, score) in enumerate(pairs, start=1):
                 if score > beam_search.NO_HYPOTHESIS:
-                    self._write(f"{rank:2}  {score:8.4f}  {text}")
+                    self._write(f"{rank:2}  {score:8.4f}  {line}")
+        is_first = self._key() not in self._used
+        self._used.add(self._key())
         note = ", the first with these settings" if is_first else ""
         _log.info("[%.2f s%s]", seconds, note)
 
-    def _search(self, line: str, name: str | None = None):
-        """Returns what `Translator.translate` makes of a line, and seconds."""
-        started = time.monotonic()
-        self._work = terminal.Work(
-            functools.partial(
-                self._translator.translate,
-                [line],
-                **self._arguments(),
-                n_best=self._number,
-                return_scores=True,
-            ),
-            name,
-        )
-        (found,) = self._work.result()
-        self._work = None
-        self._tried.add(self._key())
-        return found, time.monotonic() - started
-
     def _key(self):
-        """Returns what a graph may be built anew for."""
-        return self._number > 1, str(self._settings)
+        """Returns the settings that may need a graph of their own."""
+        return self._n_best > 1, self._decode_hparams
 
-    def _abandon(self) -> None:
-        """Waits no longer for the translation under way."""
-        self._work.name = terminal.UNHEARD
-        self._abandoned.append(self._work)
-        self._work = None
-        sys.stderr.write("\n")
-        _log.info("Abandoned.")
+
+def _say_interrupted() -> None:
+    sys.stderr.write("\n")
+    _log.info("Interrupted.")
+
+
+def _full_name(word: str) -> str:
+    """Returns the command of this name or of the only one that begins so."""
+    word = _OTHER_NAMES.get(word, word)
+    if word in COMMANDS:
+        return word
+    matches = [name for name in COMMANDS if name.startswith(word)]
+    if len(matches) == 1:
+        return matches[0]
+    listed = ", ".join(f":{name}" for name in matches or COMMANDS)
+    raise errors.UserError(
+        f"Expected one of {listed}. Received: :{word}."
+        f"{errors.did_you_mean(word, COMMANDS, ':')} A line of text that "
+        "begins with a colon is typed with two."
+    )

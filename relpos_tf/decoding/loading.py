@@ -1,18 +1,15 @@
-"""From a directory to a model that is ready for use."""
+"""Loads the model and the tokenizer of a run."""
 
 import itertools
 import pathlib
-from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import tokenizer as tokenizer_lib
-from relpos_tf.models import checkpoint_reader
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.models import shapes
 from relpos_tf.models import transformer
-from relpos_tf.utils import checked_json
 
 
 def load_model(
@@ -28,8 +25,8 @@ def load_model(
         The model. Its `hparams` are those it was trained with.
 
     Raises:
-        UserError: no run or checkpoint is there, or the checkpoint does not
-            hold exactly the model's variables.
+        UserError: there is no run or checkpoint, or the checkpoint has other
+            variables than the model.
     """
     prefix = checkpoints.resolve(run_dir_or_checkpoint)
     hparams = run_of(prefix).read_hparams()
@@ -42,22 +39,23 @@ def load_model(
 
 
 def check_fit(prefix: str, hparams: hparam.HParams) -> None:
-    """Compares what hparams announce with a checkpoint; builds nothing.
+    """Compares the shapes that hparams announce with a checkpoint.
 
-    Hparams that came from elsewhere could announce more than there is memory.
+    No model is built: hparams from elsewhere could announce one larger than
+    the memory.
 
     Args:
         prefix: str. The checkpoint.
-        hparams: Those of its run.
+        hparams: The hparams of its run.
 
     Raises:
-        UserError: they are of different models, or the checkpoint is damaged.
+        UserError: the checkpoint is of another model, or damaged.
     """
     found = checkpoints.model_shapes(prefix)
     announced = dict(itertools.islice(shapes.of_model(hparams), len(found) + 1))
     if len(announced) > len(found):  # not all, but one of these is missing
         found = {path: found[path] for path in announced.keys() & found.keys()}
-    checkpoint_reader.check_shapes(prefix, announced, found)
+    checkpoints.check_shapes(prefix, announced, found)
 
 
 def load_tokenizer(
@@ -66,12 +64,12 @@ def load_tokenizer(
     """Reads the tokenizer of a run.
 
     Raises:
-        UserError: no run is there, its tokenizer is missing or damaged, or it
-            is not the one that the model was trained with.
+        UserError: there is no run, or its tokenizer is missing, damaged or
+            not the model's.
     """
     run = run_of(run_dir_or_checkpoint)
     tokenizer = tokenizer_lib.load(run.tokenizer_path)
-    known = read_problem(run).get("tokenizer_sha256", tokenizer.fingerprint)
+    known = run.read_problem().get("tokenizer_sha256", tokenizer.fingerprint)
     if tokenizer.fingerprint != known:
         raise errors.UserError(
             f"The tokenizer {run.tokenizer_path} is damaged or another one: "
@@ -86,26 +84,6 @@ def load_tokenizer(
             f"{tokenizer.vocab_size}. Put the original file back."
         )
     return tokenizer
-
-
-def read_problem(run: run_dir_lib.RunDir) -> dict[str, Any]:
-    """Returns what a run's problem.json says; nothing if there is none.
-
-    Runs of earlier versions, and imported ones, know less of their problem.
-
-    Raises:
-        UserError: it is damaged.
-    """
-    path = run.path / "problem.json"
-    try:
-        return checked_json.loads(path.read_bytes(), run_dir_lib.PROBLEM_FIELDS)
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise errors.UserError(
-            f"{path} is damaged: {error} Put the original back, or remove it: "
-            "what the run learns from is then not compared."
-        ) from error
 
 
 def tokenizer_path_of(run_dir_or_checkpoint: str | pathlib.Path) -> str | None:

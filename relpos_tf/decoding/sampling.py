@@ -1,7 +1,6 @@
-"""Ids drawn at random, instead of searched for.
+"""Random sampling of translations.
 
-Every row draws from random numbers of its own, so that neighbours do not
-matter here either.
+Every row has its own random numbers, so its neighbours do not matter.
 
 Shapes: R rows, V vocabulary, K ids that may be drawn, L longest limit, T ids
 so far (the initial id and one for each step).
@@ -11,13 +10,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from relpos_tf.decoding import beam_step
+from relpos_tf.decoding import beam_search
 
 _FORBIDDEN = -float("inf")
 
 
 class Sampling(NamedTuple):
-    """How to draw translations at random; see `draw`."""
+    """The settings of `draw`, and the seed."""
 
     temperature: float | tf.Tensor = 1.0
     top_k: int = 0
@@ -30,9 +29,9 @@ def uniforms(seed, numbers, samples, length):
 
     Args:
         seed: int32 scalar.
-        numbers: int32 `[B]`: what tells the examples apart.
-        samples: int. Rows for each example.
-        length: int32 scalar, L. A longer row begins like a shorter one.
+        numbers: int32 `[B]`: a number of its own for each example.
+        samples: int. Rows of each example.
+        length: int32 scalar, L. A longer row begins with the shorter one.
 
     Returns:
         float32 `[B * samples, L]` in [0, 1).
@@ -47,7 +46,7 @@ def uniforms(seed, numbers, samples, length):
     pairs = tf.stack(
         [tf.repeat(numbers, samples), tf.tile(tf.range(samples), [count])], 1
     )
-    # One row too many: of none at all, map_fn would not know the length.
+    # One row more: without any row, map_fn would not know the length.
     pairs = tf.pad(pairs, [[0, 1], [0, 0]])
     shape = tf.TensorSpec([None], tf.float32)
     return tf.reshape(
@@ -57,19 +56,19 @@ def uniforms(seed, numbers, samples, length):
 
 
 def draw(log_probs, uniform, temperature, top_k=0, top_p=1.0):
-    """Draws one id a row.
+    """Draws one id for each row.
 
     Args:
-        log_probs: float32 `[R, V]`, -inf where an id must not be drawn.
-        uniform: float32 `[R]` in [0, 1). Decides.
-        temperature: float > 0, finite. Divides log-probabilities: below 1 the
+        log_probs: float32 `[R, V]`, -inf for ids that must not be drawn.
+        uniform: float32 `[R]` in [0, 1): random numbers.
+        temperature: float > 0, finite. Divides log-probabilities: below 1,
             probable ids become more probable.
         top_k: int. Draws from this many of the most probable ids; 0: from all.
         top_p: float in (0, 1]. Draws from the fewest ids whose probabilities,
             the largest first, add up to it.
 
     Returns:
-        int32 `[R]`: any where none may be drawn.
+        int32 `[R]`; any id for a row without an id to draw.
 
     Reference:
         [Holtzman et al., 2020](https://arxiv.org/abs/1904.09751), section 3.1
@@ -79,34 +78,33 @@ def draw(log_probs, uniform, temperature, top_k=0, top_p=1.0):
     values, ids = tf.math.top_k(
         log_probs, min(top_k, vocab_size) or vocab_size
     )  # [R, K]
-    # Less the largest, or what is close to 0 would take all beyond float32.
+    # Less the largest: a temperature close to 0 would overflow float32.
     probs = tf.nn.softmax((values - values[:, :1]) / temperature)
-    # In float32, many improbable ids would vanish in the sums.
+    # In float32, the sums would lose many improbable ids.
     sums = tf.cumsum(tf.cast(probs, tf.float64), axis=1)
-    # The whole sum is 1 but for rounding, which must not leave any id out.
-    wanted = tf.cast(top_p, tf.float64)
-    wanted = tf.where(wanted < 1.0, wanted, sums[:, -1:])
-    # The first id that reaches it is the last that may be drawn.
-    last = tf.searchsorted(sums, wanted)  # [R, 1]
+    # The whole sum differs from 1 by rounding, which must not exclude any id.
+    most = tf.cast(top_p, tf.float64)
+    most = tf.where(most < 1.0, most, sums[:, -1:])
+    # The first id whose sum reaches `most` is the last that may be drawn.
+    last = tf.searchsorted(sums, most)  # [R, 1]
     last = tf.minimum(last, tf.shape(sums)[1] - 1)
-    wanted = tf.cast(uniform[:, tf.newaxis], tf.float64)
-    wanted *= tf.gather(sums, last, batch_dims=1)
-    place = tf.searchsorted(sums, wanted, side="right")  # [R, 1]
-    # Rounding must not lead to one that cannot be drawn.
-    place = tf.minimum(place, last)
-    return tf.gather(ids, place, batch_dims=1)[:, 0]
+    drawn = tf.cast(uniform[:, tf.newaxis], tf.float64)
+    drawn *= beam_search.take(sums, last)
+    index = tf.searchsorted(sums, drawn, side="right")  # [R, 1]
+    index = tf.minimum(index, last)  # in spite of rounding
+    return beam_search.take(ids, index)[:, 0]
 
 
 def without_padding(log_probs):
-    """Forbids id 0, to which label smoothing leaves a little probability."""
+    """Forbids id 0, which has a small probability from label smoothing."""
     is_pad = tf.range(tf.shape(log_probs)[1]) == 0
     return tf.where(is_pad, _FORBIDDEN, log_probs)
 
 
 def score_of(ids, log_probs, allowed):
-    """Returns the log-probabilities of ids `[R]`: -inf where not allowed."""
-    is_allowed = beam_step.take(allowed, ids) > _FORBIDDEN
-    return tf.where(is_allowed, beam_step.take(log_probs, ids), _FORBIDDEN)
+    """Returns the log-probabilities of ids `[R]`: -inf if not allowed."""
+    is_allowed = beam_search.take(allowed, ids) > _FORBIDDEN
+    return tf.where(is_allowed, beam_search.take(log_probs, ids), _FORBIDDEN)
 
 
 def sample(
@@ -122,33 +120,33 @@ def sample(
     constrain=None,
     eos_id=1,
 ):
-    """Continues `initial_ids` at random; never by padding, id 0.
+    """Continues `initial_ids` at random, without padding, id 0.
 
     Args:
         symbols_to_logits_fn: A function of (ids int32 `[R, T]`, i int32
             scalar = T - 1, states `[R, ...]`) that returns (logits `[R, V]`,
             states).
         initial_ids: `[R]` integer tensor.
-        limits: int32 `[R]`: largest numbers of ids to add.
+        limits: int32 `[R]`: the most ids to add.
         random_numbers: float32 `[R, L]`: see `uniforms`.
-        temperature: float. See `draw`, as for the next two.
-        top_k: int.
-        top_p: float.
+        temperature: float. See `draw`.
+        top_k: int. See `draw`.
+        top_p: float. See `draw`.
         states: Any structure of `[R, ...]`; axes of length 0 may grow.
         constrain: None, or a function of (ids, i, log_probs `[R, V]`) that
-            returns log_probs with -inf where an id must not follow.
+            returns log_probs with -inf for ids that must not follow.
         eos_id: int.
 
     Returns:
         A pair: ids int32 `[R, T]`, the initial id first and zeros behind the
-        last; and the logarithms of the probabilities that the model gives
-        them, float32 `[R]`, whatever temperature and limits to the choice.
-        Where nothing was left to draw, zeros and -inf.
+        last; and the model's log-probabilities of these, float32 `[R]`,
+        without temperature and constraints. Zeros and -inf for a row that had
+        no id left to draw.
     """
     initial_ids = tf.cast(initial_ids, tf.int32)
     longest = tf.maximum(tf.reduce_max(limits), 0)
-    places = tf.range(longest + 1)
-    ids = tf.where(places == 0, initial_ids[:, tf.newaxis], 0)  # [R, L + 1]
+    indices = tf.range(longest + 1)
+    ids = tf.where(indices == 0, initial_ids[:, tf.newaxis], 0)  # [R, L + 1]
 
     def step(i, ids, scores, is_active, states):
         so_far = ids[:, : i + 1]
@@ -162,20 +160,20 @@ def sample(
         scores += tf.where(is_active, score, 0.0)
         is_active &= score > _FORBIDDEN
         chosen = tf.where(is_active, chosen, 0)
-        ids = tf.where(places == i + 1, chosen[:, tf.newaxis], ids)
+        ids = tf.where(indices == i + 1, chosen[:, tf.newaxis], ids)
         is_active &= (chosen != eos_id) & (i + 1 < limits)
         return i + 1, ids, scores, is_active, states
 
     scores = tf.zeros(tf.shape(initial_ids))
     loop = tf.constant(0), ids, scores, limits > 0, states
     shapes = [part.shape for part in loop[:-1]]
-    shapes.append(tf.nest.map_structure(beam_step.filling_shape, states))
+    shapes.append(tf.nest.map_structure(beam_search.filling_shape, states))
     steps, ids, scores, _, _ = tf.while_loop(
         lambda i, ids, scores, is_active, states: tf.reduce_any(is_active),
         step,
         loop,
         tuple(shapes),
     )
-    is_kept = (scores > _FORBIDDEN)[:, tf.newaxis] | (places == 0)
+    is_kept = (scores > _FORBIDDEN)[:, tf.newaxis] | (indices == 0)
     ids = tf.where(is_kept, ids, 0)
     return ids[:, : steps + 1], scores

@@ -1,8 +1,8 @@
-"""What translates a batch of lines with an exported SavedModel.
+"""An engine of an exported SavedModel, and the files of exports.
 
-A SavedModel is a program. Before one is loaded, every operation in it is
-compared with the list of those that exports consist of, none of which touches
-a file, the network or Python.
+A SavedModel is a program. Before it is loaded, every operation in it is
+compared with the list of the operations that exports have; none of these
+touches a file, the network or Python.
 
 Shapes: N lines.
 """
@@ -18,13 +18,13 @@ from tensorflow.core.protobuf import saved_model_pb2
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.models import checkpoint_reader
+from relpos_tf.models import checkpoint_index
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
 
 SAVED_MODEL = "saved_model.pb"
-# All that exports of every kind of model consist of.
+# The operations in exports of every kind of model.
 OPERATIONS = frozenset(
     """
     Abs AddV2 All Any ArgMax AsString Assert AssignVariableOp
@@ -48,21 +48,21 @@ OPERATIONS = frozenset(
     While WordpieceTokenizeWithOffsets
     """.split()
 )
-# What TensorFlow adds to save and restore the variables, in functions that
-# only a session would call.
+# The operations with which TensorFlow saves and restores the variables, in
+# functions that only a session would call.
 SAVING = frozenset(
     "MergeV2Checkpoints RestoreV2 SaveV2 ShardedFilename".split()
 )
-# What the best known of all others would do.
-_WOULD = {
+# What other operations could do, for messages.
+_COULD = {
     "read or write files": r"(Read|Write|Matching)Files?|.*(Dataset|Reader).*|"
     r"ImmutableConst|InitializeTableFromText.*|.*(Save|Restore|Summary|Print)"
     r".*|MergeV2Checkpoints|ShardedFilename|.*Debug.*",
     "use the network": r"_?(Host)?(Send|Recv)|RemoteCall|Collective.*|.*Rpc.*",
     "run Python": r".*PyFunc.*",
 }
-# What loading a damaged export of before there were checksums may raise.
-_FAULTS = (
+# Exceptions from a damaged export without checksums.
+_DAMAGE = (
     AttributeError,
     LookupError,
     OSError,
@@ -73,7 +73,7 @@ _FAULTS = (
 )
 
 
-# The fields of `export_info.json` that anything depends on.
+# The fields of `export_info.json` that are read.
 _FIELDS = {
     "format": str,
     "files": dict[str, str],
@@ -85,10 +85,10 @@ _FIELDS = {
 
 
 def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
-    """Returns what an export says of itself.
+    """Returns the content of an export's `export_info.json`.
 
     Raises:
-        UserError: it does not, or its words are damaged.
+        UserError: the file is missing or damaged.
     """
     path = pathlib.Path(folder, engines.EXPORT_INFO)
     try:
@@ -106,9 +106,9 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
 
 
 def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:
-    """Returns the sha256 of each file of an export, by its name therein.
+    """Returns the sha256 of each file of an export, by its name there.
 
-    `export_info.json`, where this belongs as `files`, bears its own.
+    It is the field `files` of `export_info.json`, which has its own checksum.
     """
     folder = pathlib.Path(folder)
     return {
@@ -119,12 +119,12 @@ def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:
 
 
 def check_files(folder: str | pathlib.Path, info: dict[str, Any]) -> None:
-    """Compares an export's files with what it says of them.
+    """Compares an export's files with their checksums.
 
     Args:
         folder: The export.
-        info: What `read_info` returned. Nothing is compared where it has no
-            `files`, as in exports of earlier versions.
+        info: What `read_info` returned. Without `files`, as in exports of
+            earlier versions, nothing is compared.
 
     Raises:
         UserError: a file is damaged or missing.
@@ -140,7 +140,7 @@ def check_files(folder: str | pathlib.Path, info: dict[str, Any]) -> None:
 
 
 def file_of(folder: str | pathlib.Path, name: str) -> pathlib.Path:
-    """Returns the path of a file that an export names.
+    """Returns the path of a file named in `export_info.json`.
 
     Raises:
         UserError: the name leads out of the folder.
@@ -155,11 +155,12 @@ def file_of(folder: str | pathlib.Path, name: str) -> pathlib.Path:
 
 
 def check_operations(folder: str | pathlib.Path) -> None:
-    """Compares a SavedModel's program with what exports consist of.
+    """Refuses a SavedModel with operations that exports do not have.
+
+    None of its operations has been run then.
 
     Raises:
-        UserError: it holds anything else, or cannot be read; nothing of it has
-            been run.
+        UserError: it has such operations, or cannot be read.
     """
     path = pathlib.Path(folder, SAVED_MODEL)
     try:
@@ -180,7 +181,7 @@ def check_operations(folder: str | pathlib.Path) -> None:
 
 
 def _not_of_an_export(model: saved_model_pb2.SavedModel) -> list[str]:
-    """Returns what a SavedModel has, and an export has not."""
+    """Returns the parts of a SavedModel that exports do not have."""
     if len(model.meta_graphs) != 1:
         return [f"{len(model.meta_graphs)} graphs"]
     (meta_graph,) = model.meta_graphs
@@ -200,7 +201,7 @@ def _not_of_an_export(model: saved_model_pb2.SavedModel) -> list[str]:
         for node in meta_graph.object_graph_def.nodes
     ):
         wrong.append("other files")
-    # Only the graph itself may name what saves, and nobody runs that.
+    # Only the graph itself, which is never run, may call the savers.
     callers = [meta_graph.object_graph_def, *library.gradient]
     callers += [*library.registered_gradients]
     callers += [f for f in library.function if "api_implements" in f.attr]
@@ -217,18 +218,18 @@ def _not_of_an_export(model: saved_model_pb2.SavedModel) -> list[str]:
 
 
 def _described(operation: str) -> str:
-    """Names an operation, and what it would do if that is known."""
-    for what, names in _WOULD.items():
+    """Returns the name of an operation and, if known, what it could do."""
+    for what, names in _COULD.items():
         if re.fullmatch(names, operation):
             return f"{operation!r}, which could {what}"
     return repr(operation)
 
 
 class ExportEngine:
-    """A SavedModel that `export.export_saved_model` wrote.
+    """An `engines.Engine` of a SavedModel.
 
     Args:
-        folder: str or path. The SavedModel.
+        folder: str or path. What `saved_model.export_saved_model` wrote.
 
     Raises:
         UserError: there is none, or it is damaged.
@@ -239,49 +240,53 @@ class ExportEngine:
         check_files(folder, self.info)
         check_operations(folder)
         try:
-            checkpoint_reader.check_index(f"{folder}/variables/variables")
-            self._fixed = decode_hparam.DecodeHParams.from_json(
+            checkpoint_index.check(f"{folder}/variables/variables")
+            self._decode_hparams = decode_hparam.DecodeHParams.from_json(
                 self.info["decode_hparams"]
             )
             self._module = tf.saved_model.load(paths.plain(folder))
             self._function = self._module.signatures["details"]
             self._count_ids = self._module.count_ids
-        except _FAULTS as error:
+        except _DAMAGE as error:
             reason = " ".join(str(error).split())
             raise errors.UserError(
                 "Expected a SavedModel made by relpos_tf.bin.export. "
                 f"Received: {folder} ({reason})."
             ) from error
 
-    def settings(
-        self, wanted: decode_hparam.DecodeHParams
+    def complete(
+        self, decode_hparams: decode_hparam.DecodeHParams
     ) -> decode_hparam.DecodeHParams:
-        """Returns the settings of the export.
+        """Replaces None by the values of the export.
 
         Raises:
-            UserError: others are wanted.
+            UserError: other values are wanted.
         """
-        wanted.check_plain("An export")
-        if wanted.max_input_size:
-            self.truncate(None, wanted.max_input_size)
-        fixed = self._fixed.search_settings()
-        for name, value in wanted.search_settings().items():
+        decode_hparams.check_plain("An export")
+        if decode_hparams.max_input_size:
+            self._refuse_to_cut(decode_hparams.max_input_size)
+        fixed = self._decode_hparams.search_settings()
+        for name, value in decode_hparams.search_settings().items():
             if value not in (None, fixed[name]):
                 raise errors.UserError(
                     f"This export was made with {name}={fixed[name]}. "
                     f"Received: {name}={value}. Export again, or translate "
                     "with the run."
                 )
-        return wanted.fill(self._fixed)
+        return decode_hparams.fill(self._decode_hparams)
 
     def items(self, lines: list[str]) -> list[engines.Item]:
-        """Asks the SavedModel how long the lines are."""
+        """Encodes lines; the SavedModel counts their ids."""
         strings = [line.encode("utf-8", errors="replace") for line in lines]
         sizes = self._count_ids(tf.constant(strings)).numpy()
         return list(map(engines.Item, strings, sizes.tolist()))
 
     def truncate(self, item: engines.Item, size: int) -> engines.Item:
-        """Refuses: only ids can be cut, and here they are inside."""
+        """Refuses: only ids can be cut, and these are inside the graph."""
+        del item
+        self._refuse_to_cut(size)
+
+    def _refuse_to_cut(self, size):
         raise errors.UserError(
             f"`max_input_size` does not work with an export. Received: {size}."
         )
@@ -289,20 +294,20 @@ class ExportEngine:
     def translate(
         self,
         items: list[engines.Item],
-        settings: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.DecodeHParams,
         n_best: int,
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
-        del settings  # they are part of the graph
+        del decode_hparams  # part of the graph
         outputs = self._function(
             inputs=tf.constant([item.content for item in items])
         )
-        texts = outputs["beam_outputs"][:, :n_best].numpy().tolist()
-        scores = outputs["beam_scores"][:, :n_best].numpy().tolist()
-        is_complete = outputs["is_complete"].numpy().tolist()
         return [
-            engines.Translation([text.decode() for text in beams], points, good)
-            for beams, points, good in zip(
-                texts, scores, is_complete, strict=True
+            engines.Translation([text.decode() for text in texts], *others)
+            for texts, *others in zip(
+                outputs["beam_outputs"][:, :n_best].numpy().tolist(),
+                outputs["beam_scores"][:, :n_best].numpy().tolist(),
+                outputs["is_complete"].numpy().tolist(),
+                strict=True,
             )
         ]

@@ -1,6 +1,6 @@
-"""Search with a model, ids in and ids out.
+"""Beam search and sampling with a model, from ids to ids.
 
-Here, and only here, the model meets beam search.
+Only this module knows both the model and the search.
 
 Shapes: B batch, N beams (`n_best` of them are returned), S source length,
 T target length, V vocabulary.
@@ -11,13 +11,12 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from relpos_tf.decoding import beam_search
-from relpos_tf.decoding import beam_step
 from relpos_tf.decoding import constraints
 from relpos_tf.decoding import sampling
 from relpos_tf.layers import losses
 from relpos_tf.models import transformer
 
-# Once half of the sentences of a batch have ended, the others go on alone.
+# Once half of the sentences have ended, they leave the batch.
 SHRINK_AT = 0.5
 
 
@@ -32,9 +31,8 @@ def translate_ids(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Translates a batch as tensor2tensor does.
 
-    All sentences may grow by the same number of ids, `S + decode_length`, and
-    the search ends for all at once. So the padding of a batch counts; `search`
-    is for those who want a sentence's translation to be its own affair.
+    All sentences may grow to `S + decode_length` ids, and the search ends for
+    all at once. So the padding of a batch matters; in `search`, it does not.
 
     Args:
         model: The model.
@@ -50,7 +48,8 @@ def translate_ids(
         zeros; and scores, float32 `[B, n_best]`.
 
     Raises:
-        ValueError: there are not that many beams or pieces.
+        ValueError: there are fewer beams than `n_best`, or fewer pieces than
+            beams.
     """
     limits = constraints.Limits(tf.shape(inputs)[1] + decode_length)
     return search(
@@ -59,13 +58,13 @@ def translate_ids(
 
 
 class Context(NamedTuple):
-    """What belongs to a sentence and not to one of its hypotheses, `[B, ...]`.
+    """The tensors `[B, ...]` that the hypotheses of a sentence share.
 
     Attributes:
         layers: of `BeamCache`; the only part that changes.
         memory: of `BeamCache`.
         bias: of `BeamCache.source`.
-        prefix: of `Limits`; `[B, 0]` without.
+        prefix: of `Limits`; `[B, 0]` if it has none.
     """
 
     layers: tuple
@@ -76,18 +75,18 @@ class Context(NamedTuple):
     @classmethod
     def of(cls, cache, limits):
         """Returns the context of a search with a `BeamCache` and `Limits`."""
-        batch_size = tf.shape(cache.source.own)[0]
+        batch_size = tf.shape(cache.source.mask_bias)[0]
         prefix = limits.prefix
         if prefix is None:
             prefix = tf.zeros([batch_size, 0], tf.int32)
-        return cls(cache.layers, cache.memory, cache.source.own, prefix)
+        return cls(cache.layers, cache.memory, cache.source.mask_bias, prefix)
 
     def cache(self, whole):
-        """Returns a `BeamCache`, with what all sentences share from `whole`."""
+        """Returns the `BeamCache` of these sentences of a `whole` one."""
         return whole._replace(
             layers=self.layers,
             memory=self.memory,
-            source=whole.source._replace(own=self.bias),
+            source=whole.source._replace(mask_bias=self.bias),
         )
 
 
@@ -101,7 +100,7 @@ def search(
     n_best: int = 1,
     shrink_at: float = SHRINK_AT,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Translates sentences that do not know of one another.
+    """Translates each sentence as if it were alone in its batch.
 
     The first translation does not depend on `n_best`.
 
@@ -118,12 +117,13 @@ def search(
     Returns:
         A pair: ids, int32 `[B, n_best, T]`, best first, EOS last and then
         zeros; no EOS where the limit cut a translation off; and scores,
-        float32 `[B, n_best]`, from the probabilities that the model gives
-        whether or not something was forced or forbidden. Where `limits` left
-        no way to go on: zeros, and `beam_search.NO_HYPOTHESIS`.
+        float32 `[B, n_best]`, from the model's probabilities, which `limits`
+        do not change. If `limits` allow no translation: zeros, and
+        `beam_search.NO_HYPOTHESIS`.
 
     Raises:
-        ValueError: there are not that many beams or pieces.
+        ValueError: there are fewer beams than `n_best`, or fewer pieces than
+            beams.
     """
     if not isinstance(limits, constraints.Limits):
         limits = constraints.Limits(tf.convert_to_tensor(limits))
@@ -133,7 +133,7 @@ def search(
 
     def next_logits(ids, i, ancestors, context):
         rows = tf.shape(ids)[0]
-        # A hypothesis goes back to itself at the position that it adds.
+        # At the position that it adds, a hypothesis is its own ancestor.
         own = tf.tile(tf.range(beam_size), [rows // beam_size])
         ancestors = tf.concat([ancestors, own[:, None, None]], 1)  # [.., T, 1]
         logits, cache = model.step_beams(
@@ -170,21 +170,24 @@ def search_fixed(
     alpha: float,
     n_best: int = 1,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Searches in shapes that never change, so that XLA can compile it.
+    """Searches with constant shapes, for XLA.
 
     Every step attends to `max_length` positions. Without XLA, `search` is
-    quicker. XLA must know the shape of `inputs`, and all `lengths`.
+    faster. XLA must know the shape of `inputs`, and all `lengths`.
 
     Args:
         model: The model.
         inputs: See `search`.
-        lengths: int32 `[B]`: how many ids each translation may have, at most
+        lengths: int32 `[B]`: the most ids of each translation, at most
             `max_length`.
-        max_length: int. Room for that many ids; None: room that grows, which
-            XLA does not compile.
-        beam_size: See `search`, as for the rest and for what is returned.
-        alpha: float.
-        n_best: int.
+        max_length: int. The size of the cache; None: it grows, which XLA does
+            not compile.
+        beam_size: int. See `search`.
+        alpha: float. See `search`.
+        n_best: int. See `search`.
+
+    Returns:
+        See `search`.
 
     Example:
 
@@ -224,7 +227,7 @@ def search_fixed(
 
 
 def check_sizes(model, beam_size: int, n_best: int) -> None:
-    """Raises ValueError if there are not that many beams or pieces."""
+    """Raises ValueError unless n_best <= beam_size <= vocab_size."""
     vocab_size = model.hparams.vocab_size
     if not 1 <= n_best <= beam_size <= vocab_size:
         raise ValueError(
@@ -243,28 +246,26 @@ def sample(
     alpha: float | tf.Tensor,
     n_best: int = 1,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Draws translations of sentences that do not know of one another.
+    """Draws translations of each sentence as if it were alone.
 
     Args:
         model: The model.
         inputs: See `search`.
         limits: See `search`.
-        numbers: int32 `[B]`: with the seed and the place among the drawn ones,
-            they decide what is drawn.
+        numbers: int32 `[B]`: a number of its own for each sentence. With the
+            seed it decides what is drawn.
         how: `sampling.Sampling`.
         alpha: float or scalar tensor. Of the length penalty.
         n_best: int. How many translations of each sentence to draw.
 
     Returns:
-        As `search`: ids `[B, n_best, T]`, the best scores first, and scores
-        `[B, n_best]`. Where `limits` left nothing to draw: zeros, and
-        `beam_search.NO_HYPOTHESIS`.
+        See `search`.
     """
     if not isinstance(limits, constraints.Limits):
         limits = constraints.Limits(tf.convert_to_tensor(limits))
     whole = model.init_beams(inputs)
     batch_size = tf.shape(inputs)[0]
-    # Nothing is shared by those drawn: each is a source with one hypothesis.
+    # Each translation to draw is a sentence with one hypothesis.
     context = tf.nest.map_structure(
         lambda t: tf.repeat(t, n_best, axis=0), Context.of(whole, limits)
     )
@@ -293,21 +294,21 @@ def sample(
         states=context.layers,
         constrain=constrain if limits.is_constrained else None,
     )
-    # Without an end, the length is the limit.
+    # The length is the limit if there is no EOS.
     sizes = tf.math.count_nonzero(ids[:, 1:], axis=1, dtype=tf.int32)
-    scores = log_probs / beam_step.length_penalty(sizes, alpha)
-    scores = tf.maximum(scores, beam_step.NO_HYPOTHESIS)
+    scores = log_probs / beam_search.length_penalty(sizes, alpha)
+    scores = tf.maximum(scores, beam_search.NO_HYPOTHESIS)
     ids = tf.reshape(ids[:, 1:], [batch_size, n_best, tf.shape(ids)[1] - 1])
     scores, order = tf.math.top_k(
         tf.reshape(scores, [batch_size, n_best]), n_best
     )
-    return beam_step.take(ids, order), scores
+    return beam_search.take(ids, order), scores
 
 
 def log_probabilities(
     model: transformer.Transformer, inputs: tf.Tensor, targets: tf.Tensor
 ) -> tf.Tensor:
-    """Returns how probable the model finds given translations.
+    """Returns the log-probabilities of given translations.
 
     Args:
         model: The model.
@@ -315,10 +316,9 @@ def log_probabilities(
         targets: `[B, T]` integer tensor of target ids, padded with 0.
 
     Returns:
-        float32 `[B]`: the natural logarithm of each translation's
-        probability, not divided by a length penalty.
+        float32 `[B]`: natural logarithms, not divided by a length penalty.
     """
-    found, _ = losses.token_losses(
+    token_losses, _ = losses.token_losses(
         model.features(inputs, targets), model.softmax_table(), targets
     )  # [B, T]
-    return -tf.reduce_sum(tf.where(targets == 0, 0.0, found), axis=1)
+    return -tf.reduce_sum(tf.where(targets == 0, 0.0, token_losses), axis=1)

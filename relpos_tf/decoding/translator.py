@@ -1,11 +1,11 @@
 """Lines in, lines out: one translation for each line, in their order.
 
 Lines are sorted by length and translated in batches. A batch is bounded twice:
-by its number of lines, or of translations drawn; and by the memory it takes,
-which grows with its padded source ids and with the ids that its translations
-may have, both times the beams, or those drawn. A line beyond a bound is a batch
-by itself. Neither bound changes what comes out, because a sentence's search
-knows nothing of the other sentences: its length limit is its own length plus
+by its number of lines, or of translations drawn; and by its memory, which grows
+with the padded ids of the sources and the largest number of ids of the
+translations, both times the hypotheses of a line. A line beyond a bound is a
+batch by itself. Neither bound changes a translation, because the search for one
+sentence does not depend on the others: its length limit is its own length plus
 `extra_length`.
 """
 
@@ -24,7 +24,6 @@ from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import line_batches
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
@@ -33,6 +32,19 @@ _log = logging.getLogger("relpos_tf")
 
 # Lines read before the first is translated: enough to find similar lengths.
 CHUNK_LINES = 4096
+# Most lines of a batch, unless told otherwise.
+BATCH_LINES = 128
+# Most translations drawn at once: as many as a search with 4 beams has.
+BATCH_DRAWN = 4 * BATCH_LINES
+# Most padded source ids of a batch, times the beams.
+BATCH_IDS = 16384
+# An id of a translation needs this share of the memory of a source id: with the
+# usual `extra_length`, the source decides.
+_TARGET_SHARE = 8
+# Longer lines are named before they are translated.
+LONG_LINE = 2000
+# Line numbers that a warning names.
+_NAMED_LINES = 8
 
 
 class Translator:
@@ -41,8 +53,8 @@ class Translator:
     Args:
         model: `transformer.Transformer`.
         tokenizer: `tokenizer.Tokenizer` that the model was trained with.
-        engine: What translates a batch, in place of these two.
-        batch_size: int. Most lines of a batch. 0: `line_batches.BATCH_LINES`.
+        engine: `engines.Engine`, in place of these two.
+        batch_size: int. Most lines of a batch. 0: `BATCH_LINES`.
         max_input_size: int. Longer lines are cut to that many ids, with a
             warning. 0: never.
         name: str. Where the model came from, for messages.
@@ -58,14 +70,14 @@ class Translator:
         model=None,
         tokenizer=None,
         *,
-        engine=None,
-        batch_size=0,
-        max_input_size=0,
-        name="",
+        engine: engines.Engine | None = None,
+        batch_size: int = 0,
+        max_input_size: int = 0,
+        name: str = "",
     ):
         self.name = name
-        self._engine = engine or engines.ModelEngine(model, tokenizer)
-        self._batch_size = batch_size or line_batches.BATCH_LINES
+        self.engine = engine or engines.ModelEngine(model, tokenizer)
+        self._batch_size = batch_size or BATCH_LINES
         self._max_input_size = max_input_size
 
     @classmethod
@@ -76,9 +88,9 @@ class Translator:
         batch_size: int = 0,
         max_input_size: int = 0,
     ) -> "Translator":
-        """Loads what can translate.
+        """Loads a run, a checkpoint or an export.
 
-        What is a run is loaded as one, whatever else lies in its directory. An
+        A run is loaded as a run, whatever other files its directory has. An
         export is a program; see `load_export`.
 
         Args:
@@ -90,10 +102,8 @@ class Translator:
         Raises:
             UserError: none of them is there, or it is not complete.
         """
-        limits = {"batch_size": batch_size, "max_input_size": max_input_size}
-        if _is_export(path):
-            return cls.load_export(path, **limits)
-        return cls.load_run(path, **limits)
+        load = cls.load_export if _is_export(path) else cls.load_run
+        return load(path, batch_size=batch_size, max_input_size=max_input_size)
 
     @classmethod
     def load_run(
@@ -136,10 +146,10 @@ class Translator:
         batch_size: int = 0,
         max_input_size: int = 0,
     ) -> "Translator":
-        """Loads what `export` made.
+        """Loads an export.
 
-        A SavedModel is a program. It is loaded if it consists of operations
-        that exports consist of; see `export_engine.check_operations`.
+        A SavedModel is a program. It is loaded if it has no operations but
+        those of exports; see `saved_model_engine.check_operations`.
 
         Args:
             path: The directory of an export, of any format.
@@ -147,7 +157,7 @@ class Translator:
             max_input_size: int. See the class.
 
         Raises:
-            UserError: it is none, or not complete.
+            UserError: it is no export, or not complete.
         """
         return cls(
             engine=ctranslate2_engine.load_export(path),
@@ -155,11 +165,6 @@ class Translator:
             max_input_size=max_input_size,
             name=str(path),
         )
-
-    @property
-    def engine(self) -> Any:
-        """What translates a batch: see `engines`."""
-        return self._engine
 
     def translate(
         self,
@@ -214,11 +219,11 @@ class Translator:
             n_best: int. How many translations of each line to yield.
             return_scores: bool. Whether to yield scores as well.
             return_attention: bool. Whether to yield `engines.Attention` as
-                well. A blank line has none: None.
-            prefix: For each line, what its translations begin with.
+                well; None for a blank line.
+            prefix: For each line, the beginning of its translations.
             chunk_lines: int. How many lines to read before translating them.
-            progress: Function that is told the number of lines translated,
-                after each batch.
+            progress: Function that gets the number of lines translated, after
+                each batch.
             **options: The fields of `decode_hparam.DecodeHParams` from
                 `min_length` on.
 
@@ -226,52 +231,85 @@ class Translator:
             For each line, its translation: a str, never with a line end in
             it; with `n_best` above 1, a list of str, best first. With
             `return_scores` or `return_attention`, a tuple of that and its
-            score, and where it looked, or lists of both.
+            score and attention, or lists of both.
 
         Raises:
             UserError: the settings are impossible, or a line does not fit
                 into memory.
         """
-        settings = self._settings(
+        for translation in self.translations(
+            lines,
             decode_hparam.DecodeHParams(
                 beam_size, alpha, extra_length, **options
             ),
+            n_best=n_best,
+            with_attention=return_attention,
+            prefix=prefix,
+            chunk_lines=chunk_lines,
+            progress=progress,
+        ):
+            parts = [translation.texts]
+            if return_scores:
+                parts.append(translation.scores)
+            if return_attention:
+                parts.append(translation.attention)
+            if n_best == 1:
+                parts = [part[0] for part in parts]
+            yield parts[0] if len(parts) == 1 else tuple(parts)
+
+    def translations(
+        self,
+        lines: Iterable[str],
+        decode_hparams: decode_hparam.DecodeHParams,
+        *,
+        n_best: int = 1,
+        with_attention: bool = False,
+        prefix: Iterable[str] | None = None,
+        chunk_lines: int = CHUNK_LINES,
+        progress: Callable[[int], None] | None = None,
+    ) -> Iterator[engines.Translation]:
+        """Yields an `engines.Translation` for each line.
+
+        Args:
+            lines: The lines.
+            decode_hparams: How to translate. Its `batch_size` and
+                `max_input_size` are the translator's own.
+            n_best: See `translate_lines`, as for all that follow.
+            with_attention: bool, `return_attention`.
+            prefix: Strings.
+            chunk_lines: int.
+            progress: Function.
+        """
+        decode_hparams = self.engine.complete(decode_hparams)
+        decode_hparams.check_n_best(n_best)
+        is_model = isinstance(self.engine, engines.ModelEngine)
+        if not is_model and (with_attention or prefix is not None):
+            raise errors.UserError(
+                "An export has no attention and takes no prefix: use the run."
+            )
+        job = _Job(
+            self.engine,
+            decode_hparams,
             n_best,
-            needs_model=return_attention or prefix is not None,
+            with_attention,
+            self._batch_size,
+            self._max_input_size,
         )
-        limits = self._batch_size, self._max_input_size
-        task = _Task(self._engine, settings, n_best, limits, progress)
         lines = iter(lines)
         prefixes = itertools.repeat("") if prefix is None else iter(prefix)
         while chunk := list(itertools.islice(lines, chunk_lines)):
-            begun = list(itertools.islice(prefixes, len(chunk)))
-            if len(begun) < len(chunk):
+            beginnings = list(itertools.islice(prefixes, len(chunk)))
+            if len(beginnings) < len(chunk):
                 raise errors.UserError(
                     "Expected a prefix for each line, perhaps empty. "
                     "Received: fewer."
                 )
-            for found in task.translate(chunk, begun, return_attention):
-                parts = [found.texts]
-                parts += [found.scores] * return_scores
-                parts += [found.looks] * return_attention
-                if n_best == 1:
-                    parts = [part[0] for part in parts]
-                yield parts[0] if len(parts) == 1 else tuple(parts)
-        task.warn()
-
-    def _settings(self, wanted, n_best, needs_model):
-        """Returns complete settings, or says what is impossible."""
-        settings = self._engine.settings(wanted)
-        settings.check_number("n_best", n_best)
-        if needs_model and not hasattr(self._engine, "attention"):
-            raise errors.UserError(
-                "An export has no attention and takes no prefix: use the run."
-            )
-        return settings
+            yield from job.translate(chunk, beginnings, progress)
+        job.warn()
 
 
 def _is_export(path: str | pathlib.Path) -> bool:
-    """Says whether a directory is an export, and no run besides."""
+    """Returns whether a directory is an export and not a run."""
     return (
         pathlib.Path(path, engines.EXPORT_INFO).is_file()
         and not pathlib.Path(path, run_dir.HPARAMS).exists()
@@ -279,135 +317,190 @@ def _is_export(path: str | pathlib.Path) -> bool:
     )
 
 
-class _Task:
-    """One call of `translate_lines`: its settings, and what it has met."""
+class _Job:
+    """One call of `Translator.translations`.
 
-    def __init__(self, engine, settings, n_best, limits, progress):
+    Args:
+        engine: `engines.Engine`.
+        decode_hparams: `decode_hparam.DecodeHParams`, completed.
+        n_best: int.
+        with_attention: bool.
+        batch_size: int. Most lines of a batch.
+        max_input_size: int. Most ids of a line; 0: any number.
+    """
+
+    def __init__(
+        self,
+        engine,
+        decode_hparams,
+        n_best,
+        with_attention,
+        batch_size,
+        max_input_size,
+    ):
         self._engine = engine
-        self._settings = settings
+        self._decode_hparams = decode_hparams
         self._n_best = n_best
-        self._batch_size, self._max_input_size = limits
-        self._progress = progress
-        self._done = 0
-        self._truncated, self._incomplete, self._nothing = [], [], []
-        self._hypotheses = settings.beam_size  # of a line, at once
-        if settings.is_random:
+        self._with_attention = with_attention
+        self._batch_size = batch_size
+        self._max_input_size = max_input_size
+        self._hypotheses = decode_hparams.beam_size  # of a line, at once
+        if decode_hparams.is_random:
             self._hypotheses = n_best
-            drawn = max(1, line_batches.BATCH_DRAWN // n_best)
-            self._batch_size = min(self._batch_size, drawn)
+            self._batch_size = min(batch_size, max(1, BATCH_DRAWN // n_best))
+        self._done = 0  # lines of earlier chunks
+        # Line numbers, for the warnings at the end.
+        self._truncated, self._incomplete, self._without = [], [], []
 
-    def translate(
-        self, lines: list[str], prefixes: list[str], with_attention: bool
-    ) -> list[engines.Translation]:
-        """Translates a chunk."""
-        first = self._done + 1
-        found = [engines.nothing(self._n_best)] * len(lines)
-        places = [
-            i for i, line in enumerate(lines) if not engines.is_blank(line)
-        ]
-        items = self._engine.items([lines[i] for i in places]) if places else []
-        if any(prefixes):
-            items = self._engine.with_prefixes(
-                items, [prefixes[i] for i in places]
-            )
-        items = [
-            self._fit(item, first + i)
-            for i, item in zip(places, items, strict=True)
-        ]
-        done = self._done + len(lines) - len(places)
+    def translate(self, lines, prefixes, progress):
+        """Returns a chunk's translations, in the order of its lines."""
+        translations = [engines.blank_translation(self._n_best)] * len(lines)
+        items = self._items(lines, prefixes)
         self._warn_of_long(items)
-        for batch in line_batches.make_batches(
-            [self._cost(item) for item in items], self._batch_size
-        ):
-            numbers = [first + places[i] for i in batch]
-            some = [items[i] for i in batch]
-            results = self._run(some, numbers)
-            if with_attention:
-                looks = self._engine.attention(some, results)
-                results = [
-                    one._replace(looks=look)
-                    for one, look in zip(results, looks, strict=True)
-                ]
-            for i, number, result in zip(batch, numbers, results, strict=True):
-                found[places[i]] = result
+        first = self._done + 1
+        done = self._done + len(lines) - len(items)
+        extra_length = self._decode_hparams.extra_length
+        costs = [
+            cost(item.size, item.limit(extra_length), self._hypotheses)
+            for item in items
+        ]
+        for indices in make_batches(costs, self._batch_size):
+            batch = [items[i] for i in indices]
+            results = self._translate_batch(batch)
+            if self._with_attention:
+                results = self._engine.with_attention(batch, results)
+            for item, result in zip(batch, results, strict=True):
+                translations[item.number - first] = result
                 if result.scores[0] <= beam_search.NO_HYPOTHESIS:
-                    self._nothing.append(number)
+                    self._without.append(item.number)
                 elif not result.is_complete:
-                    self._incomplete.append(number)
+                    self._incomplete.append(item.number)
             done += len(batch)
-            if self._progress:
-                self._progress(done)
+            if progress:
+                progress(done)
         self._done += len(lines)
-        return found
+        return translations
 
-    def _cost(self, item):
-        """Returns what a line counts in a batch."""
-        places = max(item.size, len(item.prefix)) + self._settings.extra_length
-        return line_batches.cost(item.size, places, self._hypotheses)
+    def _items(self, lines, prefixes):
+        """Returns the items of a chunk's lines that are not blank."""
+        indices = [i for i, x in enumerate(lines) if not engines.is_blank(x)]
+        if not indices:
+            return []
+        items = self._engine.items([lines[i] for i in indices])
+        if any(prefixes):
+            prefixes = [prefixes[i] for i in indices]
+            items = self._engine.with_prefixes(items, prefixes)
+        numbered = []
+        for i, item in zip(indices, items, strict=True):
+            number = self._done + i + 1
+            if 0 < self._max_input_size < item.size:
+                self._truncated.append(number)
+                item = self._engine.truncate(item, self._max_input_size)
+            numbered.append(item._replace(number=number))
+        return numbered
 
-    def _warn_of_long(self, items):
-        """Says which lines take minutes, before they do."""
-        numbers = [i.number for i in items if i.size > line_batches.LONG_LINE]
-        if numbers:
-            _log.warning(
-                "Translating %s of more than %d ids may take minutes: the time "
-                "grows with the square of the length. max_input_size cuts such "
-                "lines.",
-                line_batches.named(numbers),
-                line_batches.LONG_LINE,
-            )
-
-    def _fit(self, item, number):
-        """Numbers a line, and cuts it if it is too long."""
-        item = item._replace(number=number)
-        if not 0 < self._max_input_size < item.size:
-            return item
-        self._truncated.append(number)
-        cut = self._engine.truncate(item, self._max_input_size)
-        return item._replace(content=cut.content, size=cut.size)
-
-    def _run(self, items, numbers):
+    def _translate_batch(self, items):
         """Translates a batch, or its halves if memory is short."""
         try:
-            return self._engine.translate(items, self._settings, self._n_best)
+            return self._engine.translate(
+                items, self._decode_hparams, self._n_best
+            )
         except tf.errors.ResourceExhaustedError as error:
             if len(items) == 1:
                 raise errors.UserError(
-                    f"Line {numbers[0]} of {items[0].size} ids does not fit "
-                    "into memory. Split it, use fewer beams, or cut such "
+                    f"Line {items[0].number} of {items[0].size} ids does not "
+                    "fit into memory. Split it, use fewer beams, or cut such "
                     "lines with max_input_size."
                 ) from error
         half = len(items) // 2
         return [
-            *self._run(items[:half], numbers[:half]),
-            *self._run(items[half:], numbers[half:]),
+            *self._translate_batch(items[:half]),
+            *self._translate_batch(items[half:]),
         ]
 
+    def _warn_of_long(self, items):
+        """Names the lines that take minutes, before they are translated."""
+        if numbers := [item.number for item in items if item.size > LONG_LINE]:
+            _log.warning(
+                "Translating %s of more than %d ids may take minutes: the time "
+                "grows with the square of the length. max_input_size cuts such "
+                "lines.",
+                _listed(numbers),
+                LONG_LINE,
+            )
+
     def warn(self):
-        """Says which translations are not of a whole line, or not whole."""
+        """Names lines that were cut, and translations without an end."""
+        decode_hparams = self._decode_hparams
         if self._truncated:
             _log.warning(
                 "Only the first %d ids were translated of %s.",
                 self._max_input_size,
-                line_batches.named(self._truncated),
+                _listed(self._truncated),
             )
         if self._incomplete:
-            least = self._settings.min_length
+            least = decode_hparams.min_length
             _log.warning(
                 "No end was found %swithin the source's length + %d ids for "
                 "%s.",
                 f"after min_length={least} ids and " if least else "",
-                self._settings.extra_length,
-                line_batches.named(self._incomplete),
+                decode_hparams.extra_length,
+                _listed(self._incomplete),
             )
-        if self._nothing:
+        if self._without:
             _log.warning(
-                "No translation was found for %s: every way to go on was "
+                "No translation was found for %s: every continuation was "
                 "forbidden by %s.",
-                line_batches.named(self._nothing),
+                _listed(self._without),
                 ", ".join(
                     f"{name}={value}"
                     for name in ("min_length", "no_repeat_ngram_size")
-                    if (value := getattr(self._settings, name))
+                    if (value := getattr(decode_hparams, name))
                 ),
             )
+
+
+def cost(size: int, limit: int, hypotheses: int) -> int:
+    """Returns the number of ids that a line counts in `make_batches`.
+
+    Memory grows with the ids of the source and with those of the translation,
+    each of which has keys and values in every hypothesis.
+
+    Args:
+        size: int. Ids of the source.
+        limit: int. Most ids of the translation.
+        hypotheses: int. Beams, or translations drawn.
+    """
+    return hypotheses * max(size, -(-limit // _TARGET_SHARE))
+
+
+def make_batches(
+    sizes: list[int],
+    batch_size: int = BATCH_LINES,
+    batch_ids: int = BATCH_IDS,
+) -> Iterator[list[int]]:
+    """Yields the indices of items that form a batch, the longest first.
+
+    Args:
+        sizes: The number of ids of each item.
+        batch_size: int. Most items of a batch.
+        batch_ids: int. Most ids of a batch, padding included.
+
+    Yields:
+        Lists of indices of `sizes`. Each index comes once.
+    """
+    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+    while order:
+        # The first is the longest: the others are padded to its size.
+        number = min(batch_size, max(1, batch_ids // sizes[order[0]]))
+        yield order[:number]
+        order = order[number:]
+
+
+def _listed(numbers: list[int]) -> str:
+    """Returns the numbers of lines, as in `3 lines (2, 5, 7)`."""
+    numbers = sorted(numbers)
+    listed = ", ".join(str(number) for number in numbers[:_NAMED_LINES])
+    more = ", ..." if len(numbers) > _NAMED_LINES else ""
+    plural = "lines" if len(numbers) > 1 else "line"
+    return f"{len(numbers)} {plural} ({listed}{more})"

@@ -1,33 +1,20 @@
 """A model as a folder that CTranslate2 loads: tokens in, tokens out.
 
-Tokens are the pieces of the tokenizer, see `ctranslate2_spec.token_names`. EOS
-is added to the source, and the decoder begins with id 0, without being told.
+Tokens are the pieces of the tokenizer; see `ctranslate2_spec.token_names`. The
+folder configures CTranslate2 to add EOS to the source and to begin a target
+with id 0.
 """
 
 import pathlib
 
 from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
-from relpos_tf.decoding import decode_hparam
-from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
-from relpos_tf.decoding import saved_model_engine
 from relpos_tf.export import ctranslate2_spec
+from relpos_tf.export import quantizations
 from relpos_tf.export import saved_model
-from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from relpos_tf.utils import checked_json
-
-QUANTIZATIONS = (
-    "none",
-    "int8",
-    "int8_float32",
-    "int8_float16",
-    "int8_bfloat16",
-    "int16",
-    "float16",
-    "bfloat16",
-)
+from relpos_tf.utils import files
 
 
 def export_ctranslate2(
@@ -41,43 +28,39 @@ def export_ctranslate2(
 ) -> pathlib.Path:
     """Writes a folder for `ctranslate2.Translator`, whole or not at all.
 
-    Beside the model lie the tokenizer's file and `export_info.json`, which
-    says what the export was made of, and `max_positions`: how many source or
-    target ids it can take, null for any number.
+    The folder also holds the tokenizer's file and `export_info.json`, which
+    describes the export. Its field `max_positions` is the largest number of
+    source or target ids, or null for any number.
 
     Args:
         run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
             or the prefix of a checkpoint.
-        export_dir: Folder to write. An export that is there is replaced.
-        quantization: str. One of `QUANTIZATIONS`; "none" keeps float32.
-        beam_size: int. None here and below: the value in the hparams that the
-            model was trained with. `Translator.load` begins with these values.
-        alpha: float. Of the length penalty.
-        extra_length: int. How many ids more than its source a translation may
-            have.
+        export_dir: Folder to write. An earlier export there is replaced.
+        quantization: str. One of `quantizations.ALL`; "none" keeps float32.
+        beam_size: int. None here and below: the value of the run's hparams.
+            These are the defaults of the loaded `Translator`.
+        alpha: float. The exponent of the length penalty.
+        extra_length: int. How many ids a translation may have more than its
+            source.
 
     Returns:
         `export_dir`.
 
     Raises:
-        UserError: CTranslate2 is not installed or cannot compute what the
-            model computes, the run is not complete, a setting is impossible,
-            or `export_dir` holds something else.
+        UserError: CTranslate2 is not installed or cannot compute the same as
+            the model, the run is not complete, a setting is impossible, or
+            `export_dir` holds something else.
     """
     export_dir = pathlib.Path(export_dir)
     saved_model.check_replaceable(export_dir)
-    if quantization not in QUANTIZATIONS:
+    if quantization not in quantizations.ALL:
         raise errors.UserError(
-            f"`quantization` must be one of {', '.join(QUANTIZATIONS)}. "
+            f"`quantization` must be one of {', '.join(quantizations.ALL)}. "
             f"Received: {quantization!r}."
         )
     ctranslate2 = ctranslate2_engine.package()
-    prefix = checkpoints.resolve(run_dir_or_checkpoint)
-    engine = engines.ModelEngine(
-        loading.load_model(prefix), loading.load_tokenizer(prefix)
-    )
-    settings = engine.settings(
-        decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
+    prefix, engine, decode_hparams = saved_model.load(
+        run_dir_or_checkpoint, beam_size, alpha, extra_length
     )
     spec = ctranslate2_spec.model_spec(
         engine.model, ctranslate2_spec.token_names(engine.tokenizer.pieces())
@@ -89,32 +72,24 @@ def export_ctranslate2(
         "quantization": quantization,
         "max_positions": ctranslate2_spec.max_positions(engine.model),
         "tokenizer": pathlib.Path(loading.run_of(prefix).tokenizer_path).name,
-        "decode_hparams": settings.search_settings(),
+        "decode_hparams": decode_hparams.search_settings(),
         "checkpoint": str(prefix),
         "tokenizer_sha256": engine.tokenizer.fingerprint,
         "versions": run_dir.versions()
         | {"ctranslate2": ctranslate2.__version__},
         "hparams": engine.model.hparams.to_dict(),
     }
-    _write(export_dir, spec, engine.tokenizer, info)
-    return export_dir
-
-
-def _write(export_dir, spec, tokenizer, info):
-    """Writes the folder, whole or not at all."""
-    with saved_model.new_folder(export_dir) as partial:
+    with files.replacing_folder(export_dir) as partial:
         spec.save(str(partial))
-        (partial / info["tokenizer"]).write_bytes(tokenizer.model_bytes)
-        info["files"] = saved_model_engine.file_checksums(partial)
-        (partial / engines.EXPORT_INFO).write_text(
-            checked_json.dumps(info), encoding="utf-8"
-        )
+        (partial / info["tokenizer"]).write_bytes(engine.tokenizer.model_bytes)
+        saved_model.write_info(partial, info)
+    return export_dir
 
 
 def _quantize(spec, quantization):
     try:
         spec.optimize(None if quantization == "none" else quantization)
-    except RuntimeError as error:  # bfloat16 is made with PyTorch
+    except RuntimeError as error:  # bfloat16 needs PyTorch
         raise errors.UserError(
             f"CTranslate2 cannot write {quantization} here. Received: {error}."
         ) from error

@@ -1,8 +1,8 @@
 """A model's weights, laid out as CTranslate2 expects them.
 
-CTranslate2 computes relative positions as the paper does, if all heads share
-the tables of a layer. What it cannot compute exactly is refused here, because
-CTranslate2 itself would load it and be wrong.
+CTranslate2 computes relative positions as the paper does, if all heads of a
+layer share the tables. Other models are refused here: CTranslate2 would load
+them and compute something else.
 
 Shapes: V vocabulary, F features, P positions, H heads, R = 2k+1 rows of a
 relative table, D depth per head.
@@ -23,16 +23,16 @@ from relpos_tf.models import arguments
 from relpos_tf.models import transformer
 from relpos_tf.utils import text
 
-# Length of the tables of absolute positions, which CTranslate2 cannot extend:
-# more than any sentence, and a few megabytes.
+# Rows of the tables of absolute positions, which CTranslate2 cannot extend:
+# more than the length of any sentence, and a few megabytes.
 MAX_POSITIONS = 4096
 _CANNOT = "CTranslate2 cannot run this model exactly: "
 
 
 def token_names(pieces: Iterable[str]) -> list[str]:
-    """Returns a name for each piece, all different and none empty.
+    """Returns a different name for each piece, none of them empty.
 
-    A piece is its own name, unless it is empty or there are several of it.
+    A piece is its own name, unless it is empty or not unique.
 
     Example:
 
@@ -53,7 +53,7 @@ def token_names(pieces: Iterable[str]) -> list[str]:
 
 
 def max_positions(model: transformer.Transformer) -> int | None:
-    """Returns the length of the position tables, None if there are none."""
+    """Returns the rows of the position tables, or None without tables."""
     if _has_tables(model.hparams):
         return None
     learned = model.hparams.max_length if model.hparams.pos == "emb" else 0
@@ -61,28 +61,28 @@ def max_positions(model: transformer.Transformer) -> int | None:
 
 
 def check(hparams: hparam.HParams) -> None:
-    """Raises UserError, with the reason, for what would not be exact."""
+    """Raises UserError with the reason if CTranslate2 cannot be exact."""
     schemes = (
         *arguments.encoder_positions(hparams),
         *arguments.source_positions(hparams),
     )
-    reason = next(filter(None, (s.why_not_ctranslate2() for s in schemes)), "")
-    if not reason and _has_tables(hparams) and hparams.pos != "none":
-        reason = (
+    reasons = [scheme.why_not_ctranslate2() for scheme in schemes]
+    if _has_tables(hparams) and hparams.pos != "none":
+        reasons.append(
             "it leaves out absolute positions where there are relative ones "
             f"(pos={hparams.pos})"
         )
     before = hparams.layer_preprocess_sequence == "n"
     after = hparams.layer_postprocess_sequence == "dan"
-    if not reason and before == after:
+    if before == after:
         number = "two norms" if before else "no norm"
-        reason = (
+        reasons.append(
             f"it needs one layer norm around each sublayer, and this has "
             f"{number} (layer_preprocess_sequence="
             f"{hparams.layer_preprocess_sequence}, layer_postprocess_sequence="
             f"{hparams.layer_postprocess_sequence})"
         )
-    if reason:
+    if reason := next(filter(None, reasons), None):
         raise errors.UserError(f"{_CANNOT}{reason}. Export a SavedModel.")
 
 
@@ -94,7 +94,7 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
         tokens: The name of each id; V of them.
 
     Raises:
-        UserError: CTranslate2 cannot compute what the model computes.
+        UserError: CTranslate2 cannot compute the same as the model.
     """
     hparams = model.hparams
     check(hparams)
@@ -110,7 +110,8 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
     config.layer_norm_epsilon = hparams.norm_epsilon
     config.add_source_eos = True
     config.eos_token = tokens[text.EOS_ID]
-    # A target begins with id 0. No token is unknown, but one must be named.
+    # A target begins with id 0. CTranslate2 requires an unknown token, but
+    # the tokenizer never produces one.
     config.bos_token = config.decoder_start_token = tokens[text.PAD_ID]
     config.unk_token = tokens[text.PAD_ID]
     _set_tables(spec, model)
@@ -133,26 +134,26 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
 
 
 def _has_tables(hparams):
-    """Says whether positions are relative, and so never run out."""
+    """Returns whether the keys have relative positions, for any length."""
     return hparams.is_relative and hparams.add_relative_to_keys
 
 
 def _array(weight) -> np.ndarray:
-    """Returns a copy: quantising changes arrays in place."""
+    """Returns a copy, because quantisation changes arrays in place."""
     return weight.numpy().astype(np.float32)
 
 
 def _set_tables(spec, model):
-    """Sets the three tables, [V, F] each; equal ones are stored once."""
+    """Sets the three tables, each [V, F]; equal tables are stored once."""
     target = _array(model.target_embedding.embeddings)
     source = _array(model.source_embedding.embeddings)
     if model.target_space is not None:
-        # It is added to each source vector after that was multiplied by
-        # sqrt(F); CTranslate2 multiplies the sum.
+        # The model adds the row to source vectors that are already multiplied
+        # by sqrt(F); CTranslate2 multiplies the sum.
         row = _array(model.target_space.embeddings)[model.target_space.space_id]
         source += row / np.float32(model.hparams.hidden_size**0.5)
-    # Id 0 is the zero vector on the way in, but has a logit on the way out:
-    # so a shared table becomes two.
+    # Id 0 has the zero vector as an input, but its own row for the logit, so
+    # a shared table becomes two.
     for table in (source, target):
         table[text.PAD_ID] = 0.0
     spec.encoder.embeddings[0].weight = source
@@ -161,7 +162,7 @@ def _set_tables(spec, model):
 
 
 def _set_positions(spec, model):
-    """Sets the tables of absolute positions, [P, F], where there are any."""
+    """Sets the tables of absolute positions, [P, F], if the model has any."""
     number = max_positions(model)
     if number is None:
         return
@@ -177,7 +178,7 @@ def _set_positions(spec, model):
             table = embeddings.timing_signal(
                 tf.constant(positions), model.hparams.hidden_size
             ).numpy()
-        else:  # without a table, CTranslate2 would add sinusoids
+        else:  # CTranslate2 adds sinusoids unless there is a table
             table = np.zeros([number, model.hparams.hidden_size], np.float32)
         part.position_encodings.encodings = table
 
@@ -204,7 +205,7 @@ def _set_block(layer, block):
 
 
 def _set_attention(spec, layer, groups):
-    """Sets the projections; a group's are stacked: [.., F] each."""
+    """Sets the projections; those of a group are stacked, [.., F]."""
     for linear, names in zip(
         spec.linear, (*groups, ("output_transform",)), strict=True
     ):
@@ -219,14 +220,14 @@ def _set_relative(spec, layer):
     if "keys" not in tables:
         return
     spec.relative_position_keys = _shared(tables["keys"])
-    # Without them, CTranslate2 adds nothing to the values.
+    # CTranslate2 adds nothing to the values without a table.
     spec.relative_position_values = "__optional"
     if "values" in tables:
         spec.relative_position_values = _shared(tables["values"])
 
 
 def _shared(weight) -> np.ndarray:
-    """Returns the table that all heads use, [R, D]."""
+    """Returns the table of all heads, [R, D]."""
     table = _array(weight)  # [R, D] or [H, R, D]
     if table.ndim == 2:
         return table
@@ -240,7 +241,7 @@ def _shared(weight) -> np.ndarray:
 
 
 def _set_norm(spec, norm):
-    """Sets a layer norm: the one of a `Residual`, or one by itself."""
+    """Sets a layer norm from a `LayerNorm`, or from a `Residual` with one."""
     norm = getattr(norm, "before_norm", None) or getattr(
         norm, "after_norm", norm
     )

@@ -1,19 +1,14 @@
 """A model and its tokenizer as a SavedModel: text in, text out.
 
-Shapes: N lines, S source length, B beams, T target length.
+The SavedModel loads with `tensorflow` and `tensorflow_text`, without this
+package. docs/serving.md describes how to serve it.
 
-It needs `tensorflow` and `tensorflow_text` to load, and nothing of this
-package. docs/serving.md says how to run it.
+Shapes: N lines, S source length, B beams, T target length.
 """
 
-import contextlib
 import logging
 import math
-import os
 import pathlib
-import shutil
-import tempfile
-from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,17 +26,18 @@ from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 from relpos_tf.utils import paths
 
 _log = logging.getLogger("relpos_tf")
 
 _LINES = tf.TensorSpec([None], tf.string, "inputs")
-# What export_info.json says of the signatures, in the letters from above.
+# The outputs of the signatures, as export_info.json describes them.
 _OUTPUTS = {
     "outputs": "string [N]: the best translation of each line",
     "scores": "float32 [N]: its log-probability / length penalty",
     "beam_outputs": "string [N, B]: all translations found, best first",
-    "beam_scores": "float32 [N, B]: theirs",
+    "beam_scores": "float32 [N, B]: the score of each translation",
 }
 _SIGNATURES = {
     "serving_default": _OUTPUTS,
@@ -60,41 +56,41 @@ print(translate(inputs=tf.constant(["A line."]))["outputs"].numpy())
 
 
 class TextTranslator(tf.Module):
-    """What the SavedModel holds.
+    """The module that is saved: tokenizer, beam search, model.
 
     Args:
         model: `transformer.Transformer`.
-        tokenizer: `tokenizer.Tokenizer` of as many pieces.
-        settings: `DecodeHParams` without None; part of the graph.
+        tokenizer: `tokenizer.Tokenizer` with a piece for each id.
+        decode_hparams: `DecodeHParams` without None; constants of the graph.
     """
 
     def __init__(
         self,
         model: transformer.Transformer,
         tokenizer: tokenizer_lib.AnyTokenizer,
-        settings: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.DecodeHParams,
     ):
         super().__init__(name="text_translator")
-        # The model itself must not be tracked: the SavedModel would then not
-        # load with TensorFlow 1's loader. Names with a leading underscore are
-        # not tracked only if they hold nothing trackable, hence the lambdas.
+        # The model must not be tracked: TensorFlow 1's loader could not load
+        # the SavedModel then. TensorFlow tracks every attribute that holds
+        # something trackable, so this is a function.
         self._search = lambda inputs, limits: search.search(
             model,
             inputs,
             limits,
-            beam_size=settings.beam_size,
-            alpha=settings.alpha,
-            n_best=settings.beam_size,
+            beam_size=decode_hparams.beam_size,
+            alpha=decode_hparams.alpha,
+            n_best=decode_hparams.beam_size,
         )
         self._encode = tokenizer.encode_tf
         self._decode = tokenizer.decode_tf
-        self._settings = settings
+        self._decode_hparams = decode_hparams
         self.weights = [variable.value for variable in model.variables]
         self.tokenizer = tokenizer.graph_tokenizer
 
     @tf.function(input_signature=[_LINES])
     def count_ids(self, lines):
-        """Returns how many ids each line has, EOS included: int32 `[N]`."""
+        """Returns the number of ids of each line, EOS included: int32 `[N]`."""
         with tf.device("CPU"):
             ids = self._encode(stripped(lines))
             return tf.cast(ids.row_lengths(), tf.int32)
@@ -111,13 +107,13 @@ class TextTranslator(tf.Module):
             best translations; `beam_outputs`, string `[N, B]`, and
             `beam_scores`, float32 `[N, B]`, of all, best first.
         """
-        # A call, so that the SavedModel holds the search once.
-        found = self.details(inputs)
-        return {name: found[name] for name in _OUTPUTS}
+        # This calls the other signature, so that the search is saved once.
+        details = self.details(inputs)
+        return {name: details[name] for name in _OUTPUTS}
 
     @tf.function(input_signature=[_LINES])
     def details(self, inputs):
-        """Translates lines, and says which translations are whole.
+        """Translates lines, and tells which translations are complete.
 
         Args:
             inputs: string `[N]`.
@@ -131,19 +127,21 @@ class TextTranslator(tf.Module):
             lines = stripped(inputs)
             ids = self._encode(lines)
             sizes = tf.cast(ids.row_lengths(), tf.int32)  # [N]
-            limits = sizes + self._settings.extra_length
+            limits = sizes + self._decode_hparams.extra_length
             limits = tf.where(lines == "", 0, limits)  # [N]
-            # Attention needs a position, also where there is no line.
+            # Attention needs at least one position.
             ids = ids.to_tensor(0)  # [N, S]
             ids = tf.pad(
                 ids, [[0, 0], [0, tf.cast(tf.size(ids) == 0, tf.int32)]]
             )
-        found, scores = self._search(ids, limits)  # [N, B, T], [N, B]
-        ends = tf.reduce_any(found[:, 0] == tokenizer_lib.EOS_ID, axis=1)  # [N]
+        targets, scores = self._search(ids, limits)  # [N, B, T], [N, B]
+        has_end = tf.reduce_any(
+            targets[:, 0] == tokenizer_lib.EOS_ID, axis=1
+        )  # [N]
         with tf.device("CPU"):
-            # Not -1: where T = 0, it could stand for any number.
-            n, b, t = tf.unstack(tf.shape(found))
-            texts = self._decode(tf.reshape(found, [n * b, t]))  # [N * B]
+            # With T = 0, a size of -1 would be ambiguous.
+            n, b, t = tf.unstack(tf.shape(targets))
+            texts = self._decode(tf.reshape(targets, [n * b, t]))  # [N * B]
             texts = tf.strings.regex_replace(texts, engines.LINE_END, " ")
             texts = tf.reshape(texts, tf.shape(scores))  # [N, B]
         return {
@@ -151,14 +149,14 @@ class TextTranslator(tf.Module):
             "scores": scores[:, 0],
             "beam_outputs": texts,
             "beam_scores": scores,
-            "is_complete": ends | (limits == 0),
+            "is_complete": has_end | (limits == 0),
         }
 
 
 def stripped(lines: tf.Tensor) -> tf.Tensor:
-    """Returns lines, string `[N]`, without blanks at their ends.
+    """Removes white space around lines, string `[N]`.
 
-    Bytes that are not UTF-8 become U+FFFD, as in Python.
+    Invalid UTF-8 becomes U+FFFD, as in Python.
     """
     valid = tf.strings.unicode_transcode(
         lines, "UTF-8", "UTF-8", replace_control_characters=False
@@ -177,22 +175,20 @@ def export_saved_model(
 ) -> pathlib.Path:
     """Writes a SavedModel, whole or not at all.
 
-    Its signatures map `inputs` to what methods of `TextTranslator` return:
-    `serving_default` is `translate`, `details` is `details`.
-    `export_info.json` in the same folder says what it was made of.
+    The signature `serving_default` is `TextTranslator.translate`, and
+    `details` is `TextTranslator.details`. `export_info.json` in the same
+    folder describes the model, its settings and its signatures.
 
     Args:
         run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
             or the prefix of a checkpoint.
-        export_dir: Folder to write. An export that is there is replaced.
-        beam_size: int. None here and below: the value in the hparams that the
-            model was trained with.
-        alpha: float. Of the length penalty.
-        extra_length: int. How many ids more than its source a translation may
-            have.
-        warmup_lines: Texts like those to come, for TensorFlow Serving to warm
-            up with. None: lines made of the vocabulary; an empty list: no
-            warm-up.
+        export_dir: Folder to write. An earlier export there is replaced.
+        beam_size: int. None here and below: the value of the run's hparams.
+        alpha: float. The exponent of the length penalty.
+        extra_length: int. How many ids a translation may have more than its
+            source.
+        warmup_lines: Typical source lines, with which TensorFlow Serving warms
+            up. None: lines made of the vocabulary; an empty list: no warm-up.
 
     Returns:
         `export_dir`.
@@ -204,17 +200,13 @@ def export_saved_model(
     export_dir = pathlib.Path(export_dir)
     check_replaceable(export_dir)
     serving_warmup.check(warmup_lines or [])
-    prefix = checkpoints.resolve(run_dir_or_checkpoint)
-    engine = engines.ModelEngine(
-        loading.load_model(prefix), loading.load_tokenizer(prefix)
+    prefix, engine, decode_hparams = load(
+        run_dir_or_checkpoint, beam_size, alpha, extra_length
     )
-    settings = engine.settings(
-        decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
-    )
-    module = TextTranslator(engine.model, engine.tokenizer, settings)
+    module = TextTranslator(engine.model, engine.tokenizer, decode_hparams)
     if warmup_lines is None:
         warmup_lines = serving_warmup.sample_lines(engine.tokenizer)
-    with new_folder(export_dir) as partial:
+    with files.replacing_folder(export_dir) as partial:
         tf.saved_model.save(
             module,
             str(partial),
@@ -224,15 +216,11 @@ def export_saved_model(
             },
         )
         serving_warmup.write(partial, warmup_lines)
-        info = describe(engine, settings, prefix)
-        info["files"] = saved_model_engine.file_checksums(partial)
-        (partial / engines.EXPORT_INFO).write_text(
-            checked_json.dumps(info), encoding="utf-8"
-        )
+        write_info(partial, describe(engine, decode_hparams, prefix))
     if not paths.is_plain(export_dir.absolute()):
         _log.warning(
-            "TensorFlow takes * ? [ and \\ in a name for a pattern: rename %s "
-            "before other programs load it.",
+            "TensorFlow interprets * ? [ and \\ in a name as a pattern: rename "
+            "%s before other programs load it.",
             export_dir,
         )
     return export_dir
@@ -240,18 +228,18 @@ def export_saved_model(
 
 def describe(
     engine: engines.ModelEngine,
-    settings: decode_hparam.DecodeHParams,
+    decode_hparams: decode_hparam.DecodeHParams,
     prefix: str | pathlib.Path,
 ) -> dict[str, Any]:
-    """Returns what export_info.json says, to a person with only the folder.
+    """Returns the content of export_info.json.
 
     Args:
-        engine: What is exported.
-        settings: As they are made part of the graph.
-        prefix: Of the checkpoint.
+        engine: The exported model and tokenizer.
+        decode_hparams: The settings in the graph.
+        prefix: The prefix of the checkpoint.
     """
     run = loading.run_of(prefix)
-    problem = loading.read_problem(run)  # {}: of tensor2tensor, or imported
+    problem = run.read_problem()  # {} if it was imported
     return {
         "format": "saved_model",
         "requires": ["tensorflow", "tensorflow_text"],
@@ -264,7 +252,7 @@ def describe(
             }
             for name, outputs in _SIGNATURES.items()
         },
-        "decode_hparams": settings.search_settings(),
+        "decode_hparams": decode_hparams.search_settings(),
         "problem": problem.get("problem"),
         "source_language": problem.get("source_language"),
         "target_language": problem.get("target_language"),
@@ -276,45 +264,59 @@ def describe(
     }
 
 
-def check_replaceable(export_dir: pathlib.Path) -> None:
-    """Raises UserError if a folder holds anything but an export.
+def load(
+    run_dir_or_checkpoint: str | pathlib.Path,
+    beam_size: int | None,
+    alpha: float | None,
+    extra_length: int | None,
+) -> tuple[str, engines.ModelEngine, decode_hparam.DecodeHParams]:
+    """Loads a model to export; the arguments are those of the exporters.
 
-    Or if it could not be written in the end.
+    Returns:
+        The prefix of the checkpoint, the engine, and its settings without
+        None.
     """
-    paths.check_folder(export_dir)
-    paths.check_folder(export_dir.parent)  # where it gets its name
-    if export_dir.is_dir():
-        is_export = (export_dir / engines.EXPORT_INFO).is_file()
-        if is_export or not any(export_dir.iterdir()):
-            return
-    elif not export_dir.exists():
+    prefix = checkpoints.resolve(run_dir_or_checkpoint)
+    engine = engines.ModelEngine(
+        loading.load_model(prefix), loading.load_tokenizer(prefix)
+    )
+    decode_hparams = engine.complete(
+        decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
+    )
+    return prefix, engine, decode_hparams
+
+
+def write_info(folder: pathlib.Path, info: dict[str, Any]) -> None:
+    """Writes export_info.json with the checksums of all other files."""
+    info = info | {"files": saved_model_engine.file_checksums(folder)}
+    (folder / engines.EXPORT_INFO).write_text(
+        checked_json.dumps(info), encoding="utf-8"
+    )
+
+
+def check_replaceable(
+    folder: pathlib.Path,
+    marker: str = engines.EXPORT_INFO,
+    kind: str = "export",
+) -> None:
+    """Refuses a folder that cannot be written, or holds something else.
+
+    Args:
+        folder: The folder to write. It may be missing or empty, or hold an
+            earlier export.
+        marker: str. A file that every export has.
+        kind: str. The word of the message.
+
+    Raises:
+        UserError: the folder holds something else, or cannot be written.
+    """
+    paths.check_folder(folder)
+    paths.check_folder(folder.parent)  # a temporary folder is renamed there
+    if not folder.exists() or (folder / marker).is_file():
+        return
+    if folder.is_dir() and not any(folder.iterdir()):
         return
     raise errors.UserError(
-        "Expected a new folder, or an earlier export to replace. "
-        f"Received: {export_dir}, which is something else."
+        f"Expected a new folder, or an earlier {kind} to replace. "
+        f"Received: {folder}, which is something else."
     )
-
-
-@contextlib.contextmanager
-def new_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields a folder to write, which replaces `target` if all goes well."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # A part of the name: a longer one may be too long for a file system.
-    partial = pathlib.Path(
-        tempfile.mkdtemp(prefix=f".{target.name[:40]}.", dir=target.parent)
-    )
-    try:
-        yield partial
-        partial.chmod(0o755)  # mkdtemp lets nobody else in
-        replace_folder(target, partial)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def replace_folder(target: pathlib.Path, source: pathlib.Path) -> None:
-    """Renames `source` to `target`, and removes what was there."""
-    old = source.with_name(f"{source.name}.old")
-    if target.exists():
-        os.rename(target, old)
-    os.rename(source, target)
-    shutil.rmtree(old, ignore_errors=True)

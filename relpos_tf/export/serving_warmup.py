@@ -1,9 +1,9 @@
-"""The requests with which TensorFlow Serving warms a SavedModel up.
+"""The requests with which TensorFlow Serving warms up a SavedModel.
 
-A server runs them before it answers anyone. They lie in a TFRecord inside the
-SavedModel, each a message `tensorflow.serving.PredictionLog`. The messages are
-written here field by field, because the package that defines them,
-tensorflow-serving-api, asks for a version of TensorFlow of its own.
+A server runs them before it answers other requests. They are in a TFRecord
+inside the SavedModel, each a message `tensorflow.serving.PredictionLog`. This
+module encodes the messages field by field, because the package that defines
+them, tensorflow-serving-api, requires a certain version of TensorFlow.
 """
 
 import itertools
@@ -16,19 +16,19 @@ from relpos_tf import errors
 from relpos_tf.data import tokenizer as tokenizer_lib
 
 FILE = "assets.extra/tf_serving_warmup_requests"
-# Only a label: the server asks the model that it is loading.
+# A label; the server sends the request to the model that it is loading.
 MODEL_NAME = "translator"
 SIGNATURE = "serving_default"
 
 _MOST_RECORDS = 1000  # The server refuses to load a model with more.
-_SIZES = (8, 24, 64)  # pieces of a short, a middling and a long line
+_SIZES = (8, 24, 64)  # pieces of a short, a medium and a long line
 
 
 def sample_lines(tokenizer: tokenizer_lib.AnyTokenizer) -> list[str]:
-    """Makes a short, a middling and a long line of a vocabulary's pieces.
+    """Makes a short, a medium and a long line of pieces of a vocabulary.
 
-    They mean nothing, but they are spelled in the alphabet of the training
-    text, and vocabularies list what is frequent first.
+    Vocabularies list frequent pieces first, so the lines have the alphabet of
+    the training text.
     """
     pieces = tokenizer.pieces()
     # Blanks are "\u2581" in SentencePiece and "_" in tensor2tensor.
@@ -42,7 +42,7 @@ def sample_lines(tokenizer: tokenizer_lib.AnyTokenizer) -> list[str]:
 
 
 def check(lines: Sequence[str]) -> None:
-    """Raises UserError if there are more lines than a server accepts."""
+    """Refuses more lines than a server accepts."""
     if len(lines) >= _MOST_RECORDS:  # One request has all lines.
         raise errors.UserError(
             f"Expected at most {_MOST_RECORDS - 1} lines to warm up with. "
@@ -51,11 +51,11 @@ def check(lines: Sequence[str]) -> None:
 
 
 def write(export_dir: str | pathlib.Path, lines: Sequence[str]) -> None:
-    """Writes requests into a SavedModel: one for each line, and one for all.
+    """Writes a request for each line and one for all into a SavedModel.
 
     Args:
         export_dir: The SavedModel.
-        lines: Texts to translate. Without any, nothing is written.
+        lines: Texts to translate. For an empty list nothing is written.
 
     Raises:
         UserError: there are more than a server accepts.
@@ -75,8 +75,8 @@ def write(export_dir: str | pathlib.Path, lines: Sequence[str]) -> None:
 def prediction_log(lines: Sequence[str]) -> bytes:
     """Returns a request to translate lines as a serialized PredictionLog.
 
-    Field numbers are those of TensorFlow Serving's prediction_log.proto,
-    predict.proto and model.proto.
+    The field numbers are in prediction_log.proto, predict.proto and
+    model.proto of TensorFlow Serving.
     """
     strings = [line.encode("utf-8", errors="replace") for line in lines]
     tensor = tf.make_tensor_proto(strings, tf.string, [len(strings)])
@@ -91,15 +91,15 @@ def prediction_log(lines: Sequence[str]) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """Returns a field of a message: a string, or a message of its own."""
-    # Wire type 2: the length comes first, then the content.
+    """Encodes a field of a message: a string or another message."""
+    # Wire type 2: the length, then the content.
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
 def _varint(value: int) -> bytes:
-    """Returns a number in groups of 7 bits, lowest first.
+    """Encodes a number in groups of 7 bits, lowest first.
 
-    All bytes but the last have their highest bit set.
+    All bytes except the last have their highest bit set.
     """
     groups = bytearray()
     while value >= 0x80:

@@ -1,12 +1,10 @@
-"""Multi-head attention, with positions by schemes and a key/value cache.
+"""Multi-head attention, with schemes of positions and a key/value cache.
 
-Positions are explicit wherever a query may stand somewhere else than at the
-end of its keys: a cache with free places after the query would otherwise
-shift every distance.
+The position of the first query is explicit if the queries may be others than
+the last keys: a cache with room after the query has more keys than that.
 
-Where nothing is trained, the queries of long lines are taken in blocks
-(`row_blocks`): memory then grows with the length of a line and not with its
-square.
+Without training, the queries of long lines are taken in blocks (`row_blocks`),
+so that memory grows with the length of a line and not with its square.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
 n hypotheses of one source.
@@ -16,18 +14,16 @@ import keras
 import tensorflow as tf
 
 from relpos_tf.layers import caches
-from relpos_tf.layers import checks
-from relpos_tf.layers import dropout as dropout_lib
+from relpos_tf.layers import heads as heads_lib
 from relpos_tf.layers import masks
 from relpos_tf.layers import pairs as pairs_lib
-from relpos_tf.layers import projections
 from relpos_tf.layers import row_blocks
 from relpos_tf.layers.positions import scheme as scheme_lib
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class MultiHeadAttention(keras.layers.Layer):
-    """Attention of several heads, by content and perhaps by position.
+class MultiHeadAttention(heads_lib.Heads):
+    """Attention of several heads, by content and optionally by position.
 
     Without `positions` this is scaled dot-product attention. The projections
     have no biases, as in tensor2tensor.
@@ -81,41 +77,20 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout: float = 0.0,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        checks.heads(hidden_size, num_heads)
-        checks.fraction("dropout", dropout)
-        self.hidden_size = hidden_size
-        self.num_heads = num_heads
-        self.depth = hidden_size // num_heads
-        self.dropout = dropout
+        super().__init__(hidden_size, num_heads, dropout=dropout, **kwargs)
         self.positions = scheme_lib.copies(positions)
         base = scheme_lib.Scheme
         self._scoring = next((s for s in self.positions if s.computes), base())
-        self._placing = [
-            s for s in self.positions if type(s).place is not base.place
+        self._transforming = [
+            s for s in self.positions if type(s).transform is not base.transform
         ]
         self._adding = [
             s for s in self.positions if type(s).bias is not base.bias
         ]
-        self.q, self.k, self.v, self.output_transform = (
-            projections.Projection(
-                hidden_size,
-                use_bias=False,
-                kernel_initializer="glorot_uniform",
-                dtype=self.dtype_policy,
-                name=name,
-            )
-            for name in ("q", "k", "v", "output_transform")
-        )
-        self.weights_dropout = dropout_lib.Dropout(
-            dropout, dtype=self.dtype_policy, name="weights_dropout"
-        )
+        self.scale = self._scoring.scale(self.depth)
 
     def build(self, queries_shape, memory_shape=None):
-        self.q.build(queries_shape)
-        self.k.build(memory_shape or queries_shape)
-        self.v.build(memory_shape or queries_shape)
-        self.output_transform.build((*queries_shape[:-1], self.hidden_size))
+        super().build(queries_shape, memory_shape)
         for one in self.positions:
             one.build(self)
 
@@ -137,10 +112,6 @@ class MultiHeadAttention(keras.layers.Layer):
         layer.build((None, None, self.hidden_size))
         return layer
 
-    def compute_value(self, weight):
-        """Returns a weight in the compute dtype."""
-        return tf.cast(weight.value, self.compute_dtype)
-
     def call(
         self,
         queries,
@@ -154,8 +125,8 @@ class MultiHeadAttention(keras.layers.Layer):
         start, causal = None, False
         if memory is None:
             q, keys_values = self._project_all(queries, 0)
-            start = 0  # which says that there are as many keys
-            # Another mask may leave a query without any key.
+            start = 0  # as many keys as queries
+            # A mask of the caller might leave a query without any key.
             causal = may_attend is None and use_causal_mask
         else:
             q = self._project_queries(queries, tf.shape(memory)[1])
@@ -168,13 +139,14 @@ class MultiHeadAttention(keras.layers.Layer):
             may_attend,
             use_causal_mask,
         )
-        # Blocks of queries that stand outside of their keys have no band.
+        # With a memory, a block may have queries at positions without a key,
+        # which the compact form of relative positions cannot compute.
         is_whole = memory is not None and self.tables()
         if is_whole or training or return_weights:
-            found = self._attend(
+            output, weights = self._attend(
                 queries, q, keys_values, pairs, training=training
             )
-            return found if return_weights else found[0]
+            return (output, weights) if return_weights else output
         size = self._numbers_per_query(q, keys_values)
         return row_blocks.cond(
             row_blocks.fits(row_blocks.size(q, 2), size),
@@ -185,15 +157,7 @@ class MultiHeadAttention(keras.layers.Layer):
         )
 
     def _attend_in_blocks(self, queries, q, keys_values, pairs, size):
-        """Attends from a block of queries at a time, with little memory.
-
-        Args:
-            queries: `[B, Q, F]` tensor.
-            q: `[B, H, Q, D]` tensor.
-            keys_values: `caches.KeysValues`.
-            pairs: `pairs.Sequence` of all queries.
-            size: What `_numbers_per_query` returned.
-        """
+        """Attends from one block of queries after another, to save memory."""
 
         def attend(start, end):
             output, _ = self._attend(
@@ -220,17 +184,11 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def project(self, memory) -> caches.KeysValues:
         """Projects `[B, K, F]` to keys and values, once for many queries."""
-        kernel = projections.fuse((self.k, self.v), self.compute_dtype)
-        k, v = projections.to_heads(memory, kernel, self.num_heads, parts=2)
-        return caches.KeysValues(self._place(k, 0), v)
+        k, v = self.to_heads(memory, self.k, self.v)
+        return caches.KeysValues(self._transform(k, 0), v)
 
     def attend(self, queries, keys_values, *, may_attend=None):
-        """Attends from `[B, Q, F]` to keys and values that are projected.
-
-        Args:
-            queries: `[B, Q, F]` tensor.
-            keys_values: `caches.KeysValues`, `[B, H, K, D]` each.
-            may_attend: As in the call.
+        """Attends from `[B, Q, F]` to projected keys and values.
 
         Returns:
             A pair: a `[B, Q, F]` tensor, and the weights `[B, H, Q, K]`.
@@ -255,70 +213,54 @@ class MultiHeadAttention(keras.layers.Layer):
         q, new = self._project_all(queries, start)
         cache = cache.extend(new.keys, new.values, start)
         length, keys = tf.shape(queries)[1], tf.shape(cache.keys)[2]
-        may_attend = None  # One query may see all that a growing cache has.
+        may_attend = None  # one query may attend to all of a growing cache
         if queries.shape[1] != 1 or not isinstance(cache, caches.GrowingCache):
             may_attend = masks.causal_mask(length, keys, start)
         pairs = pairs_lib.Sequence(length, keys, start, True, may_attend)
         return self._attend(queries, q, cache, pairs)[0], cache
 
     def fused_kernel(self):
-        """Returns one kernel `[F, 3 F]` for queries, scaled, keys and values.
+        """Returns the kernel `[F, 3 F]` of queries, keys and values.
 
-        One product with it takes less time than three; read it once.
+        A search reads it once for all of its steps.
         """
-        return projections.fuse(
-            (self.q, self.k, self.v),
-            self.compute_dtype,
-            scales=(self._scoring.scale(self.depth), 1.0, 1.0),
-        )
+        return self.fuse(self.q, self.k, self.v)
 
     def project_rows(self, rows, sources) -> caches.BeamKeysValues:
         """Projects `[B * K, F]` to keys and values of `sources`, B."""
-        k, v = (
-            tf.transpose(self._split_rows(f(rows), sources), [0, 2, 1, 3])
-            for f in (self.k, self.v)
-        )  # [B, H, K, D]
-        k = self._place(k, 0)
+        k, v = (self._split_rows(f(rows), sources) for f in (self.k, self.v))
+        k = self._transform(k, 0)  # [B, H, K, D]
         return caches.BeamKeysValues(tf.transpose(k, [0, 1, 3, 2]), v)
 
-    def step_rows(self, rows, kernel, cache, past):
-        """Attends from hypotheses at one position to their past and themselves.
+    def step_rows(self, rows, kernel, cache, pairs):
+        """Attends from hypotheses at one position to all positions so far.
 
         Args:
             rows: `[B * n, F]` tensor: the n hypotheses of each source.
-            kernel: What `fused_kernel` returned.
+            kernel: The result of `fused_kernel`.
             cache: `caches.BeamKeysValues` of the positions before.
-            past: `pairs.OnePosition`.
+            pairs: `pairs.OnePosition`, the position of the rows included.
 
         Returns:
             A pair: a `[B * n, F]` tensor, and the cache with this position.
         """
         sources = tf.shape(cache.values)[0]
-        qkv = tf.matmul(rows, kernel)  # [B * n, 3 F]
-        qkv = tf.reshape(qkv, [sources, -1, 3, self.num_heads, self.depth])
-        q, k, v = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [B, H, n, D]
-        if self._placing:
-            position = past.number_of_keys() - 1
-            q, k = (self._place(x, position, length=1) for x in (q, k))
+        q, k, v = heads_lib.split_heads(
+            tf.matmul(rows, kernel),  # [B * n, 3 F]
+            [sources, -1, 3, self.num_heads, self.depth],
+        )  # [B, H, n, D] each
+        if self._transforming:
+            position = pairs.number_of_keys() - 1
+            q, k = (self._transform(x, position, length=1) for x in (q, k))
         k = tf.transpose(k, [0, 1, 3, 2])  # [B, H, D, n]
         cache = cache.extend(caches.BeamKeysValues(k, v))
-        return self._attend_rows(rows, q, cache, past), cache
+        return self._attend_rows(rows, q, cache, pairs), cache
 
-    def attend_rows(self, rows, keys_values, past):
-        """Attends from hypotheses at one position.
-
-        Args:
-            rows: `[B * n, F]` tensor: the n hypotheses of each source.
-            keys_values: `caches.BeamKeysValues` of B sources.
-            past: `pairs.OnePosition`.
-
-        Returns:
-            A `[B * n, F]` tensor.
-        """
-        q = self._split_rows(self.q(rows), tf.shape(keys_values.values)[0])
-        q = tf.transpose(q, [0, 2, 1, 3])  # [B, H, n, D]
-        q *= self._scoring.scale(self.depth)
-        return self._attend_rows(rows, q, keys_values, past)
+    def attend_rows(self, rows, keys_values, pairs):
+        """Attends from `[B * n, F]`: hypotheses at one position."""
+        sources = tf.shape(keys_values.values)[0]
+        q = self._split_rows(self.q(rows), sources)  # [B, H, n, D]
+        return self._attend_rows(rows, q * self.scale, keys_values, pairs)
 
     def tables(self):
         """Returns the vectors of clipped distances, by kind: keys, values."""
@@ -329,67 +271,63 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
     def _project_all(self, x, start):
-        """Projects `[B, Q, F]` at the positions `start` on.
-
-        Returns:
-            A pair: queries `[B, H, Q, D]`, scaled, and `caches.KeysValues`.
-        """
-        q, k, v = projections.to_heads(
-            x, self.fused_kernel(), self.num_heads, parts=3
-        )
-        return (
-            self._place(q, start),
-            caches.KeysValues(self._place(k, start), v),
-        )
+        """Projects `[B, Q, F]` at the positions from `start`; q is scaled."""
+        q, k, v = self.to_heads(x, self.q, self.k, self.v)
+        keys_values = caches.KeysValues(self._transform(k, start), v)
+        return self._transform(q, start), keys_values
 
     def _project_queries(self, queries, keys):
-        """Projects the queries of the last positions of `keys` keys, scaled."""
-        kernel = projections.fuse(
-            (self.q,), self.compute_dtype, (self._scoring.scale(self.depth),)
-        )
-        (q,) = projections.to_heads(queries, kernel, self.num_heads, parts=1)
-        return self._place(q, keys - tf.shape(q)[2])
+        """Projects the queries of the last of `keys` positions, scaled."""
+        (q,) = self.to_heads(queries, self.q)
+        return self._transform(q, keys - tf.shape(q)[2])
 
-    def _place(self, x, start, length=None):
-        """Lets schemes turn `[B, H, L, D]`, which stands at `start` on."""
-        if not self._placing:
+    def _split_rows(self, rows, sources):
+        """Splits the heads of `[B * L, F]`: `[B, H, L, D]`."""
+        shape = [sources, -1, 1, self.num_heads, self.depth]
+        return heads_lib.split_heads(rows, shape)[0]
+
+    def _transform(self, x, start, length=None):
+        """Applies schemes to `[B, H, L, D]` at the positions from `start`.
+
+        With a `length` of 1, all L have the position `start`.
+        """
+        if not self._transforming:
             return x
-        positions = start + tf.range(
-            tf.shape(x)[2] if length is None else length
-        )
-        for one in self._placing:
-            x = one.place(x, positions)
+        length = tf.shape(x)[2] if length is None else length
+        for one in self._transforming:
+            x = one.transform(x, start + tf.range(length))
         return x
 
-    def _attend_rows(self, rows, q, keys_values, past):
+    def _attend_rows(self, rows, q, keys_values, pairs):
         """Attends from `[B, H, n, D]` queries of one position: `[B * n, F]`."""
-        sources = tf.shape(keys_values.values)[0]
         x = None
         if self._adding:
+            sources = tf.shape(keys_values.values)[0]
             x = tf.reshape(rows, [sources, -1, self.hidden_size])  # [B, n, F]
-        heads, _ = self._heads(x, q, keys_values, past)
-        return self.output_transform(tf.reshape(heads, [-1, self.hidden_size]))
+        heads, _ = self._heads(x, q, keys_values, pairs)
+        rows = heads_lib.join_heads(heads, [-1, self.hidden_size])
+        return self.output_transform(rows)
 
     def _attend(self, x, q, keys_values, pairs, training=False):
         """Returns the output `[B, Q, F]` and the weights `[B, H, Q, K]`."""
         heads, weights = self._heads(x, q, keys_values, pairs, training)
-        # Of the queries, whose shape is known where that of the heads is not.
+        # The shape of q: its lengths are static where `heads` has none.
         batch, _, length, _ = tf.unstack(tf.shape(q))
-        heads = tf.reshape(heads, [batch, length, self.hidden_size])
-        return self.output_transform(heads), weights
+        rows = heads_lib.join_heads(heads, [batch, length, self.hidden_size])
+        return self.output_transform(rows), weights
 
     def _heads(self, x, q, keys_values, pairs, training=False):
-        """Attends with every head: the one place where schemes meet.
+        """Attends with every head, by all hooks of the schemes.
 
         Args:
-            x: `[B, Q, F]` tensor: what the queries were projected from.
+            x: `[B, Q, F]` tensor, the input of the queries' projection.
             q: `[B, H, Q, D]` tensor, scaled.
-            keys_values: Of K positions, see `caches`.
+            keys_values: One of the classes of `caches`, of K positions.
             pairs: `pairs.Sequence` or `pairs.OnePosition`.
-            training: As in the call.
+            training: bool.
 
         Returns:
-            A pair: `[B, Q, H, D]`, and the weights before dropout.
+            A pair: `[B, H, Q, D]`, and the weights before dropout.
         """
         by_position = masks.join(*(s.allowed(pairs) for s in self.positions))
         bias = pairs.bias(by_position)
@@ -406,16 +344,9 @@ class MultiHeadAttention(keras.layers.Layer):
         heads = self._scoring.output(
             dropped, keys_values, pairs, sums_to_one=not drops
         )  # [B, H, Q, D]
-        return tf.transpose(heads, [0, 2, 1, 3]), weights
-
-    def _split_rows(self, rows, sources):
-        """Splits the heads of `[B * L, F]`: `[B, L, H, D]`."""
-        return tf.reshape(rows, [sources, -1, self.num_heads, self.depth])
+        return heads, weights
 
     def get_config(self):
         return super().get_config() | {
-            "hidden_size": self.hidden_size,
-            "num_heads": self.num_heads,
-            "positions": scheme_lib.serialized(self.positions),
-            "dropout": self.dropout,
+            "positions": scheme_lib.serialized(self.positions)
         }

@@ -14,7 +14,7 @@ from relpos_tf.layers.positions import scheme
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class EncoderBlock(keras.layers.Layer):
-    """Self-attention and a feed-forward layer.
+    """Self-attention and a feed-forward layer: a block of the encoder.
 
     Args:
         attention_args: dict. Arguments of `attention.MultiHeadAttention`.
@@ -99,15 +99,15 @@ class EncoderBlock(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class DecoderBlock(keras.layers.Layer):
-    """Self-attention, attention to the encoder, a feed-forward layer.
+    """Self-attention, attention to the encoder and a feed-forward layer.
 
     Args:
         attention_args: dict. Arguments of `attention.MultiHeadAttention`. Its
-            `positions` are those of self-attention.
+            `positions` are for self-attention only.
         feed_forward_args: dict. Arguments of `sublayers.FeedForward`.
         residual_args: dict. Arguments of `sublayers.Residual`.
-        source_positions: Schemes of the attention to the source. Most have no
-            place there: source and target positions have no distance.
+        source_positions: Schemes of the attention to the source. Source and
+            target positions have no distance, so most schemes do not fit.
         **kwargs: Passed to `keras.layers.Layer`.
 
     Call arguments:
@@ -215,12 +215,11 @@ class DecoderBlock(keras.layers.Layer):
         return (x, own_weights, weights) if return_weights else x
 
     def step(self, x, cache, memory, *, start, may_attend):
-        """Computes new positions from a cache of those before them.
+        """Computes new positions, with a cache of the positions before.
 
         Args:
-            x: `[B * n, T, F]`: positions `start` to `start + T - 1`. With
-                n > 1, the rows `b * n` to `b * n + n - 1` are hypotheses for
-                the same source `b`, and share its memory.
+            x: `[B * n, T, F]`: positions `start` to `start + T - 1`. The rows
+                `b * n` to `b * n + n - 1` are hypotheses for source `b`.
             cache: self-attention's cache, `[B * n, H, start, D]`.
             memory: `caches.KeysValues` of the source, `[B, H, S, D]`.
             start: int or scalar tensor.
@@ -228,7 +227,7 @@ class DecoderBlock(keras.layers.Layer):
 
         Returns:
             A triple: a `[B * n, T, F]` tensor, the new cache, and the weights
-            with which the source was attended to, `[B, H, n * T, S]`.
+            of the attention to the source, `[B, H, n * T, S]`.
         """
         y, cache = self.self_attention.step(
             self.self_attention_residual.before(x), cache, start=start
@@ -237,7 +236,7 @@ class DecoderBlock(keras.layers.Layer):
         y = self.encdec_attention_residual.before(x)
         shape = tf.shape(x)
         sources = tf.shape(memory.keys)[0]
-        # Without positions, hypotheses are only more queries: [B, n * T, F].
+        # Without positions, hypotheses are just more queries: [B, n * T, F].
         y = tf.reshape(y, [sources, -1, x.shape[-1]])
         y, weights = self.encdec_attention.attend(
             y, memory, may_attend=may_attend
@@ -247,15 +246,15 @@ class DecoderBlock(keras.layers.Layer):
         return self.ffn_residual(x, y), cache, weights
 
     def step_rows(self, x, kernel, cache, memory, *, past, source):
-        """Computes one position of hypotheses, those of a source together.
+        """Computes one position of the hypotheses of a beam search.
 
         Args:
             x: `[B * n, F]`: the n hypotheses of each source.
             kernel: self-attention's `fused_kernel`.
             cache: self-attention's `caches.BeamKeysValues` so far.
             memory: `caches.BeamKeysValues` of the sources.
-            past: `pairs.OnePosition` of the hypotheses' past.
-            source: `pairs.OnePosition` of the sources' tokens.
+            past: `pairs.OnePosition` of the keys of self-attention.
+            source: `pairs.OnePosition` of the keys of the sources.
 
         Returns:
             A pair: a `[B * n, F]` tensor, and the cache with this position.
@@ -279,6 +278,6 @@ class DecoderBlock(keras.layers.Layer):
 
 
 def _plain(attention_args):
-    """Returns arguments of an attention, with schemes as a config has them."""
+    """Returns arguments of an attention, with serialized schemes."""
     positions = scheme.serialized(attention_args.get("positions", ()))
     return dict(attention_args) | {"positions": positions}

@@ -1,4 +1,4 @@
-"""Projected keys and values, and what attention keeps of earlier positions.
+"""Projected keys and values of the positions that queries attend to.
 
 Shapes: B batch, H heads, K keys, T target length, D depth per head, n
 hypotheses of one source.
@@ -19,22 +19,22 @@ class KeysValues(NamedTuple):
         """Returns the products of `[B, H, Q, D]` with the keys."""
         return tf.matmul(q, self.keys, transpose_b=True)  # [B, H, Q, K]
 
-    def rows(self):
+    def key_rows(self):
         """Returns the keys as `[B, H, K, D]`."""
         return self.keys
 
 
 class GrowingCache(NamedTuple):
-    """Keys and values of the positions so far, and of no others.
+    """Keys and values of the positions so far, both `[B, H, T, D]`.
 
-    Both tensors are `[B, H, T, D]`; T grows with every step.
+    T grows with every step.
     """
 
     keys: tf.Tensor
     values: tf.Tensor
 
     dot = KeysValues.dot
-    rows = KeysValues.rows
+    key_rows = KeysValues.key_rows
 
     def extend(self, keys, values, start):
         """Appends the keys and values of new positions."""
@@ -45,39 +45,39 @@ class GrowingCache(NamedTuple):
 
 
 class FixedCache(NamedTuple):
-    """Places for a fixed number of positions, `[B, H, T, D]`.
+    """Keys and values of a fixed number of positions, both `[B, H, T, D]`.
 
-    T never changes. Places not yet written hold zeros and must be masked, as
-    a causal mask does.
+    Positions that are not written yet hold zeros and must be masked, as a
+    causal mask does.
     """
 
     keys: tf.Tensor
     values: tf.Tensor
 
     dot = KeysValues.dot
-    rows = KeysValues.rows
+    key_rows = KeysValues.key_rows
 
     def extend(self, keys, values, start):
-        """Writes the keys and values of positions `start` onwards."""
+        """Writes the keys and values of the positions from `start`."""
         length = tf.shape(self.keys)[2]
         new = tf.shape(keys)[2]
-        place = tf.range(length)[:, tf.newaxis]  # [T, 1]
-        written = (place >= start) & (place < start + new)
+        position = tf.range(length)[:, tf.newaxis]  # [T, 1]
+        is_new = (position >= start) & (position < start + new)
 
         def write(old, values):
             if values.shape[2] != 1:  # one position broadcasts instead
                 end = length - start - new
                 values = tf.pad(values, [[0, 0], [0, 0], [start, end], [0, 0]])
-            return tf.where(written, values, old)
+            return tf.where(is_new, values, old)
 
         return FixedCache(write(self.keys, keys), write(self.values, values))
 
 
 class BeamKeysValues(NamedTuple):
-    """Keys and values that all hypotheses of a source may choose from.
+    """Keys and values that the hypotheses of a source share.
 
     Attributes:
-        keys: `[B, H, D, K]`, transposed as the product with queries wants it.
+        keys: `[B, H, D, K]`, transposed for the product with queries.
         values: `[B, H, K, D]`.
     """
 
@@ -88,12 +88,12 @@ class BeamKeysValues(NamedTuple):
         """Returns the products of `[B, H, n, D]` with the keys."""
         return tf.matmul(q, self.keys)  # [B, H, n, K]
 
-    def rows(self):
+    def key_rows(self):
         """Returns the keys as `[B, H, K, D]`."""
         return tf.transpose(self.keys, [0, 1, 3, 2])
 
     def extend(self, new):
-        """Appends those of a step, n for each source."""
+        """Appends the keys and values of a step, n for each source."""
         return BeamKeysValues(
             tf.concat([self.keys, new.keys], 3),
             tf.concat([self.values, new.values], 2),

@@ -1,7 +1,7 @@
-"""What the constructors of layers refuse, each in one sentence.
+"""Checks of the arguments of layers, for their constructors.
 
-A wrong argument is met where it was written, and not by an error of TensorFlow
-when the layer is called, nor by none.
+A wrong argument is refused where it is written, with one sentence, instead of
+by an error of TensorFlow when the layer is called.
 """
 
 import math
@@ -11,10 +11,7 @@ from relpos_tf import errors
 
 
 def integer(name, value, least=None):
-    """Refuses what is no integer, or one below `least`.
-
-    Raises:
-        UserError: with what was received.
+    """Refuses a value that is no integer, or one below `least`.
 
     Example:
 
@@ -31,25 +28,25 @@ Received: num_heads=0.
 
 
 def number(name, value, least):
-    """Refuses what is no finite number of at least `least`."""
+    """Refuses a value that is no finite number of at least `least`."""
     if not _is_number(value) or not least <= value < math.inf:
         _refuse(name, value, f"a finite number of at least {least:g}")
 
 
 def fraction(name, value):
-    """Refuses what is no number from 0 to below 1."""
+    """Refuses a value that is no number in [0, 1)."""
     if not _is_number(value) or not 0.0 <= value < 1.0:
         _refuse(name, value, "in the range [0, 1)")
 
 
 def choice(name, value, choices):
-    """Refuses what is not among `choices`."""
+    """Refuses a value that is not among `choices`."""
     if value not in choices:
         _refuse(name, value, f"one of {choices}")
 
 
 def heads(hidden_size, num_heads):
-    """Refuses sizes below 1, and a hidden size that heads cannot share."""
+    """Refuses sizes below 1, and a hidden size that heads do not divide."""
     integer("hidden_size", hidden_size, least=1)
     integer("num_heads", num_heads, least=1)
     if hidden_size % num_heads:

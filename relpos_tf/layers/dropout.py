@@ -1,10 +1,10 @@
-"""Dropout whose masks are a function of a seed.
+"""Dropout with masks that are a function of a seed.
 
-Keras' dropout draws the same mask on every replica and continues from a state
-that no checkpoint holds. Here a training step opens a `seed_scope` with a seed
-made of (run, step, replica); each dropout in it folds in its own number. So
-the masks differ between steps, replicas and layers, and a resumed run draws
-those that an undisturbed one would have drawn.
+Keras' dropout draws the same mask on every replica, and its state is in no
+checkpoint. Here a training step opens a `seed_scope` with a seed made of (run,
+step, replica), and each dropout in the scope folds in its own number. So the
+masks differ between steps, replicas and layers, and a resumed run draws the
+masks of an uninterrupted run.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _scopes = threading.local()  # MirroredStrategy traces a thread per replica
 
 @contextlib.contextmanager
 def seed_scope(seed):
-    """Makes every dropout inside draw its mask from `seed`.
+    """Has every dropout in the context draw its mask from `seed`.
 
     Args:
         seed: int32 `[2]` tensor.
@@ -36,7 +36,7 @@ def seed_scope(seed):
 def _next_seed():
     """Returns the seed of the next dropout site."""
     scope = getattr(_scopes, "current", None)
-    if scope is None:  # a layer used outside our training step
+    if scope is None:  # a layer outside of the training step
         return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
     scope["sites"] += 1
     return tf.random.experimental.stateless_fold_in(
@@ -45,7 +45,7 @@ def _next_seed():
 
 
 def _random_uint16(shape, seed):
-    """Draws uniform uint16: two from each 32-bit number, to halve the cost."""
+    """Draws uniform uint16, two from each 32-bit number to halve the cost."""
     size = tf.reduce_prod(shape)
     words = tf.random.stateless_uniform(
         [(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32
@@ -56,10 +56,10 @@ def _random_uint16(shape, seed):
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Dropout(keras.layers.Layer):
-    """Sets a fraction of its input to zero while training.
+    """Sets a fraction of its input to zero in training.
 
-    What remains is divided by `1 - rate`. The rate is rounded to 1/65,536, and
-    one number in 32,768 is kept at the least.
+    The other numbers are divided by `1 - rate`. The rate is rounded to
+    1/65,536; at least one number in 32,768 is kept.
 
     Args:
         rate: float in [0, 1). The fraction to drop.

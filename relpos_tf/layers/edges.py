@@ -1,13 +1,13 @@
 """Labels and vectors of the edges between queries and keys.
 
-To pick numbers by label and to add up weights by label is all that attention
-needs of a table of R rows; no vector is laid out for a pair. Each of the two
-is the other's gradient. Vectors of the caller's own are multiplied as they
-are.
+Attention needs two operations, gather and segment sum by label. Each is the
+gradient of the other, and neither lays out a vector for a pair. Vectors that
+the caller gives for pairs are multiplied as they are.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, R labels, X any
-number of columns. Rows: G = Q groups of N = B*H columns if all examples have
-the same labels, else G = B*Q of N = H.
+number of columns. The operations work on rows: G * X rows of N numbers, with
+G = Q and N = B * H if all examples have the same labels, else G = B * Q and
+N = H.
 """
 
 from typing import NamedTuple
@@ -31,41 +31,26 @@ class Labels(NamedTuple):
     ids: tf.Tensor
     number: int
 
-    def pick(self, numbers):
-        """Gives each pair the number of its label, or 0 without a label.
-
-        Args:
-            numbers: `[B, H, Q, R]` tensor.
-
-        Returns:
-            A `[B, H, Q, K]` tensor.
-        """
+    def gather(self, numbers):
+        """Gathers `[B, H, Q, R]` by label: `[B, H, Q, K]`; 0 without one."""
         none = [[0, 0], [0, 0], [0, 0], [0, 1]]  # a zero for no label
-        picked = _gather(self._rows(tf.pad(numbers, none)), self._places())
-        return self._from_rows(picked, tf.shape(numbers))
+        rows = _gather(self._to_rows(tf.pad(numbers, none)), self._indices())
+        return self._from_rows(rows, tf.shape(numbers))
 
-    def add_up(self, weights):
-        """Adds up the weights of the pairs of each label.
-
-        Args:
-            weights: `[B, H, Q, K]` tensor.
-
-        Returns:
-            A `[B, H, Q, R]` tensor. Pairs without a label are left out.
-        """
-        shape = tf.shape(weights)
+    def sum(self, weights):
+        """Sums `[B, H, Q, K]` by label: `[B, H, Q, R]`."""
         groups = tf.reduce_prod(tf.shape(self.ids)[:-1])
         count = groups * (self.number + 1)
-        sums = _add_up(self._rows(weights), self._places(), count)
-        return self._from_rows(sums, shape)[..., : self.number]
+        sums = _segment_sum(self._to_rows(weights), self._indices(), count)
+        return self._from_rows(sums, tf.shape(weights))[..., : self.number]
 
-    def _places(self):
-        """Returns where in `[G * (R+1), N]` each pair's label is: `[G * K]`."""
+    def _indices(self):
+        """Returns the row of each pair's label: int32 `[G * K]`."""
         ids = tf.reshape(self.ids, [-1, tf.shape(self.ids)[-1]])  # [G, K]
-        first = tf.range(tf.shape(ids)[0]) * (self.number + 1)
+        first = tf.range(tf.shape(ids)[0]) * (self.number + 1)  # row of label 0
         return tf.reshape(ids + first[:, tf.newaxis], [-1])
 
-    def _rows(self, x):
+    def _to_rows(self, x):
         """Lays out `[B, H, Q, X]` as `[G * X, N]`."""
         b, h, q, width = tf.unstack(tf.shape(x))
         if self.ids.shape.rank == 2:
@@ -75,7 +60,7 @@ class Labels(NamedTuple):
         return tf.reshape(x, [b * q * width, h])
 
     def _from_rows(self, rows, shape):
-        """Undoes `_rows`, for a tensor whose first three sizes are given."""
+        """Undoes `_to_rows`: `[B, H, Q, X]`, B, H and Q being in `shape`."""
         b, h, q, _ = tf.unstack(shape)
         if self.ids.shape.rank == 2:
             return tf.transpose(tf.reshape(rows, [q, -1, b, h]), [2, 3, 0, 1])
@@ -88,14 +73,14 @@ def labels_of(relations, number, missing) -> Labels:
     Args:
         relations: int32 or int64 `[Q, K]` or `[B, Q, K]` tensor.
         number: int, R. Labels are 0 to R-1.
-        missing: None or int. The label of pairs without a label.
+        missing: None or int. Stands for a pair without a label.
 
     Returns:
-        `Labels`, in which unknown labels are as missing ones, where they
-        cannot be refused: XLA drops checks.
+        `Labels`. Under XLA, which drops the check, an unknown label counts as
+        a missing one.
 
     Raises:
-        UserError: not integers, or in eager code an unknown label.
+        UserError: another dtype, or in eager code an unknown label.
         tf.errors.InvalidArgumentError: an unknown label, when a graph runs.
 
     Example:
@@ -122,37 +107,15 @@ def labels_of(relations, number, missing) -> Labels:
 
 
 def vector_logits(q, vectors):
-    """Multiplies queries with a vector of every pair.
-
-    Args:
-        q: `[B, H, Q, D]` tensor.
-        vectors: `[Q, K, D]`, `[B, Q, K, D]` or `[B, H, Q, K, D]` tensor.
-
-    Returns:
-        A `[B, H, Q, K]` tensor.
-    """
+    """Multiplies `[B, H, Q, D]` with a vector of each pair: `[B, H, Q, K]`."""
     pairs = _PAIRS[vectors.shape.rank]
     return tf.einsum(f"bhqd,{pairs}->bhqk", q, vectors)
 
 
 def vector_outputs(weights, vectors):
-    """Adds up the vectors of every pair by their weights.
-
-    Args:
-        weights: `[B, H, Q, K]` tensor.
-        vectors: As in `vector_logits`.
-
-    Returns:
-        A `[B, H, Q, D]` tensor.
-    """
+    """Sums vectors of pairs by weights `[B, H, Q, K]`: `[B, H, Q, D]`."""
     pairs = _PAIRS[vectors.shape.rank]
     return tf.einsum(f"bhqk,{pairs}->bhqd", weights, vectors)
-
-
-def size_of(tensor, axis):
-    """Returns the size of an axis: an int where it is known, else a tensor."""
-    size = tensor.shape[axis]
-    return tf.shape(tensor)[axis] if size is None else size
 
 
 def with_shape(name, tensor, expected):
@@ -161,12 +124,12 @@ def with_shape(name, tensor, expected):
     Args:
         name: str, for the message.
         tensor: The tensor.
-        expected: Shapes of different ranks, of what `size_of` returns.
+        expected: Shapes of different ranks, with sizes from `row_blocks.size`.
 
     Raises:
-        UserError: it has none of them.
+        UserError: the tensor has none of the shapes.
         tf.errors.InvalidArgumentError: the same, when a graph runs. XLA drops
-            the sentence, and compiles no other number of elements.
+            the message, and refuses to compile another number of elements.
     """
     shapes = [[_known(size) for size in shape] for shape in expected]
     sentence = (
@@ -191,7 +154,7 @@ def _known(size):
 
 
 def _check(relations, known, number, missing):
-    """Refuses labels where `known` is False, now or when the graph runs."""
+    """Refuses labels that are not `known`, at once or when the graph runs."""
     expected = f"Expected labels from 0 to {number - 1}"
     if missing is not None and not 0 <= missing < number:
         expected += f" or {missing}"
@@ -205,23 +168,23 @@ def _check(relations, known, number, missing):
 
 
 @tf.custom_gradient
-def _gather(x, places):
-    """Takes rows of a matrix. The gradient is dense, not as `tf.gather`'s."""
+def _gather(x, indices):
+    """Gathers rows of a matrix; the gradient is dense, unlike `tf.gather`'s."""
 
     def gradient(dy):
-        return _add_up(dy, places, tf.shape(x)[0]), None
+        return _segment_sum(dy, indices, tf.shape(x)[0]), None
 
-    return tf.gather(x, places), gradient
+    return tf.gather(x, indices), gradient
 
 
 @tf.custom_gradient
-def _add_up(x, places, count):
-    """Adds rows of a matrix that belong to the same place of `count`."""
+def _segment_sum(x, indices, count):
+    """Sums the rows of a matrix that have the same index below `count`."""
 
     def gradient(dy):
-        return _gather(dy, places), None, None
+        return _gather(dy, indices), None, None
 
     # In float32, because a long sum of bfloat16 numbers stops growing.
     dtype = tf.float64 if x.dtype == tf.float64 else tf.float32
-    sums = tf.math.unsorted_segment_sum(tf.cast(x, dtype), places, count)
+    sums = tf.math.unsorted_segment_sum(tf.cast(x, dtype), indices, count)
     return tf.cast(sums, x.dtype), gradient

@@ -15,9 +15,9 @@ from relpos_tf.layers import checks
 def timing_signal(positions, channels: int, max_timescale: float = 1.0e4):
     """Returns the sinusoids of Vaswani et al. (2017), section 3.5.
 
-    The first half of the channels are sines, the second half cosines, of
+    The first half of the channels are sines, the second half cosines, with
     wavelengths from 2 pi to `max_timescale` times 2 pi. The paper interleaves
-    them; tensor2tensor, and so we, do not: the same features in another order.
+    them; this is tensor2tensor's order.
 
     Args:
         positions: float or integer tensor `[L]`; the first position is 0.
@@ -42,10 +42,10 @@ def timing_signal(positions, channels: int, max_timescale: float = 1.0e4):
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class TokenEmbedding(keras.layers.Layer):
-    """A vector for each id, and by the same table a logit for each id.
+    """A vector for each id, and with the same table a logit for each id.
 
-    The vectors are multiplied by `sqrt(F)` on the way in and not on the way
-    out. Id 0 (padding, and the start of a target) is the zero vector.
+    The vectors of ids are multiplied by `sqrt(F)`; the table of the logits is
+    not. Id 0 (padding, and the start of a target) has the zero vector.
 
     Args:
         vocab_size: int, V.
@@ -120,10 +120,10 @@ class TokenEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class TargetSpaceEmbedding(keras.layers.Layer):
-    """Adds the vector of what is to be translated to, at every position.
+    """Adds the vector of the kind of output at every position.
 
-    tensor2tensor numbers kinds of output, such as German subwords; its
-    translation problems all have number 0, so their models learn one vector.
+    tensor2tensor numbers kinds of output, such as German subwords. All of its
+    translation problems have number 0, so their models learn one vector.
 
     Args:
         space_id: int, in [0, `spaces`).
@@ -218,8 +218,8 @@ class LearnedPositions(keras.layers.Layer):
         )
 
     def call(self, positions):
-        # A product with one-hot rows keeps the gradient dense, so that the
-        # shared last position is summed by any optimizer.
+        # A product with one-hot rows has a dense gradient, in which any
+        # optimizer finds the sum for the shared last position.
         rows = tf.minimum(positions, self.max_length - 1)
         one_hot = tf.one_hot(rows, self.max_length, dtype=self.compute_dtype)
         table = tf.cast(self.embeddings.value, self.compute_dtype)

@@ -1,4 +1,16 @@
-"""The training loss.
+"""The training loss: smoothed cross-entropy.
+
+The label y of a token gets the probability c = 1 - (V-1) l, and every other
+class the probability l. With the logits g and z = log(sum_v exp(g[v])), minus
+the logarithm of the softmax's p[v] is z - g[v], and the loss is
+
+    L = c (z - g[y]) + l sum_{v != y} (z - g[v])
+      = (1 - V l) (z - g[y]) + l (V z - sum_v g[v])
+
+so that neither a one-hot matrix nor a matrix of log-probabilities is needed.
+Its gradient in the logits is
+
+    dL / dg[v] = p[v] - l - (1 - V l) [v = y]
 
 Shapes: B batch, T target length, N = B*T tokens, V vocabulary, F features.
 """
@@ -14,16 +26,12 @@ from relpos_tf.layers import row_blocks
 def padded_cross_entropy(logits, labels, label_smoothing):
     """Sums the smoothed cross-entropy of all labels that are not padding.
 
-    The label gets the probability `1 - label_smoothing`, every other class an
-    equal share of the rest. As in tensor2tensor, the least possible value is
-    subtracted, so that a perfect prediction costs 0 nats.
+    As in tensor2tensor, the least possible value is subtracted, so that a
+    perfect prediction costs 0 nats. A loss over several replicas is the sum of
+    their sums, divided by the sum of their counts.
 
-    The sum and the count are apart because a loss over several replicas is
-    the sum of sums over the sum of counts, and not a mean of means.
-
-    Where the one is longer than the other, as after a decoding of its own
-    length, the shorter is padded with zeros: a label without logits then
-    costs as much as a guess among all classes.
+    If logits and labels have different lengths, as after decoding, the shorter
+    is padded with zeros: a label without logits costs as much as a guess.
 
     Args:
         logits: float32 `[B, T, V]` tensor.
@@ -51,20 +59,23 @@ def padded_cross_entropy(logits, labels, label_smoothing):
     logits = tf.pad(logits, [[0, 0], [0, tf.maximum(missing, 0)], [0, 0]])
     labels = tf.pad(labels, [[0, 0], [0, tf.maximum(-missing, 0)]])
     flat_labels = tf.reshape(labels, [-1])  # [N]
-    losses = _smoothed_cross_entropy(
-        tf.reshape(logits, [-1, vocab_size]),
-        flat_labels,
-        label_smoothing / (vocab_size - 1),
+    flat = tf.reshape(logits, [-1, vocab_size])  # [N, V]
+    low = label_smoothing / (vocab_size - 1)
+    minus_log = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        flat_labels, flat
     )  # [N]
+    label_logits = tf.gather(flat, flat_labels, batch_dims=1)
+    sums = tf.reduce_sum(flat, -1)
+    losses = _smoothed(minus_log, label_logits, sums, low, vocab_size)
     return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
 
 
 def projected_cross_entropy(features, table, labels, label_smoothing):
     """Returns `padded_cross_entropy` of `features` times `table`.
 
-    Of a large vocabulary, the logits and their gradient are by far the largest
-    matrices of a training step. Here the softmax alone is kept, and what its
-    gradient would be multiplied with is corrected for the labels instead.
+    With a large vocabulary, the logits and their gradient are by far the
+    largest matrices of a training step. Here the softmax alone is kept; the
+    products of its gradient are corrected instead of the gradient itself.
 
     Args:
         features: floating-point `[B, T, F]` tensor.
@@ -88,17 +99,16 @@ def projected_cross_entropy(features, table, labels, label_smoothing):
     losses = _projected_cross_entropy(
         tf.reshape(features, [-1, features.shape[-1]]),
         table,
-        flat_labels,
+        tf.cast(flat_labels, tf.int32),
         label_smoothing / (vocab_size - 1),
     )  # [N]
     return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
 
 
 def token_losses(features, table, labels):
-    """Scores tokens one by one, for what needs no gradient.
+    """Scores tokens one by one, without a gradient.
 
-    However many tokens there are, only so many have their logits in memory at
-    once as `row_blocks` says.
+    The logits are in memory for a block of tokens at a time (`row_blocks`).
 
     Args:
         features: floating-point `[B, T, F]` tensor.
@@ -107,7 +117,7 @@ def token_losses(features, table, labels):
 
     Returns:
         A pair: the cross-entropy of each label, float32 `[B, T]`, without
-        smoothing; and the most probable id at its place, int32 `[B, T]`.
+        smoothing; and the most probable id, int32 `[B, T]`.
 
     Example:
 
@@ -138,127 +148,100 @@ def token_losses(features, table, labels):
 
 
 def _over_tokens(losses, labels, label_smoothing, vocab_size):
-    """Sums `[N]` losses, less the least possible, over all but padding."""
+    """Sums losses `[N]`, less the least possible one, without padding."""
     losses -= _least_cross_entropy(label_smoothing, vocab_size)
     counts = tf.cast(tf.not_equal(labels, 0), tf.float32)  # [N]
     return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
 
 
+def _smoothed(minus_log, label_logits, sums, low, vocab_size):
+    """Returns L `[N]` of z - g[y], g[y] and sum_v g[v], each `[N]`."""
+    others = vocab_size * (minus_log + label_logits) - sums
+    return (1 - vocab_size * low) * minus_log + low * others
+
+
 def _projected_cross_entropy(features, table, labels, low):
-    """`_smoothed_cross_entropy` of the products of `[N, F]` and `[V, F]`.
+    """Returns L of g = features table^T; `[N, F]`, `[V, F]` and `[N]`.
 
-    The gradient of a loss in its logits is, with the softmax p,
+    With dg = p - l - (1 - V l) one_hot(y) and the upstream gradient u:
 
-        p - (c - low) one_hot(y) - low
+        d features[n] = u[n] (dg[n] table)
+        d table       = dg^T (u features)
 
-    and the product of `low` with the table is one row, for all tokens the same.
+    The products with the constant l are those of column sums.
     """
     vocab_size = table.shape[0]
-    labels = tf.cast(labels, tf.int32)
 
     @tf.custom_gradient
     def cross_entropy(features, table):
         logits = tf.matmul(features, table, transpose_b=True)  # [N, V]
         logits = tf.cast(logits, tf.float32)
-        softmax = tf.nn.softmax(logits)
+        p = tf.nn.softmax(logits)
         label_logits = tf.gather(logits, labels, batch_dims=1)  # [N]
-        shares = tf.gather(softmax, labels, batch_dims=1)
-        hard = _minus_log(shares, logits, labels)  # [N]
+        label_p = tf.gather(p, labels, batch_dims=1)
+        minus_log = _minus_log(label_p, logits, labels)
         column_sums = projections.sum_rows(tf.cast(table, tf.float32))  # [F]
         sums = tf.reduce_sum(tf.cast(features, tf.float32) * column_sums, -1)
-        every = vocab_size * (hard + label_logits) - sums
-        # 1 - V low = c - low: the weight of the label beyond the others'.
-        beyond = 1 - vocab_size * low
 
         def gradient(upstream):
-            weights = upstream[:, tf.newaxis]  # [N, 1]
-            weighted = weights * tf.cast(features, tf.float32)  # [N, F]
-            by_features, by_table = _slope_products(
-                softmax, labels, beyond, table, tf.cast(weighted, table.dtype)
+            u = upstream[:, tf.newaxis]  # [N, 1]
+            u_features = u * tf.cast(features, tf.float32)  # [N, F]
+            d_features, d_table = _products_without_l(
+                p,
+                labels,
+                1 - vocab_size * low,
+                table,
+                tf.cast(u_features, table.dtype),
             )
-            by_features = tf.cast(by_features, tf.float32) - low * column_sums
-            total = low * projections.sum_rows(weighted)  # [F]
+            d_features = tf.cast(d_features, tf.float32) - low * column_sums
+            l_sums = low * projections.sum_rows(u_features)  # [F]
             return (
-                tf.cast(weights * by_features, features.dtype),
-                by_table - tf.cast(total, table.dtype),
+                tf.cast(u * d_features, features.dtype),
+                d_table - tf.cast(l_sums, table.dtype),
             )
 
-        return beyond * hard + low * every, gradient
+        losses = _smoothed(minus_log, label_logits, sums, low, vocab_size)
+        return losses, gradient
 
     return cross_entropy(features, table)
 
 
-def _slope_products(softmax, labels, beyond, table, weighted):
-    """Multiplies `p - beyond one_hot(y)`, p being the `softmax`, `[N, V]`.
+def _products_without_l(p, labels, weight, table, u_features):
+    """Multiplies the matrix p - weight one_hot(y), `[N, V]`.
 
     Returns:
-        Its products with the table, `[N, F]`, and, transposed, with `weighted`
-        `[N, F]`: `[V, F]`.
+        Its product with the table, `[N, F]`; and the product of its transpose
+        with `u_features`, `[V, F]`.
     """
     rows = labels[:, tf.newaxis]  # [N, 1]
-    if table.dtype == tf.bfloat16:  # else products would round what cancels
-        places = tf.concat([tf.range(tf.size(labels))[:, tf.newaxis], rows], 1)
-        shares = tf.fill(tf.shape(labels), beyond)
-        slope = tf.tensor_scatter_nd_sub(softmax, places, shares)
-        slope = tf.cast(slope, table.dtype)
-        by_features = tf.matmul(slope, table)
-        return by_features, tf.matmul(slope, weighted, transpose_a=True)
-    # The one-hot vectors pick rows; to change p would copy it.
-    softmax = tf.cast(softmax, table.dtype)
-    by_features = tf.matmul(softmax, table) - beyond * tf.gather(table, labels)
-    by_table = tf.matmul(softmax, weighted, transpose_a=True)
+    if table.dtype == tf.bfloat16:  # rounded products would not cancel
+        indices = tf.concat([tf.range(tf.size(labels))[:, tf.newaxis], rows], 1)
+        weights = tf.fill(tf.shape(labels), weight)
+        matrix = tf.tensor_scatter_nd_sub(p, indices, weights)
+        matrix = tf.cast(matrix, table.dtype)
+        return (
+            tf.matmul(matrix, table),
+            tf.matmul(matrix, u_features, transpose_a=True),
+        )
+    # The products with one-hot vectors are rows; a changed p would be a copy.
+    p = tf.cast(p, table.dtype)
+    by_features = tf.matmul(p, table) - weight * tf.gather(table, labels)
+    by_table = tf.matmul(p, u_features, transpose_a=True)
     return by_features, tf.tensor_scatter_nd_sub(
-        by_table, rows, beyond * weighted
+        by_table, rows, weight * u_features
     )
 
 
 def _minus_log(probabilities, logits, labels):
     """Returns minus the logarithm of the labels' probabilities: `[N]`.
 
-    A probability that float32 cannot hold is found in another, slower way.
+    If float32 cannot hold a probability, it uses a slower way.
     """
     return tf.cond(
         tf.reduce_all(probabilities > 1e-30),
         lambda: -tf.math.log(probabilities),
         lambda: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
     )
-
-
-def _smoothed_cross_entropy(logits, labels, low):
-    """Cross-entropy of `[N, V]` logits, `low` for each class but the label.
-
-    With confidence c = 1 - (V-1) low for the label y, and the logarithm of
-    the partition function z, the loss is
-
-        (c - low) (z - logits[y]) + low sum_v (z - logits[v])
-
-    so neither a one-hot matrix nor a matrix of log-probabilities is needed.
-    """
-    vocab_size = logits.shape[-1]
-
-    @tf.custom_gradient
-    def cross_entropy(logits):
-        # The fused kernel returns z - logits[y] and softmax - one_hot(y).
-        hard, slope = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(
-            features=logits, labels=labels
-        )
-        label_logits = tf.gather(logits, labels, batch_dims=1)  # [N]
-        log_partition = hard + label_logits
-        every = vocab_size * log_partition - tf.reduce_sum(logits, -1)
-        # 1 - V low = c - low: the weight of the label beyond the others'.
-        losses = (1 - vocab_size * low) * hard + low * every  # [N]
-
-        def gradient(upstream):
-            dense = (slope - low) * upstream[:, tf.newaxis]  # [N, V]
-            rows = tf.range(tf.shape(labels)[0], dtype=labels.dtype)
-            places = tf.stack([rows, labels], axis=1)  # [N, 2]
-            return tf.tensor_scatter_nd_add(
-                dense, places, vocab_size * low * upstream
-            )
-
-        return losses, gradient
-
-    return cross_entropy(logits)
 
 
 def _least_cross_entropy(label_smoothing, vocab_size):

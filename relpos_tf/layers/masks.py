@@ -1,21 +1,15 @@
-"""Which keys a query may attend to, by their positions alone.
+"""Masks: True where a query may attend to a key.
 
-A mask says True where attention is allowed. Masks are joined by `&`.
-
-Shapes: H heads, Q queries, K keys.
+Shapes: B batch, H heads, Q queries, K keys.
 """
 
 import tensorflow as tf
 
-from relpos_tf import errors
-from relpos_tf.layers import checks
-
-DIRECTIONS = ("forward", "backward", "split")
 NEGATIVE = -1e9  # the logit of a forbidden pair; T2T's value
 
 
 def distances(query_length, key_length, query_start=None):
-    """Returns the position of each key less that of each query.
+    """Returns the position of each key minus the position of each query.
 
     Args:
         query_length: int or scalar tensor, Q.
@@ -25,11 +19,6 @@ def distances(query_length, key_length, query_start=None):
 
     Returns:
         An int32 `[Q, K]` tensor.
-
-    Example:
-
-    >>> distances(2, 3).numpy().tolist()
-    [[-1, 0, 1], [-2, -1, 0]]
     """
     keys, queries = _positions(query_length, key_length, query_start)
     return keys - queries
@@ -44,70 +33,17 @@ def _positions(query_length, key_length, query_start):
 
 
 def causal_mask(query_length, key_length, query_start=None):
-    """Returns which keys a query may attend to: itself and those before it.
+    """Returns the mask of the keys up to each query: bool `[1, 1, Q, K]`.
 
-    Args:
-        query_length: int or scalar tensor, Q.
-        key_length: int or scalar tensor, K.
-        query_start: As in `distances`.
-
-    Returns:
-        A bool `[1, 1, Q, K]` tensor; True where attention is allowed.
-
-    Example:
-
-    >>> causal_mask(2, 3).numpy()[0, 0].tolist()
-    [[True, True, False], [True, True, True]]
+    The arguments are those of `distances`.
     """
     keys, queries = _positions(query_length, key_length, query_start)
     allowed = keys <= queries
     return allowed[tf.newaxis, tf.newaxis]  # [1, 1, Q, K]
 
 
-def one_side(distance, direction, num_heads):
-    """Returns the keys on one side of a query, itself always among them.
-
-    Shen et al. (2018) leave the query itself out; here it stays, so that the
-    first and the last token see something.
-
-    Args:
-        distance: int32 `[Q, K]`: what `distances` returns.
-        direction: str. "forward": a query sees what comes before it, as a
-            reader does; "backward": what comes after it; "split": the first
-            half of the heads (of an odd number, the larger half) looks
-            forward, the others backward.
-        num_heads: int, H.
-
-    Returns:
-        A bool `[Q, K]` tensor; `[H, Q, K]` for "split".
-
-    Example:
-
-    >>> one_side(distances(2, 2), "backward", 1).numpy().tolist()
-    [[True, True], [False, True]]
-
-    Reference:
-        [Shen et al., 2018](https://arxiv.org/abs/1709.04696), DiSAN.
-    """
-    forward, backward = distance <= 0, distance >= 0
-    if direction == "split":
-        head = tf.range(num_heads)[:, tf.newaxis, tf.newaxis]  # [H, 1, 1]
-        return tf.where(2 * head < num_heads, forward, backward)  # [H, Q, K]
-    return forward if direction == "forward" else backward
-
-
-def check_direction(direction, num_heads):
-    """Raises UserError if `one_side` could not be computed."""
-    checks.choice("direction", direction, DIRECTIONS)
-    if direction == "split" and num_heads < 2:
-        raise errors.UserError(
-            "`direction` must be forward or backward where there is but "
-            f"one head. Received: direction='split', num_heads={num_heads}."
-        )
-
-
 def join(*masks):
-    """Returns what all masks allow; None, which allows all, does not count."""
+    """Returns the conjunction of masks; None stands for a mask of True."""
     joined = None
     for mask in masks:
         if mask is not None:
@@ -116,13 +52,7 @@ def join(*masks):
 
 
 def of_queries(mask, start, end):
-    """Returns a mask for the queries from `start` to `end` - 1 alone.
-
-    Args:
-        mask: None, or a bool tensor that broadcasts to `[B, H, Q, K]`.
-        start: int or scalar tensor.
-        end: int or scalar tensor.
-    """
+    """Returns the mask of the queries from `start` to `end` - 1, or None."""
     if mask is None:
         return None
     mask = tf.convert_to_tensor(mask)
@@ -134,18 +64,13 @@ def of_queries(mask, start, end):
 
 
 def number_of_keys(may_attend, key_length):
-    """Returns how many keys a mask leaves; without one, all.
-
-    Args:
-        may_attend: None, or a bool tensor that broadcasts to `[.., K]`.
-        key_length: int or scalar tensor, K.
-    """
+    """Returns how many of K keys a mask, or None, allows each query."""
     if may_attend is None:
         return key_length
     allowed = tf.cast(may_attend, tf.int32)
     if allowed.shape.rank == 0:
         return allowed * key_length
-    # Each number of a mask stands for this many keys: 1, or all.
+    # An axis of size 1 stands for all keys.
     repeats = key_length // tf.maximum(tf.shape(allowed)[-1], 1)
     return tf.reduce_sum(allowed, -1) * repeats
 
@@ -156,15 +81,9 @@ def to_bias(allowed):
 
 
 def softmax(logits, bias, dtype):
-    """Returns attention weights; the softmax is in float32, or in float64.
+    """Returns the weights of logits `[B, H, Q, K]` plus a bias that fits.
 
-    Args:
-        logits: `[B, H, Q, K]` tensor.
-        bias: None, or a float tensor that broadcasts to it and is added.
-        dtype: of the result.
-
-    Returns:
-        A `[B, H, Q, K]` tensor.
+    The softmax is in float32, or of float64 in float64.
     """
     if logits.dtype != tf.float64:
         logits = tf.cast(logits, tf.float32)

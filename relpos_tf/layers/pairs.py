@@ -1,4 +1,4 @@
-"""Where the queries and the keys of an attention stand, and which pairs count.
+"""The positions of queries and keys, and the masks of their pairs.
 
 Shapes: B batch, H heads, Q queries, K keys, n hypotheses of one source,
 T positions so far.
@@ -20,12 +20,11 @@ class Sequence(NamedTuple):
         keys: int or int32 scalar, K.
         start: int or int32 scalar: the position of the first query. None: the
             queries are the last Q keys.
-        causal: bool. Says that every query may attend to some key, and to none
-            right of it.
+        causal: bool. Promises that every query may attend to at least one
+            key, and to none right of it.
         may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`:
             the mask of the caller.
-        use_causal_mask: bool. Whether a query may see only itself and the keys
-            before it, besides.
+        use_causal_mask: bool. Whether a causal mask joins `may_attend`.
     """
 
     queries: Any
@@ -35,12 +34,15 @@ class Sequence(NamedTuple):
     may_attend: tf.Tensor | None = None
     use_causal_mask: bool = False
 
+    def first(self):
+        """Returns the position of the first query."""
+        return self.keys - self.queries if self.start is None else self.start
+
     def of_queries(self, start, end):
-        """Returns the pairs of the queries from number `start` to `end` - 1."""
-        first = self.keys - self.queries if self.start is None else self.start
+        """Returns the pairs of the queries `start` to `end` - 1, from 0."""
         return self._replace(
             queries=end - start,
-            start=first + start,
+            start=self.first() + start,
             may_attend=masks.of_queries(self.may_attend, start, end),
         )
 
@@ -60,31 +62,31 @@ class Sequence(NamedTuple):
         return tf.range(self.keys)
 
     def number_of_keys(self):
-        """Returns how many keys the caller's mask leaves to each query."""
+        """Returns how many keys the caller's mask allows each query."""
         return masks.number_of_keys(self.mask(), self.keys)
 
     def allowed(self, by_position):
-        """Joins the caller's mask with that of the schemes, or None."""
+        """Returns the masks of the caller and the schemes, joined, or None."""
         return masks.join(self.mask(), by_position)
 
     def bias(self, by_position):
-        """Returns `allowed` as a number to add to logits, or None."""
+        """Returns `allowed` as a summand of the logits, or None."""
         allowed = self.allowed(by_position)
         return None if allowed is None else masks.to_bias(allowed)
 
 
 class OnePosition(NamedTuple):
-    """Queries that all stand at one position: hypotheses of a beam search.
+    """Queries that all have one position: hypotheses of a beam search.
 
     Attributes:
-        own: float32, broadcasts to `[B, H, n, K]`: 0 where a hypothesis may
-            look, -1e9 where not.
+        mask_bias: float32, broadcasts to `[B, H, n, K]`: 0 where a hypothesis
+            may attend, -1e9 where not.
         key_distances: int32 `[K]`: key positions minus the position of the
-            queries; the first key is at position 0. None where positions play
-            no part.
+            queries; the first key is at position 0. None if there are no
+            schemes.
     """
 
-    own: tf.Tensor
+    mask_bias: tf.Tensor
     key_distances: tf.Tensor | None = None
 
     def distances(self):
@@ -96,46 +98,45 @@ class OnePosition(NamedTuple):
         return self.key_distances - self.key_distances[0]
 
     def number_of_keys(self):
-        """Returns how many positions there are, the queries' own included."""
+        """Returns the number of positions, with that of the queries."""
         return 1 - self.key_distances[0]
 
     def allowed(self, by_position):
-        """Joins what hypotheses may see with the mask of the schemes."""
-        return masks.join(self.own == 0.0, by_position)
+        """Returns the masks of the caller and the schemes, joined."""
+        return masks.join(self.mask_bias == 0.0, by_position)
 
     def bias(self, by_position):
-        """Returns `allowed` as a number to add to logits."""
+        """Returns `allowed` as a summand of the logits."""
         if by_position is None:
-            return self.own
-        return self.own + masks.to_bias(by_position)
+            return self.mask_bias
+        return self.mask_bias + masks.to_bias(by_position)
 
 
 def of_hypotheses(ancestors) -> OnePosition:
-    """Returns what hypotheses see of one another's past.
+    """Returns the pairs of hypotheses with their past.
 
     Hypotheses that continue the same one share its past. So the keys and
-    values of every step stay where they were written, whoever continues whom,
-    and `ancestors` says which of them a hypothesis has: to reorder a search
-    moves one number for each position instead of all keys and values.
+    values of a step are never moved: `ancestors` tells which of them belong to
+    a hypothesis. Reordering a search moves one number for each position.
 
     Args:
-        ancestors: int32 `[B, n, T]`: which of the n hypotheses at position t a
-            hypothesis goes back to; at the last position, each to itself.
+        ancestors: int32 `[B, n, T]`: the ancestor of each hypothesis at
+            position t, one of n; at the last position, the hypothesis itself.
 
     Returns:
         `OnePosition` of K = T * n keys, position by position.
 
     Example:
 
-    >>> past = of_hypotheses(tf.constant([[[0, 0], [0, 1]]]))  # both continue 0
-    >>> (past.own[0, 0] == 0).numpy().astype(int).tolist()
+    >>> pairs = of_hypotheses(tf.constant([[[0, 0], [0, 1]]]))  # both from 0
+    >>> (pairs.mask_bias[0, 0] == 0).numpy().astype(int).tolist()
     [[1, 0, 1, 0], [1, 0, 0, 1]]
-    >>> past.key_distances.numpy().tolist()
+    >>> pairs.key_distances.numpy().tolist()
     [-1, -1, 0, 0]
     """
     batch, n, length = tf.unstack(tf.shape(ancestors))
     n = n if ancestors.shape[1] is None else ancestors.shape[1]
-    own = ancestors[..., tf.newaxis] == tf.range(n)  # [B, n, T, n]
+    is_own = ancestors[..., tf.newaxis] == tf.range(n)  # [B, n, T, n]
+    is_own = tf.reshape(is_own, [batch, 1, n, length * n])
     distances = tf.range(length) - (length - 1)  # [T]
-    own = tf.reshape(own, [batch, 1, n, length * n])
-    return OnePosition(masks.to_bias(own), tf.repeat(distances, n))
+    return OnePosition(masks.to_bias(is_own), tf.repeat(distances, n))

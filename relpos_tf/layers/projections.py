@@ -1,57 +1,17 @@
 """Linear maps and norms of features, in few and large operations.
 
-Shapes: B batch, L length, N = B*L positions, F features, H heads, D depth per
-head, P projections at once.
+Shapes: F features, N rows: all axes but the last, flattened.
 """
 
 import keras
 import tensorflow as tf
 
 
-def fuse(layers, dtype, scales=None):
-    """Puts the kernels of several `Dense` layers side by side.
-
-    One product with the result takes less time than one with each.
-
-    Args:
-        layers: P layers without biases, each with a kernel `[F, H * D]`.
-        dtype: of the result.
-        scales: None or a float for each kernel, to multiply it with.
-
-    Returns:
-        A `[F, P * H * D]` tensor.
-    """
-    kernels = [layer.kernel.value for layer in layers]
-    if scales is not None:
-        kernels = [k * s for k, s in zip(kernels, scales, strict=True)]
-    return tf.cast(tf.concat(kernels, 1), dtype)
-
-
-def to_heads(x, kernel, num_heads, parts):
-    """Projects features for the heads of an attention.
-
-    Args:
-        x: `[B, L, F]` tensor.
-        kernel: `[F, P * H * D]` tensor: what `fuse` returned.
-        num_heads: int, H.
-        parts: int, P.
-
-    Returns:
-        A list of P tensors `[B, H, L, D]`.
-    """
-    batch, length = tf.unstack(tf.shape(x)[:2])
-    x = tf.reshape(tf.cast(x, kernel.dtype), [-1, kernel.shape[0]])  # [N, F]
-    rows = tf.matmul(x, kernel)  # [N, P * H * D]
-    depth = kernel.shape[1] // (parts * num_heads)
-    rows = tf.reshape(rows, [batch, length, parts, num_heads, depth])
-    return tf.unstack(tf.transpose(rows, [2, 0, 3, 1, 4]))  # [B, H, L, D] each
-
-
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Projection(keras.layers.Dense):
     """`keras.layers.Dense` of all positions as the rows of one matrix.
 
-    The same numbers by a sixth of the operations: Keras asks TensorFlow for a
+    The same numbers with a sixth of the operations of Keras, which allows a
     product over any axis of any tensor.
 
     Args:
@@ -98,11 +58,10 @@ def _add_bias(rows, bias):
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class LayerNorm(keras.layers.LayerNormalization):
-    """`keras.layers.LayerNormalization` of the last axis, and its gradient.
+    """`keras.layers.LayerNormalization` of the last axis, with its gradient.
 
-    Always in float32, the result in the layer's compute dtype. The gradient is
-    written out, which takes two thirds of the time of the one that TensorFlow
-    composes.
+    It computes in float32 and returns the layer's compute dtype. The gradient
+    is written out: two thirds of the time of TensorFlow's own.
 
     Args:
         epsilon: float, added to the variance.
@@ -147,7 +106,7 @@ def _normalise(x, gamma, beta, epsilon):
         def gradients(dy):
             slope = dy * gamma
             mean = tf.reduce_mean(slope, -1, keepdims=True)
-            # What the variance hands on: the part along the output itself.
+            # The gradient through the variance, parallel to the output.
             along = tf.reduce_mean(slope * normal, -1, keepdims=True)
             return (
                 (slope - mean - normal * along) * inverse,

@@ -1,15 +1,15 @@
 """Attention with relations: the edges of a directed, labelled graph.
 
 Section 3.1 of Shaw et al. (2018) gives each pair of a query i and a key j two
-vectors. Here they belong to the label r[i, j] of the edge between them, of
-which a clipped distance is one kind; a label may have a number s, too:
+vectors. Here the vectors belong to the label r[i, j] of the edge between i and
+j (a clipped distance is one kind of label); a label may also have a number s:
 
     e[i, j] = q[i] . (key[j] + a_key[r[i, j]]) + s[r[i, j]]
     z[i]    = sum_j softmax(e[i])[j] (value[j] + a_value[r[i, j]])
 
-No vectors are laid out for pairs. A query is multiplied with the R rows of the
-table and each pair picks its product; the weights of a query are added up by
-label before they are multiplied with the other table.
+No vectors are laid out for pairs. A query is multiplied with the R rows of a
+table, and each pair gathers its product; the weights of a query are summed by
+label before the product with the other table.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
 R relations, X any number of columns.
@@ -20,33 +20,34 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf.layers import checks
-from relpos_tf.layers import dropout as dropout_lib
 from relpos_tf.layers import edges
+from relpos_tf.layers import heads as heads_lib
 from relpos_tf.layers import masks
-from relpos_tf.layers import projections
-from relpos_tf.layers.positions import relative
+from relpos_tf.layers import row_blocks
+from relpos_tf.layers.positions import tables
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class RelationAttention(keras.layers.Layer):
+class RelationAttention(heads_lib.Heads):
     """Attention of several heads, by content and by the labels of edges.
 
-    Label `relations[i, j]` says how key j is related to query i, which need
-    not be how i is related to j. A pair without a relation has vectors and a
-    bias of zero; it is attended to by content, unless `may_attend` forbids it.
-    With `relative.relative_position_ids` as labels this layer computes what
-    `attention.MultiHeadAttention` does. The projections have no biases.
+    Label `relations[i, j]` is the relation of key j to query i; that of i to j
+    may be another. A pair without a relation has vectors and a bias of zero:
+    its attention is by content, unless `may_attend` forbids it. With
+    `relative.relative_position_ids` as labels, this layer equals
+    `attention.MultiHeadAttention`. The projections have no biases.
 
     Args:
         hidden_size: int, F. Size of the output, and of all heads together.
         num_heads: int, H. Divides `hidden_size`.
         num_relations: None or int, R. Labels are 0 to R-1. None: no labels,
-            only vectors of the caller's own, if any.
-        no_relation: None or int. The label of pairs without a relation. If it
-            is one of 0 to R-1, its rows in the tables are not used. None:
+            only vectors that the caller gives, if any.
+        no_relation: None or int. The label of pairs without a relation. Its
+            rows in the tables, if it is one of 0 to R-1, are not used. None:
             every pair has a relation.
         add_relations_to_keys: bool. Whether the keys get vectors (equation 4).
-        add_relations_to_values: bool. Whether the values do (equation 3).
+        add_relations_to_values: bool. Whether the values get vectors
+            (equation 3).
         add_relation_bias: bool. Whether each label has a number, 0 at first,
             that is added to the logits.
         heads_share_relations: bool. One set of tables for all heads, instead
@@ -58,9 +59,9 @@ class RelationAttention(keras.layers.Layer):
         queries: `[B, Q, F]` tensor.
         memory: `[B, K, F]` tensor to attend to; the queries by default.
         relations: int32 or int64 `[Q, K]` or `[B, Q, K]` tensor of labels.
-            Others than those above are refused: at once in eager code, when
-            it runs in a graph. XLA drops such checks; there they count as
-            no relation.
+            An unknown label is an error: at once in eager code, else when
+            the graph runs. XLA drops such checks; there, an unknown label
+            counts as no relation.
         key_vectors: None or `[Q, K, D]`, `[B, Q, K, D]` or `[B, H, Q, K, D]`
             tensor that is added to the keys of each pair.
         value_vectors: The same for the values.
@@ -107,45 +108,24 @@ class RelationAttention(keras.layers.Layer):
         dropout: float = 0.0,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        checks.heads(hidden_size, num_heads)
+        super().__init__(hidden_size, num_heads, dropout=dropout, **kwargs)
         if num_relations is not None:
             checks.integer("num_relations", num_relations, least=1)
         if no_relation is not None:
             checks.integer("no_relation", no_relation)
-        checks.fraction("dropout", dropout)
-        self.hidden_size = hidden_size
-        self.num_heads = num_heads
         self.num_relations = num_relations
         self.no_relation = no_relation
         self.add_relations_to_keys = add_relations_to_keys
         self.add_relations_to_values = add_relations_to_values
         self.add_relation_bias = add_relation_bias
         self.heads_share_relations = heads_share_relations
-        self.dropout = dropout
-        self.q, self.k, self.v, self.output_transform = (
-            projections.Projection(
-                hidden_size,
-                use_bias=False,
-                kernel_initializer="glorot_uniform",
-                dtype=self.dtype_policy,
-                name=name,
-            )
-            for name in ("q", "k", "v", "output_transform")
-        )
-        self.weights_dropout = dropout_lib.Dropout(
-            dropout, dtype=self.dtype_policy, name="weights_dropout"
-        )
 
     def build(self, queries_shape, memory_shape=None):
-        self.q.build(queries_shape)
-        self.k.build(memory_shape or queries_shape)
-        self.v.build(memory_shape or queries_shape)
-        self.output_transform.build((*queries_shape[:-1], self.hidden_size))
+        super().build(queries_shape, memory_shape)
         self.key_table = self.value_table = self.bias_table = None
         if self.num_relations is None:
             return
-        rows, depth = self.num_relations, self.hidden_size // self.num_heads
+        rows, depth = self.num_relations, self.depth
         limit = (6 / (rows + depth)) ** 0.5  # Glorot's, for each head's table
         uniform = keras.initializers.RandomUniform(-limit, limit)
         if self.add_relations_to_keys:
@@ -179,7 +159,7 @@ class RelationAttention(keras.layers.Layer):
     ):
         memory = queries if memory is None else memory
         sizes = [
-            edges.size_of(x, axis)
+            row_blocks.size(x, axis, tf.int32)
             for x, axis in ((queries, 0), (queries, 1), (memory, 1))
         ]
         labels = self._labels(relations, sizes)
@@ -189,7 +169,7 @@ class RelationAttention(keras.layers.Layer):
         logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
         numbers = self._numbers(q)
         if numbers is not None:
-            logits += labels.pick(numbers)
+            logits += labels.gather(numbers)
         if key_vectors is not None:
             logits += edges.vector_logits(q, key_vectors)
         bias = None if may_attend is None else masks.to_bias(may_attend)
@@ -197,44 +177,33 @@ class RelationAttention(keras.layers.Layer):
         dropped = self.weights_dropout(weights, training=training)
         output = tf.matmul(dropped, v)  # [B, H, Q, D]
         if self.value_table is not None:
-            table = tf.cast(self.value_table.value, self.compute_dtype)
-            sums = labels.add_up(dropped)  # [B, H, Q, R]
-            output += relative.times_table(sums, table, transpose=False)
+            sums = labels.sum(dropped)  # [B, H, Q, R]
+            table = self.compute_value(self.value_table)
+            output += tables.multiply(sums, table)
         if value_vectors is not None:
             output += edges.vector_outputs(dropped, value_vectors)
         batch, _, length, _ = tf.unstack(tf.shape(output))
-        output = tf.transpose(output, [0, 2, 1, 3])  # [B, Q, H, D]
-        output = tf.reshape(output, [batch, length, self.hidden_size])
-        output = self.output_transform(output)
+        shape = [batch, length, self.hidden_size]
+        output = self.output_transform(heads_lib.join_heads(output, shape))
         return (output, weights) if return_weights else output
 
     def _project(self, queries, memory):
         """Returns scaled queries, keys and values, `[B, H, Q or K, D]`."""
-        scale = (self.hidden_size // self.num_heads) ** -0.5
-        parts = (self.q, self.k, self.v), (scale, 1.0, 1.0)
-        if memory is queries:  # one product for all three
-            kernel = projections.fuse(parts[0], self.compute_dtype, parts[1])
-            return projections.to_heads(queries, kernel, self.num_heads, 3)
-        return [
-            projections.to_heads(
-                x,
-                projections.fuse((layer,), self.compute_dtype, (factor,)),
-                self.num_heads,
-                parts=1,
-            )[0]
-            for x, layer, factor in zip(
-                (queries, memory, memory), *parts, strict=True
-            )
-        ]
+        if memory is queries:
+            return self.to_heads(queries, self.q, self.k, self.v)
+        return (
+            *self.to_heads(queries, self.q),
+            *self.to_heads(memory, self.k, self.v),
+        )
 
     def _numbers(self, q):
-        """Returns what each label adds to the logits, `[B, H, Q, R]`."""
+        """Returns the logits of each label, `[B, H, Q, R]`, or None."""
         numbers = None
         if self.key_table is not None:
-            table = tf.cast(self.key_table.value, self.compute_dtype)
-            numbers = relative.times_table(q, table, transpose=True)
+            table = self.compute_value(self.key_table)
+            numbers = tables.multiply(q, table, transpose=True)
         if self.bias_table is not None:
-            bias = tf.cast(self.bias_table.value, self.compute_dtype)
+            bias = self.compute_value(self.bias_table)
             bias = tf.expand_dims(bias, -2)  # [1, R] or [H, 1, R]
             if numbers is None:
                 numbers = tf.zeros([*tf.unstack(tf.shape(q)[:3]), 1], q.dtype)
@@ -242,7 +211,7 @@ class RelationAttention(keras.layers.Layer):
         return numbers
 
     def _labels(self, relations, sizes):
-        """Checks `relations`; returns `edges.Labels`, or None of no tables."""
+        """Checks `relations`; returns `edges.Labels`, or None."""
         if (relations is None) != (self.num_relations is None):
             received = "none" if relations is None else "some"
             raise errors.UserError(
@@ -257,26 +226,22 @@ class RelationAttention(keras.layers.Layer):
         return edges.labels_of(relations, self.num_relations, self.no_relation)
 
     def _vectors(self, name, vectors, sizes):
-        """Checks vectors of the caller's own; returns them or None."""
+        """Checks vectors that the caller gave; returns them or None."""
         if vectors is None:
             return None
-        depth = self.hidden_size // self.num_heads
         batch, *pairs = sizes
         shapes = (), (batch,), (batch, self.num_heads)
         vectors = tf.cast(vectors, self.compute_dtype)
         return edges.with_shape(
-            name, vectors, [(*s, *pairs, depth) for s in shapes]
+            name, vectors, [(*s, *pairs, self.depth) for s in shapes]
         )
 
     def get_config(self):
         return super().get_config() | {
-            "hidden_size": self.hidden_size,
-            "num_heads": self.num_heads,
             "num_relations": self.num_relations,
             "no_relation": self.no_relation,
             "add_relations_to_keys": self.add_relations_to_keys,
             "add_relations_to_values": self.add_relations_to_values,
             "add_relation_bias": self.add_relation_bias,
             "heads_share_relations": self.heads_share_relations,
-            "dropout": self.dropout,
         }

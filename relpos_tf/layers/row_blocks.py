@@ -1,30 +1,26 @@
-"""Large matrices a block of rows at a time.
+"""Large matrices, computed one block of rows after another.
 
-The matrix of all pairs of positions, and that of all tokens and the whole
-vocabulary, grow beyond any memory with the length of a line. Where no gradient
-needs the whole matrix, its rows are computed, used and freed block by block.
+The matrix of all pairs of positions, and the matrix of all tokens and the
+vocabulary, outgrow any memory with the length of a line. If no gradient needs
+the whole matrix, its rows are computed, used and freed block by block.
 """
 
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util  # nothing public says it
 
-# Most numbers of one matrix: 64 MiB in float32. Some five of that size are in
-# use at once. No batch of training is near it with lines of usual length.
+# The most numbers of one matrix: 64 MiB in float32. About five such matrices
+# are in use at once. With lines of usual length, no batch comes near it.
 MOST_NUMBERS = 2**24
 
 
 def fits(rows, numbers_per_row):
-    """Says whether a matrix is to be computed as a whole.
+    """Returns whether to compute a matrix as a whole.
 
-    So it is under XLA, which compiles only what has one size in all turns of a
-    loop, and decides itself what is in memory.
-
-    Args:
-        rows: int or int64 scalar tensor.
-        numbers_per_row: int or int64 scalar tensor.
+    Always under XLA, which needs one size in all iterations of a loop, and
+    which manages the memory itself.
 
     Returns:
-        A bool where both are ints, or else a bool scalar tensor.
+        A bool if both arguments are ints, else a bool scalar tensor.
     """
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     if graph and control_flow_util.GraphOrParentsInXlaContext(graph):
@@ -32,29 +28,29 @@ def fits(rows, numbers_per_row):
     return rows * numbers_per_row <= MOST_NUMBERS
 
 
-def size(tensor, axis):
-    """Returns an axis's length: an int, or an int64 scalar if not known."""
-    known = tensor.shape[axis]
-    return tf.shape(tensor, tf.int64)[axis] if known is None else known
+def size(tensor, axis, dtype=tf.int64):
+    """Returns the size of an axis: an int if it is static, else a tensor."""
+    static = tensor.shape[axis]
+    return tf.shape(tensor, dtype)[axis] if static is None else static
 
 
 def cond(condition, if_true, if_false):
-    """Returns `tf.cond`, or one branch alone where it is known which."""
+    """Returns `tf.cond`, or one branch if the condition is a bool."""
     if isinstance(condition, bool):
         return if_true() if condition else if_false()
     return tf.cond(condition, if_true, if_false)
 
 
 def by_blocks(compute, rows, numbers_per_row, dtypes):
-    """Computes a block of rows after another, and joins what comes out.
+    """Computes one block of rows after another, and concatenates the results.
 
     Args:
-        compute: Function of the first row of a block and the one behind its
-            last, int32 scalars, that returns a tensor for each dtype, each
+        compute: Function of two int32 scalars, the first row of a block and
+            the row after its last. It returns a tensor for each dtype, each
             with as many rows as the block.
         rows: int32 scalar tensor.
-        numbers_per_row: int or int64 scalar tensor. How large the matrix is
-            that `compute` makes.
+        numbers_per_row: int or int64 scalar tensor: the width of the matrix
+            in `compute`.
         dtypes: tuple of the results' dtypes.
 
     Returns:
@@ -73,12 +69,12 @@ def by_blocks(compute, rows, numbers_per_row, dtypes):
     size = tf.cast(tf.maximum(MOST_NUMBERS // each, 1), tf.int32)
     number = tf.maximum(-(-rows // size), 1)  # one empty block of no rows
 
-    def turn(i, arrays):
+    def body(i, arrays):
         start = i * size
-        found = compute(start, tf.minimum(start + size, rows))
+        results = compute(start, tf.minimum(start + size, rows))
         return i + 1, tuple(
-            array.write(i, part)
-            for array, part in zip(arrays, found, strict=True)
+            array.write(i, result)
+            for array, result in zip(arrays, results, strict=True)
         )
 
     arrays = tuple(
@@ -86,9 +82,9 @@ def by_blocks(compute, rows, numbers_per_row, dtypes):
     )
     _, arrays = tf.while_loop(
         lambda i, _: i < number,
-        turn,
+        body,
         (0, arrays),
-        parallel_iterations=1,  # or several blocks would be there at once
+        parallel_iterations=1,  # one block in memory at a time
         maximum_iterations=number,
     )
     return tuple(array.concat() for array in arrays)

@@ -1,4 +1,4 @@
-"""What blocks are made of besides attention.
+"""The parts of blocks besides attention.
 
 Shapes: B batch, L length, F features.
 """
@@ -12,7 +12,7 @@ from relpos_tf.layers import projections
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class FeedForward(keras.layers.Layer):
-    """Two linear maps with a ReLU between them, for each position alone.
+    """Two linear maps with a ReLU between them, at each position.
 
     Args:
         filter_size: int. Size of the inner layer.
@@ -83,10 +83,10 @@ class FeedForward(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Residual(keras.layers.Layer):
-    """What stands around a sublayer: dropout, addition, normalisation.
+    """Normalisation, dropout and addition around a sublayer.
 
-    `before(x)` is the sublayer's input; `call(x, y)` joins its output `y` to
-    `x`. Vaswani et al. normalise after the addition, `LayerNorm(x + y)`;
+    `before(x)` is the sublayer's input; the call adds its output `y` to `x`.
+    Vaswani et al. normalise after the addition, `LayerNorm(x + y)`;
     tensor2tensor's later sets normalise the input.
 
     Args:
@@ -97,7 +97,7 @@ class Residual(keras.layers.Layer):
         **kwargs: Passed to `keras.layers.Layer`.
 
     Call arguments:
-        x: `[B, L, F]` tensor, the sublayer's input before `before`.
+        x: `[B, L, F]` tensor, the argument of `before`.
         y: `[B, L, F]` tensor, the sublayer's output.
         training: bool.
 

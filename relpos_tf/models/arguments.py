@@ -1,4 +1,4 @@
-"""From hyper-parameters to the arguments of layers."""
+"""The arguments of layers that follow from hyper-parameters."""
 
 from relpos_tf import hparam
 from relpos_tf.layers.positions import additive
@@ -20,7 +20,7 @@ def _shaw(hparams):
     )
 
 
-# By self_attention_type: the scheme of self-attention, of the hparams.
+# self_attention_type: the scheme of self-attention.
 _SCHEMES = {
     "dot_product": lambda hparams: None,
     "dot_product_relative": _shaw,
@@ -31,40 +31,40 @@ _SCHEMES = {
 
 def decoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
     """Returns the schemes of the decoder's self-attention."""
-    own = _SCHEMES[hparams.self_attention_type](hparams)
-    found = [own]
+    relative = _SCHEMES[hparams.self_attention_type](hparams)
+    schemes = [relative]
     if hparams.attention_score == "additive":
-        is_shaw = isinstance(own, shaw.Shaw)
-        found = (
-            [additive.Additive(own)] if is_shaw else [additive.Additive(), own]
-        )
+        # Only one scheme computes the logits, so this one computes Shaw's.
+        if isinstance(relative, shaw.Shaw):
+            schemes = [additive.Additive(relative)]
+        else:
+            schemes = [additive.Additive(), relative]
     if hparams.attention_window:
-        found.append(window.Window(hparams.attention_window))
+        schemes.append(window.Window(hparams.attention_window))
     if hparams.localness != "none":
-        found.append(
+        schemes.append(
             localness.Localness(hparams.localness, hparams.localness_window)
         )
-    return tuple(one for one in found if one is not None)
+    return tuple(filter(None, schemes))
 
 
 def encoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
     """Returns the schemes of the encoder's self-attention."""
-    found = decoder_positions(hparams)
+    schemes = decoder_positions(hparams)
     direction = hparams.encoder_attention_direction
     if direction == "both":
-        return found
-    return (*found, window.Direction(direction, hparams.num_heads))
+        return schemes
+    return (*schemes, window.Direction(direction, hparams.num_heads))
 
 
 def source_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
     """Returns the schemes of the decoder's attention to the source."""
-    return (
-        (additive.Additive(),) if hparams.attention_score == "additive" else ()
-    )
+    is_additive = hparams.attention_score == "additive"
+    return (additive.Additive(),) if is_additive else ()
 
 
 def positions_summary(hparams: hparam.HParams) -> str:
-    """Returns all positions of a model in a few words.
+    """Describes all positions of a model in a few words.
 
     Example:
 
@@ -79,7 +79,16 @@ def positions_summary(hparams: hparam.HParams) -> str:
 def block_arguments(
     hparams: hparam.HParams, positions
 ) -> tuple[dict, dict, dict]:
-    """Returns the arguments of a block with `positions` in self-attention."""
+    """Returns the arguments of a block.
+
+    Args:
+        hparams: `hparam.HParams` of the model.
+        positions: The schemes of self-attention.
+
+    Returns:
+        `attention_args`, `feed_forward_args` and `residual_args` of
+        `blocks.EncoderBlock` and `blocks.DecoderBlock`.
+    """
     attention_args = {
         "hidden_size": hparams.hidden_size,
         "num_heads": hparams.num_heads,

@@ -1,8 +1,13 @@
 """Checkpoints of named variables: save, restore, average.
 
 A checkpoint holds an explicit dictionary {group: {name: variable}}, because
-what TensorFlow finds by itself in a Keras 3 model is not complete: layers held
-in lists are left out, and no restore notices.
+TensorFlow does not find all variables of a Keras 3 model by itself: it skips
+layers in lists, and no restore reports that.
+
+The checkpoint `ckpt-7` consists of `ckpt-7.index` and its data files. It is
+written as `ckpt-7_temp`, which may be incomplete, then renamed to
+`ckpt-7_new`, which is complete, and last to `ckpt-7`. A kill between any two
+operations loses no checkpoint.
 """
 
 import contextlib
@@ -10,6 +15,9 @@ import json
 import logging
 import os
 import pathlib
+import re
+import shutil
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -18,32 +26,36 @@ import numpy as np
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.models import checkpoint_files
-from relpos_tf.models import checkpoint_reader
+from relpos_tf.models import checkpoint_index
 from relpos_tf.models import run_dir
 from relpos_tf.utils import files
+from relpos_tf.utils import paths
 from relpos_tf.utils import signals
 from relpos_tf.utils import system_errors
 
 _log = logging.getLogger("relpos_tf")
-Variables = checkpoint_reader.Variables
-all_steps = run_dir.all_steps
-reading = checkpoint_reader.reading
-# The variable by which an average is known: the steps it is made of.
+Variables = Mapping[str, tf.Variable]
+# The errors of a damaged or missing checkpoint.
+UNREADABLE = (tf.errors.OpError, OSError, ValueError, RuntimeError, IndexError)
+_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+_MODEL = "model/"
+# This variable marks an average: the steps of its checkpoints.
 _AVERAGE_OF = "training/average_of"
+_NEW = "_new"
+_LISTED = 5  # most items that a message lists
 
 
 class CheckpointManager:
     """The checkpoints `ckpt-STEP` of a directory.
 
     Args:
-        directory: str or path. Made if need be.
+        directory: str or path. Created if it is missing.
         groups: {group: {name: variable}}. All that is saved.
-        keep_max: int. The oldest beyond that many are removed; 0: none is.
-        writes: bool. False for who only restores: it leaves alone what another
-            process may be writing.
-        optional: Names, `group/name`, of what older checkpoints do not hold;
-            restored from one of them, it stays as it is.
+        keep_max: int. How many checkpoints are kept, the newest; 0: all.
+        writes: bool. False leaves all files alone: another process may be
+            writing them.
+        optional: Names, `group/name`, that older checkpoints do not hold. A
+            restore from an older checkpoint leaves these variables unchanged.
     """
 
     def __init__(
@@ -62,11 +74,11 @@ class CheckpointManager:
         self._checkpoint = tf.train.Checkpoint(**self._groups)
         if writes:
             self._directory.mkdir(parents=True, exist_ok=True)
-            checkpoint_files.remove_left_overs(self._directory)
+            remove_left_overs(self._directory)
 
     def all_steps(self) -> list[int]:
         """Returns the steps of the complete checkpoints, ascending."""
-        return all_steps(self._directory)
+        return run_dir.all_steps(self._directory)
 
     def latest(self) -> str | None:
         """Returns the prefix of the newest checkpoint, or None."""
@@ -74,39 +86,36 @@ class CheckpointManager:
         return str(self._directory / f"ckpt-{steps[-1]}") if steps else None
 
     def protect(self, *steps: int) -> None:
-        """Keeps these, whatever their age and beside `keep_max` others."""
+        """Keeps the checkpoints of these steps in addition to `keep_max`."""
         self._protected = set(steps)
 
     def save(self, step: int) -> str:
         """Writes `ckpt-STEP` and returns its prefix.
 
-        It bears its name only once it is complete and checked. Signals wait
-        until it does.
+        The checkpoint gets its name once it is complete and checked. Signals
+        are held until then.
 
         Raises:
             UserError: it cannot be written, as on a full disk.
-            RuntimeError: not every variable is in what was written.
+            RuntimeError: not every variable is in the checkpoint.
         """
         prefix = str(self._directory / f"ckpt-{step}")
         with signals.held(), _writing(prefix):
             try:
                 self._checkpoint.write(f"{prefix}_temp")
                 self._check_written(f"{prefix}_temp")
-                checkpoint_files.move(f"{prefix}_temp", prefix)
+                move(f"{prefix}_temp", prefix)
                 self._prune(step)
                 run_dir.write_checkpoint_state(self._directory)
             finally:
-                checkpoint_files.remove_left_overs(self._directory)
-            checkpoint_files.warn_of_little_room(
-                self._directory, checkpoint_files.size(prefix)
-            )
+                remove_left_overs(self._directory)
+            _warn_of_little_room(self._directory, _size(prefix))
         return prefix
 
     def _check_written(self, prefix: str) -> None:
-        """Compares names: a variable that is not saved goes unnoticed else."""
-        reader = checkpoint_reader.open_checkpoint(prefix)
-        written = checkpoint_reader.names(reader).keys()
-        wrong = sorted(written ^ checkpoint_reader.flat(self._groups).keys())
+        """Compares names: TensorFlow does not report an omitted variable."""
+        written = _keys(open_checkpoint(prefix)).keys()
+        wrong = sorted(written ^ _flat(self._groups).keys())
         if wrong:
             raise RuntimeError(f"{prefix} has too much or too little: {wrong}.")
 
@@ -123,19 +132,16 @@ class CheckpointManager:
         """Restores all groups, or none if one does not fit; returns the prefix.
 
         Args:
-            path: A prefix. None: the newest that is readable. Newer ones that
-                are not no longer count: their index becomes `.index.damaged`.
+            path: A prefix, or None for the newest readable checkpoint. The
+                indices of newer, unreadable ones are renamed to
+                `.index.damaged`.
 
         Raises:
             UserError: it is not readable, or does not fit the variables.
         """
         prefix = resolve(self._directory if path is None else path)
-        with reading(prefix):
-            reader = checkpoint_reader.open_checkpoint(prefix)
-            names = checkpoint_reader.names(reader)
-            checkpoint_reader.assign(
-                reader, prefix, self._groups, names, self._optional
-            )
+        with _opened(prefix) as (reader, keys):
+            _assign(reader, prefix, self._groups, keys, self._optional)
         if path is None:
             restored = run_dir.checkpoint_step(prefix)
             for step in filter(lambda n: n > restored, self.all_steps()):
@@ -148,15 +154,15 @@ class CheckpointManager:
 def newest_readable(directory: str | pathlib.Path) -> str:
     """Returns the prefix of the newest checkpoint that can be read.
 
-    One that was cut short is passed over with a warning.
+    Damaged checkpoints are skipped with a warning.
 
     Raises:
-        UserError: there is none.
+        UserError: no checkpoint can be read.
     """
-    checkpoint_files.warn_of_lost_indices(directory)
-    for step in reversed(all_steps(directory)):
+    _warn_of_lost_indices(directory)
+    for step in reversed(run_dir.all_steps(directory)):
         prefix = str(pathlib.Path(directory) / f"ckpt-{step}")
-        if checkpoint_reader.is_readable(prefix):
+        if is_readable(prefix):
             return prefix
         _log.warning("Checkpoint %s is damaged; trying an older.", prefix)
     raise errors.UserError(
@@ -166,21 +172,21 @@ def newest_readable(directory: str | pathlib.Path) -> str:
 
 
 def resolve(path: str | pathlib.Path) -> str:
-    """Returns the prefix of the checkpoint that a path means.
+    """Returns the prefix of a checkpoint that a user names.
 
     Args:
         path: A checkpoint's prefix, with or without `.index`, or a directory
-            for the newest one in it.
+            for its newest checkpoint.
 
     Raises:
-        UserError: there is none; the message lists what is there.
+        UserError: there is none; the message lists the steps that exist.
     """
     prefix = str(path).removesuffix(".index")
     if os.path.isfile(prefix + ".index"):
         return prefix
     if os.path.isdir(prefix):
         return newest_readable(prefix)
-    steps = all_steps(os.path.dirname(prefix) or ".")
+    steps = run_dir.all_steps(os.path.dirname(prefix) or ".")
     there = f" The steps there: {', '.join(map(str, steps))}." if steps else ""
     raise errors.UserError(
         "Expected a run's directory or a checkpoint such as runs/demo/ckpt-100."
@@ -194,11 +200,9 @@ def restore_model(prefix: str, variables: Variables) -> None:
     Raises:
         UserError: the checkpoint is damaged or not of this model.
     """
-    with reading(prefix):
-        reader = checkpoint_reader.open_checkpoint(prefix)
-        names = checkpoint_reader.names(reader)
-        names = {n: names[n] for n in names if n.startswith("model/")}
-        checkpoint_reader.assign(reader, prefix, {"model": variables}, names)
+    with _opened(prefix) as (reader, keys):
+        keys = {n: key for n, key in keys.items() if n.startswith(_MODEL)}
+        _assign(reader, prefix, {"model": variables}, keys)
 
 
 def model_shapes(prefix: str) -> dict[str, list[int]]:
@@ -207,22 +211,17 @@ def model_shapes(prefix: str) -> dict[str, list[int]]:
     Raises:
         UserError: the checkpoint is damaged.
     """
-    with reading(prefix):
-        reader = checkpoint_reader.open_checkpoint(prefix)
-        all_shapes = reader.get_variable_to_shape_map()
-        return {
-            name.removeprefix("model/"): all_shapes[key]
-            for name, key in checkpoint_reader.names(reader).items()
-            if name.startswith("model/")
-        }
+    with _opened(prefix) as (reader, keys):
+        shapes = reader.get_variable_to_shape_map()
+        return {name: shapes[key] for name, key in _of_model(keys).items()}
 
 
 def average(prefixes: Sequence[str], output: str) -> None:
     """Writes the mean of the model variables of several checkpoints.
 
     Sums are in float64. The result has no optimizer, but the last step, as
-    `training/step`, and the steps it is made of, as `training/average_of`. A
-    JSON file beside it says so, too.
+    `training/step`, and the averaged steps, as `training/average_of`. A JSON
+    file beside it names the averaged checkpoints.
 
     Args:
         prefixes: The checkpoints `ckpt-STEP`, each once.
@@ -244,7 +243,8 @@ def average(prefixes: Sequence[str], output: str) -> None:
         return {name: (v.shape, v.dtype) for name, v in values.items()}
 
     first = _model_values(prefixes[0])
-    # Not from 0.0 on: -0.0 would become 0.0, and the mean of one another.
+    # The sum starts from the first value: 0.0 + -0.0 is 0.0, and the mean of
+    # one checkpoint would differ from it.
     sums = {name: value.astype(np.float64) for name, value in first.items()}
     for prefix in prefixes[1:]:
         values = _model_values(prefix)
@@ -261,9 +261,8 @@ def average(prefixes: Sequence[str], output: str) -> None:
     }
     write_model(output, mean, max(steps), average_of=steps)
     names = [os.path.basename(prefix) for prefix in prefixes]
-    record = json.dumps({"average_of": names})
     with _writing(output):
-        files.write(f"{output}.json", record)
+        files.write(f"{output}.json", json.dumps({"average_of": names}))
 
 
 def write_model(
@@ -272,13 +271,13 @@ def write_model(
     step: int,
     average_of: Sequence[int] = (),
 ) -> None:
-    """Writes a checkpoint of a model alone, with its step.
+    """Writes a checkpoint with a model and its step, and nothing else.
 
     Args:
-        prefix: str. Where it goes.
+        prefix: str. The prefix to write.
         values: The model's variables by name.
-        step: int. After how many updates.
-        average_of: The steps that were averaged, if any were.
+        step: int. The number of updates.
+        average_of: The steps of the checkpoints of an average.
 
     Raises:
         UserError: it cannot be written, as on a full disk.
@@ -290,29 +289,26 @@ def write_model(
     checkpoint = tf.train.Checkpoint(model=model, training=training)
     folder = os.path.dirname(prefix) or "."
     with signals.held(), _writing(prefix):
-        # Whatever has the names that TensorFlow is about to write to.
-        checkpoint_files.remove_left_overs(folder)
+        # First, files with the names that TensorFlow is about to use.
+        remove_left_overs(folder)
         try:
             checkpoint.write(f"{prefix}_temp")
-            checkpoint_files.move(f"{prefix}_temp", prefix)
+            move(f"{prefix}_temp", prefix)
         finally:
-            checkpoint_files.remove_left_overs(folder)
+            remove_left_overs(folder)
 
 
 def _model_values(prefix: str) -> dict[str, np.ndarray]:
-    """Returns the model of a checkpoint that training wrote, by name."""
-    with reading(prefix):
-        reader = checkpoint_reader.open_checkpoint(prefix)
-        names = checkpoint_reader.names(reader)
+    """Returns the model variables of a checkpoint that training wrote."""
+    with _opened(prefix) as (reader, keys):
         values = {
-            name.removeprefix("model/"): reader.get_tensor(key)
-            for name, key in names.items()
-            if name.startswith("model/")
+            name: reader.get_tensor(key)
+            for name, key in _of_model(keys).items()
         }
     if not values:
         raise errors.UserError(f"Checkpoint {prefix} has no model/... in it.")
     # Averages of earlier versions have the file only.
-    if _AVERAGE_OF in names or os.path.isfile(f"{prefix}.json"):
+    if _AVERAGE_OF in keys or os.path.isfile(f"{prefix}.json"):
         raise errors.UserError(
             "Expected checkpoints that training wrote: an average of averages "
             f"counts some of them twice. Received: {prefix}, an average."
@@ -320,9 +316,224 @@ def _model_values(prefix: str) -> dict[str, np.ndarray]:
     return values
 
 
+def open_checkpoint(prefix: str):
+    """Returns TensorFlow's reader of a checkpoint.
+
+    Raises:
+        ValueError: the index is damaged. TensorFlow raises other errors, all
+            in `UNREADABLE`.
+    """
+    checkpoint_index.check(prefix)
+    return tf.train.load_checkpoint(paths.plain(prefix))
+
+
+@contextlib.contextmanager
+def reading(prefix: str) -> Iterator[None]:
+    """Raises a UserError if the block cannot read a checkpoint."""
+    try:
+        yield
+    except errors.UserError:
+        raise
+    except UNREADABLE as error:
+        message = f"Checkpoint {prefix} is damaged or not there."
+        raise errors.UserError(message) from error
+
+
+@contextlib.contextmanager
+def _opened(prefix: str):
+    """Yields TensorFlow's reader and the keys of the variables; `reading`."""
+    with reading(prefix):
+        reader = open_checkpoint(prefix)
+        yield reader, _keys(reader)
+
+
+def is_readable(prefix: str) -> bool:
+    """Says whether every tensor of a checkpoint can be read."""
+    try:
+        reader = open_checkpoint(prefix)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _keys(reader) -> dict[str, str]:
+    """Returns {group/name: key}; in a key "/" is ".S" and "." is ".."."""
+    return {
+        re.sub(
+            r"\.[.S]", lambda m: "./"[m[0] == ".S"], key.removesuffix(_SUFFIX)
+        ): key
+        for key in reader.get_variable_to_shape_map()
+        if key.endswith(_SUFFIX) and not key.startswith("save_counter")
+    }
+
+
+def _of_model(keys: Mapping[str, str]) -> dict[str, str]:
+    """Returns the keys of the model's variables, by path."""
+    return {
+        name.removeprefix(_MODEL): key
+        for name, key in keys.items()
+        if name.startswith(_MODEL)
+    }
+
+
+def _flat(groups: Mapping[str, Variables]) -> dict[str, tf.Variable]:
+    return {f"{g}/{n}": v for g, vs in groups.items() for n, v in vs.items()}
+
+
+def _assign(
+    reader,
+    prefix: str,
+    groups: Mapping[str, Variables],
+    keys: Mapping[str, str],
+    optional: Collection[str] = (),
+) -> None:
+    """Sets variables; compares and reads everything before it sets anything.
+
+    Args:
+        reader: The result of `open_checkpoint`.
+        prefix: str. The checkpoint, for messages.
+        groups: {group: {name: variable}}.
+        keys: {group/name: key} of the checkpoint; each must have a variable.
+        optional: Names of variables that may have no key.
+
+    Raises:
+        UserError: a variable is missing, unexpected, or of another kind.
+    """
+    shapes = reader.get_variable_to_shape_map()
+    dtypes = reader.get_variable_to_dtype_map()
+    expected = {
+        name: variable
+        for name, variable in _flat(groups).items()
+        if name in keys or name not in optional
+    }
+    other_dtypes = {
+        name: f"{name} is {dtypes[key].name} and not {variable.dtype.name}"
+        for name, key in keys.items()
+        if (variable := expected.get(name)) is not None
+        and dtypes[key] != variable.dtype
+    }
+    check_shapes(
+        prefix,
+        {name: variable.shape for name, variable in expected.items()},
+        {name: shapes[key] for name, key in keys.items()},
+        other_dtypes,
+    )
+    # TensorFlow finds damage when it reads a tensor, so all are read first.
+    values = {name: reader.get_tensor(keys[name]) for name in expected}
+    for name, variable in expected.items():
+        variable.assign(values[name])
+
+
+def check_shapes(
+    prefix: str,
+    expected: Mapping[str, Sequence[int]],
+    found: Mapping[str, Sequence[int]],
+    others: Mapping[str, str] | None = None,
+) -> None:
+    """Compares the variables of a model with those of a checkpoint.
+
+    Args:
+        prefix: str. The checkpoint, for messages.
+        expected: {name: shape} of the model.
+        found: {name: shape} of the checkpoint.
+        others: {name: problem}, other problems to report.
+
+    Raises:
+        UserError: a variable is missing, unexpected, or of another shape.
+    """
+    problems = dict(others or {})
+    for name in expected.keys() | found.keys():
+        if name not in found:
+            problems[name] = f"{name} is missing"
+        elif name not in expected:
+            problems[name] = f"{name} is not wanted"
+        elif list(found[name]) != list(expected[name]):
+            there, here = list(found[name]), list(expected[name])
+            problems[name] = f"{name} has shape {there} and not {here}"
+    if problems:
+        raise errors.UserError(
+            f"Checkpoint {prefix} does not fit: "
+            f"{abridged(sorted(problems.values()))}."
+        )
+
+
+def abridged(items: Sequence[str]) -> str:
+    """Returns the first items of a list, and how many more there are.
+
+    Example:
+
+    >>> abridged(list("abcdefg"))
+    'a; b; c; d; e and 2 more'
+    """
+    more = len(items) - _LISTED
+    return "; ".join(items[:_LISTED]) + (f" and {more} more" * (more > 0))
+
+
+def move(source: str, target: str) -> None:
+    """Renames a complete checkpoint, and replaces another of the new name.
+
+    After a kill, one of the two is there, or `remove_left_overs` completes
+    the new one.
+
+    Args:
+        source: str. Its prefix.
+        target: str. Its new prefix.
+    """
+    run_dir.remove_checkpoint(target + _NEW)
+    _rename(source, target + _NEW)
+    pathlib.Path(f"{target}.index").unlink(missing_ok=True)
+    pathlib.Path(f"{target}.index.damaged").unlink(missing_ok=True)
+    _rename(target + _NEW, target)
+
+
+def _rename(source: str, target: str) -> None:
+    """Renames the data files, then the index, which completes a checkpoint."""
+    folder, name = os.path.split(source)
+    for path in sorted(pathlib.Path(folder).glob(f"{name}.data-*")):
+        os.replace(path, f"{target}{path.name.removeprefix(name)}")
+    os.replace(f"{source}.index", f"{target}.index")
+
+
+def remove_left_overs(directory: str | pathlib.Path) -> None:
+    """Completes checkpoints that a kill interrupted, or removes their files."""
+    directory = pathlib.Path(directory)
+    for path in directory.glob(f"ckpt-*{_NEW}.index"):
+        prefix = str(path).removesuffix(".index")
+        target = prefix.removesuffix(_NEW)
+        pathlib.Path(f"{target}.index").unlink(missing_ok=True)
+        _rename(prefix, target)
+    _warn_of_lost_indices(directory)
+    for path in directory.glob("ckpt-*_temp*"):
+        is_folder = path.is_dir() and not path.is_symlink()
+        shutil.rmtree(path) if is_folder else path.unlink()
+    for path in directory.glob("ckpt-*.data-*"):
+        if not any(directory.glob(f"{path.name.split('.')[0]}.index*")):
+            path.unlink()
+    run_dir.remove_left_overs(directory)
+
+
+def _warn_of_lost_indices(directory: str | pathlib.Path) -> None:
+    """Names data files without an index that are newer than any checkpoint.
+
+    No kill causes that; someone removed the index.
+    """
+    newest = max(run_dir.all_steps(directory), default=-1)
+    for path in sorted(pathlib.Path(directory).glob("ckpt-*.data-*")):
+        name = path.name.split(".")[0]
+        is_known = (path.parent / f"{name}.index.damaged").exists()
+        step = name.removeprefix("ckpt-")
+        if step.isdecimal() and int(step) > newest and not is_known:
+            _log.warning(
+                "Checkpoint %s has lost its index; trying an older.",
+                path.parent / name,
+            )
+
+
 @contextlib.contextmanager
 def _writing(prefix: str) -> Iterator[None]:
-    """Says of a checkpoint that it cannot be written, and why."""
+    """Raises a UserError with the cause if a checkpoint cannot be written."""
     try:
         yield
     except (tf.errors.OpError, OSError) as error:
@@ -330,3 +541,53 @@ def _writing(prefix: str) -> Iterator[None]:
             f"Cannot write checkpoint {prefix}: {system_errors.cause(error)} "
             f"{system_errors.RESUME_ADVICE}"
         ) from error
+
+
+def check_room(directory: str | pathlib.Path, needed: int) -> None:
+    """Refuses a directory without room for a checkpoint.
+
+    Args:
+        directory: The directory of the checkpoints; may be missing.
+        needed: int. Bytes of one checkpoint.
+
+    Raises:
+        UserError: fewer bytes are free.
+    """
+    free = _free(directory)
+    if free < needed:
+        raise errors.UserError(
+            f"Expected room for a checkpoint in {directory}, "
+            f"{_megabytes(needed)}. Received: {_megabytes(free)} free. Make "
+            "room, or name another --output_dir."
+        )
+
+
+def _warn_of_little_room(directory: pathlib.Path, needed: int) -> None:
+    """Warns if the next checkpoint will not fit."""
+    free = _free(directory)
+    if free < needed:
+        _log.warning(
+            "%s has %s left; the next checkpoint needs %s. Make room now.",
+            directory,
+            _megabytes(free),
+            _megabytes(needed),
+        )
+
+
+def _size(prefix: str) -> int:
+    """Returns the bytes of a checkpoint's files."""
+    folder, name = os.path.split(prefix)
+    return sum(
+        path.stat().st_size for path in pathlib.Path(folder).glob(f"{name}.*")
+    )
+
+
+def _free(directory: str | pathlib.Path) -> int:
+    path = pathlib.Path(directory).absolute()
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def _megabytes(number: int) -> str:
+    return f"{number / 1e6:,.1f} MB"

@@ -1,4 +1,4 @@
-"""The files of a run, whatever is in its checkpoints. No TensorFlow."""
+"""The files of a run, except the content of checkpoints. No TensorFlow."""
 
 import importlib.metadata
 import json
@@ -6,6 +6,7 @@ import os
 import pathlib
 import platform
 import re
+from typing import Any
 
 import relpos_tf
 from relpos_tf import errors
@@ -16,13 +17,13 @@ from relpos_tf.utils import system_errors
 
 HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
-SUBWORDS = "tokenizer.subwords"  # in its place: tensor2tensor's vocabulary
+SUBWORDS = "tokenizer.subwords"  # instead, for a tensor2tensor vocabulary
 METRICS = "metrics.jsonl"
 _FLAGS = "flags.txt"
 _VERSIONS = "versions.json"
 _PROBLEM = "problem.json"
 _STATE = "checkpoint"
-# What is written whole or not at all.
+# The files that are written whole or not at all.
 _WRITTEN = (
     HPARAMS,
     TOKENIZER,
@@ -34,63 +35,58 @@ _WRITTEN = (
     _STATE,
     "ckpt-*.json",  # beside an average
 )
-# The fields of problem.json; runs of earlier versions have fewer.
-PROBLEM_FIELDS = {
+# The fields of problem.json; in runs of earlier versions some are missing.
+_PROBLEM_FIELDS = {
     "problem": str,
     "tokenizer_sha256": str,
     "data": dict[str, str],
 }
-# Of an event in metrics.jsonl, where it has them.
+# The fields of an event in metrics.jsonl; no event has all of them.
 _EVENT_FIELDS = {
     "step": int,
     "split": str,
     "averaged": int,
-    **dict.fromkeys(
-        (
-            "loss",
-            "steps_per_second",
-            "tokens_per_second",
-            "learning_rate",
-            "target_tokens",
-            "skipped_steps",
-            "teacher_forced_accuracy",
-            "bleu",
-            "chrf",
-            "exact_match",
-        ),
-        float,
-    ),
+    "loss": float,
+    "steps_per_second": float,
+    "tokens_per_second": float,
+    "learning_rate": float,
+    "target_tokens": float,
+    "skipped_steps": float,
+    "teacher_forced_accuracy": float,
+    "bleu": float,
+    "chrf": float,
+    "exact_match": float,
     "peak_memory_mb": float | None,
 }
-
-# Fields that the shapes or the meaning of the weights depend on.
-_ARCHITECTURE = frozenset(
+# The hparams that may change when a run is resumed. The shapes or the meaning
+# of the weights depend on all others.
+_MAY_CHANGE = frozenset(
     {
-        "vocab_size",
-        "hidden_size",
-        "filter_size",
-        "num_heads",
-        "num_hidden_layers",
-        "num_encoder_layers",
-        "num_decoder_layers",
-        "pos",
-        "self_attention_type",
-        "max_relative_position",
-        "add_relative_to_keys",
-        "add_relative_to_values",
-        "heads_share_relative_embedding",
-        "attention_score",
-        "attention_window",
-        "encoder_attention_direction",
-        "localness",
-        "localness_window",
-        "layer_preprocess_sequence",
-        "layer_postprocess_sequence",
-        "norm_epsilon",
-        "shared_embedding",
-        "shared_embedding_and_softmax_weights",
-        "use_target_space_embedding",
-        "target_space_id",
+        "activation_dtype",
+        "alpha",
+        "attention_dropout",
+        "average_checkpoints",
+        "batch_size",
+        "beam_size",
+        "clip_grad_norm",
+        "extra_length",
+        "label_smoothing",
+        "layer_prepostprocess_dropout",
+        "learning_rate",
+        "learning_rate_constant",
+        "learning_rate_schedule",
+        "learning_rate_warmup_steps",
+        "length_bucket_step",
+        "max_length",  # unless it is the length of learned positions
+        "min_length_bucket",
+        "optimizer",
+        "optimizer_adam_beta1",
+        "optimizer_adam_beta2",
+        "optimizer_adam_epsilon",
+        "optimizer_multistep_accumulate_steps",
+        "relative_attention_implementation",
+        "relu_dropout",
+        "train_steps",
     }
 )
 _PACKAGES = (
@@ -107,7 +103,7 @@ class RunDir:
     """A run's directory.
 
     Args:
-        path: str or path. Made when something is written.
+        path: str or path. Created when something is written.
     """
 
     def __init__(self, path: str | pathlib.Path):
@@ -115,12 +111,12 @@ class RunDir:
 
     @property
     def tokenizer_path(self) -> str:
-        """Where the run's tokenizer lies."""
+        """The path of the run's tokenizer."""
         path = self.path / SUBWORDS
         return str(path if path.is_file() else self.path / TOKENIZER)
 
     def has_hparams(self) -> bool:
-        """Says whether this is a run's directory."""
+        """Returns whether this is a run's directory."""
         return (self.path / HPARAMS).is_file()
 
     def read_hparams(self) -> hparam.HParams:
@@ -143,7 +139,7 @@ class RunDir:
         self._write(HPARAMS, checked_json.dumps(values).encode())
 
     def read_flags(self) -> dict[str, str]:
-        """Returns what flags.txt says, by name; nothing if it is not there."""
+        """Returns the flags in flags.txt, by name; {} if there is no file."""
         path = self.path / _FLAGS
         if not path.is_file():
             return {}
@@ -155,41 +151,66 @@ class RunDir:
 
     def write_versions(self) -> None:
         """Writes versions.json."""
-        self._write(_VERSIONS, _json(versions()))
+        text = json.dumps(versions(), indent=2) + "\n"
+        self._write(_VERSIONS, text.encode())
+
+    def read_problem(self) -> dict[str, Any]:
+        """Returns the fields of problem.json, which describe the run's data.
+
+        Returns {} if there is no file, as in imported runs. In runs of earlier
+        versions the file has fewer fields.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = self.path / _PROBLEM
+        try:
+            problem = checked_json.loads(path.read_bytes(), _PROBLEM_FIELDS)
+            name = problem.get("problem", "")
+            if pathlib.PurePath(name).name != name:
+                raise errors.UserError(
+                    "expected the name of a problem, which is no path. "
+                    f"Received: {name!r}."
+                )
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise errors.UserError(
+                f"{path} is damaged: {error} Put the original back, or remove "
+                "the file: the data of the run are then not compared."
+            ) from error
+        return problem
 
     def write_problem(self, problem: dict) -> None:
-        """Writes problem.json: what the run learns."""
+        """Writes problem.json, which describes the run's data."""
         self._write(_PROBLEM, checked_json.dumps(problem).encode())
 
     def copy_tokenizer(self, path: str | pathlib.Path) -> None:
-        """Takes the tokenizer into the run.
+        """Copies a tokenizer into the run.
 
         Raises:
-            UserError: it cannot be read, or the run has another one already.
+            UserError: it cannot be read, or the run has another tokenizer.
         """
         try:
             content = pathlib.Path(path).read_bytes()
         except OSError as error:
             message = f"Cannot read the tokenizer {path}: {error.strerror}."
             raise errors.UserError(message) from error
-        own = pathlib.Path(self.tokenizer_path)
-        if own.is_file() and own.read_bytes() != content:
+        current = pathlib.Path(self.tokenizer_path)
+        if current.is_file() and current.read_bytes() != content:
             raise errors.UserError(
                 f"The tokenizer {path} is not the one that the run "
                 f"{self.path} was trained with. Prepare the data as before, "
                 "or name another --output_dir."
             )
-        suffix = pathlib.Path(path).suffix
-        self._write(
-            SUBWORDS if suffix == pathlib.Path(SUBWORDS).suffix else TOKENIZER,
-            content,
-        )
+        is_subwords = pathlib.Path(path).suffix == pathlib.Path(SUBWORDS).suffix
+        self._write(SUBWORDS if is_subwords else TOKENIZER, content)
 
     def make_folder(self, name: str) -> pathlib.Path:
-        """Returns a folder in the run, made if need be.
+        """Creates a folder in the run if it is missing, and returns its path.
 
         Raises:
-            UserError: it is a link: the files elsewhere are not the run's.
+            UserError: it is a link to a folder outside the run.
         """
         folder = self.path / name
         if folder.is_symlink():
@@ -202,15 +223,14 @@ class RunDir:
         return folder
 
     def append_metrics(self, event: dict) -> None:
-        """Adds a line to metrics.jsonl, whole or, if killed, cut short.
+        """Appends a line to metrics.jsonl.
 
-        A line cut short by an earlier kill is removed first.
+        A kill may leave an incomplete line; it is removed first.
 
         Raises:
-            UserError: it cannot be written, as on a full disk, or is a link.
+            UserError: the file cannot be written, or is a link.
         """
         path = self.path / METRICS
-        line = json.dumps(event, ensure_ascii=False).encode() + b"\n"
         with system_errors.writing(path):
             self.path.mkdir(parents=True, exist_ok=True)
             with files.open_appending(path) as file:
@@ -221,10 +241,10 @@ class RunDir:
                         file.seek(0)
                         file.truncate(file.read().rfind(b"\n") + 1)
                 file.seek(0, os.SEEK_END)
-                file.write(line)
+                file.write(_line(event))
 
     def read_metrics(self) -> list[dict]:
-        """Returns the events of metrics.jsonl; a line cut short is left out.
+        """Returns the events of metrics.jsonl without an incomplete last line.
 
         Raises:
             UserError: a line is not an event.
@@ -244,11 +264,10 @@ class RunDir:
         return events
 
     def truncate_metrics(self, step: int) -> None:
-        """Drops the events after `step`, which are about to happen again."""
+        """Removes the events after `step`: a resumed run repeats them."""
         kept = [e for e in self.read_metrics() if e["step"] <= step]
         if (self.path / METRICS).exists():
-            lines = [json.dumps(e, ensure_ascii=False) + "\n" for e in kept]
-            self._write(METRICS, "".join(lines).encode())
+            self._write(METRICS, b"".join(map(_line, kept)))
 
     def _write(self, name: str, content: bytes) -> None:
         with system_errors.writing(self.path / name):
@@ -257,7 +276,7 @@ class RunDir:
 
 
 def parse_flags(text: str) -> dict[str, str]:
-    """Returns flags by name, of lines `--name=value`.
+    """Parses lines `--name=value`; returns the values by name.
 
     Example:
 
@@ -270,7 +289,7 @@ def parse_flags(text: str) -> dict[str, str]:
 
 
 def remove_left_overs(directory: str | pathlib.Path) -> None:
-    """Removes the files that kills have left half-written."""
+    """Removes the incomplete files that a kill left."""
     for name in _WRITTEN:
         # Earlier versions wrote to .NAME.part.
         for pattern in (f"{name}{files.PART}", f".{name}.part"):
@@ -284,36 +303,34 @@ def latest_run(root: str = "runs") -> pathlib.Path:
     Raises:
         UserError: there is none.
     """
-    found = []
+    runs = []  # pairs (time of the newest checkpoint, folder)
     for pattern in ("*", "*/*"):
         for folder in pathlib.Path(root).glob(pattern):
             indices = list(folder.glob("ckpt-*.index"))
             if (folder / HPARAMS).is_file() and indices:
-                found.append((max(i.stat().st_mtime for i in indices), folder))
-    if not found:
+                runs.append((max(i.stat().st_mtime for i in indices), folder))
+    if not runs:
         raise errors.UserError(
             f"Expected a trained run in {root}/. Received: none. Train one "
             "with trainer.py, or name one with --output_dir."
         )
-    return max(found)[1]
+    return max(runs)[1]
 
 
 def check_same_architecture(
     old: hparam.HParams, new: hparam.HParams
 ) -> list[str]:
-    """Compares a run's hparams with those it is to go on with.
+    """Compares the hparams of a run with those of its continuation.
 
     Returns:
-        A line for each difference that the weights survive.
+        A line for each difference that the weights allow.
 
     Raises:
-        UserError: naming the differences that they do not.
+        UserError: the weights do not allow a difference; all are named.
     """
     changed = hparam.differences(old, new)
-    matter = set(_ARCHITECTURE)
-    if old.pos == "emb":
-        matter.add("max_length")  # of the table of learned positions
-    fatal = {n: v for n, v in changed.items() if n in matter}
+    allowed = _MAY_CHANGE - ({"max_length"} if old.pos == "emb" else set())
+    fatal = {n: v for n, v in changed.items() if n not in allowed}
     if fatal:
         listed = ", ".join(f"{n}={a} (now {b})" for n, (a, b) in fatal.items())
         raise errors.UserError(
@@ -327,21 +344,21 @@ def check_same_architecture(
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of Python and of what the results depend on.
+    """Returns the versions of Python and of the packages that affect results.
 
-    What is not installed under its usual name is recorded as such: other
-    builds of TensorFlow have other names.
+    A package without its usual name, as in other builds of TensorFlow, is
+    "not installed".
     """
-    found = {
+    installed = {
         "python": platform.python_version(),
         "relpos_tf": relpos_tf.__version__,
     }
     for name in _PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            installed[name] = "not installed"
+    return installed
 
 
 def checkpoint_step(prefix: str | pathlib.Path) -> int:
@@ -375,7 +392,7 @@ def remove_checkpoint(prefix: str) -> None:
 
 
 def write_checkpoint_state(directory: pathlib.Path) -> None:
-    """Writes `checkpoint`, where TensorFlow's own tools look."""
+    """Writes the state file `checkpoint`, which TensorFlow's tools read."""
     names = [f"ckpt-{step}" for step in all_steps(directory)]
     lines = [f'all_model_checkpoint_paths: "{name}"\n' for name in names]
     lines.insert(0, f'model_checkpoint_path: "{names[-1]}"\n')
@@ -383,7 +400,7 @@ def write_checkpoint_state(directory: pathlib.Path) -> None:
 
 
 def _event(line: bytes) -> dict:
-    """Returns the event that a line of metrics.jsonl holds."""
+    """Parses a line of metrics.jsonl."""
     event = checked_json.loads(line, _EVENT_FIELDS)
     needed = {"step", "split", "loss"}
     if event.get("split", "train") != "train":
@@ -396,5 +413,6 @@ def _event(line: bytes) -> dict:
     return event
 
 
-def _json(value) -> bytes:
-    return (json.dumps(value, indent=2) + "\n").encode()
+def _line(event: dict) -> bytes:
+    """Returns an event as a line of metrics.jsonl."""
+    return json.dumps(event, ensure_ascii=False).encode() + b"\n"

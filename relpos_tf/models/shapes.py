@@ -1,16 +1,16 @@
-"""The variables of a model, told from its hparams without building it.
+"""The variables of a model, computed from its hparams without building it.
 
-Building takes memory and time in proportion to sizes that may be nonsense;
-what is said here can be compared with a checkpoint first. The order is not
-that of the model: tables, then block after block.
+Building a model takes memory and time in proportion to sizes that may be
+nonsense; these shapes can be compared with a checkpoint first. The order is
+not that of the model: tables, then block after block.
 
-Shapes: V vocabulary, F features, H heads, D depth per head, R rows of a
-relative table.
+Shapes: V vocabulary, F features, H heads, D depth per head.
 """
 
 from collections.abc import Iterator
 
 from relpos_tf import hparam
+from relpos_tf.models import arguments
 
 Shape = tuple[int, ...]
 Variable = tuple[str, Shape]
@@ -37,7 +37,7 @@ def of_model(
 
 def _variables(hparams):
     size = hparams.hidden_size
-    tables = {"target_embedding": hparams.vocab_size}  # rows, by name
+    tables = {"target_embedding": hparams.vocab_size}  # name: rows
     if not hparams.shared_embedding:
         tables["source_embedding"] = hparams.vocab_size
     if not hparams.shared_embedding_and_softmax_weights:
@@ -52,60 +52,44 @@ def _variables(hparams):
     if hparams.layer_preprocess_sequence == "n":
         for stack in ("encoder", "decoder"):
             yield from _norm(f"{stack}_norm", size)
+    encoder_positions = arguments.encoder_positions(hparams)
+    decoder_positions = arguments.decoder_positions(hparams)
+    source_positions = arguments.source_positions(hparams)
     for i in range(hparams.encoder_layers):
-        yield from _block(f"encoder_layer_{i}", hparams)
+        block = f"encoder_layer_{i}"
+        yield from _attention(
+            f"{block}/self_attention", hparams, encoder_positions
+        )
+        yield from _feed_forward(f"{block}/ffn", hparams)
     for i in range(hparams.decoder_layers):
         block = f"decoder_layer_{i}"
-        yield from _block(block, hparams)
-        yield from _attention(f"{block}/encdec_attention", hparams)
-        yield from _residual(f"{block}/encdec_attention_residual", hparams)
+        yield from _attention(
+            f"{block}/self_attention", hparams, decoder_positions
+        )
+        yield from _attention(
+            f"{block}/encdec_attention", hparams, source_positions
+        )
+        yield from _feed_forward(f"{block}/ffn", hparams)
 
 
-def _block(name, hparams):
-    """Yields what blocks of both stacks have."""
-    size, inner = hparams.hidden_size, hparams.filter_size
-    attention = f"{name}/self_attention"
-    yield from _attention(attention, hparams)
-    yield from _positions(attention, hparams)
-    yield from _residual(f"{attention}_residual", hparams)
-    for layer, shape in (("conv1", (size, inner)), ("conv2", (inner, size))):
-        yield f"{name}/ffn/{layer}/kernel", shape
-        yield f"{name}/ffn/{layer}/bias", shape[1:]
-    yield from _residual(f"{name}/ffn_residual", hparams)
-
-
-def _attention(name, hparams):
-    """Yields the variables of an attention by content."""
-    size = hparams.hidden_size
+def _attention(name, hparams, positions):
+    """Yields the variables of an attention and of the norms around it."""
+    size, heads = hparams.hidden_size, hparams.num_heads
     for kernel in ("q", "k", "v", "output_transform"):
         yield f"{name}/{kernel}/kernel", (size, size)
-    if hparams.attention_score == "additive":
-        depth = size // hparams.num_heads
-        yield f"{name}/score_vectors", (hparams.num_heads, depth)
+    for scheme in positions:
+        for path, shape in scheme.weight_shapes(heads, size // heads).items():
+            yield f"{name}/{path}", shape
+    yield from _residual(f"{name}_residual", hparams)
 
 
-def _positions(name, hparams):
-    """Yields what self-attention has for positions."""
-    size, heads = hparams.hidden_size, hparams.num_heads
-    if hparams.is_relative:
-        shape = (2 * hparams.max_relative_position + 1, size // heads)  # [R, D]
-        if not hparams.heads_share_relative_embedding:
-            shape = (heads, *shape)
-        if hparams.add_relative_to_keys:
-            yield f"{name}/relative_positions_keys", shape
-        if hparams.add_relative_to_values:
-            yield f"{name}/relative_positions_values", shape
-    if hparams.localness == "none":
-        return
-    parts = ["position"]
-    if hparams.localness != "fixed":
-        parts.append("window")
-    for part in parts:
-        yield f"{name}/localness/{part}_vectors", (size, heads)
-    if hparams.localness != "layer":
-        parts = parts[:1]  # one hidden layer serves both
-    for part in parts:
-        yield f"{name}/localness/{part}_hidden/kernel", (size, size)
+def _feed_forward(name, hparams):
+    """Yields the variables of a feed-forward layer and its norms."""
+    size, inner = hparams.hidden_size, hparams.filter_size
+    for layer, shape in (("conv1", (size, inner)), ("conv2", (inner, size))):
+        yield f"{name}/{layer}/kernel", shape
+        yield f"{name}/{layer}/bias", shape[1:]
+    yield from _residual(f"{name}_residual", hparams)
 
 
 def _residual(name, hparams):

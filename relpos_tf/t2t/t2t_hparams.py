@@ -1,8 +1,8 @@
-"""tensor2tensor's hparams in the terms of ours. No TensorFlow.
+"""Translates the hparams of tensor2tensor to `HParams`. No TensorFlow.
 
-A trained model's `hparams.json` decides what its variables mean. What we do
-not compute is refused; what only concerned its training, and has no
-counterpart here, is left out with a note.
+The `hparams.json` of a trained model determines the meaning of its variables.
+A model of an unsupported kind is refused. A setting of training without a
+counterpart is left out with a note.
 """
 
 import json
@@ -14,8 +14,8 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.utils import checked_json
 
-# Fields that carry over as they are, each with its value where an older version
-# did not write it.
+# The fields that are copied, with their values if an older version of
+# tensor2tensor did not write them.
 _MODEL = {
     "hidden_size": 512,
     "filter_size": 2048,
@@ -42,7 +42,7 @@ _TRAINING = {
     "min_length_bucket": 8,
     "length_bucket_step": 1.1,
 }
-# By the types of the defaults; of numbers, JSON has one type.
+# The types of the fields in JSON, which has one type of numbers.
 _FIELDS = {
     name: bool | int if type(default) is bool else float
     for name, default in (_MODEL | _TRAINING).items()
@@ -56,10 +56,10 @@ _FIELDS = {
     ),
     str | None,
 )
-# What the model must be, each with the value it has if it is not written.
+# The supported values of a field, first the value of a missing field.
 _SUPPORTED = {
     "self_attention_type": ("dot_product", "dot_product_relative"),
-    # The second is its older name for the first.
+    # The second is an older name of the first.
     "ffn_layer": ("dense_relu_dense", "conv_hidden_relu"),
     "norm_type": ("layer",),
     "multiply_embedding_mode": ("sqrt_depth",),
@@ -74,16 +74,16 @@ _SUPPORTED = {
     "hard_attention_k": (0,),
     "num_area_layers": (0,),
 }
-# Its fields of training alone that may well differ from what we have.
+# The names of supported optimizers.
 _OPTIMIZERS = ("adam", "Adam", "true_adam", "TrueAdam")
 _MULTISTEP = ("multistep_adam", "MultistepAdam")
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
-    """Reads tensor2tensor's hparams.json.
+    """Reads the hparams.json of tensor2tensor.
 
     Raises:
-        UserError: it is not there, or not a JSON object.
+        UserError: the file is missing or damaged.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -109,19 +109,19 @@ def read(path: pathlib.Path) -> dict[str, Any]:
 def translate(
     t2t: Mapping[str, Any], vocab_size: int, target_space_id: int = 0
 ) -> tuple[hparam.HParams, list[str]]:
-    """Returns our hparams for a model of tensor2tensor's.
+    """Returns the `HParams` of a model of tensor2tensor.
 
     Args:
-        t2t: Its hparams.
-        vocab_size: int. Rows of its embeddings.
-        target_space_id: int. The target space of its problem.
+        t2t: The hparams of tensor2tensor.
+        vocab_size: int. The rows of the embeddings.
+        target_space_id: int. The target space of the problem.
 
     Returns:
-        The hparams; and a sentence for each of its settings that has no
-        counterpart and only matters for training on.
+        The hparams; and a sentence for each setting of training without a
+        counterpart.
 
     Raises:
-        UserError: the model is of a kind that we do not have; says which.
+        UserError: the model is of an unsupported kind; the message names it.
     """
     check_supported(t2t)
     notes = []
@@ -143,11 +143,12 @@ def translate(
         "layer_postprocess_sequence": t2t.get(
             "layer_postprocess_sequence", "dan"
         ),
-        # One table for all, or one for both sides of the text, or three.
+        # One table for all, one for source and target, or three.
         "shared_embedding": tied or t2t.get("shared_embedding", False),
         "shared_embedding_and_softmax_weights": tied,
-        # Its relative attention shares tables and has values, whatever
-        # heads_share_relative_embedding and add_relative_to_values say.
+        # The relative attention of tensor2tensor always shares tables and
+        # always has values; heads_share_relative_embedding and
+        # add_relative_to_values do not change that.
         "heads_share_relative_embedding": is_relative,
         "max_length": t2t.get("max_length") or t2t.get("batch_size", 4096),
         "learning_rate_schedule": _schedule(t2t, notes),
@@ -161,7 +162,7 @@ def translate(
 
 
 def check_supported(t2t: Mapping[str, Any]) -> None:
-    """Raises UserError if a model is of a kind that we do not have."""
+    """Raises UserError if a model is of an unsupported kind."""
     for name, supported in _SUPPORTED.items():
         value = t2t.get(name, supported[0])
         if value not in supported:
@@ -180,7 +181,7 @@ def check_supported(t2t: Mapping[str, Any]) -> None:
 
 
 def _positive_k(t2t: Mapping[str, Any]) -> int:
-    """Returns the clipping distance, which tensor2tensor wants above 0."""
+    """Returns the clipping distance; tensor2tensor requires one above 0."""
     k = t2t.get("max_relative_position", 0)
     if not k:
         raise errors.UserError(
@@ -191,7 +192,7 @@ def _positive_k(t2t: Mapping[str, Any]) -> int:
 
 
 def _training(t2t: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Returns the values of training that carry over."""
+    """Returns the settings of training that have a counterpart."""
     values = {}
     for name, default in _TRAINING.items():
         value = type(default)(t2t.get(name, default))
@@ -199,7 +200,7 @@ def _training(t2t: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
             hparam.HParams().replace(**{name: value})
         except errors.UserError:
             notes.append(
-                f"Its {name}={value} is not possible here; training on would "
+                f"{name}={value} is not possible here; further training would "
                 f"use {getattr(hparam.HParams(), name)}."
             )
         else:
@@ -210,19 +211,19 @@ def _training(t2t: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
         values[name] = t2t.get(name) or 0
         if values[name] > 1:
             notes.append(
-                f"Its steps were batches, {values[name]} to an update; here "
-                "steps are updates."
+                f"A step in tensor2tensor was a batch, with {values[name]} "
+                "batches to an update; here a step is an update."
             )
     elif optimizer not in _OPTIMIZERS:
         notes.append(
-            f"Its optimizer {optimizer} is not here; training on would use "
-            "Adam."
+            f"The optimizer {optimizer} is not supported; further training "
+            "would use Adam."
         )
     return values
 
 
 def _schedule(t2t: Mapping[str, Any], notes: list[str]) -> str:
-    """Returns the learning-rate schedule, or ours if we do not have it."""
+    """Returns the learning-rate schedule, or noam if it is not supported."""
     schedule = t2t.get("learning_rate_schedule", "legacy")
     scheme = t2t.get("learning_rate_decay_scheme", "noam")
     factors = set(schedule.split("*")) if schedule else set()
@@ -232,19 +233,19 @@ def _schedule(t2t: Mapping[str, Any], notes: list[str]) -> str:
         return schedule
     named = f"{schedule} ({scheme})" if schedule == "legacy" else schedule
     notes.append(
-        f"Its learning-rate schedule {named} is not here; training on would "
-        "use noam."
+        f"The learning-rate schedule {named} is not supported; further "
+        "training would use noam."
     )
     return "noam"
 
 
 def _activation_dtype(t2t: Mapping[str, Any], notes: list[str]) -> str:
-    """Returns what training computes with."""
+    """Returns the type with which training computes."""
     dtype = t2t.get("activation_dtype", "float32")
     if dtype in ("float32", "bfloat16"):
         return dtype
     notes.append(
-        f"Its activation_dtype {dtype} is not here; training on would use "
-        "float32."
+        f"The activation_dtype {dtype} is not supported; further training "
+        "would use float32."
     )
     return "float32"

@@ -1,8 +1,9 @@
-"""A run's directory from a model directory of tensor2tensor.
+"""Converts a model directory of tensor2tensor into a run's directory.
 
-It holds checkpoints in TensorFlow 1's format, `hparams.json`, and sometimes
-the vocabulary. The run holds what decoder.py, the exporter and
-`trainer.py --warm_start_from` need, and a record of what came from where.
+A model directory holds checkpoints in the format of TensorFlow 1,
+`hparams.json`, and sometimes the vocabulary. The run holds all files that
+decoder.py, the exporter and `trainer.py --warm_start_from` need, and a record
+of the import.
 """
 
 import itertools
@@ -19,27 +20,26 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import t2t_subwords
 from relpos_tf.export import saved_model
-from relpos_tf.models import checkpoint_reader
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.models import shapes as model_shapes
 from relpos_tf.t2t import t2t_hparams
 from relpos_tf.t2t import t2t_variables
-from relpos_tf.utils import paths
+from relpos_tf.utils import files
 
 RECORD = "t2t_import.json"
-_NAMED = 5  # most items that a message lists
+_MOST_NOTES = 5  # on vocabularies that do not fit
 
 
 class Imported(NamedTuple):
-    """What an import did.
+    """The result of an import.
 
     Attributes:
         hparams: `hparam.HParams` of the run.
-        checkpoint: str. The prefix that was read.
-        used: {our variable: [its variables, shards in order]}.
-        ignored: list of its variables that are not the model's.
-        notes: list of str. What the reader should know.
+        checkpoint: str. The prefix of the checkpoint.
+        used: {our variable: [variables of the checkpoint, shards in order]}.
+        ignored: list of the other variables of the checkpoint.
+        notes: list of str. Warnings for the user.
         has_vocabulary: bool. Whether the run has a tokenizer.
     """
 
@@ -63,22 +63,19 @@ def import_run(
 
     Args:
         t2t_dir: A model directory of tensor2tensor, with hparams.json.
-        output_dir: The run to write. One that an import wrote is replaced.
+        output_dir: The run to write. An earlier import there is replaced.
         checkpoint: See `find_checkpoint`.
-        vocab_file: Its subword vocabulary. None: `vocab*` or `*.subwords` in
-            `t2t_dir`, or in the data_dir that its flags name.
-        target_space_id: int. The target space of its problem; all its
-            translation problems since 1.10 have 0.
-
-    Returns:
-        What was done.
+        vocab_file: The subword vocabulary. None: `vocab*` or `*.subwords` in
+            `t2t_dir`, or in the data_dir in the flags of its training.
+        target_space_id: int. The target space of the problem: 0 in all
+            translation problems since tensor2tensor 1.10.
 
     Raises:
-        UserError: something is missing, of another kind, or does not fit; the
+        UserError: a file is missing, of another kind, or does not fit; the
             message names it.
     """
     t2t_dir, output_dir = pathlib.Path(t2t_dir), pathlib.Path(output_dir)
-    check_replaceable(output_dir)
+    saved_model.check_replaceable(output_dir, RECORD, "import")
     t2t = t2t_hparams.read(t2t_dir / "hparams.json")
     t2t_hparams.check_supported(t2t)
     prefix = find_checkpoint(t2t_dir, checkpoint)
@@ -91,8 +88,8 @@ def import_run(
     vocabulary = find_vocabulary(
         t2t_dir, vocab_file, t2t, hparams.vocab_size, notes
     )
-    # Nothing is built: its size could be nonsense. Where there are more
-    # variables than names, some are among the first that are missing.
+    # No model is built: its size could be nonsense. If the hparams have more
+    # variables than the checkpoint, a missing one is among the first of them.
     variables = dict(
         itertools.islice(model_shapes.of_model(hparams), len(shapes) + 1)
     )
@@ -100,11 +97,11 @@ def import_run(
     t2t_variables.check_fit(variables, used, shapes, ignored)
     with checkpoints.reading(prefix):
         values = {path: _read(reader, used[path]) for path in variables}
-    done = Imported(hparams, prefix, used, ignored, notes, bool(vocabulary))
+    result = Imported(hparams, prefix, used, ignored, notes, bool(vocabulary))
     step = read_step(reader, prefix)
-    with saved_model.new_folder(output_dir) as partial:
-        _write(partial, done, values, vocabulary, step)
-    return done
+    with files.replacing_folder(output_dir) as partial:
+        _write(partial, result, values, vocabulary, step)
+    return result
 
 
 def find_checkpoint(t2t_dir: pathlib.Path, checkpoint: str | None) -> str:
@@ -112,12 +109,12 @@ def find_checkpoint(t2t_dir: pathlib.Path, checkpoint: str | None) -> str:
 
     Args:
         t2t_dir: The model directory.
-        checkpoint: A prefix, perhaps relative to `t2t_dir`, or a folder, or
-            None for `t2t_dir`; of a folder, the checkpoint with the highest
-            step, or else the last one that its state file names.
+        checkpoint: A prefix, which may be relative to `t2t_dir`; or a folder;
+            or None for `t2t_dir`. In a folder, the checkpoint with the highest
+            step is read, or without steps the last one of the state file.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no checkpoint.
     """
     if checkpoint and not os.path.isdir(checkpoint):
         prefix = checkpoint.removesuffix(".index")
@@ -125,11 +122,11 @@ def find_checkpoint(t2t_dir: pathlib.Path, checkpoint: str | None) -> str:
         there = os.path.isfile(f"{inside}.index")
         return inside if there and not os.path.exists(prefix) else prefix
     folder = pathlib.Path(checkpoint or t2t_dir)
-    found = {}
+    prefixes = {}  # by step
     for path in folder.glob("model.ckpt-*.index"):
         if match := re.fullmatch(r"model\.ckpt-(\d+)\.index", path.name):
-            found[int(match[1])] = str(path).removesuffix(".index")
-    newest = found[max(found)] if found else _last_named(folder)
+            prefixes[int(match[1])] = str(path).removesuffix(".index")
+    newest = prefixes[max(prefixes)] if prefixes else _last_named(folder)
     if not newest:
         raise errors.UserError(
             "Expected a checkpoint model.ckpt-STEP.index of tensor2tensor. "
@@ -139,25 +136,25 @@ def find_checkpoint(t2t_dir: pathlib.Path, checkpoint: str | None) -> str:
 
 
 def _last_named(folder: pathlib.Path) -> str | None:
-    """Returns the prefix that a folder's state file names last, if it is there.
+    """Returns the last checkpoint of a folder's state file, if it exists.
 
-    `tf.train.latest_checkpoint` takes it for a pattern.
+    `tf.train.latest_checkpoint` would interpret the name as a pattern.
     """
     state = tf.train.get_checkpoint_state(str(folder))
     prefix = state.model_checkpoint_path if state else ""
-    is_there = any(map(os.path.isfile, (f"{prefix}.index", prefix)))
-    return prefix if is_there else None
+    exists = any(map(os.path.isfile, (f"{prefix}.index", prefix)))
+    return prefix if exists else None
 
 
 def open_checkpoint(prefix: str):
     """Returns a reader of a TensorFlow 1 checkpoint.
 
     Raises:
-        UserError: it is not there, or damaged.
+        UserError: it is missing or damaged.
     """
     try:
-        return checkpoint_reader.open_checkpoint(prefix)
-    except checkpoint_reader.UNREADABLE as error:
+        return checkpoints.open_checkpoint(prefix)
+    except checkpoints.UNREADABLE as error:
         raise errors.UserError(
             "Expected the prefix of a checkpoint, as in model.ckpt-250000. "
             f"Received: {prefix}, which is not there or damaged."
@@ -171,17 +168,17 @@ def find_vocabulary(
 
     Args:
         t2t_dir: The model directory.
-        vocab_file: A path, or None to look for one.
-        t2t: Its hparams.
-        vocab_size: int. Rows of its embeddings.
-        notes: list of str. Gains why those that were found do not serve.
+        vocab_file: A path, or None to look for the file.
+        t2t: The hparams of tensor2tensor.
+        vocab_size: int. The rows of the embeddings.
+        notes: list of str. The reasons against other files are added to it.
 
     Returns:
-        The file's content; None if nobody named one and none was found.
+        The file's content, or None if `vocab_file` is None and no file fits.
 
     Raises:
-        UserError: the one that was named is not a subword vocabulary of this
-            size, or several that were found are.
+        UserError: `vocab_file` is not a subword vocabulary of this size, or
+            several different files fit.
     """
     if vocab_file:
         return _read_vocabulary(pathlib.Path(vocab_file), t2t, vocab_size)
@@ -196,37 +193,20 @@ def find_vocabulary(
         if len(set(fitting.values())) > 1:
             raise errors.UserError(
                 f"Several vocabularies have the right size: "
-                f"{_some([str(path) for path in fitting])}. Name one with "
-                "--vocab_file."
+                f"{checkpoints.abridged([str(path) for path in fitting])}. "
+                "Name one with --vocab_file."
             )
         if fitting:
             return next(iter(fitting.values()))
-    notes.extend(reasons[:_NAMED])
+    notes.extend(reasons[:_MOST_NOTES])
     return None
 
 
-def check_replaceable(output_dir: pathlib.Path) -> None:
-    """Raises UserError if a folder holds anything but an import.
-
-    Or if it could not be written in the end.
-    """
-    paths.check_folder(output_dir)
-    paths.check_folder(output_dir.parent)  # where it gets its name
-    if not output_dir.exists() or (output_dir / RECORD).is_file():
-        return
-    if output_dir.is_dir() and not any(output_dir.iterdir()):
-        return
-    raise errors.UserError(
-        "Expected a new folder, or an earlier import to replace. "
-        f"Received: {output_dir}, which is something else."
-    )
-
-
 def read_step(reader, prefix: str) -> int:
-    """Returns the number of updates that a checkpoint says were made.
+    """Returns the number of updates of a checkpoint.
 
     Raises:
-        UserError: what it says is no number of updates.
+        UserError: its global_step is no number of updates.
     """
     if reader.has_tensor("global_step"):
         step = np.asarray(reader.get_tensor("global_step"))
@@ -241,12 +221,12 @@ def read_step(reader, prefix: str) -> int:
 
 
 def _read(reader, names: list[str]) -> np.ndarray:
-    """Joins the shards of a variable: float32, along the first axis."""
+    """Joins the shards of a variable along the first axis, as float32."""
     parts = [reader.get_tensor(name) for name in names]
     return np.concatenate(parts).astype(np.float32)
 
 
-def _write(folder, done, values, vocabulary, step) -> None:
+def _write(folder, result, values, vocabulary, step) -> None:
     """Writes the files of the run."""
     run = run_dir.RunDir(folder)
     checkpoints.write_model(str(folder / f"ckpt-{step}"), values, step)
@@ -255,26 +235,27 @@ def _write(folder, done, values, vocabulary, step) -> None:
         (folder / run_dir.SUBWORDS).write_bytes(vocabulary)
     run.write_versions()
     record = {
-        "checkpoint": done.checkpoint,
+        "checkpoint": result.checkpoint,
         "step": step,
-        "used": done.used,
-        "ignored": done.ignored,
-        "notes": done.notes,
+        "used": result.used,
+        "ignored": result.ignored,
+        "notes": result.notes,
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
-    run.write_hparams(done.hparams)
+    run.write_hparams(result.hparams)
 
 
 def _vocabularies(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the files that go by the name of a subword vocabulary."""
-    found = {*folder.glob("vocab*"), *folder.glob("*.subwords")}
-    return sorted(path for path in found if path.is_file())
+    """Returns the files with the name of a subword vocabulary."""
+    paths = {*folder.glob("vocab*"), *folder.glob("*.subwords")}
+    return sorted(path for path in paths if path.is_file())
 
 
 def _read_vocabulary(path: pathlib.Path, t2t, vocab_size: int) -> bytes:
-    """Returns a vocabulary file, with lines for the rows that have no piece.
+    """Returns a vocabulary file with a line for every row of the embeddings.
 
-    Those are there where `vocab_divisor` rounded their number up.
+    If `vocab_divisor` rounded up the number of rows, the last rows have no
+    piece in the file, and empty pieces are added.
     """
     size = t2t_subwords.SubwordTokenizer(path).vocab_size
     missing = vocab_size - size
@@ -289,9 +270,10 @@ def _read_vocabulary(path: pathlib.Path, t2t, vocab_size: int) -> bytes:
 
 
 def _data_dir(t2t_dir: pathlib.Path) -> pathlib.Path | None:
-    """Returns the data_dir that a model directory's flags name, if it is here.
+    """Returns the data_dir of the flags of a model directory, if it exists.
 
-    Its trainer writes its flags to flags.txt and flags_t2t.txt.
+    The trainer of tensor2tensor writes its flags to flags.txt and
+    flags_t2t.txt.
     """
     for name in ("flags.txt", "flags_t2t.txt"):
         path = t2t_dir / name
@@ -301,9 +283,3 @@ def _data_dir(t2t_dir: pathlib.Path) -> pathlib.Path | None:
             if folder.is_dir():
                 return folder
     return None
-
-
-def _some(items: list[str]) -> str:
-    """Returns the first few of a list, and how many more there are."""
-    left = len(items) - _NAMED
-    return "; ".join(items[:_NAMED]) + (f" and {left} more" if left > 0 else "")

@@ -1,8 +1,9 @@
-"""Which variable of tensor2tensor is which of ours.
+"""The names of our variables in the checkpoints of tensor2tensor.
 
-Its checkpoints name a variable by the scopes it was made in, keep embeddings
-in shards, and hold what training left: slots of the optimizer, counters,
-averages of losses. Every variable of the model has exactly one place here.
+A checkpoint of tensor2tensor names a variable by its scopes, stores
+embeddings in shards, and holds the variables of training as well: slots of the
+optimizer, counters, averages of losses. Every variable of the model
+corresponds to exactly one of ours.
 """
 
 import re
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf.models import checkpoints
 
 _ATTENTION = {
     f"{name}/kernel": f"multihead_attention/{name}/kernel"
@@ -27,14 +29,14 @@ _SHARD = re.compile(r"([^/]+)/(symbol_modality_(\d+)_\d+)/[^/]+/weights_(\d+)")
 
 
 def model_scope(names: Iterable[str]) -> tuple[str, list[str]]:
-    """Tells the variables of the model from those of training.
+    """Separates the variables of the model from those of training.
 
     Returns:
         The scope of the model, usually "transformer"; and the sorted names of
-        all variables outside it, and of the slots inside it.
+        all variables outside the scope and of the slots inside it.
 
     Raises:
-        UserError: there is no Transformer in it.
+        UserError: there is not exactly one Transformer.
     """
     names = set(names)
     scopes = {
@@ -46,10 +48,10 @@ def model_scope(names: Iterable[str]) -> tuple[str, list[str]]:
         raise errors.UserError(
             "Expected a checkpoint of one Transformer of tensor2tensor, with "
             "variables such as transformer/body/encoder/layer_0/ffn/conv1/"
-            f"kernel. Received: {_some(sorted(names))}."
+            f"kernel. Received: {checkpoints.abridged(sorted(names))}."
         )
     scope = scopes.pop()
-    # A slot is named after its variable: NAME/Adam.
+    # The name of a slot is the name of its variable and more: NAME/Adam.
     ignored = {
         name
         for name in names
@@ -59,39 +61,39 @@ def model_scope(names: Iterable[str]) -> tuple[str, list[str]]:
 
 
 def vocab_size(names: Iterable[str], scope: str) -> int:
-    """Returns the rows of the embeddings, which their scope tells.
+    """Returns the rows of the embeddings, which are in their scope's name.
 
     Raises:
-        UserError: there are none, or source and target have a vocabulary
-            each.
+        UserError: there are no embeddings, or source and target have
+            different vocabularies.
     """
     shards = filter(None, map(_SHARD.fullmatch, names))
-    found = {shard[2]: int(shard[3]) for shard in shards if shard[1] == scope}
-    if len(found) != 1:
+    sizes = {shard[2]: int(shard[3]) for shard in shards if shard[1] == scope}
+    if len(sizes) != 1:
         raise errors.UserError(
             "Expected a model with one vocabulary for source and target. "
-            f"Received: {', '.join(sorted(found)) or 'none'}."
+            f"Received: {', '.join(sorted(sizes)) or 'none'}."
         )
-    return next(iter(found.values()))
+    return next(iter(sizes.values()))
 
 
 def names_of(
     variables: Iterable[str], hparams: hparam.HParams, names: Iterable[str]
 ) -> dict[str, list[str]]:
-    """Returns where each of our variables is in a checkpoint.
+    """Returns the names of our variables in a checkpoint.
 
     Args:
         variables: Paths of our variables.
         hparams: `hparam.HParams` of our model.
-        names: All variables of the checkpoint; they tell the name of the
-            model's scope and how many shards a table has.
+        names: The names of all variables of the checkpoint. They determine
+            the model's scope and the number of shards of each table.
 
     Returns:
-        {our path: its names}, more than one where a table is in shards.
+        {our path: names}, with a name for each shard of a table.
     """
     names = list(names)
     scope, _ = model_scope(names)
-    # Ours, and under what it keeps the same table.
+    # Our tables, and the scope of each table in tensor2tensor.
     tables = {
         "source_embedding": "input_emb",
         "target_embedding": (
@@ -100,11 +102,11 @@ def names_of(
         "softmax": "softmax",
     }
     size = f"{hparams.vocab_size}_{hparams.hidden_size}"
-    found = {}
+    result = {}
     for path in variables:
         part, _, rest = path.removeprefix("transformer/").partition("/")
         if part not in tables:
-            found[path] = [f"{scope}/body/{_body_name(part, rest)}"]
+            result[path] = [f"{scope}/body/{_body_name(part, rest)}"]
             continue
         stem = f"{scope}/symbol_modality_{size}/{tables[part]}/weights_"
         numbers = [
@@ -112,15 +114,15 @@ def names_of(
             for shard in filter(None, map(_SHARD.fullmatch, names))
             if shard[0].startswith(stem)
         ]
-        # Up to the last, so that one that is not there is missed; it is among
-        # the first as many as there are, and one more.
+        # All up to the last shard, so that a missing one is found. One of the
+        # first len(numbers) + 1 is missing if the last number is larger.
         count = min(max(numbers, default=0), len(numbers)) + 1
-        found[path] = [f"{stem}{i}" for i in range(count)]
-    return found
+        result[path] = [f"{stem}{i}" for i in range(count)]
+    return result
 
 
 def _body_name(part: str, rest: str) -> str:
-    """Returns its name of one of our variables below `body`."""
+    """Returns the name below `body` of one of our variables."""
     if part == "target_space_embedding":
         return f"{part}/kernel"
     if match := re.fullmatch(r"(source|target)_positions", part):
@@ -131,11 +133,11 @@ def _body_name(part: str, rest: str) -> str:
     stack, layer = re.fullmatch(r"(encoder|decoder)_layer_(\d+)", part).groups()
     sublayer, _, rest = rest.partition("/")
     if match := re.fullmatch(r"(.+)_residual", sublayer):
-        place, _, weight = rest.partition("/")
+        norm, _, weight = rest.partition("/")
         scope = {
             "before_norm": "layer_prepostprocess",
             "after_norm": "layer_postprocess",
-        }[place]
+        }[norm]
         sublayer, rest = match[1], f"{scope}/layer_norm/{_NORM[weight]}"
     else:
         rest = _ATTENTION.get(rest, rest)
@@ -148,10 +150,16 @@ def check_fit(
     shapes: Mapping[str, list[int]],
     ignored: Iterable[str],
 ) -> None:
-    """Compares what the checkpoint holds with what the hparams announce.
+    """Compares the variables of a checkpoint with those of the hparams.
+
+    Args:
+        variables: {our path: shape}, by the hparams.
+        used: {our path: names}, by `names_of`.
+        shapes: {name: shape} of the checkpoint.
+        ignored: The names of the variables of training.
 
     Raises:
-        UserError: a variable is missing, left over, or of another shape; the
+        UserError: a variable is missing, unexpected, or of another shape; the
             message names the first few.
     """
     problems = []
@@ -172,11 +180,6 @@ def check_fit(
     problems += [f"{name} has no place in this model" for name in left]
     if problems:
         raise errors.UserError(
-            f"The checkpoint does not fit its hparams.json: {_some(problems)}."
+            "The checkpoint does not fit its hparams.json: "
+            f"{checkpoints.abridged(problems)}."
         )
-
-
-def _some(items: list[str]) -> str:
-    """Returns the first few of a list, and how many more there are."""
-    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
-    return "; ".join(items[:5]) + more

@@ -1,4 +1,4 @@
-"""Which devices train: one, or several as replicas of each other."""
+"""The devices that train: one, or several as replicas."""
 
 from collections.abc import Mapping
 
@@ -6,36 +6,36 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf.training import cluster
-from relpos_tf.training import meeting
+from relpos_tf.training import rendezvous
 from relpos_tf.utils import signals
 
 
 def strategy(
-    worker_gpu: int = 0, started_with: Mapping[str, str] | None = None
+    worker_gpu: int = 0, launch_config: Mapping[str, str] | None = None
 ) -> tf.distribute.Strategy:
-    """Returns the strategy for this machine, or for those of TF_CONFIG.
+    """Returns the strategy for this machine, or for the hosts of TF_CONFIG.
 
-    For several hosts it must come before anything that TensorFlow computes,
-    and returns once all of them have come.
+    With several hosts, call it before TensorFlow computes anything; it returns
+    once all hosts are connected.
 
     Args:
-        worker_gpu: int. Number of GPUs to use, of each host; 0: all that are
-            visible. On a machine without GPUs every logical CPU is a replica;
-            of several hosts each is one.
-        started_with: What must be the same on all hosts, by name. None: this
-            host alone, whatever hosts TF_CONFIG has.
+        worker_gpu: int. Number of GPUs to use on each host; 0: all that are
+            visible. Without GPUs, each logical CPU is a replica on one host;
+            each of several hosts is one replica.
+        launch_config: Values by name that must be equal on all hosts. None:
+            use this host only, whatever TF_CONFIG says.
 
     Returns:
         TensorFlow's default strategy for one device, `MirroredStrategy` for
-        more, `MultiWorkerMirroredStrategy` for those of several hosts.
+        several, `MultiWorkerMirroredStrategy` for several hosts.
 
     Raises:
-        UserError: fewer GPUs are visible than asked for; TF_CONFIG is wrong;
-            or another host did not come.
+        UserError: fewer GPUs are visible than asked for; TF_CONFIG is invalid;
+            or another host did not connect.
     """
     hosts = cluster.from_environment()
-    if hosts is not None and started_with is not None:
-        return _of_several_hosts(hosts, worker_gpu, started_with)
+    if hosts is not None and launch_config is not None:
+        return _of_several_hosts(hosts, worker_gpu, launch_config)
     kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
     devices = [d.name for d in tf.config.list_logical_devices(kind)]
     if worker_gpu:
@@ -52,10 +52,10 @@ def strategy(
 
 
 def _of_several_hosts(
-    hosts: cluster.Cluster, worker_gpu: int, started_with: Mapping[str, str]
+    hosts: cluster.Cluster, worker_gpu: int, launch_config: Mapping[str, str]
 ) -> tf.distribute.Strategy:
-    """Waits for the other hosts, and connects to them."""
-    # Physical devices: to list the logical ones would start TensorFlow.
+    """Waits for the other hosts and connects to them."""
+    # Physical devices: listing logical devices would start TensorFlow.
     gpus = tf.config.list_physical_devices("GPU")
     if worker_gpu:
         _check_number(worker_gpu, len(gpus))
@@ -64,10 +64,12 @@ def _of_several_hosts(
     cpu = tf.config.list_physical_devices("CPU")[0]
     if len(tf.config.get_logical_device_configuration(cpu) or "1") > 1:
         raise errors.UserError(
-            "--num_logical_cpus is to try replicas on one host. Received: "
-            "TF_CONFIG with several."
+            "--num_logical_cpus is for one host. Received: a TF_CONFIG with "
+            "several."
         )
-    meeting.meet(hosts, {**started_with, "the number of GPUs": str(len(gpus))})
+    rendezvous.await_hosts(
+        hosts, {**launch_config, "the number of GPUs": str(len(gpus))}
+    )
     try:
         result = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
@@ -81,7 +83,7 @@ def _of_several_hosts(
 
 
 def _check_number(worker_gpu: int, gpus: int) -> None:
-    """Raises if there are fewer GPUs; 1 may be the CPU."""
+    """Raises if there are fewer GPUs; 1 may also mean the CPU."""
     if worker_gpu > max(gpus, 1):
         raise errors.UserError(
             f"--worker_gpu must be at most {gpus}, the GPUs that "

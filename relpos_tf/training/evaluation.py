@@ -1,4 +1,4 @@
-"""How good a model is: given the reference's own past, and by itself.
+"""Evaluation of a model: teacher-forced loss, and scores of translations.
 
 Shapes: B batch, S source length, T target length, V vocabulary.
 """
@@ -11,26 +11,24 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import line_batches
 from relpos_tf.decoding import search
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.layers import losses
 from relpos_tf.models import transformer
 from relpos_tf.training import metrics
 
-# One traced function for each living model: TensorFlow never frees a traced
-# graph, so one for each evaluation would fill the memory.
+# One traced function for each model: TensorFlow never frees a traced graph, so
+# one for each evaluation would fill the memory.
 _functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def teacher_forced(
     model: transformer.Transformer, dataset: Iterable[dict[str, tf.Tensor]]
 ) -> dict[str, float]:
-    """Scores a model that is shown the reference up to each position.
+    """Scores a model that sees the reference up to each position.
 
-    Every token counts the same, whatever batch it is in.
+    Every token has the same weight, independent of its batch.
 
     Args:
         model: The model.
@@ -38,18 +36,18 @@ def teacher_forced(
             `[B, T]`, both padded with 0.
 
     Returns:
-        dict: `loss`, in nats per target token, EOS included, without label
-        smoothing; `teacher_forced_accuracy`, the share of target tokens that
-        the model finds most probable; and `target_tokens`, their number.
+        dict: `loss`, in nats per target token, with EOS and without label
+        smoothing; `teacher_forced_accuracy`, the fraction of target tokens
+        that the model finds most probable; and `target_tokens`, their number.
 
     Raises:
-        ValueError: there is no target token.
+        ValueError: there are no target tokens.
     """
     function = teacher_forced_function(model)
     loss, correct, count = 0.0, 0.0, 0.0
     for batch in dataset:
         sums = function(batch["inputs"], batch["targets"])
-        # In Python, because a float32 sum stops growing at some length.
+        # In Python: a float32 sum stops growing at some size.
         loss += float(sums[0])
         correct += float(sums[1])
         count += float(sums[2])
@@ -65,13 +63,13 @@ def teacher_forced(
 
 
 def teacher_forced_function(model: transformer.Transformer) -> Callable:
-    """Returns the traced function of a model, always the same.
+    """Returns a model's traced function, the same one on every call.
 
-    It maps `inputs` and `targets` to three float32 sums over the target
-    tokens: of their losses, of those predicted, and of all.
+    It maps `inputs` and `targets` to three float32 scalars: the sum of the
+    losses, the number of correct predictions, and the number of target tokens.
     """
     if model not in _functions:
-        # The dictionary must not be what keeps the model alive.
+        # The dictionary must not keep the model alive.
         reference = weakref.ref(model)
 
         def sums(inputs, targets):
@@ -97,28 +95,24 @@ def translate_and_score(
     translator: translator_lib.Translator,
     source_lines: Sequence[str],
     references: Sequence[str],
-    **settings,
+    **options,
 ) -> tuple[metrics.Scores, list[str]]:
-    """Translates lines and compares the result with references.
+    """Translates lines and scores the translations against references.
 
     Args:
         translator: The translator.
-        source_lines: What to translate.
+        source_lines: The lines to translate.
         references: A translation of each line.
-        **settings: See `Translator.translate_lines`.
+        **options: See `Translator.translate`.
 
     Returns:
         A pair: the scores, and the translations.
 
     Raises:
-        UserError: there is not one reference for each line.
+        UserError: there are no references, or not one for each line.
     """
-    if len(source_lines) != len(references):
-        raise errors.UserError(
-            f"Expected one reference for each of {len(source_lines)} lines. "
-            f"Received: {len(references)} references."
-        )
-    hypotheses = translator.translate(list(source_lines), **settings)
+    metrics.check_pairs(source_lines, references, "source lines")
+    hypotheses = translator.translate(list(source_lines), **options)
     return metrics.corpus_bleu(hypotheses, references), hypotheses
 
 
@@ -126,15 +120,15 @@ def log_probabilities(
     translator: translator_lib.Translator,
     pairs: Sequence[tuple[str, str]],
 ) -> list[tuple[float, int]]:
-    """Says how probable given translations are.
+    """Computes the log-probabilities of given translations.
 
     Args:
         translator: A translator with a model, not with an export.
-        pairs: Lines and a translation of each.
+        pairs: Pairs of a line and a translation of it.
 
     Returns:
         For each pair, the natural logarithm of the translation's probability,
-        and the number of its tokens, EOS included.
+        and its number of tokens, with EOS.
     """
     engine = translator.engine
     ids = tf.TensorSpec([None, None], tf.int32)
@@ -147,12 +141,12 @@ def log_probabilities(
         for lines in zip(*pairs, strict=True)
     )
     sizes = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
-    found = [0.0] * len(pairs)
-    for batch in line_batches.make_batches(sizes):
-        scores = function(
+    log_probs = [0.0] * len(pairs)
+    for batch in translator_lib.make_batches(sizes):
+        batch_log_probs = function(
             engines.padded([sources[i] for i in batch]),
             engines.padded([targets[i] for i in batch]),
         )
-        for i, score in zip(batch, scores.numpy().tolist(), strict=True):
-            found[i] = score
-    return [(score, len(t)) for score, t in zip(found, targets, strict=True)]
+        for i, value in zip(batch, batch_log_probs.numpy(), strict=True):
+            log_probs[i] = float(value)
+    return [(p, len(t)) for p, t in zip(log_probs, targets, strict=True)]

@@ -1,11 +1,11 @@
-"""Hosts that train together: what they agree on, and who goes first.
+"""Hosts that train together: their collective operations.
 
-Every replica of every host makes the same updates, so hosts need to agree on
-little else: when to save and to stop, and where to go on. One of them, the
-chief, writes the run's directory; the others read it.
+Every replica of every host makes the same updates, so hosts only need to agree
+when to save, when to stop, and where to resume. One of them, the chief, writes
+the run's directory; the others read it.
 
-All methods but `connected` are for all hosts to call, in the same order. With
-one host they return at once.
+All methods but `explain_failures` are collective: every host calls them, in
+the same order. With one host they return at once.
 """
 
 import contextlib
@@ -23,12 +23,11 @@ from relpos_tf.training import cluster as cluster_lib
 from relpos_tf.utils import signals
 
 _log = logging.getLogger("relpos_tf")
-# Seconds after which another host's file must be seen: network file systems
-# look for changes every minute or so.
-_LAG = 90.0
-_PAUSE = 0.2
-# What collectives end in when a host is gone, was restarted, or fails itself.
-_LOST = (
+# A network file system shows another host's file within a minute or so.
+_FILE_TIMEOUT = 90.0
+_POLL_SECONDS = 0.2
+# Errors of collectives when a host has ended, was restarted, or fails itself.
+_HOST_FAILURES = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -42,6 +41,12 @@ class Hosts:
 
     Args:
         strategy: `tf.distribute.Strategy`.
+
+    Attributes:
+        number: int. The number of hosts.
+        index: int. This host's index; 0 is the chief.
+        is_chief: bool. Whether this host writes the run's directory.
+        name: str. This host's name in messages.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):
@@ -49,137 +54,124 @@ class Hosts:
         several = isinstance(
             strategy, tf.distribute.MultiWorkerMirroredStrategy
         )
-        self._cluster = cluster_lib.from_environment() if several else None
-
-    @property
-    def number(self) -> int:
-        """How many there are."""
-        return len(self._cluster.addresses) if self._cluster else 1
-
-    @property
-    def index(self) -> int:
-        """Which of them this one is; 0 is the chief."""
-        return self._cluster.index if self._cluster else 0
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this host writes the run's directory."""
-        return self.index == 0
-
-    def name(self) -> str:
-        """Returns how messages call this host."""
-        return self._cluster.name(self.index) if self._cluster else "this host"
+        cluster = cluster_lib.from_environment() if several else None
+        self._cluster = cluster or cluster_lib.Cluster(("this host",), index=0)
+        self.number = len(self._cluster.addresses)
+        self.index = self._cluster.index
+        self.is_chief = self._cluster.is_chief
+        self.name = self._cluster.name(self.index)
 
     def any(self, *flags: bool) -> list[bool]:
         """Says of each flag whether it is set on any host."""
         return [bool(total) for total in self._sum(map(int, flags))]
 
     def from_chief(self, *values: int) -> list[int]:
-        """Returns the chief's values; those of other hosts do not count."""
+        """Returns the chief's values, on every host."""
         return self._sum(int(v) if self.is_chief else 0 for v in values)
 
     def from_last(self, *values: int) -> list[int]:
-        """Returns the values of the last host."""
+        """Returns the last host's values, on every host."""
         is_last = self.index == self.number - 1
         return self._sum(v if is_last else 0 for v in values)
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Returns once all hosts have called it."""
         self._sum([0])
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """Has signals wait in the block, as only all hosts can stop.
+    def final_barrier(self) -> None:
+        """Returns once no host needs this one any more; the last call."""
+        self.barrier()
+        # A host may leave the first barrier while others still need it; the
+        # second is passed only once all have left the first.
+        with contextlib.suppress(errors.UserError):
+            self.barrier()
 
-        `signals.is_pending` says that one has come. With one host they do not
-        wait.
+    @contextlib.contextmanager
+    def chief_first(self) -> Iterator[None]:
+        """Runs the block on the chief before it runs on the others."""
+        if not self.is_chief:
+            self.barrier()
+        yield
+        if self.is_chief:
+            self.barrier()
+
+    @contextlib.contextmanager
+    def training(self) -> Iterator[None]:
+        """Holds signals in the block: several hosts can only stop together.
+
+        `signals.is_pending` says that a signal has come. With one host,
+        signals are not held.
         """
         with contextlib.ExitStack() as stack:
             if self.number > 1:
                 stack.enter_context(signals.held())
-                stack.enter_context(self.connected())
+                stack.enter_context(self.explain_failures())
             yield
 
-    @contextlib.contextmanager
-    def chief_first(self) -> Iterator[None]:
-        """Has the chief go through the block before the others enter it."""
-        if not self.is_chief:
-            self.wait()
-        yield
-        if self.is_chief:
-            self.wait()
-
-    def part(self) -> None:
-        """The last call: waits for all hosts, which may then end."""
-        self.wait()
-        # A host leaves the first wait before its neighbour has what it needs
-        # of it, but the second only when all have left the first.
-        with contextlib.suppress(errors.UserError):
-            self.wait()
-
     def check_same(self, text: str, what: str) -> None:
-        """Raises if a host has another text than the chief.
+        """Raises if this host has another text than the chief.
 
         Args:
-            text: str. What to compare.
-            what: str. What it is, for the message: "The data in ... are".
+            text: str. The text to compare.
+            what: str. The message's subject and verb: "The data in ... are".
 
         Raises:
-            UserError: on the hosts whose text is another.
+            UserError: on the hosts whose text differs.
         """
         checksum = hashlib.sha256(text.encode()).digest()[:7]
         own = int.from_bytes(checksum, "big")
         if self.from_chief(own) != [own]:
             raise errors.UserError(
-                f"{what} not the same on {self.name()} as on the chief."
+                f"{what} not the same on {self.name} as on the chief."
             )
 
-    def await_chief(self, is_there: Callable[[], bool], what: str) -> None:
-        """Returns once this host sees what the chief has written.
+    def await_file(self, is_there: Callable[[], bool], flag: str) -> None:
+        """Returns once this host sees a file that the chief has written.
 
         Args:
-            is_there: function without arguments that says so.
-            what: str. What it is, for the message: "--data_dir=data".
+            is_there: function without arguments.
+            flag: str. The folder's flag and value: "--data_dir=data".
 
         Raises:
-            UserError: it never does: the folder is another host's own.
+            UserError: the file does not appear; the hosts do not share the
+                folder.
         """
-        deadline = time.monotonic() + _LAG
+        deadline = time.monotonic() + _FILE_TIMEOUT
         while not is_there():
             if time.monotonic() > deadline:
                 raise errors.UserError(
-                    f"What the chief wrote is not seen on {self.name()} after "
-                    f"{_LAG:.0f} seconds: {what} must be on a file system that "
-                    "all hosts share."
+                    f"{cluster_lib.capitalized(self.name)} does not see the "
+                    f"chief's files within {_FILE_TIMEOUT:.0f} s: {flag} must "
+                    "be on a file system that all hosts share."
                 )
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_SECONDS)
 
     @contextlib.contextmanager
-    def connected(self) -> Iterator[None]:
-        """Says in one line that another host is gone.
+    def explain_failures(self) -> Iterator[None]:
+        """Says in one line that another host has ended.
 
         Raises:
             UserError: in place of TensorFlow's errors.
         """
         try:
             yield
-        except _LOST as error:
+        except _HOST_FAILURES as error:
             if self.number == 1:
                 raise
-            name = self._cluster.named_in(str(error)) or "Another host"
+            name = self._cluster.failed_host(str(error)) or "another host"
             raise errors.UserError(
-                f"{name[0].upper()}{name[1:]} has ended or cannot be reached. "
-                "See its messages, then run the same command on all hosts "
-                "again: the run goes on from its last checkpoint."
+                f"{cluster_lib.capitalized(name)} has ended or cannot be "
+                "reached. See its messages, then run the same command on all "
+                "hosts again: the run goes on from its last checkpoint."
             ) from error
 
     def _sum(self, values: Sequence[int]) -> list[int]:
-        """Adds integers up over the hosts."""
+        """Returns the sums of integers over the hosts."""
         values = list(values)
         if self.number == 1:
             return values
-        with self.connected():
-            # A constant may lie on no host's device; its copy does not.
+        with self.explain_failures():
+            # A constant may be on no host's device; its copy is on this one's.
             own = tf.identity(tf.constant(values, tf.int64))
             total = self._strategy.reduce("SUM", own, axis=None)
             return total.numpy().tolist()
@@ -188,14 +180,13 @@ class Hosts:
 def own_batches(
     batches: tf.data.Dataset, context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
-    """Returns the batches for one host's replicas.
+    """Returns the batches of one host's replicas.
 
-    A host deals batches to its replicas in turn, and several hosts do as one
-    with all their replicas would. So it does not matter how replicas are
-    spread over hosts.
+    Replicas get batches in turn, in the same order as on one host with all
+    replicas: how replicas are spread over hosts does not matter.
 
     Args:
-        batches: Endless, the same on every host.
+        batches: Endless dataset, the same on every host.
         context: `tf.distribute.InputContext` of the host.
 
     Returns:
@@ -210,7 +201,7 @@ def own_batches(
             number // replicas % hosts == context.input_pipeline_id
         )
     )
-    # Else the hosts would ask each other at every step if there is a next one.
+    # Otherwise the hosts exchange at every step whether there is a next batch.
     endless = tf.data.experimental.assert_cardinality(
         tf.data.INFINITE_CARDINALITY
     )

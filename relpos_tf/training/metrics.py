@@ -1,7 +1,7 @@
 """Scores of translations against references: sacreBLEU, chrF, exact match.
 
-Only for what a model wrote by itself. A figure computed while the model saw
-the reference (teacher forcing) is not a BLEU score, whatever its formula.
+Only for translations that a model made without seeing the reference: with
+teacher forcing, the same formula is no BLEU score.
 """
 
 import dataclasses
@@ -17,23 +17,23 @@ from relpos_tf import errors
 from relpos_tf.utils import text
 
 _SGM_TAG = re.compile(r"</?(refset|srcset|tstset|mteval|doc|seg|hl)\b", re.I)
-# A few such commas are slips of writing, a majority is a tokenizer's work.
+# A few commas after a blank are slips; a majority comes from a tokenizer.
 _MANY_COMMAS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """What `corpus_bleu` found.
+    """The scores of a set of translations.
 
     Attributes:
         bleu: Corpus BLEU, 0 to 100: cased, sacreBLEU's 13a tokenization.
-        bleu_signature: sacreBLEU's record of how it was computed.
+        bleu_signature: sacreBLEU's description of the computation.
         chrf: Corpus chrF2, 0 to 100.
-        chrf_signature: The same record for chrF.
+        chrf_signature: sacreBLEU's description for chrF.
         brevity_penalty: BLEU's factor for short output, 0 to 1.
-        exact_match: Percentage of lines equal to their reference, blanks at
-            both ends aside.
-        empty_lines: Number of hypotheses without any text.
+        exact_match: Percentage of lines equal to their reference, without
+            blanks at both ends.
+        empty_lines: Number of hypotheses without text.
         lines: Number of hypotheses.
         warnings: One line for each reason to distrust the scores.
     """
@@ -54,22 +54,22 @@ class Scores:
 
 
 def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
-    """Scores translations, one reference for each.
+    """Scores translations with one reference each.
 
     Both sides are plain text: detokenized and cased, without markup.
 
     Args:
-        hypotheses: Lines that a model wrote.
-        references: The lines they should be, in the same order.
+        hypotheses: The model's translations.
+        references: A reference for each, in the same order.
 
     Returns:
-        `Scores`. Output without any text has the score 0, and a warning.
+        `Scores`. Hypotheses without any text score 0, with a warning.
 
     Raises:
         UserError: there are no references, or not one for each hypothesis.
     """
     hypotheses, references = list(hypotheses), list(references)
-    _check_pairs(hypotheses, references)
+    check_pairs(hypotheses, references)
     bleu = _bleu()
     chrf = sacrebleu_metrics.CHRF()
     bleu_score = bleu.corpus_score(hypotheses, [references])
@@ -79,13 +79,13 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
         for hypothesis, reference in zip(hypotheses, references, strict=True)
     ]
     empty_lines = sum(not line.strip() for line in hypotheses)
-    warnings = _suspicions("hypotheses", hypotheses)
-    warnings += _suspicions("references", references)
+    warnings = _format_warnings("hypotheses", hypotheses)
+    warnings += _format_warnings("references", references)
     if broken := text.count_broken(references):
         warnings.append(
             f"{broken} of {len(references)} references are not UTF-8, and are "
-            "compared with U+FFFD in place of what could not be read. Convert "
-            "the file, as with iconv -f latin1 -t utf-8."
+            "compared with U+FFFD in place of the invalid bytes. Convert the "
+            "file, as with iconv -f latin1 -t utf-8."
         )
     if empty_lines == len(hypotheses):
         warnings.append(f"All {empty_lines} hypotheses are empty.")
@@ -105,24 +105,24 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
 def line_counts(
     hypotheses: Sequence[str], references: Sequence[str]
 ) -> np.ndarray:
-    """Returns what corpus BLEU is made of, for each line.
+    """Returns the counts of corpus BLEU for each line.
 
-    BLEU is a function of the sums of these over the lines, so the score of
-    any selection of lines follows without counting again.
+    BLEU is a function of their sums over the lines, so that the score of any
+    selection of lines follows without counting again.
 
     Args:
-        hypotheses: Lines that a model wrote.
-        references: The lines they should be.
+        hypotheses: The model's translations.
+        references: A reference for each.
 
     Returns:
-        float64 `[lines, 10]`: tokens of the hypothesis and of the reference,
-        then the n-grams found in the reference and all n-grams, n = 1 to 4.
-        Whole numbers, whose sums are exact.
+        float64 `[lines, 10]`: the number of tokens of the hypothesis and of
+        the reference; of n-grams that are in the reference, n = 1 to 4; and
+        of all n-grams. Integers, whose sums are exact.
 
     Raises:
         UserError: see `corpus_bleu`.
     """
-    _check_pairs(list(hypotheses), list(references))
+    check_pairs(hypotheses, references)
     bleu = _bleu()
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
@@ -146,12 +146,12 @@ def bleu_of_counts(counts: Sequence[float]) -> float:
 
 
 def _bleu() -> sacrebleu_metrics.BLEU:
-    """Returns BLEU as we compute it everywhere."""
+    """Returns sacreBLEU's BLEU with this project's settings."""
     return sacrebleu_metrics.BLEU(
         lowercase=False,
         tokenize="13a",
         smooth_method="exp",
-        force=True,  # Its own guess at tokenized input is in the warnings.
+        force=True,  # no warning of its own about tokenized text
     )
 
 
@@ -165,37 +165,39 @@ def check_references(references: Sequence[str]) -> None:
         )
 
 
-def _check_pairs(hypotheses: list[str], references: list[str]):
-    """Raises UserError unless each hypothesis has a reference."""
+def check_pairs(
+    lines: Sequence[str], references: Sequence[str], name: str = "hypotheses"
+) -> None:
+    """Raises UserError unless each of the lines has a reference."""
     check_references(references)
-    if len(hypotheses) != len(references):
+    if len(lines) != len(references):
         raise errors.UserError(
-            "Expected one reference line for each hypothesis. Received: "
-            f"{len(hypotheses)} hypotheses and {len(references)} references. "
-            "Lines are paired by number; check that both files are complete."
+            "Expected one reference line for each line. Received: "
+            f"{len(lines)} {name} and {len(references)} references. Lines are "
+            "paired by number; check that both files are complete."
         )
 
 
-def _suspicions(side: str, lines: list[str]) -> list[str]:
+def _format_warnings(side: str, lines: list[str]) -> list[str]:
     """Returns a warning for each sign that lines are not plain text."""
-    found = []
+    warnings = []
     tagged = sum(bool(_SGM_TAG.search(line)) for line in lines)
     if tagged:
-        found.append(
+        warnings.append(
             f"{tagged} lines of the {side} hold .sgm markup such as <seg>; "
             "score the plain text."
         )
     joined = sum(" @-@ " in line for line in lines)
     if joined:
-        found.append(
+        warnings.append(
             f'{joined} lines of the {side} hold " @-@ ": they look tokenized; '
             "score detokenized text."
         )
     commas = sum(line.count(",") for line in lines)
     spaced = sum(line.count(" ,") for line in lines)
     if spaced >= _MANY_COMMAS and 2 * spaced > commas:
-        found.append(
+        warnings.append(
             f"{spaced} of {commas} commas in the {side} follow a blank: the "
             "text looks tokenized; score detokenized text."
         )
-    return found
+    return warnings

@@ -1,9 +1,9 @@
 """Adam on plain variables, under any `tf.distribute` strategy.
 
-Keras 3's optimizers do not sum the duplicate rows of a sparse gradient, sum
-over replicas after clipping, and update by a dozen small operations. This one
-takes gradients that are dense and already summed, and updates each variable
-with TensorFlow's fused kernel.
+Keras 3's optimizers keep the duplicate rows of a sparse gradient apart, sum
+over replicas only after clipping, and update by a dozen small operations. This
+one takes dense gradients, already summed over replicas, and updates each
+variable with TensorFlow's fused kernel.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ class Adam:
     variables.
 
     Args:
-        variables: dict of `tf.Variable` by name. What is to be trained. Also
-            an attribute.
+        variables: dict of trainable `tf.Variable` by name. Also an attribute.
         learning_rate: function from the number of updates made so far to a
             float32 scalar.
         beta1: float. Decay of the mean of the gradients.
         beta2: float. Decay of the mean of their squares.
-        epsilon: float, added to the root of the latter.
-        clip_norm: float. The largest global norm of the gradients; 0: any.
+        epsilon: float, added to the root of the mean of the squares.
+        clip_norm: float. The largest global norm of the gradients; 0: no
+            limit.
 
     Reference:
         [Kingma and Ba, 2014](https://arxiv.org/abs/1412.6980), in the form
@@ -67,7 +67,7 @@ class Adam:
 
     @property
     def state(self) -> dict[str, tf.Variable]:
-        """Everything a checkpoint needs, by name."""
+        """The variables of a checkpoint, by name."""
         means = {f"mean/{name}": v for name, v in self._means.items()}
         squares = {f"square/{name}": v for name, v in self._squares.items()}
         return {"step": self.step} | means | squares
@@ -75,24 +75,22 @@ class Adam:
     def apply(
         self, gradients: list[tf.Tensor], allowed: tf.Tensor | bool = True
     ) -> tf.Tensor:
-        """Makes one update, unless it would break the weights.
+        """Makes one update, or skips it.
 
-        Where a gradient is not a number, or their norm too large for one,
-        nothing changes: no variable, no mean, no count of updates.
-
-        Call it in replica context.
+        If the norm of the gradients is NaN or infinite, nothing changes: no
+        variable, no slot, no count of updates. Call it in replica context.
 
         Args:
-            gradients: a dense tensor for each variable, in their order, the
-                same on every replica: sum them before.
-            allowed: bool scalar, the same on every replica. False: nothing
-                changes either.
+            gradients: a dense tensor for each variable, in the same order,
+                already summed over the replicas.
+            allowed: bool scalar, the same on every replica. False: the update
+                is skipped.
 
         Returns:
             A bool scalar: whether the update was made.
         """
         norm = tf.linalg.global_norm(gradients)
-        is_good = tf.logical_and(allowed, tf.math.is_finite(norm))
+        is_made = tf.logical_and(allowed, tf.math.is_finite(norm))
         if self._clip_norm:
             gradients, _ = tf.clip_by_global_norm(
                 gradients, self._clip_norm, use_norm=norm
@@ -105,18 +103,17 @@ class Adam:
         }
         context = tf.distribute.get_replica_context()
         return context.merge_call(
-            self._update_if, args=(is_good, list(gradients), scalars)
+            self._update_if, args=(is_made, list(gradients), scalars)
         )
 
-    def _update_if(self, strategy, is_good, gradients, scalars):
+    def _update_if(self, strategy, is_made, gradients, scalars):
         """Updates every replica, or none.
 
         A branch must not contain a merge_call, so the call contains the
-        branches. Gradients set to zero would not do: Adam moves all the same.
+        branches. With gradients of zero, Adam would still move the weights.
         """
-        one = strategy.experimental_local_results(is_good)[0]
         return tf.cond(
-            one,
+            strategy.experimental_local_results(is_made)[0],
             lambda: self._update(strategy, gradients, scalars),
             lambda: tf.constant(False),
         )
@@ -162,7 +159,7 @@ def adam(hparams: hparam.HParams, variables: dict[str, tf.Variable]) -> Adam:
 
 
 def not_finite(variables: Mapping[str, tf.Variable]) -> list[str]:
-    """Returns the names of those that hold an infinity or what is no number."""
+    """Returns the names of the variables with a NaN or infinite value."""
     return [
         name
         for name, variable in variables.items()

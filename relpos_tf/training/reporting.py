@@ -1,9 +1,11 @@
-"""What a run tells its user: one line per interval, one per evaluation."""
+"""Progress reports of a run: sums, speed, lines, TensorBoard, profile."""
 
+import contextlib
 import importlib.util
 import pathlib
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -11,31 +13,31 @@ from relpos_tf import errors
 from relpos_tf.utils import memory
 
 
-class Results:
-    """What the updates since the last report returned.
+class UpdateTotals:
+    """Sums the results of the updates since the last report.
 
-    Updates that were not made, because of numbers that are not, are counted;
-    too many in a row are an error, because they would never end.
+    Skipped updates, those with a NaN or infinite gradient, are counted; too
+    many in a row are an error, because they would never end.
     """
 
-    MOST_SKIPPED = 10
-    # What is summed, in the order of `sums`.
+    MAX_SKIPPED = 10
+    # The results that are summed, in the order of `sums`.
     NAMES = ("loss", "target_tokens", "source_tokens")
 
     def __init__(self):
         self._results = []
-        self._before = [0.0] * len(self.NAMES)
-        self._skipped = self._in_a_row = 0
+        self._restored = [0.0] * len(self.NAMES)
+        self._skipped = self._skipped_in_a_row = 0
 
-    def go_on(self, sums: Sequence[float]) -> None:
-        """Begins with what an earlier process has summed: see `sums`."""
-        *self._before, skipped = map(float, sums)
+    def restore(self, sums: Sequence[float]) -> None:
+        """Starts with the `sums` of an earlier process."""
+        *self._restored, skipped = map(float, sums)
         self._skipped = round(skipped)
 
     def sums(self) -> list[float]:
-        """Returns the sum of each of `NAMES` and the updates not made.
+        """Returns the sum of each of `NAMES`, then the skipped updates.
 
-        All since the last report, those of an earlier process included.
+        Includes the updates of an earlier process since the last report.
         """
         return [*self._totals(), float(self._skipped)]
 
@@ -45,46 +47,45 @@ class Results:
         return float(last["loss"]) / max(float(last["target_tokens"]), 1.0)
 
     def add(self, result: Mapping, step: int) -> bool:
-        """Takes note of an update; returns whether it was made.
+        """Adds the result of an update; False if it was skipped.
 
         Args:
-            result: what `train_step.compile_step`'s function returned.
-            step: int. Updates made before.
+            result: dict, as `train_step.compile_step`'s function returns it.
+            step: int. The number of updates made before.
 
         Raises:
-            UserError: `MOST_SKIPPED` in a row were not made.
+            UserError: `MAX_SKIPPED` updates in a row were skipped.
         """
         if result["is_made"]:
             self._results.append(result)
-            self._in_a_row = 0
+            self._skipped_in_a_row = 0
             return True
         self._skipped += 1
-        self._in_a_row += 1
-        if self._in_a_row < self.MOST_SKIPPED:
+        self._skipped_in_a_row += 1
+        if self._skipped_in_a_row < self.MAX_SKIPPED:
             return False
         raise errors.UserError(
-            f"The loss or its gradient was not a number in {self._in_a_row} "
-            f"updates in a row, after step {step}. None of them was made. "
-            "Lower learning_rate_constant, raise learning_rate_warmup_steps, "
-            "set clip_grad_norm or look for what is unusual in the data, and "
-            "run again: the run goes on from its last checkpoint, if there is "
-            "one."
+            "The loss or its gradient was NaN or infinite in "
+            f"{self._skipped_in_a_row} updates in a row, after step {step}. "
+            "All of them were skipped. Lower learning_rate_constant, raise "
+            "learning_rate_warmup_steps, set clip_grad_norm or look for "
+            "unusual text in the data, and run again: the run goes on from "
+            "its last checkpoint, if there is one."
         )
 
     def collect(self) -> dict[str, float]:
-        """Returns the sums since the last call, and begins again.
+        """Returns the sums since the last call, and starts again from zero.
 
         Returns:
-            dict of `loss` in nats per target token, `target_tokens`, both of
-            the updates made, `skipped_steps`, how many were not, and `tokens`,
-            source and target, without those of an earlier process, whose time
-            nobody has taken.
+            dict of `loss` in nats per target token; `target_tokens`; `tokens`,
+            source and target, of this process only, which alone measured
+            their time; and `skipped_steps`, the number of skipped updates.
         """
         loss, target_tokens, source_tokens = self._totals()
         skipped, self._skipped = self._skipped, 0
-        tokens = target_tokens + source_tokens - sum(self._before[1:])
+        tokens = target_tokens + source_tokens - sum(self._restored[1:])
         self._results.clear()
-        self._before = [0.0] * len(self.NAMES)
+        self._restored = [0.0] * len(self.NAMES)
         return {
             "loss": loss / max(target_tokens, 1.0),
             "tokens": tokens,
@@ -94,17 +95,17 @@ class Results:
 
     def _totals(self):
         return [
-            sum((float(r[name]) for r in self._results), start=before)
-            for name, before in zip(self.NAMES, self._before, strict=True)
+            sum((float(r[name]) for r in self._results), start=restored)
+            for name, restored in zip(self.NAMES, self._restored, strict=True)
         ]
 
 
 class Throughput:
-    """Measures how fast training goes, and says so.
+    """Measures the speed of training, evaluations and checkpoints left out.
 
     Args:
-        step: int. Updates made before.
-        total_steps: int. Updates at which training ends.
+        step: int. The number of updates made before.
+        total_steps: int. The number of updates at which training ends.
         clock: function without arguments that returns seconds.
     """
 
@@ -117,26 +118,15 @@ class Throughput:
         self._total_steps = total_steps
         self._clock = clock
         self._step, self._since = step, clock()
-        self._paused_at = None
-        self._glanced = None  # the step and time of the interval's first glance
+        self._first = None  # step and time of the interval's first short line
 
-    def pause(self) -> None:
-        """Stops the clock: what comes now is not training."""
-        self._paused_at = self._clock()
-
-    def resume(self) -> None:
-        """Leaves out the time since `pause`, or else since the last report.
-
-        Without `pause`, updates made since that report would seem to have
-        taken no time.
-        """
-        now = self._clock()
-        self._glanced = None
-        if self._paused_at is None:
-            self._since = now
-        else:
-            self._since += now - self._paused_at
-            self._paused_at = None
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leaves out the time of the block."""
+        paused_at = self._clock()
+        yield
+        self._since += self._clock() - paused_at
+        self._first = None
 
     def report(
         self,
@@ -151,22 +141,22 @@ class Throughput:
         """Returns the line and the event of the interval that ends now.
 
         Args:
-            step: int. Updates made so far.
+            step: int. The number of updates made so far.
             loss: float. Mean over the interval, nats per target token.
             tokens: float. Source and target tokens of the interval.
-            learning_rate: float. Of the last update.
+            learning_rate: float. The rate of the last update.
             target_tokens: float. Target tokens of the interval.
-            skipped_steps: int. Updates of the interval that were not made.
+            skipped_steps: int. Skipped updates of the interval.
 
         Returns:
             The line, and a dict of `loss`, `steps_per_second`,
             `tokens_per_second`, `learning_rate`, `target_tokens`,
-            `skipped_steps` and `peak_memory_mb`, of the process so far.
+            `skipped_steps`, and the process's `peak_memory_mb` so far.
         """
         now = self._clock()
         seconds = max(now - self._since, 1e-9)
         speed = (step - self._step) / seconds
-        self._step, self._since, self._glanced = step, now, None
+        self._step, self._since, self._first = step, now, None
         left = "?"
         if speed > 0:
             left = duration((self._total_steps - step) / speed)
@@ -187,19 +177,19 @@ class Throughput:
         )
         return line, event
 
-    def glance(self, step: int, loss: float) -> str:
-        """Returns a line on the interval that goes on.
+    def short_line(self, step: int, loss: float) -> str:
+        """Returns a line about the current interval, for a terminal.
 
         Args:
-            step: int. Updates made so far.
-            loss: float. Of the last update, nats per target token.
+            step: int. The number of updates made so far.
+            loss: float. The last update's, in nats per target token.
         """
         now = self._clock()
         line = f"step {step}/{self._total_steps}  loss {loss:.4f}"
-        if self._glanced is None:
-            # What came before may have been the building of a graph.
-            self._glanced = step, now
-        first, since = self._glanced
+        if self._first is None:
+            # The update before may have built the graph.
+            self._first = step, now
+        first, since = self._first
         if step > first:
             speed = (step - first) / max(now - since, 1e-9)
             left = duration((self._total_steps - step) / speed)
@@ -208,17 +198,17 @@ class Throughput:
 
 
 class SummaryWriter:
-    """Writes events for TensorBoard; does nothing where that is missing.
+    """Writes events for TensorBoard, if tensorboard is installed.
 
     Args:
-        directory: str or path. Made when tensorboard is installed.
+        directory: str or path. Gets the events file.
     """
 
     def __init__(self, directory: str | pathlib.Path):
         self._writer = None
         # Without the package every tf.summary call raises TBNotInstalledError.
         if importlib.util.find_spec("tensorboard") is not None:
-            import tensorflow as tf  # Lines and speeds need none of it.
+            import tensorflow as tf  # slow, and not needed above
 
             self._summary = tf.summary
             self._writer = tf.summary.create_file_writer(str(directory))
@@ -227,8 +217,8 @@ class SummaryWriter:
         """Writes the numbers of an event as scalars `SPLIT/NAME`.
 
         Args:
-            event: dict, as in metrics.jsonl: `step`, `split` and whatever was
-                measured. What is not a number is left out.
+            event: dict, as in metrics.jsonl: `step`, `split` and measured
+                values. Values that are not numbers are left out.
         """
         if self._writer is None:
             return
@@ -239,14 +229,14 @@ class SummaryWriter:
         self._writer.flush()
 
     def close(self) -> None:
-        """Closes the file. Nothing can be written any more."""
+        """Closes the file; later events are not written."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
 
 class Profiler:
-    """Profiles ten steps, once those that trace and allocate are over.
+    """Profiles ten steps, after those that trace and allocate.
 
     Args:
         directory: str or path. Gets the profile, for TensorBoard.
@@ -259,8 +249,8 @@ class Profiler:
         self._steps = 0
 
     def count(self, is_last: bool) -> None:
-        """Takes note of a step; `is_last` says that none will follow."""
-        import tensorflow as tf  # Lines and speeds need none of it.
+        """Counts a step; starts and stops the profile when due."""
+        import tensorflow as tf  # slow, and not needed above
 
         self._steps += 1
         if self._steps == self.FIRST and not is_last:
@@ -272,7 +262,7 @@ class Profiler:
 
 
 def duration(seconds: float) -> str:
-    """Writes seconds as hours, minutes and seconds.
+    """Formats seconds as hours, minutes and seconds.
 
     Example:
 
@@ -284,11 +274,11 @@ def duration(seconds: float) -> str:
 
 
 def rate(value: float, digits: int = 0) -> str:
-    """Writes how many there are in a second, a small number not as 0.
+    """Formats a number per second; a small one keeps two digits.
 
     Args:
         value: float.
-        digits: int. Decimal places of those that are not small.
+        digits: int. Decimal places of larger numbers.
 
     Example:
 
@@ -301,7 +291,7 @@ def rate(value: float, digits: int = 0) -> str:
 
 
 def evaluation_line(event: dict) -> str:
-    """Writes an evaluation's event as a line."""
+    """Formats an evaluation's event as a line."""
     averaged = ""
     if "averaged" in event:
         averaged = f", {event['averaged']} checkpoints averaged"

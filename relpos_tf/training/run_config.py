@@ -1,4 +1,4 @@
-"""How a run is carried out, and when it ends."""
+"""The configuration of a run, and early stopping."""
 
 import dataclasses
 import logging
@@ -11,11 +11,11 @@ _log = logging.getLogger("relpos_tf")
 
 
 class Metric(NamedTuple):
-    """A score by which training may stop.
+    """A metric of early stopping.
 
     Attributes:
         minimize: bool. Whether less is better.
-        delta: float. The least change that counts as an improvement.
+        delta: float. The smallest change that counts as an improvement.
     """
 
     minimize: bool
@@ -27,30 +27,30 @@ METRICS = {
     "bleu": Metric(minimize=False, delta=0.1),
     "chrf": Metric(minimize=False, delta=0.1),
     "exact_match": Metric(minimize=False, delta=0.1),
-    # A share of 1; the others are per cent.
+    # A fraction; bleu, chrf and exact_match are percentages.
     "teacher_forced_accuracy": Metric(minimize=False, delta=0.001),
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """How a run is carried out. The names are those of the trainer's flags.
+class RunConfig:
+    """The configuration of a run, by the names of the trainer's flags.
 
     Raises:
-        UserError: there is no such metric to stop by.
+        UserError: there is no such metric of early stopping.
     """
 
-    train_steps: int = 0  # 0: the hparams' own
+    train_steps: int = 0  # 0: the hparams' train_steps
     eval_steps: int = 100  # batches of the teacher-forced evaluation
     local_eval_frequency: int = 1000  # steps between evaluations
-    save_checkpoints_secs: int = 0  # 0: save at each evaluation
+    save_checkpoints_secs: int = 0  # 0: only at evaluations
     keep_checkpoint_max: int = 20
     log_step_count_steps: int = 100
     random_seed: int = 1
     xla_compile: bool = False
     eval_early_stopping_steps: int = 0  # 0: never
     eval_early_stopping_metric: str = "loss"
-    # None here and below: that of the metric, see `METRICS`.
+    # None, here and below: the metric's own, see `METRICS`.
     eval_early_stopping_metric_delta: float | None = None
     eval_early_stopping_metric_minimize: bool | None = None
     warm_start_from: str = ""
@@ -67,9 +67,9 @@ class Settings:
             )
 
     def check_devices(self, replicas: int) -> None:
-        """Raises UserError if so many devices cannot be used this way.
+        """Raises UserError for XLA on several devices.
 
-        XLA refuses to read a variable that lies on another device.
+        XLA cannot read a variable of another device.
         """
         if self.xla_compile and replicas > 1:
             raise errors.UserError(
@@ -80,36 +80,36 @@ class Settings:
 
 
 class EarlyStopping:
-    """Says when a metric has stopped improving.
+    """Ends training when a metric has stopped improving.
 
     Args:
-        settings: `Settings`. Those that begin with `eval_early_stopping`.
+        config: `RunConfig`. Its fields `eval_early_stopping_...` are used.
     """
 
-    def __init__(self, settings: Settings):
-        self._patience = settings.eval_early_stopping_steps
-        self._metric = settings.eval_early_stopping_metric
+    def __init__(self, config: RunConfig):
+        self._patience = config.eval_early_stopping_steps
+        self._metric = config.eval_early_stopping_metric
         minimize, self._delta = METRICS[self._metric]
-        if settings.eval_early_stopping_metric_delta is not None:
-            self._delta = settings.eval_early_stopping_metric_delta
-        if settings.eval_early_stopping_metric_minimize is not None:
-            minimize = settings.eval_early_stopping_metric_minimize
+        if config.eval_early_stopping_metric_delta is not None:
+            self._delta = config.eval_early_stopping_metric_delta
+        if config.eval_early_stopping_metric_minimize is not None:
+            minimize = config.eval_early_stopping_metric_minimize
         self._sign = 1 if minimize else -1
         self._best, self._best_step = math.inf, 0
 
     def is_over(self, step: int, event: dict) -> bool:
-        """Takes note of an evaluation; True once patience is at an end."""
+        """Adds an evaluation; True if the metric has not improved for long."""
         if not self._patience:
             return False
         if self._metric not in event:
             raise errors.UserError(
                 f"Expected the evaluation of step {step} to have "
-                f"{self._metric!r}, the metric to stop by. Received: "
+                f"{self._metric!r}, the metric of early stopping. Received: "
                 f"{', '.join(sorted(event))}."
             )
         value = self._sign * event[self._metric]
         if math.isnan(value):
-            value = math.inf  # Any number is better.
+            value = math.inf  # the worst value
         if value < self._best - self._delta or self._best_step == 0:
             self._best, self._best_step = value, step
         over = step - self._best_step >= self._patience

@@ -1,6 +1,10 @@
-"""What happens between the flags and the first training step."""
+"""The work between the flags and the first update: data and run directory.
+
+With several hosts the chief prepares and writes; the others only read.
+"""
 
 import dataclasses
+import json
 import logging
 import pathlib
 from collections.abc import Mapping
@@ -13,55 +17,40 @@ from relpos_tf.models import arguments
 from relpos_tf.models import run_dir
 from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.training import hosts as hosts_lib
 from relpos_tf.utils import files
 
 _log = logging.getLogger("relpos_tf")
+# Each host may see the shared file system under another path.
+_FOLDERS = frozenset({"data_dir", "tmp_dir", "output_dir", "usr_dir"})
+_VERSIONS = ("relpos_tf", "tensorflow", "keras")
 
 
-def prepare_data(problem, data_dir: str, tmp_dir: str, anew: bool) -> None:
-    """Prepares a problem's data unless they are there, and says what it did.
+def launch_config(
+    flags: Mapping[str, Any], hparams: hparam.HParams
+) -> dict[str, str]:
+    """Returns the values that must be equal on all hosts, by name.
 
     Args:
-        problem: a `Problem`.
-        data_dir: str. Gets the folder of the prepared data.
-        tmp_dir: str. Has, or gets, the raw files.
-        anew: bool. Whether to prepare even what is there.
+        flags: Values by name.
+        hparams: `hparam.HParams`.
     """
-    if anew or not problem.is_prepared(data_dir):
-        _log.info("Preparing %s.", problem.folder(data_dir))
-        manifest = problem.prepare_anew(data_dir, tmp_dir)
-        _log_cleaning(manifest["cleaning"])
-    counts = problem.manifest(data_dir)["counts"]
-    _log.info(
-        "Data: %s, %s.",
-        problem.name,
-        ", ".join(f"{counts[s]:,} {s}" for s in sorted(counts, reverse=True)),
-    )
-
-
-def _log_cleaning(counts: dict[str, int]) -> None:
-    """Says what became of the training pairs."""
-    dropped = dict(counts)
-    read, changed = dropped.pop("read"), dropped.pop(cleaning.KEEPING_RULE, 0)
-    _log.info(
-        "Training text: %s pairs read; %s dropped in cleaning%s.",
-        f"{read:,}",
-        ", ".join(f"{n:,} ({rule})" for rule, n in dropped.items() if n)
-        or "none",
-        f"; NUL characters taken out of {changed:,}" if changed else "",
-    )
+    versions = run_dir.versions()
+    config = {name: versions[name] for name in _VERSIONS}
+    config |= {f"--{n}": str(v) for n, v in flags.items() if n not in _FOLDERS}
+    return config | {n: str(v) for n, v in dataclasses.asdict(hparams).items()}
 
 
 def with_tokenizer_of(problem, data_dir: str, start: str):
     """Returns the problem with the tokenizer of the weights to start from.
 
-    Embeddings mean nothing with any other.
+    Embeddings fit no other tokenizer.
 
     Args:
         problem: a `Problem`.
-        data_dir: str. Where it is prepared.
-        start: str. A run or a checkpoint; "" for none. The problem stays as
-            it is where no tokenizer lies by the checkpoint.
+        data_dir: str. The folder of its prepared data.
+        start: str. A run or a checkpoint, or "". Without a tokenizer there,
+            the problem is returned unchanged.
     """
     path = loading.tokenizer_path_of(start) if start else None
     if path is None:
@@ -74,42 +63,118 @@ def with_tokenizer_of(problem, data_dir: str, start: str):
     return dataclasses.replace(problem, tokenizer_file=path)
 
 
+def prepare_data(
+    hosts: hosts_lib.Hosts,
+    problem,
+    data_dir: str,
+    tmp_dir: str,
+    regenerate: bool,
+) -> None:
+    """Prepares a problem's data unless they are there, and holds them.
+
+    Until this process ends, no other process replaces them.
+
+    Args:
+        hosts: `hosts.Hosts`. The chief prepares; the others wait.
+        problem: a `Problem`.
+        data_dir: str. Receives the folder of the prepared data.
+        tmp_dir: str. The folder of the raw files.
+        regenerate: bool. Whether to prepare the data even if they are there.
+
+    Raises:
+        UserError: the data cannot be prepared; or a host does not see the
+            chief's data, or sees other data.
+    """
+    if not hosts.is_chief:
+        _log.info("This is %s. The chief logs the progress.", hosts.name)
+        _log.setLevel(logging.WARNING)
+    with hosts.chief_first():
+        if hosts.is_chief:
+            _prepare(problem, data_dir, tmp_dir, regenerate)
+        else:
+            hosts.await_file(
+                lambda: problem.is_prepared(data_dir), f"--data_dir={data_dir}"
+            )
+    problem.lock(data_dir)
+    hosts.check_same(
+        json.dumps(problem.manifest(data_dir), sort_keys=True),
+        f"The data of {problem.name} in --data_dir={data_dir} are",
+    )
+
+
+def _prepare(problem, data_dir, tmp_dir, regenerate):
+    if regenerate or not problem.is_prepared(data_dir):
+        _log.info("Preparing %s.", problem.folder(data_dir))
+        manifest = problem.prepare_anew(data_dir, tmp_dir)
+        _log_cleaning(manifest["cleaning"])
+    counts = problem.manifest(data_dir)["counts"]
+    _log.info(
+        "Data: %s, %s.",
+        problem.name,
+        ", ".join(f"{counts[s]:,} {s}" for s in sorted(counts, reverse=True)),
+    )
+
+
+def _log_cleaning(counts: dict[str, int]) -> None:
+    """Logs how many training pairs were dropped or changed, and why."""
+    dropped = dict(counts)
+    read, changed = dropped.pop("read"), dropped.pop(cleaning.KEEPING_RULE, 0)
+    _log.info(
+        "Training text: %s pairs read; %s dropped in cleaning%s.",
+        f"{read:,}",
+        ", ".join(f"{n:,} ({rule})" for rule, n in dropped.items() if n)
+        or "none",
+        f"; NUL characters removed from {changed:,}" if changed else "",
+    )
+
+
 def open_run(
+    hosts: hosts_lib.Hosts,
     output_dir: str,
     problem,
     data_dir: str,
     hparams: hparam.HParams,
     flags_text: str,
 ) -> tuple[run_dir.RunDir, hparam.HParams]:
-    """Makes or reopens a run's directory.
+    """Creates or reopens a run's directory.
 
     Args:
+        hosts: `hosts.Hosts`. The chief writes; the others wait and read.
         output_dir: str. The directory.
         problem: a prepared `Problem`.
-        data_dir: str. Where it was prepared.
-        hparams: `hparam.HParams` asked for.
-        flags_text: str. All flags, for the record; "": the run is only to be
-            scored, and its record stays as it is.
+        data_dir: str. The folder where it was prepared.
+        hparams: `hparam.HParams` of the flags.
+        flags_text: str. All flags, for the record. "" if the run is only to
+            be scored: its record stays as it is.
 
     Returns:
         The directory, and the hparams with the tokenizer's vocabulary size.
 
     Raises:
-        UserError: the run there has another architecture or tokenizer, or
-            was trained on other data; no training pair is short enough; or
-            evaluations would have more beams than there are pieces.
+        UserError: the run has another architecture, tokenizer or training
+            data; no training pair is short enough; evaluations would have
+            more beams than pieces; or a host does not see the directory.
     """
     manifest = problem.manifest(data_dir)
     hparams = hparams.replace(vocab_size=manifest["vocab_size"])
-    check_lengths(manifest, hparams)
-    check_beams(hparams)
     run = run_dir.RunDir(output_dir)
+    with hosts.chief_first():
+        if hosts.is_chief:
+            _check_lengths(manifest, hparams)
+            _check_beams(hparams)
+            _write_run(run, problem, data_dir, hparams, flags_text)
+        else:
+            hosts.await_file(run.has_hparams, f"--output_dir={output_dir}")
+    return run, hparams
+
+
+def _write_run(run, problem, data_dir, hparams, flags_text):
     tokenizer_path = problem.tokenizer_path(data_dir)
-    data = manifest_lib.fingerprints(manifest)
+    data = manifest_lib.fingerprints(problem.manifest(data_dir))
     if run.has_hparams():
-        for warning in check_same_run(run, hparams, tokenizer_path, data):
-            _log.warning("%s", warning)
-        if warning := changed_seed(run, run_dir.parse_flags(flags_text)):
+        warnings = _check_same_run(run, hparams, tokenizer_path, data)
+        warnings += _changed_seed(run, run_dir.parse_flags(flags_text))
+        for warning in warnings:
             _log.warning("%s", warning)
     run.copy_tokenizer(tokenizer_path)
     run.write_problem(
@@ -125,11 +190,10 @@ def open_run(
         run.write_flags(flags_text)
     run.write_versions()
     run.write_hparams(hparams)  # last: it makes the folder a run
-    return run, hparams
 
 
-def check_lengths(manifest: dict[str, Any], hparams: hparam.HParams) -> None:
-    """Says how many training pairs are too long to be trained on.
+def _check_lengths(manifest: dict[str, Any], hparams: hparam.HParams) -> None:
+    """Logs the number of training pairs that are too long.
 
     Raises:
         UserError: all of them are.
@@ -152,7 +216,7 @@ def check_lengths(manifest: dict[str, Any], hparams: hparam.HParams) -> None:
         )
 
 
-def check_beams(hparams: hparam.HParams) -> None:
+def _check_beams(hparams: hparam.HParams) -> None:
     """Raises UserError if evaluations would have more beams than pieces."""
     if hparams.beam_size > hparams.vocab_size:
         raise errors.UserError(
@@ -162,33 +226,33 @@ def check_beams(hparams: hparam.HParams) -> None:
         )
 
 
-def check_same_run(
+def _check_same_run(
     run: run_dir.RunDir,
     hparams: hparam.HParams,
     tokenizer_path: str,
     data: dict[str, str],
 ) -> list[str]:
-    """Compares a run with what it is to go on with.
+    """Compares a run with the model and the data to resume it with.
 
     Args:
         run: the run.
-        hparams: `hparam.HParams` asked for.
+        hparams: `hparam.HParams` of the flags.
         tokenizer_path: str. The tokenizer of the prepared data.
         data: fingerprints of the prepared data, by split.
 
     Returns:
-        A line for each difference that the run survives.
+        A warning for each difference that does not prevent resuming.
 
     Raises:
-        UserError: another architecture, another tokenizer, or other training
-            data: where a run stopped is a place in its own.
+        UserError: another architecture or tokenizer; or other training data,
+            in which the position of the last batch has no meaning.
     """
     warnings = run_dir.check_same_architecture(run.read_hparams(), hparams)
     if pathlib.Path(run.tokenizer_path).is_file():
-        loading.load_tokenizer(run.path)  # says so if it is damaged
-        run.copy_tokenizer(tokenizer_path)  # refuses another one
-    # Runs of earlier versions do not know their data.
-    known = loading.read_problem(run).get("data", {})
+        loading.load_tokenizer(run.path)  # raises if it is damaged
+        run.copy_tokenizer(tokenizer_path)  # raises if it is another one
+    # Runs of earlier versions have no fingerprints.
+    known = run.read_problem().get("data", {})
     changed = [s for s in data if s in known and known[s] != data[s]]
     if "train" in changed:
         raise errors.UserError(
@@ -198,37 +262,38 @@ def check_same_run(
             f"another --output_dir and --warm_start_from={run.path}."
         )
     return warnings + [
-        f"The {split} set is not the one that the run's earlier scores are of."
+        f"The {split} set has changed: the run's earlier scores are of "
+        "another one."
         for split in changed
     ]
 
 
-def changed_seed(run: run_dir.RunDir, flags: Mapping[str, str]) -> str:
-    """Returns a warning if a run goes on with another seed, or "".
+def _changed_seed(run: run_dir.RunDir, flags: Mapping[str, str]) -> list[str]:
+    """Returns a warning if a run is resumed with another seed.
 
-    Its weights are those of the first seed. The place where it stopped is one
-    in the order of the first seed, and is another in the order of the second.
+    Its weights come from the first seed, and the position of its last batch
+    is one in the first seed's order of the data.
 
     Args:
-        run: the run. One of an earlier version may not know its seed.
-        flags: what it goes on with, by name.
+        run: the run. A run of an earlier version may have no seed.
+        flags: the new values by name.
     """
     name = "random_seed"
     before = run.read_flags().get(name)
-    if not run_dir.all_steps(run.path) or before is None or name not in flags:
-        return ""
-    if flags[name] == before:
-        return ""
-    return (
+    if not run_dir.all_steps(run.path) or before is None:
+        return []
+    if flags.get(name, before) == before:
+        return []
+    return [
         f"{name} was {before} in this run so far and is now {flags[name]}: the "
         "pairs come in another order, so that some of this epoch come twice "
         "and others not at all, and the result is that of neither seed. With "
-        f"--{name}={before} the run goes on as it was begun."
-    )
+        f"--{name}={before} the run goes on as it was started."
+    ]
 
 
 def describe_model(trainer) -> None:
-    """Says what model is about to be trained or evaluated."""
+    """Logs the model's size and its positions."""
     hparams = trainer.hparams
     _log.info(
         "Model: %d layers of %d, positions: %s; %s weights.",
@@ -240,7 +305,7 @@ def describe_model(trainer) -> None:
 
 
 def describe_training(trainer, problem, strategy) -> None:
-    """Says which steps are about to be made, and of how much."""
+    """Logs the steps to come and the size of their batches."""
     hparams = trainer.hparams
     if trainer.step >= trainer.total_steps:
         _log.info(

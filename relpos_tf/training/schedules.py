@@ -17,8 +17,8 @@ def learning_rate(hparams: hparam.HParams) -> Callable:
     * `noam`: `learning_rate_constant` times Vaswani et al. (2017), equation
       3, `d**-0.5 * min(n**-0.5, n * w**-1.5)`, for n = s + 1, so that the
       first update learns already.
-    * `legacy`: what tensor2tensor made of it, ten times `learning_rate` in
-      the place of the constant.
+    * `legacy`: tensor2tensor's form of it, with ten times `learning_rate` in
+      place of the constant.
     * A product of tensor2tensor's factors: `constant`, which is
       `learning_rate_constant`; `linear_warmup`, `min(1, s / w)`;
       `rsqrt_decay`, `max(s, w)**-0.5`; `rsqrt_hidden_size`, `d**-0.5`. With a
@@ -42,7 +42,7 @@ def learning_rate(hparams: hparam.HParams) -> Callable:
     if hparams.learning_rate_schedule == "noam":
         return _noam(hparams.learning_rate_constant * scale, warmup)
     if hparams.learning_rate_schedule == "legacy":
-        # 5000 * 0.002 * learning_rate: the constants of its source.
+        # 5000 * 0.002 * learning_rate: the constants of its source code.
         return _noam(10.0 * hparams.learning_rate * scale, warmup)
     factors = {
         "constant": lambda step: hparams.learning_rate_constant,

@@ -1,4 +1,4 @@
-"""One update of the weights, on one device or on many, of one batch or more.
+"""One update of the weights: one or more batches, one or more replicas.
 
 Shapes: B batch, S source length, T target length.
 """
@@ -23,42 +23,39 @@ def compile_step(
 ) -> Callable:
     """Returns the function that makes one update.
 
-    The loss is the sum over all tokens, of all replicas and all batches of
-    the update, over their number. So N replicas, or N batches after one
-    another, or both, with unequal numbers of tokens, make the very update
-    that one replica makes with everything in one batch.
+    The loss is a mean over all tokens of the update, on all replicas and in
+    all batches. So N replicas, or N accumulated batches, or both, with unequal
+    numbers of tokens, make the same update as one replica with one batch.
 
-    Where the loss or a gradient is not a number, on whatever replica and in
-    whatever batch, no replica makes the update: neither the weights nor the
-    optimizer's state change.
+    If the loss or a gradient is NaN or infinite, on any replica and in any
+    batch, the update is skipped: neither the weights nor the optimizer's state
+    change on any replica.
 
-    With accumulation, the optimizer counts updates, and so do the schedule
-    and whatever asks the optimizer. tensor2tensor counts batches: its steps,
-    its train_steps and its checkpoints are n times ours, and only its schedule
-    divides by n. It divides the summed gradients of the n batches by n, so
-    that a token weighs more in a batch that has few.
+    With accumulation, the optimizer and the schedule count updates;
+    tensor2tensor counts batches, and averages the means of the batches, so
+    that a token has more weight in a batch with few tokens.
 
     Args:
         strategy: `tf.distribute.Strategy`. The model and the optimizer were
-            made in its scope.
+            created in its scope.
         model: a Transformer, or any model called with inputs and targets
-            that has `hparams`. With `features` and `softmax_table`, as a
-            Transformer has them, it need not make logits.
+            that has `hparams`. With the methods `features` and `softmax_table`
+            it need not compute logits.
         optimizer: `optimizers.Adam` of the model's trainable variables.
-        element_spec: of the distributed dataset. The one signature of the
-            function, so that it is traced once.
-        random_seed: int. Dropout masks follow from it, from the step, from
-            the replica and from the batch's number in the update.
+        element_spec: the distributed dataset's, as the function's only
+            signature: it is traced once.
+        random_seed: int. Dropout masks are a function of this seed, the step,
+            the replica and the batch's number in the update.
         jit_compile: bool. Whether XLA compiles the gradients; every new shape
             then costs seconds.
         accumulate_steps: int. Batches of an update, for each replica; 0 and 1
-            are one. More of them take as much memory as one and, besides, a
-            copy of the weights for the sum of their gradients.
+            are one. More batches take the memory of one, and of a copy of the
+            weights for the sum of their gradients.
 
     Returns:
-        A function of so many elements, each a dict with `inputs` `[B, S]` and
-        `targets` `[B, T]`. It returns a dict of float32 scalars, sums over
-        replicas and batches: `loss` (nats), `target_tokens` and
+        A function of `accumulate_steps` elements, each a dict with `inputs`
+        `[B, S]` and `targets` `[B, T]`. It returns a dict of float32 scalars,
+        sums over replicas and batches: `loss` (nats), `target_tokens` and
         `source_tokens`; and `is_made`, a bool scalar: whether the update was
         made.
     """
@@ -95,17 +92,17 @@ def _single_step(strategy, optimizer, gradients, element_spec, random_seed):
 
 
 class AccumulatingStep:
-    """Makes an update of several batches; see `compile_step`.
+    """Makes an update of several batches.
 
-    The first call traces two functions, once: `accumulate`, which adds one
-    batch's gradients to those of each replica, and `update`.
+    The first call traces two functions, each once: `accumulate`, which adds
+    one batch's gradients to each replica's sums, and `update`.
 
     Args:
-        strategy: see `compile_step`.
-        optimizer: likewise.
-        gradients: what `_gradient_function` returns.
-        element_spec: see `compile_step`.
-        random_seed: likewise.
+        strategy: `tf.distribute.Strategy`.
+        optimizer: `optimizers.Adam`.
+        gradients: the function that `_gradient_function` returns.
+        element_spec: the distributed dataset's.
+        random_seed: int.
     """
 
     def __init__(
@@ -139,9 +136,9 @@ class AccumulatingStep:
         self._strategy.run(self._accumulate_own, args=(batch, number))
 
     def _accumulate_own(self, batch, number):
-        """Adds a batch's sums to a replica's own; the first replaces them."""
+        """Adds a batch to a replica's sums; the first batch replaces them."""
         seed = _seed(self._random_seed, self._optimizer.step)
-        # The number of tokens is not known before the last batch.
+        # The number of tokens is known only after the last batch.
         total, gradients = self._gradients(
             batch["inputs"],
             batch["targets"],
@@ -152,15 +149,15 @@ class AccumulatingStep:
         pairs = list(zip(self._sums, gradients, strict=True))
         pairs += [(self._totals[name], values[name]) for name in values]
 
-        def begin():
+        def replace():
             for variable, value in pairs:
                 variable.assign(value)
 
-        def go_on():
+        def add():
             for variable, value in pairs:
                 variable.assign_add(value)
 
-        tf.cond(tf.equal(number, 0), begin, go_on)
+        tf.cond(tf.equal(number, 0), replace, add)
 
     def _update(self):
         return _over_replicas(
@@ -183,7 +180,7 @@ class AccumulatingStep:
 
 
 def _own_variable(shape, dtype) -> tf.Variable:
-    """Makes a variable whose values on the replicas are independent."""
+    """Creates a variable with an independent value on each replica."""
     return tf.Variable(
         tf.zeros(shape, dtype),
         trainable=False,
@@ -193,7 +190,7 @@ def _own_variable(shape, dtype) -> tf.Variable:
 
 
 def _over_replicas(strategy, own, is_made) -> dict[str, tf.Tensor]:
-    """Returns the sums of the replicas' own results; all agree on the last."""
+    """Returns the sums of the replicas' results, and their common `is_made`."""
     sums = {
         name: strategy.reduce("SUM", value, axis=None)
         for name, value in own.items()
@@ -202,15 +199,15 @@ def _over_replicas(strategy, own, is_made) -> dict[str, tf.Tensor]:
 
 
 def _gradient_function(model, label_smoothing):
-    """Returns the function that computes one replica's share of a step."""
+    """Returns the function of one replica's summed loss and its gradients."""
     variables = [v.value for v in model.trainable_variables]
 
     def gradients(inputs, targets, tokens, seed):
         with tf.GradientTape() as tape, dropout.seed_scope(seed):
             total = _summed_loss(model, inputs, targets, label_smoothing)
             loss = total / tf.maximum(tokens, 1.0)
-        # Dense, because sums over replicas, norms and updates would count the
-        # duplicate rows of an IndexedSlices apart.
+        # Dense: sums over replicas, norms and updates would treat duplicate
+        # rows of an IndexedSlices as different rows.
         return total, [
             tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)
         ]

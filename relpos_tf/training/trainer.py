@@ -1,14 +1,16 @@
-"""The training loop: batches, progress, checkpoints, evaluation.
+"""The training loop: batches, updates, progress, checkpoints, evaluation.
 
-What may differ from run to run of the same model is in `settings`; what
-defines the model and its updates is in `HParams`.
+`hparam.HParams` defines the model and its updates; `run_config.RunConfig` says
+how long to train, and when to report, to save and to evaluate.
 """
 
 import contextlib
 import dataclasses
 import logging
 import time
+from collections.abc import Sequence
 
+import keras
 import tensorflow as tf
 
 from relpos_tf import errors
@@ -19,36 +21,38 @@ from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
+from relpos_tf.models import transformer
 from relpos_tf.training import evaluation
 from relpos_tf.training import hosts as hosts_lib
 from relpos_tf.training import metrics
+from relpos_tf.training import optimizers
 from relpos_tf.training import reporting
-from relpos_tf.training import run_config as settings_lib
+from relpos_tf.training import run_config
 from relpos_tf.training import schedules
 from relpos_tf.training import train_step
-from relpos_tf.training import training_state
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
 
 _log = logging.getLogger("relpos_tf")
+_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class Trainer:
-    """One run: a model, its data, its directory.
+    """Trains one run: a model, its data, its directory.
 
     Args:
-        hparams: `hparam.HParams`, whose `vocab_size` is the tokenizer's.
+        hparams: `hparam.HParams`, with the tokenizer's `vocab_size`.
         problem: a prepared `Problem`.
-        data_dir: str. Where it was prepared.
-        run: `run_dir.RunDir`. Gets checkpoints and metrics; a checkpoint in
-            it is where training goes on.
+        data_dir: str. The folder where it was prepared.
+        run: `run_dir.RunDir`. Receives checkpoints and metrics; training
+            resumes from its newest checkpoint, if it has one.
         strategy: `tf.distribute.Strategy`.
-        settings: `settings.Settings`.
+        config: `run_config.RunConfig`.
 
     Raises:
-        UserError: the run's checkpoint, or the one to start from, does not
-            fit the model; or XLA is to compile for several devices.
+        UserError: the checkpoint to resume or to start from does not fit the
+            model; or XLA is to compile for several devices.
     """
 
     def __init__(
@@ -58,18 +62,16 @@ class Trainer:
         data_dir: str,
         run: run_dir_lib.RunDir,
         strategy: tf.distribute.Strategy,
-        settings: settings_lib.Settings,
+        config: run_config.RunConfig,
     ):
-        settings.check_devices(strategy.num_replicas_in_sync)
+        config.check_devices(strategy.num_replicas_in_sync)
         self.hparams = hparams
         self.run = run
-        self.settings = settings
+        self.config = config
         self._problem, self._data_dir = problem, data_dir
         self._strategy = strategy
         self._hosts = hosts_lib.Hosts(strategy)
-        self._state = training_state.TrainingState(
-            hparams, run, strategy, self._hosts, settings
-        )
+        self._state = TrainingState(hparams, run, strategy, self._hosts, config)
         self.model = self._state.model
         tokenizer_path = problem.tokenizer_path(data_dir)
         self._tokenizer_mark = records.tokenizer_mark(tokenizer_path)
@@ -79,8 +81,11 @@ class Trainer:
         self._summaries = None
         if self._hosts.is_chief:
             self._summaries = reporting.SummaryWriter(run.path)
-        self._results = reporting.Results()
-        self._per_update = max(hparams.optimizer_multistep_accumulate_steps, 1)
+        self._totals = reporting.UpdateTotals()
+        self._batches_per_update = max(
+            hparams.optimizer_multistep_accumulate_steps, 1
+        )
+        self._last_batch = None  # that an update of this process has used
         self._restore()
 
     @property
@@ -91,151 +96,124 @@ class Trainer:
     @property
     def total_steps(self) -> int:
         """The number of updates at which training ends."""
-        return self.settings.train_steps or self.hparams.train_steps
+        return self.config.train_steps or self.hparams.train_steps
 
     def _restore(self):
-        if not self._state.restore() and self.settings.warm_start_from:
-            self._state.start_from(self.settings.warm_start_from)
-        self._results.go_on(self._state.unreported.numpy())
+        if not self._state.restore() and self.config.warm_start_from:
+            self._state.warm_start(self.config.warm_start_from)
+        self._totals.restore(self._state.unreported.numpy())
         if self._hosts.is_chief:
             self.run.truncate_metrics(self.step)
             if self._evaluations():
                 self._protect_best()
 
     def train(self) -> None:
-        """Trains up to the last step, saving and evaluating on the way.
+        """Trains up to the last step; saves and evaluates on the way.
 
-        A step is an update. One that is not made, because of numbers that are
-        not, uses up its batches and moves nothing else.
+        A step is an update. An update with a NaN or infinite gradient is
+        skipped; its batches are consumed.
 
         Raises:
-            UserError: too many updates in a row were not made, or another
-                host has ended.
-            KeyboardInterrupt: a signal came, to any of the hosts. What was
-                done is saved.
+            UserError: too many updates in a row were skipped, or another host
+                has ended.
+            KeyboardInterrupt: any host received a signal. The state is saved.
         """
-        with self._hosts.together():
+        with self._hosts.training():
             self._train()
-            self._hosts.part()
+            self._hosts.final_barrier()
 
     def _train(self) -> None:
-        self._check_end()
-        step_fn, iterator = self._step_and_batches()
-        progress = reporting.Throughput(self.step, self.total_steps)
-        stopping = settings_lib.EarlyStopping(self.settings)
-        if self._is_over(stopping):
+        self._check_evaluation()
+        step_fn, batches = self._step_and_batches()
+        stopping = run_config.EarlyStopping(self.config)
+        if self._has_ended(stopping):
             return
-        profiler = None
-        if self.settings.profile and self._hosts.is_chief:
-            profiler = reporting.Profiler(self.run.path / "profile")
-        saved_at, step, batch = time.monotonic(), self.step, None
+        throughput = reporting.Throughput(self.step, self.total_steps)
+        profiler = self._profiler()
+        saved_at, step = time.monotonic(), self.step
         terminal.show(lambda: "Building the graph of the first step.")
         try:
             while step < self.total_steps:
-                following = [next(iterator) for _ in range(self._per_update)]
-                # Or what a step returned is lost. The first one takes long.
-                with signals.held() if batch else contextlib.nullcontext():
-                    is_made = self._results.add(step_fn(*following), step)
-                    step, batch = step + is_made, following[-1]
-                    if is_made:
-                        self._show_progress(progress, step)
+                is_made = self._update(step_fn, batches, step, throughput)
+                step += is_made
                 if profiler:
-                    profiler.count(step == self.total_steps)
+                    profiler.count(is_last=step == self.total_steps)
                 if not is_made:
                     continue
-                evaluates = self._is_due(
-                    step, self.settings.local_eval_frequency
+                evaluates = self._is_due(step, self.config.local_eval_frequency)
+                saves, stops = self._hosts.any(
+                    self._is_overdue(saved_at), signals.is_pending()
                 )
-                seconds = self.settings.save_checkpoints_secs
-                is_late = 0 < seconds <= time.monotonic() - saved_at
-                saves, stops = self._hosts.any(is_late, signals.is_pending())
                 if not (evaluates or saves or stops):
                     continue
-                progress.pause()
-                self._state.save(batch, self._results.sums())
-                saved_at = time.monotonic()
-                if stops:
-                    self._hosts.part()
-                    raise KeyboardInterrupt
-                if evaluates and self.settings.evaluate:
-                    if self._evaluate_on_chief(stopping):
-                        return
-                progress.resume()
+                with throughput.paused():
+                    self._save()
+                    saved_at = time.monotonic()
+                    if stops:
+                        self._hosts.final_barrier()
+                        raise KeyboardInterrupt
+                    if evaluates and self.config.evaluate:
+                        if self._evaluate_on_chief(stopping):
+                            return
         except KeyboardInterrupt:
             # Several hosts save together, above, or not at all.
-            if self._hosts.number == 1:
-                # Whether the update under way was made, its counter knows.
-                batch = following[-1] if self.step > step else batch
-                if batch is not None and self.step:
-                    self._state.save(batch, self._results.sums())
+            if self._hosts.number == 1 and self._last_batch and self.step:
+                self._save()
             raise
 
-    def _check_end(self):
-        """Raises UserError if evaluations, or the average, are bound to fail.
+    def _update(self, step_fn, batches, step: int, throughput) -> bool:
+        """Makes one update and reports it; False if it was skipped."""
+        inputs = [next(batches) for _ in range(self._batches_per_update)]
+        is_first = self._last_batch is None
+        # Hold signals: an interrupt between the step and its bookkeeping would
+        # lose the result. Not for the first step, which compiles.
+        with contextlib.nullcontext() if is_first else signals.held():
+            try:
+                is_made = self._totals.add(step_fn(*inputs), step)
+                self._last_batch = inputs[-1]
+            except KeyboardInterrupt:
+                # The first step may have been made all the same.
+                if self.step > step:
+                    self._last_batch = inputs[-1]
+                raise
+            if is_made:
+                self._report_progress(throughput, step + 1)
+        return is_made
 
-        The first evaluation may be hours away.
-        """
-        if not self._hosts.is_chief:
-            return
-        if self.hparams.average_checkpoints:
-            paths.check_folder(self.run.path / "average")
-        if self.settings.evaluate:
-            self._evaluation_data()
+    def _save(self) -> None:
+        self._state.save(self._last_batch, self._totals.sums())
 
-    def _evaluation_data(self):
-        """Returns the record files, lines and references to evaluate on.
+    def _is_due(self, step: int, frequency: int) -> bool:
+        """Says whether a step is a multiple of `frequency`, or the last."""
+        return step % frequency == 0 or step == self.total_steps
 
-        Raises:
-            UserError: something is missing or damaged.
-        """
-        split = self.settings.eval_split
-        files = self._problem.record_files(self._data_dir, split)
-        sources, references = self._problem.lines(self._data_dir, split)
-        metrics.check_references(references)
-        return files, sources, references
+    def _is_overdue(self, saved_at: float) -> bool:
+        """Says whether the last checkpoint is older than the user allows."""
+        seconds = self.config.save_checkpoints_secs
+        return 0 < seconds <= time.monotonic() - saved_at
+
+    def _profiler(self):
+        if self.config.profile and self._hosts.is_chief:
+            return reporting.Profiler(self.run.path / "profile")
+        return None
 
     def _step_and_batches(self):
-        """Returns the function of a step, and the iterator of its batches."""
+        """Returns the function of an update, and an iterator of its batches."""
         batches = self._batches()
         step_fn = train_step.compile_step(
             self._strategy,
             self.model,
             self._state.optimizer,
             batches.element_spec,
-            random_seed=self.settings.random_seed,
-            jit_compile=self.settings.xla_compile,
-            accumulate_steps=self._per_update,
+            random_seed=self.config.random_seed,
+            jit_compile=self.config.xla_compile,
+            accumulate_steps=self._batches_per_update,
         )
         files = self._problem.record_files(self._data_dir, "train")
         guarded = records.guarded(
             batches, files, self.hparams.vocab_size, self._tokenizer_mark
         )
         return step_fn, guarded
-
-    def _is_over(self, stopping) -> bool:
-        """Says whether the run ended before, and evaluates what a kill left."""
-        past = self._evaluations()
-        ends = [stopping.is_over(event["step"], event) for event in past]
-        lacks = (
-            self.settings.evaluate
-            and self.step > 0
-            and self._is_due(self.step, self.settings.local_eval_frequency)
-            and all(event["step"] != self.step for event in past)
-        )
-        is_over, lacks = self._hosts.from_chief(ends[-1:] == [True], lacks)
-        return bool(is_over or (lacks and self._evaluate_on_chief(stopping)))
-
-    def _evaluate_on_chief(self, stopping) -> bool:
-        """Evaluates; says on all hosts whether training is to stop."""
-        is_over = False
-        if self._hosts.is_chief:
-            with signals.let_through():
-                is_over = stopping.is_over(self.step, self.evaluate())
-        return any(self._hosts.from_chief(is_over))
-
-    def _is_due(self, step: int, frequency: int) -> bool:
-        """Says whether something is to happen now, as it is at the end."""
-        return step % frequency == 0 or step == self.total_steps
 
     def _batches(self):
         """Returns the distributed batches that follow the last one used."""
@@ -245,12 +223,12 @@ class Trainer:
                 self._problem.record_files(self._data_dir, "train"),
                 batch_size=self.hparams.batch_size,
                 max_length=self.hparams.max_length,
-                seed=self.settings.random_seed,
+                seed=self.config.random_seed,
                 epoch=int(self._state.epoch.numpy()),
                 position=int(self._state.position.numpy()),
                 min_length_bucket=self.hparams.min_length_bucket,
                 length_bucket_step=self.hparams.length_bucket_step,
-                pad_to_boundary=self.settings.xla_compile,
+                pad_to_boundary=self.config.xla_compile,
                 vocab_size=self.hparams.vocab_size,
                 tokenizer=self._tokenizer_mark,
             )
@@ -258,18 +236,15 @@ class Trainer:
 
         return self._strategy.distribute_datasets_from_function(dataset)
 
-    def _show_progress(self, progress, step: int) -> None:
-        """Says how far training is: in passing, or in a line that stays."""
-        if not self._is_due(step, self.settings.log_step_count_steps):
-            loss = self._results.last_loss
-            terminal.show(lambda: progress.glance(step, loss()))
+    def _report_progress(self, throughput, step: int) -> None:
+        """Logs a line when one is due; else shows one on a terminal."""
+        if not self._is_due(step, self.config.log_step_count_steps):
+            loss = self._totals.last_loss
+            terminal.show(lambda: throughput.short_line(step, loss()))
             return
-        line, event = progress.report(
-            step,
-            learning_rate=float(
-                schedules.learning_rate(self.hparams)(step - 1)
-            ),
-            **self._results.collect(),
+        rate = schedules.learning_rate(self.hparams)(step - 1)
+        line, event = throughput.report(
+            step, learning_rate=float(rate), **self._totals.collect()
         )
         _log.info("%s", line)
         self._record({"step": step, "split": "train"} | event)
@@ -280,25 +255,126 @@ class Trainer:
             self.run.append_metrics(event)
             self._summaries.write(event)
 
+    def _check_evaluation(self):
+        """Raises UserError if evaluating or averaging is bound to fail.
+
+        The first evaluation may be hours away.
+        """
+        if not self._hosts.is_chief:
+            return
+        if self.hparams.average_checkpoints:
+            paths.check_folder(self.run.path / "average")
+        if self.config.evaluate:
+            self._evaluation_data()
+
+    def _evaluation_data(self):
+        """Returns the record files, the lines and the references to evaluate.
+
+        Raises:
+            UserError: data are missing or damaged.
+        """
+        split = self.config.eval_split
+        files = self._problem.record_files(self._data_dir, split)
+        sources, references = self._problem.lines(self._data_dir, split)
+        metrics.check_references(references)
+        return files, sources, references
+
     def _evaluations(self) -> list[dict]:
-        """Returns the run's evaluations so far, those of averages left out."""
+        """Returns the events of the run's evaluations, without averages."""
         return [
             event
             for event in self.run.read_metrics()
-            if event["split"] == self.settings.eval_split
+            if event["split"] == self.config.eval_split
             and "averaged" not in event
         ]
+
+    def _has_ended(self, stopping) -> bool:
+        """Says whether early stopping has ended the run.
+
+        Replays the evaluations so far, and makes one that a kill prevented.
+        """
+        past = self._evaluations()
+        decisions = [stopping.is_over(event["step"], event) for event in past]
+        is_missing = (
+            self.config.evaluate
+            and self.step > 0
+            and self._is_due(self.step, self.config.local_eval_frequency)
+            and all(event["step"] != self.step for event in past)
+        )
+        is_over, is_missing = self._hosts.from_chief(
+            decisions[-1:] == [True], is_missing
+        )
+        return bool(
+            is_over or (is_missing and self._evaluate_on_chief(stopping))
+        )
+
+    def _evaluate_on_chief(self, stopping) -> bool:
+        """Evaluates; says on all hosts whether training is to stop."""
+        is_over = False
+        if self._hosts.is_chief:
+            with signals.let_through():
+                is_over = stopping.is_over(self.step, self.evaluate())
+        return any(self._hosts.from_chief(is_over))
 
     def _protect_best(self) -> None:
         """Keeps the checkpoint with the best BLEU, however old."""
         best = max(self._evaluations(), key=lambda event: event["bleu"])
         self._state.manager.protect(best["step"])
 
-    def average(self) -> str | None:
-        """Averages and scores the last checkpoints, if the hparams say so.
+    def evaluate(self, **extra) -> dict:
+        """Scores the model on a split of the problem and records the scores.
+
+        Args:
+            **extra: Entries to add to the event.
 
         Returns:
-            The prefix of the average, or None, as always beside the chief.
+            The event: teacher-forced `loss` and `teacher_forced_accuracy`, and
+            `bleu`, `chrf` and `exact_match` of the model's translations.
+
+        Raises:
+            UserError: the model is not trained yet.
+        """
+        if not self.step:
+            raise errors.UserError(
+                f"Expected a checkpoint in {self.run.path}. Received: none."
+            )
+        split = self.config.eval_split
+        files, sources, references = self._evaluation_data()
+        dataset = batching.evaluation_batches(
+            files,
+            batch_size=self.hparams.batch_size,
+            tokenizer=self._tokenizer_mark,
+        )
+        if self.config.eval_steps:
+            dataset = dataset.take(self.config.eval_steps)
+        dataset = terminal.counted(
+            records.guarded(dataset, files, tokenizer=self._tokenizer_mark),
+            f"Evaluating on {split}: batch",
+        )
+        forced = evaluation.teacher_forced(self.model, dataset)
+
+        def progress(lines):
+            line = f"Evaluating on {split}: line {lines:,} of {len(sources):,}"
+            terminal.show(lambda: line)
+
+        progress(0)
+        scores, _ = evaluation.translate_and_score(
+            self._translator, sources, references, progress=progress
+        )
+        event = {"step": self.step, "split": split} | extra
+        event |= forced | dataclasses.asdict(scores)
+        self._record(event)
+        if not extra:
+            self._protect_best()
+        _log.info("%s", reporting.evaluation_line(event))
+        return event
+
+    def average(self) -> str | None:
+        """Averages and scores the last `average_checkpoints` checkpoints.
+
+        Returns:
+            The prefix of the average; None without one, and on all hosts but
+            the chief.
         """
         if not self._hosts.is_chief:
             return None
@@ -312,61 +388,132 @@ class Trainer:
             [str(self.run.path / f"ckpt-{step}") for step in steps], average
         )
         _log.info("Averaged %d checkpoints: %s.", len(steps), average)
-        if self.settings.evaluate:
+        if self.config.evaluate:
             variables = {v.path: v.value for v in self.model.variables}
             checkpoints.restore_model(average, variables)
             self.evaluate(averaged=len(steps))
         return average
 
-    def evaluate(self, **extra) -> dict:
-        """Scores the model on a split of the problem, and records the scores.
+
+class TrainingState:
+    """The variables of a run and their checkpoints.
+
+    The model, the optimizer, the position in the data and the unreported sums:
+    with these, a resumed run equals one that never stopped.
+
+    Args:
+        hparams: `hparam.HParams`.
+        run: `run_dir.RunDir`. Receives the checkpoints.
+        strategy: `tf.distribute.Strategy`.
+        hosts: `hosts.Hosts` of the strategy.
+        config: `run_config.RunConfig`.
+    """
+
+    def __init__(
+        self,
+        hparams: hparam.HParams,
+        run: run_dir_lib.RunDir,
+        strategy: tf.distribute.Strategy,
+        hosts: hosts_lib.Hosts,
+        config: run_config.RunConfig,
+    ):
+        self._run = run
+        self._strategy = strategy
+        self._hosts = hosts
+        keras.utils.set_random_seed(config.random_seed)
+        with strategy.scope(), hosts.explain_failures():
+            self.model = transformer.Transformer(
+                hparams, dtype=_POLICIES[hparams.activation_dtype]
+            )
+            self.optimizer = optimizers.adam(
+                hparams,
+                {v.path: v.value for v in self.model.trainable_variables},
+            )
+            # The position of the last batch used.
+            self.epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
+            self.position = tf.Variable(0, dtype=tf.int64, trainable=False)
+            # `reporting.UpdateTotals.sums` since the last report.
+            self.unreported = tf.Variable(
+                [0.0] * 4, dtype=tf.float64, trainable=False
+            )
+        self._groups = {
+            "model": {v.path: v.value for v in self.model.variables},
+            "optimizer": self.optimizer.state,
+            "training": {
+                "epoch": self.epoch,
+                "position": self.position,
+                "unreported": self.unreported,
+            },
+        }
+        self.manager = checkpoints.CheckpointManager(
+            run.path,
+            self._groups,
+            config.keep_checkpoint_max,
+            writes=hosts.is_chief,
+            # Checkpoints of earlier versions do not have it.
+            optional=["training/unreported"],
+        )
+
+    @property
+    def step(self) -> int:
+        """The number of updates made."""
+        return int(self.optimizer.step.numpy())
+
+    def restore(self) -> bool:
+        """Restores the run's newest checkpoint; says whether it has one.
+
+        The chief chooses it, and the others restore the same one.
+        """
+        is_found = self._hosts.is_chief and self.manager.latest() is not None
+        path = self.manager.restore() if is_found else ""
+        [is_found, step] = self._hosts.from_chief(is_found, self.step)
+        if is_found and not path:
+            path = str(self._run.path / f"ckpt-{step}")
+            self._hosts.await_file(
+                lambda: step in self.manager.all_steps(),
+                f"--output_dir={self._run.path}",
+            )
+            self.manager.restore(path)
+        if is_found:
+            _log.info("Going on from %s.", path)
+        return bool(is_found)
+
+    def warm_start(self, path: str) -> None:
+        """Restores only the weights, of another run or checkpoint."""
+        path = checkpoints.resolve(path)
+        checkpoints.restore_model(path, self._groups["model"])
+        _log.info("Starting from the weights of %s.", path)
+
+    def save(self, batch, unreported: Sequence[float]) -> None:
+        """Saves all variables, with the position of the last batch used.
 
         Args:
-            **extra: what else to record in the event.
-
-        Returns:
-            dict: `loss` in nats per token without smoothing and
-            `teacher_forced_accuracy`, both given the reference's own past;
-            `bleu`, `chrf` and `exact_match` of what the model translates.
-
-        Raises:
-            UserError: the model is not trained yet.
+            batch: dict. The last batch of each of this host's replicas.
+            unreported: `reporting.UpdateTotals.sums`.
         """
-        if not self.step:
+        self._check_finite()
+        self.unreported.assign(unreported)
+        local = self._strategy.experimental_local_results
+        epoch, position = self._hosts.from_last(
+            *(int(local(batch[name])[-1]) for name in ("epoch", "position"))
+        )
+        self.epoch.assign(epoch)
+        self.position.assign(position)
+        if self._hosts.is_chief:
+            _log.info("Saved %s.", self.manager.save(self.step))
+
+    def _check_finite(self) -> None:
+        """Raises UserError if a variable is NaN or infinite.
+
+        With too high a rate, finite gradients lead to such weights.
+        """
+        broken = optimizers.not_finite(
+            self._groups["model"] | self.optimizer.state
+        )
+        if broken:
             raise errors.UserError(
-                f"Expected a checkpoint in {self.run.path}. Received: none."
+                f"{broken[0]} and {len(broken) - 1} more variables are NaN or "
+                f"infinite at step {self.step}, and are not saved. Lower "
+                "learning_rate_constant or raise learning_rate_warmup_steps, "
+                "and run again: the run goes on from its last checkpoint."
             )
-        split = self.settings.eval_split
-        files, sources, references = self._evaluation_data()
-        dataset = batching.evaluation_batches(
-            files,
-            batch_size=self.hparams.batch_size,
-            tokenizer=self._tokenizer_mark,
-        )
-        if self.settings.eval_steps:
-            dataset = dataset.take(self.settings.eval_steps)
-        dataset = terminal.counted(
-            records.guarded(dataset, files, tokenizer=self._tokenizer_mark),
-            f"Evaluating on {split}: batch",
-        )
-        forced = evaluation.teacher_forced(self.model, dataset)
-        sources, references = self._problem.lines(self._data_dir, split)
-
-        def progress(lines):
-            line = f"Evaluating on {split}: line {lines:,} of {len(sources):,}"
-            terminal.show(lambda: line)
-
-        progress(0)
-        scores, _ = evaluation.translate_and_score(
-            self._translator,
-            sources,
-            references,
-            progress=progress,
-        )
-        event = {"step": self.step, "split": split} | extra
-        event |= forced | dataclasses.asdict(scores)
-        self._record(event)
-        if not extra:
-            self._protect_best()
-        _log.info("%s", reporting.evaluation_line(event))
-        return event

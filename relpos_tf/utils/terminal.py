@@ -27,8 +27,6 @@ PROMPT = "> "
 # Environment variable with the path of the history; empty for no history.
 HISTORY_VARIABLE = "RELPOS_TF_HISTORY"
 _HISTORY_LINES = 1000
-# Name of a thread whose result and warnings are no longer wanted.
-UNHEARD = "unheard"
 # Seconds between two lines of progress, in a log and at a terminal.
 _LOG_SECONDS = 30
 _SHOW_SECONDS = 0.1
@@ -117,55 +115,6 @@ class LineProgress:
         elif time.monotonic() - self._logged >= _LOG_SECONDS:
             _log.info("Lines so far: %d.", lines)
             self._logged = time.monotonic()
-
-
-class Work(threading.Thread):
-    """Calls a function in a thread, which Ctrl-C does not reach.
-
-    In the main thread, Ctrl-C would have to wait for TensorFlow to return.
-
-    Args:
-        function: Function without arguments.
-        name: str or None. `UNHEARD`, or any.
-    """
-
-    def __init__(self, function, name):
-        super().__init__(name=name, daemon=True)
-        self._function = function
-        self._result = self._error = None
-        self._is_done = threading.Event()
-
-    def run(self):
-        try:
-            self._result = self._function()
-        except BaseException as error:  # raised again in the waiting thread
-            self._error = error
-        finally:
-            self._is_done.set()
-
-    def result(self):
-        """Starts the thread, and returns the function's result."""
-        self.start()
-        # On Windows, Ctrl-C does not interrupt a wait without a timeout.
-        while not self._is_done.wait(0.1):
-            pass
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-
-@contextlib.contextmanager
-def only_what_is_heard() -> Iterator[None]:
-    """Hides log messages of threads named `UNHEARD`."""
-
-    def is_heard(record):
-        return record.threadName != UNHEARD
-
-    _log.addFilter(is_heard)
-    try:
-        yield
-    finally:
-        _log.removeFilter(is_heard)
 
 
 def reader() -> Callable[[], str]:

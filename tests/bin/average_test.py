@@ -1,4 +1,4 @@
-"""The average command: which checkpoints it takes, and what it refuses."""
+"""Tests of the average command: its checkpoints and its refusals."""
 
 import contextlib
 import errno
@@ -61,7 +61,7 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         self.assertIn(f"Averaged {len(steps)} checkpoints", err)
         self.assertAllClose(self.average_at(path), [np.mean(steps), 1.0])
 
-    def test_fewer_than_asked_for_is_said(self):
+    def test_fewer_checkpoints_than_asked_for_is_a_warning(self):
         code, _, err = self.execute("--n=9", "--average_dir=")
         self.assertEqual(code, 0)
         self.assertStartsWith(

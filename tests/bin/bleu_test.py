@@ -1,4 +1,4 @@
-"""The bleu command: what it prints, writes and refuses."""
+"""The bleu command: its output, its files and its errors."""
 
 import contextlib
 import io

@@ -1,7 +1,7 @@
-"""What the user sees of a command.
+"""The messages and exit codes of a command.
 
-The functions below stand for `main` in command modules; this module is the
-command: its docstring and `FLAGS` are what the harness finds.
+Each function below is a `main`; this module is its command, whose docstring
+and `FLAGS` the harness reads.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ FLAGS.define_enum("mode", "a", ["a", "b"], "Way.")
 FLAGS.define_list("files", [], "Names.")
 
 
-def show_values():
+def show_flags():
     values = FLAGS.problem, FLAGS.steps, FLAGS.xla, FLAGS.mode, FLAGS.files
     sys.stdout.write(repr(values))
 
@@ -133,16 +133,16 @@ def python(code, **environment):
 
 
 class FlagsTest(parameterized.TestCase):
-    def test_flags_hold_what_the_command_line_says(self):
+    def test_flags_have_the_values_of_the_command_line(self):
         code, out, err = execute(
-            show_values, "--problem=p", "--steps", "5", "--xla", "--files=a,b"
+            show_flags, "--problem=p", "--steps", "5", "--xla", "--files=a,b"
         )
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(out, "('p', 5, True, 'a', ['a', 'b'])")
 
-    def test_values_of_an_earlier_run_are_forgotten(self):
-        execute(show_values, "--problem=p", "--steps=5", "--xla", "--mode=b")
-        _, out, _ = execute(show_values)
+    def test_flags_of_an_earlier_run_are_reset(self):
+        execute(show_flags, "--problem=p", "--steps=5", "--xla", "--mode=b")
+        _, out, _ = execute(show_flags)
         self.assertEqual(out, "(None, 7, False, 'a', [])")
 
     @parameterized.named_parameters(
@@ -154,13 +154,13 @@ class FlagsTest(parameterized.TestCase):
         ("flag_file_that_is_missing", ["--flagfile=no/f"], "no/f"),
     )
     def test_bad_command_line_is_one_line(self, arguments, expected):
-        code, out, err = execute(show_values, *arguments)
+        code, out, err = execute(show_flags, *arguments)
         self.assertEqual((code, out), (2, ""))
         self.assertRegex(err, r"\Arelpos-command_test: [^\n]+\.\n\Z")
         self.assertIn(expected, err)
 
     def test_unknown_flag_gets_a_suggestion_and_the_list(self):
-        code, _, err = execute(show_values, "--problme=x")
+        code, _, err = execute(show_flags, "--problme=x")
         self.assertEqual(code, 2)
         self.assertEqual(
             err,
@@ -169,15 +169,17 @@ class FlagsTest(parameterized.TestCase):
             "Known flags: --files --mode --problem --steps --xla\n",
         )
 
-    def test_unknown_flag_far_from_all_gets_no_suggestion(self):
-        _, _, err = execute(show_values, "--qqqqqqqq")
+    def test_unknown_flag_unlike_all_others_gets_no_suggestion(self):
+        _, _, err = execute(show_flags, "--qqqqqqqq")
         self.assertNotIn("Did you mean", err)
 
     @parameterized.parameters("--help", "-h", "--helpfull")
     def test_help_is_the_docstring_and_our_flags(self, flag):
         code, out, err = execute(have_a_bug, "--steps=abc", flag)
         self.assertEqual((code, err), (0, ""))
-        self.assertStartsWith(out, "What the user sees of a command.\n")
+        self.assertStartsWith(
+            out, "The messages and exit codes of a command.\n"
+        )
         self.assertEndsWith(
             out,
             textwrap.dedent(
@@ -265,7 +267,7 @@ class ExitCodeTest(parameterized.TestCase):
         with self.assertRaises(kind):
             execute(main)
 
-    def test_reader_that_goes_away_is_no_error(self):
+    def test_a_reader_that_closes_the_pipe_is_no_error(self):
         code = """
             import sys
             from relpos_tf.bin import command
@@ -309,13 +311,13 @@ class AgainTest(parameterized.TestCase):
             "bin/relpos-trainer --steps 5",
         ),
     )
-    def test_command_is_what_was_typed(self, argv, orig_argv, expected):
+    def test_command_line_is_that_of_the_user(self, argv, orig_argv, expected):
         with mock.patch.multiple(sys, argv=argv, orig_argv=orig_argv):
-            self.assertEqual(command.again(), expected)
+            self.assertEqual(command.command_line(), expected)
 
 
 class Screen(io.StringIO):
-    """A terminal."""
+    """A stream that is a terminal."""
 
     def isatty(self):
         return True
@@ -336,7 +338,7 @@ class OutputTest(absltest.TestCase):
             command.execute(write_foreign_text, [])
         self.assertEqual(screen.getvalue(), "a\\x1b[31m\tb\n")
 
-    def test_closed_streams_are_one_line_or_nothing(self):
+    def test_a_closed_stream_is_one_line_or_silence(self):
         with mock.patch.object(sys, "stdin", None):
             code, _, err = execute(read_input)
         self.assertEqual(code, 1)
@@ -349,7 +351,7 @@ class OutputTest(absltest.TestCase):
             self.assertEqual(command.execute(log_lines, []), 0)
             sys.stderr.close()
 
-    def test_files_do_not_get_the_place_of_closed_streams(self):
+    def test_files_do_not_take_the_descriptors_of_closed_streams(self):
         # Else libraries would write their messages into checkpoints.
         code = """if True:
             import os
@@ -364,12 +366,12 @@ class OutputTest(absltest.TestCase):
         )
         self.assertGreater(int(done.stdout), 2)
 
-    def test_log_lines_are_plain_and_warnings_say_so(self):
+    def test_log_lines_are_plain_and_warnings_are_marked(self):
         _, out, err = execute(log_lines)
         self.assertEqual(out, "")
         self.assertEqual(err, "100 steps\nwarning: 3 lines were empty\n")
 
-    def test_tensorflow_starts_in_silence_with_the_cpus_asked_for(self):
+    def test_tensorflow_starts_silently_with_the_requested_cpus(self):
         done = python(
             """
             from relpos_tf.bin import command

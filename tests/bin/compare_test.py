@@ -1,4 +1,4 @@
-"""The command: its flags, what it prints and writes, its mistakes."""
+"""The compare command: its flags, its output, its files and its errors."""
 
 import contextlib
 import io
@@ -17,9 +17,9 @@ from relpos_tf.bin import command
 from relpos_tf.bin import compare
 from relpos_tf.bin import trainer
 from relpos_tf.comparison import attention_maps
-from relpos_tf.comparison import processes
-from relpos_tf.comparison import report_html
-from relpos_tf.comparison import training
+from relpos_tf.comparison import child_process
+from relpos_tf.comparison import train_runs
+from relpos_tf.comparison.report import html
 from relpos_tf.decoding import engines
 from relpos_tf.models import run_dir
 from relpos_tf.training import evaluation
@@ -87,7 +87,7 @@ class DiffTest(parameterized.TestCase):
 
 
 class MistakeTest(parameterized.TestCase):
-    def test_a_report_that_cannot_be_written_is_said_before_training(self):
+    def test_report_that_cannot_be_written_is_refused_before_training(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         (folder / "report.json").mkdir()
         code, _, err = execute(
@@ -109,10 +109,10 @@ class MistakeTest(parameterized.TestCase):
             "--hparams: A preset derives from a set with relative positions",
         ),
         (("--preset=length",), "--preset=length needs --train_max_length"),
-        (("--preset=table1", "--runs=a"), "--preset says how to train"),
-        ((SETS, "--runs=a"), "--hparams_sets says how to train"),
-        (("--runs=a", "--train_steps=4"), "--train_steps says how to train"),
-        (("--runs=none", "--output_dir=HERE"), "--runs: .*no run is"),
+        (("--preset=table1", "--runs=a"), "--preset is for training"),
+        ((SETS, "--runs=a"), "--hparams_sets is for training"),
+        (("--runs=a", "--train_steps=4"), "--train_steps is for training"),
+        (("--runs=none", "--output_dir=HERE"), "--runs: .*has no run"),
         ((SETS,), "--output_dir is required"),
         ((SETS, "--output_dir=HERE"), "--problem is required"),
         ((SETS, "--problem=nothing"), "--problem: Unknown problem `nothing`"),
@@ -149,24 +149,24 @@ class MistakeTest(parameterized.TestCase):
                 "--output_dir=HERE",
                 "--hparams=transformer_tiny:train_steps=7",
             ),
-            "--train_steps is required: the sets' own differ: 7, 1",
+            "--train_steps is required, because the sets differ in it: 7, 1",
         ),
     )
     def test_flags(self, arguments, message):
         here = self.create_tempdir().full_path
-        with mock.patch.object(training, "train", side_effect=ValueError):
+        with mock.patch.object(train_runs, "train", side_effect=ValueError):
             code, out, err = execute(
                 *(text.replace("HERE", here) for text in arguments)
             )
         self.assertEqual((code, out), (2, ""))
         self.assertRegex(err, rf"\Arelpos-compare: {message}[^\n]*\n\Z")
 
-    def test_one_alone_has_no_differences(self):
+    def test_one_set_has_no_differences(self):
         code, _, err = execute("--diff", f"--hparams_sets={TINY}")
         self.assertEqual(code, 1)
         self.assertEqual(
             err,
-            "relpos-compare: Expected two or more to compare. Received: "
+            "relpos-compare: Expected two or more labels to compare. Received: "
             f"{TINY}.\n",
         )
 
@@ -187,8 +187,8 @@ class RunsTest(parameterized.TestCase):
             mock.patch.object(
                 attention_maps, "describe", return_value={"x": float("nan")}
             ),
-            # It is another's to test.
-            mock.patch.object(report_html, "write"),
+            # It has tests of its own.
+            mock.patch.object(html, "render", return_value=""),
         ]
         for patch in patches:
             patch.start()
@@ -226,14 +226,12 @@ class RunsTest(parameterized.TestCase):
         self.assertLen(report["samples"], 2)
         self.assertEqual(report["runs"][2]["target_tokens"], 40)
         self.assertEqual(report["runs"][2]["steps_per_second"], 2.5)
-        self.assertIn("Not all have the same seeds.", report["warnings"])
+        self.assertIn("Not all labels have the same seeds.", report["warnings"])
         self.assertIn("b and a have equal hparams.", report["warnings"])
         self.assertIn("warning: b and a have equal hparams.\n", err)
         text = (self.folder / "out" / "report.md").read_text("utf-8")
         self.assertIn(f"**{report['verdict']}**", text)
-        report_html.write.assert_called_once_with(
-            report, self.folder / "out" / "report.html"
-        )
+        html.render.assert_called_once_with(report)
 
     def test_dev_split_if_asked_for(self):
         code, _, err = self.compare("HERE/a-seed1", "--nouse_test_set")
@@ -245,7 +243,7 @@ class RunsTest(parameterized.TestCase):
         ("problem", "other", "problem differs .pairs, other."),
         ("data", {"train": "0" * 64}, "train set differs .*, 00000000."),
     )
-    def test_runs_of_something_else_are_refused(self, name, value, message):
+    def test_runs_of_another_problem_are_refused(self, name, value, message):
         path = examples.add_run(self.folder, "b-seed1")
         record = json.loads((path / "problem.json").read_text())
         del record["sha256"]
@@ -270,7 +268,7 @@ class RunsTest(parameterized.TestCase):
         self.assertEqual(code, 1)
         self.assertRegex(err, "same hparams for all runs of a. .* alpha.\n")
 
-    def test_interrupted_says_how_to_go_on(self):
+    def test_interrupted_command_says_how_to_go_on(self):
         with mock.patch.object(
             engines.ModelEngine, "translate", side_effect=KeyboardInterrupt
         ):
@@ -284,20 +282,20 @@ class RunsTest(parameterized.TestCase):
 
 
 class TrainTest(absltest.TestCase):
-    """What is trained; tests/campaigns/compare.py trains."""
+    """The command line of the trainer; tests/campaigns/compare.py trains."""
 
-    def test_trainer_understands_what_it_is_given(self):
+    def test_trainer_understands_its_command_line(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         given = []
 
-        def run(arguments, log, what, watch):
+        def run(arguments, log, task, watch):
             self.assertEqual(log, folder / "logs" / "k=0-seed3.log")
-            self.assertEqual(what, "Training of k=0 seed 3")
+            self.assertEqual(task, "Training of k=0 seed 3")
             self.assertEqual(arguments[:2], ["-m", "relpos_tf.bin.trainer"])
             watch()
             given.extend(arguments[2:])
 
-        with mock.patch.object(processes, "run", run):
+        with mock.patch.object(child_process, "run", run):
             code, _, err = execute(
                 "--preset=table2",
                 "--problem=translate_files",

@@ -46,7 +46,7 @@ class DatagenTest(absltest.TestCase):
         code, _, err = execute(*arguments)
         self.assertEqual(code, 0)
         self.assertEqual(
-            err, f"algorithmic_copy is prepared already in {folder}.\n"
+            err, f"algorithmic_copy is already prepared in {folder}.\n"
         )
 
     def test_registry_help_lists_problems_and_sets(self):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -18,10 +19,12 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
+from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import text
+from tests import commands
 from tests import tiny_run
 from tests.decoding import translator_test
 
@@ -63,7 +66,7 @@ class Full:
 class InterruptedEngine(translator_test.EchoEngine):
     """Is interrupted while it works."""
 
-    def translate(self, items, settings, n_best):
+    def translate(self, items, decode_hparams, n_best):
         raise KeyboardInterrupt
 
 
@@ -74,10 +77,10 @@ class StoppedEngine(translator_test.EchoEngine):
         super().__init__()
         self._number, self._stop = number, stop
 
-    def translate(self, items, settings, n_best):
+    def translate(self, items, decode_hparams, n_best):
         if len(self.batches) == self._number:
             self._stop()
-        return super().translate(items, settings, n_best)
+        return super().translate(items, decode_hparams, n_best)
 
 
 def interrupt():
@@ -282,35 +285,39 @@ class DecoderTest(parameterized.TestCase):
         code, out, _ = self.decode("--decode_interactive", stdin=b"a\n")
         self.assertEqual((code, out), (130, b""))
 
-    def test_program_gets_each_answer_before_it_asks_again(self):
-        child = subprocess.Popen(
+    def test_launcher_answers_a_program_before_it_asks_again(self):
+        child = commands.Popen(
             [sys.executable, "decoder.py", "--decode_interactive"]
             + [f"--output_dir={tiny_run.path()}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             cwd=ROOT,
         )
         self.addCleanup(child.wait)
         self.addCleanup(child.kill)  # first
-        with child.stdin, child.stdout:
+        translator = translator_lib.Translator.load(tiny_run.path())
+        (expected,) = translator.translate(["twenty-one days"])
+        with child.stdin, child.stdout, child.stderr:
             for _ in range(2):
                 child.stdin.write(b"twenty-one days\n")
                 child.stdin.flush()
-                self.assertNotEmpty(child.stdout.readline().strip())
+                answer = child.stdout.readline().decode()
+                self.assertEqual(answer, f"{expected}\n")
             child.stdin.close()
             self.assertEqual((child.stdout.read(), child.wait()), (b"", 0))
+            self.assertNotIn(b"Traceback", child.stderr.read())
 
     @parameterized.parameters(
         ("--checkpoint_path=b", "exclude each other"),
         ("--decode_interactive --decode_from_file=x", "exclude each other"),
         ("--score_json=x", "needs --decode_reference"),
         ("--score_file=x --decode_reference=y", "needs text to translate"),
-        ("--decode_hparams=beam_siez=3", "Did you mean beam_size? Known: b"),
+        ("--decode_hparams=beam_siez=3", "Did you mean beam_size? Known: "),
         ("--decode_hparams=beam_size=four", "of type int. Received: 'four'"),
         ("--decode_hparams=beam_size=0", "at least 1. Received: beam_size=0"),
-        ("--decode_hparams=alpha=nan", "`alpha` must be at least 0"),
-        ("--decode_hparams=beam_size", "expected name=value"),
+        ("--decode_hparams=alpha=nan", "`alpha` must be a finite number"),
+        ("--decode_hparams=beam_size", "Expected name=value"),
         ("--decode_hparams=write_beam_scores=true", "needs return_beams"),
     )
     def test_contradictions_are_refused(self, arguments, message):
@@ -441,19 +448,44 @@ class DecoderTest(parameterized.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("A run is named with --output_dir.", err.getvalue())
 
-    def test_launcher_translates_standard_input(self):
-        done = subprocess.run(
-            [sys.executable, "decoder.py", f"--output_dir={tiny_run.path()}"],
-            capture_output=True,
-            check=False,
-            cwd=ROOT,
-            input=b"twenty-one days\n",
+
+class LineTest(absltest.TestCase):
+    def line(self, settings):
+        return decoder.translation_line(
+            engines.Translation(["a\tb", "c"], [-1.0, -2.34567], True),
+            decode_hparam.DecodeHParams.parse(settings),
         )
-        translator = translator_lib.Translator.load(tiny_run.path())
-        (expected,) = translator.translate(["twenty-one days"])
-        self.assertEqual(done.returncode, 0, done.stderr.decode())
-        self.assertEqual(done.stdout.decode(), f"{expected}\n")
-        self.assertNotIn(b"Traceback", done.stderr)
+
+    def test_best_alone_or_all_between_tabs(self):
+        self.assertEqual(self.line(""), "a\tb")
+        self.assertEqual(self.line("return_beams=yes"), "a b\tc")
+        self.assertEqual(
+            self.line("return_beams=true,write_beam_scores=true"),
+            "a b\t-1.0000\tc\t-2.3457",
+        )
+
+    def test_attention_is_the_mean_over_layers_and_heads(self):
+        weights = np.zeros([2, 2, 1, 3], np.float32)
+        weights[..., 0] = 0.25
+        weights[0, :, :, 1] = 0.75
+        weights[1, 0, :, 2] = 0.75
+        weights[1, 1, :, 1] = 0.75
+        attention = engines.Attention(["\xe4", "b", "</s>"], ["x"], weights)
+        line = decoder.attention_line(attention)
+        self.assertIn("\xe4", line)
+        self.assertEqual(
+            json.loads(line),
+            {
+                "source": ["\xe4", "b", "</s>"],
+                "target": ["x"],
+                "alignment": [1],
+                "attention": [[0.25, 0.5625, 0.1875]],
+            },
+        )
+
+    def test_blank_line_has_no_attention(self):
+        found = json.loads(decoder.attention_line(None))
+        self.assertEqual(found["attention"], [])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The export command: its flags, and where the folder goes."""
+"""The export command: its flags and its folder."""
 
 import contextlib
 import importlib.util
@@ -6,16 +6,16 @@ import io
 import json
 import pathlib
 import unittest
+from unittest import mock
 
 from absl.testing import absltest
 
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
 from relpos_tf.bin import export
-from relpos_tf.export import ctranslate2_export
+from relpos_tf.export import saved_model
 from tests import ctranslate2_runs
 from tests import tiny_run
-from tests.export import serving_test
 
 NO_LIBRARY = importlib.util.find_spec("ctranslate2") is None
 
@@ -51,19 +51,27 @@ class ExportTest(absltest.TestCase):
             2, "--decode_hparams", run, "--decode_hparams=batch_size=2"
         )
 
-    def test_a_server_warms_up_with_lines_of_a_file(self):
+    def test_flags_are_passed_to_the_exporter(self):
         run = tiny_run.path()
         folder = self.create_tempdir()
         lines = folder.create_file("lines", "ein Hund\nzwei\u2028Hunde\n")
         exported = pathlib.Path(folder.full_path, "exported")
         arguments = f"--output_dir={run}", f"--export_dir={exported}"
-        code, _, err = execute(
-            export.main, *arguments, f"--warmup_file={lines.full_path}"
-        )
+        with mock.patch.object(saved_model, "export_saved_model") as exporter:
+            code, _, err = execute(
+                export.main,
+                *arguments,
+                f"--warmup_file={lines.full_path}",
+                "--decode_hparams=beam_size=2,alpha=1",
+            )
         self.assertEqual(code, 0, err)
-        one, two = b"ein Hund", "zwei\u2028Hunde".encode()
-        self.assertEqual(
-            serving_test.requests(exported), [[one], [two], [one, two]]
+        exporter.assert_called_once_with(
+            str(run),
+            str(exported),
+            warmup_lines=["ein Hund", "zwei\u2028Hunde"],
+            beam_size=2,
+            alpha=1.0,
+            extra_length=None,
         )
         empty = folder.create_file("empty").full_path
         self.assert_error(
@@ -75,12 +83,6 @@ class ExportTest(absltest.TestCase):
             *arguments,
             f"--warmup_file={lines.full_path}",
             "--format=ctranslate2",
-        )
-
-    def test_quantizations_are_those_of_the_library(self):
-        self.assertEqual(
-            tuple(export.FLAGS["quantization"].parser.enum_values),
-            ctranslate2_export.QUANTIZATIONS,
         )
 
     @unittest.skipIf(NO_LIBRARY, "ctranslate2 is not installed")

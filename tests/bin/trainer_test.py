@@ -1,10 +1,11 @@
-"""What the trainer says when it cannot go on; it does not train here."""
+"""Messages of the trainer when it cannot continue; nothing is trained."""
 
 import contextlib
 import io
 import os
 import pathlib
 import re
+import shlex
 import signal
 from unittest import mock
 
@@ -13,6 +14,11 @@ from absl.testing import parameterized
 
 from relpos_tf.bin import command
 from relpos_tf.bin import trainer
+from relpos_tf.data import tokenizer
+from tests import testing
+from tests.campaigns import kill
+
+testing.use_two_cpus()
 
 OWN_TEXT = " ".join(
     f"--{split}_{side}={__file__}"
@@ -21,17 +27,23 @@ OWN_TEXT = " ".join(
 )
 
 
-def execute(effect, *arguments):
+def execute(*arguments):
+    """Runs the command; returns exit code, standard output and error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = command.execute(trainer.main, arguments)
+    return code, out.getvalue(), err.getvalue()
+
+
+def replace_training(effect, *arguments):
     """Runs the command with `effect` in place of training.
 
     Returns:
         (exit code, standard error).
     """
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        with mock.patch.object(trainer, "train", side_effect=effect):
-            code = command.execute(trainer.main, arguments)
-    return code, err.getvalue()
+    with mock.patch.object(trainer, "train", side_effect=effect):
+        code, _, err = execute(*arguments)
+    return code, err
 
 
 def terminate(*arguments):
@@ -41,7 +53,7 @@ def terminate(*arguments):
 
 class TrainerTest(parameterized.TestCase):
     def test_too_little_memory_names_hparams_to_lower_that_there_are(self):
-        code, err = execute(
+        code, err = replace_training(
             MemoryError, "--hparams=batch_size=600,max_length=70"
         )
         self.assertEqual(code, 1)
@@ -49,7 +61,7 @@ class TrainerTest(parameterized.TestCase):
         self.assertEqual(err.count("\n"), 1)
         for flag in ("--hparams=batch_size=300", "--hparams=max_length=35"):
             self.assertIn(flag, err)
-            self.assertEqual(execute([7], flag), (7, ""))
+            self.assertEqual(replace_training([7], flag), (7, ""))
 
     @parameterized.parameters(
         (KeyboardInterrupt, 130, "interrupted"), (terminate, 143, "terminated")
@@ -57,7 +69,7 @@ class TrainerTest(parameterized.TestCase):
     def test_stopped_before_anything_is_saved(self, effect, code, word):
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGTERM, before)
-        found, err = execute(effect)
+        found, err = replace_training(effect)
         self.assertEqual(found, code)
         self.assertRegex(err, r"\ARun again with:\n  \S[^\n]+\n[^\n]+\n\Z")
         self.assertEndsWith(err, f"\nrelpos-trainer: {word}.\n")
@@ -74,8 +86,8 @@ class TrainerTest(parameterized.TestCase):
         "--hparams=vocab_size=3000000000",
         "--hparams=extra_length=2147483647",
     )
-    def test_numbers_that_mean_nothing_end_before_training(self, flag):
-        code, err = execute(ZeroDivisionError, flag)
+    def test_numbers_out_of_range_are_refused_before_training(self, flag):
+        code, err = replace_training(ZeroDivisionError, flag)
         self.assertEqual(code, 2)
         name, _, value = flag.rpartition("=")
         self.assertIn(name.lstrip("-").rpartition("=")[2], err)
@@ -83,8 +95,8 @@ class TrainerTest(parameterized.TestCase):
         self.assertEqual(err.count("\n"), 1)
 
     @parameterized.parameters("--hparams_set=x", "--problem=x", "--usr_dir=x/y")
-    def test_bad_names_end_before_training(self, flag):
-        code, err = execute(ZeroDivisionError, flag)
+    def test_unknown_names_are_refused_before_training(self, flag):
+        code, err = replace_training(ZeroDivisionError, flag)
         self.assertEqual(code, 2)
         name = re.escape(flag.partition("=")[0])
         self.assertRegex(err, rf"\Arelpos-trainer: {name}: [^\n]+\n\Z")
@@ -100,10 +112,10 @@ class TrainerTest(parameterized.TestCase):
             "--eval_early_stopping_steps needs evaluations",
         ),
     )
-    def test_what_an_evaluation_lacks_is_said_before_training(
+    def test_impossible_evaluations_are_refused_before_training(
         self, arguments, message
     ):
-        code, err = execute(ZeroDivisionError, *arguments.split())
+        code, err = replace_training(ZeroDivisionError, *arguments.split())
         self.assertEqual(code, 2)
         self.assertRegex(err, rf"\Arelpos-trainer: [^\n]*{message}[^\n]*\n\Z")
 
@@ -111,26 +123,74 @@ class TrainerTest(parameterized.TestCase):
         ("file/in/a/file", "output_dir: .*not a directory"),
         ("latin-\udce9", "output_dir: .*in UTF-8"),
     )
-    def test_a_folder_that_cannot_be_written_is_said_before_data_are_prepared(
+    def test_folders_that_cannot_be_written_are_refused_before_preparation(
         self, name, message
     ):
         folder = pathlib.Path(self.create_tempdir().full_path)
         (folder / "file").touch()
-        err = io.StringIO()
-        with contextlib.redirect_stderr(err):
-            code = command.execute(
-                trainer.main,
-                [f"--output_dir={folder / name}", f"--data_dir={folder}/data"],
-            )
+        code, _, err = execute(
+            f"--output_dir={folder / name}", f"--data_dir={folder}/data"
+        )
         self.assertEqual(code, 2)
-        self.assertRegex(err.getvalue(), f"relpos-trainer: --{message}")
+        self.assertRegex(err, f"relpos-trainer: --{message}")
         self.assertEqual(os.listdir(folder), ["file"])
 
-    @parameterized.parameters("-1", "2147483648", "99999999999999999999")
-    def test_seed_that_nothing_can_take_is_refused_at_once(self, seed):
-        code, err = execute(ZeroDivisionError, f"--random_seed={seed}")
-        self.assertEqual(code, 2)
-        self.assertRegex(err, r"\Arelpos-trainer: [^\n]*random_seed[^\n]*\n\Z")
+
+class NothingIsLeftTest(parameterized.TestCase):
+    """One clear line, an exit code, and no data or run half-written."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.own = [
+            f"--data_dir={self.folder / 'data'}",
+            f"--output_dir={self.folder / 'run'}",
+        ]
+
+    def refuse(self, *arguments):
+        """Returns the message of a failed command."""
+        code, out, err = execute(*self.own, *arguments)
+        self.assertEqual((code, out), (1, ""), err)
+        for name in ("run", "data"):
+            self.assertFalse((self.folder / name).exists(), name)
+        return err
+
+    @parameterized.parameters(
+        ("no.en", "a.de", r"no\.en"),
+        ("a.en", "short.de", r"short\.de"),
+        ("empty.en", "empty.en", r"empty\.en"),
+    )
+    def test_unusable_text_is_refused(self, source, target, message):
+        for name, text in (
+            ("a.en", "one\ntwo\n"),
+            ("a.de", "eins\nzwei\n"),
+            ("short.de", "eins\n"),
+            ("empty.en", ""),
+        ):
+            (self.folder / name).write_text(text)
+        err = self.refuse(
+            "--problem=translate_files",
+            f"--train_source={self.folder / source}",
+            f"--train_target={self.folder / target}",
+            f"--dev_source={self.folder / 'a.en'}",
+            f"--dev_target={self.folder / 'a.de'}",
+        )
+        self.assertRegex(err, message)
+        self.assertNotIn("Traceback", err)
+
+    def test_xla_on_several_devices_is_refused(self):
+        err = self.refuse("--xla_compile")
+        self.assertIn("--xla_compile works on one device", err)
+
+    def test_terminated_while_data_are_prepared(self):
+        with mock.patch.object(tokenizer, "train", side_effect=terminate):
+            code, _, err = execute("--problem=algorithmic_reverse", *self.own)
+        self.assertEqual(code, 143, err)
+        *_, title, line, last, end = err.split("\n")
+        self.assertEqual((title, end), ("Run again with:", ""))
+        self.assertNotEmpty(shlex.split(line))
+        self.assertEqual(last, "relpos-trainer: terminated.")
+        self.assertEmpty(kill.halves(self.folder))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A file translated with every checkpoint: which, how often, and how well."""
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import pathlib
 import shutil
 import tempfile
 import time
+import unittest
 from unittest import mock
 
 import numpy as np
@@ -57,32 +59,36 @@ def say_weights(engine, items, settings, n_best):
     ]
 
 
-class TranslateAllTestCase(parameterized.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        place = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(place.cleanup)
-        cls.made = pathlib.Path(place.name) / "run"
-        make_run(cls.made)
+@functools.cache
+def made_run():
+    """Returns the folder of `make_run`, made once."""
+    place = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(place.cleanup)
+    folder = pathlib.Path(place.name) / "run"
+    make_run(folder)
+    return folder
 
+
+def translate_alone():
+    """Returns what each checkpoint makes of the text, by its file's end."""
+    outputs = {}
+    for name in ("ckpt-7", "ckpt-30", "average/ckpt-30"):
+        translator = translator_lib.Translator.load(made_run() / name)
+        lines = translator.translate(list(LINES), 1, 0.6, 1)
+        step = name.replace("ckpt-", "").replace("/", "-")
+        outputs[step] = "".join(f"{line}\n" for line in lines)
+    assert len(set(outputs.values())) == 3
+    return outputs
+
+
+class TranslateAllTestCase(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.run_dir = self.folder / "run"
-        shutil.copytree(self.made, self.run_dir)
+        shutil.copytree(made_run(), self.run_dir)
         self.there = self.folder / "there"
         self.source = self.write("text.en", *LINES)
-
-    def expect(self):
-        """Sets `expected`: what each checkpoint makes of the text, alone."""
-        self.expected = {}
-        for name in ("ckpt-7", "ckpt-30", "average/ckpt-30"):
-            translator = translator_lib.Translator.load(self.made / name)
-            found = translator.translate(list(LINES), 1, 0.6, 1)
-            step = name.replace("ckpt-", "").replace("/", "-")
-            self.expected[step] = "".join(f"{line}\n" for line in found)
-        self.assertLen(set(self.expected.values()), 3)
 
     def write(self, name, *lines):
         path = self.folder / name
@@ -120,14 +126,7 @@ class TranslateAllTestCase(parameterized.TestCase):
 class SearchTest(TranslateAllTestCase):
     """With the true search."""
 
-    def test_each_checkpoint_translates_as_it_does_alone(self):
-        self.expect()
-        code, out, err = self.translate()
-        self.assertEqual((code, out), (0, ""))
-        self.assertEqual(self.found(), self.expected)
-        self.assertIn("Checkpoints: 3 translated, 0 were already", err)
-
-    def test_model_is_built_and_traced_once(self):
+    def test_translations_of_one_graph_are_those_of_each_checkpoint(self):
         built, traced = [], []
         build = transformer.Transformer.__init__
         encode = transformer.Transformer.encode
@@ -148,13 +147,15 @@ class SearchTest(TranslateAllTestCase):
                 transformer.Transformer, "encode", counted_encode
             ),
         ):
-            self.translate("--min_steps=8")  # step 30 and the average
-            once = len(traced)
-            shutil.rmtree(self.there)
-            self.translate()
-        self.assertGreater(once, 0)
-        self.assertLen(traced, 2 * once)
-        self.assertLen(built, 2)
+            expected = translate_alone()  # with three graphs
+            num_traced = len(traced)
+            code, out, err = self.translate()
+        self.assertEqual((code, out), (0, ""))
+        self.assertEqual(self.found(), expected)
+        self.assertIn("3 translated, 0 were already translated", err)
+        self.assertGreater(num_traced, 0)
+        self.assertEqual(3 * len(traced), 4 * num_traced)
+        self.assertLen(built, 4)
 
 
 class ForeignRunTest(TranslateAllTestCase):
@@ -173,14 +174,15 @@ class ForeignRunTest(TranslateAllTestCase):
 
 
 class FilesTest(TranslateAllTestCase):
-    """Which files are written, and when; what is in them matters less."""
+    """The files, and when they are written."""
 
-    def setUp(self):
-        super().setUp()
-        self.enter_context(
-            mock.patch.object(engines.ModelEngine, "translate", say_weights)
-        )
-        self.expect()
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        quick = mock.patch.object(engines.ModelEngine, "translate", say_weights)
+        quick.start()
+        cls.addClassCleanup(quick.stop)
+        cls.expected = translate_alone()
 
     def test_what_is_there_stays_and_what_is_older_is_made_again(self):
         self.translate()
@@ -191,7 +193,7 @@ class FilesTest(TranslateAllTestCase):
         code, _, err = self.translate()
         self.assertEqual(code, 0)
         self.assertEqual(self.found(), self.expected | {"7": "kept\n"})
-        self.assertIn("Checkpoints: 2 translated, 1 were already", err)
+        self.assertIn("2 translated, 1 were already translated", err)
 
     def test_interrupt_leaves_whole_files_and_the_rest_is_made_later(self):
         calls = []
@@ -269,7 +271,7 @@ class FilesTest(TranslateAllTestCase):
         code, _, err = self.translate()
         self.assertEqual(code, 1)
         self.assertIn("ckpt-7 is damaged", err)
-        self.assertIn("2 translated, 0 were already, 1 failed", err)
+        self.assertIn("2 translated, 0 were already translated, 1 failed", err)
         self.assertCountEqual(self.found(), ["30", "average-30"])
 
     def test_translation_of_a_checkpoint_that_has_gone_is_scored(self):
@@ -321,7 +323,7 @@ class FilesTest(TranslateAllTestCase):
         self.there = self.run_dir / "translations"
         code, _, err = self.translate()
         self.assertEqual(code, 0)
-        self.assertIn("0 translated, 3 were already", err)
+        self.assertIn("0 translated, 3 were already translated", err)
 
     @parameterized.parameters(
         ([], "readable checkpoints, ckpt-STEP.index. Received: "),
@@ -350,7 +352,7 @@ class FilesTest(TranslateAllTestCase):
         ("--decode_reference=no/text", 1, "no/text"),
         ("--translations_dir=/dev/null/x", 1, "not a directory"),
         ("--translations_dir=/dev/null", 1, "file exists"),
-        ("--decode_hparams=beam=2", 2, "unknown name 'beam'"),
+        ("--decode_hparams=beam=2", 2, "Unknown hparams ['beam']"),
         ("--decode_hparams=return_beams=1", 2, "only the best"),
         ("--decode_hparams=beam_size=9999", 2, "number of pieces"),
         ("--event_dir=x", 2, "--event_dir needs --decode_reference"),

@@ -1,1 +1,1 @@
-"""Long runs with faults, started by hand; each prints a table."""
+"""Campaigns whose parts are used in tests; see tools/README.md."""

@@ -1,4 +1,4 @@
-"""Models for tests of replicas: a quick one, and one that breaks on demand."""
+"""Models for tests of replicas: a quick one, and one with NaN on demand."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ import tensorflow as tf
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
 
-# Ids that break a batch; all others are below.
+# A batch with one of these ids has NaN or infinity. Other ids are smaller.
 BREAKS = {"nan": 19, "inf": 20, "gradient nan": 21, "loss alone": 22}
 
 
@@ -36,7 +36,7 @@ class BagOfWords(keras.layers.Layer):
 
 
 class Fragile:
-    """A model whose logits break where a batch begins with one of BREAKS."""
+    """A model with NaN or infinite logits for ids of BREAKS."""
 
     def __init__(self, model):
         self._model = model
@@ -48,7 +48,7 @@ class Fragile:
 
 
 class FragileTransformer(Fragile):
-    """A `Fragile` Transformer, whose features break."""
+    """A `Fragile` Transformer: its features are NaN or infinite."""
 
     def features(self, inputs, targets, *, training):
         x = self._model.features(inputs, targets, training=training)

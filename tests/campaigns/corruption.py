@@ -1,18 +1,18 @@
-"""Damages the files of a run in many places, and says what comes of it.
+"""Damages the files of a run in many places and checks the outcomes.
 
     python -m tests.campaigns.corruption [--cases=50] [--log=FILE]
 
 Fifty places each in a checkpoint, in training records, in tokenizers, in
 hparams.json and in an export are damaged, one at a time: a byte is flipped,
-the file is cut short, a block of it is zeroed or taken out, or it is deleted.
-Then a command uses it, in another process. That must end in one of these:
+the file is truncated, a block is zeroed or removed, or the file is deleted.
+Then a command uses the file, in another process. The outcome must be one of:
 
-    error      exit code 1 and one line, and nothing written
-    fallback   a warning, and what the checkpoint before gives
-    same       what the undamaged files give, to the last digit
+    error      exit code 1, one line, and no output file
+    fallback   a warning, and the result of the previous checkpoint
+    same       the result of the undamaged files, bit for bit
 
-All else (another exception, a crash, no end, another answer) is a bug: it is
-printed, and the exit code is 1. Which places are damaged never changes.
+Any other outcome (an exception, a crash, a hang, another result) is a bug: it
+is printed, and the exit code is 1. The places are always the same.
 """
 
 import argparse
@@ -47,12 +47,12 @@ _SMALL = (
 
 
 class Found(NamedTuple):
-    """What came of one case."""
+    """The outcome of one case."""
 
     target: str
     number: int
-    damage: str  # what was done to which file
-    outcome: str  # one of `GOOD`, or what is wrong
+    damage: str  # the file, the kind of damage, and the place
+    outcome: str  # one of `GOOD`, or a description of the bug
     message: str
 
 
@@ -70,7 +70,7 @@ class Worker:
             *arguments: as on the command line.
 
         Returns:
-            (exit code, standard error); or (None, what went wrong).
+            (exit code, standard error); or (None, the description of a bug).
         """
         if self._process is None:
             context = multiprocessing.get_context("spawn")
@@ -99,7 +99,7 @@ class Worker:
 
 
 def _serve(pipe):
-    """Runs commands as they come."""
+    """Runs the commands that arrive in a pipe."""
     from relpos_tf.bin import command
     from relpos_tf.bin import decoder
     from relpos_tf.bin import export
@@ -112,17 +112,17 @@ def _serve(pipe):
         with contextlib.redirect_stderr(error):
             try:
                 code = command.execute(mains[name].main, arguments)
-            except BaseException:  # A traceback, for a user.
+            except BaseException:  # The user would see a traceback.
                 pipe.send((None, traceback.format_exc()))
                 continue
         pipe.send((code, error.getvalue()))
 
 
 class World:
-    """Undamaged files, and the answers that they give.
+    """Undamaged files, and the results of commands with them.
 
     Args:
-        folder: path. Gets the files.
+        folder: path. The files are written to it.
         worker: `Worker`.
     """
 
@@ -140,14 +140,14 @@ class World:
         self._answers = {}
 
     def _do(self, name, *arguments):
-        """Runs a command that must succeed; returns what it wrote."""
+        """Runs a command that must succeed; returns its standard error."""
         code, text = self.worker.run(name, *arguments)
         if code != 0:
             raise RuntimeError(f"{name} {arguments}: {code} {text}")
         return text
 
     def answer(self, name):
-        """Returns what undamaged files give; found out once it is needed."""
+        """Returns the result of undamaged files, computed once."""
         if name not in self._answers:
             self._answers[name] = {
                 "trainer": self._trained,
@@ -204,7 +204,7 @@ class World:
         draw = random.Random(f"{target} {number}")
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             copy = pathlib.Path(folder, "copy")
-            # Half of the tokenizers are those of the data.
+            # Half of the tokenizers are in the data, half in the run.
             trains = target == "records" or (
                 target == "tokenizer" and number % 2
             )
@@ -238,7 +238,7 @@ class World:
         if code == 0 and name == "run" and answer == self.answer("older"):
             return "fallback" if "ckpt-20 " in text else "silent fallback"
         if code == 0:
-            return "another answer"
+            return "another result"
         lines = [line for line in text.splitlines() if "relpos-" in line]
         is_clean = len(lines) == 1 and text.splitlines()[-1] == lines[0]
         if output.is_dir():
@@ -262,7 +262,7 @@ def files_of(target, folder):
 
 
 def spoil(path, kind, draw):
-    """Damages a file; returns what was done."""
+    """Damages a file; returns a description."""
     content = bytearray(path.read_bytes())
     place = draw.randrange(len(content))
     if kind == "flip":
@@ -280,7 +280,7 @@ def spoil(path, kind, draw):
 
 
 def weights(prefix):
-    """Returns a checksum of all that a checkpoint holds."""
+    """Returns a checksum of the variables in a checkpoint."""
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(prefix))

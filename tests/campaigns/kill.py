@@ -1,20 +1,20 @@
-"""Stops a short run at 20 moments and compares what becomes of it.
+"""Stops a short run at 20 moments, resumes it, and compares the results.
 
     python -m tests.campaigns.kill
     python -m tests.campaigns.kill --signal=TERM
 
 The moments are random with fixed seeds: a quarter each before the first step,
-while it trains, while it saves, and while it evaluates. After SIGKILL the same
-command goes on; after SIGTERM the one that the trainer has printed. Then all
-of this must hold, or the row says what does not:
+during training, during a save, and during evaluation. After SIGKILL the same
+command resumes the run; after SIGTERM, the command that the trainer printed.
+The last column of a row says which of these conditions fails:
 
-- the last checkpoint is that of the undisturbed run, bit for bit;
-- each step and each evaluation stands in metrics.jsonl once, with the loss and
-  the BLEU of the undisturbed run;
-- every checkpoint that was there when the run was stopped is still there;
-- no half-written file is left;
-- nobody saw a traceback, and SIGTERM gave exit code 0, or 143 and a run that
-  had nothing to save.
+- the last checkpoint equals that of the undisturbed run, bit for bit;
+- metrics.jsonl has each step and each evaluation once, with the loss and the
+  BLEU of the undisturbed run;
+- every checkpoint that existed when the run was stopped still exists;
+- no partial file is left;
+- there is no traceback, and SIGTERM gives exit code 0, or 143 if there was
+  nothing to save.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import os
 import pathlib
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -52,15 +53,16 @@ HALVES = re.compile(r"_temp|_new|\.part$")
 
 
 class Run:
-    """A trainer in a process of its own, whose lines are read as they come.
+    """A trainer in its own process, with the lines that it has written.
 
     Args:
-        folder: pathlib.Path. The run goes to its folder `run`, data to `data`.
-        options: Flags besides those.
-        command: str or None. A line for a shell, to be run in their place.
+        folder: pathlib.Path. Gets the run in `run` and the data in `data`.
+        options: Further flags.
+        command: str or None. A command line to run instead.
+        popen: class of the process.
     """
 
-    def __init__(self, folder, options, command=None):
+    def __init__(self, folder, options, command=None, popen=subprocess.Popen):
         self.folder, self.directory = folder, folder / "run"
         self.lines = []
         self.arrived = threading.Condition()
@@ -69,11 +71,10 @@ class Run:
             f"--output_dir={self.directory}",
             *options,
         ]
-        self.process = subprocess.Popen(
-            f"exec {command}"
+        self.process = popen(
+            shlex.split(command)
             if command
             else [sys.executable, "trainer.py", *arguments],
-            shell=bool(command),
             cwd=ROOT,
             env=os.environ | ONE_THREAD | {"PYTHONPATH": str(ROOT)},
             stdout=subprocess.DEVNULL,
@@ -130,7 +131,7 @@ class Run:
         return code
 
     def text(self):
-        """Returns what the trainer has said."""
+        """Returns the text that the trainer has written."""
         return "\n".join(line for _, line in self.lines)
 
     def seconds_to(self, pattern, after=None):
@@ -163,7 +164,7 @@ def wait_for_moment(run, phase, chance, undisturbed, steps, frequency):
 
 def weights(prefix):
     """Returns every array of a checkpoint, by its key."""
-    # TensorFlow takes seconds, which --help need not wait for.
+    # The import takes seconds, which --help should not.
     from relpos_tf.bin import command
 
     tf = command.import_tensorflow()
@@ -186,7 +187,7 @@ def checkpoints_in(directory):
 
 
 def events(directory):
-    """Returns what metrics.jsonl says of each step but the speed."""
+    """Returns the events in metrics.jsonl, without speeds."""
     lines = (directory / "metrics.jsonl").read_text().splitlines()
     return sorted(
         (*map(e.get, ("step", "split", "loss", "target_tokens")), e.get("bleu"))
@@ -195,7 +196,7 @@ def events(directory):
 
 
 def halves(folder):
-    """Returns the names of files that should not be there."""
+    """Returns the names of partial files."""
     return [
         str(path.relative_to(folder))
         for path in folder.rglob("*")
@@ -206,7 +207,7 @@ def halves(folder):
 
 
 def differences(run, undisturbed, there, steps):
-    """Returns what is not as it should be after the run has ended."""
+    """Returns the differences between a resumed run and an undisturbed one."""
     found = [f"left over: {name}" for name in halves(run.folder)]
     expected = weights(undisturbed.directory / f"ckpt-{steps}")
     actual = weights(run.directory / f"ckpt-{steps}")
@@ -217,20 +218,20 @@ def differences(run, undisturbed, there, steps):
             found.append(f"{key} differs")
             break
     kept = checkpoints_in(run.directory)
-    # What was saved once more holds the same, but in another file.
+    # A checkpoint that was saved again is equal, but its bytes may differ.
     found += [f"lost: {name}" for name in there if name not in kept]
     left, right = events(run.directory), events(undisturbed.directory)
     for event in left:
         if left.count(event) > 1 or event not in right:
-            found.append(f"event {event} is twice there or differs")
+            found.append(f"event {event} is repeated or differs")
     found += [f"no event {event}" for event in right if event not in left]
     return found
 
 
 def case(folder, options, phase, seed, number, undisturbed, steps, frequency):
-    """Stops a run once, lets it go on; returns a row of the table."""
+    """Stops a run once and resumes it; returns a row of the table."""
     chance = random.Random(f"{phase} {seed}")
-    if phase != "start":  # which may be while the data are prepared
+    if phase != "start":  # A start may include the preparation of data.
         shutil.copytree(undisturbed.folder / "data", folder / "data")
     run = Run(folder, options)
     wait_for_moment(run, phase, chance, undisturbed, steps, frequency)
@@ -245,13 +246,13 @@ def case(folder, options, phase, seed, number, undisturbed, steps, frequency):
     if number == signal.SIGTERM:
         command = re.search(r"^  (\S+ trainer\.py .*)", run.text(), re.M)
         command = command and command[1]
-        # -15: before there was anybody to handle it.
+        # -15: the signal came before its handler was installed.
         if code not in (0, 143, -15) or (code == 0 and not there):
             found.append(f"exit code {code}")
         if code == 0 and left:
             found.append("left halves behind")
     while True:
-        # Text before the first line of our own may be a library's.
+        # Libraries may write before the trainer does.
         if "Traceback" in run.text():
             found.append("traceback")
         if run.process.returncode == 0 and "Translate with" in run.text():
@@ -271,7 +272,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--signal", choices=["KILL", "TERM"], default="KILL")
     parser.add_argument("--cases", type=int, default=20)
-    parser.add_argument("--phase", choices=PHASES, help="Those cases alone.")
+    parser.add_argument("--phase", choices=PHASES, help="Run only these cases.")
     arguments = parser.parse_args()
     number = signal.Signals[f"SIG{arguments.signal}"]
     results = []

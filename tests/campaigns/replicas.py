@@ -3,12 +3,11 @@
     python -m tests.campaigns.replicas
     python -m tests.campaigns.replicas --replicas=4 --accumulate=2 --clip=0.3
 
-With --bag the model is a bag of words, which is traced in no time.
-The CPU is split in four, to stand for four GPUs. The first table has the
-largest difference of any weight after ten updates of the same sentences; the
-second what an update does whose loss or gradient is not a number in one batch
-of one replica. The last line says whether all is as it should be, and so does
-the exit code.
+The CPU is split into four devices, which stand for four GPUs. The first table
+has the largest difference of any weight after ten updates of the same
+sentences. The second says whether an update is skipped if its loss or gradient
+is NaN or infinite in one batch of one replica. The exit code is 1 if a row is
+not as expected. With --bag the model is a bag of words, which is traced faster.
 """
 
 import argparse
@@ -46,7 +45,7 @@ SPEC = dict.fromkeys(
 
 
 def sentences(seed):
-    """Returns pairs of lists of ids, of many lengths, for every update."""
+    """Returns pairs of lists of ids for every update."""
     random = np.random.default_rng(seed)
     return [
         [
@@ -58,7 +57,7 @@ def sentences(seed):
 
 
 def batch(pairs):
-    """Pads pairs to a batch; none are a batch without rows."""
+    """Pads pairs to a batch, which may have no rows."""
     sides = list(zip(*pairs, strict=True)) or [(), ()]
     result = {}
     for name, side in zip(SPEC, sides, strict=True):
@@ -69,7 +68,7 @@ def batch(pairs):
 
 
 def split(pairs, parts, kind, random):
-    """Deals the pairs of an update to `parts` batches."""
+    """Splits the pairs of an update into `parts` batches."""
     if kind == "equal":
         cuts = len(pairs) // parts * np.arange(1, parts)
     elif kind == "unequal":
@@ -85,7 +84,7 @@ def split(pairs, parts, kind, random):
 
 
 class Machine:
-    """A model on `replicas` devices, to be trained from the same start.
+    """A model on `replicas` devices, trained again and again from one state.
 
     Args:
         replicas: int.
@@ -143,7 +142,7 @@ class Machine:
         }
 
     def reset(self):
-        """Goes back to the first weights."""
+        """Restores the initial weights."""
         for name, variable in self.variables.items():
             variable.assign(self._begin[name][0])
 
@@ -155,9 +154,9 @@ class Machine:
         )
 
     def train(self, updates):
-        """Makes updates of `parts` batches each; returns what they return.
+        """Makes updates of `parts` batches each; returns the step's results.
 
-        The first batches of an update are those of all replicas.
+        The replicas take the batches of an update in turn.
         """
         elements = iter(self._distributed(list(itertools.chain(*updates))))
         return [
@@ -177,7 +176,7 @@ def difference(first, second):
 
 
 def same_bits(first, second):
-    """Says whether two states are the same, bit for bit."""
+    """Whether two states are equal, bit for bit."""
     return all(first[n].tobytes() == second[n].tobytes() for n in first)
 
 
@@ -196,17 +195,17 @@ def compare(machine, reference, kind, seed=3):
 
 
 def breaks(machine, cases, seed=5):
-    """Breaks an update once for each case, one part of it at a time.
+    """Breaks one part of an update, for each case.
 
-    The updates before and after it must be the very ones of a run that never
-    had it.
+    The update must change nothing, and the next one must equal that of a run
+    without it.
 
     Args:
         machine: `Machine`.
         cases: pairs of a key of BREAKS and of the number of a part.
 
     Returns:
-        A line for each case that went wrong.
+        A line for each case that fails.
     """
     random = np.random.default_rng(seed)
     updates = [
@@ -226,10 +225,10 @@ def breaks(machine, cases, seed=5):
         machine.reset()
         *_, result = machine.train([*updates[:2], broken])
         if result["is_made"] or not same_bits(before, machine.state()):
-            wrong.append(f"{how}, part {part}: made or changed")
+            wrong.append(f"{how}, part {part}: not skipped")
         machine.train(updates[2:])
         if not same_bits(expected, machine.state()):
-            wrong.append(f"{how}, part {part}: the next one differs")
+            wrong.append(f"{how}, part {part}: the next update differs")
     return wrong
 
 
@@ -272,7 +271,7 @@ def main():
         failures += len(wrong)
         text = "; ".join(wrong) or f"{len(cases)} of {len(cases)} skipped"
         print(label + text, flush=True)
-    print(f"\n{failures} failures" if failures else "\nall as it should be")
+    print(f"\n{failures} failures" if failures else "\nall as expected")
     return 1 if failures else 0
 
 

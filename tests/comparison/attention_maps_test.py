@@ -1,4 +1,4 @@
-"""The weights shown are the model's, and their means are means."""
+"""Attention weights against loops, their means, and their description."""
 
 import json
 from unittest import mock
@@ -48,11 +48,20 @@ def weights_by_oracle(model):
 class AttentionWeightsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         {},
-        {"self_attention_type": "dot_product", "pos": "timing"},
-        {"heads_share_relative_embedding": True, "max_relative_position": 0},
-        {"layer_preprocess_sequence": "n", "layer_postprocess_sequence": "da"},
-        {"localness": "query", "attention_window": 2},
-        {"encoder_attention_direction": "split", "num_encoder_layers": 3},
+        {
+            "self_attention_type": "dot_product",
+            "pos": "timing",
+            "layer_preprocess_sequence": "n",
+            "layer_postprocess_sequence": "da",
+        },
+        {
+            "heads_share_relative_embedding": True,
+            "max_relative_position": 0,
+            "localness": "query",
+            "attention_window": 2,
+            "encoder_attention_direction": "split",
+            "num_encoder_layers": 3,
+        },
     )
     def test_weights_are_those_of_the_formula(self, **changes):
         model = transformer.Transformer(testing.HPARAMS.replace(**changes))
@@ -63,7 +72,7 @@ class AttentionWeightsTest(tf.test.TestCase, parameterized.TestCase):
         for name, layers in expected.items():
             self.assertLen(found[name], len(layers))
             for layer, weights in zip(found[name], layers, strict=True):
-                # What padding looks at is of no interest to anyone.
+                # Queries that are padding may have any weights.
                 rows = INPUTS if name == "encoder" else TARGETS
                 for one, other, ids in zip(layer, weights, rows, strict=True):
                     self.assertAllClose(
@@ -114,7 +123,7 @@ class DescribeTest(tf.test.TestCase):
     def test_sentence_is_shown_as_the_model_translates_it(self):
         run = tiny_run.path()
         lines = ["", TEXT[6], SHORT, TEXT[2]]
-        with mock.patch.object(attention_maps, "_SHOWN", range(5, 20)):
+        with mock.patch.object(attention_maps, "_SHOWN_LENGTHS", range(5, 20)):
             found = attention_maps.describe(run, lines)
         self.assertEqual(found, json.loads(json.dumps(found, allow_nan=False)))
         self.assertEqual(found["sentences"], 3)
@@ -187,12 +196,12 @@ class DescribeTest(tf.test.TestCase):
             expected = [[sum(v**2) ** 0.5 for v in head] for head in values]
             self.assertAllClose(table["norms"], expected, atol=1e-4)
 
-    def test_nothing_to_translate_gives_nothing(self):
+    def test_blank_lines_have_no_attention(self):
         self.assertEqual(
             attention_maps.describe(tiny_run.path(), [" ", ""]), {}
         )
 
-    def test_what_is_no_run_is_refused(self):
+    def test_folder_without_a_run_is_refused(self):
         with self.assertRaises(errors.UserError):
             attention_maps.describe(self.create_tempdir().full_path, [SHORT])
 

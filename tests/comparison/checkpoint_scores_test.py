@@ -1,4 +1,4 @@
-"""Files by step: found, waited for, scored, tabulated."""
+"""Translations of checkpoints: found, awaited, scored, tabulated."""
 
 import contextlib
 import importlib.util
@@ -20,8 +20,8 @@ HALF = ("a b c d e", "f g h i x")
 NONE = ("k l m n o", "p q r s t")
 
 
-class ReportIsCheckedFirstTest(absltest.TestCase):
-    """Before anything is translated, which takes long."""
+class EarlyCheckTest(absltest.TestCase):
+    """Errors come before the translation, which takes long."""
 
     def setUp(self):
         super().setUp()
@@ -30,7 +30,7 @@ class ReportIsCheckedFirstTest(absltest.TestCase):
     def report(self, content, name="scores.json"):
         reference = self.folder / "reference"
         reference.write_text(content)
-        return checkpoint_scores.Report(
+        return checkpoint_scores.CheckpointScores(
             "dev", reference, self.folder / name, self.folder / "plot.png"
         )
 
@@ -89,7 +89,7 @@ class FilesTest(absltest.TestCase):
         self.folder /= "missing"
         self.assertEqual(self.found(), [])
 
-    def test_name_and_place_belong_together(self):
+    def test_file_name_is_found_again(self):
         for is_average in (False, True):
             one = checkpoint_scores.translation_of(
                 self.folder, "dev", 30, is_average
@@ -98,7 +98,7 @@ class FilesTest(absltest.TestCase):
             self.assertIn(one, checkpoint_scores.find_translations(self.folder))
 
 
-class AsTheyComeTest(absltest.TestCase):
+class PollNewTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.now = 1000.0
@@ -112,27 +112,27 @@ class AsTheyComeTest(absltest.TestCase):
         self.slept.append(seconds)
         self.now += seconds
 
-    def test_each_comes_once_and_those_that_have_gone_do_not(self):
+    def test_each_result_comes_once_unless_it_disappears(self):
         there = [[1, 3, 4], [2, 3, 5], [1, 2, 3, 5], [5], []]
-        found = checkpoint_scores.as_they_come(lambda: there.pop(0))
+        found = checkpoint_scores.poll_new(lambda: there.pop(0))
         self.assertEqual(list(found), [1, 2, 3, 5])
         self.assertEqual(self.slept, [])
 
-    def test_waiting_begins_anew_with_each_that_comes(self):
+    def test_each_new_result_restarts_the_wait(self):
         came = {1: 1000.0, 2: 1050.0, 3: 1100.0, 4: 1161.0}
 
         def find():
             return [n for n, moment in came.items() if moment <= self.now]
 
-        found = list(checkpoint_scores.as_they_come(find, wait_minutes=1))
+        found = list(checkpoint_scores.poll_new(find, wait_minutes=1))
         self.assertEqual(found, [1, 2, 3])
         self.assertEqual(self.now, 1160.0)
 
-    def test_waiting_also_for_the_first(self):
+    def test_first_result_is_awaited(self):
         def find():
             return [1] if self.now >= 1025.0 else []
 
-        found = list(checkpoint_scores.as_they_come(find, wait_minutes=0.5))
+        found = list(checkpoint_scores.poll_new(find, wait_minutes=0.5))
         self.assertEqual(found, [1])
 
 
@@ -152,7 +152,7 @@ class ReportTestCase(absltest.TestCase):
         messages = io.StringIO()
         with contextlib.redirect_stderr(messages):
             command.logger()
-            report = checkpoint_scores.Report(
+            report = checkpoint_scores.CheckpointScores(
                 "dev",
                 self.reference,
                 self.folder / "scores.json",
@@ -210,14 +210,14 @@ class ReportTest(ReportTestCase):
         ):
             self.report()
 
-    def test_warnings_of_the_reference_come_once(self):
+    def test_warnings_come_once(self):
         self.reference = self.write("reference", "a , b , c", "d , e , f")
         for name in ("dev-1", "dev-2"):
             self.write(name, *HALF)
         _, messages = self.report()
         self.assertEqual(messages.count("of 4 commas in the references"), 1)
 
-    def test_missing_matplotlib_is_said_once(self):
+    def test_missing_matplotlib_is_reported_once(self):
         self.write("dev-3", *HALF)
         with mock.patch.object(plots, "is_available", lambda: False):
             report, messages = self.report()
@@ -254,7 +254,7 @@ class ReportTest(ReportTestCase):
         )
         self.assertStartsWith(words["caption"], "sacreBLEU nrefs:1|")
 
-    def test_missing_tensorboard_is_said(self):
+    def test_missing_tensorboard_is_reported(self):
         with (
             mock.patch("importlib.util.find_spec", lambda name: None),
             self.assertRaisesRegex(errors.UserError, r"relpos_tf\[tensorb"),
@@ -293,7 +293,7 @@ class EventsTest(ReportTestCase):
         self.assertLen(found["dev/bleu"], 2)
         self.assertLen(found["dev/chrf"], 2)
 
-    def test_damaged_record_of_the_last_steps_begins_anew(self):
+    def test_damaged_record_of_the_last_steps_is_replaced(self):
         events = self.folder / "events"
         events.mkdir()
         (events / "last_evaluated_steps.json").write_text('{"test": "x"}')

@@ -1,4 +1,4 @@
-"""Prepared data, and runs of the tiny model on them."""
+"""Prepared data, and runs of the tiny model that was trained on them."""
 
 import atexit
 import functools
@@ -9,8 +9,8 @@ from unittest import mock
 
 import numpy as np
 
-from relpos_tf.comparison import processes
-from relpos_tf.comparison import scoring
+from relpos_tf.comparison import child_process
+from relpos_tf.comparison import score_process
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
@@ -89,7 +89,7 @@ def add_run(folder: pathlib.Path, name: str, seed: int = 1, shift: int = 1):
 
 
 def quick_search(engine, items, settings, n_best):
-    """Translates in no time, differently with other weights or settings."""
+    """Stands in for a search: its output depends on weights and settings."""
     del n_best
     total = sum(np.abs(v.numpy()).sum() for v in engine.model.variables)
     search = settings.beam_size, settings.alpha, settings.extra_length
@@ -102,7 +102,7 @@ def quick_search(engine, items, settings, n_best):
 
 
 def quick_loss(model, dataset):
-    """Returns what `teacher_forced` does, without the time to trace it."""
+    """Stands in for `evaluation.teacher_forced`, which is slow to trace."""
     del model
     return {
         "loss": 2.5,
@@ -112,15 +112,14 @@ def quick_loss(model, dataset):
 
 
 def in_this_process():
-    """Has models score here, which saves the time to import TensorFlow.
+    """Returns a patch that scores models in this process.
 
-    Returns:
-        A patch, whose mock counts the calls.
+    That saves the import of TensorFlow. The mock of the patch counts calls.
     """
 
-    def run(arguments, log, what, content):
-        del arguments, log, what
-        if scoring.main(content):
+    def run(arguments, log, task, content):
+        del arguments, log, task
+        if score_process.main(content):
             raise ValueError("It failed.")
 
-    return mock.patch.object(processes, "run", side_effect=run)
+    return mock.patch.object(child_process, "run", side_effect=run)

@@ -1,4 +1,4 @@
-"""Training in figures, and lines by length."""
+"""Measures of a training run, and lines by length."""
 
 import json
 
@@ -48,7 +48,7 @@ class OfTrainingTest(absltest.TestCase):
             },
         )
 
-    def test_what_an_earlier_version_did_not_record_is_none(self):
+    def test_fields_that_an_earlier_version_lacks_are_none(self):
         events = [
             train(10, steps_per_second=2.0, target_tokens=5.0),
             train(20, steps_per_second=2.0),

@@ -1,4 +1,4 @@
-"""Which is better, in figures and in words."""
+"""Comparisons of two labels, and the verdict in words."""
 
 from unittest import mock
 
@@ -18,7 +18,7 @@ WORST = [line.replace("sat", "stood") for line in WORSE]
 def results(**by_seed):
     """Returns results of lines, by seeds called s1, s2, ..."""
     found = {int(name[1:]): lines for name, lines in by_seed.items()}
-    return pairs.Results(
+    return pairs.SeedScores(
         {n: metrics.corpus_bleu(x, REFERENCES).bleu for n, x in found.items()},
         {n: metrics.line_counts(x, REFERENCES) for n, x in found.items()},
     )
@@ -44,15 +44,15 @@ def summary(*labels_and_scores):
     return [{"label": a, "bleu_mean": bleu} for a, bleu in labels_and_scores]
 
 
-class ChosenTest(parameterized.TestCase):
+class ChooseTest(parameterized.TestCase):
     @parameterized.parameters(
         ("a", ""),
         ("ab", "ab"),
         ("abcd", "ab ac ad bc bd cd"),
         ("abcde", "ab ac ad ae bc cd de"),
     )
-    def test_all_of_a_few_else_the_first_and_neighbours(self, labels, expected):
-        found = pairs.chosen(list(labels))
+    def test_pairs_of_few_and_of_many_labels(self, labels, expected):
+        found = pairs.choose(list(labels))
         self.assertEqual(" ".join(map("".join, found)), expected)
 
 
@@ -92,7 +92,7 @@ class CompareTest(absltest.TestCase):
         ]
         self.assertAlmostEqual(found["difference"], joined[0] - joined[1])
 
-    def test_one_run_each_of_other_seeds_are_compared_all_the_same(self):
+    def test_single_runs_of_different_seeds_are_compared(self):
         by_label = {"a": results(s1=REFERENCES), "b": results(s2=WORSE)}
         found = pairs.compare("a", "b", by_label)
         self.assertEqual(found["seeds"], [])
@@ -101,7 +101,7 @@ class CompareTest(absltest.TestCase):
         self.assertIsNone(found["p_value_seeds"])
         self.assertFalse(found["is_beyond_chance"])
 
-    def test_several_runs_of_other_seeds_are_not_tested(self):
+    def test_unequal_numbers_of_different_seeds_are_not_tested(self):
         by_label = {
             "a": results(s1=REFERENCES, s2=WORSE),
             "b": results(s3=WORST),
@@ -111,8 +111,7 @@ class CompareTest(absltest.TestCase):
             self.assertIsNone(found[name])
         self.assertGreater(found["bleu_a"], found["bleu_b"])
 
-    def test_sentences_and_not_seeds_are_drawn(self):
-        # The same three times over is not more evidence.
+    def test_equal_seeds_add_no_evidence_over_sentences(self):
         once = pairs.compare(
             "a", "b", {"a": results(s1=WORSE), "b": results(s1=WORST)}
         )
@@ -131,15 +130,15 @@ class CompareTest(absltest.TestCase):
 
 
 class LevelTest(parameterized.TestCase):
-    """Sets that are equally good, trained with seeds as different as ours."""
+    """Sets that are equally good are rarely called different."""
 
-    CASES = 2000
+    CASES = 500
 
     def share_of_better(self, labels, seeds, spreads, own_seeds=False):
         """Returns how often a verdict calls one of equal sets better.
 
-        The sentences are certain, which is the worst case: many test lines
-        tell two trainings apart that differ in their seeds only.
+        The test over sentences always passes, which is the worst case: with
+        many test lines, it tells apart two trainings of the same set.
         """
         generator = np.random.default_rng(1789)
         certain = significance.Interval(1.0, 0.5, 1.5)
@@ -151,14 +150,14 @@ class LevelTest(parameterized.TestCase):
         ):
             for _ in range(self.CASES):
                 by_label = {}
-                for place, label in enumerate(labels):
-                    drawn = generator.normal(30.0, spreads[place], seeds)
-                    names = [n + own_seeds * place * seeds for n in numbers]
-                    by_label[label] = pairs.Results(
+                for index, label in enumerate(labels):
+                    drawn = generator.normal(30.0, spreads[index], seeds)
+                    names = [n + own_seeds * index * seeds for n in numbers]
+                    by_label[label] = pairs.SeedScores(
                         dict(zip(names, drawn.tolist(), strict=True)),
                         dict.fromkeys(names, np.zeros([1, 10])),
                     )
-                chosen = pairs.chosen(labels)
+                chosen = pairs.choose(labels)
                 found = [
                     pairs.compare(a, b, by_label, pairs.level(len(chosen)))
                     for a, b in chosen
@@ -173,20 +172,21 @@ class LevelTest(parameterized.TestCase):
         return better / self.CASES
 
     @parameterized.product(seeds=(1, 2, 3, 5), spreads=((1.0, 1.0), (1.0, 0.1)))
-    def test_of_equal_sets_none_is_better_more_often_than_the_level(
+    def test_two_equal_sets_are_called_different_at_the_level(
         self, seeds, spreads
     ):
         found = self.share_of_better("ab", seeds, spreads)
-        # Of that many cases: three standard errors.
-        self.assertLessEqual(found, 0.05 + 3 * (0.05 * 0.95 / 2000) ** 0.5)
+        # Three standard errors of so many cases.
+        error = (0.05 * 0.95 / self.CASES) ** 0.5
+        self.assertLessEqual(found, 0.05 + 3 * error)
         self.assertEqual(found == 0.0, seeds == 1)
 
-    def test_of_seeds_that_are_not_shared_neither(self):
+    def test_two_equal_sets_without_a_common_seed(self):
         for seeds in (2, 3):
             found = self.share_of_better("ab", seeds, (1.0, 0.1), True)
             self.assertBetween(found, 0.001, 0.05)
 
-    def test_of_many_equal_sets_neither(self):
+    def test_four_equal_sets(self):
         found = self.share_of_better("abcd", 3, [1.0] * 4)
         self.assertBetween(found, 0.001, 0.05)
 
@@ -234,12 +234,12 @@ class VerdictTest(parameterized.TestCase):
             "the same seeds).",
         ),
     )
-    def test_of_two(self, changes, expected):
+    def test_verdict_on_two_labels(self, changes, expected):
         found = pair(**changes)
         rows = summary(("a", found["bleu_a"]), ("b", found["bleu_b"]))
         self.assertEqual(pairs.verdict(rows, [found]), expected)
 
-    def test_of_many_the_best_against_the_next_tested_and_the_first(self):
+    def test_best_of_many_is_compared_with_the_next_and_the_first(self):
         rows = summary(("a", 20.0), ("b", 30.0), ("c", 28.0), ("d", 29.0))
         found = [
             pair("a", "b", (20.0, 30.0)),
@@ -261,7 +261,7 @@ class VerdictTest(parameterized.TestCase):
             ". Because 3 pairs were compared, better needs p below 0.017.",
         )
 
-    def test_of_one(self):
+    def test_verdict_on_one_label(self):
         self.assertEqual(
             pairs.verdict(summary(("a", 1.0)), []),
             "a has nothing to be compared with.",
@@ -276,7 +276,7 @@ class VerdictTest(parameterized.TestCase):
         (0.01, None, 0.05, False),
         (None, 0.01, 0.05, False),
     )
-    def test_beyond_chance_of_sentences_and_of_seeds(
+    def test_both_p_values_must_be_below_the_level(
         self, p, p_seeds, p_below, expected
     ):
         found = pair(p_value=p, p_value_seeds=p_seeds, p_below=p_below)

@@ -1,4 +1,4 @@
-"""What the figures show, read back from the figure itself."""
+"""The plot of scores by step, read back from matplotlib."""
 
 import os
 import pathlib
@@ -53,7 +53,7 @@ class ScoresByStepTest(absltest.TestCase):
         labels = [text.get_text() for text in axes.get_legend().get_texts()]
         self.assertEqual(labels, ["checkpoint", "average"])
 
-    def test_figure_says_what_it_shows(self):
+    def test_figure_has_title_axes_and_caption(self):
         drawing = self.draw(SERIES)
         (axes,) = drawing.axes
         self.assertEqual(axes.get_title("left"), "dev: BLEU")
@@ -87,7 +87,7 @@ class ScoresByStepTest(absltest.TestCase):
 
 
 class ImportTest(absltest.TestCase):
-    def test_matplotlib_is_looked_for_and_not_imported(self):
+    def test_looking_for_matplotlib_does_not_import_it(self):
         with mock.patch.dict(sys.modules):
             for name in [n for n in sys.modules if n.startswith("matplotlib")]:
                 del sys.modules[name]

@@ -1,4 +1,4 @@
-"""Chance in BLEU: against sacreBLEU's own test, and by counting by hand."""
+"""Significance in BLEU, against sacreBLEU's test and against counting."""
 
 import itertools
 import os
@@ -33,7 +33,7 @@ def counts(hypotheses, references=REFERENCES):
 
 class PValueTest(parameterized.TestCase):
     @parameterized.parameters((3, 0.3), (8, 0.4))
-    def test_is_that_of_sacrebleu_where_nothing_ties(self, seed, share):
+    def test_p_value_is_sacrebleus_without_ties(self, seed, share):
         worse = lines(seed, share)
         with mock.patch.dict(os.environ, {"SACREBLEU_SEED": "12345"}):
             _, found = sacrebleu.significance.PairedTest(
@@ -58,9 +58,7 @@ class PValueTest(parameterized.TestCase):
         self.assertEqual(significance.p_value(same, same), 1.0)
 
     @parameterized.parameters((1, 1.0), (2, 0.5), (4, 0.125), (6, 1 / 32))
-    def test_lines_that_all_speak_for_one_leave_two_sides_of_many(
-        self, number, expected
-    ):
+    def test_only_two_of_all_trials_are_as_large(self, number, expected):
         # All others equal: only the two trials in which these lines stay
         # together differ as much, 2 of 2^number.
         better = list(REFERENCES)
@@ -68,8 +66,8 @@ class PValueTest(parameterized.TestCase):
         found = significance.p_value(counts(better), counts(worse))
         self.assertAlmostEqual(found, expected, delta=0.01)
 
-    def test_seeds_of_one_sentence_change_sides_together(self):
-        # Twice the same translations are no more evidence than once.
+    def test_translations_of_a_sentence_change_sides_together(self):
+        # The same translations twice are no more evidence than once.
         a, b = counts(lines(3)), counts(lines(5))
         self.assertEqual(
             significance.p_value(a + a, b + b), significance.p_value(a, b)
@@ -77,7 +75,7 @@ class PValueTest(parameterized.TestCase):
 
 
 class IntervalTest(absltest.TestCase):
-    def test_is_that_of_all_drawings_of_three_lines(self):
+    def test_interval_is_exact_for_three_lines(self):
         first = counts(REFERENCES[:3], REFERENCES[:3])
         second = counts([*REFERENCES[:2], "the dog"], REFERENCES[:3])
 
@@ -111,7 +109,7 @@ class SeedsTest(parameterized.TestCase):
         (10, 2.228, 0.05),
         (29, 2.045, 0.05),
     )
-    def test_chance_of_t_is_that_of_a_table(self, freedom, t, expected):
+    def test_p_value_of_t_is_in_the_printed_table(self, freedom, t, expected):
         # A mean of t standard errors, in differences that sum to that.
         number = freedom + 1
         signs = np.arange(number) - (number - 1) / 2
@@ -119,7 +117,7 @@ class SeedsTest(parameterized.TestCase):
         found = significance.p_of_differences((signs + t * error).tolist())
         self.assertAlmostEqual(found, expected, delta=0.0003)
 
-    def test_own_seeds_are_not_paired(self):
+    def test_different_seeds_are_not_paired(self):
         # Means 3 apart, variances 1 and 4: t = 3 / sqrt(1/3 + 4/3), and two
         # degrees of freedom, of which p = 1 - t / sqrt(2 + t^2).
         first, second = [4.0, 5.0, 6.0], [0.0, 2.0, 4.0]
@@ -129,7 +127,7 @@ class SeedsTest(parameterized.TestCase):
         shifted = significance.p_of_groups(second, first)
         self.assertAlmostEqual(shifted, found)
 
-    def test_one_seed_says_nothing(self):
+    def test_one_seed_has_no_p_value(self):
         for first, second in (([1.0], [2.0]), ([1.0], [2.0, 3.0]), ([], [])):
             self.assertIsNone(significance.p_of_groups(first, second))
         for differences in ([], [1.0]):

@@ -1,4 +1,4 @@
-"""What is compared: presets, sets with changes, and what differs."""
+"""Presets, sets with changes, and the differences between them."""
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -11,7 +11,7 @@ TINY = "transformer_relative_tiny"
 
 
 def changed(variant, base=TINY):
-    """Returns what a variant changes in its set, without what it repeats."""
+    """Returns the hparams of a variant that differ from its set."""
     values = registry.hparams(base).to_dict()
     own = variant.hparams.to_dict()
     return {name: own[name] for name in own if own[name] != values[name]}
@@ -84,7 +84,7 @@ class PresetTest(parameterized.TestCase):
             changed(found[0]),
             {"max_relative_position": 0, "hidden_size": 64, "max_length": 9},
         )
-        # Changes to one label are meant.
+        # Changes to one label override changes to all.
         found = variants.of_preset("table2", TINY, "alpha=1;k=2:alpha=0.9")
         self.assertEqual([v.hparams.alpha for v in found[:3]], [1.0, 1.0, 0.9])
 

@@ -1,4 +1,4 @@
-"""The examples in docstrings do what they say."""
+"""The examples in docstrings run and give the results shown."""
 
 import doctest
 import importlib
@@ -31,7 +31,7 @@ class DocstringsTest(parameterized.TestCase):
         self.assertEqual(runner.failures, 0, "".join(report))
 
     @parameterized.parameters(*MODULES)
-    def test_module_says_what_it_is(self, name):
+    def test_module_has_a_docstring(self, name):
         self.assertTrue(importlib.import_module(name).__doc__)
 
     def test_examples_are_found_in_decorated_layers_too(self):

@@ -16,12 +16,12 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 
 
 def resolved(name):
-    """Returns the whole set as JSON."""
+    """Returns a set with all its values as JSON."""
     return registry.hparams(name).to_json().rstrip("\n") + "\n"
 
 
 def write():
-    """Replaces the golden files by what the sets are now."""
+    """Replaces the golden files by the sets of today."""
     for path in GOLDEN.glob("*.json"):
         path.unlink()
     for name in registry.list_hparams():
@@ -42,7 +42,7 @@ class GoldenTest(parameterized.TestCase):
         self.assertEqual(
             resolved(name),
             path.read_text(encoding="utf-8"),
-            "If the change is meant, run `make golden`.",
+            "If the change is intended, run `make golden`.",
         )
 
 

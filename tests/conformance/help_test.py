@@ -1,4 +1,4 @@
-"""What every command owes the user before it does anything."""
+"""The flags of every command: its help, its refusals, the documents."""
 
 import importlib
 import os

@@ -1,8 +1,8 @@
-"""Who may import whom: a strict order of rooms, one door for a heavy library.
+"""The order of imports: rooms, and the only modules with heavy libraries.
 
 A room is a folder of the package, or one of the three modules at its root. A
 module may import its own room and the rooms that stand before it in `ROOMS`.
-Within a room there are no circles.
+There are no import cycles.
 """
 
 import ast
@@ -19,6 +19,7 @@ PACKAGE = ROOT / "relpos_tf"
 
 ROOMS = (
     "errors",
+    "fields",
     "hparam",
     "registry",
     "utils",
@@ -33,8 +34,8 @@ ROOMS = (
     "comparison",
     "bin",
 )
-# Library: the only modules that may import it.
-DOORS = {
+# The only modules that may import a library.
+IMPORTERS = {
     "tensorflow_text": {"data.t2t_subwords", "data.tokenizer"},
     "sentencepiece": {"data.tokenizer"},
     "sacrebleu": {"training.metrics"},
@@ -42,7 +43,7 @@ DOORS = {
     "ctranslate2": {"decoding.ctranslate2_engine"},
     "absl": set(),
 }
-# What needs no TensorFlow must not wait for it.
+# Modules that must not import TensorFlow, which takes seconds.
 LIGHT = (
     "relpos_tf",
     "relpos_tf.errors",
@@ -66,17 +67,17 @@ def imported(path):
         yield from names
 
 
-def ours(path):
+def package_imports(path):
     """Yields the modules of the package that a file imports."""
     for name in imported(path):
         if name in ("relpos_tf", "relpos_tf.__version__"):
-            continue  # For its version: the package itself imports nothing.
+            continue  # The package itself imports nothing.
         if name.split(".")[0] == "relpos_tf":
             yield name.removeprefix("relpos_tf.")
 
 
 def room(module):
-    """Returns the room of a dotted name without the package's own."""
+    """Returns the room of a dotted name that omits the package."""
     return module.split(".")[0]
 
 
@@ -99,15 +100,15 @@ class ImportOrderTest(parameterized.TestCase):
         wrong = [
             f"{module} imports {name}"
             for module, path in modules().items()
-            for name in ours(path)
+            for name in package_imports(path)
             if room(name) not in ROOMS[: ROOMS.index(room(module)) + 1]
         ]
         self.assertEmpty(wrong)
 
-    def test_no_module_imports_itself_by_way_of_others(self):
+    def test_there_are_no_import_cycles(self):
         known = modules()
         arrows = {
-            name: {other for other in ours(path) if other in known}
+            name: {other for other in package_imports(path) if other in known}
             for name, path in known.items()
         }
         while free := [name for name in arrows if not arrows[name]]:
@@ -131,7 +132,7 @@ class ImportOrderTest(parameterized.TestCase):
         wrong = [
             f"{path.name} imports {name}"
             for path in (PACKAGE / "bin").glob("*.py")
-            for name in ours(path)
+            for name in package_imports(path)
             if name not in known
         ]
         self.assertEmpty(wrong)
@@ -148,7 +149,7 @@ class ImportOrderTest(parameterized.TestCase):
         self.assertEmpty(wrong)
 
     def test_package_imports_nothing_that_is_not_installed_with_it(self):
-        outside = {"hparams", "tests", "benchmarks", "examples"}
+        outside = {"hparams", "tests", "benchmarks", "examples", "tools"}
         wrong = [
             f"{path.relative_to(PACKAGE)} imports {name}"
             for path in PACKAGE.rglob("*.py")
@@ -157,12 +158,12 @@ class ImportOrderTest(parameterized.TestCase):
         ]
         self.assertEmpty(wrong)
 
-    @parameterized.parameters(*DOORS)
-    def test_heavy_library_has_one_door(self, library):
+    @parameterized.parameters(*IMPORTERS)
+    def test_heavy_library_is_imported_in_one_place(self, library):
         wrong = [
             f"{module} imports {name}"
             for module, path in modules().items()
-            if module not in DOORS[library]
+            if module not in IMPORTERS[library]
             for name in imported(path)
             if name.split(".")[0] == library
         ]

@@ -1,4 +1,4 @@
-"""What an installation puts where, without building a wheel."""
+"""The contents of an installation, without building a wheel."""
 
 import importlib
 import os
@@ -18,7 +18,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 
 def arguments_of_setup():
-    """Returns what setup.py gives to `setuptools.setup`."""
+    """Returns the arguments of `setuptools.setup` in setup.py."""
     here = pathlib.Path.cwd()
     os.chdir(ROOT)
     try:
@@ -52,7 +52,7 @@ def pins(python):
 
 
 def applies(requirement, python):
-    """Whether a requirement is meant for a version of Python."""
+    """Whether a requirement applies to a version of Python."""
     environment = {"python_version": python}
     return not requirement.marker or requirement.marker.evaluate(environment)
 
@@ -113,7 +113,7 @@ class PackagingTest(parameterized.TestCase):
                 wrong.append(f"{line}: pinned to {version}")
         self.assertEmpty(wrong)
 
-    def test_sentencepiece_that_a_crafted_tokenizer_crashes_is_not_admitted(
+    def test_sentencepiece_that_crashes_on_a_crafted_tokenizer_is_excluded(
         self,
     ):
         (wish,) = (
@@ -125,7 +125,7 @@ class PackagingTest(parameterized.TestCase):
         self.assertNotIn("0.2.1", wish.specifier)
         self.assertIn("0.2.3", wish.specifier)
 
-    def test_constraints_are_exact_and_name_no_place(self):
+    def test_constraints_are_exact_and_have_no_urls(self):
         for line in read_lines("constraints.txt"):
             pin = requirements.Requirement(line)
             self.assertEqual([s.operator for s in pin.specifier], ["=="], line)

@@ -1,4 +1,4 @@
-"""House rules that ruff does not know."""
+"""House rules that ruff does not check."""
 
 import ast
 import pathlib
@@ -29,7 +29,7 @@ MAX_FUNCTION_LINES = 70
 
 
 def text_files():
-    """Yields what belongs to the project and is meant to be read."""
+    """Yields the text files of the project."""
     for path in sorted(ROOT.rglob("*")):
         parts = path.relative_to(ROOT).parts
         hidden = {p for p in parts if p.startswith(".")} - {".ci", ".gitignore"}
@@ -47,7 +47,7 @@ def functions(tree):
 
 
 def forbidden(tree):
-    """Yields what does not belong in the package, with its line."""
+    """Yields the syntax that the package may not use, with its line."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert):
             yield f"{node.lineno}: assert"
@@ -60,9 +60,10 @@ def forbidden(tree):
 
 
 class CodeTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.trees = {
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.trees = {
             path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
             for path in CODE
         }
@@ -76,7 +77,7 @@ class CodeTest(parameterized.TestCase):
         ]
         self.assertEmpty(too_long)
 
-    def test_package_has_no_assert_no_print_and_no_second_door_to_keras(self):
+    def test_package_has_no_assert_no_print_and_one_way_to_keras(self):
         wrong = [
             f"{path}:{what}"
             for path, tree in self.trees.items()
@@ -102,7 +103,7 @@ class TextTest(absltest.TestCase):
         ]
         self.assertEmpty(wrong)
 
-    def test_lines_end_as_they_should(self):
+    def test_lines_end_in_a_newline_without_blanks(self):
         wrong = [
             str(path.relative_to(ROOT))
             for path in text_files()

@@ -1,7 +1,7 @@
-"""Whatever is written under a final name goes through `files`.
+"""Files with final names are written by `utils.files` alone.
 
-A run, or any other folder, may come from a stranger and hold links of every
-name that can be guessed: none is written through.
+A folder from a stranger may hold symbolic links under names that can be
+guessed. No file is written through such a link.
 """
 
 import ast
@@ -20,9 +20,9 @@ from relpos_tf import hparam
 from relpos_tf.bin import bleu
 from relpos_tf.bin import command
 from relpos_tf.bin import translate_all
+from relpos_tf.comparison import child_process
 from relpos_tf.comparison import plots
-from relpos_tf.comparison import processes
-from relpos_tf.comparison import report_html
+from relpos_tf.comparison.report import files as report_files
 from relpos_tf.data import tokenizer
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
@@ -32,19 +32,18 @@ from tests import report_sample
 from tests import tiny_run
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "relpos_tf"
-# Who writes otherwise, and where to.
+# Modules that write files in another way, and where.
 OTHERS = {
     "utils.files": "",
     "export.ctranslate2_export": "into a folder it has just made",
     "export.saved_model": "into a folder it has just made",
     "t2t.t2t_import": "into a folder it has just made",
     "problems.manifest": "into a folder it has just made",
-    "data.records": "into a folder that prepared has just made",
+    "data.records": "into a folder that `manifest` has just made",
     "data.tokenizer": "into a folder it has just made",
     "bin.translate_all": "a file without a name",
     "bin.command": "a file without a name",
     "utils.text": "keeps a file that `files` was about to remove",
-    "models.checkpoint_files": "renames what TensorFlow writes",
     "models.checkpoints": "renames what TensorFlow writes",
 }
 
@@ -77,7 +76,7 @@ def write_lines(folder):
 
 
 def write_report(folder):
-    report_html.write(report_sample.report(), folder / "report.html")
+    report_files.write(report_sample.report(), folder)
     return "report.html"
 
 
@@ -180,7 +179,7 @@ class LinkTest(parameterized.TestCase):
 
     @parameterized.named_parameters(*WRITERS.items())
     def test_file_is_written_and_no_link_is_followed(self, write):
-        # Once to learn the names that are written.
+        # The first call shows the names.
         name = write(self.folder)
         whole = (self.folder / name).read_bytes()
         for path in (self.folder / name, self.folder / f"{name}.part"):
@@ -189,7 +188,7 @@ class LinkTest(parameterized.TestCase):
         hidden = self.folder / f".{name}.part"
         hidden.symlink_to(self.outside)
         if name in ("tokenizer.model", "x.txt", "dev.json", "x.sgm.txt"):
-            (self.folder / name).unlink()  # What is there is taken as it is.
+            (self.folder / name).unlink()  # An existing file is reused.
         write(self.folder)
         self.assertEqual(self.outside.read_bytes(), b"mine")
         self.assertFalse((self.folder / name).is_symlink())
@@ -197,7 +196,7 @@ class LinkTest(parameterized.TestCase):
             self.assertEqual((self.folder / name).read_bytes(), whole)
 
     @parameterized.parameters(False, True)
-    def test_metrics_are_added_to_no_other_file(self, is_there):
+    def test_metrics_are_not_written_through_a_link(self, is_there):
         run = run_dir.RunDir(self.folder)
         link = self.folder / "metrics.jsonl"
         target = self.outside if is_there else self.outside.with_name("none")
@@ -207,15 +206,15 @@ class LinkTest(parameterized.TestCase):
         self.assertEqual(self.outside.read_bytes(), b"mine")
         self.assertEqual(os.listdir(self.outside.parent), ["own"])
 
-    def test_log_of_a_process_is_added_to_no_other_file(self):
+    def test_the_log_of_a_process_is_not_written_through_a_link(self):
         log = self.folder / "x.log"
         log.symlink_to(self.outside)
         with self.assertRaisesRegex(errors.UserError, "a link to .*Remove"):
-            processes.run(["-c", "print(1)"], log, "It")
+            child_process.run(["-c", "print(1)"], log, "It")
         self.assertEqual(self.outside.read_bytes(), b"mine")
 
     @parameterized.parameters("average", "translations")
-    def test_folder_of_a_run_is_no_link(self, name):
+    def test_a_folder_in_a_run_may_not_be_a_link(self, name):
         (self.folder / name).symlink_to(self.outside.parent)
         run = run_dir.RunDir(self.folder)
         with self.assertRaisesRegex(errors.UserError, f"{name}, a link to"):
@@ -224,7 +223,7 @@ class LinkTest(parameterized.TestCase):
         self.assertTrue(run.make_folder(name).is_dir())
         self.assertTrue(run.make_folder(name).is_dir())
 
-    def test_links_among_left_overs_are_removed_and_not_followed(self):
+    def test_links_among_leftovers_are_removed_and_not_followed(self):
         precious = self.outside.parent
         for name in ("ckpt-7_temp", "ckpt-7_temp_temp"):
             (self.folder / name).symlink_to(precious)
@@ -246,7 +245,7 @@ class LinkTest(parameterized.TestCase):
 
 
 class OneWayTest(absltest.TestCase):
-    def test_only_files_writes_under_final_names(self):
+    def test_only_utils_files_writes_under_final_names(self):
         wrong = []
         for path in sorted(PACKAGE.rglob("*.py")):
             parts = path.relative_to(PACKAGE).with_suffix("").parts

@@ -4,7 +4,9 @@ Shapes: N beams.
 """
 
 import concurrent.futures
+import os
 import types
+import unittest
 from unittest import mock
 
 import numpy as np
@@ -27,6 +29,10 @@ from tests.ctranslate2_runs import ours
 
 def setUpModule():
     ctranslate2_runs.skip_without_library()
+    # More threads than processors wait for one another.
+    one_thread = mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"})
+    one_thread.start()
+    unittest.addModuleCleanup(one_thread.stop)
 
 
 def search_as_ctranslate2(model, source, beams, limit, alpha):
@@ -119,7 +125,7 @@ class EngineTest(parameterized.TestCase):
         changes = ABSOLUTE | {"seed": 28}
         engine = ctranslate2_engine.CTranslate2Engine(export_of(**changes))
         # Limits from 2 on: many translations are cut off.
-        settings = engine.settings(decode_hparam.DecodeHParams(extra_length=0))
+        settings = engine.complete(decode_hparam.DecodeHParams(extra_length=0))
         items = engine.items([line for line in LINES if line.strip()])
         want = ours(**changes).engine.translate(items, settings, 1)
         for n_best in (3, 1):
@@ -141,7 +147,7 @@ class EngineTest(parameterized.TestCase):
         translator = relpos_tf.Translator.load(export_of())
         want = translator.translate(LINES)
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            for found in pool.map(translator.translate, [LINES] * 16):
+            for found in pool.map(translator.translate, [LINES] * 8):
                 self.assertEqual(found, want)
 
     def test_quantised_weights_are_small_and_translate(self):
@@ -172,7 +178,7 @@ class EngineTest(parameterized.TestCase):
         (item,) = cut.engine.items(["7"])
         item = cut.engine.truncate(item, 1)
         (found,) = cut.engine.translate(
-            [item], cut.engine.settings(decode_hparam.DecodeHParams()), 1
+            [item], cut.engine.complete(decode_hparam.DecodeHParams()), 1
         )
         self.assertEqual(found[:3], ([""], [0.0], True))
 
@@ -185,7 +191,7 @@ class EngineTest(parameterized.TestCase):
         engine = ctranslate2_engine.CTranslate2Engine(export_of())
         engine.translator = mock.Mock()
         engine.translator.translate_batch.side_effect = fault
-        settings = engine.settings(decode_hparam.DecodeHParams())
+        settings = engine.complete(decode_hparam.DecodeHParams())
         with self.assertRaises(expected):
             engine.translate(engine.items(["7"]), settings, 1)
 
@@ -209,8 +215,8 @@ class EngineTest(parameterized.TestCase):
             ({"extra_length": 2**31 - 8}, "`extra_length` must be at most"),
         ):
             with self.assertRaisesRegex(errors.UserError, message):
-                engine.settings(decode_hparam.DecodeHParams(**wanted))
-        settings = engine.settings(
+                engine.complete(decode_hparam.DecodeHParams(**wanted))
+        settings = engine.complete(
             decode_hparam.DecodeHParams(alpha=1.0, batch_size=2)
         )
         self.assertEqual(

@@ -1,4 +1,4 @@
-"""The conversation: with a script in place of a person, and at a terminal."""
+"""The prompt: with a script in place of a person, and at a terminal."""
 
 import contextlib
 import dataclasses
@@ -6,9 +6,7 @@ import io
 import os
 import pathlib
 import select
-import subprocess
 import sys
-import threading
 import time
 from unittest import mock
 
@@ -23,6 +21,7 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import interactive
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import terminal
+from tests import commands
 from tests import tiny_run
 from tests.decoding import translator_test
 
@@ -38,58 +37,69 @@ SECONDS = 60.0
 class FixedEngine(translator_test.EchoEngine):
     """Has settings that cannot change, as an export has."""
 
-    def settings(self, wanted):
-        if wanted.alpha not in (None, 0.6):
+    def complete(self, decode_hparams):
+        if decode_hparams.alpha not in (None, 0.6):
             raise errors.UserError("This export was made with alpha=0.6.")
-        return super().settings(wanted)
+        return super().complete(decode_hparams)
 
 
 class FewEngine(translator_test.EchoEngine):
     """Finds fewer translations than are asked for."""
 
-    def translate(self, items, settings, n_best):
+    def translate(self, items, decode_hparams, n_best):
         none = beam_search.NO_HYPOTHESIS
         scores = [-0.5, none, none][:n_best]
         return [engines.Translation(["one", "", ""][:n_best], scores, True)]
 
 
-class BlockingEngine(translator_test.EchoEngine):
-    """Translates nothing before it is allowed to."""
+class InterruptedEngine(translator_test.EchoEngine):
+    """Is interrupted in the lines "stop" and "Hello."."""
+
+    def translate(self, items, decode_hparams, n_best):
+        if items[0].content in ("stop", "Hello."):
+            raise KeyboardInterrupt
+        return super().translate(items, decode_hparams, n_best)
+
+
+class RecordingEngine(translator_test.EchoEngine):
+    """Records the settings of each translation."""
 
     def __init__(self):
         super().__init__()
-        self.is_allowed = threading.Event()
+        self.seen = []
 
-    def translate(self, items, settings, n_best):
-        if not self.is_allowed.wait(SECONDS):
-            raise TimeoutError
-        return super().translate(items, settings, n_best)
+    def translate(self, items, decode_hparams, n_best):
+        self.seen.append(decode_hparams)
+        return super().translate(items, decode_hparams, n_best)
 
 
 class SessionTest(parameterized.TestCase):
-    def talk(self, *typed, engine=None, **settings):
-        """Returns (output, messages) of a conversation.
+    def talk(self, *typed, engine=None, warm_up=False, **settings):
+        """Returns the output and the messages of a session.
 
         Args:
-            *typed: Lines, exceptions in their place, or functions to call.
-            engine: What translates; by default an echo.
+            *typed: Lines, or exceptions in their place.
+            engine: `engines.Engine`; by default an echo.
+            warm_up: bool. Whether to begin with the warm-up.
             **settings: Of the search.
         """
-        self.engine = engine or translator_test.EchoEngine()
-        settings = self.engine.settings(decode_hparam.DecodeHParams(**settings))
-        translator = translator_lib.Translator(engine=self.engine)
+        engine = engine or translator_test.EchoEngine()
+        settings = engine.complete(decode_hparam.DecodeHParams(**settings))
+        translator = translator_lib.Translator(engine=engine)
         output, messages, typed = [], io.StringIO(), list(typed)
-        self.session = interactive.Session(translator, settings, output.append)
+        session = interactive.Session(translator, settings, output.append)
 
         def read():
-            following = typed.pop(0) if typed else EOFError
-            if isinstance(following, type):
-                raise following
-            return following() if callable(following) else following
+            line = typed.pop(0) if typed else EOFError
+            if isinstance(line, type):
+                raise line
+            return line
 
         with contextlib.redirect_stderr(messages):
             command.logger()
-            self.session.run(read)
+            if warm_up:
+                session.warm_up()
+            session.run(read)
         self.left = typed
         return output, messages.getvalue()
 
@@ -102,8 +112,18 @@ class SessionTest(parameterized.TestCase):
             r"\[\d+\.\d\d s\]\n\n\Z",
         )
 
-    def test_n_shows_the_last_line_again_with_scores_and_those_to_come(self):
-        output, messages = self.talk("a", ":n 2", "b", ":n 1", engine=None)
+    def test_warm_up_is_the_first_with_its_settings_and_warns_of_nothing(self):
+        with mock.patch.object(interactive, "_WARM_UP", "cut"):
+            output, messages = self.talk("a", warm_up=True)
+        self.assertEqual(output, ["A"])
+        self.assertRegex(
+            messages,
+            r"\AWarming up, .*\nReady after \d\.\d s\.\nType a line .*\n"
+            r"\[\d\.\d\d s\]\n\n\Z",
+        )
+
+    def test_n_shows_the_last_line_and_those_to_come_with_scores(self):
+        output, messages = self.talk("a", ":n 2", "b", ":n 1")
         self.assertEqual(
             output,
             ["A", " 1    0.0000  A", " 2   -1.0000  A1"]
@@ -115,7 +135,7 @@ class SessionTest(parameterized.TestCase):
         output, _ = self.talk("a", return_beams=True)
         self.assertLen(output, 3)
 
-    def test_hypotheses_that_were_not_found_are_not_shown(self):
+    def test_missing_hypotheses_are_not_shown(self):
         output, _ = self.talk(":n 3", "a", engine=FewEngine())
         self.assertEqual(output, [" 1   -0.5000  one"])
 
@@ -125,25 +145,17 @@ class SessionTest(parameterized.TestCase):
         (":b 2", "beam_size", 2),
         (":alpha 1", "alpha", 1.0),
         (":extra 9", "extra_length", 9),
+        (":sampling_m random", "sampling_method", "random"),
     )
     def test_settings_change_by_their_names_or_beginnings(
         self, typed, name, value
     ):
-        seen = []
-        engine = translator_test.EchoEngine()
-        with mock.patch.object(
-            engine,
-            "translate",
-            lambda items, settings, n: (
-                seen.append(settings)
-                or type(engine).translate(engine, items, settings, n)
-            ),
-        ):
-            output, _ = self.talk("a", typed, engine=engine)
+        engine = RecordingEngine()
+        output, _ = self.talk("a", typed, engine=engine)
         self.assertEqual(output, ["A", "A"])
-        changed = dataclasses.replace(seen[0], **{name: value})
-        self.assertNotEqual(seen[0], changed)
-        self.assertEqual(seen[1].search_settings(), changed.search_settings())
+        changed = dataclasses.replace(engine.seen[0], **{name: value})
+        self.assertNotEqual(engine.seen[0], changed)
+        self.assertEqual(engine.seen[1], changed)
 
     def test_fewer_beams_show_fewer_translations(self):
         output, messages = self.talk(":n 3", ":beam 2", "a")
@@ -157,33 +169,25 @@ class SessionTest(parameterized.TestCase):
         (":alpha -1", "`alpha` must be at least 0"),
         (":alpha x", "of type float. Received: 'x'."),
         (":-)", "begins with a colon is typed with two."),
-        (":e", None),
+        (":sampling", "Expected one of :sampling_method, :sampling_temp, "),
         (":no_such", "Expected one of :help, :n, :beam_size"),
     )
     def test_mistakes_are_named_and_change_nothing(self, typed, message):
         output, messages = self.talk("a", typed, ":n", "b")
-        if message:
-            self.assertIn("error: ", messages)
-            self.assertIn(message, messages)
+        self.assertIn("error: ", messages)
+        self.assertIn(message, messages)
         self.assertIn("n=1, beam_size=3, alpha=0.6, extra_length=7\n", messages)
         self.assertEqual(output, ["A", "B"])
 
-    def test_beginning_of_two_commands_is_refused_with_both(self):
-        with mock.patch.object(
-            interactive.Session, "commands", lambda self: ["alpha", "also"]
-        ):
-            _, messages = self.talk(":al")
-        self.assertIn("Expected one of :alpha, :also. Received: :al.", messages)
-
-    def test_settings_of_an_export_are_fixed_and_the_talk_goes_on(self):
+    def test_refusal_of_an_export_does_not_end_the_session(self):
         output, messages = self.talk(":alpha 1", "a", engine=FixedEngine())
         self.assertIn("error: This export was made with alpha=0.6.", messages)
         self.assertEqual(output, ["A"])
 
     @parameterized.parameters(":help", ":h", ":?", ":")
-    def test_help_lists_all_commands_and_what_is_set(self, typed):
+    def test_help_lists_all_commands_and_values(self, typed):
         _, messages = self.talk(":n 2", typed)
-        for name in self.session.commands():
+        for name in interactive.COMMANDS:
             self.assertRegex(messages, rf"(?m)^  :{name} +\w")
         self.assertRegex(messages, r":n +.* \(now 2\)\n")
         self.assertRegex(messages, r":alpha +.* \(now 0\.6\)\n")
@@ -197,17 +201,26 @@ class SessionTest(parameterized.TestCase):
         output, _ = self.talk("a", typed, "b")
         self.assertEqual((output, self.left), (["A"], ["b"]))
 
-    def test_lines_pasted_together_are_lines(self):
+    def test_lines_of_a_paste_are_lines(self):
         output, _ = self.talk("a\n\nb\n:quit\nc", "d")
         self.assertEqual((output, self.left), (["A", "B"], ["d"]))
 
-    def test_interrupt_at_the_prompt_leaves_only_at_once_again(self):
-        again = KeyboardInterrupt
-        output, messages = self.talk(again, "a", again, again, "b")
+    def test_two_interrupts_in_a_row_leave_the_prompt(self):
+        press = KeyboardInterrupt
+        output, messages = self.talk(press, "a", press, press, "b")
         self.assertEqual((output, self.left), (["A"], ["b"]))
         self.assertEqual(messages.count("Ctrl-C again leaves"), 2)
 
-    def test_error_of_a_translation_is_named_and_the_talk_goes_on(self):
+    def test_interrupt_drops_a_translation(self):
+        output, messages = self.talk(
+            "stop", "a", engine=InterruptedEngine(), warm_up=True
+        )
+        self.assertEqual(output, ["A"])
+        self.assertEqual(messages.count("\nInterrupted.\n"), 2)
+        self.assertNotIn("Ready", messages)
+        self.assertNotIn("Ctrl-C again leaves", messages)
+
+    def test_error_of_a_translation_does_not_end_the_session(self):
         engine = translator_test.EchoEngine(memory=5)
         output, messages = self.talk("long line", "a", engine=engine)
         self.assertEqual(output, ["A"])
@@ -219,58 +232,70 @@ class SessionTest(parameterized.TestCase):
         with self.assertRaises(TypeError):
             self.talk("a", engine=engine)
 
-    def test_interrupted_translation_is_abandoned_unheard(self):
-        engine = BlockingEngine()
-        wait = threading.Event.wait
-        presses = [KeyboardInterrupt]
+    def test_output_in_a_file_has_no_prompt(self):
+        path = pathlib.Path(self.create_tempdir().full_path, "output")
+        stdin = io.TextIOWrapper(io.BytesIO(b"a\n:n 2\n::b\ncaf\xc3\xa9\n\xff"))
+        engine, err = translator_test.EchoEngine(), io.StringIO()
+        with (
+            open(path, "w", encoding="utf-8") as stdout,
+            mock.patch.object(sys, "stdin", stdin),
+            mock.patch.dict(os.environ, {terminal.HISTORY_VARIABLE: ""}),
+            contextlib.redirect_stdout(stdout),
+            contextlib.redirect_stderr(err),
+        ):
+            interactive.run(
+                translator_lib.Translator(engine=engine),
+                engine.complete(decode_hparam.DecodeHParams()),
+            )
+        shown = ["A", "A1", ":B", ":B1", "CAF\u00c9", "CAF\u00c91"]
+        shown += ["\ufffd", "\ufffd1"]
+        self.assertEqual(
+            path.read_text("utf-8").splitlines(),
+            ["A"]
+            + [
+                f" {1 + i % 2}   {[' 0', '-1'][i % 2]}.0000  {line}"
+                for i, line in enumerate(shown)
+            ],
+        )
+        self.assertEqual(err.getvalue().count("> "), 6)
 
-        def interrupted(event, timeout=None):
-            is_main = threading.current_thread() is threading.main_thread()
-            if is_main and timeout == 0.1 and presses:
-                raise presses.pop()
-            return wait(event, timeout)
 
-        def ends():
-            self.assertTrue(self.session.is_busy())
-            engine.is_allowed.set()
-            while self.session.is_busy():
-                time.sleep(0.01)
-            raise EOFError
-
-        with mock.patch.object(threading.Event, "wait", interrupted):
-            output, messages = self.talk("cut line", ends, engine=engine)
-        self.assertEqual(output, [])
-        self.assertEqual(messages, "\nAbandoned.\n\n")
+# The decoder, with a terminal that sends it Ctrl-C.
+CHILD = """
+import fcntl, signal, sys, termios
+# A shell that runs the tests in the background has SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from relpos_tf.bin import decoder
+sys.argv[0] = "decoder.py"
+decoder.run()
+"""
 
 
 @absltest.skipIf(pty is None, "There are no pseudo-terminals here.")
 class TerminalTest(absltest.TestCase):
-    """Runs the decoder itself in a terminal of its own."""
+    """Runs the decoder in a terminal of its own."""
 
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-        self.history = self.folder / "state" / "relpos_tf" / "history"
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        self.history = folder / "relpos_tf" / "history"
+        self.history.parent.mkdir()
+        self.history.write_text("twenty-one days\n")
         self.seen = b""
-
-    def start(self, *arguments, stdout=None, **variables):
-        """Starts the decoder; what it writes is what a person sees."""
         self.screen, inside = pty.openpty()
         self.addCleanup(os.close, self.screen)
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in (terminal.HISTORY_VARIABLE, "INPUTRC")
-        }
-        environment |= {"XDG_STATE_HOME": str(self.folder / "state")}
+        environment = os.environ | {"XDG_STATE_HOME": str(folder)}
         environment |= {"TERM": "dumb", "INPUTRC": os.devnull}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, "--decode_interactive", *arguments],
+        environment.pop(terminal.HISTORY_VARIABLE, None)
+        self.process = commands.Popen(
+            [sys.executable, "-c", CHILD, "--decode_interactive"]
+            + [f"--output_dir={tiny_run.path()}"],
             stdin=inside,
-            stdout=stdout or inside,
+            stdout=inside,
             stderr=inside,
             cwd=ROOT,
-            env=environment | variables,
+            env=environment,
             start_new_session=True,
         )
         self.addCleanup(self.process.wait)
@@ -278,7 +303,7 @@ class TerminalTest(absltest.TestCase):
         os.close(inside)
 
     def expect(self, words):
-        """Reads on until the words have come; returns what came before."""
+        """Reads until the words come; returns what came before them."""
         ends, words = time.monotonic() + SECONDS, words.encode()
         while words not in self.seen:
             if time.monotonic() > ends or not self.read():
@@ -299,144 +324,40 @@ class TerminalTest(absltest.TestCase):
     def type(self, words):
         os.write(self.screen, words.encode())
 
-    def interrupt(self):
-        """Presses Ctrl-C when whoever reads is sure to be waiting for it.
-
-        Between the prompt and that moment, readline would notice it only with
-        the next key.
-        """
-        time.sleep(0.5)
-        self.type("\x03")
-
-    def end(self):
-        """Returns the exit code and what was still written."""
-        while self.read():
-            pass
-        return self.process.wait(SECONDS), self.seen.decode()
-
-    def test_conversation(self):
-        self.start(f"--output_dir={tiny_run.path()}")
+    def test_history_completion_interrupt_and_end(self):
+        translator = translator_lib.Translator.load(tiny_run.path())
         self.expect("Warming up")
         self.expect("Ready after ")
         self.expect("> ")
-        self.type("twenty-one days\n")
+        self.type("\x10\n")  # Ctrl-P, as the arrow upwards
         self.expect("days\r\n")
         shown = self.expect("\r\n[")
-        translator = translator_lib.Translator.load(tiny_run.path())
         (first,) = translator.translate(["twenty-one days"])
         # A warning, that there was no end, may stand before it.
         self.assertEqual(shown.split("\r\n")[-1], terminal.printable(first))
         self.expect("> ")
-        self.type(":n 2\n")
-        self.expect("extra_length=7\r\n")
+        self.type(":al\t1\n")
+        self.expect("alpha=1.0, extra_length=7\r\n")
         shown = self.expect("\r\n[")
-        ((texts, scores),) = translator.translate(
-            ["twenty-one days"], n_best=2, return_scores=True
-        )
-        self.assertEqual(
-            shown.split("\r\n")[-2:],
-            [
-                f"{rank:2}  {score:8.4f}  {terminal.printable(line)}"
-                for rank, (line, score) in enumerate(
-                    zip(texts, scores, strict=True), start=1
-                )
-            ],
-        )
+        (second,) = translator.translate(["twenty-one days"], alpha=1.0)
+        self.assertEqual(shown.split("\r\n")[-1], terminal.printable(second))
         self.expect("> ")
         self.type("half a li")
         self.expect("half a li")
-        self.interrupt()
+        # Between the prompt and its wait for a key, readline would notice
+        # Ctrl-C only with the next key.
+        time.sleep(0.5)
+        self.type("\x03")
         self.expect("Ctrl-C again leaves")
         self.expect("> ")
         self.type("\x04")
-        code, last = self.end()
-        self.assertEqual((code, last), (0, "\r\n"))
-        self.assertEqual(self.history.read_text(), "twenty-one days\n:n 2\n")
-        self.assertEqual(self.history.stat().st_mode & 0o777, 0o600)
-
-    def test_history_comes_back_and_words_are_completed(self):
-        self.history.parent.mkdir(parents=True)
-        self.history.write_text("typed before\n")
-        self.start("--output_dir=echo")
-        self.expect("> ")
-        self.type("\x10\n")  # Ctrl-P, as the arrow upwards
-        self.expect("TYPED BEFORE\r\n")
-        self.expect("> ")
-        self.type(":al\t1\n")
-        self.expect("alpha=1.0")
-        self.expect("> ")
-        self.interrupt()
-        self.expect("again")
-        self.expect("> ")
-        self.interrupt()
-        self.assertEqual(self.end(), (0, "\r\n"))
-        self.assertEqual(self.history.read_text(), "typed before\n:alpha 1\n")
-
-    def test_interrupt_abandons_and_leaving_does_not_wait(self):
-        self.start("--output_dir=echo")
-        self.expect("> ")
-        self.type("sleep\n")
-        self.expect("asleep")
-        self.interrupt()
-        self.expect("Abandoned.\r\n> ")
-        self.type("awake\n")
-        self.expect("AWAKE")
-        self.expect("> ")
-        self.type("\x04")
-        started = time.monotonic()
-        self.assertEqual(self.end(), (0, "\r\n"))
-        self.assertLess(time.monotonic() - started, SECONDS / 2)
-
-    def test_output_in_a_file_and_no_history(self):
-        path = self.folder / "kept"
-        with open(path, "wb") as file:
-            self.start(
-                "--output_dir=echo",
-                stdout=file,
-                **{terminal.HISTORY_VARIABLE: ""},
-            )
-            for typed in ("a", ":n 2", "::b", "caf\u00e9"):
-                self.expect("> ")
-                self.type(f"{typed}\n")
-            self.expect("> ")
-            self.type("\x04")
-            self.assertEqual(self.end()[0], 0)
+        while self.read():
+            pass
+        self.assertEqual(self.process.wait(SECONDS), 0)
+        self.assertEqual(self.seen, b"\r\n")
         self.assertEqual(
-            path.read_text("utf-8").splitlines(),
-            ["A", " 1    0.0000  A", " 2   -1.0000  A1"]
-            + [" 1    0.0000  :B", " 2   -1.0000  :B1"]
-            + [" 1    0.0000  CAF\u00c9", " 2   -1.0000  CAF\u00c91"],
+            self.history.read_text(), "twenty-one days\n:alpha 1\n"
         )
-        self.assertFalse((self.folder / "state").exists())
-
-
-# The decoder, with a terminal that sends it Ctrl-C. "echo" is a run that needs
-# no TensorFlow to be quick.
-CHILD = f"""
-import fcntl, signal, sys, termios, time
-# A shell that runs the tests in the background has SIGINT ignored.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from relpos_tf.decoding import translator
-from relpos_tf.bin import decoder
-from tests.decoding import translator_test
-
-class Echo(translator_test.EchoEngine):
-    def translate(self, items, settings, n_best):
-        if items[0].content == "sleep":
-            print("asleep", file=sys.stderr)
-            time.sleep({SECONDS})
-        return super().translate(items, settings, n_best)
-
-load = translator.Translator.load_run
-translator.Translator.load_run = lambda path, **limits: (
-    translator.Translator(engine=Echo(), name="echo", **limits)
-    if path == "echo"
-    else load(path, **limits)
-)
-sys.argv[0] = "decoder.py"
-decoder.run()
-"""
 
 
 class HistoryTest(parameterized.TestCase):

@@ -44,7 +44,7 @@ class ExportEngineTest(parameterized.TestCase):
     def test_a_length_to_cut_lines_to_is_refused_before_any_line(self):
         engine = saved_model_engine.ExportEngine(self.folder)
         with self.assertRaisesRegex(errors.UserError, "`max_input_size` does"):
-            engine.settings(decode_hparam.DecodeHParams(max_input_size=3))
+            engine.complete(decode_hparam.DecodeHParams(max_input_size=3))
 
     def test_every_file_is_described(self):
         files = checked_json.loads(self.info.read_bytes())["files"]
@@ -71,7 +71,7 @@ class ExportEngineTest(parameterized.TestCase):
         info = checked_json.loads(self.info.read_bytes()) | fields
         self.info.write_text(json.dumps(info))
         with self.assertRaisesRegex(
-            errors.UserError, "must be of type|unknown names"
+            errors.UserError, "must be of type|Unknown hparams"
         ):
             saved_model_engine.ExportEngine(self.folder)
 

@@ -1,4 +1,4 @@
-"""Lines stay in order, and know nothing of one another."""
+"""Lines stay in order, and do not depend on one another."""
 
 import concurrent.futures
 import logging
@@ -19,7 +19,6 @@ from relpos_tf import errors
 from relpos_tf.data import tokenizer
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import line_batches
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
 from tests import tiny_run
@@ -37,14 +36,14 @@ LINES = (
 
 
 class EchoEngine:
-    """Says what it was given, in capitals; records the batches."""
+    """Translates into capitals, and records the batches."""
 
     def __init__(self, memory=1000):
         self.batches = []
         self._memory = memory
 
-    def settings(self, wanted):
-        return wanted.fill(tiny_run.HPARAMS)
+    def complete(self, decode_hparams):
+        return decode_hparams.fill(tiny_run.HPARAMS)
 
     def items(self, lines):
         return [engines.Item(line, len(line) + 1) for line in lines]
@@ -52,7 +51,7 @@ class EchoEngine:
     def truncate(self, item, size):
         return engines.Item(item.content[: size - 1], size)
 
-    def translate(self, items, settings, n_best):
+    def translate(self, items, decode_hparams, n_best):
         if sum(item.size for item in items) > self._memory:
             raise tf.errors.ResourceExhaustedError(None, None, "no memory")
         self.batches.append([item.content for item in items])
@@ -114,7 +113,7 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_batches_are_bounded_and_long_lines_alone(self):
         sizes = [3, 50, 4, 4, 2, 9, 101]
-        found = list(line_batches.make_batches(sizes, 3, batch_ids=20))
+        found = list(translator_lib.make_batches(sizes, 3, batch_ids=20))
         self.assertEqual(found, [[6], [1], [5, 2], [3, 0, 4]])
 
     def test_long_translations_of_short_lines_bound_a_batch(self):
@@ -124,16 +123,16 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
             lines, beam_size=4, extra_length=8000
         )
         self.assertEqual(found, ["AB"] * 40)
-        # A line's 4 beams have 32,000 places, and a batch at most 8 * 16384.
+        # A line's 4 beams have 32,000 ids, and a batch at most 8 * 16384.
         self.assertLessEqual(max(map(len, engine.batches)), 4)
 
     @parameterized.parameters(1, 4, 8)
     def test_usual_translations_leave_batches_as_they_are(self, beam_size):
         for size in (*range(1, 300), 2999):
             first, before = (
-                next(line_batches.make_batches([cost] * 200))
+                next(translator_lib.make_batches([cost] * 200))
                 for cost in (
-                    line_batches.cost(size, size + 50, beam_size),
+                    translator_lib.cost(size, size + 50, beam_size),
                     size * beam_size,
                 )
             )
@@ -195,8 +194,9 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
             [
                 "No end was found after min_length=9 ids and within the "
                 "source's length + 7 ids for 1 line (3).",
-                "No translation was found for 2 lines (2, 4): every way to go "
-                "on was forbidden by min_length=9, no_repeat_ngram_size=1.",
+                "No translation was found for 2 lines (2, 4): every "
+                "continuation was forbidden by min_length=9, "
+                "no_repeat_ngram_size=1.",
             ],
         )
 
@@ -309,25 +309,21 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
             LINES, n_best=2, return_attention=True
         )
         tokens = self.translator.engine.tokenizer
-        for line, (texts, looks) in zip(LINES, found, strict=True):
+        for line, (texts, attention) in zip(LINES, found, strict=True):
             if engines.is_blank(line):
-                self.assertEqual(looks, [None, None])
+                self.assertEqual(attention, [None, None])
                 continue
             pieces = tokens.pieces()
-            for text, look in zip(texts, looks, strict=True):
+            for text, one in zip(texts, attention, strict=True):
                 source = [pieces[i] for i in tokens.encode(line.strip())]
-                self.assertEqual(look.source, source)
-                ids = [pieces.index(piece) for piece in look.target]
+                self.assertEqual(one.source, source)
+                ids = [pieces.index(piece) for piece in one.target]
                 self.assertEqual(
                     re.sub("[\r\n]", " ", tokens.decode(ids)), text
                 )
-                self.assertEqual(
-                    look.weights.shape,
-                    (2, 2, len(look.target), len(look.source)),
-                )
-                self.assertAllClose(
-                    look.weights.sum(-1), np.ones(look.weights.shape[:-1])
-                )
+                shape = (2, 2, len(one.target), len(one.source))
+                self.assertEqual(one.weights.shape, shape)
+                self.assertAllClose(one.weights.sum(-1), np.ones(shape[:-1]))
 
     def test_drawn_translations_depend_on_seed_and_line_alone(self):
         options = {"sampling_method": "random", "sampling_top_p": 0.9}
@@ -345,16 +341,18 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertNotEqual(found[0], found[6])
 
     def test_eight_threads_get_what_one_gets(self):
-        translator = relpos_tf.Translator.load(tiny_run.path())
+        engine = self.translator.engine
+        # A translator of its own, whose graph the threads have to build.
+        translator = translator_lib.Translator(engine.model, engine.tokenizer)
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             found = list(
                 pool.map(
                     lambda _: translator.translate(LINES, return_scores=True),
-                    range(16),
+                    range(8),
                 )
             )
-        self.assertEqual(found, [self.expected] * 16)
-        settings = translator.engine.settings(
+        self.assertEqual(found, [self.expected] * 8)
+        settings = translator.engine.complete(
             engines.decode_hparam.DecodeHParams()
         )
         function = translator.engine.function(settings)
@@ -362,13 +360,13 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_limit_is_the_lines_own_length_and_extra_length(self):
         engine = self.translator.engine
-        settings = engine.settings(engines.decode_hparam.DecodeHParams())
+        settings = engine.complete(engines.decode_hparam.DecodeHParams())
         seen = []
         function = engine.function(settings)
 
-        def spy(inputs, limits, *others):
-            seen.extend(zip(inputs.numpy(), limits.numpy(), strict=True))
-            return function(inputs, limits, *others)
+        def spy(batch):
+            seen.extend(zip(*map(np.array, batch[:2]), strict=True))
+            return function(batch)
 
         spy.get_concrete_function = lambda: spy
         with mock.patch.object(engine, "function", return_value=spy):
@@ -383,21 +381,30 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
             self.translator.translate(["7"] * number, alpha=number / 10)
         settings = engines.decode_hparam.DecodeHParams()
         engine = self.translator.engine
-        function = engine.function(engine.settings(settings))
+        function = engine.function(engine.complete(settings))
         self.assertEqual(function.experimental_get_tracing_count(), 1)
 
     def test_many_settings_are_no_reason_for_tensorflow_to_warn(self):
         # TensorFlow warns twice in a process, and may have done so by now.
+        model_engine = self.translator.engine
+        engine = engines.ModelEngine(model_engine.model, model_engine.tokenizer)
+        translator = translator_lib.Translator(engine=engine)
+
+        def search(model, sources, limits, **_):
+            return sources[:, tf.newaxis], tf.cast(sources[:, :1], tf.float32)
+
         with (
             mock.patch.object(
                 polymorphic_function,
                 "_frequent_tracing_detector_manager",
                 polymorphic_function._FrequentTracingDetectorManager(),
             ),
+            mock.patch.object(engines.search_lib, "search", search),
             self.assertNoLogs(tf.get_logger(), "WARNING"),
         ):
-            for size in range(6):
-                self.translator.translate(["7"], no_repeat_ngram_size=size)
+            for size in range(9):
+                translator.translate(["7"], no_repeat_ngram_size=size)
+        self.assertLen(engine._functions, 9)
 
     def test_settings_of_the_call_come_before_those_of_the_run(self):
         base = self.translator.translate(LINES[:1], return_scores=True)[0]

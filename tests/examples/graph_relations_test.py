@@ -1,4 +1,4 @@
-"""The example of labelled graphs: its graphs, and what the models learn."""
+"""The example of labelled graphs: its data, and its two models."""
 
 import contextlib
 import io
@@ -14,13 +14,13 @@ EXAMPLE = runpy.run_path(str(PATH / "graph_relations.py"))
 
 
 class GraphRelationsTest(absltest.TestCase):
-    def test_answers_are_found_along_the_edges_that_are_asked_for(self):
+    def test_the_answer_is_the_value_along_the_edge_of_the_question(self):
         inputs, answers = EXAMPLE["Graphs"](3, 2)[1]
         values, questions, edges = inputs.values()
         labels = set()
         for graph, i in np.ndindex(answers.shape):
             row = edges[graph, i].tolist()
-            # An edge of every label, to another node, of another value.
+            # One edge of each label, none to the node itself.
             self.assertEqual(sorted(row), [-1] * 8 + [0, 1, 2, 3])
             self.assertEqual(row[i], -1)
             target = row.index(questions[graph, i])
@@ -32,7 +32,7 @@ class GraphRelationsTest(absltest.TestCase):
         # Some labels differ in the two directions of an edge.
         self.assertTrue(np.any(edges != edges.transpose(0, 2, 1)))
 
-    def test_graphs_differ_by_seed_and_step_and_are_repeated(self):
+    def test_graphs_depend_on_seed_and_step_alone(self):
         answers = [
             EXAMPLE["Graphs"](seed, 2)[step][1]
             for seed, step in ((3, 0), (3, 1), (4, 0), (3, 0))
@@ -41,10 +41,10 @@ class GraphRelationsTest(absltest.TestCase):
         self.assertTrue(np.any(answers[0] != answers[2]))
         np.testing.assert_array_equal(answers[0], answers[3])
 
-    def test_the_model_that_sees_labels_learns_to_answer(self):
-        self.assertGreater(EXAMPLE["accuracy"](True, 100, 1), 0.95)
+    def test_the_model_with_labels_learns_to_answer(self):
+        self.assertGreater(EXAMPLE["accuracy"](True, 60, 1), 0.8)
 
-    def test_the_other_model_gives_the_same_answers_whatever_the_labels(self):
+    def test_the_model_without_labels_ignores_labels(self):
         inputs, _ = EXAMPLE["Graphs"](3, 1)[0]
         edges = inputs["edges"]
         others = np.where(edges >= 0, (edges + 1) % 4, edges)
@@ -57,7 +57,7 @@ class GraphRelationsTest(absltest.TestCase):
             unlike = [np.abs(results[0] - r).max() > 0.01 for r in results[1:]]
             self.assertEqual(unlike, [labelled, True])
 
-    def test_a_number_of_steps_that_is_none_is_refused(self):
+    def test_zero_steps_are_refused(self):
         stderr = io.StringIO()
         with (
             absltest.mock.patch.object(sys, "argv", ["graph", "--steps=0"]),

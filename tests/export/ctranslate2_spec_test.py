@@ -1,4 +1,4 @@
-"""CTranslate2 computes what the model computes, or refuses to begin.
+"""CTranslate2 computes the same as the model, or the model is refused.
 
 Shapes: B batch, T target length, V vocabulary.
 """
@@ -72,7 +72,7 @@ def setUpModule():
 
 
 def sentences(seed, sizes):
-    """Returns random ids, so many for each sentence, EOS last."""
+    """Returns sentences of random ids with these sizes, EOS last."""
     random = np.random.default_rng(seed)
     return [[*random.integers(2, V, size - 1).tolist(), 1] for size in sizes]
 
@@ -96,7 +96,7 @@ class SpecTest(parameterized.TestCase):
         testing.randomize(model)
         sources = sentences(1, (2, 13, 5, 20, 1))  # k is 2
         targets = sentences(2, (8, 1, 19, 4, 7))
-        targets[4][2] = 0  # the search may try it, though it means nothing
+        targets[4][2] = 0  # a search may try padding
         found = self.translator(model).score_batch(
             names(sources), names(targets)
         )
@@ -117,7 +117,9 @@ class SpecTest(parameterized.TestCase):
     @parameterized.named_parameters(
         (name, *value) for name, value in REFUSED.items()
     )
-    def test_what_would_be_wrong_is_refused(self, changes, reason):
+    def test_model_that_ctranslate2_cannot_compute_is_refused(
+        self, changes, reason
+    ):
         model = transformer.Transformer(SHARED.replace(**changes))
         testing.randomize(model)
         with self.assertRaisesRegex(errors.UserError, reason) as caught:

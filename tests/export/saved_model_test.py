@@ -1,82 +1,122 @@
-"""The SavedModel says what the decoder says, without this package."""
+"""The SavedModel translates as the decoder does, without this package."""
 
+import concurrent.futures
 import json
+import logging
 import math
 import os
 import pathlib
+import re
+import runpy
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
+import threading
+from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 
 import relpos_tf
 from relpos_tf import errors
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import saved_model_engine
 from relpos_tf.export import saved_model
+from relpos_tf.export import serving_warmup
 from relpos_tf.models import run_dir
+from relpos_tf.t2t import t2t_import
+from tests import t2t_checkpoint
 from tests import tiny_run
 from tests.decoding import translator_test
+from tests.export import serving_warmup_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What is left of broken UTF-8 and line ends when a file is read.
+EXAMPLE = ROOT / "examples" / "load_export.py"
+# With remains of invalid UTF-8 and line ends, as in a file that was read.
 LINES = (*translator_test.LINES, "\ufffd7\ufffd", "nul \0 here")
-RAW = b"7\xff\xfe"
-# Runs in a process without this package.
+INVALID = (
+    b"\xff 7",
+    b"7 \xc3(",
+    b"\xed\xa0\x80x",
+    b"7 \xf0\x9f\x98",
+    b"\xc0\x80",
+)
+T2T_VOCAB = 97
+T2T_LINES = ("abc", "seven houses; and 9", "", "ein Haus? \u4e16")
+# Runs in a process that cannot import this package.
 ALONE = """
-import json, sys
+import contextlib, io, json, runpy, sys
 import tensorflow as tf
 import tensorflow_text
-folder, raw = sys.argv[1], json.load(sys.stdin)
-lines = tf.constant([line.encode("utf-8") for line in raw])
-module = tf.saved_model.load(folder)
-found = module.signatures["serving_default"](inputs=lines)
-empty = module.signatures["serving_default"](inputs=tf.zeros([0], tf.string))
-blank = module.signatures["serving_default"](inputs=tf.constant([b"", b" "]))
-broken = module.signatures["serving_default"](
-    inputs=tf.constant([b"7\\xff\\xfe", "7\\ufffd\\ufffd".encode()])
-)
+
+folder = sys.argv[1]
+given = json.load(sys.stdin)
+lines = tf.constant([line.encode() for line in given["lines"]])
+translate = tf.saved_model.load(folder).signatures["serving_default"]
+
+def plain(outputs):
+    return {
+        name: json.loads(json.dumps(
+            value.numpy().tolist(), default=lambda text: text.decode()
+        ))
+        for name, value in outputs.items()
+    }
+
+def run(code, arguments, content=b""):
+    "Returns what a program writes to its standard output."
+    out = io.TextIOWrapper(io.BytesIO())
+    sys.argv, sys.stdin = arguments, io.TextIOWrapper(io.BytesIO(content))
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        code()
+    out.flush()
+    return out.buffer.getvalue().decode()
+
+found = {
+    "translated": plain(translate(inputs=lines)),
+    "empty": {
+        name: value.shape.as_list()
+        for name, value in translate(inputs=tf.zeros([0], tf.string)).items()
+    },
+    "blank": plain(translate(inputs=tf.constant([b"", b" "]))),
+    "invalid": plain(translate(
+        inputs=tf.constant([b"7\\xff\\xfe", "7\\ufffd\\ufffd".encode()])
+    )),
+    "stripped": plain(translate(
+        inputs=tf.constant(["\\t 7\\u3000".encode(), b"7\\x1f", b"7"])
+    )),
+    "example": run(
+        lambda: runpy.run_path(given["example"], run_name="__main__"),
+        [given["example"], f"--export_dir={folder}"],
+        "".join(f"{line}\\r\\n" for line in given["lines"]).encode()
+        + b"7\\xff\\xfe",
+    ),
+    "usage": run(lambda: exec(given["usage"], {"folder": folder}), [""]),
+}
 with tf.compat.v1.Session(graph=tf.Graph()) as session:
     meta = tf.compat.v1.saved_model.load(session, ["serve"], folder)
     signature = meta.signature_def["serving_default"]
-    old = session.run(
+    texts = session.run(
         signature.outputs["outputs"].name,
         {signature.inputs["inputs"].name: lines.numpy()[:2]},
     )
-json.dump({
-    "ours": [name for name in sys.modules if name.startswith("relpos_tf")],
-    "outputs": [t.decode() for t in found["outputs"].numpy()],
-    "scores": found["scores"].numpy().tolist(),
-    "beam_outputs": [
-        [t.decode() for t in row] for row in found["beam_outputs"].numpy()
-    ],
-    "beam_scores": found["beam_scores"].numpy().tolist(),
-    "empty": {name: value.shape.as_list() for name, value in empty.items()},
-    "blank": [t.decode() for t in blank["outputs"].numpy()],
-    "padded": module.signatures["serving_default"](
-        inputs=tf.constant(["\t 7\u3000".encode(), b"7\x1f", b"7"])
-    )["scores"].numpy().tolist(),
-    "broken": [t.decode() for t in broken["outputs"].numpy()],
-    "old": [t.decode() for t in old],
-}, sys.stdout)
-"""
-NO_TEXT = """
-import runpy, sys
-sys.modules["tensorflow_text"] = None
-sys.argv[1:] = ["--export_dir=nowhere"]
-runpy.run_path("examples/load_export.py", run_name="__main__")
+    found["session"] = [text.decode() for text in texts]
+run(lambda: exec(given["command"][2], {}), ["-c", *given["command"][3:]])
+found["ours"] = [name for name in sys.modules if name.startswith("relpos_tf")]
+json.dump(found, sys.stdout)
 """
 
 
-def execute(*arguments, **kwargs):
-    """Runs Python in a place from which this package cannot be imported."""
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        check=False,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONSAFEPATH": "1"},
-        **kwargs,
-    )
+def documented_command(**replacements):
+    """Returns the arguments of the command line in docs/serving.md."""
+    text = (ROOT / "docs" / "serving.md").read_text("utf-8")
+    (command,) = re.findall(r"^    python -c (?:.*\\\n)*.*$", text, re.M)
+    for name, value in replacements.items():
+        command, count = re.subn(rf"(--{name}) \S+", rf"\1 {value}", command)
+        assert count == 1, name
+    return shlex.split(command)
 
 
 class ExportTest(tf.test.TestCase):
@@ -85,27 +125,45 @@ class ExportTest(tf.test.TestCase):
         super().setUpClass()
         cls.folder = tiny_run.path() / "export"
         saved_model.export_saved_model(tiny_run.path(), cls.folder)
+        cls.info = json.loads((cls.folder / "export_info.json").read_text())
+        cls.signatures = tf.saved_model.load(str(cls.folder)).signatures
+        cls.translate = cls.signatures["serving_default"]
         cls.translator = relpos_tf.Translator.load(tiny_run.path())
+        cls.loaded = relpos_tf.Translator.load(cls.folder)
+
+    def outputs(self, lines):
+        texts = self.translate(inputs=tf.constant(lines))["outputs"].numpy()
+        return [text.decode() for text in texts]
 
     def test_export_alone_equals_the_translator(self):
-        done = execute(
-            "-c",
-            ALONE,
-            str(self.folder),
-            input=json.dumps(LINES).encode(),
+        outdir = self.create_tempdir().full_path
+        given = {
+            "lines": LINES,
+            "example": str(EXAMPLE),
+            "usage": "\n".join(self.info["usage"]),
+            "command": documented_command(dir=self.folder, outdir=outdir),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", ALONE, str(self.folder)],
+            input=json.dumps(given).encode(),
+            capture_output=True,
             cwd="/",
+            env=os.environ
+            | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONSAFEPATH": "1"},
         )
         self.assertEqual(done.returncode, 0, done.stderr.decode()[-2000:])
         found = json.loads(done.stdout)
-        best = self.translator.translate(LINES, return_scores=True)
-        texts, scores = zip(*best, strict=True)
+        self.assertEqual(found["ours"], [])
         beams = self.translator.translate(LINES, n_best=3, return_scores=True)
         beam_texts, beam_scores = zip(*beams, strict=True)
-        self.assertEqual(found["ours"], [])
-        self.assertEqual(found["outputs"], list(texts))
-        self.assertAllClose(found["scores"], scores, atol=1e-4)
-        self.assertEqual(found["beam_outputs"], list(beam_texts))
-        self.assertAllClose(found["beam_scores"], beam_scores, atol=1e-4)
+        texts = [row[0] for row in beam_texts]
+        outputs = found["translated"]
+        self.assertEqual(outputs["outputs"], texts)
+        self.assertAllClose(
+            outputs["scores"], [row[0] for row in beam_scores], atol=1e-4
+        )
+        self.assertEqual(outputs["beam_outputs"], list(beam_texts))
+        self.assertAllClose(outputs["beam_scores"], beam_scores, atol=1e-4)
         self.assertEqual(
             found["empty"],
             {
@@ -115,47 +173,45 @@ class ExportTest(tf.test.TestCase):
                 "beam_scores": [0, 3],
             },
         )
-        self.assertEqual(found["blank"], ["", ""])
-        self.assertEqual(found["broken"][0], found["broken"][1])
-        self.assertAllClose(
-            found["padded"], found["padded"][-1:] * 3, rtol=0, atol=1e-5
-        )
-        self.assertEqual(found["old"], list(texts[:2]))
+        self.assertEqual(found["blank"]["outputs"], ["", ""])
+        first, second = found["invalid"]["outputs"]
+        self.assertEqual(first, second)
+        scores = found["stripped"]["scores"]
+        self.assertAllClose(scores, scores[-1:] * 3, rtol=0, atol=1e-5)
+        self.assertEqual(found["session"], texts[:2])
+        self.assertEqual(found["example"].split("\n"), [*texts, first, ""])
+        two = self.translator.translate(["A dog runs.", "Two men talk."])
+        (line,) = self.translator.translate(["A line."])
+        self.assertEqual(found["usage"], f"[{line.encode()!r}]\n")
+        # The documented command writes arrays.
+        array = np.load(f"{outdir}/outputs.npy", allow_pickle=True)
+        self.assertEqual([text.decode() for text in array], two)
+        self.assertEqual(np.load(f"{outdir}/beam_scores.npy").shape, (2, 3))
 
-    def test_example_script_writes_the_translations(self):
-        content = "".join(f"{line}\r\n" for line in LINES).encode()
-        done = execute(
-            str(ROOT / "examples" / "load_export.py"),
-            f"--export_dir={self.folder}",
-            input=content + RAW,
-            cwd="/",
-        )
-        self.assertEqual(done.returncode, 0, done.stderr.decode()[-2000:])
-        expected = self.translator.translate([*LINES, "7\ufffd\ufffd"])
-        self.assertEqual(done.stdout.decode().split("\n"), [*expected, ""])
-
-    def test_example_script_needs_tensorflow_text_and_says_so(self):
-        done = execute("-c", NO_TEXT, cwd=ROOT)
-        self.assertEqual(done.returncode, 1)
-        lines = done.stderr.decode().strip().split("\n")
-        self.assertLen(lines, 1)
-        self.assertIn("tensorflow and tensorflow_text", lines[0])
-        self.assertNotIn("Traceback", done.stderr.decode())
+    def test_example_script_requires_tensorflow_text_and_names_it(self):
+        with (
+            mock.patch.dict(sys.modules, {"tensorflow_text": None}),
+            mock.patch.object(sys, "argv", ["", "--export_dir=nowhere"]),
+            self.assertRaises(SystemExit) as caught,
+        ):
+            runpy.run_path(str(EXAMPLE), run_name="__main__")
+        message = caught.exception.code
+        self.assertNotIn("\n", message)
+        self.assertIn("tensorflow and tensorflow_text", message)
 
     def test_translator_loads_an_export(self):
-        translator = relpos_tf.Translator.load(self.folder)
         self.assertEqual(
-            translator.translate(LINES), self.translator.translate(LINES)
+            self.loaded.translate(LINES), self.translator.translate(LINES)
         )
         self.assertEqual(
-            translator.translate(LINES, 3, 0.6, n_best=2),
+            self.loaded.translate(LINES, 3, 0.6, n_best=2),
             self.translator.translate(LINES, n_best=2),
         )
         with self.assertRaisesRegex(ValueError, "made with beam_size=3"):
-            translator.translate(LINES, beam_size=2)
+            self.loaded.translate(LINES, beam_size=2)
 
-    def test_info_says_what_it_was_made_of(self):
-        info = json.loads((self.folder / "export_info.json").read_text())
+    def test_info_describes_the_run(self):
+        info = self.info
         tokens = loading.load_tokenizer(tiny_run.path())
         self.assertEqual(info["requires"], ["tensorflow", "tensorflow_text"])
         self.assertEqual(
@@ -175,43 +231,32 @@ class ExportTest(tf.test.TestCase):
         ]
         self.assertEqual(info["parameters"], sum(sizes))
 
-    def test_info_says_how_to_use_the_folder(self):
-        info = json.loads((self.folder / "export_info.json").read_text())
-        done = execute(
-            "-c",
-            "\n".join([f"folder = {str(self.folder)!r}", *info["usage"]]),
-            cwd="/",
-        )
-        (expected,) = self.translator.translate(["A line."])
-        self.assertEqual(done.stdout.decode(), f"[{expected.encode()!r}]\n")
-
-    def test_info_describes_the_signatures_as_they_are(self):
-        info = json.loads((self.folder / "export_info.json").read_text())
-        signatures = tf.saved_model.load(str(self.folder)).signatures
+    def test_info_describes_the_signatures(self):
         letters = {None: "N", 3: "B"}
-        for name, said in info["signatures"].items():
+        for name, described in self.info["signatures"].items():
             (_, inputs), outputs = (
-                signatures[name].structured_input_signature,
-                signatures[name].structured_outputs,
+                self.signatures[name].structured_input_signature,
+                self.signatures[name].structured_outputs,
             )
-            for found, texts in ((inputs, "inputs"), (outputs, "outputs")):
-                specs = {
+            for specs, kind in ((inputs, "inputs"), (outputs, "outputs")):
+                expected = {
                     key: f"{spec.dtype.name} "
                     f"[{', '.join(letters[n] for n in spec.shape)}]"
-                    for key, spec in found.items()
+                    for key, spec in specs.items()
                 }
                 beginnings = {
-                    key: text.split(":")[0] for key, text in said[texts].items()
+                    key: text.split(":")[0]
+                    for key, text in described[kind].items()
                 }
-                self.assertEqual(beginnings, specs)
-        self.assertEqual(set(info["signatures"]), set(signatures))
+                self.assertEqual(beginnings, expected)
+        self.assertEqual(set(self.info["signatures"]), set(self.signatures))
 
-    def test_info_says_what_is_known_of_the_problem(self):
+    def test_info_describes_the_problem(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         run = run_dir.RunDir(folder)
         run.write_hparams(tiny_run.HPARAMS)
         engine = self.translator.engine
-        settings = engine.settings(engines.decode_hparam.DecodeHParams())
+        settings = engine.complete(engines.decode_hparam.DecodeHParams())
         names = ("problem", "source_language", "target_language")
         info = saved_model.describe(engine, settings, folder / "ckpt-3")
         self.assertEqual([info[name] for name in names], [None] * 3)
@@ -229,14 +274,137 @@ class ExportTest(tf.test.TestCase):
             saved_model.export_saved_model(tiny_run.path(), folder)
         self.assertEqual((folder / "letter.txt").read_text(), "mine")
 
-    def test_replacing_leaves_nothing_behind(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        for name in ("target", "source"):
-            (folder / name).mkdir()
-            (folder / name / name).write_text(name)
-        saved_model.replace_folder(folder / "target", folder / "source")
-        self.assertEqual(os.listdir(folder), ["target"])
-        self.assertEqual(os.listdir(folder / "target"), ["source"])
+    def test_warm_up_requests_are_answered(self):
+        requests = serving_warmup_test.requests(self.folder)
+        self.assertEqual([len(lines) for lines in requests], [1, 1, 1, 3])
+        for lines in requests:
+            self.assertTrue(all(lines))
+        self.assertLen(self.outputs(requests[-1]), 3)
+
+    def test_long_lines_and_blank_ones_in_one_batch(self):
+        words = (" ".join(tiny_run.TEXT) * 3)[:300]
+        lines = [words, "", "7", "x" * 200]
+        self.assertEqual(self.outputs(lines), self.translator.translate(lines))
+
+    def test_bytes_that_are_not_utf8_are_read_as_in_python(self):
+        lines = [line.decode(errors="replace") for line in INVALID]
+        self.assertEqual(
+            self.outputs(INVALID), self.translator.translate(lines)
+        )
+
+    def test_eight_threads_get_the_results_of_one(self):
+        lines = translator_test.LINES
+        batches = [lines[i : i + 1 + i % 5] for i in range(len(lines))]
+        barrier = threading.Barrier(8)
+
+        def translate_all(first):
+            if first >= 0:
+                barrier.wait()
+            results = {}
+            for i in range(len(batches)):
+                at = (i + max(first, 0)) % len(batches)
+                outputs = self.translate(inputs=tf.constant(batches[at]))
+                results[at] = {
+                    name: value.numpy().tolist()
+                    for name, value in outputs.items()
+                }
+            return results
+
+        expected = translate_all(-1)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for results in pool.map(translate_all, range(8)):
+                self.assertEqual(results, expected)
+
+    def test_details_name_the_incomplete_translations(self):
+        lines = [*translator_test.LINES, *tiny_run.TEXT]
+        logs = []
+        for translator in (self.translator, self.loaded):
+            with self.assertLogs("relpos_tf", logging.WARNING) as caught:
+                translator.translate(lines)
+            logs.append(caught.output)
+        self.assertEqual(logs[0], logs[1])
+        details = self.signatures["details"](inputs=tf.constant(lines))
+        outputs = self.translate(inputs=tf.constant(lines))
+        is_complete = details.pop("is_complete").numpy().tolist()
+        self.assertIn(False, is_complete)
+        self.assertIn(True, is_complete)
+        self.assertTrue(is_complete[1])  # a blank line
+        numbers = [i + 1 for i, good in enumerate(is_complete) if not good]
+        logged = re.search(r"(\d+) lines \(([\d, ]+)", logs[0][0])
+        self.assertEqual(int(logged[1]), len(numbers))
+        self.assertStartsWith(
+            ", ".join(map(str, numbers)), logged[2].rstrip(", ")
+        )
+        self.assertEqual(
+            {k: v.numpy().tolist() for k, v in details.items()},
+            {k: v.numpy().tolist() for k, v in outputs.items()},
+        )
+
+
+class SubwordsTest(tf.test.TestCase):
+    """A model of tensor2tensor with a subword vocabulary."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="t2t_export."))
+        cls.addClassCleanup(shutil.rmtree, folder)
+        hparams = t2t_checkpoint.hparams_dict(num_hidden_layers=1)
+        variables = t2t_checkpoint.random_variables(hparams, T2T_VOCAB, 5)
+        t2t_checkpoint.write(
+            folder / "t2t",
+            variables,
+            hparams,
+            vocab=t2t_checkpoint.subtokens(T2T_VOCAB),
+            extra=False,
+        )
+        cls.run_dir = folder / "run"
+        cls.folder = folder / "export"
+        t2t_import.import_run(folder / "t2t", cls.run_dir)
+        search = {"beam_size": 2, "extra_length": 5}
+        saved_model.export_saved_model(
+            cls.run_dir, cls.folder, warmup_lines=T2T_LINES[:2], **search
+        )
+        translated = relpos_tf.Translator.load(cls.run_dir).translate(
+            T2T_LINES, return_scores=True, **search
+        )
+        cls.expected, cls.scores = map(list, zip(*translated, strict=True))
+
+    def test_translations_equal_those_of_the_run(self):
+        module = tf.saved_model.load(str(self.folder))
+        outputs = module.signatures["serving_default"](
+            inputs=tf.constant(T2T_LINES)
+        )
+        texts = [text.decode() for text in outputs["outputs"].numpy()]
+        self.assertEqual(texts, self.expected)
+        self.assertLen(set(texts), 4)
+        np.testing.assert_allclose(outputs["scores"], self.scores, atol=1e-4)
+
+    def test_its_operations_are_known(self):
+        saved_model_engine.check_operations(self.folder)
+
+    def test_session_fills_the_table_of_pieces(self):
+        v1 = tf.compat.v1
+        with tf.Graph().as_default(), v1.Session() as session:
+            meta = v1.saved_model.load(session, ["serve"], str(self.folder))
+            signature = meta.signature_def["serving_default"]
+            texts = session.run(
+                signature.outputs["outputs"].name,
+                {signature.inputs["inputs"].name: T2T_LINES},
+            )
+        self.assertEqual([text.decode() for text in texts], self.expected)
+
+    def test_warm_up_lines_can_be_chosen(self):
+        lines = [line.encode() for line in T2T_LINES[:2]]
+        self.assertEqual(
+            serving_warmup_test.requests(self.folder),
+            [lines[:1], lines[1:], lines],
+        )
+
+    def test_warm_up_lines_can_be_made_of_subwords(self):
+        tokens = loading.load_tokenizer(self.run_dir)
+        lines = serving_warmup.sample_lines(tokens)
+        self.assertEqual(lines[0], "abcdefgh")
 
 
 if __name__ == "__main__":

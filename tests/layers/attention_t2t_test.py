@@ -8,7 +8,6 @@ from relpos_tf import hparam
 from relpos_tf.layers import attention
 from relpos_tf.layers import masks
 from relpos_tf.layers.positions import shaw
-from relpos_tf.models import stepwise
 from relpos_tf.models import transformer
 from tests import testing
 
@@ -64,17 +63,17 @@ class MultiHeadAttentionT2tTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class MaskT2tTest(tf.test.TestCase):
-    def test_causal_mask_allows_what_its_bias_leaves(self):
+    def test_causal_mask_is_true_where_its_bias_is_0(self):
         bias = only_case("bias", "lower_triangle_5")["out/bias"]
         self.assertAllEqual(masks.causal_mask(5, 5), bias == 0)
         self.assertEqual(bias.min(), masks.NEGATIVE)
 
-    def test_padding_is_what_its_bias_forbids(self):
-        # There, padding is what has a zero for an embedding.
+    def test_padding_is_masked_where_its_bias_is_not_0(self):
+        # In tensor2tensor, padding is a position with an embedding of 0.
         arrays = only_case("bias", "ignore_padding")
         ids = np.any(arrays["in/embedding"] != 0, axis=-1).astype(np.int32)
         self.assertAllEqual(ids == 0, arrays["out/padding"] == 1)
-        may_attend = stepwise.is_token(tf.constant(ids))
+        may_attend = transformer.is_token(tf.constant(ids))
         self.assertAllEqual(may_attend, arrays["out/bias"] == 0)
 
 

@@ -13,7 +13,7 @@ SHAPE = (101, 103)  # an odd number of numbers: masks are drawn in pairs
 
 
 def mask(layer, seed=None, x=None):
-    """Returns what is kept of ones, as bool."""
+    """Returns the mask of a dropout, True where numbers are kept."""
     x = tf.ones(SHAPE) if x is None else x
     if seed is None:
         return layer(x, training=True).numpy() != 0
@@ -40,7 +40,7 @@ class DropoutTest(testing.LayerTestCase):
         both = kept[:, :-1] & kept[:, 1:]
         self.assertAllClose(np.mean(both), (1 - rate) ** 2, atol=slack / 50)
 
-    def test_what_remains_is_scaled_to_keep_the_mean(self):
+    def test_kept_numbers_are_scaled_to_keep_the_mean(self):
         x = tf.constant(1.0 + np.abs(testing.normal(2, *SHAPE)), tf.float32)
         with dropout.seed_scope(tf.constant([3, 5])):
             y = dropout.Dropout(0.25)(x, training=True).numpy()
@@ -168,7 +168,7 @@ class DropoutTest(testing.LayerTestCase):
             self.assert_independent(*[replica.numpy() != 0 for replica in site])
 
     @parameterized.product(
-        rate=[0.99998, 0.99999, 0.999999, np.nextafter(1.0, 0.0)],
+        rate=[0.99998, np.nextafter(1.0, 0.0)],
         dtype=["float32", "bfloat16", "float16"],
     )
     def test_a_rate_just_below_1_stays_finite(self, rate, dtype):
@@ -185,13 +185,6 @@ class DropoutTest(testing.LayerTestCase):
         self.assertBetween(len(kept), 10, 60)
         self.assertAllClose(kept, np.full(len(kept), 327.68), rtol=0.01)
         self.assertAllEqual(gradient, np.where(y != 0, 32768.0, 0.0))
-
-    @parameterized.parameters(-0.1, 1.0, 1.5, float("nan"), "0.5", None, True)
-    def test_rate_that_is_no_fraction_is_refused(self, rate):
-        with self.assertRaisesRegex(
-            ValueError, rf"range \[0, 1\). Received: rate={rate!r}"
-        ):
-            dropout.Dropout(rate)
 
     def assert_independent(self, first, second):
         """Two fair masks agree in half of the places, give or take."""

@@ -17,16 +17,16 @@ def labels_of(seed, *shape):
     return np.random.default_rng(seed).integers(0, R + 1, shape)
 
 
-class PickAndAddUpTest(tf.test.TestCase, parameterized.TestCase):
-    def test_numbers_are_picked_and_weights_added_up(self):
+class GatherAndSumTest(tf.test.TestCase, parameterized.TestCase):
+    def test_numbers_are_gathered_and_weights_summed(self):
         labels = edges.Labels(tf.constant([[2, 0, 2], [1, 3, 0]]), 3)
         numbers = tf.constant([[[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]])
         self.assertAllEqual(
-            labels.pick(numbers), [[[[3.0, 1.0, 3.0], [5.0, 0.0, 4.0]]]]
+            labels.gather(numbers), [[[[3.0, 1.0, 3.0], [5.0, 0.0, 4.0]]]]
         )
         weights = tf.constant([[[[1.0, 2.0, 4.0], [8.0, 16.0, 32.0]]]])
         self.assertAllEqual(
-            labels.add_up(weights), [[[[2.0, 0.0, 5.0], [32.0, 8.0, 0.0]]]]
+            labels.sum(weights), [[[[2.0, 0.0, 5.0], [32.0, 8.0, 0.0]]]]
         )
 
     @parameterized.product(batched=[False, True], jit_compile=[False, True])
@@ -41,19 +41,19 @@ class PickAndAddUpTest(tf.test.TestCase, parameterized.TestCase):
         def call(numbers, weights):
             with tf.GradientTape(persistent=True) as tape:
                 tape.watch([numbers, weights])
-                picked, sums = labels.pick(numbers), labels.add_up(weights)
+                gathered, sums = labels.gather(numbers), labels.sum(weights)
             return (
-                picked,
+                gathered,
                 sums,
-                tape.gradient(picked, numbers, output_gradients=weights),
+                tape.gradient(gathered, numbers, output_gradients=weights),
                 tape.gradient(sums, weights, output_gradients=numbers),
             )
 
-        picked = np.einsum("bqkr,bhqr->bhqk", one_hot, numbers)
+        gathered = np.einsum("bqkr,bhqr->bhqk", one_hot, numbers)
         sums = np.einsum("bqkr,bhqk->bhqr", one_hot, weights)
         results = call(tf.constant(numbers), tf.constant(weights))
         for result, expected in zip(
-            results, (picked, sums, sums, picked), strict=True
+            results, (gathered, sums, sums, gathered), strict=True
         ):
             self.assertAllClose(result, expected, rtol=1e-12, atol=1e-12)
 
@@ -64,7 +64,7 @@ class PickAndAddUpTest(tf.test.TestCase, parameterized.TestCase):
             outer.watch(numbers)
             with tf.GradientTape() as inner:
                 inner.watch(numbers)
-                cubes = tf.reduce_sum(labels.pick(numbers) ** 3)
+                cubes = tf.reduce_sum(labels.gather(numbers) ** 3)
             first = inner.gradient(cubes, numbers)
         self.assertAllClose(first, [[[[24.0, 27.0]]]])
         second = outer.gradient(first, numbers)
@@ -73,7 +73,7 @@ class PickAndAddUpTest(tf.test.TestCase, parameterized.TestCase):
     def test_long_sums_of_bfloat16_do_not_stop_growing(self):
         labels = edges.Labels(tf.zeros([1, 4096], tf.int32), 1)
         weights = tf.fill([1, 1, 1, 4096], tf.constant(1 / 4096, tf.bfloat16))
-        self.assertAllEqual(labels.add_up(weights), [[[[1.0]]]])
+        self.assertAllEqual(labels.sum(weights), [[[[1.0]]]])
 
 
 class LabelsTest(tf.test.TestCase, parameterized.TestCase):
@@ -131,39 +131,20 @@ class MemoryTest(tf.test.TestCase, parameterized.TestCase):
             self.HEADS * self.DEPTH, self.HEADS, self.NUMBER
         )
         layer.build((None, None, self.HEADS * self.DEPTH))
-        x = tf.constant(testing.normal(1, 2, self.LENGTH, layer.hidden_size))
+        x = testing.normal(1, 2, self.LENGTH, layer.hidden_size)
 
         def loss(x):
             return layer(x, relations=tf.ones(shape, tf.int32))
 
         pairs = 2 * self.LENGTH**2  # of both examples
-        self.assertLess(largest_tensor(loss, x), pairs * self.DEPTH)
+        self.assertLess(testing.largest_tensor(loss, x), pairs * self.DEPTH)
         vectors = tf.ones([2, self.LENGTH, self.LENGTH, self.DEPTH])
         plain = relations.RelationAttention(layer.hidden_size, self.HEADS)
         plain.build((None, None, layer.hidden_size))
         self.assertGreaterEqual(  # the probe sees them
-            largest_tensor(lambda x: plain(x, key_vectors=vectors), x),
+            testing.largest_tensor(lambda x: plain(x, key_vectors=vectors), x),
             pairs * self.DEPTH,
         )
-
-
-def largest_tensor(function, x):
-    """Returns the most numbers in any tensor, those of the gradient too."""
-
-    def gradients(x):
-        return tf.gradients(function(x), x)
-
-    wrapped = tf.compat.v1.wrap_function(
-        gradients, [tf.TensorSpec(x.shape, tf.float32)]
-    )
-    with wrapped.graph.as_default():
-        sizes = [
-            tf.size(output)
-            for operation in wrapped.graph.get_operations()
-            for output in operation.outputs
-            if output.dtype != tf.resource
-        ]
-    return max(wrapped.prune(wrapped.inputs, sizes)(tf.cast(x, tf.float32)))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class TokenEmbeddingTest(testing.LayerTestCase):
             row = self.table[self.ids.numpy()[place]]
             self.assertAllClose(vectors[place], row * 5**0.5)
 
-    def test_id_0_is_the_zero_vector_whatever_its_row(self):
+    def test_id_0_has_the_zero_vector_for_any_row(self):
         self.assertNotAllClose(self.table[0], np.zeros(5))
         self.assertAllEqual(self.layer(self.ids)[0, 1], np.zeros(5))
 
@@ -139,7 +139,7 @@ class LearnedPositionsTest(testing.LayerTestCase):
         table = layer.embeddings.numpy()
         self.assertAllClose(vectors, table[[2, 0, 1, 2, 2]])
 
-    def test_gradient_is_dense_and_sums_what_shares_a_vector(self):
+    def test_gradient_is_dense_and_sums_positions_of_one_vector(self):
         layer = embeddings.LearnedPositions(3, 5)
         upstream = tf.constant(testing.normal(2, 4, 5), tf.float32)
         layer.build(None)

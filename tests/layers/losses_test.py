@@ -50,18 +50,16 @@ class PaddedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
                 logits, tf.constant(self.labels), smoothing
             )
             tripled = 3.0 * total
-        gradient = tape.gradient(tripled, logits).numpy()
-        numeric = np.zeros_like(gradient)
-        for place in np.ndindex(gradient.shape):
-            values = []
-            for change in (-1e-4, 1e-4):
-                moved = self.logits.astype(np.float64)
-                moved[place] += change
-                values.append(
-                    smoothed_cross_entropy(moved, self.labels, smoothing)[0]
-                )
-            numeric[place] = 3.0 * (values[1] - values[0]) / 2e-4
-        self.assertAllClose(gradient, numeric, atol=1e-4)
+        testing.assert_gradients(
+            self,
+            [tape.gradient(tripled, logits)],
+            lambda logits: (
+                3.0 * smoothed_cross_entropy(logits, self.labels, smoothing)[0]
+            ),
+            [self.logits.astype(np.float64)],
+            rtol=1e-4,
+            atol=1e-4,
+        )
 
     def test_padding_alone_costs_nothing_and_counts_nothing(self):
         total, count = losses.padded_cross_entropy(
@@ -132,12 +130,14 @@ class ProjectedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(
             found[0], total(self.features, self.table), rtol=1e-5
         )
-        numeric = testing.numeric_gradients(
-            total,
+        testing.assert_gradients(
+            self,
+            found[2:],
+            lambda *arrays: 3.0 * total(*arrays),
             [a.astype(np.float64) for a in (self.features, self.table)],
+            rtol=1e-4,
+            atol=1e-4,
         )
-        for gradient, expected in zip(found[2:], numeric, strict=True):
-            self.assertAllClose(gradient, 3.0 * expected, atol=1e-4)
 
     def test_a_label_of_no_probability_has_its_exact_loss(self):
         features = np.zeros((B, T, 7), np.float32)

@@ -1,4 +1,4 @@
-"""Tests of the masks, against what they look like."""
+"""Tests of the masks, against pictures."""
 
 import numpy as np
 import tensorflow as tf
@@ -15,13 +15,13 @@ def picture(mask):
 
 
 class MasksTest(tf.test.TestCase, parameterized.TestCase):
-    def test_causal_queries_see_themselves_and_what_came_before(self):
+    def test_causal_queries_see_themselves_and_earlier_keys(self):
         self.assertEqual(picture(masks.causal_mask(3, 3)), CAUSAL)
 
     def test_queries_are_the_last_keys(self):
         self.assertEqual(picture(masks.causal_mask(2, 4)), ["1110", "1111"])
 
-    def test_queries_may_stand_elsewhere(self):
+    def test_the_position_of_the_first_query_may_be_given(self):
         self.assertEqual(
             picture(masks.causal_mask(2, 4, query_start=1)), ["1100", "1110"]
         )

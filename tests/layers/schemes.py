@@ -1,4 +1,4 @@
-"""Schemes of positions from one flat dict, as cases of tests have them."""
+"""Schemes of positions from the flat dict of a test case."""
 
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import localness
@@ -16,22 +16,22 @@ def schemes(num_heads, **case):
         **case: Arguments of `shaw.Shaw`; `score`, "additive"; `window`, int;
             `direction`; `localness`, a kind, and `localness_window`.
     """
-    found = []
+    result = []
     shaws = {name: case.pop(name) for name in _SHAW if name in case}
     if "max_relative_position" in case:
-        found = [shaw.Shaw(case.pop("max_relative_position"), **shaws)]
+        result = [shaw.Shaw(case.pop("max_relative_position"), **shaws)]
     if case.pop("score", None) == "additive":
-        found = [additive.Additive(*found)]
+        result = [additive.Additive(*result)]
     if "window" in case:
-        found.append(window.Window(case.pop("window")))
+        result.append(window.Window(case.pop("window")))
     direction = case.pop("direction", "both")
     if direction != "both":
-        found.append(window.Direction(direction, num_heads))
+        result.append(window.Direction(direction, num_heads))
     if "localness" in case:
         size = {}
         if "localness_window" in case:
             size = {"window": case.pop("localness_window")}
-        found.append(localness.Localness(case.pop("localness"), **size))
+        result.append(localness.Localness(case.pop("localness"), **size))
     if case:
         raise ValueError(f"Unknown: {case}")
-    return found
+    return result

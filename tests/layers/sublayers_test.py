@@ -1,4 +1,4 @@
-"""Tests of feed-forward layers and of what stands around a sublayer."""
+"""Tests of feed-forward layers and residual connections."""
 
 import numpy as np
 import tensorflow as tf
@@ -67,7 +67,7 @@ class ResidualTest(testing.LayerTestCase):
         )
 
     @parameterized.product(before=[True, False], after=[True, False])
-    def test_norms_stand_where_they_are_asked_for(self, before, after):
+    def test_norms_are_before_and_after_as_asked(self, before, after):
         layer = sublayers.Residual(
             norm_before=before, norm_after=after, epsilon=0.1
         )
@@ -92,7 +92,7 @@ class ResidualTest(testing.LayerTestCase):
         self.assertAllClose(layer.before(x), seen[0], atol=1e-5)
         self.assertAllClose(layer(x, y), expected, atol=1e-5)
 
-    def test_dropout_acts_on_the_sublayer_and_not_on_what_passes_by(self):
+    def test_dropout_acts_on_the_sublayer_and_not_on_its_input(self):
         layer = sublayers.Residual(
             norm_before=False, norm_after=False, rate=0.5
         )

@@ -1,29 +1,69 @@
-"""Tests of checkpoints: complete, restorable alone, averaged by name."""
+"""Checkpoints are complete, survive a kill, and are averaged by name."""
 
+import collections
+import contextlib
 import json
 import os
 import pathlib
+import resource
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf import hparam
+from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
-from relpos_tf.models import transformer
 from relpos_tf.training import devices
 from tests import testing
 
 testing.use_two_cpus()
 
 
+Usage = collections.namedtuple("Usage", "total used free")
+
+
+class Kill(BaseException):
+    """Stands for SIGKILL: nothing is cleaned up after it."""
+
+
+@contextlib.contextmanager
+def killed_at(number):
+    """Raises in place of the file operation with that number, from 0 on."""
+    left = number
+    operations = {
+        (os, "replace"): os.replace,
+        (pathlib.Path, "unlink"): pathlib.Path.unlink,
+    }
+
+    def wrapped(operation):
+        def function(*args, **kwargs):
+            nonlocal left
+            if left == 0:
+                raise Kill
+            left -= 1
+            return operation(*args, **kwargs)
+
+        return function
+
+    with contextlib.ExitStack() as stack:
+        for (owner, name), operation in operations.items():
+            stack.enter_context(
+                mock.patch.object(owner, name, wrapped(operation))
+            )
+        yield
+
+
 def variables(*values):
-    """Variables with names like those of Keras."""
+    """Returns variables with the kind of names that Keras gives."""
     return {
         f"m/layer_{i}.x/q/kernel": tf.Variable(tf.constant(value))
         for i, value in enumerate(values)
@@ -142,7 +182,7 @@ class CheckpointManagerTest(absltest.TestCase):
         self.assertEqual(self.values(self.model), [[1.0, 2.0], [[3.0]]])
         self.assertEqual(self.manager.all_steps(), [10, 20])
 
-    def test_what_does_not_fit_changes_nothing_in_any_group(self):
+    def test_misfit_in_one_group_changes_no_group(self):
         self.manager.save(10)
         model = variables([5.0, 7.0], [[11.0]])
         groups = {"model": model, "training": {"position": tf.Variable(2.0)}}
@@ -151,7 +191,7 @@ class CheckpointManagerTest(absltest.TestCase):
             other.restore()
         self.assertEqual(self.values(model), [[5.0, 7.0], [[11.0]]])
 
-    def test_group_nobody_asked_for_is_named(self):
+    def test_unexpected_group_is_named(self):
         self.manager.save(10)
         other = checkpoints.CheckpointManager(
             self.folder, {"model": self.model}
@@ -159,7 +199,7 @@ class CheckpointManagerTest(absltest.TestCase):
         with self.assertRaisesRegex(errors.UserError, "position is not wanted"):
             other.restore()
 
-    def test_what_earlier_versions_did_not_save_stays_as_it_is(self):
+    def test_optional_variables_stay_as_they_are(self):
         self.manager.save(10)
         later = tf.Variable([5.0, 7.0])
         groups = {
@@ -234,6 +274,77 @@ class CheckpointManagerTest(absltest.TestCase):
         self.make(mirrored).restore()
         for copy in mirrored["m/layer_1.x/q/kernel"].values:
             self.assertEqual(copy.numpy().tolist(), [[3.0]])
+
+
+class MoveTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.prefix = str(self.folder / "ckpt-20")
+
+    def write(self, prefix, value):
+        variables = {"a/b": tf.Variable(tf.fill([7], value))}
+        tf.train.Checkpoint(model=variables).write(prefix)
+
+    def restored(self):
+        """Returns the value that a new process restores, or None."""
+        variable = tf.Variable(tf.zeros([7]))
+        manager = checkpoints.CheckpointManager(
+            self.folder, {"model": {"a/b": variable}}
+        )
+        if not manager.latest():
+            return None
+        self.assertEqual(manager.restore(), self.prefix)
+        self.assertEqual(len(set(variable.numpy().tolist())), 1)
+        return float(variable[0])
+
+    @parameterized.parameters(False, True)
+    def test_kill_at_any_operation_leaves_one_of_the_two(self, is_replaced):
+        found = []
+        for number in range(20):
+            shutil.rmtree(self.folder)
+            self.folder.mkdir()
+            if is_replaced:
+                self.write(self.prefix, 3.0)
+            self.write(f"{self.prefix}_temp", 5.0)
+            try:
+                with killed_at(number):
+                    checkpoints.move(f"{self.prefix}_temp", self.prefix)
+            except Kill:
+                found.append(self.restored())
+            else:
+                break
+            names = sorted(path.suffix for path in self.folder.iterdir())
+            self.assertNotIn(".part", names)
+            self.assertEmpty(
+                [p for p in self.folder.iterdir() if "_" in p.name]
+            )
+        else:
+            self.fail("The move needs 20 operations or more.")
+        self.assertEqual(self.restored(), 5.0)
+        before = 3.0 if is_replaced else None
+        self.assertEqual(found, sorted(found, key=lambda x: x == 5.0))
+        self.assertEqual(set(found), {before, 5.0})
+
+    def test_damaged_one_of_that_name_goes(self):
+        pathlib.Path(f"{self.prefix}.index.damaged").write_bytes(b"x")
+        self.write(f"{self.prefix}_temp", 5.0)
+        checkpoints.move(f"{self.prefix}_temp", self.prefix)
+        self.assertCountEqual(
+            os.listdir(self.folder),
+            ["ckpt-20.index", "ckpt-20.data-00000-of-00001"],
+        )
+
+    def test_half_of_a_new_one_is_removed(self):
+        self.write(self.prefix, 3.0)
+        half = pathlib.Path(f"{self.prefix}_new.data-00000-of-00001")
+        half.write_bytes(b"x")
+        (self.folder / ".metrics.jsonl.part").write_bytes(b"x")
+        self.assertEqual(self.restored(), 3.0)
+        self.assertCountEqual(
+            os.listdir(self.folder),
+            ["ckpt-20.index", "ckpt-20.data-00000-of-00001", "checkpoint"],
+        )
 
 
 class AverageTest(absltest.TestCase):
@@ -330,106 +441,117 @@ class AverageTest(absltest.TestCase):
             )
 
 
-_SAVER = """
+_CHILD = """
+    import pathlib
     import sys
+    import numpy as np
     import tensorflow as tf
     from relpos_tf.models import checkpoints
+    from relpos_tf.models import transformer
+    from tests import testing
+
+    folder = pathlib.Path(sys.argv[1])
+    model = testing.randomize(transformer.Transformer(testing.HPARAMS))
+    variables = {v.path: v.value for v in model.variables}
+    groups = {"model": variables}
+    checkpoints.CheckpointManager(folder / "run", groups).save(3)
+    (folder / "run" / "hparams.json").write_text(testing.HPARAMS.to_json())
+    logits = model(tf.constant([[3, 7, 1]]), tf.constant([[5, 2, 1]]))
+    np.save(folder / "logits.npy", logits)
+
     model = {f"m/{i}": tf.Variable(tf.ones([200_003])) for i in range(7)}
-    manager = checkpoints.CheckpointManager(sys.argv[1], {"model": model}, 2)
-"""
-
-
-def child(code, folder, **kwargs):
-    """Starts a process that saves a model of 7 variables."""
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), str(folder)],
-        cwd=pathlib.Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **kwargs,
-    )
-
-
-class FaultTest(absltest.TestCase):
-    def test_killed_while_it_saves_a_checkpoint_is_whole(self):
-        code = (
-            _SAVER
-            + """
+    manager = checkpoints.CheckpointManager(folder, {"model": model}, 2)
     for step in range(1, 10**6):
         for variable in model.values():
             variable.assign(tf.fill([200_003], float(step)))
         manager.save(step)
         print(step, flush=True)
 """
-        )
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        with child(code, folder) as process:
+
+
+class KilledProcessTest(absltest.TestCase):
+    """Reads the files of a process that was killed while it saved."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="killed."))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(_CHILD), str(cls.folder)],
+            cwd=pathlib.Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
             for line in process.stdout:
                 if int(line) >= 7:
                     process.send_signal(signal.SIGKILL)
                     break
-            reported = [7, *map(int, process.stdout.read().split())]
+            cls.reported = [7, *map(int, process.stdout.read().split())]
+
+    def test_the_newest_checkpoint_is_whole(self):
         model = {f"m/{i}": tf.Variable(tf.zeros([200_003])) for i in range(7)}
-        manager = checkpoints.CheckpointManager(folder, {"model": model})
+        manager = checkpoints.CheckpointManager(self.folder, {"model": model})
         step = int(manager.restore().rpartition("-")[2])
-        self.assertGreaterEqual(step, reported[-1])
+        self.assertGreaterEqual(step, self.reported[-1])
         for variable in model.values():
             np.testing.assert_array_equal(variable.numpy(), np.float32(step))
-        self.assertEmpty(list(folder.glob("*_temp*")))
+        self.assertEmpty(list(self.folder.glob("*_temp*")))
+
+    def test_a_model_of_another_process_computes_the_same(self):
+        model = loading.load_model(self.folder / "run" / "ckpt-3")
+        logits = model(tf.constant([[3, 7, 1]]), tf.constant([[5, 2, 1]]))
+        expected = np.load(self.folder / "logits.npy")
+        np.testing.assert_array_equal(logits, expected)
+
+
+class RoomTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.model = {"a": tf.Variable(np.arange(1000, dtype=np.float32))}
+        self.manager = checkpoints.CheckpointManager(
+            self.folder, {"model": self.model}
+        )
+
+    def free(self, number):
+        return mock.patch.object(
+            shutil, "disk_usage", return_value=Usage(10**9, 0, number)
+        )
 
     def test_full_disk_is_one_line_and_leaves_the_one_before(self):
-        code = (
-            _SAVER
-            + """
-    import resource, signal
-    manager.save(1)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))
-    try:
-        manager.save(2)
-    except ValueError as error:
-        print(type(error).__name__, error)
-"""
-        )
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        with child(code, folder) as process:
-            out, err = process.communicate()
-        self.assertStartsWith(out, "UserError Cannot write checkpoint", err)
-        self.assertEqual(out.count("\n"), 1)
-        self.assertTrue(checkpoints.resolve(folder).endswith("ckpt-1"))
-        self.assertEmpty(list(folder.glob("ckpt-2*")))
+        self.manager.save(1)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        try:
+            with self.assertRaisesRegex(
+                errors.UserError, "^Cannot write checkpoint [^\n]*$"
+            ):
+                self.manager.save(2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        self.assertEndsWith(checkpoints.resolve(self.folder), "ckpt-1")
+        self.assertEmpty(list(self.folder.glob("ckpt-2*")))
 
+    def test_too_little_room_is_said_before_training(self):
+        with (
+            self.free(6_999_999),
+            self.assertRaisesRegex(
+                errors.UserError,
+                r"7\.1 MB\. Received: 7\.0 MB free\. Make room",
+            ),
+        ):
+            checkpoints.check_room(self.folder / "not/there", 7_100_000)
+        with self.free(7_100_000):
+            checkpoints.check_room(self.folder / "not/there", 7_100_000)
 
-class NewProcessTest(absltest.TestCase):
-    def test_model_restored_alone_in_a_new_process_is_the_same(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        hparams = testing.HPARAMS
-        model = testing.randomize(transformer.Transformer(hparams))
-        prefix = checkpoints.CheckpointManager(
-            folder, {"model": {v.path: v.value for v in model.variables}}
-        ).save(3)
-        (folder / "hparams.json").write_text(hparams.to_json())
-        inputs, targets = tf.constant([[3, 7, 1]]), tf.constant([[5, 2, 1]])
-        np.save(folder / "expected.npy", model(inputs, targets))
-        code = f"""
-            import numpy as np
-            import tensorflow as tf
-            from relpos_tf.decoding import loading
-            model = loading.load_model({str(prefix)!r})
-            logits = model(tf.constant({inputs.numpy().tolist()}),
-                           tf.constant({targets.numpy().tolist()}))
-            expected = np.load({str(folder / "expected.npy")!r})
-            np.testing.assert_array_equal(logits, expected)
-        """
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
-            cwd=pathlib.Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIsInstance(hparams, hparam.HParams)
+    @parameterized.parameters((3_999, True), (90_000, False))
+    def test_save_warns_when_the_next_one_would_not_fit(self, free, expected):
+        logs = self.assertLogs if expected else self.assertNoLogs
+        with self.free(free), logs("relpos_tf", "WARNING") as found:
+            self.manager.save(7)
+        if expected:
+            self.assertIn("Make room now", found.output[0])
 
 
 if __name__ == "__main__":

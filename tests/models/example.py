@@ -1,8 +1,10 @@
-"""Small models of every kind, and a batch for them.
+"""Small models of every variant, and a batch for them.
 
 Shapes: B batch, S source length, T target length, V vocabulary, F features,
 H heads, R rows of a relative table.
 """
+
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -71,9 +73,23 @@ def small(name, **changes):
 
 
 def made(name, layers=2, **kwargs):
-    """Returns a model with weights that depend on the variant alone."""
+    """Returns a model with weights that depend on the variant alone.
+
+    Tests share the model, and must not change it.
+    """
+    return _made(name, layers, tuple(kwargs.items()))
+
+
+@functools.cache
+def _made(name, layers, kwargs):
     hparams = small(name, num_hidden_layers=layers)
-    return testing.randomize(transformer.Transformer(hparams, **kwargs))
+    return testing.randomize(transformer.Transformer(hparams, **dict(kwargs)))
+
+
+@functools.cache
+def logits(name, layers=2):
+    """Returns the logits of the batch, which tests share."""
+    return made(name, layers)(ids(INPUTS), ids(TARGETS))
 
 
 def ids(array):

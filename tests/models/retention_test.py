@@ -1,7 +1,9 @@
-"""What a run keeps when it is resumed: checkpoints and events."""
+"""The checkpoints and events that a resumed run keeps."""
 
 import pathlib
+import shutil
 import sys
+import tempfile
 import time
 from unittest import mock
 
@@ -12,7 +14,9 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.training import evaluation
+from relpos_tf.training import hosts
 from relpos_tf.training import metrics
 from relpos_tf.training import run_config
 from relpos_tf.training import run_setup
@@ -31,54 +35,89 @@ HPARAMS = hparam.HParams(
 
 
 class RetentionTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """Trains a run for 7 updates and saves all checkpoints."""
+        super().setUpClass()
+        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="retention."))
+        cls.addClassCleanup(shutil.rmtree, cls.shared)
+        cls.problem = registry.problem("algorithmic_reverse")
+        cls.problem.prepare(cls.shared / "data")
+        trainer = cls.trainer(cls.shared / "run", train_steps=7)
+        command.logger()
+        with mock.patch.object(sys, "stderr", terminal_test.Terminal()) as err:
+            trainer.train()
+        cls.terminal = err.getvalue()
+
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-        self.problem = registry.problem("algorithmic_reverse")
-        self.problem.prepare(self.folder / "data")
+        self.run_dir = pathlib.Path(self.create_tempdir().full_path, "run")
 
-    def trainer(self, **options):
-        """Starts the run or goes on with it, saving every step."""
+    @classmethod
+    def trainer(cls, run_dir, **options):
+        """Begins or resumes a run that saves every step."""
+        data_dir = str(cls.shared / "data")
         run, hparams = run_setup.open_run(
-            str(self.folder / "run"),
-            self.problem,
-            str(self.folder / "data"),
+            hosts.Hosts(tf.distribute.get_strategy()),
+            str(run_dir),
+            cls.problem,
+            data_dir,
             HPARAMS,
             "",
         )
+        defaults = {
+            "local_eval_frequency": 1,
+            "log_step_count_steps": 5,
+            "evaluate": False,
+        }
         return trainer_lib.Trainer(
             hparams,
-            self.problem,
-            str(self.folder / "data"),
+            cls.problem,
+            data_dir,
             run,
             tf.distribute.get_strategy(),
-            run_config.Settings(
-                **{"local_eval_frequency": 1, "evaluate": False} | options
-            ),
+            run_config.RunConfig(**defaults | options),
         )
 
+    def copy_run(self):
+        shutil.copytree(self.shared / "run", self.run_dir)
+
     def steps(self):
-        names = (self.folder / "run").glob("ckpt-*.index")
+        names = self.run_dir.glob("ckpt-*.index")
         return sorted(int(path.stem.removeprefix("ckpt-")) for path in names)
 
-    def test_best_survives_a_resume(self):
-        trainer = self.trainer(train_steps=3)
-        trainer.train()
-        self.assertEqual(self.steps(), [1, 2, 3])
+    def train_events(self, run_dir):
+        """Returns the fields of training events that a resume must repeat."""
+        names = "step", "loss", "target_tokens", "skipped_steps"
+        events = run_dir_lib.RunDir(run_dir).read_metrics()
+        return [
+            [event[name] for name in names]
+            for event in events
+            if event["split"] == "train"
+        ]
+
+    def test_resume_keeps_the_best_and_repeats_the_events(self):
+        self.copy_run()
+        # A kill after the third checkpoint leaves these files.
+        for path in self.run_dir.glob("ckpt-[4-7].*"):
+            path.unlink()
+        run = run_dir_lib.RunDir(self.run_dir)
         for step, bleu in ((1, 5.0), (2, 7.0), (3, 3.0)):
             event = {"step": step, "split": "dev", "loss": 1.0, "bleu": bleu}
-            trainer.run.append_metrics(event)
-        # Neither another split nor an average is a checkpoint's score.
+            run.append_metrics(event)
+        # Events of another split and of an average score no checkpoint.
         for extra in ({"split": "test"}, {"split": "dev", "averaged": 2}):
-            trainer.run.append_metrics(
-                {"step": 3, "loss": 1.0, "bleu": 99.0} | extra
-            )
-        self.trainer(train_steps=7, keep_checkpoint_max=2).train()
+            run.append_metrics({"step": 3, "loss": 1.0, "bleu": 99.0} | extra)
+        self.trainer(self.run_dir, train_steps=7, keep_checkpoint_max=2).train()
         self.assertEqual(self.steps(), [2, 6, 7])
+        events = self.train_events(self.run_dir)
+        self.assertEqual([event[0] for event in events], [5, 7])
+        self.assertEqual(events, self.train_events(self.shared / "run"))
 
-    def test_evaluation_data_are_looked_at_before_the_first_step(self):
-        folder = self.problem.folder(self.folder / "data")
+    def test_evaluation_data_are_checked_before_the_first_step(self):
+        folder = self.problem.folder(self.shared / "data")
         (shard,) = folder.glob("dev-*.tfrecord")
+        options = {"evaluate": True, "train_steps": 3}
         for path, content, message in (
             (shard, b"7", "dev-.* is damaged"),
             (folder / "dev.target", b"7\n", "dev.target is damaged"),
@@ -86,55 +125,32 @@ class RetentionTest(absltest.TestCase):
             original = path.read_bytes()
             path.write_bytes(content)
             with self.assertRaisesRegex(errors.UserError, message):
-                self.trainer(evaluate=True, train_steps=3).train()
+                self.trainer(self.run_dir, **options).train()
             path.write_bytes(original)
         with self.assertRaisesRegex(errors.UserError, "no split 'quiz'"):
-            self.trainer(
-                evaluate=True, eval_split="quiz", train_steps=3
-            ).train()
-        (self.folder / "run" / "average").touch()
+            self.trainer(self.run_dir, eval_split="quiz", **options).train()
+        (self.run_dir / "average").touch()
         with self.assertRaisesRegex(errors.UserError, "average is a file"):
-            self.trainer(train_steps=3).train()
+            self.trainer(self.run_dir, train_steps=3).train()
         self.assertEmpty(self.steps())
 
-    def test_events_before_the_first_checkpoint_do_not_stay(self):
-        trainer = self.trainer()
+    def test_events_before_the_first_checkpoint_are_removed(self):
+        trainer = self.trainer(self.run_dir)
         trainer.run.append_metrics(
             {"step": 3, "split": "dev", "loss": 1.0, "bleu": 7.0}
         )
-        self.assertEmpty(self.trainer().run.read_metrics())
+        self.assertEmpty(self.trainer(self.run_dir).run.read_metrics())
 
-    def test_updates_between_two_reports_are_not_lost(self):
-        options = {"train_steps": 7, "log_step_count_steps": 5}
-        trainer = self.trainer(**options)
-        command.logger()
-        with mock.patch.object(sys, "stderr", terminal_test.Terminal()) as seen:
-            trainer.train()
-        # Long before the first report.
+    def test_training_shows_its_progress_before_the_first_report(self):
         self.assertRegex(
-            seen.getvalue(),
+            self.terminal,
             r"(?s)\A\rBuilding the graph of the first step\..*"
             r"\rstep 1/7  loss ",
         )
 
-        def events():
-            names = "step", "loss", "target_tokens", "skipped_steps"
-            return [
-                [event[name] for name in names]
-                for event in trainer.run.read_metrics()
-            ]
-
-        expected = events()
-        self.assertEqual([event[0] for event in expected], [5, 7])
-        # As a kill after the checkpoint of the third update leaves it.
-        for path in (self.folder / "run").glob("ckpt-[4-7].*"):
-            path.unlink()
-        self.trainer(**options).train()
-        self.assertEqual(events(), expected)
-
-    def test_evaluation_shows_how_far_it_is(self):
-        trainer = self.trainer(train_steps=1, log_step_count_steps=1)
-        trainer.train()
+    def test_evaluation_shows_its_progress(self):
+        self.copy_run()
+        trainer = self.trainer(self.run_dir, train_steps=7)
         scores = metrics.corpus_bleu(["a b"], ["a c"])
 
         def forced(model, dataset):
@@ -150,12 +166,12 @@ class RetentionTest(absltest.TestCase):
         with (
             mock.patch.object(evaluation, "teacher_forced", forced),
             mock.patch.object(evaluation, "translate_and_score", translate),
-            mock.patch.object(sys, "stderr", terminal_test.Terminal()) as seen,
+            mock.patch.object(sys, "stderr", terminal_test.Terminal()) as err,
         ):
             trainer.evaluate()
-        self.assertIn("\rEvaluating on dev: batch 1", seen.getvalue())
-        self.assertIn("\rEvaluating on dev: line 57 of 100", seen.getvalue())
-        self.assertRegex(seen.seen()[0], "^dev at step 1: loss 1.0000")
+        self.assertIn("\rEvaluating on dev: batch 1", err.getvalue())
+        self.assertIn("\rEvaluating on dev: line 57 of 100", err.getvalue())
+        self.assertRegex(err.seen()[0], "^dev at step 7: loss 1.0000")
 
 
 if __name__ == "__main__":

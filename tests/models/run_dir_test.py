@@ -203,6 +203,24 @@ class RunDirTest(parameterized.TestCase):
             {"python", "keras", "numpy", "relpos_tf"}, versions
         )
 
+    @parameterized.parameters(
+        ({"tokenizer_sha256": 7}, "its field `tokenizer_sha256` must be of"),
+        ({"data": ["x"]}, "its field `data` must be of type dict"),
+        ({"data": {"train": 7}}, "its field `data` must be of type dict"),
+        ({"problem": {}}, "its field `problem` must be of type str"),
+        ({"problem": "../p"}, "expected the name .* Received: '../p'"),
+    )
+    def test_damaged_problem_is_refused(self, fields, message):
+        self.assertEqual(self.run.read_problem(), {})
+        self.run.write_problem({"problem": "p", "more": 7})
+        expected = {"problem": "p", "more": 7}
+        self.assertEqual(self.run.read_problem(), expected)
+        self.run.write_problem(fields)
+        with self.assertRaisesRegex(
+            errors.UserError, f"problem.json is damaged: {message}"
+        ):
+            self.run.read_problem()
+
 
 class LatestRunTest(absltest.TestCase):
     def setUp(self):

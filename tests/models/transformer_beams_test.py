@@ -17,12 +17,12 @@ def rows_of(model, parents, chosen):
 
     Args:
         model: A Transformer.
-        parents: `[T, B, n]`: whom each hypothesis continues at each step.
-        chosen: `[T, B, n]`: the id it continues it with.
+        parents: `[T, B, n]`: the hypothesis that each one continues.
+        chosen: `[T, B, n]`: the id that each one adds.
 
     Returns:
-        logits `[B, n, T, V]` of the last hypotheses, each row computed by the
-        one that it goes back to, and their ids `[B, n, T]`.
+        Logits `[B, n, T, V]` of the last hypotheses, each row computed by an
+        ancestor, and the ids `[B, n, T]` of the last hypotheses.
     """
     steps, batch, n = chosen.shape
     cache = model.init_beams(example.ids(example.INPUTS))
@@ -39,7 +39,7 @@ def rows_of(model, parents, chosen):
         )
         logits = logits.numpy().reshape([batch, n, 1, example.V])
         rows = np.concatenate([rows, logits], 2)
-        # All that hypotheses have changes hands, but not the cache.
+        # Everything follows the hypotheses, except the cache.
         rows = rows[pick, parents[step]]
         ancestors = ancestors[pick, parents[step]]
         last = chosen[step]

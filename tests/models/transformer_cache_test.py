@@ -1,4 +1,4 @@
-"""Tests of what a position may see, and of decoding step by step.
+"""Tests of the masks of the model and of decoding step by step.
 
 Shapes: B batch, T target length.
 """
@@ -15,10 +15,7 @@ class MaskTest(tf.test.TestCase, parameterized.TestCase):
         "per_head", "absolute", "learned", "localness_query", "additive"
     )
     def test_padding_of_the_source_changes_nothing(self, name):
-        model = example.made(name)
-        together = model(
-            example.ids(example.INPUTS), example.ids(example.TARGETS)
-        )
+        model, together = example.made(name), example.logits(name)
         for row, (source, target) in enumerate(
             zip(example.INPUTS, example.TARGETS, strict=True)
         ):
@@ -32,9 +29,7 @@ class MaskTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters("per_head", "absolute")
     def test_a_target_is_seen_by_later_positions_only(self, name):
         model = example.made(name, layers=1)
-        logits = model(
-            example.ids(example.INPUTS), example.ids(example.TARGETS)
-        )
+        logits = example.logits(name, layers=1)
         for place in range(example.TARGETS.shape[1]):
             changed = example.TARGETS.copy()
             changed[:, place] = (changed[:, place] + 5) % example.V
@@ -48,9 +43,7 @@ class MaskTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_every_source_token_is_seen_everywhere(self):
         model = example.made("per_head", layers=1)
-        logits = model(
-            example.ids(example.INPUTS), example.ids(example.TARGETS)
-        )
+        logits = example.logits("per_head", layers=1)
         for row, place in zip(*np.nonzero(example.INPUTS), strict=True):
             changed = example.INPUTS.copy()
             changed[row, place] = (changed[row, place] + 3) % 20 + 2
@@ -80,7 +73,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
             example.ids(example.INPUTS),
             example.ids(example.shifted(example.TARGETS)),
         )
-        expected = model(inputs, example.ids(example.TARGETS))
+        expected = example.logits(name)
         memory = model.encode(inputs)
         # Cache that grows or not; end of each step, after a prefix or none.
         for max_length, ends in (
@@ -111,7 +104,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
     ):
         model = example.made(name)
         beam = 3
-        # Other targets for each hypothesis of each source.
+        # Each hypothesis has its own targets.
         hypotheses = (
             np.repeat(example.TARGETS, beam, 0) + np.arange(3 * beam)[:, None]
         ) % example.V
@@ -144,7 +137,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         expected = model(inputs, example.ids(example.TARGETS))
         cache = model.init_cache(inputs, beam_size=2)
         doubled = np.repeat(before, 2, 0)
-        doubled[1::2, 1:] = 7  # the second hypotheses go another way
+        doubled[1::2, 1:] = 7  # the second hypotheses differ
         _, cache = model.step(example.ids(doubled[:, :4]), cache, 0)
         # Both hypotheses now continue the first.
         first = [0, 0, 2, 2, 4, 4]

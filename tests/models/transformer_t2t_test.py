@@ -70,7 +70,15 @@ def uncached_search(model, inputs, beam_size, alpha, limit):
 
 
 class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
+    models = {}  # by the identity of the case's arrays
+
     def load(self, meta, data):
+        """Returns a case's model, which tests share and must not change."""
+        if id(data) not in self.models:
+            self.models[id(data)] = self.load_anew(meta, data)
+        return self.models[id(data)]
+
+    def load_anew(self, meta, data):
         return t2t_model.load(part(data, "var"), meta["hparams"], **NO_DROPOUT)
 
     def batch(self, data):
@@ -123,15 +131,15 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
         gradients = tape.gradient(loss, variables)
         expected = part(data, "grad")
         names = t2t_model.names(model, expected)
-        # Both ways: none of ours is without one of theirs, and none is left.
+        # Each of our variables has a counterpart, and none is left over.
         self.assertCountEqual(sum(names.values(), []), expected)
         for path, gradient in gradients.items():
-            theirs = np.concatenate([expected[name] for name in names[path]])
+            wanted = np.concatenate([expected[name] for name in names[path]])
             self.assertAllClose(
                 tf.convert_to_tensor(gradient),
-                theirs,
+                wanted,
                 rtol=0,
-                atol=1e-3 * np.abs(theirs).max(),
+                atol=1e-3 * np.abs(wanted).max(),
                 msg=path,
             )
 
@@ -139,7 +147,7 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
     def test_five_steps_of_adam_from_the_first_and_from_step_8000(
         self, meta, data
     ):
-        model = self.load(meta, data)
+        model = self.load_anew(meta, data)
         rate = schedules.learning_rate(model.hparams)
         start = tf.Variable(0, dtype=tf.int64)
         optimizer = optimizers.Adam(
@@ -226,7 +234,7 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
             self.load(meta, data), inputs, limits, beam_size=1, alpha=0.6
         )
         for found, row in zip(ids[:, 0].numpy(), expected, strict=True):
-            # What tensor2tensor goes on with after an end does not count.
+            # tensor2tensor continues after EOS; those ids do not count.
             ends = np.flatnonzero(row == 1)
             size = ends[0] + 1 if len(ends) else len(row)
             self.assertEqual(found.tolist()[:size], row.tolist()[:size])

@@ -95,10 +95,7 @@ TREES = {
 class TransformerTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*example.VARIANTS)
     def test_logits_equal_the_whole_model_in_numpy(self, name):
-        model = example.made(name)
-        logits = model(
-            example.ids(example.INPUTS), example.ids(example.TARGETS)
-        )
+        model, logits = example.made(name), example.logits(name)
         expected = oracles.transformer_logits(
             testing.named_weights(model),
             model.hparams,
@@ -175,11 +172,8 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
     def test_half_precision_is_close_and_keeps_float32_where_it_counts(
         self, name
     ):
-        model = example.made(name)
         half = example.made(name, dtype="mixed_bfloat16")
-        expected = model(
-            example.ids(example.INPUTS), example.ids(example.TARGETS)
-        )
+        expected = example.logits(name)
         logits = half(example.ids(example.INPUTS), example.ids(example.TARGETS))
         self.assertEqual(logits.dtype, tf.float32)
         self.assertEqual({v.dtype for v in half.variables}, {"float32"})

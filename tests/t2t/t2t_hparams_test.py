@@ -1,4 +1,4 @@
-"""tensor2tensor's hparams in the terms of ours."""
+"""The hparams of tensor2tensor become ours."""
 
 import json
 import pathlib
@@ -11,8 +11,8 @@ from relpos_tf import registry
 from relpos_tf.t2t import t2t_hparams
 from tests import t2t_checkpoint
 
-# What tensor2tensor 1.15.7's sets hold where they differ from those of the
-# fixture, which is transformer_relative made small.
+# The values of tensor2tensor 1.15.7's sets that differ from the fixture, which
+# is transformer_relative with small sizes.
 RELATIVE = {
     "hidden_size": 512,
     "filter_size": 2048,
@@ -73,7 +73,7 @@ def translate(**changes):
 
 class TranslateTest(parameterized.TestCase):
     @parameterized.parameters(*SETS)
-    def test_its_set_becomes_ours_of_that_name(self, name):
+    def test_a_set_becomes_ours_of_the_same_name(self, name):
         hparams, notes = translate(**SETS[name])
         ours = registry.hparams(f"{name}_t2t")
         if not hparams.is_relative:  # then they have no meaning
@@ -102,7 +102,7 @@ class TranslateTest(parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, "must be of type"):
             t2t_hparams.read(path)
 
-    def test_fields_that_older_versions_lack_have_its_defaults(self):
+    def test_fields_that_older_versions_lack_get_the_defaults(self):
         hparams, _ = t2t_hparams.translate(
             {"hidden_size": 64, "shared_embedding_and_softmax_weights": True},
             101,
@@ -113,7 +113,7 @@ class TranslateTest(parameterized.TestCase):
         self.assertTrue(hparams.use_target_space_embedding)
         self.assertEqual(hparams.layer_preprocess_sequence, "none")
 
-    def test_its_numbers_may_be_integers(self):
+    def test_numbers_may_be_integers(self):
         hparams, _ = translate(clip_grad_norm=2, label_smoothing=0)
         self.assertEqual(hparams.clip_grad_norm, 2.0)
         self.assertEqual(hparams.label_smoothing, 0.0)
@@ -135,7 +135,7 @@ class TranslateTest(parameterized.TestCase):
         )
         self.assertEqual(found, tuple(expected))
 
-    def test_values_and_shared_heads_are_what_it_computes_not_what_it_says(
+    def test_values_and_shared_heads_do_not_depend_on_their_hparams(
         self,
     ):
         for claim in (False, True):
@@ -149,16 +149,22 @@ class TranslateTest(parameterized.TestCase):
     @parameterized.parameters(
         ("learning_rate_warmup_steps", 0, "steps=0 is not possible here"),
         ("attention_dropout", 1.0, "attention_dropout=1.0 is not possible"),
-        ("optimizer", "adafactor", "optimizer adafactor is not here"),
+        ("optimizer", "adafactor", "optimizer adafactor is not supported"),
         (
             "learning_rate_schedule",
             "constant*cosdecay",
-            "schedule constant*cosdecay is not here",
+            "schedule constant*cosdecay is not supported",
         ),
-        ("learning_rate_schedule", "", "schedule  is not here"),
-        ("activation_dtype", "float16", "activation_dtype float16 is not"),
+        ("learning_rate_schedule", "", "schedule  is not supported"),
+        (
+            "activation_dtype",
+            "float16",
+            "activation_dtype float16 is not supported",
+        ),
     )
-    def test_what_only_matters_for_training_is_noted(self, name, value, text):
+    def test_settings_of_training_without_a_counterpart_are_noted(
+        self, name, value, text
+    ):
         _, notes = translate(**{name: value})
         self.assertLen(notes, 1)
         self.assertIn(text, notes[0])
@@ -180,7 +186,9 @@ class TranslateTest(parameterized.TestCase):
         self.assertEqual(
             hparams.optimizer_multistep_accumulate_steps, number or 0
         )
-        expected = ["were batches, 3 to an update"] if number == 3 else []
+        expected = (
+            ["was a batch, with 3 batches to an update"] if number == 3 else []
+        )
         self.assertLen(notes, len(expected))
         for note, text in zip(notes, expected, strict=True):
             self.assertIn(text, note)

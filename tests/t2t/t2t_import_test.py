@@ -1,8 +1,7 @@
 """Model directories of tensor2tensor become runs, or are refused by name.
 
-The directories are written by TensorFlow 1's saver; what their models compute
-is known from tests/t2t_oracle.py, which is NumPy on tensor2tensor's names, and
-from the numbers of tensor2tensor itself.
+TensorFlow 1's saver writes the directories. The expected outputs come from
+tests/t2t_oracle.py, in NumPy on tensor2tensor's names, and from tensor2tensor.
 """
 
 import atexit

@@ -50,18 +50,18 @@ class ClusterTest(parameterized.TestCase):
             {"TF_CONFIG": json.dumps({"cluster": TWO})},
             '"task" is missing',
         ),
-        ("no_jobs", config({}, type="worker", index=0), "other jobs"),
+        ("no_jobs", config({}, type="worker", index=0), "jobs besides"),
         (
             "parameter_servers",
             config(TWO | {"ps": ["three:3"]}, type="worker", index=0),
-            "other jobs",
+            "jobs besides",
         ),
         ("other_type", config(TWO, type="chief", index=0), '"type"'),
         ("no_type", config(TWO, index=0), '"type"'),
         (
             "type_is_a_list",
             config(TWO, type=["worker"], index=0),
-            '"type" of "task" is none of',
+            '"type" of "task" is no job of',
         ),
         (
             "index_is_huge",
@@ -113,23 +113,23 @@ class ClusterTest(parameterized.TestCase):
         self.assertIn("Received: ", message)
         self.assertNotIn("\n", message)
 
-    def test_blamed_host_is_named(self):
+    def test_failed_host_is_named(self):
         two = cluster.Cluster(("a:1", "b:2", "c:3"), index=0)
         own = "on /job:worker/replica:0/task:0: Collective ops is aborted by"
         self.assertEqual(
-            two.named_in(f"{own}: /job:worker/replica:0/task:2 is down"),
+            two.failed_host(f"{own}: /job:worker/replica:0/task:2 is down"),
             "host 2 (c:3)",
         )
-        self.assertEqual(two.named_in(f"{own}: Socket closed"), "")
-        self.assertEqual(two.named_in(f"{own}: /job:worker/task:7"), "")
+        self.assertEqual(two.failed_host(f"{own}: Socket closed"), "")
+        self.assertEqual(two.failed_host(f"{own}: /job:worker/task:7"), "")
         chief = cluster.Cluster(("a:1", "b:2"), index=1, first_worker=1)
         self.assertEqual(
-            chief.named_in(f"{own}: /job:chief/task:0"), "the chief (a:1)"
+            chief.failed_host(f"{own}: /job:chief/task:0"), "the chief (a:1)"
         )
-        self.assertEqual(chief.named_in(f"{own}: /job:worker/task:0"), "")
+        self.assertEqual(chief.failed_host(f"{own}: /job:worker/task:0"), "")
         other = cluster.Cluster(("a:1", "b:2"), index=0, first_worker=1)
         self.assertEqual(
-            other.named_in(f"{own}: /job:worker/task:0"), "host 1 (b:2)"
+            other.failed_host(f"{own}: /job:worker/task:0"), "host 1 (b:2)"
         )
 
 

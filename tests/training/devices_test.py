@@ -10,7 +10,7 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.training import cluster
 from relpos_tf.training import devices
-from relpos_tf.training import meeting
+from relpos_tf.training import rendezvous
 from tests import testing
 
 testing.use_two_cpus()
@@ -31,21 +31,21 @@ class DevicesTest(parameterized.TestCase):
     @parameterized.named_parameters(
         ("no_config", {}, {}),
         ("one_host", config("one:1"), {}),
-        # As for an evaluation, which takes one host.
+        # As for an evaluation, which needs one host.
         ("several_hosts_not_asked_for", config("one:1", "two:2"), None),
     )
-    def test_strategy_of_this_host(self, environment, started_with):
+    def test_strategy_of_this_host(self, environment, launch_config):
         with mock.patch.dict("os.environ", environment):
-            strategy = devices.strategy(0, started_with)
+            strategy = devices.strategy(0, launch_config)
         self.assertIs(type(strategy), tf.distribute.MirroredStrategy)
         self.assertEqual(strategy.num_replicas_in_sync, 2)
 
     def test_bad_config_is_always_an_error(self):
         # TensorFlow reads it even for the devices of one host.
         with mock.patch.dict("os.environ", {"TF_CONFIG": "{"}):
-            for started_with in (None, {}):
+            for launch_config in (None, {}):
                 with self.assertRaisesRegex(errors.UserError, "TF_CONFIG: "):
-                    devices.strategy(0, started_with)
+                    devices.strategy(0, launch_config)
 
     def test_more_gpus_than_there_are(self):
         for environment in ({}, config("one:1", "two:2")):
@@ -58,11 +58,11 @@ class DevicesTest(parameterized.TestCase):
             with self.assertRaisesRegex(errors.UserError, "--num_logical_cpus"):
                 devices.strategy(0, {})
 
-    def test_hosts_meet_before_tensorflow_connects_them(self):
+    def test_rendezvous_comes_before_tensorflow_connects(self):
         calls = []
 
-        def meet(hosts, started_with):
-            calls.append((hosts, dict(started_with)))
+        def await_hosts(hosts, launch_config):
+            calls.append((hosts, dict(launch_config)))
 
         def connect():
             calls.append("connected")
@@ -70,7 +70,7 @@ class DevicesTest(parameterized.TestCase):
 
         with (
             mock.patch.dict("os.environ", config("one:1", "two:2")),
-            mock.patch.object(meeting, "meet", meet),
+            mock.patch.object(rendezvous, "await_hosts", await_hosts),
             mock.patch.object(
                 tf.distribute, "MultiWorkerMirroredStrategy", connect
             ),

@@ -1,5 +1,6 @@
 """Scores against their definitions, token by token."""
 
+import functools
 import gc
 import json
 import pathlib
@@ -17,13 +18,12 @@ from relpos_tf.training import evaluation
 from tests import tiny_run
 from tests.decoding import translator_test
 
-VOCAB_SIZE = 13
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BATCHES = (
     ([[5, 7, 3, 11, 1], [9, 2, 1, 0, 0]], [[3, 8, 1], [12, 1, 0]]),
     ([[4, 1]], [[2, 2, 9, 7, 6, 10, 1]]),
 )
-# A program that says how much its peak memory grows, in MiB.
+# A program that prints the growth of its peak memory, in MiB.
 LONG_LINE = """
 import json
 import tensorflow as tf
@@ -35,7 +35,8 @@ def peak():
     with open("/proc/self/status") as lines:
         return next(int(s.split()[1]) // 1024 for s in lines if "VmHWM" in s)
 
-model = tiny_run.random_model(tiny_run.HPARAMS.replace(vocab_size=13))
+model = tiny_run.random_model(
+    tiny_run.HPARAMS.replace(vocab_size=13, num_hidden_layers=1))
 ids = tf.random.stateless_uniform([1, 7001], [1, 2], 2, 13, tf.int32)
 find = tf.function(lambda ids, limits: search.search(
     model, ids, limits, beam_size=3, alpha=0.6),
@@ -54,16 +55,19 @@ print(json.dumps(added))
 """
 
 
+@functools.cache  # Tracing takes seconds.
+def tiny_translator():
+    return translator_lib.Translator.load(tiny_run.path())
+
+
 def dataset():
     for inputs, targets in BATCHES:
         yield {"inputs": tf.constant(inputs), "targets": tf.constant(targets)}
 
 
 class TeacherForcedTest(tf.test.TestCase):
-    def test_every_token_counts_the_same(self):
-        model = tiny_run.random_model(
-            tiny_run.HPARAMS.replace(vocab_size=VOCAB_SIZE)
-        )
+    def test_every_token_has_the_same_weight(self):
+        model = tiny_translator().engine.model
         losses, hits = [], []
         for batch in dataset():
             logits = model(batch["inputs"], batch["targets"]).numpy()
@@ -79,9 +83,9 @@ class TeacherForcedTest(tf.test.TestCase):
         self.assertAllClose(found["loss"], np.mean(losses), rtol=1e-5)
         self.assertAllClose(found["teacher_forced_accuracy"], np.mean(hits))
 
-    def test_model_is_traced_once_and_can_go(self):
+    def test_model_is_traced_once_and_can_be_freed(self):
         model = tiny_run.random_model(
-            tiny_run.HPARAMS.replace(vocab_size=VOCAB_SIZE)
+            tiny_run.HPARAMS.replace(vocab_size=13, num_hidden_layers=1)
         )
         first = evaluation.teacher_forced(model, dataset())
         model.softmax_embedding.embeddings.assign(
@@ -97,17 +101,14 @@ class TeacherForcedTest(tf.test.TestCase):
         self.assertIsNone(reference())
 
     def test_no_tokens_are_refused(self):
-        model = tiny_run.random_model(
-            tiny_run.HPARAMS.replace(vocab_size=VOCAB_SIZE)
-        )
         with self.assertRaisesRegex(ValueError, "Expected target tokens"):
-            evaluation.teacher_forced(model, [])
+            evaluation.teacher_forced(tiny_translator().engine.model, [])
 
 
 class LongLineTest(tf.test.TestCase):
     @unittest.skipUnless(pathlib.Path("/proc/self/status").exists(), "Linux")
     def test_a_line_of_7001_ids_is_scored_and_encoded_in_little_memory(self):
-        # A matrix of all pairs would be 392 MB, and there were four at once.
+        # A matrix of all pairs would have 392 MB.
         done = subprocess.run(
             [sys.executable, "-c", LONG_LINE],
             capture_output=True,
@@ -135,7 +136,7 @@ class TranslationTest(tf.test.TestCase):
     def test_different_numbers_of_lines_are_refused_before_translating(self):
         engine = translator_test.EchoEngine()
         with self.assertRaisesRegex(
-            errors.UserError, "each of 2 lines.* 1 references"
+            errors.UserError, "2 source lines and 1 references"
         ):
             evaluation.translate_and_score(
                 translator_lib.Translator(engine=engine), ["a", "b"], ["A"]
@@ -143,7 +144,7 @@ class TranslationTest(tf.test.TestCase):
         self.assertEmpty(engine.batches)
 
     def test_log_probability_of_a_pair_is_that_of_the_pair_alone(self):
-        translator = translator_lib.Translator.load(tiny_run.path())
+        translator = tiny_translator()
         pairs = [
             ("7", "sieben"),
             ("twenty-one days", "x"),

@@ -1,6 +1,6 @@
-"""Tests of what hosts agree on, with a collective that a test plays.
+"""Tests of the collectives of hosts; a stand-in sums their values.
 
-tests/integration/hosts_test.py has hosts that are processes.
+In tests/integration/hosts_test.py the hosts are processes.
 """
 
 import json
@@ -12,17 +12,17 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.training import host_setup
 from relpos_tf.training import hosts
+from relpos_tf.training import run_setup
 from relpos_tf.utils import signals
 
 
 class SeveralHosts(hosts.Hosts):
-    """One of three hosts; `others` is what those add to each sum.
+    """One of three hosts.
 
     Args:
-        index: int. Which one.
-        *others: lists of int, in the order of the sums, or an exception.
+        index: int.
+        *others: the other hosts' part of each sum, or an exception.
     """
 
     def __init__(self, index, *others):
@@ -58,7 +58,7 @@ def lost():
 
 
 class HostsTest(parameterized.TestCase):
-    def test_one_host_asks_nobody(self):
+    def test_one_host_needs_no_collective(self):
         strategy = tf.distribute.get_strategy()
         config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {}}
         with mock.patch.dict("os.environ", {"TF_CONFIG": json.dumps(config)}):
@@ -69,8 +69,11 @@ class HostsTest(parameterized.TestCase):
         self.assertEqual(group.from_chief(3, 4), [3, 4])
         self.assertEqual(group.from_last(5), [5])
         group.check_same("text", "It is")
-        group.part()
-        with self.assertRaises(tf.errors.UnavailableError), group.connected():
+        group.final_barrier()
+        with (
+            self.assertRaises(tf.errors.UnavailableError),
+            group.explain_failures(),
+        ):
             raise lost()
 
     def test_flags_of_any_host(self):
@@ -102,7 +105,7 @@ class HostsTest(parameterized.TestCase):
     def test_lost_host_is_one_line(self):
         group = SeveralHosts(0, lost())
         with self.assertRaises(errors.UserError) as caught:
-            group.wait()
+            group.barrier()
         self.assertEqual(
             str(caught.exception),
             "Host 1 (two:2) has ended or cannot be reached. See its messages, "
@@ -110,24 +113,24 @@ class HostsTest(parameterized.TestCase):
             "from its last checkpoint.",
         )
 
-    def test_own_errors_pass(self):
+    def test_other_errors_are_not_changed(self):
         group = SeveralHosts(0)
         error = tf.errors.ResourceExhaustedError(None, None, "OOM")
         with self.assertRaises(tf.errors.ResourceExhaustedError):
-            with group.connected():
+            with group.explain_failures():
                 raise error
 
-    def test_last_of_all_waits_may_fail(self):
+    def test_last_barrier_may_fail(self):
         group = SeveralHosts(0, [0], lost())
-        group.part()
+        group.final_barrier()
         self.assertLen(group.sent, 2)
         with self.assertRaises(errors.UserError):
-            SeveralHosts(0, lost()).part()
+            SeveralHosts(0, lost()).final_barrier()
 
-    def test_signals_wait_where_hosts_stop_together(self):
+    def test_signals_are_held_with_several_hosts(self):
         with signals.caught():
             with self.assertRaises(KeyboardInterrupt):
-                with SeveralHosts(0).together():
+                with SeveralHosts(0).training():
                     signals._handle(2, None)
                     waited = signals.is_pending()
                     with self.assertRaises(KeyboardInterrupt):
@@ -136,7 +139,7 @@ class HostsTest(parameterized.TestCase):
             self.assertTrue(waited)
             self.assertFalse(signals.is_pending())
         with signals.caught():
-            with hosts.Hosts(tf.distribute.get_strategy()).together():
+            with hosts.Hosts(tf.distribute.get_strategy()).training():
                 with self.assertRaises(KeyboardInterrupt):
                     signals._handle(2, None)
 
@@ -150,16 +153,16 @@ class HostsTest(parameterized.TestCase):
         ):
             SeveralHosts(1, [own]).check_same("texts", "It is")
 
-    def test_waits_for_what_the_chief_wrote(self):
+    def test_waits_for_the_files_of_the_chief(self):
         seen = iter([False, False, True])
-        with mock.patch.object(hosts, "_PAUSE", 0.0):
-            SeveralHosts(1).await_chief(lambda: next(seen), "--a")
+        with mock.patch.object(hosts, "_POLL_SECONDS", 0.0):
+            SeveralHosts(1).await_file(lambda: next(seen), "--a")
         self.assertEmpty(list(seen))
-        with mock.patch.object(hosts, "_LAG", 0.0):
+        with mock.patch.object(hosts, "_FILE_TIMEOUT", 0.0):
             with self.assertRaisesRegex(
                 errors.UserError, "--data_dir=x must be on a file system"
             ):
-                SeveralHosts(1).await_chief(lambda: False, "--data_dir=x")
+                SeveralHosts(1).await_file(lambda: False, "--data_dir=x")
 
     @parameterized.parameters(
         (2, 1, [[0, 2, 4, 6], [1, 3, 5, 7]]),
@@ -179,7 +182,7 @@ class HostsTest(parameterized.TestCase):
             found = [int(b["id"]) for b in own.take(4)]
             self.assertEqual(found, ids)
 
-    def test_several_hosts_need_not_ask_whether_there_is_more(self):
+    def test_several_hosts_need_not_agree_on_a_next_batch(self):
         batches = tf.data.Dataset.range(9).flat_map(
             lambda _: tf.data.Dataset.range(2)
         )
@@ -190,10 +193,10 @@ class HostsTest(parameterized.TestCase):
         )
 
 
-class StartedWithTest(absltest.TestCase):
-    def test_what_must_be_the_same(self):
+class LaunchConfigTest(absltest.TestCase):
+    def test_launch_config_leaves_out_folders(self):
         flags = {"train_steps": 5, "output_dir": "here", "data_dir": "there"}
-        found = host_setup.started_with(flags, hparam.HParams(num_heads=16))
+        found = run_setup.launch_config(flags, hparam.HParams(num_heads=16))
         self.assertEqual(found["--train_steps"], "5")
         self.assertEqual(found["num_heads"], "16")
         self.assertIn("tensorflow", found)

@@ -31,7 +31,7 @@ HYPOTHESES = (
 
 
 def command_scores(folder, hypotheses, references):
-    """Returns what `sacrebleu -m bleu chrf` prints, as a list of dicts."""
+    """Returns the output of `sacrebleu -m bleu chrf`, as a list of dicts."""
     paths = pathlib.Path(folder, "hypotheses"), pathlib.Path(folder, "refs")
     for path, lines in zip(paths, (hypotheses, references), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), "utf-8")

@@ -57,10 +57,10 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
         (np.nan, True),
         (np.inf, True),
         (-np.inf, True),
-        (1e20, True),  # a number, but its square is none in float32
+        (1e20, True),  # finite, but its square is infinite in float32
         (1.0, False),
     )
-    def test_what_is_no_number_or_not_allowed_changes_nothing(
+    def test_a_bad_gradient_or_a_skipped_update_changes_nothing(
         self, value, allowed
     ):
         for clip_norm in (0.0, 1.0):
@@ -81,7 +81,7 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
             self.assertTrue(optimizer.apply(good, tf.constant(True)))
             self.assertEqual(int(optimizer.step), 2)
 
-    def test_not_finite_names_what_is_no_number(self):
+    def test_not_finite_names_nan_and_infinite_variables(self):
         variables = {
             "good": tf.Variable([1.0, -3e38]),
             "nan": tf.Variable([1.0, np.nan]),

@@ -17,7 +17,7 @@ class ThroughputTest(absltest.TestCase):
         super().setUp()
         self.now = 1000.0
 
-    def test_speed_is_that_of_the_interval(self):
+    def test_speed_of_the_interval(self):
         throughput = reporting.Throughput(100, 500, lambda: self.now)
         self.now += 10.0
         line, event = throughput.report(
@@ -46,7 +46,7 @@ class ThroughputTest(absltest.TestCase):
             "rate 1.00e-03  0:03:10 left",
         )
 
-    def test_skipped_updates_are_said(self):
+    def test_skipped_updates_are_shown(self):
         throughput = reporting.Throughput(100, 500, lambda: self.now)
         self.now += 10.0
         line, event = throughput.report(
@@ -59,8 +59,8 @@ class ThroughputTest(absltest.TestCase):
         throughput = reporting.Throughput(0, 100, lambda: self.now)
         self.now += 5.0
         throughput.report(10, loss=1.0, tokens=1.0, learning_rate=1.0)
-        self.now += 60.0  # an evaluation
-        throughput.resume()
+        with throughput.paused():
+            self.now += 60.0  # an evaluation
         self.now += 5.0
         _, event = throughput.report(
             20, loss=1.0, tokens=50.0, learning_rate=1.0
@@ -71,9 +71,8 @@ class ThroughputTest(absltest.TestCase):
     def test_updates_before_a_pause_keep_their_time(self):
         throughput = reporting.Throughput(0, 1000, lambda: self.now)
         self.now += 50.0  # 50 updates
-        throughput.pause()
-        self.now += 30.0
-        throughput.resume()
+        with throughput.paused():
+            self.now += 30.0
         self.now += 50.0  # 50 updates
         _, event = throughput.report(
             100, loss=1.0, tokens=700.0, learning_rate=1.0
@@ -81,20 +80,20 @@ class ThroughputTest(absltest.TestCase):
         self.assertEqual(event["steps_per_second"], 1.0)
         self.assertEqual(event["tokens_per_second"], 7.0)
 
-    def test_slow_is_not_said_to_be_no_speed(self):
+    def test_a_low_speed_is_not_rounded_to_zero(self):
         throughput = reporting.Throughput(0, 10, lambda: self.now)
         self.now += 400.0
         line, _ = throughput.report(1, loss=1.0, tokens=70.0, learning_rate=1.0)
         self.assertIn("  0.0025 steps/s  0.17 tokens/s  ", line)
 
-    def test_a_glance_changes_nothing(self):
+    def test_a_short_line_does_not_end_the_interval(self):
         throughput = reporting.Throughput(100, 500, lambda: self.now)
         self.now += 6.0  # the first update builds the graph
-        first = throughput.glance(101, 3.0)
+        first = throughput.short_line(101, 3.0)
         self.assertEqual(first, "step 101/500  loss 3.0000")
         self.now += 3.0
         self.assertEqual(
-            throughput.glance(107, 2.5),
+            throughput.short_line(107, 2.5),
             "step 107/500  loss 2.5000  2.00 steps/s  0:03:16 left",
         )
         self.now += 1.0
@@ -102,7 +101,7 @@ class ThroughputTest(absltest.TestCase):
             120, loss=2.5, tokens=30.0, learning_rate=0.001
         )
         self.assertEqual(event["steps_per_second"], 2.0)
-        line = throughput.glance(121, 3.0)
+        line = throughput.short_line(121, 3.0)
         self.assertEqual(line, "step 121/500  loss 3.0000")
 
     def test_time_left_is_unknown_without_progress(self):
@@ -155,7 +154,7 @@ class LinesTest(absltest.TestCase):
         self.assertEqual(reporting.duration(59.6), "0:01:00")
         self.assertEqual(reporting.duration(36061), "10:01:01")
 
-    def test_evaluation_names_what_is_teacher_forced(self):
+    def test_evaluation_line(self):
         event = {
             "split": "dev",
             "step": 7,

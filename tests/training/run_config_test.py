@@ -12,7 +12,7 @@ from relpos_tf.training import run_config
 def stops_at(values, metric="loss", **options):
     """Returns the step, a multiple of 10, at which training ends, or None."""
     stopping = run_config.EarlyStopping(
-        run_config.Settings(
+        run_config.RunConfig(
             eval_early_stopping_metric=metric,
             **{f"eval_early_stopping_{n}": v for n, v in options.items()},
         )
@@ -47,7 +47,7 @@ class EarlyStoppingTest(parameterized.TestCase):
         ("bleu", [0.18, 1.51, 1.84], [1.84, 1.51, 0.18]),
         ("chrf", [11.0, 12.0, 13.0], [13.0, 12.0, 11.0]),
         ("exact_match", [0.0, 5.0, 7.0], [7.0, 5.0, 0.0]),
-        # A share of 1, of which a hundredth is a large step.
+        # A fraction, of which 0.01 is a large step.
         ("teacher_forced_accuracy", [0.60, 0.61, 0.62], [0.62, 0.61, 0.60]),
     )
     def test_a_metric_that_gets_better_goes_on(self, metric, better, worse):
@@ -65,11 +65,11 @@ class EarlyStoppingTest(parameterized.TestCase):
         with self.assertRaisesRegex(
             errors.UserError, "loss, bleu, .*accuracy. Received: 'blue'"
         ):
-            run_config.Settings(eval_early_stopping_metric="blue")
+            run_config.RunConfig(eval_early_stopping_metric="blue")
 
     def test_an_event_without_the_metric_is_refused(self):
         stopping = run_config.EarlyStopping(
-            run_config.Settings(eval_early_stopping_steps=1)
+            run_config.RunConfig(eval_early_stopping_steps=1)
         )
         with self.assertRaisesRegex(errors.UserError, "step 10.*'loss'"):
             stopping.is_over(10, {"bleu": 2.0})

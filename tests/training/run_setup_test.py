@@ -1,8 +1,9 @@
-"""What a run may go on with: the same model, tokenizer and training data."""
+"""Tests of a run's directory and data, before the first update."""
 
 import dataclasses
 import json
 import pathlib
+import shutil
 from unittest import mock
 
 import tensorflow as tf
@@ -13,7 +14,6 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import tokenizer
 from relpos_tf.models import run_dir
-from relpos_tf.training import host_setup
 from relpos_tf.training import hosts
 from relpos_tf.training import run_setup
 from relpos_tf.utils import checked_json
@@ -23,40 +23,51 @@ from tests.problems import manifest_test
 from tests.problems import problem_test
 
 HPARAMS = hparam.HParams(hidden_size=16, num_heads=2)
+ONE_HOST = hosts.Hosts(tf.distribute.get_strategy())
 
 
 def one_swapped(pairs):
-    """Returns pairs of which two have changed places."""
+    """Returns pairs with the first two swapped."""
     return [pairs[1], pairs[0], *pairs[2:]]
 
 
 class OpenRunTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.made = pathlib.Path(cls.create_tempdir(cls()).full_path)
+        tokenizer.train(
+            ["7 dogs & cats", "Hunde"] * 9, cls.made / "a.model", 280
+        )
+        # Other text then does not have another vocabulary.
+        cls.model = str(cls.made / "a.model")
+
     def setUp(self):
         super().setUp()
         folder = pathlib.Path(self.create_tempdir().full_path)
         self.data_dir, self.run_dir = folder / "data", folder / "run"
-        tokenizer.train(["7 dogs & cats", "Hunde"] * 9, folder / "a.model", 280)
-        # So that other text does not give another vocabulary.
-        self.model = str(folder / "a.model")
-        self.open()
+        if not (self.made / "run").exists():
+            self.open()
+            shutil.copytree(folder, self.made, dirs_exist_ok=True)
+        shutil.copytree(self.made, folder, dirs_exist_ok=True)
 
     def open(self, hparams=HPARAMS, data="data", flags="--flags", **fields):
         """Opens the run with a problem."""
         fields = {"tokenizer_file": self.model} | fields
         pets = problem_test.make(**fields)
         data_dir = self.data_dir / data
-        # They have a line that is not UTF-8, which is not what is tested here.
+        # One of their lines is not UTF-8, which other tests cover.
         with mock.patch.object(text, "count_broken", return_value=0):
             pets.prepare(data_dir)
         return run_setup.open_run(
-            str(self.run_dir), pets, str(data_dir), hparams, flags
+            ONE_HOST, str(self.run_dir), pets, str(data_dir), hparams, flags
         )
 
     def content(self):
         """Returns the content of the run's files, but the versions."""
         return {path.name: path.read_bytes() for path in self.run_dir.iterdir()}
 
-    def test_the_same_goes_on(self):
+    def test_an_unchanged_run_is_reopened(self):
         before = self.content()
         with self.assertNoLogs("relpos_tf", "WARNING"):
             run, hparams = self.open(data="prepared elsewhere")
@@ -122,7 +133,7 @@ class OpenRunTest(parameterized.TestCase):
         with self.assertLogs("relpos_tf", "WARNING") as logs:
             self.open(dev=problem_test.DEV[1:], data="other")
         self.assertLen(logs.output, 1)
-        self.assertIn("The dev set is not the one", logs.output[0])
+        self.assertIn("The dev set has changed", logs.output[0])
 
     def test_more_beams_than_pieces_are_an_error_before_training(self):
         before = self.content()
@@ -166,7 +177,7 @@ class OpenRunTest(parameterized.TestCase):
             path.read_bytes(), pathlib.Path(self.model).read_bytes()
         )
 
-    def test_a_run_that_does_not_know_its_data_goes_on_with_any(self):
+    def test_a_run_without_fingerprints_accepts_any_data(self):
         path = self.run_dir / "problem.json"
         path.write_text(
             json.dumps({"problem": "pets", "source_language": "en"})
@@ -208,13 +219,13 @@ class OpenRunTest(parameterized.TestCase):
         )
         self.assertIn("max_length=20", logs.output[0])
 
-    def test_nothing_but_long_pairs_is_an_error_before_there_is_a_run(self):
+    def test_only_long_pairs_are_an_error_before_there_is_a_run(self):
         self.run_dir = self.run_dir.parent / "new"
         with self.assertRaisesRegex(errors.UserError, "31 .*max_length=2 tok"):
             self.open(HPARAMS.replace(max_length=2))
         self.assertFalse(self.run_dir.exists())
 
-    def test_steps_that_were_made_are_not_announced(self):
+    def test_a_finished_run_is_not_announced_as_training(self):
         trainer = mock.Mock(step=4, total_steps=2)
         trainer.run.path = "runs/x"
         with self.assertLogs("relpos_tf") as logs:
@@ -245,53 +256,59 @@ class PrepareDataTest(absltest.TestCase):
         super().setUp()
         self.data_dir = pathlib.Path(self.create_tempdir().full_path)
 
-    def prepare(self, problem, anew=False):
-        """Returns what is said."""
+    def prepare(self, problem, regenerate=False):
+        """Prepares a problem; returns the log."""
         with self.assertLogs("relpos_tf", "INFO") as logs:
-            run_setup.prepare_data(problem, str(self.data_dir), "", anew)
+            run_setup.prepare_data(
+                ONE_HOST, problem, str(self.data_dir), "", regenerate
+            )
         return "\n".join(logs.output)
 
-    def test_pairs_that_stay_are_not_said_to_be_dropped(self):
-        said = self.prepare(problem_test.make())
+    def test_kept_pairs_are_not_logged_as_dropped(self):
+        log = self.prepare(problem_test.make())
         self.assertIn(
-            "31 pairs read; none dropped in cleaning; NUL characters taken "
-            "out of 31.",
-            said,
+            "31 pairs read; none dropped in cleaning; NUL characters removed "
+            "from 31.",
+            log,
         )
         clean = [(f"{i} dogs", f"{i} Hunde") for i in range(31)]
-        said = self.prepare(
-            problem_test.make([*clean, ("", "\0"), ("a\0", "b")]), anew=True
+        log = self.prepare(
+            problem_test.make([*clean, ("", "\0"), ("a\0", "b")]),
+            regenerate=True,
         )
         self.assertIn(
             "33 pairs read; 1 (blank) dropped in cleaning; NUL characters "
-            "taken out of 1.",
-            said,
+            "removed from 1.",
+            log,
         )
-        said = self.prepare(problem_test.make(clean), anew=True)
-        self.assertIn("31 pairs read; none dropped in cleaning.\n", said)
+        log = self.prepare(problem_test.make(clean), regenerate=True)
+        self.assertIn("31 pairs read; none dropped in cleaning.\n", log)
 
-    def test_old_data_outlive_a_failure_to_make_them_anew(self):
+    def test_old_data_outlive_a_failed_preparation(self):
         pets = problem_test.make()
         self.prepare(pets)
         made = pets.manifest(self.data_dir)
         with self.assertRaises(OSError):
-            self.prepare(problem_test.make(problem_test.Broken()), anew=True)
+            self.prepare(
+                problem_test.make(problem_test.Broken()), regenerate=True
+            )
         self.assertEqual(pets.manifest(self.data_dir), made)
         (self.data_dir / "pets" / "notes.txt").write_text("mine")
         with self.assertRaisesRegex(errors.UserError, "notes.txt"):
-            self.prepare(pets, anew=True)
+            self.prepare(pets, regenerate=True)
         self.assertTrue((self.data_dir / "pets" / "notes.txt").exists())
         self.prepare(pets)
 
-    def test_a_host_holds_the_data_it_is_going_to_read(self):
+    def test_prepared_data_are_held(self):
         folder = self.data_dir / "pets"
-        group = hosts.Hosts(tf.distribute.get_strategy())
         arguments = str(self.data_dir), "", True
         with self.assertLogs("relpos_tf", "INFO"):
             for _ in range(2):
-                host_setup.prepare_data(group, problem_test.make(), *arguments)
+                run_setup.prepare_data(
+                    ONE_HOST, problem_test.make(), *arguments
+                )
                 self.assertTrue(locks.is_locked(folder))
-                with manifest_test.another_process("acquire_shared", folder):
+                with manifest_test.another_process("hold", folder):
                     pass  # as any number may
 
 

@@ -1,4 +1,4 @@
-"""Additive compatibility of a query and a key (Bahdanau et al., 2014).
+"""Additive attention (Bahdanau et al., 2014).
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head.
 """
@@ -11,16 +11,16 @@ from relpos_tf.layers.positions import scheme
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Additive(scheme.Scheme):
-    """Logits of a small network instead of a dot product, see `logits`.
+    """Logits of a small network instead of a dot product, for each head.
+
+        e[i, j] = u . tanh(q[i] + k[j] + a[i, j])
+
+    Unlike a dot product, the sum is a `[B, H, Q, K, D]` tensor, which is
+    expensive for long sentences.
 
     Args:
-        relative: None or a `shaw.Shaw`, whose vectors of the keys take part
-            in the sum, and whose vectors of the values in the output.
-
-    Example:
-
-    >>> Additive().summary()
-    'additive score'
+        relative: None or a `shaw.Shaw`. Its vectors of the keys are added to
+            queries and keys (a), and its vectors of the values to the values.
 
     Reference:
         [Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), appendix A;
@@ -41,16 +41,25 @@ class Additive(scheme.Scheme):
         if self.relative is not None:
             self.relative.build(layer)
 
+    def weight_shapes(self, num_heads, depth):
+        shapes = {"score_vectors": (num_heads, depth)}
+        if self.relative is not None:
+            shapes |= self.relative.weight_shapes(num_heads, depth)
+        return shapes
+
     def scale(self, depth):
         del depth
         return 1.0  # tanh is bounded
 
     def logits(self, q, keys_values, pairs):
-        vectors = None
+        sums = q[:, :, :, tf.newaxis]  # [B, H, Q, 1, D]
+        sums += keys_values.key_rows()[:, :, tf.newaxis]  # [B, H, Q, K, D]
         if self.relative is not None:
-            vectors = self.relative.key_vectors(pairs)
-        u = self._compute_value(self._vectors)
-        return logits(q, keys_values.rows(), u, vectors)
+            a = self.relative.key_vectors(pairs)
+            if a is not None:
+                sums += a
+        u = self._compute_value(self._vectors)[:, tf.newaxis, tf.newaxis]
+        return tf.reduce_sum(tf.tanh(sums) * u, -1)
 
     def output(self, weights, keys_values, pairs, sums_to_one):
         if self.relative is None:
@@ -73,35 +82,3 @@ class Additive(scheme.Scheme):
         if self.relative is None:
             return {"relative": None}
         return {"relative": scheme.serialized([self.relative])[0]}
-
-
-def logits(q, k, score_vectors, pair_vectors=None):
-    """Computes e[i, j] = u . tanh(q[i] + k[j] + a[i, j]) for each head.
-
-    Nothing is scaled: tanh is bounded. Unlike a dot product this builds a
-    `[B, H, Q, K, D]` tensor, for which long sentences are expensive.
-
-    Args:
-        q: `[B, H, Q, D]` queries.
-        k: `[B, H, K, D]` keys.
-        score_vectors: `[H, D]`, u.
-        pair_vectors: None, or vectors a of the pairs: `[Q, K, D]`, or
-            `[H, Q, K, D]` if each head has its own; Q may be 1 for all.
-
-    Returns:
-        `[B, H, Q, K]`.
-
-    Example:
-
-    >>> q, k = tf.constant([[[[1.0]]]]), tf.constant([[[[-1.0], [99.0]]]])
-    >>> logits(q, k, tf.constant([[3.0]])).numpy().tolist()
-    [[[[0.0, 3.0]]]]
-
-    Reference:
-        [Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), appendix A.
-    """
-    both = q[:, :, :, tf.newaxis] + k[:, :, tf.newaxis]  # [B, H, Q, K, D]
-    if pair_vectors is not None:
-        both += pair_vectors
-    u = score_vectors[:, tf.newaxis, tf.newaxis]  # [H, 1, 1, D]
-    return tf.reduce_sum(tf.tanh(both) * u, -1)

@@ -17,13 +17,8 @@ class Alibi(scheme.Scheme):
 
         e[i, j] = q[i] . k[j] / sqrt(D) - slope[h] |j - i|
 
-    Nothing is learned. The paper looks back only; on both sides, as in an
-    encoder, the bias is symmetric.
-
-    Example:
-
-    >>> Alibi().summary()
-    'ALiBi'
+    Nothing is learned. The paper has a decoder only; in an encoder, which sees
+    both sides, the bias is symmetric.
 
     Reference:
         [Press et al., 2022](https://arxiv.org/abs/2108.12409), section 3.
@@ -47,9 +42,9 @@ class Alibi(scheme.Scheme):
 def slopes(num_heads: int) -> list[float]:
     """Returns the slope of each head, from steep to flat.
 
-    For H a power of 2 they are 2^(-8/H), 2^(-16/H), ..., 2^-8. For another H,
-    those of the power of 2 below it come first, then every second one of the
-    next power of 2, beginning with the first.
+    If H is a power of 2, the slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8. For
+    another H, the slopes for the power of 2 below H come first, then every
+    second slope for the next power of 2, beginning with the first.
 
     Example:
 

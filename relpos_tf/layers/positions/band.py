@@ -1,6 +1,7 @@
-"""Clipped distances as diagonals of the matrix of all pairs.
+"""The compact form of relative attention: distances as diagonals of a matrix.
 
-The row of a relative table that each pair has, with k = 2 and five positions:
+The pair of query i and key j has row r = clip(j - i, -k, k) + k of a relative
+table. With k = 2 and five positions:
 
               key 0  1  2  3  4
     query 0       2  3  4  4  4
@@ -9,154 +10,269 @@ The row of a relative table that each pair has, with k = 2 and five positions:
           3       0  0  1  2  3
           4       0  0  0  1  2
 
-A query has one product n[r] with each row r. A softmax does not change if a
-number is subtracted from all logits of a query, so n[0] is, and the pairs of
-row 0 need nothing. n[r] - n[0] is added to the diagonals of the rows 1 to 2k
-in place, and that of the highest diagonal once more right of it (here the 4 at
-(0, 3), (0, 4) and (1, 4)). If no key right of its query counts, the diagonals
-of the rows 1 to k are enough. The weights that multiply a table of values are
-read off in the same way.
+Each row is one diagonal, except that row 0 fills the corner at the lower left
+and row 2k the corner at the upper right. The band consists of the diagonals of
+the rows 1 to 2k; if no key right of its query counts, of the rows 1 to k.
 
-Shapes: B batch, H heads, Q queries, K keys, D depth per head, W diagonals that
-lie within the matrix.
+Keys (equation 4). A query has one product n[i, r] = q[i] . table[r] with each
+row. A softmax does not change if one number is subtracted from all logits of a
+query. Without n[i, 0], the lower corner needs no change:
+
+    e[i, j] = q[i] . key[j] + n[i, r] - n[i, 0]
+
+Values (equation 3). s[i, r] is the sum of the weights w[i, j] over the keys of
+row r, and t[i] the sum over all keys: 1, unless weights were dropped.
+
+    z[i] = sum_j w[i, j] value[j] + t[i] table[0]
+           + sum_r s[i, r] (table[r] - table[0])
+
+So the band needs two operations: `add_by_distance` for n and `sum_by_distance`
+for s. Each is the gradient of the other.
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, R = 2k+1 rows of
+a table, W rows of the band.
 """
 
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from relpos_tf.layers.positions import tables
+
 # Both kinds of diagonals, above and below the middle, are stored by query.
 _ALIGN = "LEFT_RIGHT"
 
 
 class Band(NamedTuple):
-    """Where the distances 1-k to k lie in a matrix of queries and keys.
+    """The diagonals of the distances 1-k to k in a matrix `[Q, K]`.
 
     Attributes:
         diagonals: int32 `[2]`: the lowest and the highest diagonal, column
             minus row.
-        first: int32 scalar: the row of the table that the lowest one has.
-        beyond: `[Q, K]` in the dtype of the logits: 1 where a key is more than
+        first: int32 scalar: the row of the table of the lowest diagonal.
+        corner: `[Q, K]` in the dtype of the logits: 1 where a key is more than
             k to the right of its query, else 0. None where no such key counts.
     """
 
     diagonals: tf.Tensor
     first: tf.Tensor
-    beyond: tf.Tensor | None
+    corner: tf.Tensor | None
 
     def rows(self, table):
-        """Takes the rows `[.., W, D]` of the diagonals, highest first."""
+        """Returns the rows `[.., W, D]` of the diagonals, highest first."""
         size = self.diagonals[1] - self.diagonals[0] + 1
         rows = table[..., self.first : self.first + size, :]
         return tf.reverse(rows, [-2])
 
 
-def band_of(shape, k, query_start, causal, dtype):
-    """Returns the `Band` of a matrix.
+def band_of(x, k, pairs, padding):
+    """Returns the `Band` of `[B, H, Q, K]` for the clipping distance k > 0."""
+    shape = tf.shape(x)
+    queries, keys = shape[2], shape[3]
+    start = pairs.first() + padding
+    low = tf.maximum(start - k + 1, 1 - queries)
+    high = tf.minimum(start + (0 if pairs.causal else k), keys - 1)
+    corner = None
+    if not pairs.causal:
+        last = start + tf.range(queries) + k  # [Q]
+        corner = tf.range(keys) > last[:, tf.newaxis]  # [Q, K]
+        corner = tf.cast(corner, x.dtype)
+    return Band(tf.stack([low, high]), low - start + k, corner)
+
+
+def logits(q, k, table, pairs, padding):
+    """Returns the logits of equation 4, less n[i, 0]: `[B, H, Q, K]`.
 
     Args:
-        shape: int32 tensor that ends in Q, K. The positions of the queries are
-            among those of the keys.
-        k: int, at least 1. The clipping distance.
-        query_start: int32 scalar: the position of the first query.
-        causal: bool. Whether no key right of its query counts.
-        dtype: of `beyond`.
+        q: `[B, H, Q, D]` queries, scaled.
+        k: `[B, H, K, D]` keys.
+        table: `[R, D]` or `[H, R, D]`: the vectors of the keys.
+        pairs: `pairs.Sequence`.
+        padding: 0 or a scalar tensor: how many keys must be added before the
+            first key, so that each query has the position of a key.
     """
-    queries, keys = shape[-2], shape[-1]
-    low = tf.maximum(query_start - k + 1, 1 - queries)
-    high = tf.minimum(query_start + (0 if causal else k), keys - 1)
-    beyond = None
-    if not causal:
-        last = query_start + tf.range(queries) + k  # [Q]
-        beyond = tf.range(keys) > last[:, tf.newaxis]  # [Q, K]
-        beyond = tf.cast(beyond, dtype)
-    return Band(tf.stack([low, high]), low - query_start + k, beyond)
+    content = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
+    if table.shape[-2] == 1:  # one vector for all keys
+        return content + tables.multiply(q, table, transpose=True)
+    clip = table.shape[-2] // 2
+    content = _pad(content, -1, padding)
+    band = band_of(content, clip, pairs, padding)
+    row_0 = table[..., :1, :]
+    rows = band.rows(table - tf.stop_gradient(row_0))
+    n = tables.multiply(q, rows, transpose=True)  # [B, H, Q, W], less n[i, 0]
+    has_row_0 = _has_row_0(pairs, clip, q.dtype)
+
+    def row_0_gradient(dn, q, has_row_0):
+        weights = -has_row_0 * tf.reduce_sum(dn, -1, keepdims=True)
+        return _weighted_sum(weights, q, row_0.shape)
+
+    n = _with_gradient_of(row_0, n, row_0_gradient, q, has_row_0)
+    sums = add_by_distance(content, tf.transpose(n, [0, 1, 3, 2]), band)
+    return sums[..., padding:] if tf.is_tensor(padding) else sums
 
 
-def read(x, diagonals):
-    """Reads diagonals of `[B, H, Q, K]`: `[B, H, W, Q]`, highest first."""
-    found = tf.raw_ops.MatrixDiagPartV3(
-        input=x,
-        k=diagonals,
-        padding_value=tf.zeros([], x.dtype),
-        align=_ALIGN,
-    )  # [B, H, Q] if there is but one
-    shape = tf.shape(x)
-    size = diagonals[1] - diagonals[0] + 1
-    return tf.reshape(found, [shape[0], shape[1], size, shape[2]])
+def output(weights, v, table, pairs, padding, sums_to_one):
+    """Returns the weighted values of equation 3: `[B, H, Q, D]`.
 
+    Args:
+        weights: `[B, H, Q, K]` tensor.
+        v: `[B, H, K, D]` values.
+        table: `[R, D]` or `[H, R, D]`: the vectors of the values.
+        pairs: `pairs.Sequence`.
+        padding: As in `logits`.
+        sums_to_one: bool. Whether the weights of each query sum to 1.
+    """
+    row_0 = table[..., :1, :]
+    t = tf.ones([], v.dtype)
+    if not sums_to_one:
+        t = tf.reduce_sum(weights, -1, keepdims=True)  # [B, H, Q, 1]
+    if table.shape[-2] == 1:  # one vector for all keys
+        return _times_row(t, row_0) + tf.matmul(weights, v)
+    clip = table.shape[-2] // 2
+    weights, v = _pad(weights, -1, padding), _pad(v, -2, padding)
+    band = band_of(weights, clip, pairs, padding)
+    content, s = product_and_sums(weights, v, band)
+    s = tf.transpose(s, [0, 1, 3, 2])  # [B, H, Q, W]
+    rows = band.rows(table - tf.stop_gradient(row_0))
+    z = _times_row(t, tf.stop_gradient(row_0))
+    z += tables.multiply(s, rows)
+    has_row_0 = _has_row_0(pairs, clip, v.dtype)
 
-def _add_diagonals(x, numbers, diagonals):
-    """Adds `[B, H, W, Q]` to diagonals of `[B, H, Q, K]`."""
-    numbers += read(x, diagonals)
-    shape = tf.shape(numbers)
-    several = tf.cast(shape[2] > 1, tf.int32)  # one has no axis of its own
-    shape = tf.concat([shape[:2], shape[2 : 2 + several], shape[3:]], 0)
-    # The matrix itself is not copied where nobody else needs it.
-    return tf.raw_ops.MatrixSetDiagV3(
-        input=x,
-        diagonal=tf.reshape(numbers, shape),
-        k=diagonals,
-        align=_ALIGN,
+    def row_0_gradient(dz, s, t, has_row_0):
+        s_0 = t - tf.reduce_sum(s, -1, keepdims=True)  # [B, H, Q, 1]
+        return _weighted_sum(has_row_0 * s_0, dz, row_0.shape)
+
+    return _with_gradient_of(
+        row_0, z + content, row_0_gradient, s, t, has_row_0
     )
 
 
-def add(x, numbers, band):
-    """Adds numbers to a matrix of all pairs.
+def add_by_distance(x, numbers, band):
+    """Adds `[B, H, W, Q]`, highest first, to all pairs of `[B, H, Q, K]`.
 
-    Args:
-        x: `[B, H, Q, K]`.
-        numbers: `[B, H, W, Q]`: what the diagonals get, the highest first,
-            which all pairs right of it get, too.
-        band: `Band`.
-
-    Returns:
-        `[B, H, Q, K]`.
+    y[i, j] = x[i, j] + numbers[r(i, j), i]
     """
 
     @tf.custom_gradient
     def compute(x, numbers):
-        y = _add_diagonals(x, numbers, band.diagonals)
-        if band.beyond is not None:
-            y += numbers[:, :, 0, :, tf.newaxis] * band.beyond
         # TensorFlow's own gradient would copy dy for x, with zeros in the band.
-        return y, lambda dy: (dy, _read_all(dy, band))
+        return (
+            _add_by_distance(x, numbers, band),
+            lambda dy: (dy, sum_by_distance(dy, band)),
+        )
 
     return compute(x, numbers)
 
 
-def combine(weights, values, band):
-    """Multiplies weights with values, and reads them by distance.
-
-    Args:
-        weights: `[B, H, Q, K]`.
-        values: `[B, H, K, D]`.
-        band: `Band`.
+def product_and_sums(weights, values, band):
+    """Multiplies weights `[B, H, Q, K]` with values `[B, H, K, D]`.
 
     Returns:
-        A pair: the product, `[B, H, Q, D]`; and the weights on the diagonals,
-        `[B, H, W, Q]`, the highest first, with all those right of it.
+        A pair: `[B, H, Q, D]`, and `sum_by_distance(weights)`.
     """
 
     @tf.custom_gradient
     def compute(weights, values):
-        def gradients(output, numbers):
-            dw = tf.matmul(output, values, transpose_b=True)
-            dw = _add_diagonals(dw, numbers, band.diagonals)
-            if band.beyond is not None:
-                dw += numbers[:, :, 0, :, tf.newaxis] * band.beyond
-            return dw, tf.matmul(weights, output, transpose_a=True)
+        def gradients(d_product, d_sums):
+            d_weights = tf.matmul(d_product, values, transpose_b=True)
+            # Added in place, where TensorFlow would add two matrices.
+            d_weights = _add_by_distance(d_weights, d_sums, band)
+            return d_weights, tf.matmul(weights, d_product, transpose_a=True)
 
-        output = tf.matmul(weights, values)
-        return (output, _read_all(weights, band)), gradients
+        product = tf.matmul(weights, values)
+        return (product, sum_by_distance(weights, band)), gradients
 
     return compute(weights, values)
 
 
-def _read_all(x, band):
-    """Reads the diagonals; what lies right of the highest is added to it."""
-    numbers = read(x, band.diagonals)  # [B, H, W, Q]
-    if band.beyond is None:
-        return numbers
-    right = tf.reduce_sum(x * band.beyond, -1)[:, :, tf.newaxis]  # [B, H, 1, Q]
-    return tf.concat([numbers[:, :, :1] + right, numbers[:, :, 1:]], 2)
+def sum_by_distance(x, band):
+    """Sums `[B, H, Q, K]` by distance: `[B, H, W, Q]`, highest first.
+
+    Each diagonal has one key for a query; the highest one has the corner too.
+    """
+    sums = diagonals_of(x, band)
+    if band.corner is None:
+        return sums
+    corner = tf.reduce_sum(x * band.corner, -1)[:, :, tf.newaxis]
+    return tf.concat([sums[:, :, :1] + corner, sums[:, :, 1:]], 2)
+
+
+def diagonals_of(x, band):
+    """Reads the band of `[B, H, Q, K]`: `[B, H, W, Q]`, highest first."""
+    diagonals = tf.raw_ops.MatrixDiagPartV3(
+        input=x,
+        k=band.diagonals,
+        padding_value=tf.zeros([], x.dtype),
+        align=_ALIGN,
+    )  # [B, H, Q] if W is 1
+    shape = tf.shape(x)
+    size = band.diagonals[1] - band.diagonals[0] + 1
+    return tf.reshape(diagonals, [shape[0], shape[1], size, shape[2]])
+
+
+def _add_by_distance(x, numbers, band):
+    """Computes `add_by_distance`, without its gradient."""
+    diagonals = numbers + diagonals_of(x, band)  # [B, H, W, Q]
+    shape = tf.shape(diagonals)
+    if_several = tf.cast(shape[2] > 1, tf.int32)  # as in `diagonals_of`
+    shape = tf.concat([shape[:2], shape[2 : 2 + if_several], shape[3:]], 0)
+    # In place: x is not copied where nothing else needs it.
+    y = tf.raw_ops.MatrixSetDiagV3(
+        input=x,
+        diagonal=tf.reshape(diagonals, shape),
+        k=band.diagonals,
+        align=_ALIGN,
+    )
+    if band.corner is not None:
+        y += numbers[:, :, 0, :, tf.newaxis] * band.corner
+    return y
+
+
+def _pad(x, axis, padding):
+    """Adds zeros for keys before the first one, if `padding` is a tensor."""
+    if not tf.is_tensor(padding):
+        return x
+    paddings = [[0, 0]] * 4
+    paddings[axis] = [padding, 0]
+    return tf.pad(x, paddings)
+
+
+def _has_row_0(pairs, k, dtype):
+    """Returns 1 for each query with keys k or more to the left: `[Q, 1]`."""
+    positions = pairs.first() + tf.range(pairs.queries)
+    return tf.cast(positions >= k, dtype)[:, tf.newaxis]
+
+
+def _with_gradient_of(row, x, gradient, *tensors):
+    """Returns `x`; `row` gets the gradient `gradient(dx, *tensors)`.
+
+    The compact form subtracts row 0 from all other rows. TensorFlow would
+    compute the gradient of row 0 as a difference, and leave rounding errors
+    instead of 0 to queries that have no key of row 0.
+    """
+    # Within `tf.cond` a gradient sees tensors of its own branch only.
+    tensors = [tf.identity(tensor) for tensor in tensors]
+
+    @tf.custom_gradient
+    def identity(x, row):
+        del row
+        return tf.identity(x), lambda dx: (dx, gradient(dx, *tensors))
+
+    return identity(x, row)
+
+
+def _weighted_sum(weights, vectors, shape):
+    """Sums `[B, H, Q, D]` by weights `[B, H, Q, 1]`, as a row `[.., 1, D]`."""
+    if len(shape) == 3 and shape[0] > 1:
+        sums = tf.matmul(weights, vectors, transpose_a=True)  # [B, H, 1, D]
+        return tf.reduce_sum(sums, 0)
+    flat = tf.reshape(vectors, [-1, shape[-1]])
+    sums = tf.matmul(tf.reshape(weights, [1, -1]), flat)  # [1, D]
+    return tf.reshape(sums, shape)
+
+
+def _times_row(weights, row):
+    """Multiplies `[]` or `[B, H, Q, 1]` with a row `[1, D]` or `[H, 1, D]`."""
+    if weights.shape.rank == 4:
+        return tables.multiply(weights, row)  # [B, H, Q, D]
+    return weights * (row if row.shape.rank == 2 else row[tf.newaxis])

@@ -1,26 +1,26 @@
-"""A preference for the neighbourhood of a place that each query predicts.
+"""A preference for the neighbourhood of a position that each query predicts.
 
-What Yang et al. (2018) add to the logits of self-attention is a Gaussian over
-the positions j of the keys, from 0:
+Yang et al. (2018) add a Gaussian over the positions j of the keys, from 0, to
+the logits of self-attention:
 
     G[i, j] = -(j - P[i])^2 / (2 sigma[i]^2)
-    P[i] = I sigmoid(U_p . tanh(W_p x[i]))
-    sigma[i] = D[i] / 2
+    P[i] = I[i] sigmoid(u_p . tanh(W_p x[i]))
+    sigma[i] = window[i] / 2
 
-x[i] is the layer's input. The window D is of one of three kinds:
+x[i] is the layer's input. The window is of one of three kinds:
 
-    fixed   D = a number
-    layer   D[i] = I sigmoid(U_d . tanh(W_d mean(K)))
-    query   D[i] = I sigmoid(U_d . tanh(W_p x[i]))
+    fixed   window[i] = a number
+    layer   window[i] = I[i] sigmoid(u_d . tanh(W_d mean of the keys))
+    query   window[i] = I[i] sigmoid(u_d . tanh(W_p x[i]))
 
-I is the number of keys that there are for a query: the tokens of its sentence,
-without padding; in a decoder its own position plus one, since no more is
-written yet. mean(K) is over the keys that the query may attend to. So neither a
-neighbour in the batch nor a later token matters, and a cache gives the same
-numbers. The windows of a decoder's layer differ from query to query for that
-reason. Each head has vectors U of its own, and so a place and a window.
+I[i] is the number of keys of a query: the tokens of its sentence without
+padding; in a decoder, its own position plus one. The mean is over the keys that
+the query may attend to. So the result depends neither on the neighbours in a
+batch nor on later tokens, and a cache gives the same numbers; in a decoder,
+even the kind "layer" has a window for each query. Each head has its own vectors
+u, and so its own position and window.
 
-A window of less than one position counts as one: sigma is at least 1/2.
+A window is at least one position: sigma is at least 1/2.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
 """
@@ -29,6 +29,7 @@ import keras
 import tensorflow as tf
 
 from relpos_tf.layers import checks
+from relpos_tf.layers import heads as heads_lib
 from relpos_tf.layers import projections
 from relpos_tf.layers.positions import scheme
 
@@ -41,13 +42,11 @@ class Localness(scheme.Scheme):
     """Adds the Gaussian bias G to the logits.
 
     Args:
-        kind: str. "fixed", "layer" or "query": what decides on the window.
-        window: float. The window D of the kind "fixed".
+        kind: str. "fixed", "layer" or "query": the kind of the window.
+        window: float. The window of the kind "fixed".
 
-    Example:
-
-    >>> Localness("query").summary()
-    'localness query'
+    Raises:
+        UserError: an unknown kind, or a window below 1.
 
     Reference:
         [Yang et al., 2018](https://arxiv.org/abs/1810.10182), section 3.
@@ -73,10 +72,22 @@ class Localness(scheme.Scheme):
             )
         )
 
+    def weight_shapes(self, num_heads, depth):
+        size = num_heads * depth  # F
+        shapes = {
+            "localness/position_hidden/kernel": (size, size),
+            "localness/position_vectors": (size, num_heads),
+        }
+        if self.kind == "layer":
+            shapes["localness/window_hidden/kernel"] = (size, size)
+        if self.kind != "fixed":
+            shapes["localness/window_vectors"] = (size, num_heads)
+        return shapes
+
     def bias(self, x, keys_values, pairs, allowed):
         return self._gaussians(
             x,
-            keys_values.rows(),
+            keys_values.key_rows(),
             size=pairs.number_of_keys(),
             positions=pairs.key_positions(),
             may_attend=allowed,
@@ -96,23 +107,19 @@ class Gaussians(keras.layers.Layer):
     Args:
         hidden_size: int, F. Size of the queries, and of all heads together.
         num_heads: int, H.
-        kind: str. "fixed", "layer" or "query": what decides on the window.
-        window: float. The window D of the kind "fixed".
+        kind: str. "fixed", "layer" or "query": the kind of the window.
+        window: float. The window of the kind "fixed".
         **kwargs: Passed to `keras.layers.Layer`.
 
     Call arguments:
         x: `[B, Q, F]` tensor: the input of the attention.
         keys: `[B, H, K, D]` tensor: the projected keys.
-        size: int32 tensor that broadcasts to `[B, H, Q]`, I.
+        size: int32 tensor that broadcasts to `[B, H, Q]`: I.
         positions: int32 `[K]`: the positions of the keys.
         may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`.
 
     Returns:
         A float32 `[B, H, Q, K]` tensor; of float64 in float64.
-
-    Raises:
-        UserError: sizes that do not divide, an unknown kind, or a window
-            below 1.
 
     Example:
 
@@ -139,9 +146,6 @@ class Gaussians(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        checks.heads(hidden_size, num_heads)
-        checks.choice("kind", kind, KINDS)
-        checks.number("window", window, least=_SMALLEST_WINDOW)
         self.hidden_size = hidden_size
         self.num_heads = num_heads
         self.kind = kind
@@ -164,11 +168,11 @@ class Gaussians(keras.layers.Layer):
     def build(self, x_shape, keys_shape=None):
         del keys_shape
         self.position_hidden.build(x_shape)
-        self.position_vectors = self._add_vectors("position_vectors")  # U_p
+        self.position_vectors = self._add_vectors("position_vectors")  # u_p
         if self.kind == "layer":
             self.window_hidden.build(x_shape)
         if self.kind != "fixed":
-            self.window_vectors = self._add_vectors("window_vectors")  # U_d
+            self.window_vectors = self._add_vectors("window_vectors")  # u_d
 
     def _add_vectors(self, name):
         return self.add_weight(
@@ -189,16 +193,16 @@ class Gaussians(keras.layers.Layer):
             window = size * self._share(hidden, self.window_vectors)
             window = tf.maximum(window, _SMALLEST_WINDOW)[..., tf.newaxis]
         distance = tf.cast(positions, self._float) - center[..., tf.newaxis]
-        # (j - P)^2 / (2 sigma^2), with sigma = D / 2.
+        # (j - P)^2 / (2 sigma^2), with sigma = window / 2.
         return -2.0 * tf.square(distance / window)  # [B, H, Q, K]
 
     @property
     def _float(self):
-        """In bfloat16, positions above 256 would run into one another."""
+        """The dtype of positions: bfloat16 is not exact above 256."""
         return tf.float64 if self.compute_dtype == "float64" else tf.float32
 
     def _share(self, hidden, vectors):
-        """Returns sigmoid(U . h) of `[B, Q, F]`, for each head: `[B, H, Q]`."""
+        """Returns sigmoid(u . h) of `[B, Q, F]`, for each head: `[B, H, Q]`."""
         hidden = tf.cast(hidden, self._float)
         rows = tf.reshape(hidden, [-1, self.hidden_size])
         vectors = tf.cast(vectors.value, self._float)
@@ -218,7 +222,7 @@ class Gaussians(keras.layers.Layer):
 def _mean(keys, may_attend):
     """Returns the mean of the keys that a query may attend to: `[B, Q, F]`.
 
-    Where all queries see the same, Q is 1. Nothing seen has the mean 0.
+    Q is 1 if all queries have the same keys. The mean of no keys is 0.
     """
     batch, heads, length, _ = tf.unstack(tf.shape(keys))
     may_attend = tf.convert_to_tensor(
@@ -228,9 +232,8 @@ def _mean(keys, may_attend):
         may_attend = may_attend[tf.newaxis]
     queries = tf.shape(may_attend)[2]
     # To the full shape: products that broadcast are slow, some even wrong.
-    seen = tf.broadcast_to(may_attend, [batch, heads, queries, length])
-    weights = tf.cast(seen, tf.float32)  # [B, H, Q, K]
+    mask = tf.broadcast_to(may_attend, [batch, heads, queries, length])
+    weights = tf.cast(mask, tf.float32)  # [B, H, Q, K]
     weights /= tf.maximum(tf.reduce_sum(weights, -1, keepdims=True), 1.0)
     means = tf.matmul(tf.cast(weights, keys.dtype), keys)  # [B, H, Q, D]
-    means = tf.transpose(means, [0, 2, 1, 3])
-    return tf.reshape(means, [batch, queries, heads * keys.shape[-1]])
+    return heads_lib.join_heads(means, [batch, queries, heads * keys.shape[-1]])

@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys turned by angles of their positions.
+"""Rotary positions: queries and keys rotated by angles of their positions.
 
 Shapes: B batch, H heads, L positions, D depth per head.
 """
@@ -14,19 +14,14 @@ MAX_TIMESCALE = 10_000.0
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Rotary(scheme.Scheme):
-    """Turns neighbouring channels of queries and keys by angles.
+    """Rotates neighbouring channels of queries and keys.
 
-    Channels 2c and 2c + 1 at position p are turned by the angle
-    p / 10000^(2c / D): the product of a query and a key depends on their
-    positions by the difference alone. Nothing is learned.
+    Channels 2c and 2c + 1 at position p are rotated by the angle
+    p / 10000^(2c / D). The product of a query and a key then depends on the
+    difference of their positions alone. Nothing is learned.
 
     Raises:
         UserError: the depth of a head is odd.
-
-    Example:
-
-    >>> Rotary().summary()
-    'rotary'
 
     Reference:
         [Su et al., 2021](https://arxiv.org/abs/2104.09864), equations 14-16.
@@ -41,7 +36,7 @@ class Rotary(scheme.Scheme):
                 f"Received: hidden_size / num_heads = {layer.depth}."
             )
 
-    def place(self, x, positions):
+    def transform(self, x, positions):
         return rotate(x, positions)
 
     def summary(self):
@@ -49,15 +44,15 @@ class Rotary(scheme.Scheme):
 
 
 def rotate(x, positions):
-    """Turns pairs of channels by angles that grow with the position.
+    """Rotates pairs of channels by angles that grow with the position.
 
     Args:
         x: `[B, H, L, D]` tensor; D is even.
-        positions: int32 `[L]`, or `[1]` for one position of all.
+        positions: int32 `[L]`, or `[1]` if all have one position.
 
     Returns:
-        A `[B, H, L, D]` tensor in the dtype of `x`. Angles and products are
-        float32, of float64 in float64: bfloat16 tells few angles apart.
+        A `[B, H, L, D]` tensor in the dtype of `x`, computed in float32 or
+        float64: bfloat16 distinguishes few angles.
 
     Example:
 
@@ -75,7 +70,7 @@ def rotate(x, positions):
         tf.cast(x, dtype), tf.concat([shape[:-1], [depth // 2, 2]], 0)
     )
     even, odd = tf.unstack(channels, axis=-1)  # [B, H, L, D / 2] each
-    turned = tf.stack(
+    rotated = tf.stack(
         [even * cosine - odd * sine, even * sine + odd * cosine], -1
     )
-    return tf.cast(tf.reshape(turned, shape), x.dtype)
+    return tf.cast(tf.reshape(rotated, shape), x.dtype)

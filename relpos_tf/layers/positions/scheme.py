@@ -1,19 +1,19 @@
-"""What positions may do in attention: the places where a layer asks them.
+"""The interface of position schemes: the hooks that an attention layer calls.
 
-A scheme is a plain object, one file each. `MultiHeadAttention` calls its hooks
-in this order, whether it computes whole sequences, cached steps or the
-hypotheses of a beam search:
+A scheme is a plain object. `MultiHeadAttention` calls its hooks in this order,
+for whole sequences, cached steps and the hypotheses of a beam search:
 
-    place     turns projected queries and keys by their positions    rotary
-    allowed   forbids pairs                                  window, direction
-    logits    computes the logits, by default q k^T        Shaw's keys, additive
-    bias      adds to the logits                             ALiBi, localness
-    output    computes the output, by default weights v       Shaw's values
+    transform   changes projected queries and keys                   rotary
+    allowed     forbids pairs                             window, direction
+    logits      computes the logits, by default q k^T  Shaw's keys, additive
+    bias        adds to the logits                         ALiBi, localness
+    output      computes the output, by default weights v     Shaw's values
 
 At most one scheme of a layer computes logits and output. Any number of others
-place, forbid and add.
+transform, forbid and add.
 
-Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
+Shapes: B batch, H heads, Q queries, K keys, L queries or keys, D depth per
+head, F features.
 """
 
 import keras
@@ -27,29 +27,38 @@ class Scheme:
 
     A subclass overrides the hooks it needs, and `get_config` if its
     constructor has arguments. `MultiHeadAttention` keeps a copy, so that one
-    object can describe the attention of many layers.
+    scheme can be passed to many layers.
 
     Attributes:
         computes: bool. Whether `logits` and `output` are overridden.
-        name: str. What messages call it.
+        name: str. The name in messages.
     """
 
     computes = False
     name = "no positions"
 
     def build(self, layer):
-        """Adds weights to a `MultiHeadAttention`, by `layer.add_weight`."""
+        """Adds weights to a `MultiHeadAttention`, by `layer.add_uniform`."""
+
+    def weight_shapes(self, num_heads, depth):
+        """Returns the shapes of the weights for H and D, without building.
+
+        Returns:
+            A dict of shapes by path below the attention layer.
+        """
+        del num_heads, depth
+        return {}
 
     def scale(self, depth):
-        """Returns what queries are multiplied with, for D = `depth`."""
+        """Returns the factor of the queries, for D = `depth`."""
         return depth**-0.5
 
-    def place(self, x, positions):
-        """Turns queries or keys by where they stand.
+    def transform(self, x, positions):
+        """Returns queries or keys, changed by their positions.
 
         Args:
             x: `[B, H, L, D]` tensor of projected queries or keys.
-            positions: int32 `[L]`, or `[1]` where all stand at one position.
+            positions: int32 `[L]`, or `[1]` if all have one position.
 
         Returns:
             A `[B, H, L, D]` tensor.
@@ -58,7 +67,7 @@ class Scheme:
         return x
 
     def allowed(self, pairs):
-        """Returns which pairs count, or None for all.
+        """Returns the mask of the scheme, or None for all pairs.
 
         Args:
             pairs: `pairs.Sequence` or `pairs.OnePosition`.
@@ -73,21 +82,21 @@ class Scheme:
 
         Args:
             q: `[B, H, Q, D]` queries, multiplied with `scale`.
-            keys_values: What `caches` keeps of K positions.
+            keys_values: One of the classes of `caches`, of K positions.
             pairs: As in `allowed`.
         """
         del pairs
         return keys_values.dot(q)
 
     def bias(self, x, keys_values, pairs, allowed):
-        """Returns what is added to the logits, or None for nothing.
+        """Returns a summand of the logits, or None.
 
         Args:
             x: `[B, Q, F]` tensor, the input of the layer.
             keys_values: As in `logits`.
             pairs: As in `allowed`.
             allowed: None or a bool tensor that broadcasts to `[B, H, Q, K]`:
-                what the caller's mask and all schemes allow.
+                the masks of the caller and of all schemes, joined.
 
         Returns:
             A tensor that broadcasts to `[B, H, Q, K]`.
@@ -112,10 +121,10 @@ class Scheme:
         return {}
 
     def numbers_per_pair(self, logits, num_heads, depth):
-        """Returns how many numbers a pair of positions needs at once.
+        """Returns how many numbers in memory a pair of positions needs.
 
         Args:
-            logits: int or scalar tensor: how many logits a pair has, B * H.
+            logits: int or scalar tensor: the number of logits, B * H.
             num_heads: int, H.
             depth: int, D.
         """
@@ -136,7 +145,7 @@ class Scheme:
 
     @classmethod
     def from_config(cls, config):
-        """Makes a scheme of what `get_config` returned."""
+        """Returns the scheme of a `get_config`."""
         return cls(**config)
 
     def copy(self):
@@ -145,13 +154,13 @@ class Scheme:
 
 
 def copies(schemes):
-    """Returns schemes of one's own, as a tuple.
+    """Returns copies of schemes, as a tuple.
 
     Args:
-        schemes: Sequence of `Scheme`, or of what `serialized` returns.
+        schemes: Sequence of `Scheme`, or of the dicts that `serialized` makes.
 
     Raises:
-        UserError: something else, or several schemes that compute logits.
+        UserError: another type, or several schemes that compute logits.
     """
     schemes = tuple(restored(one) for one in schemes)
     for one in schemes:
@@ -170,7 +179,7 @@ def copies(schemes):
 
 
 def serialized(schemes):
-    """Returns schemes as dicts that a config can hold; see `copies`."""
+    """Returns schemes as dicts for a config; `copies` restores them."""
     return [
         {
             "class_name": keras.saving.get_registered_name(type(one)),
@@ -183,7 +192,7 @@ def serialized(schemes):
 
 
 def restored(one):
-    """Returns the scheme of a dict that `serialized` made; else the argument.
+    """Returns the scheme of a dict of `serialized`, or else the argument.
 
     Raises:
         UserError: no scheme of that name is registered with Keras.

@@ -11,24 +11,25 @@ from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import relative
 from relpos_tf.layers.positions import scheme
+from relpos_tf.layers.positions import tables
+
+_PREFIX = "relative_positions_"
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Shaw(scheme.Scheme):
     """Learned vectors of the clipped distance between query and key.
 
+        e[i, j] = q[i] . (key[j] + a_key[clip(j - i)])
+        z[i]    = sum_j softmax(e[i])[j] (value[j] + a_value[clip(j - i)])
+
     Args:
         max_relative_position: int, k. Distances beyond are clipped to it.
         add_to_keys: bool. Whether the keys get vectors (equation 4).
-        add_to_values: bool. Whether the values do (equation 3).
+        add_to_values: bool. Whether the values get vectors (equation 3).
         heads_share: bool. One pair of tables for all heads, instead of one
             for each.
         implementation: str. See `relative.relative_attention`.
-
-    Example:
-
-    >>> Shaw(16).summary()
-    'relative k=16'
 
     Reference:
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3.
@@ -58,84 +59,86 @@ class Shaw(scheme.Scheme):
         self._tables = {}
 
     def build(self, layer):
-        self._layer_table = layer.compute_value
-        if self.add_to_keys:
-            self._tables["keys"] = self._add_table(layer, "keys")
-        if self.add_to_values:
-            self._tables["values"] = self._add_table(layer, "values")
+        self._compute_value = layer.compute_value
+        for name, shape in self.weight_shapes(
+            layer.num_heads, layer.depth
+        ).items():
+            # Glorot's limit, for each head by itself.
+            table = layer.add_uniform(name, shape, fans=sum(shape[-2:]))
+            self._tables[name.removeprefix(_PREFIX)] = table
 
-    def _add_table(self, layer, kind):
-        rows = 2 * self.max_relative_position + 1
-        shape = (rows, layer.depth)
+    def weight_shapes(self, num_heads, depth):
+        shape = (2 * self.max_relative_position + 1, depth)  # [R, D]
         if not self.heads_share:
-            shape = (layer.num_heads, *shape)
-        # Glorot's limit, for each head by itself.
-        return layer.add_uniform(
-            f"relative_positions_{kind}", shape, rows + layer.depth
-        )
+            shape = (num_heads, *shape)
+        shapes = {}
+        if self.add_to_keys:
+            shapes[f"{_PREFIX}keys"] = shape
+        if self.add_to_values:
+            shapes[f"{_PREFIX}values"] = shape
+        return shapes
 
-    def _table(self, kind):
-        """Returns a table in the layer's compute dtype, or None."""
-        if kind not in self._tables:
-            return None
-        return self._layer_table(self._tables[kind])
+    def logits(self, q, keys_values, pairs):
+        table = self._table("keys")
+        if not isinstance(pairs, pairs_lib.OnePosition):
+            return relative.relative_logits(
+                q, keys_values.keys, table, pairs, self.implementation
+            )
+        logits = keys_values.dot(q)  # [B, H, n, K]
+        if table is None:
+            return logits
+        a = self._vectors_of_keys(table, pairs)
+        return logits + tables.multiply(q, a, transpose=True)
+
+    def output(self, weights, keys_values, pairs, sums_to_one):
+        table = self._table("values")
+        if not isinstance(pairs, pairs_lib.OnePosition):
+            return relative.relative_output(
+                weights,
+                keys_values.values,
+                table,
+                pairs,
+                self.implementation,
+                sums_to_one,
+            )
+        output = tf.matmul(weights, keys_values.values)  # [B, H, n, D]
+        if table is None:
+            return output
+        a = self._vectors_of_keys(table, pairs)
+        return output + tables.multiply(weights, a)
 
     def key_vectors(self, pairs):
         """Returns the vectors of pairs, `[Q, K, D]` or `[H, Q, K, D]`, or None.
 
-        Q is 1 where all queries stand at one position.
+        Q is 1 if all queries have one position.
         """
         table = self._table("keys")
         if table is None:
             return None
         if isinstance(pairs, pairs_lib.OnePosition):
-            return _rows(table, pairs)[..., tf.newaxis, :, :]
-        return relative.pair_vectors(
-            table, pairs.queries, pairs.keys, pairs.start
-        )
+            vectors = self._vectors_of_keys(table, pairs)
+            return vectors[..., tf.newaxis, :, :]
+        return relative.pair_vectors(table, pairs)
 
-    def logits(self, q, keys_values, pairs):
-        table = self._table("keys")
-        if isinstance(pairs, pairs_lib.OnePosition):
-            logits = keys_values.dot(q)  # [B, H, n, K]
-            if table is None:
-                return logits
-            rows = _rows(table, pairs)
-            return logits + relative.times_table(q, rows, transpose=True)
-        return relative.relative_logits(
-            q, keys_values.keys, table, **self._where(pairs)
-        )
+    def _table(self, kind):
+        """Returns a table in the layer's compute dtype, or None."""
+        if kind not in self._tables:
+            return None
+        return self._compute_value(self._tables[kind])
 
-    def output(self, weights, keys_values, pairs, sums_to_one):
-        table = self._table("values")
-        if isinstance(pairs, pairs_lib.OnePosition):
-            output = tf.matmul(weights, keys_values.values)  # [B, H, n, D]
-            if table is None:
-                return output
-            rows = _rows(table, pairs)
-            return output + relative.times_table(weights, rows, transpose=False)
-        return relative.relative_output(
-            weights,
-            keys_values.values,
-            table,
-            sums_to_one=sums_to_one,
-            **self._where(pairs),
-        )
-
-    def _where(self, pairs):
-        return {
-            "implementation": self.implementation,
-            "query_start": pairs.start,
-            "causal": pairs.causal,
-        }
+    def _vectors_of_keys(self, table, pairs):
+        """Returns the vectors `[K, D]` or `[H, K, D]` for one position."""
+        k = self.max_relative_position
+        ids = tf.clip_by_value(pairs.key_distances, -k, k) + k  # [K]
+        return tables.look_up(table, ids)
 
     def tables(self):
         return dict(self._tables)
 
     def vector_numbers(self, num_heads, depth):
         """Returns the size of a pair's vectors and one-hot row."""
-        own = 1 if self.heads_share else num_heads
-        return own * depth + 2 * self.max_relative_position + 1
+        heads = 1 if self.heads_share else num_heads
+        return heads * depth + 2 * self.max_relative_position + 1
 
     def numbers_per_pair(self, logits, num_heads, depth):
         if self.implementation != "reshape":
@@ -161,14 +164,3 @@ class Shaw(scheme.Scheme):
             "heads_share": self.heads_share,
             "implementation": self.implementation,
         }
-
-
-def _rows(table, pairs):
-    """Looks up the vectors of keys: `[K, D]`, or `[H, K, D]` of each head."""
-    k = table.shape[-2] // 2
-    row = tf.clip_by_value(pairs.key_distances, -k, k) + k  # [K]
-    # As in `relative`: a gather would have a sparse gradient.
-    one_hot = tf.one_hot(row, 2 * k + 1, dtype=table.dtype)  # [K, R]
-    if table.shape.rank == 2:
-        return tf.matmul(one_hot, table)
-    return tf.einsum("kr,hrd->hkd", one_hot, table)

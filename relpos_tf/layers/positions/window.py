@@ -1,4 +1,4 @@
-"""Attention to near keys only, or to those on one side.
+"""Attention to near keys only, or to the keys on one side.
 
 Shapes: H heads, Q queries, K keys.
 """
@@ -6,9 +6,11 @@ Shapes: H heads, Q queries, K keys.
 import keras
 import tensorflow as tf
 
+from relpos_tf import errors
 from relpos_tf.layers import checks
-from relpos_tf.layers import masks
 from relpos_tf.layers.positions import scheme
+
+DIRECTIONS = ("forward", "backward", "split")
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -46,11 +48,20 @@ class Window(scheme.Scheme):
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Direction(scheme.Scheme):
-    """Attention to one side; see `masks.direction_mask`.
+    """Attention to the keys on one side of a query, and at its own position.
+
+    Shen et al. (2018) forbid the query's own position. Here it is allowed, so
+    that the first and the last token have a key.
 
     Args:
-        direction: str. "forward", "backward", or "split" between the heads.
+        direction: str. "forward": a query sees earlier positions, as a reader
+            does; "backward": later positions; "split": the first half of the
+            heads (of an odd number, the larger half) looks forward, the others
+            backward.
         num_heads: int, H.
+
+    Raises:
+        UserError: an unknown direction, or "split" with one head.
 
     Example:
 
@@ -65,12 +76,23 @@ class Direction(scheme.Scheme):
     name = "direction of self-attention"
 
     def __init__(self, direction: str, num_heads: int):
-        masks.check_direction(direction, num_heads)
+        checks.choice("direction", direction, DIRECTIONS)
+        if direction == "split" and num_heads < 2:
+            raise errors.UserError(
+                "`direction` must be forward or backward if there is only one "
+                "head. Received: direction='split', "
+                f"num_heads={num_heads}."
+            )
         self.direction = direction
         self.num_heads = num_heads
 
     def allowed(self, pairs):
-        return masks.one_side(pairs.distances(), self.direction, self.num_heads)
+        distance = pairs.distances()  # [Q or 1, K]
+        forward, backward = distance <= 0, distance >= 0
+        if self.direction == "split":
+            head = tf.range(self.num_heads)[:, tf.newaxis, tf.newaxis]
+            return tf.where(2 * head < self.num_heads, forward, backward)
+        return forward if self.direction == "forward" else backward
 
     def summary(self):
         return f"direction {self.direction}"

@@ -36,7 +36,7 @@ def zeros(length=K):
 
 class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
     def test_a_fixed_window_by_hand(self):
-        # I = 4: P = 2. D = 2: sigma = 1, G = -(j - 2)^2 / 2.
+        # I = 4: P = 2. The window is 2: sigma = 1, G = -(j - 2)^2 / 2.
         bias = silent("fixed", window=2)(
             *zeros(5), size=4, positions=tf.range(5)
         )
@@ -45,12 +45,12 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters("layer", "query")
     def test_a_predicted_window_by_hand(self, kind):
-        # I = 8: P = 4, D = 4, sigma = 2, G = -(j - 4)^2 / 8.
+        # I = 8: P = 4, window 4, sigma = 2, G = -(j - 4)^2 / 8.
         bias = silent(kind)(*zeros(3), size=8, positions=tf.constant([0, 4, 8]))
         self.assertAllClose(bias[0, 2, 0], [-2.0, 0.0, -2.0])
 
     def test_a_window_is_never_less_than_one_position(self):
-        # I = 1: P = D = 1/2, which counts as D = 1, sigma = 1/2.
+        # I = 1: P = window = 1/2, which counts as 1: sigma = 1/2.
         layer = silent("query")
         bias = layer(*zeros(2), size=1, positions=tf.range(2))
         self.assertAllClose(bias[0, 0, 0], [-0.5, -0.5])

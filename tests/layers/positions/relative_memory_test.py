@@ -1,4 +1,4 @@
-"""The compact form never builds a vector for each pair of positions."""
+"""The compact form builds no tensor with a vector for each pair."""
 
 import tensorflow as tf
 from absl.testing import parameterized
@@ -20,25 +20,14 @@ class RelativeMemoryTest(tf.test.TestCase, parameterized.TestCase):
 
 
 def largest_tensor(form):
-    """Returns the most numbers in any tensor, of the gradients too."""
-
-    def gradients(*tensors):
-        output, _ = relative.relative_attention(*tensors, implementation=form)
-        return tf.gradients(output, tensors)
-
     arrays = [testing.normal(i, 1, 1, LENGTH, DEPTH) for i in range(3)]
     arrays += [testing.normal(i, ROWS, DEPTH) for i in (3, 4)]
-    wrapped = tf.compat.v1.wrap_function(
-        gradients, [tf.TensorSpec(array.shape, tf.float64) for array in arrays]
+    return testing.largest_tensor(
+        lambda *tensors: relative.relative_attention(
+            *tensors, implementation=form
+        )[0],
+        *arrays,
     )
-    with wrapped.graph.as_default():
-        sizes = [
-            tf.size(output)
-            for operation in wrapped.graph.get_operations()
-            for output in operation.outputs
-            if output.dtype.is_floating
-        ]
-    return max(wrapped.prune(wrapped.inputs, sizes)(*map(tf.constant, arrays)))
 
 
 if __name__ == "__main__":

@@ -94,6 +94,14 @@ class RotaryTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(rows, expected[:, start:end], 1e-5, 1e-5)
             start = end
 
+    def test_queries_of_a_memory_have_its_last_positions(self):
+        layer = made()
+        x = tf.constant(testing.normal(1, B, L, F), tf.float32)
+        expected = layer(x)[:, 3:]
+        self.assertAllClose(layer(x[:, 3:], x), expected, 1e-5, 1e-5)
+        rows, _ = layer.attend(x[:, 3:], layer.project(x))
+        self.assertAllClose(rows, expected, 1e-5, 1e-5)
+
     def test_bfloat16_is_near_float32(self):
         layer, x = made(), testing.normal(1, B, L, F).astype(np.float32)
         half = made(dtype="mixed_bfloat16")

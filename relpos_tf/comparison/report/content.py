@@ -1,0 +1,285 @@
+"""report.json: the content of a comparison."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from relpos_tf.comparison import measures
+from relpos_tf.comparison import pairs as pairs_lib
+from relpos_tf.comparison import score_cache
+from relpos_tf.comparison import significance
+from relpos_tf.comparison import variants
+from relpos_tf.models import run_dir
+from relpos_tf.training import metrics
+
+# Scores whose mean and spread over seeds are reported.
+_MEANS = "bleu", "chrf", "loss"
+# Hparams that decide which pairs share an update.
+_BATCHING = (
+    "batch_size",
+    "max_length",
+    "min_length_bucket",
+    "length_bucket_step",
+    "optimizer_multistep_accumulate_steps",
+)
+
+
+def make(
+    results: Sequence[score_cache.ModelResult],
+    test_set: score_cache.TestSet,
+    problem: str,
+    *,
+    limits: Sequence[int] = (),
+    num_samples: int = 10,
+    command: str = "",
+    warnings: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Returns the report.
+
+    Args:
+        results: Of all runs, in the order of the labels.
+        test_set: The lines that were translated.
+        problem: str. Name of the problem.
+        limits: Upper limits of the length buckets, in source pieces with EOS.
+            None: quartiles of the lengths.
+        num_samples: int. How many translated lines to show.
+        command: str. The command line that makes the report.
+        warnings: More warnings, which come first.
+    """
+    by_label = {}
+    for result in results:
+        by_label.setdefault(result.run.label, []).append(result)
+    labels = list(by_label)
+    lengths = results[0].record["source_lengths"]
+    limits = list(limits) or measures.quartiles(lengths)
+    buckets = measures.buckets(lengths, limits)
+    rows, all_warnings = [], list(warnings)
+    for result in results:
+        row, own_warnings = _run_row(result, test_set, buckets)
+        rows.append(row)
+        all_warnings += own_warnings
+    summary = _summary(labels, rows)
+    pairs = _compare_pairs(by_label, rows, test_set.references)
+    hparams_diff = variants.differences(
+        {r.run.label: r.run.files.read_hparams() for r in results}
+    )
+    all_warnings += [
+        *check_conditions(rows),
+        *_check_batching(hparams_diff),
+        *_check_versions(results),
+        *_check_equal_hparams(results),
+    ]
+    report = {
+        "title": f"{problem}: {', '.join(labels)}",
+        "verdict": pairs_lib.verdict(summary, pairs),
+        "command": command,
+        "problem": problem,
+        "split": test_set.split,
+        "labels": labels,
+        "runs": rows,
+        "summary": summary,
+        "pairs": pairs,
+        "hparams_diff": hparams_diff,
+        "samples": _samples(by_label, test_set, lengths, num_samples),
+        "attention": {
+            label: own[0].attention
+            for label, own in by_label.items()
+            if own[0].attention
+        },
+        "warnings": list(dict.fromkeys(all_warnings)),
+        "versions": run_dir.versions(),
+    }
+    return measures.finite(report)
+
+
+def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns a warning for each training condition that differs.
+
+    Args:
+        rows: `runs` of the report.
+    """
+    warnings = []
+    steps = {row["label"]: row["train_steps"] for row in rows}
+    if len({row["train_steps"] for row in rows}) > 1:
+        warnings.append(
+            "The runs have made different numbers of updates: "
+            f"{_listed(steps)}."
+        )
+    for seed in dict.fromkeys(row["seed"] for row in rows):
+        tokens = {
+            row["label"]: row["target_tokens"]
+            for row in rows
+            if row["seed"] == seed and row["target_tokens"] is not None
+        }
+        if len(set(tokens.values())) > 1:
+            warnings.append(
+                f"With seed {seed}, the runs have not been trained on the same "
+                f"number of target tokens: {_listed(tokens)}."
+            )
+    seeds = {row["label"]: [] for row in rows}
+    for row in rows:
+        seeds[row["label"]].append(row["seed"])
+    if len({tuple(sorted(map(str, own))) for own in seeds.values()}) > 1:
+        warnings.append("Not all labels have the same seeds.")
+    return warnings
+
+
+def _listed(numbers):
+    return ", ".join(f"{label} {number:,}" for label, number in numbers.items())
+
+
+def _check_batching(hparams_diff):
+    changed = [name for name in _BATCHING if name in hparams_diff]
+    if not changed:
+        return []
+    return [
+        f"The sets differ in {', '.join(changed)}: their updates do not hold "
+        "the same sentences."
+    ]
+
+
+def _check_versions(results):
+    """Returns a warning if runs were trained with different software."""
+    first_runs = {}
+    for result in results:
+        path = result.run.path / "versions.json"
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            first_runs.setdefault(text, result.run.title)
+    if len(first_runs) < 2:
+        return []
+    return [
+        "The runs were trained with different software versions: "
+        f"{', '.join(first_runs.values())} are the first run of each; see "
+        "versions.json in their directories."
+    ]
+
+
+def _check_equal_hparams(results):
+    """Returns a warning for each label whose hparams another label has."""
+    warnings, labels = [], {}
+    for result in results:
+        label = result.run.label
+        hparams = result.run.files.read_hparams().to_json()
+        other = labels.setdefault(hparams, label)
+        if other != label:
+            warnings.append(f"{other} and {label} have equal hparams.")
+    return warnings
+
+
+def _compare_pairs(by_label, rows, references):
+    """Returns the comparisons of the chosen pairs of labels."""
+    scores = {
+        label: pairs_lib.SeedScores(
+            {row["seed"]: row["bleu"] for row in rows if row["label"] == label},
+            {
+                result.run.seed: metrics.line_counts(
+                    result.translations, references
+                )
+                for result in own
+            },
+        )
+        for label, own in by_label.items()
+    }
+    chosen = pairs_lib.choose(list(by_label))
+    p_below = pairs_lib.level(len(chosen))
+    return [pairs_lib.compare(a, b, scores, p_below) for a, b in chosen]
+
+
+def _run_row(result, test_set, buckets):
+    """Returns the entry of a run in `runs`, and warnings."""
+    run, record = result.run, result.record
+    translations, references = result.translations, test_set.references
+    hparams = run.files.read_hparams()
+    scores = metrics.corpus_bleu(translations, references)
+    step = run_dir.checkpoint_step(result.checkpoint)
+    row = {
+        "label": run.label,
+        "hparams_set": run.hparams_set,
+        "hparams": run.overrides,
+        "seed": run.seed,
+        "train_steps": step,
+        "parameters": record["parameters"],
+        "loss": record["loss"],
+        "bleu": scores.bleu,
+        "bleu_signature": scores.bleu_signature,
+        "chrf": scores.chrf,
+        "chrf_signature": scores.chrf_signature,
+        "exact_match": scores.exact_match,
+        "teacher_forced_accuracy": record["teacher_forced_accuracy"],
+        "beam_size": hparams.beam_size,
+        "alpha": hparams.alpha,
+        "translation_seconds": record["translation_seconds"],
+        "bleu_by_length": [
+            _bucket_row(limit, lines, translations, references)
+            for limit, lines in buckets
+        ],
+        "checkpoint": result.checkpoint,
+        "output_dir": str(run.path),
+        **measures.of_training(run.files.read_metrics(), step),
+    }
+    return row, [f"{run.title}: {line}" for line in scores.warnings]
+
+
+def _bucket_row(limit, lines, translations, references):
+    """Returns the scores of the lines in a length bucket."""
+    row = {
+        "up_to": limit,
+        "lines": len(lines),
+        "bleu": None,
+        "exact_match": None,
+    }
+    expected = [references[i] for i in lines]
+    if any(line.strip() for line in expected):
+        scores = metrics.corpus_bleu([translations[i] for i in lines], expected)
+        row["exact_match"] = scores.exact_match
+        # Without 4-grams even the reference itself has the score 0.
+        if metrics.line_counts(expected, expected)[:, -1].any():
+            row["bleu"] = scores.bleu
+    return row
+
+
+def _summary(labels, rows):
+    """Returns a row for each label, over its seeds."""
+    summary = []
+    for label in labels:
+        columns = {
+            name: [row[name] for row in rows if row["label"] == label]
+            for name in rows[0]
+        }
+        row = {
+            "label": label,
+            "seeds": columns["seed"],
+            "parameters": columns["parameters"][0],
+        }
+        for name in _MEANS:
+            row[f"{name}_mean"] = significance.mean(columns[name])
+            row[f"{name}_spread"] = significance.spread(columns[name])
+        row["exact_match_mean"] = significance.mean(columns["exact_match"])
+        for unit in ("steps", "tokens"):
+            name = f"{unit}_per_second"
+            row[name] = significance.mean(columns[name])
+            first = summary[0] if summary else row
+            row[f"{unit}_ratio"] = _ratio(row[name], first[name])
+        memory = [m for m in columns["peak_memory_mb"] if m is not None]
+        row["peak_memory_mb"] = max(memory, default=None)
+        summary.append(row)
+    return summary
+
+
+def _ratio(value, base):
+    return None if value is None or not base else value / base
+
+
+def _samples(by_label, test_set, lengths, number):
+    """Returns lines with their translations by the first run of each label."""
+    return [
+        {
+            "source": test_set.sources[i],
+            "reference": test_set.references[i],
+            "translations": {
+                label: own[0].translations[i] for label, own in by_label.items()
+            },
+        }
+        for i in measures.spread_out(lengths, number)
+    ]

@@ -1,0 +1,95 @@
+"""Access to a report, the dict of report.json that `content.make` returns.
+
+A number is None where a run does not record it.
+"""
+
+import statistics
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+Report = Mapping[str, Any]
+
+
+def runs_of(report: Report, label: str) -> list[Mapping[str, Any]]:
+    """Returns the runs of a label, one for each seed."""
+    return [run for run in report["runs"] if run["label"] == label]
+
+
+def values(report: Report, name: str) -> list[Any]:
+    """Returns the distinct values of a field of the runs, ascending."""
+    return sorted({run[name] for run in report["runs"]} - {None})
+
+
+def known(numbers: Iterable[float | None]) -> list[float]:
+    """Returns the numbers that are not None."""
+    return [number for number in numbers if number is not None]
+
+
+def curve(run: Mapping[str, Any], split: str, column: int) -> dict[int, float]:
+    """Returns a run's learning curve: the value at each step.
+
+    Args:
+        run: One of the report's runs.
+        split: str. "dev" or "train".
+        column: int. Of the rows: 1 loss, 2 BLEU.
+    """
+    return {
+        row[0]: row[column]
+        for row in run["learning_curve"][split]
+        if row[column] is not None
+    }
+
+
+def mean_curve(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Returns the mean of curves, at the steps that all of them have.
+
+    At a step that a seed lacks, the mean would jump.
+    """
+    steps = set.intersection(*(set(one) for one in curves))
+    return {
+        step: statistics.fmean(one[step] for one in curves)
+        for step in sorted(steps)
+    }
+
+
+def length_buckets(report: Report) -> list[tuple[str, int]]:
+    """Returns (lengths in words, number of lines) of each bucket, ascending.
+
+    Example:
+
+    >>> cells = [{"up_to": 10, "lines": 7}, {"up_to": 20, "lines": 5}]
+    >>> cells.append({"up_to": None, "lines": 3})
+    >>> length_buckets({"runs": [{"bleu_by_length": cells}]})
+    [('up to 10', 7), ('11 to 20', 5), ('over 20', 3)]
+    """
+    buckets, before = [], None
+    for cell in report["runs"][0]["bleu_by_length"]:
+        up_to = cell["up_to"]
+        if before is None:
+            name = "all" if up_to is None else f"up to {up_to}"
+        elif up_to is None:
+            name = f"over {before}"
+        else:
+            name = f"{before + 1} to {up_to}"
+        buckets.append((name, cell["lines"]))
+        before = up_to
+    return buckets
+
+
+def mean_in_bucket(
+    report: Report, label: str, index: int, name: str
+) -> float | None:
+    """Returns the mean of a score over the runs of a label, in one bucket.
+
+    Args:
+        report: The report.
+        label: str. The label.
+        index: int. Of the bucket.
+        name: str. The score: "bleu" or "exact_match".
+    """
+    scores = known(
+        run["bleu_by_length"][index][name] for run in runs_of(report, label)
+    )
+    return statistics.fmean(scores) if scores else None

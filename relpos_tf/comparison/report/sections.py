@@ -1,0 +1,185 @@
+"""The content of a report's pages, in order, as plain data.
+
+`build` turns the dict of report.json into a `Document`: titled sections of
+blocks. `markdown` and `html` render it.
+"""
+
+from typing import NamedTuple
+
+from relpos_tf.comparison.report import attention_figures
+from relpos_tf.comparison.report import figures
+from relpos_tf.comparison.report import reading
+from relpos_tf.comparison.report import tables
+
+
+class Paragraph(NamedTuple):
+    """Text in small print."""
+
+    text: str
+
+
+class Terms(NamedTuple):
+    """Terms with a text for each, perhaps under a title."""
+
+    pairs: list[tuple[str, str]]
+    title: str = ""
+
+
+class Code(NamedTuple):
+    """Text that keeps its spaces and line ends."""
+
+    text: str
+
+
+class Figures(NamedTuple):
+    """Figures, side by side where there is room."""
+
+    pictures: list[figures.Picture]
+
+
+class Folded(NamedTuple):
+    """Blocks that are hidden until a reader opens them by their title."""
+
+    title: str
+    blocks: list["Block"]
+
+
+Block = Paragraph | tables.Table | Terms | Code | Figures | Folded
+
+
+class Document(NamedTuple):
+    """A report, ready to be rendered.
+
+    Attributes:
+        title: str.
+        verdict: str. Which label is better.
+        conditions: str. The problem, the test set and the training.
+        warnings: list of str.
+        sections: The blocks of each section, by title.
+    """
+
+    title: str
+    verdict: str
+    conditions: str
+    warnings: list[str]
+    sections: dict[str, list[Block]]
+
+
+def build(report: reading.Report, has_figures: bool) -> Document:
+    """Returns the content of a report's pages.
+
+    Args:
+        report: dict, as in report.json.
+        has_figures: bool. Whether to draw figures, which needs matplotlib.
+    """
+    versions = ", ".join(f"{k} {v}" for k, v in report["versions"].items())
+    no_difference = Paragraph("All labels have the same hyper-parameters.")
+    sections: dict[str, list[Block | None]] = {
+        "Scores": [tables.scores(report), Code(_signatures(report))],
+        "Cost": [tables.cost(report)],
+        "Differences between labels": [tables.pairs(report)],
+        "BLEU by length of the source": [tables.by_length(report)],
+        "Learning curves": [],
+        "Hyper-parameters": [tables.hparams(report) or no_difference],
+        "Translations": _samples(report),
+        "Attention": [],
+        "Runs": [tables.runs(report)],
+        "Command and versions": [Code(report["command"]), Paragraph(versions)],
+    }
+    if has_figures:
+        for title, blocks in _figures(report).items():
+            sections[title] += blocks
+    filled = {
+        title: [block for block in blocks if block and block[0]]
+        for title, blocks in sections.items()
+    }
+    return Document(
+        title=report["title"],
+        verdict=report["verdict"],
+        conditions=_conditions(report),
+        warnings=report["warnings"],
+        sections={title: blocks for title, blocks in filled.items() if blocks},
+    )
+
+
+def _conditions(report) -> str:
+    lines = sum(number for _, number in reading.length_buckets(report))
+    steps = [f"{n:,}" for n in reading.values(report, "train_steps")]
+    seeds = ", ".join(map(str, reading.values(report, "seed")))
+    return (
+        f"Problem {report['problem']}, {report['split']} split, {lines:,} "
+        f"lines; {' or '.join(steps)} updates in each run"
+        f"{f'; seeds {seeds}' if seeds else ''}."
+    )
+
+
+def _signatures(report) -> str:
+    """Returns the signatures of the scores."""
+    return "\n".join(
+        f"{name}: {' or '.join(reading.values(report, f'{field}_signature'))}"
+        for name, field in (("BLEU", "bleu"), ("chrF", "chrf"))
+    )
+
+
+def _samples(report) -> list[Block]:
+    samples: list[Block] = []
+    for number, sample in enumerate(report["samples"], start=1):
+        pairs = [(name, sample[name]) for name in ("source", "reference")]
+        for label, line in sample["translations"].items():
+            is_same = line and line == sample["reference"]
+            pairs.append((f"{label} =" if is_same else label, line))
+        samples.append(Terms(pairs, str(number)))
+    if not samples:
+        return []
+    note = (
+        "From short to long lines, by the first seed of each label. "
+        "=: equal to the reference."
+    )
+    return [Paragraph(note), *samples]
+
+
+def _figures(report) -> dict[str, list[Block]]:
+    """Returns the figures of each section."""
+    curves = [
+        figures.learning_curve(report, split, column, axis)
+        for split, column, axis in (
+            ("dev", 2, "dev BLEU"),
+            ("dev", 1, "dev loss"),
+            ("train", 1, "training loss"),
+        )
+    ]
+    return {
+        "Scores": [Figures([figures.scores(report)])],
+        "BLEU by length of the source": [
+            _without_none(figures.scores_by_length(report))
+        ],
+        "Learning curves": [_without_none(*curves)],
+        "Attention": _attention(report["attention"]),
+    }
+
+
+def _attention(by_label) -> list[Block]:
+    """Returns the figures of the first run of each label."""
+    if not by_label:
+        return []
+    highest = max(map(attention_figures.highest_mean, by_label.values()))
+    means, norms, maps = [], [], []
+    for label, described in by_label.items():
+        means.append(attention_figures.by_distance(described, label, highest))
+        norms.append(attention_figures.table_norms(described, label))
+        sentence = [(k, described[k]) for k in ("source", "translation")]
+        pictures = [
+            attention_figures.maps(described, label, stack)
+            for stack in ("encoder", "decoder", "cross")
+        ]
+        maps.append(
+            Folded(
+                f"All attention weights of one sentence: {label}",
+                [Terms(sentence), Figures(pictures)],
+            )
+        )
+    return [_without_none(*means, *norms), *maps]
+
+
+def _without_none(*pictures: figures.Picture | None) -> Figures:
+    return Figures([picture for picture in pictures if picture])

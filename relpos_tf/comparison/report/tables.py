@@ -1,0 +1,273 @@
+"""The tables of a comparison's report, as plain data.
+
+Each function takes the dict of report.json. Cells are text; a missing value is
+a dash.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+from relpos_tf.comparison import pairs as pairs_lib
+from relpos_tf.comparison import significance
+from relpos_tf.comparison import variants
+from relpos_tf.comparison.report import reading
+
+MISSING = "–"
+# Columns of the table of runs that hold numbers, and their decimals.
+_RUN_NUMBERS = {
+    "train_steps": 0,
+    "target_tokens": 0,
+    "parameters": 0,
+    "loss": 4,
+    "bleu": 2,
+    "chrf": 2,
+    "exact_match": 2,
+    "beam_size": 0,
+    "alpha": 2,
+    "steps_per_second": 2,
+    "tokens_per_second": 0,
+    "peak_memory_mb": 0,
+    "minutes": 1,
+}
+
+
+class Table(NamedTuple):
+    """A table.
+
+    Attributes:
+        caption: str. What it shows.
+        head: The names of the columns.
+        rows: The cells; the first of a row is its name.
+        text_columns: Indices of the other columns that hold text, no numbers.
+    """
+
+    caption: str
+    head: list[str]
+    rows: list[list[str]]
+    text_columns: tuple[int, ...] = ()
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """Writes a number with so many decimals; a dash for None.
+
+    Example:
+
+    >>> number(12345), number(0.5, 2), number(None)
+    ('12,345', '0.50', '–')
+    """
+    return MISSING if value is None else f"{value:,.{digits}f}"
+
+
+def with_spread(mean: float | None, spread: float | None, digits: int) -> str:
+    """Writes mean and spread; only the mean if the spread is missing.
+
+    Example:
+
+    >>> with_spread(35.5, 0.25, 2), with_spread(35.5, None, 2)
+    ('35.50 ± 0.25', '35.50')
+    """
+    if spread is None:
+        return number(mean, digits)
+    return f"{number(mean, digits)} ± {number(spread, digits)}"
+
+
+def scores(report: reading.Report) -> Table:
+    """Returns the scores of each label."""
+    rows = [
+        [
+            line["label"],
+            len(line["seeds"]),
+            number(line["parameters"]),
+            *_score_cells(line),
+        ]
+        for line in report["summary"]
+    ]
+    return _table(
+        "Mean over seeds ± standard deviation between seeds. Loss in nats per "
+        "target token, given the reference's previous tokens.",
+        ["label", "seeds", "parameters", "BLEU", "chrF", "loss"]
+        + ["exact match, %"],
+        rows,
+    )
+
+
+def cost(report: reading.Report) -> Table:
+    """Returns speed and memory of each label."""
+    rows = [
+        [
+            line["label"],
+            *(
+                number(line[f"{unit}_per_second"], digits)
+                + _in_brackets(line[f"{unit}_ratio"], 2)
+                for unit, digits in (("steps", 2), ("tokens", 0))
+            ),
+            number(line["peak_memory_mb"]),
+        ]
+        for line in report["summary"]
+    ]
+    return _table(
+        "Medians over the training run, without evaluations. In brackets: the "
+        "ratio to the first label. Peak memory is that of the whole process.",
+        ["label", "steps/s", "tokens/s", "peak memory, MiB"],
+        rows,
+    )
+
+
+def pairs(report: reading.Report) -> Table | None:
+    """Returns the differences between labels, and their significance."""
+    if not report["pairs"]:
+        return None
+    rows = [
+        [
+            pair["a"],
+            pair["b"],
+            number(pair["bleu_a"], 2),
+            number(pair["bleu_b"], 2),
+            _difference(pair),
+            _p_value(pair["p_value"]),
+            _p_value(pair["p_value_seeds"]),
+            ", ".join(f"{value:+.2f}" for value in pair["by_seed"]),
+        ]
+        for pair in report["pairs"]
+    ]
+    level = pairs_lib.format_p(report["pairs"][0]["p_below"])
+    if len(rows) > 1:
+        level += f" (0.05 divided by {len(rows)} pairs)"
+    return _table(
+        "In brackets: the 95 % interval of the difference, by the paired "
+        f"bootstrap of test sentences ({significance.RESAMPLES:,} resamples), "
+        "of the translations of all seeds together. p, sentences: "
+        f"{report['pairs'][0]['test']}; all translations of a sentence change "
+        "sides together. Both measure variation over test sentences; the "
+        "spread above measures variation over seeds. p, seeds: a t-test, which "
+        "measures variation over seeds and needs at least two of them. A label "
+        f"is called better only if both p are below {level}: equally good "
+        "labels pass that at most 5 times in 100.",
+        ["a", "b", "BLEU of a", "BLEU of b", "a - b (95 %)", "p, sentences"]
+        + ["p, seeds", "a - b by seed"],
+        rows,
+        text_columns=[1],
+    )
+
+
+def by_length(report: reading.Report) -> Table:
+    """Returns the scores of each label by the length of the source."""
+    rows = []
+    for index, (name, lines) in enumerate(reading.length_buckets(report)):
+        row = [name, number(lines)]
+        for label in report["labels"]:
+            bleu, exact_match = (
+                reading.mean_in_bucket(report, label, index, score)
+                for score in ("bleu", "exact_match")
+            )
+            row.append(number(bleu, 2) + _in_brackets(exact_match, 1))
+        rows.append(row)
+    return _table(
+        "BLEU by length of the source in pieces, EOS included; mean over "
+        "seeds. In brackets: exact match, %. BLEU is missing where no "
+        "reference has four words.",
+        ["pieces", "lines", *report["labels"]],
+        rows,
+    )
+
+
+def hparams(report: reading.Report) -> Table | None:
+    """Returns the hyper-parameters that differ between labels."""
+    rows = [
+        [name, *(variants.hparam_text(values[k]) for k in report["labels"])]
+        for name, values in report["hparams_diff"].items()
+    ]
+    if not rows:
+        return None
+    return _table(
+        "Every hyper-parameter that is not the same for all labels.",
+        ["hparam", *report["labels"]],
+        rows,
+        text_columns=range(1, len(report["labels"]) + 1),
+    )
+
+
+def runs(report: reading.Report) -> Table:
+    """Returns every run, with the names of report.json."""
+    texts = ["label", "seed", "hparams_set", "hparams"]
+    rows = [
+        [
+            *(run[name] for name in texts),
+            *(number(run[name], n) for name, n in _RUN_NUMBERS.items()),
+            run["output_dir"],
+        ]
+        for run in report["runs"]
+    ]
+    head = [*texts, *_RUN_NUMBERS, "output_dir"]
+    return _table(
+        "Every run, with the names of report.json; peak_memory_mb is in MiB.",
+        head,
+        rows,
+        text_columns=[2, 3, len(head) - 1],
+    )
+
+
+def short_text(report: reading.Report) -> str:
+    """Returns the scores and the verdict as lines for a terminal."""
+    rows = [["", "BLEU", "chrF", "loss", "exact match, %", "steps/s"]] + [
+        [
+            line["label"],
+            *_score_cells(line),
+            number(line["steps_per_second"], 2),
+        ]
+        for line in report["summary"]
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join([*lines, "", report["verdict"]]) + "\n"
+
+
+def _table(
+    caption: str,
+    head: Sequence[Any],
+    rows: Iterable[Iterable[Any]],
+    text_columns: Iterable[int] = (),
+) -> Table:
+    """Returns a table in which every cell is text."""
+    return Table(
+        caption,
+        list(map(_text, head)),
+        [list(map(_text, row)) for row in rows],
+        tuple(text_columns),
+    )
+
+
+def _text(value: Any) -> str:
+    return MISSING if value is None or value == "" else str(value)
+
+
+def _score_cells(line) -> list[str]:
+    """Returns BLEU, chrF, loss and exact match of a row of the summary."""
+    cells = [
+        with_spread(line[f"{name}_mean"], line[f"{name}_spread"], digits)
+        for name, digits in (("bleu", 2), ("chrf", 2), ("loss", 4))
+    ]
+    return [*cells, number(line["exact_match_mean"], 2)]
+
+
+def _in_brackets(value: float | None, digits: int) -> str:
+    return "" if value is None else f" ({number(value, digits)})"
+
+
+def _difference(pair) -> str:
+    """Returns BLEU of a minus BLEU of b, with its interval."""
+    if pair["difference"] is None:
+        return MISSING
+    low, high = pair["difference_low"], pair["difference_high"]
+    return f"{pair['difference']:+.2f} ({low:+.2f} to {high:+.2f})"
+
+
+def _p_value(value: float | None) -> str:
+    return MISSING if value is None else pairs_lib.format_p(value)

@@ -1,0 +1,215 @@
+"""Dataclass fields that know their limits, and their text `name=value,...`.
+
+`HParams` and `DecodeHParams` are frozen dataclasses. A field says beside its
+default what it may hold, `check` holds an instance to it, and `parse` reads
+`--hparams` and `--decode_hparams`:
+
+>>> @dataclasses.dataclass(frozen=True)
+... class Settings:
+...     pos: str = choice("timing", "emb", "none")
+...     dropout: float = number(0.1, below=1)
+>>> parse("dropout=0.3,pos=emb", Settings)
+{'dropout': 0.3, 'pos': 'emb'}
+>>> check(Settings(dropout=1.5))
+Traceback (most recent call last):
+    ...
+relpos_tf.errors.UserError: `dropout` must be below 1. Received: dropout=1.5.
+"""
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from relpos_tf import errors
+
+LARGEST_INT = 2**31 - 1  # of TensorFlow's int32
+_LARGEST_FLOAT = 1e30  # a float32 holds 3e38
+_BOOLEANS = {
+    **dict.fromkeys(("true", "1", "yes"), True),
+    **dict.fromkeys(("false", "0", "no"), False),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """The limits of an int or a float; None: no such limit."""
+
+    least: float | None
+    most: float | None
+    above: float | None
+    below: float | None
+
+    def expected(self, value: float) -> str:
+        """Returns what `value` should be; empty if it is within the limits."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return "a finite number"
+        if self.least is not None and value < self.least:
+            return f"at least {self.least}"
+        if self.above is not None and value <= self.above:
+            return f"above {self.above}"
+        if self.below is not None and value >= self.below:
+            return f"below {self.below}"
+        if self.most is not None and value > self.most:
+            return f"at most {self.most}"
+        return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The values of a str field, with reasons against some other values."""
+
+    choices: tuple[str, ...]
+    why_not: Mapping[str, str]
+
+    def expected(self, value: str) -> str:
+        """Returns what `value` should be; empty if it is a choice."""
+        if value in self.choices:
+            return ""
+        return f"one of {', '.join(self.choices)}"
+
+
+def number(
+    default: float | None,
+    least: float | None = 0,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """Returns a field for an int or a float.
+
+    Args:
+        default: int, float, or None. Its type decides the largest value where
+            neither `most` nor `below` is given: what int32 and float32 hold.
+        least: int or float, the least value. Default: 0.
+        most: int or float, the largest value.
+        above: int or float that the value must exceed.
+        below: int or float that must exceed the value.
+    """
+    if most is None and below is None:
+        most = _LARGEST_FLOAT if isinstance(default, float) else LARGEST_INT
+    limits = Number(least, most, above, below)
+    return dataclasses.field(default=default, metadata={"limits": limits})
+
+
+def choice(default: str, *others: str, **why_not: str) -> Any:
+    """Returns a field for one of several str, of which the first is usual.
+
+    Args:
+        default: str.
+        *others: str, the other choices.
+        **why_not: str by a value that is no choice: the reason, a sentence.
+    """
+    limits = Choice((default, *others), why_not)
+    return dataclasses.field(default=default, metadata={"limits": limits})
+
+
+def like(cls: type, name: str) -> Any:
+    """Returns a field that may be None, with the limits of another one.
+
+    Args:
+        cls: dataclass.
+        name: str. Its field.
+    """
+    return dataclasses.field(
+        default=None, metadata={"limits": limits(cls, name)}
+    )
+
+
+def limits(cls: type, name: str) -> Number | Choice | None:
+    """Returns the limits of a field, or None if it has none."""
+    return cls.__dataclass_fields__[name].metadata.get("limits")
+
+
+def check(instance: Any) -> None:
+    """Holds the fields of a dataclass to their limits; None passes.
+
+    Raises:
+        UserError: naming the field, its limits and its value.
+    """
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        bounds = field.metadata.get("limits")
+        if bounds is None or value is None:
+            continue
+        if expected := bounds.expected(value):
+            refuse(field.name, value, expected, _why_not(bounds, value))
+
+
+def refuse(name: str, value: Any, expected: str, why: str = "") -> None:
+    """Raises the UserError about a field's value.
+
+    Args:
+        name: str. The field.
+        value: its value.
+        expected: str. What the value must be.
+        why: str. A sentence more, or "".
+    """
+    raise errors.UserError(
+        f"`{name}` must be {expected}. Received: {name}={value}.{why}"
+    )
+
+
+def kinds(cls: type) -> dict[str, type]:
+    """Returns the name and type of every field; of `int | None`, int."""
+    return {field.name: _kind(field.type) for field in dataclasses.fields(cls)}
+
+
+def parse(text: str, cls: type) -> dict[str, Any]:
+    """Reads `name=value,name=value` as values of a dataclass' fields.
+
+    Args:
+        text: str. Spaces around names and values are dropped.
+        cls: dataclass with fields of type int, float, bool or str.
+
+    Returns:
+        dict of values by name, in the order of the text. The values have the
+        fields' types; their limits are not checked.
+
+    Raises:
+        UserError: an item without `=`, an unknown name, or a value that is
+            not of the field's type.
+    """
+    known = kinds(cls)
+    values = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not equals:
+            raise errors.UserError(
+                f"Expected name=value,name=value. Received: {item!r}."
+            )
+        check_names([name], known)
+        values[name] = _parse_value(name, value, known[name])
+    return values
+
+
+def check_names(names: typing.Iterable[str], known: Mapping[str, Any]) -> None:
+    """Raises UserError if a name is not known, with the nearest that is."""
+    if unknown := sorted(set(names) - set(known)):
+        hints = "".join(errors.did_you_mean(name, known) for name in unknown)
+        raise errors.UserError(
+            f"Unknown hparams {unknown}.{hints} Known: {sorted(known)}."
+        )
+
+
+def _why_not(bounds, value):
+    reasons = getattr(bounds, "why_not", {})
+    return f" {reasons[value]}" if value in reasons else ""
+
+
+def _kind(annotation):
+    """Returns the type of an annotation without its None."""
+    if isinstance(annotation, types.UnionType):
+        return typing.get_args(annotation)[0]
+    return annotation
+
+
+def _parse_value(name, text, kind):
+    try:
+        return _BOOLEANS[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError) as error:
+        raise errors.UserError(
+            f"`{name}` must be of type {kind.__name__}. Received: {text!r}."
+        ) from error

@@ -1,0 +1,111 @@
+"""The heads of an attention: their projections, and their split and join.
+
+Shapes: B batch, L length, F features, H heads, D depth per head, P projections
+at once.
+"""
+
+import keras
+import tensorflow as tf
+
+from relpos_tf.layers import checks
+from relpos_tf.layers import dropout as dropout_lib
+from relpos_tf.layers import projections
+
+
+def split_heads(rows, shape):
+    """Splits `[B * L, P * H * D]` into P tensors `[B, H, L, D]`.
+
+    Args:
+        rows: The tensor.
+        shape: B, L, P, H and D. One of them may be -1.
+    """
+    return tf.unstack(tf.transpose(tf.reshape(rows, shape), [2, 0, 3, 1, 4]))
+
+
+def join_heads(heads, shape):
+    """Joins `[B, H, L, D]` to `shape`: `[B, L, H * D]` or `[B * L, H * D]`."""
+    return tf.reshape(tf.transpose(heads, [0, 2, 1, 3]), shape)
+
+
+class Heads(keras.layers.Layer):
+    """Projections and dropout of an attention: base of attention layers.
+
+    The projections have no biases, as in tensor2tensor.
+
+    Args:
+        hidden_size: int, F. Size of the output, and of all heads together.
+        num_heads: int, H. Divides `hidden_size`.
+        dropout: float. Fraction of the attention weights to drop.
+        **kwargs: Passed to `keras.layers.Layer`.
+
+    Raises:
+        UserError: sizes that do not divide, or no fraction.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_heads: int,
+        *,
+        dropout: float = 0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        checks.heads(hidden_size, num_heads)
+        checks.fraction("dropout", dropout)
+        self.hidden_size = hidden_size
+        self.num_heads = num_heads
+        self.depth = hidden_size // num_heads
+        self.scale = self.depth**-0.5  # of the queries
+        self.dropout = dropout
+        self.q, self.k, self.v, self.output_transform = (
+            projections.Projection(
+                hidden_size,
+                use_bias=False,
+                kernel_initializer="glorot_uniform",
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            for name in ("q", "k", "v", "output_transform")
+        )
+        self.weights_dropout = dropout_lib.Dropout(
+            dropout, dtype=self.dtype_policy, name="weights_dropout"
+        )
+
+    def build(self, queries_shape, memory_shape=None):
+        self.q.build(queries_shape)
+        self.k.build(memory_shape or queries_shape)
+        self.v.build(memory_shape or queries_shape)
+        self.output_transform.build((*queries_shape[:-1], self.hidden_size))
+
+    def compute_value(self, weight):
+        """Returns a weight in the compute dtype."""
+        return tf.cast(weight.value, self.compute_dtype)
+
+    def fuse(self, *layers):
+        """Returns one kernel `[F, P * H * D]` of P projections.
+
+        One product with it takes less time than one with each kernel. The
+        kernel of the queries is multiplied with the scale of the logits.
+        """
+        kernels = [layer.kernel.value for layer in layers]
+        if layers[0] is self.q:
+            kernels[0] = kernels[0] * self.scale
+        return tf.cast(tf.concat(kernels, 1), self.compute_dtype)
+
+    def to_heads(self, x, *layers):
+        """Projects `[B, L, F]` by P layers: a list of P `[B, H, L, D]`."""
+        kernel = self.fuse(*layers)
+        batch, length = tf.unstack(tf.shape(x)[:2])
+        rows = tf.reshape(tf.cast(x, kernel.dtype), [-1, kernel.shape[0]])
+        return split_heads(
+            tf.matmul(rows, kernel),
+            [batch, length, len(layers), self.num_heads, self.depth],
+        )
+
+    def get_config(self):
+        return super().get_config() | {
+            "hidden_size": self.hidden_size,
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,207 @@
+"""report.json, of runs whose numbers are known."""
+
+import json
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import hparam
+from relpos_tf.comparison import runs
+from relpos_tf.comparison import score_cache
+from relpos_tf.comparison.report import content
+
+SOURCES = ["a b", "a b c d e f", "one | <b>two</b>", "g"]
+REFERENCES = [
+    "the first small line",
+    "the second line is long enough",
+    "a | *line* of <b>signs</b>",
+    "x",
+]
+LENGTHS = [3, 7, 4, 2]
+RELATIVE = hparam.HParams(
+    pos="none", self_attention_type="dot_product_relative"
+)
+# The fields that every run must have.
+RUN_KEYS = (
+    "hparams_set seed train_steps target_tokens parameters steps_per_second "
+    "peak_memory_mb loss bleu bleu_signature chrf exact_match bleu_by_length "
+    "output_dir"
+).split()
+
+
+class ReportTestCase(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.test_set = score_cache.TestSet(
+            "test", SOURCES, REFERENCES, self.folder, [], ""
+        )
+
+    def result(self, label, seed, wrong=0, loss=1.0, tokens=50.0, rate=2.0):
+        """Returns a run that has the last lines wrong."""
+        run = runs.Run(label, seed, self.folder / f"{label}-{seed}", "s", "o=1")
+        hparams = RELATIVE if label == "rel" else hparam.HParams()
+        run.files.write_hparams(hparams)
+        run.files.append_metrics(
+            {
+                "step": 5,
+                "split": "train",
+                "loss": 4.0,
+                "steps_per_second": rate,
+                "tokens_per_second": rate * 100,
+                "target_tokens": tokens,
+                "peak_memory_mb": 10.0 * seed,
+            }
+        )
+        references = self.test_set.references
+        right = len(references) - wrong
+        return score_cache.ModelResult(
+            run,
+            f"{run.path}/ckpt-5",
+            references[:right] + [f"<i>{label}"] * wrong,
+            {
+                "loss": loss,
+                "teacher_forced_accuracy": 0.5,
+                "parameters": 100 if label == "rel" else 90,
+                "translation_seconds": 2.0,
+                "source_lengths": LENGTHS,
+            },
+            {"of": run.title},
+        )
+
+    def make(self, *results, **kwargs):
+        return content.make(results, self.test_set, "p_x", **kwargs)
+
+    def two(self, **kwargs):
+        return self.make(
+            self.result("rel", 1, 0, 1.0, rate=4.0),
+            self.result("rel", 2, 1, 3.0, rate=2.0),
+            self.result("abs", 1, 2, 4.0, rate=2.0),
+            self.result("abs", 2, 3, 5.0, rate=1.0),
+            **kwargs,
+        )
+
+
+class MakeTest(ReportTestCase):
+    def test_has_the_keys_of_the_contract(self):
+        report = self.two(command="the command")
+        for row in report["runs"]:
+            self.assertContainsSubset(RUN_KEYS, row)
+        for pair in report["pairs"]:
+            self.assertContainsSubset(
+                "a b bleu_a bleu_b p_value test".split(), pair
+            )
+        self.assertEqual(report["labels"], ["rel", "abs"])
+        self.assertEqual(
+            report["attention"],
+            {"rel": {"of": "rel seed 1"}, "abs": {"of": "abs seed 1"}},
+        )
+        self.assertEqual(report["command"], "the command")
+        self.assertEqual(
+            report["hparams_diff"],
+            {
+                "pos": {"rel": "none", "abs": "timing"},
+                "self_attention_type": {
+                    "rel": "dot_product_relative",
+                    "abs": "dot_product",
+                },
+            },
+        )
+        json.dumps(report, allow_nan=False)
+
+    def test_nan_is_missing(self):
+        report = self.make(
+            self.result("rel", 1, loss=float("nan")), self.result("abs", 1)
+        )
+        self.assertIsNone(report["runs"][0]["loss"])
+        self.assertIsNone(report["summary"][0]["loss_mean"])
+
+    def test_run_has_its_scores_and_its_training(self):
+        row = self.two(limits=[3, 4])["runs"][1]
+        self.assertEqual(
+            [row[k] for k in ("label", "seed", "hparams", "train_steps")],
+            ["rel", 2, "o=1", 5],
+        )
+        self.assertEqual(row["exact_match"], 75.0)
+        self.assertEqual(row["target_tokens"], 50)
+        self.assertEqual(row["peak_memory_mb"], 20.0)
+        self.assertEqual(row["learning_curve"]["train"], [[5, 4.0]])
+        # Line 0 of 3 pieces and line 3 of 2, which is wrong; line 2 of 4;
+        # line 1 of 7.
+        self.assertEqual(
+            [
+                (b["up_to"], b["lines"], b["exact_match"])
+                for b in row["bleu_by_length"]
+            ],
+            [(3, 2, 50.0), (4, 1, 100.0), (None, 1, 100.0)],
+        )
+        self.assertAlmostEqual(row["bleu_by_length"][1]["bleu"], 100.0)
+
+    def test_bucket_without_lines_or_without_text_has_no_score(self):
+        self.test_set = self.test_set._replace(references=["", *REFERENCES[1:]])
+        buckets = self.two(limits=[1, 2, 3])["runs"][0]["bleu_by_length"]
+        self.assertEqual([b["lines"] for b in buckets], [0, 1, 1, 2])
+        self.assertEqual(
+            [b["bleu"] is None for b in buckets], [True, True, True, False]
+        )
+
+    def test_bucket_without_four_grams_has_no_bleu(self):
+        # BLEU counts 4-grams; without any it is 0 for the reference itself.
+        short = ["x", "one two three", "a b c", "y z"]
+        self.test_set = self.test_set._replace(references=short)
+        report = self.two(limits=[4])
+        buckets = report["runs"][0]["bleu_by_length"]
+        self.assertEqual([b["bleu"] for b in buckets], [None, None])
+        self.assertEqual([b["exact_match"] for b in buckets], [100.0, 100.0])
+
+    def test_summary_is_over_seeds_and_against_the_first(self):
+        rel, other = self.two()["summary"]
+        self.assertEqual(rel["seeds"], [1, 2])
+        self.assertEqual((rel["parameters"], other["parameters"]), (100, 90))
+        self.assertEqual((rel["loss_mean"], rel["loss_spread"]), (2.0, 2**0.5))
+        self.assertEqual(rel["exact_match_mean"], 87.5)
+        self.assertEqual((rel["steps_ratio"], other["steps_ratio"]), (1.0, 0.5))
+        self.assertEqual((other["steps_per_second"]), 1.5)
+        self.assertEqual(other["tokens_ratio"], 0.5)
+        self.assertEqual(other["peak_memory_mb"], 20.0)
+        rates = {"a": 4.0, "b": 1.0, "c": 2.0}
+        rows = self.make(*(self.result(x, 1, rate=y) for x, y in rates.items()))
+        ratios = [row["steps_ratio"] for row in rows["summary"]]
+        self.assertEqual(ratios, [1.0, 0.25, 0.5])
+
+    def test_samples_are_of_the_first_seed_from_short_to_long(self):
+        samples = self.two(num_samples=2)["samples"]
+        self.assertEqual([s["source"] for s in samples], ["a b", "a b c d e f"])
+        self.assertEqual(
+            samples[1],
+            {
+                "source": SOURCES[1],
+                "reference": REFERENCES[1],
+                "translations": {"rel": REFERENCES[1], "abs": REFERENCES[1]},
+            },
+        )
+
+    def test_different_conditions_are_reported(self):
+        self.assertEqual(self.two()["warnings"], [])
+        report = self.make(
+            self.result("rel", 3), self.result("abs", 3, tokens=51.0)
+        )["warnings"]
+        self.assertLen(report, 1)
+        self.assertIn("seed 3, the runs have not been trained on", report[0])
+        self.assertIn("rel 50, abs 51.", report[0])
+        rows = [
+            {"label": "a", "seed": 1, "train_steps": 5, "target_tokens": 1},
+            {"label": "b", "seed": 2, "train_steps": 6, "target_tokens": 2},
+        ]
+        self.assertEqual(
+            content.check_conditions(rows),
+            [
+                "The runs have made different numbers of updates: a 5, b 6.",
+                "Not all labels have the same seeds.",
+            ],
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,223 @@
+"""The page: self-contained, escaped and complete."""
+
+import html.parser
+import json
+import os
+import pathlib
+import re
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf.comparison import plots
+from relpos_tf.comparison.report import files
+from relpos_tf.comparison.report import html as html_lib
+from tests import report_sample
+
+HOSTILE = "</td></dd><script>alert(1)</script><img src=//x.org onerror=a> &amp;"
+# Elements that have no end.
+VOID = frozenset({"meta", "link", "img", "br", "hr"})
+
+
+class Page(html.parser.HTMLParser):
+    """Parses a page, and collects elements that are not closed."""
+
+    def __init__(self, content):
+        super().__init__(convert_charrefs=True)
+        self.open, self.wrong = [], []
+        self.elements, self.texts = [], []
+        self.feed(content)
+        self.close()
+        self.wrong += self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data):
+        self.texts.append(" ".join(data.split()))
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.elements if name == tag]
+
+    @property
+    def text(self):
+        return " ".join(filter(None, self.texts))
+
+
+def hostile(value):
+    """Returns a report in which every word is hostile, and every label."""
+    if isinstance(value, dict):
+        return {
+            hostile(key) if key in ("relative", "absolute") else key: (
+                part if key in ("stack", "kind") else hostile(part)
+            )
+            for key, part in value.items()
+        }
+    if isinstance(value, list):
+        return [hostile(part) for part in value]
+    return f"{HOSTILE}{value}" if isinstance(value, str) else value
+
+
+def without_numbers(value):
+    """Returns a part of a report in which no number is known."""
+    if isinstance(value, dict):
+        return {key: without_numbers(part) for key, part in value.items()}
+    return value if isinstance(value, (str, list)) else None
+
+
+class ReportHtmlTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def page(self, report, has_figures=False):
+        """Renders a report; without figures it is quick."""
+        available = mock.patch.object(
+            plots, "is_available", return_value=has_figures
+        )
+        with available:
+            self.content = html_lib.render(report)
+        page = Page(self.content)
+        self.assertEmpty(page.wrong)
+        return page
+
+    def assert_self_contained(self, page):
+        """Checks that a page asks for nothing and runs nothing."""
+        self.assertEmpty(page.all("script"))
+        for tag, attributes in page.elements:
+            for name, value in attributes.items():
+                self.assertNotStartsWith(name, "on")
+                if name in ("src", "href", "srcset", "action", "data"):
+                    self.assertStartsWith(value, "data:", tag)
+        (policy,) = (
+            m["content"]
+            for m in page.all("meta")
+            if len(m) == 2 and m.get("http-equiv")
+        )
+        self.assertStartsWith(policy, "default-src 'none';")
+        (style,) = re.findall("<style>(.*?)</style>", self.content, re.DOTALL)
+        self.assertNotRegex(style, r"url\(|@import|//")
+
+    def test_page_has_the_content_of_the_report(self):
+        page = self.page(report_sample.report())
+        self.assert_self_contained(page)
+        for words in (
+            "Relative against absolute",
+            "relative is better than absolute by 2.00 BLEU.",
+            "test split, 1,100 lines; 200 updates in each run; seeds 1, 2.",
+            "21.00 ± 1.41 51.50 ± 0.00 2.1250 ± 0.0000",
+            "2.50 (1.06) 8,000 (1.06) 1,047",
+            "p, sentences: paired approximate randomisation, seed 12345;",
+            "absolute 21.00 19.00 +2.00 (+0.75 to +3.25) 0.0001 0.30 "
+            "+1.00, +3.00",
+            "up to 10 30 23.00 (6.0) 21.00 (6.0)",
+            "over 10 1,070 20.00 (0.0) 18.00 (0.0)",
+            "pos none timing",
+            "source A dog . reference Ein Hund . relative = Ein Hund . "
+            "absolute Hund",
+            "Seed 2 saw fewer tokens.",
+            f"BLEU: {report_sample.SIGNATURE} chrF: nrefs:1|case:mixed|",
+            "python -m relpos_tf.bin.compare --seeds=1,2",
+            "tensorflow 2.21.0",
+            "out/runs/absolute-seed2",
+        ):
+            self.assertIn(words, page.text)
+
+    def test_page_has_a_structure(self):
+        page = self.page(report_sample.report())
+        headings = [tag for tag, _ in page.elements if re.match("h[1-6]", tag)]
+        self.assertEqual(headings[0], "h1")
+        self.assertEqual(headings.count("h1"), 1)
+        for before, after in zip(headings, headings[1:], strict=False):
+            self.assertLessEqual(int(after[1]), int(before[1]) + 1)
+        tables = len(page.all("table"))
+        self.assertGreater(tables, 4)
+        self.assertLen(page.all("caption"), tables)
+        boxes = [d for d in page.all("div") if d.get("class") == "scroll"]
+        self.assertLen(boxes, tables)
+        for cell in page.all("th"):
+            self.assertIn(cell["scope"], ("col", "row"))
+        self.assertEqual(page.all("html"), [{"lang": "en"}])
+
+    @parameterized.parameters(False, plots.is_available())
+    def test_hostile_words_stay_words(self, has_figures):
+        page = self.page(hostile(report_sample.report()), has_figures)
+        self.assert_self_contained(page)
+        plain = self.page(report_sample.report())
+        if has_figures:
+            images = page.all("img")
+            # Scores, lengths, 3 curves, 2 means, 1 of tables, 2 x 3 maps.
+            self.assertLen(images, 14)
+            for image in images:  # Words for those who cannot see them.
+                self.assertGreater(len(image["alt"]), 20)
+                self.assertStartsWith(image["src"], "data:image/svg+xml;base64")
+            self.assertLen(page.all("figcaption"), 14)
+        else:
+            self.assertEqual(
+                [tag for tag, _ in page.elements],
+                [tag for tag, _ in plain.elements],
+            )
+        words = " ".join(HOSTILE.split())
+        # Title twice, verdict, a warning, a sample's source, two labels ...
+        self.assertGreater(page.text.count(words), 30)
+        self.assertNotIn(words.lower(), plain.text.lower())
+
+    @parameterized.parameters(False, plots.is_available())
+    def test_missing_number_is_a_dash(self, has_figures):
+        report = report_sample.report(attention={})
+        for part in ("summary", "pairs"):
+            report[part] = list(map(without_numbers, report[part]))
+        report["pairs"][0]["p_below"] = 0.05
+        for run in report["runs"]:
+            numbers = {"loss": None, "minutes": None, "seed": None}
+            run |= numbers | {"learning_curve": {"train": [], "dev": []}}
+        page = self.page(report, has_figures)
+        self.assertLen(page.all("img"), 2 * has_figures)
+        self.assertIn("relative 2 – – – – –", page.text)
+        self.assertIn("relative – – –", page.text)
+        self.assertIn("relative absolute – – – – – –", page.text)
+        self.assertNotRegex(page.text, r"\b(None|nan|null)\b")
+
+    @absltest.skipUnless(plots.is_available(), "matplotlib is not installed.")
+    def test_one_label_of_one_seed(self):
+        report = report_sample.report(labels=["relative"], pairs=[])
+        del report["runs"][1:], report["summary"][1:]
+        report["summary"][0]["bleu_spread"] = None
+        report["attention"].pop("absolute")
+        page = self.page(report, has_figures=True)
+        self.assertIn("1,234,567 21.00 51.50", page.text)
+        self.assertLen(page.all("img"), 10)
+
+    def test_without_matplotlib_it_says_how_to_get_figures(self):
+        page = self.page(report_sample.report())
+        self.assertEmpty(page.all("img"))
+        self.assertIn(plots.HOW_TO_INSTALL, page.text)
+
+    def test_files_are_written_whole_or_not_at_all(self):
+        report = report_sample.report(title="\ud800 漢字 \x00")
+        with mock.patch.object(plots, "is_available", return_value=False):
+            paths = files.write(report, self.folder)
+        contents = [path.read_text(encoding="utf-8") for path in paths]
+        self.assertIn("<title>? 漢字 \ufffd</title>", contents[1])
+        self.assertEqual(json.loads(contents[2])["title"], "? 漢字 \x00")
+        with (
+            mock.patch.object(plots, "is_available", return_value=False),
+            mock.patch.object(os, "replace", side_effect=OSError),
+            self.assertRaises(OSError),
+        ):
+            files.write(report_sample.report(), self.folder)
+        self.assertCountEqual(self.folder.iterdir(), paths)
+        self.assertEqual(
+            [path.read_text(encoding="utf-8") for path in paths], contents
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,100 @@
+"""report.md and the terminal: the same tables as the page, as text."""
+
+import re
+
+from absl.testing import absltest
+
+from relpos_tf.comparison.report import html
+from relpos_tf.comparison.report import markdown
+from relpos_tf.comparison.report import sections
+from relpos_tf.comparison.report import tables
+from tests import report_sample
+
+
+class MarkdownTest(absltest.TestCase):
+    def test_text_has_the_content_of_the_report(self):
+        text = markdown.render(report_sample.report())
+        lines = text.split("\n")
+        self.assertEqual(lines[0], "# Relative against absolute")
+        self.assertEqual(
+            lines[2], "**relative is better than absolute by 2.00 BLEU.**"
+        )
+        for line in (
+            "Problem translate\\_ende\\_multi30k, test split, 1,100 lines; 200 "
+            "updates in each run; seeds 1, 2.",
+            "- Seed 2 saw fewer tokens.",
+            "| relative | 2 | 1,234,567 | 21.00 ± 1.41 | 51.50 ± 0.00 "
+            "| 2.1250 ± 0.0000 | 3.25 |",
+            f"    BLEU: {report_sample.SIGNATURE}",
+            "| absolute | 2.50 (1.06) | 8,000 (1.06) | 1,047 |",
+            "| relative | absolute | 21.00 | 19.00 | +2.00 (+0.75 to +3.25) "
+            "| 0.0001 | 0.30 | +1.00, +3.00 |",
+            "| over 10 | 1,070 | 20.00 (0.0) | 18.00 (0.0) |",
+            "| pos | none | timing |",
+            "- relative =: Ein Hund .",
+            "- absolute: Hund",
+            "    python -m relpos_tf.bin.compare --seeds=1,2",
+        ):
+            self.assertIn(line, lines)
+
+    def test_page_and_text_have_the_same_tables(self):
+        report = report_sample.report()
+        text, page = markdown.render(report), html.render(report)
+        document = sections.build(report, has_figures=False)
+        cells = [
+            cell
+            for blocks in document.sections.values()
+            for block in blocks
+            if isinstance(block, tables.Table)
+            for row in (block.head, *block.rows)
+            for cell in row
+        ]
+        self.assertGreater(len(cells), 100)
+        columns = re.findall(r"<t[hd](?: [^>]*)?>([^<]*)<", page)
+        self.assertEqual(columns, cells)
+        rows = re.findall(r"^\| (.*) \|$", text, re.MULTILINE)
+        written = [row.split(" | ") for row in rows if "---" not in row]
+        self.assertEqual(
+            sum(written, []), [cell.replace("_", "\\_") for cell in cells]
+        )
+
+    def test_text_is_escaped(self):
+        report = report_sample.report(title="a | *b* <c>", warnings=["d\n# e"])
+        report["samples"][0]["source"] = "one | <b>two</b>"
+        text = markdown.render(report)
+        self.assertStartsWith(text, "# a \\| \\*b\\* &lt;c>\n")
+        self.assertIn("\n- d \\# e\n", text)
+        self.assertIn("- source: one \\| &lt;b>two&lt;/b>\n", text)
+        self.assertNotIn("<", text)
+
+    def test_missing_number_is_a_dash(self):
+        report = report_sample.report(samples=[], hparams_diff={})
+        report["summary"][0] |= {"steps_per_second": None, "steps_ratio": None}
+        report["pairs"][0] |= {"p_value": None, "difference": None}
+        text = markdown.render(report)
+        self.assertIn("| relative | – | 8,000 (1.00) | 1,047 |", text)
+        self.assertIn("| – | – | 0.30 | +1.00, +3.00 |", text)
+        self.assertIn("All labels have the same hyper-parameters.", text)
+        self.assertNotIn("## Translations", text)
+        self.assertNotIn("None", text)
+
+    def test_level_is_given_with_the_number_of_pairs(self):
+        report = report_sample.report()
+        report["pairs"] = [report["pairs"][0] | {"p_below": 0.05 / 3}] * 3
+        self.assertIn(
+            "below 0.017 (0.05 divided by 3 pairs): equally good",
+            markdown.render(report),
+        )
+
+    def test_terminal_gets_a_short_table(self):
+        lines = tables.short_text(report_sample.report()).split("\n")
+        self.assertRegex(
+            lines[0], r"^ +BLEU +chrF +loss +exact match, % +steps"
+        )
+        self.assertRegex(lines[1], r"^rel.* 2\.1250 ± 0\.0000 +3\.25 +2\.50$")
+        self.assertEqual({len(line) for line in lines[:3]}, {len(lines[0])})
+        self.assertEqual(lines[4], report_sample.report()["verdict"])
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,224 @@
+"""Scores of models: the decoder's translations, computed once."""
+
+import json
+import pathlib
+import shutil
+from unittest import mock
+
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf.comparison import attention_maps
+from relpos_tf.comparison import child_process
+from relpos_tf.comparison import runs
+from relpos_tf.comparison import score_cache
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.models import checkpoints
+from relpos_tf.training import evaluation
+from tests import tiny_run
+from tests.comparison import examples
+
+
+class ScoresTestCase(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path) / "all"
+        examples.copy(self.folder)
+        self.run = runs.Run("a", 1, self.folder / "a-seed1")
+        self.problem = runs.problem_of(self.run)
+        self.true_run = child_process.run
+        patch = examples.in_this_process()
+        self.process = patch.start()
+        self.addCleanup(patch.stop)
+        patch = mock.patch.object(
+            engines.ModelEngine, "translate", examples.quick_search
+        )
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def open_set(self, use_test_set=True):
+        return score_cache.open_test_set(
+            str(self.folder / "data"), self.problem, use_test_set
+        )
+
+    def score(self, attention_sources=(), checkpoint=""):
+        return score_cache.score(
+            self.run,
+            checkpoint or runs.final_checkpoint(self.run),
+            self.open_set(),
+            self.folder / "out",
+            "[1/1] a",
+            attention_sources,
+        )
+
+
+class TrueScoresTest(ScoresTestCase):
+    def test_translations_are_the_decoders_and_the_loss_is_of_all_tokens(self):
+        result = self.score()
+        translator = translator_lib.Translator.load(self.run.path)
+        lines = [source for source, _ in examples.TEST]
+        expected = translator.translate(lines)
+        self.assertEqual(result.translations, expected)
+        self.assertEqual(expected[-1], "")
+        self.assertEndsWith(expected[0], " (3, 0.6, 7)")  # of the tiny run
+        self.assertGreater(len(set(expected)), 3)
+        made = self.folder / "out" / "translations" / "a-seed1.txt"
+        self.assertEqual(
+            made.read_text("utf-8"), "".join(f"{x}\n" for x in expected)
+        )
+        # Pair by pair, without batches or padding.
+        loss = count = 0.0
+        tokenizer, model = translator.engine.tokenizer, translator.engine.model
+        for pair in examples.TEST:
+            source, target = (tokenizer.encode(text) for text in pair)
+            logits = model(tf.constant([source]), tf.constant([target]))
+            chosen = tf.nn.log_softmax(logits[0]).numpy()
+            loss -= sum(row[i] for row, i in zip(chosen, target, strict=True))
+            count += len(target)
+        self.assertAlmostEqual(result.record["loss"], loss / count, places=4)
+        self.assertEqual(
+            result.record["source_lengths"],
+            [len(tokenizer.encode(line)) for line in lines],
+        )
+        self.assertEqual(
+            result.record["parameters"],
+            sum(v.numpy().size for v in model.variables),
+        )
+
+
+class ScoresTest(ScoresTestCase):
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(
+            evaluation, "teacher_forced", examples.quick_loss
+        )
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_dev_split_on_demand(self):
+        test_set = self.open_set(use_test_set=False)
+        self.assertEqual(test_set.split, "dev")
+        self.assertEqual(
+            [test_set.sources, test_set.references],
+            list(map(list, zip(*examples.PAIRS[1:], strict=True))),
+        )
+        self.assertEqual(self.open_set().split, "test")
+
+    def test_scores_are_computed_again_only_after_a_change(self):
+        first = self.score()
+        self.assertEqual(self.score(), first)
+        self.assertEqual(self.process.call_count, 1)
+        # Another model.
+        run = examples.add_run(self.folder, "b-seed1")
+        shutil.copytree(run, self.run.path, dirs_exist_ok=True)
+        second = self.score()
+        self.assertEqual(self.process.call_count, 2)
+        self.assertNotEqual(second.translations, first.translations)
+        # Translations that were edited.
+        path = self.folder / "out" / "translations" / "a-seed1.txt"
+        path.write_text("else\n")
+        self.assertEqual(self.score().translations, second.translations)
+        path.unlink()
+        self.assertEqual(self.score().translations, second.translations)
+        # A file cut short.
+        path = self.folder / "out" / "scores" / "a-seed1.json"
+        path.write_text(path.read_text()[:-9])
+        self.assertEqual(self.score().translations, second.translations)
+        self.assertEqual(self.process.call_count, 5)
+
+    def test_record_with_a_field_of_another_type_is_computed_again(self):
+        first = self.score()
+        path = self.folder / "out" / "scores" / "a-seed1.json"
+        record = json.loads(path.read_text())
+        for damage in (
+            {"translations_sha256": 7},
+            {"source_lengths": "x"},
+            {"loss": None},
+        ):
+            path.write_text(json.dumps(record | damage))
+            self.assertEqual(self.score().record["key"], first.record["key"])
+            self.assertEqual(
+                json.loads(path.read_text())["source_lengths"],
+                record["source_lengths"],
+            )
+
+    def test_other_search_settings_need_other_scores(self):
+        self.score()
+        hparams = self.run.files.read_hparams()
+        self.run.files.write_hparams(hparams.replace(extra_length=0))
+        self.score()
+        self.assertEqual(self.process.call_count, 2)
+
+    def test_average_is_scored_if_there_is_one(self):
+        hparams = self.run.files.read_hparams()
+        self.run.files.write_hparams(hparams.replace(average_checkpoints=2))
+        (self.run.path / "average").mkdir()
+        other = examples.add_run(self.folder, "b-seed1", shift=2)
+        average = str(self.run.path / "average" / "ckpt-7")
+        checkpoints.average([str(other / "ckpt-7")], average)
+        self.assertEqual(runs.final_checkpoint(self.run), average)
+        expected = translator_lib.Translator.load(average).translate(
+            [source for source, _ in examples.TEST]
+        )
+        self.assertEqual(self.score().translations, expected)
+
+    def test_attention_is_described_once_and_may_fail(self):
+        sources = tiny_run.TEXT[:3:2]
+        with mock.patch.object(
+            attention_maps, "describe", return_value={"x": 1}
+        ) as describe:
+            for _ in range(2):
+                result = self.score(sources)
+                self.assertEqual(result.attention, {"x": 1})
+                self.assertEqual(result.warning, "")
+            describe.assert_called_once_with(
+                str(self.run.path / "ckpt-7"), list(sources)
+            )
+        with mock.patch.object(
+            attention_maps, "describe", side_effect=errors.UserError("No.")
+        ):
+            result = self.score(sources[:1])
+        self.assertEqual(result.attention, {})
+        self.assertEqual(result.warning, "a seed 1: no attention: No.")
+        self.assertEqual(self.score().attention, {})
+
+    @parameterized.parameters("tokenizer_sha256", "data")
+    def test_data_of_another_run_are_refused(self, name):
+        changed = {"tokenizer_sha256": "0" * 64, "data": {"dev": "0"}}
+        self.problem[name] = changed[name]
+        with self.assertRaisesRegex(
+            errors.UserError,
+            "Expected the data of pairs .* other data, in .*pairs",
+        ):
+            self.open_set()
+
+    def test_missing_data_are_named(self):
+        shutil.rmtree(self.folder / "data")
+        with self.assertRaisesRegex(errors.UserError, "Received: none"):
+            self.open_set()
+
+    def test_run_without_fingerprints_is_known_by_its_tokenizer(self):
+        del self.problem["data"]
+        self.assertEqual(self.open_set().split, "test")
+
+
+class ProcessTest(ScoresTestCase):
+    def test_error_in_the_process_is_reported(self):
+        self.process.side_effect = self.true_run
+        (self.run.path / "ckpt-7.data-00000-of-00001").write_bytes(b"")
+        # Longer than a command line may be.
+        sources = ["\u6c34" * 600] * 60
+        with self.assertRaisesRegex(
+            errors.UserError,
+            r"Scoring of a seed 1 failed with exit code 1\. The end of "
+            r".*a-seed1\.score\.log:(?s:.*)\n  .*ckpt-7[^\n]*\Z",
+        ) as caught:
+            self.score(sources)
+        self.assertNotIn("Traceback", str(caught.exception))
+
+
+if __name__ == "__main__":
+    absltest.main()

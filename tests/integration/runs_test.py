@@ -1,0 +1,208 @@
+"""Runs as a user starts them: trained, stopped, resumed, used.
+
+The long form of the interruptions is tests/campaigns/kill.py.
+"""
+
+import contextlib
+import io
+import json
+import pathlib
+import shlex
+import shutil
+import signal
+import sys
+import time
+
+from absl.testing import absltest
+
+from relpos_tf.bin import command
+from relpos_tf.bin import decoder
+from relpos_tf.bin import export
+from relpos_tf.bin import trainer
+from relpos_tf.models import checkpoints
+from tests import commands
+from tests.campaigns import kill
+
+STEPS, FREQUENCY = 40, 30
+HPARAMS = (
+    "hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=1,"
+    "max_relative_position=3,batch_size=128,beam_size=1,extra_length=2"
+)
+OPTIONS = (
+    "--problem=algorithmic_reverse",
+    f"--hparams={HPARAMS}",
+    f"--local_eval_frequency={FREQUENCY}",
+    "--log_step_count_steps=7",  # not a divisor of FREQUENCY
+)
+
+
+def start(folder, line=None):
+    """Starts a trainer in a process; `line` replaces its command line."""
+    options = (*OPTIONS, f"--train_steps={STEPS}", "--deterministic")
+    return kill.Run(folder, options, line, commands.Popen)
+
+
+def execute(main, *arguments):
+    """Runs a command in this process; returns exit code and messages."""
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error):
+        code = command.execute(main, arguments)
+    return code, error.getvalue()
+
+
+class RunsTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.root = pathlib.Path(cls.create_tempdir(cls()).full_path)
+        # One run without interruptions serves all tests.
+        cls.whole = start(cls.root / "whole")
+        if cls.whole.finish() != 0:
+            raise RuntimeError(cls.whole.text())
+
+    def start(self, name, line=None):
+        run = start(self.root / name, line)
+        self.addCleanup(run.process.stderr.close)
+        self.addCleanup(run.process.kill)
+        return run
+
+    def resume(self, *options):
+        """Resumes the whole run in this process, which has two CPUs."""
+        return execute(
+            trainer.main,
+            f"--data_dir={self.whole.folder / 'data'}",
+            f"--output_dir={self.whole.directory}",
+            *OPTIONS,
+            *options,
+        )
+
+    def test_files_events_and_messages_of_a_run(self):
+        names = {path.name for path in self.whole.directory.iterdir()}
+        expected = "hparams.json flags.txt versions.json tokenizer.model"
+        self.assertContainsSubset(
+            [*expected.split(), f"ckpt-{STEPS}.index"], names
+        )
+        with open(self.whole.directory / "metrics.jsonl") as file:
+            events = [json.loads(line) for line in file]
+        self.assertEqual(
+            [(e["step"], e["split"]) for e in events if e["step"] >= 28],
+            [(28, "train"), (30, "dev"), (35, "train")]
+            + [(STEPS, "train"), (STEPS, "dev")],
+        )
+        self.assertIn("tok:13a", events[-1]["bleu_signature"])
+        self.assertIn(f"step {STEPS}/{STEPS}", self.whole.text())
+        self.assertIn("BLEU", self.whole.text())
+        self.assertNotIn("Traceback", self.whole.text())
+
+    def test_decoder_and_export_translate_the_same(self):
+        text = "ba do mi\n\ngi ku\u2028ta\n  \nbu".encode()
+        search = "--decode_hparams=beam_size=2,extra_length=5"
+        decoded = commands.run(
+            [
+                sys.executable,
+                "decoder.py",
+                f"--output_dir={self.whole.directory}",
+                search,
+            ],
+            input=text,
+            capture_output=True,
+            check=False,
+            cwd=kill.ROOT,
+        )
+        self.assertEqual(decoded.returncode, 0, decoded.stderr.decode())
+        lines = decoded.stdout.split(b"\n")
+        self.assertLen(lines, 6)
+        self.assertEqual(lines[1::2], [b"", b"", b""])
+        self.assertNotEmpty(b"".join(lines))
+
+        source, target = self.root / "source", self.root / "target"
+        source.write_bytes(text)
+        code, error = execute(
+            export.main, f"--output_dir={self.whole.directory}", search
+        )
+        self.assertEqual(code, 0, error)
+        code, error = execute(
+            decoder.main,
+            f"--export_dir={self.whole.directory / 'export'}",
+            f"--decode_from_file={source}",
+            f"--decode_to_file={target}",
+        )
+        self.assertEqual(code, 0, error)
+        self.assertEqual(target.read_bytes(), decoded.stdout)
+
+    def test_two_replicas_resume_a_run_of_one(self):
+        copy = self.root / "copy"
+        shutil.copytree(self.whole.directory, copy)
+        code, error = self.resume(
+            f"--output_dir={copy}",
+            f"--train_steps={STEPS + 2}",
+            "--schedule=train",
+        )
+        self.assertEqual(code, 0, error)
+        self.assertIn(f"steps {STEPS} to {STEPS + 2}, 2 x 128 tok", error)
+        self.assertEqual(checkpoints.all_steps(copy)[-1], STEPS + 2)
+
+    def test_another_architecture_is_refused(self):
+        before = kill.checkpoints_in(self.whole.directory)
+        code, error = self.resume(
+            f"--hparams={HPARAMS.replace('hidden_size=16', 'hidden_size=32')}"
+        )
+        self.assertEqual(code, 1)
+        self.assertIn("hidden_size=16 (now 32)", error)
+        self.assertEqual(kill.checkpoints_in(self.whole.directory), before)
+
+    def assert_kept(self, run, saved):
+        """Checks that all `saved` files are there; returns today's files."""
+        self.assertNotIn("Traceback", run.text())
+        now = kill.checkpoints_in(run.directory)
+        self.assertEqual({name: now.get(name) for name in saved}, saved)
+        return now
+
+    def test_run_stopped_three_times_equals_one_without_interruptions(self):
+        folder = self.root / "it's stopped"
+        folder.mkdir()
+        shutil.copytree(self.whole.folder / "data", folder / "data")
+
+        line, saved = self.interrupt_and_terminate(folder.name)
+
+        run = self.start(folder.name, line)
+        run.wait_for_half(0)
+        self.assertEqual(run.stop(signal.SIGKILL), -signal.SIGKILL)
+        self.assertNotEmpty(kill.halves(folder))
+        saved = self.assert_kept(run, saved)
+
+        run = self.start(folder.name)
+        self.assertTrue(run.wait_for(r"^Saved .*/ckpt-30\.$"), run.text())
+        # Now it evaluates, which takes seconds.
+        self.assertEqual(run.stop(signal.SIGKILL), -signal.SIGKILL)
+        saved = self.assert_kept(run, saved)
+        self.assertIn("ckpt-30.index", saved)
+
+        run = self.start(folder.name)
+        self.assertEqual(run.finish(), 0, run.text())
+        self.assert_kept(run, saved)
+        self.assertEmpty(kill.differences(run, self.whole, saved, STEPS))
+
+    def interrupt_and_terminate(self, name):
+        """Sends both signals; returns the printed command and the files."""
+        # A shell that runs the tests in the background ignores SIGINT for
+        # them; a process inherits that, but not a handler.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        run = self.start(name)
+        self.assertTrue(run.wait_for(r"^step 7/"), run.text())
+        run.process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+        self.assertEqual(run.stop(signal.SIGTERM), 0, run.text())
+        self.assertEmpty(kill.halves(run.folder))
+        [step] = checkpoints.all_steps(run.directory)
+        self.assertBetween(step, 7, FREQUENCY - 1)
+        stopped = f"Stopped at step {step}. The same command goes on from there"
+        self.assertIn(stopped, run.text())
+        line = run.lines[-1][1].strip()
+        self.assertEqual(shlex.split(line), run.process.args)
+        return line, self.assert_kept(run, {})
+
+
+if __name__ == "__main__":
+    absltest.main()
