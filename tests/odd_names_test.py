@@ -101,6 +101,7 @@ class OddNamesTest(parameterized.TestCase):
         self.assertEqual(records.write(pairs, [file]), 2)
         records.shuffle_file(file, seed=3)
         records.check([file], vocab_size=13)
+        self.assertEqual(records.count_records([file]), 2)
 
     def test_an_export_is_written_and_loaded(self):
         folder = self.folder / ALL_AT_ONCE / "run"

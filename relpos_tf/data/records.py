@@ -2,7 +2,9 @@
 
 A record is a `tf.train.Example` with two int64 lists, `inputs` and `targets`,
 both ending in EOS, and the number `tokenizer`, the mark of the tokenizer that
-made the ids. Records of earlier versions have no mark.
+made the ids. Records of earlier versions have no mark. The file format frames
+every record as: length (8 bytes, little endian), checksum (4), data,
+checksum (4).
 
 Reading happens in the graph. After an error, `guarded` reads the files once
 more to name the damaged record.
@@ -13,6 +15,7 @@ import itertools
 import os
 import pathlib
 import random
+import struct
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -24,6 +27,8 @@ from google.protobuf import message
 from relpos_tf import errors
 from relpos_tf.utils import files
 
+_HEADER_SIZE = 12
+_FOOTER_SIZE = 4
 _LARGEST_ID = 2**31 - 1
 _SIDES = "inputs", "targets"
 _UNMARKED = -1
@@ -170,6 +175,16 @@ def _read(path: str | pathlib.Path) -> Iterator[bytes]:
         yield from batch
 
 
+def count_records(files: Iterable[str | pathlib.Path]) -> int:
+    """Counts records by walking over their frames, without reading the data.
+
+    Raises:
+        UserError: a file is missing, cut short or not a TFRecord file; the
+            message names it.
+    """
+    return sum(_count(pathlib.Path(path)) for path in files)
+
+
 def guarded(
     batches: Iterable[Any],
     files: Sequence[str | pathlib.Path],
@@ -253,11 +268,7 @@ def _has_mark(marks: tf.Tensor, tokenizer: int | None) -> tf.Tensor:
 
 def _raise_for_record(path: str, largest: int, tokenizer: int | None) -> None:
     """Raises for the first damaged record of a file."""
-    if not os.path.isfile(path):
-        raise errors.UserError(
-            f"Expected a TFRecord file. Received: {path}, which does not "
-            f"exist. {_ANEW}"
-        )
+    _check_exists(path)
     iterator = iter(tf.data.TFRecordDataset(path))
     for number in itertools.count(1):
         try:
@@ -300,3 +311,32 @@ def _damage(record: bytes, largest: int) -> str:
             wrong = min(ids) if min(ids) < 1 else max(ids)
             return f"`{name}` has the id {wrong}, not one of 1 to {largest}"
     return ""
+
+
+def _count(path: pathlib.Path) -> int:
+    """Returns the number of records in one file."""
+    _check_exists(path)
+    size = os.path.getsize(path)
+    count = position = 0
+    with open(path, "rb") as file:
+        while position < size:
+            header = file.read(_HEADER_SIZE)
+            position += _HEADER_SIZE + _FOOTER_SIZE
+            if len(header) == _HEADER_SIZE:
+                position += struct.unpack("<Q", header[:8])[0]
+            if len(header) < _HEADER_SIZE or position > size:
+                raise errors.UserError(
+                    f"Record {count + 1} of {path} is damaged: it does not "
+                    f"end within the file's {size} bytes. {_ANEW}"
+                )
+            file.seek(position)
+            count += 1
+    return count
+
+
+def _check_exists(path: str | pathlib.Path) -> None:
+    if not os.path.isfile(path):
+        raise errors.UserError(
+            f"Expected a TFRecord file. Received: {path}, which does not "
+            f"exist. {_ANEW}"
+        )

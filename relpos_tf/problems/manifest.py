@@ -306,14 +306,14 @@ def _described(
 
 
 def _received(path: pathlib.Path, size: int | None) -> str:
-    """Returns the size of a damaged record file, and its damaged record."""
+    """Returns the size of a damaged record file, and its whole records."""
     if size is None:
         return "no file"
     # TensorFlow takes seconds to import.
     from relpos_tf.data import records
 
     try:
-        records.check([path])
+        whole = records.count_records([path])
     except errors.UserError as error:
-        return f"{size}. {str(error).removesuffix(f'. {_ANEW}')}"
-    return str(size)
+        return f"{size}. {str(error).removesuffix('.')}"
+    return f"{size}, in {whole} records"

@@ -1,4 +1,4 @@
-"""The user's terminal: a line of progress, a prompt, its history, Ctrl-C.
+"""The user's terminal: a line of progress, a prompt and its history.
 
 Progress is the terminal's last line, written over again and again by `show`.
 Files and pipes get no progress. Any other output calls `clear` first.

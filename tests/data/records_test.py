@@ -48,11 +48,13 @@ class RecordsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(records.write(iter(_PAIRS), self.files), 23)
         for i, path in enumerate(self.files):
             self.assertEqual(read(path), _PAIRS[i::3])
+        self.assertEqual(records.count_records(self.files), 23)
+        self.assertEqual(records.count_records(self.files[2:]), 7)
 
     def test_files_may_stay_empty(self):
         records.write(_PAIRS[:1], self.files)
         self.assertEqual(read(self.files[1]), [])
-        records.check(self.files)
+        self.assertEqual(records.count_records(self.files), 1)
 
     def test_shuffling_permutes_by_seed(self):
         orders = []
@@ -69,32 +71,21 @@ class RecordsTest(tf.test.TestCase, parameterized.TestCase):
         path = self.files[0]
         records.write(_PAIRS[:2], [path])
         whole = path.read_bytes()
-        # A record is its length (8 bytes), a checksum (4), data, a checksum.
         first = 16 + int.from_bytes(whole[:8], "little")
-        for length, number in (
-            (1, 1),
-            (11, 1),
-            # TensorFlow takes a cut behind the 12 bytes for the end.
-            (13, 1),
-            (first - 1, 1),
-            (first + 5, 2),
-            (first + 14, 2),
-            (len(whole) - 1, 2),
-        ):
+        for length in range(1, len(whole)):
             path.write_bytes(whole[:length])
-            with self.assertRaisesRegex(
-                errors.UserError, f"Record {number} of {path}"
-            ):
-                records.check([path])
-        path.write_bytes(whole[:first])
-        records.check([path])
+            if length == first:
+                self.assertEqual(records.count_records([path]), 1)
+                continue
+            with self.assertRaisesRegex(errors.UserError, str(path)):
+                records.count_records([path])
 
     def test_files_that_are_no_records_are_named(self):
         with self.assertRaisesRegex(errors.UserError, str(self.files[0])):
-            records.check(self.files)
+            records.count_records(self.files)
         self.files[0].write_text("Two dogs are running over a meadow.\n")
         with self.assertRaisesRegex(errors.UserError, "damaged"):
-            records.check(self.files[:1])
+            records.count_records(self.files[:1])
 
     def test_sound_files_pass(self):
         records.write(_PAIRS, self.files)
