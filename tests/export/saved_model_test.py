@@ -116,7 +116,7 @@ def documented_command(**replacements):
     for name, value in replacements.items():
         command, count = re.subn(rf"(--{name}) \S+", rf"\1 {value}", command)
         assert count == 1, name
-    return shlex.split(command)
+    return shlex.split(command.replace("\\\n", " "))
 
 
 class ExportTest(tf.test.TestCase):
