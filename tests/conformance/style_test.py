@@ -13,9 +13,8 @@ CODE = sorted(
     for folder in ("relpos_tf", "hparams")
     for path in (ROOT / folder).rglob("*.py")
 )
-SKIPPED = frozenset(
-    {"build", "data", "dist", "downloads", "reference", "runs", "__pycache__"}
-)
+# Folders at the root that commands write.
+OUTPUTS = frozenset({"build", "data", "dist", "downloads", "runs"})
 TEXT_ENDINGS = frozenset(
     {"", ".cfg", ".in", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yml"}
 )
@@ -33,7 +32,8 @@ def text_files():
     for path in sorted(ROOT.rglob("*")):
         parts = path.relative_to(ROOT).parts
         hidden = {p for p in parts if p.startswith(".")} - {".ci", ".gitignore"}
-        if hidden or SKIPPED.intersection(parts) or not path.is_file():
+        is_written = parts[0] in OUTPUTS or "__pycache__" in parts
+        if hidden or is_written or not path.is_file():
             continue
         if "egg-info" not in parts[0] and path.suffix in TEXT_ENDINGS:
             yield path
