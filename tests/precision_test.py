@@ -229,7 +229,7 @@ class PrecisionTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(
             errors.UserError,
             "`activation_dtype` must be one of float32, bfloat16. Received: "
-            "'float16'. .*underflow unless the loss is scaled.*bfloat16",
+            "activation_dtype=float16. .*underflow unless the loss is scaled",
         ):
             hparam.HParams().override("activation_dtype=float16")
 

@@ -162,8 +162,9 @@ class ExportTest(parameterized.TestCase):
         (folder / "model.bin").write_bytes(b"x")
         with self.assertRaisesRegex(errors.UserError, "complete export"):
             relpos_tf.Translator.load(folder)
+        path.write_text(json.dumps(info | {"format": "saved_model"}))
         with self.assertRaisesRegex(errors.UserError, "--format=ctranslate2"):
-            ctranslate2_engine.CTranslate2Engine(self.folder)
+            ctranslate2_engine.CTranslate2Engine(folder)
 
     def test_missing_library_is_named(self):
         folder = export_of()

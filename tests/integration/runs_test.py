@@ -19,7 +19,7 @@ from relpos_tf.bin import command
 from relpos_tf.bin import decoder
 from relpos_tf.bin import export
 from relpos_tf.bin import trainer
-from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from tests import commands
 from tests.campaigns import kill
 
@@ -140,7 +140,7 @@ class RunsTest(absltest.TestCase):
         )
         self.assertEqual(code, 0, error)
         self.assertIn(f"steps {STEPS} to {STEPS + 2}, 2 x 128 tok", error)
-        self.assertEqual(checkpoints.all_steps(copy)[-1], STEPS + 2)
+        self.assertEqual(run_dir.all_steps(copy)[-1], STEPS + 2)
 
     def test_another_architecture_is_refused(self):
         before = kill.checkpoints_in(self.whole.directory)
@@ -195,7 +195,7 @@ class RunsTest(absltest.TestCase):
         time.sleep(0.01)
         self.assertEqual(run.stop(signal.SIGTERM), 0, run.text())
         self.assertEmpty(kill.halves(run.folder))
-        [step] = checkpoints.all_steps(run.directory)
+        [step] = run_dir.all_steps(run.directory)
         self.assertBetween(step, 7, FREQUENCY - 1)
         stopped = f"Stopped at step {step}. The same command goes on from there"
         self.assertIn(stopped, run.text())

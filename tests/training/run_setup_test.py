@@ -308,7 +308,7 @@ class PrepareDataTest(absltest.TestCase):
                     ONE_HOST, problem_test.make(), *arguments
                 )
                 self.assertTrue(locks.is_locked(folder))
-                with manifest_test.another_process("hold", folder):
+                with manifest_test.another_process("acquire_shared", folder):
                     pass  # as any number may
 
 
