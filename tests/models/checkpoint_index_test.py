@@ -5,7 +5,6 @@ import json
 import math
 import pathlib
 import struct
-import subprocess
 import sys
 import textwrap
 
@@ -17,6 +16,7 @@ from tensorflow.core.protobuf import tensor_bundle_pb2
 
 from relpos_tf import errors
 from relpos_tf.models import checkpoints
+from tests import commands
 
 # In a process of its own, because TensorFlow might end it. Cases are
 # (file, kind, place, value); the reader must not ask for memory either.
@@ -153,7 +153,7 @@ class DamageTest(parameterized.TestCase):
         self.prefix = self.manager.save(7)
 
     def test_100_random_places(self):
-        done = subprocess.run(
+        done = commands.run(
             [sys.executable, "-c", textwrap.dedent(_READ), str(self.folder)],
             cwd=pathlib.Path(__file__).parents[2],
             capture_output=True,

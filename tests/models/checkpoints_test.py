@@ -23,6 +23,7 @@ from relpos_tf import errors
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
 from relpos_tf.training import devices
+from tests import commands
 from tests import testing
 
 testing.use_two_cpus()
@@ -477,7 +478,7 @@ class KilledProcessTest(absltest.TestCase):
         super().setUpClass()
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="killed."))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        with subprocess.Popen(
+        with commands.Popen(
             [sys.executable, "-c", textwrap.dedent(_CHILD), str(cls.folder)],
             cwd=pathlib.Path(__file__).parents[2],
             stdout=subprocess.PIPE,

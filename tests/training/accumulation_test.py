@@ -6,7 +6,6 @@ All combinations are in tests/campaigns/replicas.py.
 import functools
 import pathlib
 import shutil
-import subprocess
 import sys
 from unittest import mock
 
@@ -23,6 +22,7 @@ from relpos_tf.models import transformer
 from relpos_tf.training import reporting
 from relpos_tf.training import run_config
 from relpos_tf.training import trainer as trainer_lib
+from tests import commands
 from tests import testing
 from tests.campaigns import breakable
 from tests.campaigns import replicas
@@ -86,7 +86,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_four_replicas_equal_one(self):
         options = "--replicas 4 --accumulate 1 --clip 0.3 --bag --few".split()
-        done = subprocess.run(
+        done = commands.run(
             [sys.executable, "-m", "tests.campaigns.replicas", *options],
             capture_output=True,
             check=False,
