@@ -192,9 +192,8 @@ def search_fixed(
     Example:
 
     >>> from relpos_tf import hparam
-    >>> model = transformer.Transformer(
-    ...     hparam.HParams().replace(vocab_size=11, hidden_size=16)
-    ... )
+    >>> hparams = hparam.HParams(vocab_size=11, hidden_size=16)
+    >>> model = transformer.Transformer(hparams.replace(num_hidden_layers=1))
     >>> @tf.function(jit_compile=True)
     ... def translate(inputs):
     ...     return search_fixed(
