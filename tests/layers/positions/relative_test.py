@@ -197,7 +197,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             return np.sum(output * upstream)
 
         arrays = [arrays[i] for i in there]
-        expected = total(*arrays)
+        expected, checked = total(*arrays), None
         for form, causal in itertools.product(FORMS, {False, is_causal}):
             tensors = [tf.constant(array) for array in arrays]
             with tf.GradientTape() as tape:
@@ -217,9 +217,11 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             for gradient in gradients:
                 # No tf.IndexedSlices: optimizers count its rows apart.
                 self.assertIsInstance(gradient, tf.Tensor)
-            testing.assert_gradients(
-                self, gradients, total, arrays, message=message
-            )
+            checked = checked or gradients
+            for one, other in zip(gradients, checked, strict=True):
+                self.assertAllClose(one, other, 1e-9, 1e-9, message)
+        # Differences take long, so they check the gradients of one form.
+        testing.assert_gradients(self, checked, total, arrays)
 
     @parameterized.product(form=FORMS, per_head=[True, False])
     def test_unknown_lengths_in_a_graph_change_nothing(self, form, per_head):
