@@ -6,6 +6,7 @@ All combinations are in tests/campaigns/replicas.py.
 import functools
 import pathlib
 import shutil
+import signal
 import sys
 from unittest import mock
 
@@ -21,7 +22,9 @@ from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.training import reporting
 from relpos_tf.training import run_config
+from relpos_tf.training import train_step
 from relpos_tf.training import trainer as trainer_lib
+from relpos_tf.utils import signals
 from tests import commands
 from tests import testing
 from tests.campaigns import breakable
@@ -214,10 +217,9 @@ class TrainerTest(tf.test.TestCase):
             tf.distribute.get_strategy(),
             run_config.RunConfig(
                 train_steps=steps,
-                local_eval_frequency=2,
-                log_step_count_steps=1,
                 evaluate=False,
-                **config,
+                **{"local_eval_frequency": 2, "log_step_count_steps": 1}
+                | config,
             ),
         )
         if breaks:
@@ -250,6 +252,38 @@ class TrainerTest(tf.test.TestCase):
         self.assertEqual(expected["optimizer/step"], 4)
         for name, value in expected.items():
             self.assertAllEqual(value, actual[name], name)
+
+    def test_an_update_that_a_signal_interrupts_is_saved(self):
+        compile_step = train_step.compile_step
+        tokens = []
+
+        def compile_interrupted(*args, **kwargs):
+            step_fn = compile_step(*args, **kwargs)
+
+            def step(batch):
+                result = step_fn(batch)
+                tokens.append(float(result["target_tokens"]))
+                if len(tokens) == number:
+                    signal.raise_signal(signal.SIGTERM)
+                return result
+
+            return step
+
+        for number in (1, 3):
+            tokens.clear()
+            name = f"interrupted {number}"
+            trainer = self.trainer(
+                name, 9, local_eval_frequency=9, log_step_count_steps=9
+            )
+            with signals.caught(), self.assertRaises(signals.Terminated):
+                with mock.patch.object(
+                    train_step, "compile_step", compile_interrupted
+                ):
+                    trainer.train()
+            saved = self.values(name, number)
+            self.assertEqual(saved["training/position"], number)
+        # The sums of the first update, which compiles, would be lost.
+        self.assertEqual(saved["training/unreported"][1], sum(tokens))
 
     def test_skipped_updates_are_counted_and_ten_in_a_row_end_the_run(self):
         breaks = [2, *range(4, 13), *range(14, 1000)]
