@@ -245,7 +245,7 @@ class MultiHeadAttention(heads_lib.Heads):
             A pair: a `[B * n, F]` tensor, and the cache with this position.
         """
         sources = tf.shape(cache.values)[0]
-        q, k, v = heads_lib.split_heads(
+        q, k, v = heads_lib.split_projections(
             tf.matmul(rows, kernel),  # [B * n, 3 F]
             [sources, -1, 3, self.num_heads, self.depth],
         )  # [B, H, n, D] each
@@ -283,8 +283,8 @@ class MultiHeadAttention(heads_lib.Heads):
 
     def _split_rows(self, rows, sources):
         """Splits the heads of `[B * L, F]`: `[B, H, L, D]`."""
-        shape = [sources, -1, 1, self.num_heads, self.depth]
-        return heads_lib.split_heads(rows, shape)[0]
+        shape = [sources, -1, self.num_heads, self.depth]
+        return heads_lib.split_heads(rows, shape)
 
     def _transform(self, x, start, length=None):
         """Applies schemes to `[B, H, L, D]` at the positions from `start`.

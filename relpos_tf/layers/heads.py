@@ -13,11 +13,14 @@ from relpos_tf.layers import projections
 
 
 def split_heads(rows, shape):
+    """Splits `[B * L, H * D]` into `[B, H, L, D]`; `shape` is B, L, H, D."""
+    return tf.transpose(tf.reshape(rows, shape), [0, 2, 1, 3])
+
+
+def split_projections(rows, shape):
     """Splits `[B * L, P * H * D]` into P tensors `[B, H, L, D]`.
 
-    Args:
-        rows: The tensor.
-        shape: B, L, P, H and D. One of them may be -1.
+    `shape` is B, L, P, H, D. For one projection `split_heads` is quicker.
     """
     return tf.unstack(tf.transpose(tf.reshape(rows, shape), [2, 0, 3, 1, 4]))
 
@@ -98,10 +101,11 @@ class Heads(keras.layers.Layer):
         kernel = self.fuse(*layers)
         batch, length = tf.unstack(tf.shape(x)[:2])
         rows = tf.reshape(tf.cast(x, kernel.dtype), [-1, kernel.shape[0]])
-        return split_heads(
-            tf.matmul(rows, kernel),
-            [batch, length, len(layers), self.num_heads, self.depth],
-        )
+        rows = tf.matmul(rows, kernel)  # [B * L, P * H * D]
+        heads = self.num_heads, self.depth
+        if len(layers) == 1:
+            return [split_heads(rows, [batch, length, *heads])]
+        return split_projections(rows, [batch, length, len(layers), *heads])
 
     def get_config(self):
         return super().get_config() | {

@@ -14,7 +14,7 @@ B, L, P, H, D = 2, 3, 5, 7, 11
 class SplitAndJoinTest(tf.test.TestCase):
     def test_split_equals_slices_of_the_features(self):
         rows = testing.normal(1, B * L, P * H * D)
-        parts = heads.split_heads(tf.constant(rows), [B, -1, P, H, D])
+        parts = heads.split_projections(tf.constant(rows), [B, -1, P, H, D])
         self.assertLen(parts, P)
         for b, t, p, h in np.ndindex(B, L, P, H):
             first = (p * H + h) * D
@@ -23,7 +23,7 @@ class SplitAndJoinTest(tf.test.TestCase):
 
     def test_join_undoes_split(self):
         rows = tf.constant(testing.normal(1, B * L, H * D))
-        (part,) = heads.split_heads(rows, [B, L, 1, H, D])
+        part = heads.split_heads(rows, [B, L, H, D])
         self.assertAllEqual(heads.join_heads(part, [-1, H * D]), rows)
         self.assertAllEqual(
             heads.join_heads(part, [B, L, H * D]),
