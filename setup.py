@@ -65,6 +65,7 @@ setup(
         "absl-py>=2.1",
         "numpy>=1.26",
         "sacrebleu>=2.4,<3",
+        "sacremoses>=0.1.1,<0.3",
         # 0.2.1 crashes on a crafted tokenizer, which 0.2.3 refuses.
         "sentencepiece>=0.2.3,<0.3",
     ],

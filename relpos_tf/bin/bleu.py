@@ -14,6 +14,8 @@ NAME.bleu.png. All texts are plain, one sentence a line. Every score has the
 signature that says how it was computed.
 """
 
+import dataclasses
+import json
 import pathlib
 
 from relpos_tf import errors
@@ -38,6 +40,12 @@ FLAGS.define_string(
     None,
     "File to write the scores to, as one JSON object. Default: none; with "
     "--translations_dir, NAME.bleu.json in that folder.",
+)
+FLAGS.define_string(
+    "tokenized_language",
+    None,
+    "Language code, such as de: also print the lower-cased, tokenized BLEU of "
+    "papers on multimodal translation, which is higher.",
 )
 FLAGS.define_string(
     "translations_dir",
@@ -104,6 +112,8 @@ def check_flags():
         for name in _FOLDER_FLAGS:
             if FLAGS[name].value:
                 raise command.UsageError(f"--{name} needs --translations_dir.")
+    elif FLAGS.tokenized_language:
+        raise command.UsageError("--tokenized_language needs --translation.")
     command.require(FLAGS, "reference")
     from relpos_tf.comparison import plots
 
@@ -123,13 +133,25 @@ def score_file():
     translation = list(text.read_lines(FLAGS.translation))
     if FLAGS.source:
         check_source(len(translation), FLAGS.translation)
-    scores = metrics.corpus_bleu(
-        translation, list(text.read_lines(FLAGS.reference))
-    )
+    references = list(text.read_lines(FLAGS.reference))
+    scores = metrics.corpus_bleu(translation, references)
+    tokenized, more = "", {}
+    if language := FLAGS.tokenized_language:
+        with command.flag_value("tokenized_language"):
+            bleu, signature = metrics.tokenized_bleu(
+                translation, references, language
+            )
+        more = {"tokenized_bleu": bleu, "tokenized_bleu_signature": signature}
+        tokenized = (
+            f"tokenized BLEU = {bleu:.2f}\n"
+            f"tokenized BLEU signature: {signature}\n"
+        )
     for warning in scores.warnings:
         command.logger().warning("%s", warning)
     if FLAGS.score_json:
-        files.write(FLAGS.score_json, scores.to_json() + "\n")
+        record = dataclasses.asdict(scores) | more
+        content = json.dumps(record, ensure_ascii=False)
+        files.write(FLAGS.score_json, content + "\n")
     command.write(
         f"BLEU = {scores.bleu:.2f}\n"
         f"chrF = {scores.chrf:.2f}\n"
@@ -137,6 +159,7 @@ def score_file():
         f"lines = {scores.lines}, empty = {scores.empty_lines}\n"
         f"BLEU signature: {scores.bleu_signature}\n"
         f"chrF signature: {scores.chrf_signature}\n"
+        f"{tokenized}"
     )
 
 

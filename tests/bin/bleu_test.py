@@ -61,6 +61,25 @@ class BleuTest(parameterized.TestCase):
         self.assertIn(f"chrF = {scores['chrf']:.2f}\n", out)
         self.assertIn(scores["bleu_signature"], out)
 
+    def test_tokenized_bleu_stands_beside_the_other(self):
+        path = self.folder / "score.json"
+        files = (
+            self.file("translation", "Der Hund rennt, und die Katze schläft."),
+            self.file("reference", "der hund rennt, und die katze schläft."),
+        )
+        code, out, err = execute(
+            *files, "--tokenized_language=de", f"--score_json={path}"
+        )
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("\ntokenized BLEU = 100.00\n", out)
+        scores = json.loads(path.read_text(encoding="utf-8"))
+        self.assertLess(scores["bleu"], 60)
+        self.assertAlmostEqual(scores["tokenized_bleu"], 100)
+        self.assertIn("tok:moses-de", scores["tokenized_bleu_signature"])
+        code, _, err = execute(*files, "--tokenized_language=xx")
+        self.assertEqual(code, 2)
+        self.assertIn("--tokenized_language: Expected a language", err)
+
     def test_other_number_of_lines_is_refused(self):
         translation = self.file("translation", "a", "b", "c")
         code, out, err = execute(translation, self.file("reference", "a", "b"))

@@ -39,6 +39,7 @@ IMPORTERS = {
     "tensorflow_text": {"data.t2t_subwords", "data.tokenizer"},
     "sentencepiece": {"data.tokenizer"},
     "sacrebleu": {"training.metrics"},
+    "sacremoses": {"training.metrics"},
     "matplotlib": {"comparison.plots"},
     "ctranslate2": {"decoding.ctranslate2_engine"},
     "absl": set(),

@@ -1,5 +1,6 @@
 """Tests of the scores: against sacreBLEU's command and by hand."""
 
+import gzip
 import json
 import math
 import os
@@ -7,13 +8,22 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import unittest
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+from sacrebleu import metrics as sacrebleu_metrics
 
 from relpos_tf import errors
 from relpos_tf.training import metrics
 
+MULTI30K = (
+    pathlib.Path(__file__)
+    .resolve()
+    .parents[3]
+    .joinpath("shared", "data", "multi30k", "test_2016_flickr.de.gz")
+)
 REFERENCES = (
     "The cat sat on the mat, and it did not move.",
     "Prices rose by 3.5% in 2018.",
@@ -170,6 +180,46 @@ class CorpusBleuTest(parameterized.TestCase):
         record["warnings"] = tuple(record["warnings"])
         self.assertEqual(metrics.Scores(**record), scores)
         self.assertNotIn("\n", scores.to_json())
+
+
+class TokenizedBleuTest(absltest.TestCase):
+    def test_counts_lower_case_tokens_of_moses_without_smoothing(self):
+        # Ten tokens on each side, of which the ninth alone differs.
+        score, signature = metrics.tokenized_bleu(
+            ["Der Hund im T-Shirt rennt, und er schläft."],
+            ["der hund im t-shirt rennt, und er ruht."],
+            "de",
+        )
+        precisions = (9 / 10) * (7 / 9) * (6 / 8) * (5 / 7)
+        self.assertAlmostEqual(score, 100 * precisions**0.25)
+        self.assertStartsWith(signature, "nrefs:1|case:lc|")
+        score, _ = metrics.tokenized_bleu(["a b c d"], ["a b c e"], "en")
+        self.assertEqual(score, 0.0)
+
+    def test_quotes_are_normalised_and_escaped(self):
+        # As in Multi30k's lc.norm.tok files.
+        score, _ = metrics.tokenized_bleu(
+            ["Das \u201eBoot\u201c ist blau."], ['das "boot" ist blau.'], "de"
+        )
+        self.assertAlmostEqual(score, 100.0)
+
+    @unittest.skipUnless(MULTI30K.is_file(), "Needs ../shared.")
+    def test_references_have_as_many_tokens_as_published(self):
+        with gzip.open(MULTI30K, "rt", encoding="utf-8") as file:
+            lines = file.read().split("\n")[:-1]
+        with mock.patch.object(
+            sacrebleu_metrics.BLEU, "corpus_score"
+        ) as corpus_score:
+            metrics.tokenized_bleu(lines, lines, "de")
+        _, (references,) = corpus_score.call_args.args
+        # Wu et al. (2021): BLEU of 12,103 reference tokens.
+        self.assertEqual(sum(len(r.split(" ")) for r in references), 12103)
+
+    def test_unknown_language_and_line_counts_are_refused(self):
+        with self.assertRaisesRegex(errors.UserError, "one of cs, de, .*'xx'"):
+            metrics.tokenized_bleu(["a"], ["a"], "xx")
+        with self.assertRaisesRegex(errors.UserError, "2 hypotheses and 1"):
+            metrics.tokenized_bleu(["a", "b"], ["a"], "de")
 
 
 if __name__ == "__main__":
