@@ -73,10 +73,23 @@ def send(number, *indices):
     return fault
 
 
+TRAIN = ("--schedule=train", "--train_steps=100000")
+EVALUATE = ("--train_steps=100000",)
+
+
 def cases(folder, addresses):
     """Returns the rows."""
+    return [
+        *training_cases(),
+        *evaluation_cases(),
+        *absent_cases(),
+        *refused_cases(folder, addresses),
+    ]
+
+
+def training_cases():
+    """Returns the rows in which hosts are hit while both train."""
     rows = []
-    train = ("--schedule=train", "--train_steps=100000")
     for title, number in (
         ("kill", signal.SIGKILL),
         ("freeze", signal.SIGSTOP),
@@ -94,7 +107,7 @@ def cases(folder, addresses):
                     tuple(says),
                     send(number, index),
                     "save",
-                    train,
+                    TRAIN,
                 )
             )
     for title, number in (("SIGTERM", signal.SIGTERM), ("^C", signal.SIGINT)):
@@ -106,18 +119,22 @@ def cases(folder, addresses):
                     ("Stopped at step", ""),
                     send(number, *indices),
                     "save",
-                    train,
+                    TRAIN,
                 )
             )
-    evaluate = ("--train_steps=100000",)
-    rows += [
+    return rows
+
+
+def evaluation_cases():
+    """Returns the rows in which a host is hit while the chief evaluates."""
+    return [
         Case(
             "kill host 1 while the chief evaluates",
             (1, -signal.SIGKILL),
             (LOST, ""),
             send(signal.SIGKILL, 1),
             "evaluation",
-            evaluate,
+            EVALUATE,
         ),
         Case(
             "kill the chief while it evaluates",
@@ -125,7 +142,7 @@ def cases(folder, addresses):
             ("", LOST),
             send(signal.SIGKILL, 0),
             "evaluation",
-            evaluate,
+            EVALUATE,
         ),
         Case(
             "SIGTERM to the chief while it evaluates",
@@ -133,20 +150,26 @@ def cases(folder, addresses):
             ("Stopped at step", LOST),
             send(signal.SIGTERM, 0),
             "evaluation",
-            evaluate,
+            EVALUATE,
         ),
+    ]
+
+
+def absent_cases():
+    """Returns the rows in which one host does not start."""
+    return [
         Case(
             "host 1 never comes",
             (1, 0),
             (f"did not connect within {PATIENCE} s", ""),
-            flags=train,
+            flags=TRAIN,
             absent=(1,),
         ),
         Case(
             "the chief never comes",
             (0, 1),
             ("", f"did not answer within {PATIENCE} s"),
-            flags=train,
+            flags=TRAIN,
             absent=(0,),
         ),
         Case(
@@ -154,28 +177,34 @@ def cases(folder, addresses):
             (0, 130),
             ("", "interrupted"),
             lambda hosts: (time.sleep(15), send(signal.SIGINT, 1)(hosts)),
-            flags=train,
+            flags=TRAIN,
             absent=(0,),
         ),
+    ]
+
+
+def refused_cases(folder, addresses):
+    """Returns the rows in which host 1 is started in a wrong way."""
+    return [
         Case(
             "other flags",
             (1, 1),
             ("--random_seed is '7'", "--random_seed is '7'"),
-            flags=train,
+            flags=TRAIN,
             own_flags=("--random_seed=7",),
         ),
         Case(
             "other hparams",
             (1, 1),
             ("--hparams is ", "--hparams is "),
-            flags=train,
+            flags=TRAIN,
             own_flags=(f"--hparams={HPARAMS.replace('heads=2', 'heads=4')}",),
         ),
         Case(
             "folders of its own",
             (1, 1),
             (LOST, "on a file system that all hosts share"),
-            flags=train,
+            flags=TRAIN,
             own_flags=(f"--data_dir={folder / 'else'}",),
         ),
         Case(
@@ -185,18 +214,17 @@ def cases(folder, addresses):
                 f"did not connect within {PATIENCE} s",
                 "TF_CONFIG: it is not JSON",
             ),
-            flags=train,
+            flags=TRAIN,
             environment={"TF_CONFIG": "{"},
         ),
         Case(
             "same index twice",
             (1, 1),
             one_says="is in use",
-            flags=train,
+            flags=TRAIN,
             environment={"TF_CONFIG": config(addresses, 0)},
         ),
     ]
-    return rows
 
 
 def config(addresses, index):

@@ -132,7 +132,7 @@ class CompareTest(absltest.TestCase):
 class LevelTest(parameterized.TestCase):
     """Sets that are equally good are rarely called different."""
 
-    CASES = 500
+    CASES = 2000
 
     def share_of_better(self, labels, seeds, spreads, own_seeds=False):
         """Returns how often a verdict calls one of equal sets better.

@@ -178,7 +178,7 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
         options = {"beam_size": 3, "stop_early": stop_early}
         ids, scores = search(tables, limits, **options)
         steps = set()
-        for b in (0, 1, 3, 4, 6):
+        for b in range(7):
             alone = search(tables[b : b + 1], limits[b : b + 1], **options)
             length = alone[0].shape[-1]
             steps.add(length)
@@ -186,7 +186,7 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
             self.assertFalse(ids[b, :, length:].any())
             # Vectorized exp and log may round the last bit otherwise.
             self.assertAllClose(scores[b], alone[1][0], 3e-7, 0)
-        self.assertGreater(len(steps), 2)
+        self.assertGreater(len(steps), 3)
 
     def test_unfinished_scores_carry_the_penalty_only_with_own_limits(self):
         tables = random_tables(2, 5, 7, 7, seed=7)
