@@ -61,6 +61,7 @@ class HParams:
     self_attention_type: str = choice(
         "dot_product",
         "dot_product_relative",
+        "dot_product_relative_bias",  # T5's
         "dot_product_alibi",
         "dot_product_rotary",
     )
@@ -72,6 +73,10 @@ class HParams:
     relative_attention_implementation: str = choice(
         "auto", "reshape", "compact"
     )
+    # Of self_attention_type=dot_product_relative_bias, T5's (Raffel et al.,
+    # 2020): the buckets of distances, and the distance where the last begins.
+    relative_attention_num_buckets: int = number(32, least=4, most=1000)
+    relative_attention_max_distance: int = number(128, least=2, most=10_000)
     # Bahdanau et al. (2015) score additively.
     attention_score: str = choice("dot_product", "additive")
     # The farthest position that self-attention sees; 0: any.
@@ -149,6 +154,14 @@ class HParams:
             "encoder_attention_direction",
             self.encoder_attention_direction != "split" or self.num_heads > 1,
             "both, forward or backward where num_heads is 1",
+        )
+        buckets = self.relative_attention_num_buckets
+        self._check("relative_attention_num_buckets", buckets % 2 == 0, "even")
+        self._check(
+            "relative_attention_max_distance",
+            self.relative_attention_max_distance > buckets // 2,
+            "above the half of relative_attention_num_buckets, which is "
+            f"{buckets // 2}",
         )
         schedule = self.learning_rate_schedule
         self._check(

@@ -163,6 +163,38 @@ def other_logits(weights, q, k, seen, counted, x, localness=None, width=10):
     return more
 
 
+def t5_bucket(distance, buckets, max_distance, bidirectional):
+    """Raffel et al.'s released code, for one distance j - i."""
+    first = 0
+    if bidirectional:
+        buckets //= 2
+        if distance > 0:
+            first = buckets
+        distance = abs(distance)
+    else:
+        distance = max(-distance, 0)
+    exact = buckets // 2
+    if distance < exact:
+        return first + distance
+    share = np.log(distance / exact) / np.log(max_distance / exact)
+    # The logarithms of a start may round to less than a whole number.
+    step = int(share * (buckets - exact) + 1e-9)
+    return first + min(exact + step, buckets - 1)
+
+
+def t5_bias(table, queries, keys, max_distance, bidirectional):
+    """Returns the bias `[H, Q, K]` of a table `[R, H]`, pair by pair.
+
+    The queries are the last Q keys.
+    """
+    bias = np.zeros([table.shape[1], queries, keys])
+    for h, n, j in np.ndindex(bias.shape):
+        distance = j - (keys - queries + n)
+        bucket = t5_bucket(distance, len(table), max_distance, bidirectional)
+        bias[h, n, j] = table[bucket, h]
+    return bias
+
+
 def multihead(
     weights,
     num_heads,
@@ -175,6 +207,7 @@ def multihead(
     localness=None,
     localness_window=10,
     scheme=None,
+    t5=None,
 ):
     """Vaswani et al., section 3.2.2, with the tables if there are any.
 
@@ -186,6 +219,8 @@ def multihead(
         allowed: bool, broadcasts to `[B, H, Q, K]`.
         window: As of a `MultiHeadAttention`, and so are the others.
         scheme: None, "alibi" for two heads, or "rotary".
+        t5: None, or the arguments of `t5_bias` from max_distance on, for the
+            table "relative_attention_bias".
     """
 
     def heads(name, x):
@@ -215,6 +250,9 @@ def multihead(
     if scheme == "alibi":
         distance = np.abs(np.subtract.outer(*map(np.arange, seen.shape[2:])))
         more = more - np.reshape([2.0**-4, 2.0**-8], [2, 1, 1]) * distance
+    if t5:
+        table = weights["relative_attention_bias"]
+        more = more + t5_bias(table, *seen.shape[2:], *t5)
     output, _ = shaw_attention(
         q,
         k,
@@ -273,6 +311,9 @@ def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
         "dot_product_rotary",
     ):
         kind["scheme"] = hparams.self_attention_type.rpartition("_")[2]
+    if hparams.self_attention_type == "dot_product_relative_bias":
+        most = hparams.relative_attention_max_distance
+        kind["t5"] = most, memory is None
     if memory is None:
         kind["direction"] = hparams.encoder_attention_direction
 
@@ -294,6 +335,14 @@ def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
             lambda y: multihead(cross, heads, y, memory, memory_allowed),
         )
     return around("ffn", x, lambda y: feed_forward(under(weights, "ffn"), y))
+
+
+def layer_weights(weights, stack, number):
+    """Returns the weights of a layer, with those that its stack shares."""
+    part = under(weights, f"{stack}_layer_{number}")
+    name = "self_attention/relative_attention_bias"
+    first = f"{stack}_layer_0/{name}"
+    return part | ({name: weights[first]} if first in weights else {})
 
 
 def transformer_logits(weights, hparams, inputs, targets):
@@ -334,13 +383,13 @@ def transformer_logits(weights, hparams, inputs, targets):
     encoder = hparams.num_encoder_layers or hparams.num_hidden_layers
     decoder = hparams.num_decoder_layers or hparams.num_hidden_layers
     for i in range(encoder):
-        part = under(weights, f"encoder_layer_{i}")
+        part = layer_weights(weights, "encoder", i)
         x = block(part, hparams, x, is_token)
     memory = final(x, "encoder")
     shifted = np.concatenate([0 * targets[:, :1], targets[:, :-1]], 1)
     x = embed(shared, shifted, "target")
     causal = np.tri(targets.shape[1], dtype=bool)
     for i in range(decoder):
-        part = under(weights, f"decoder_layer_{i}")
+        part = layer_weights(weights, "decoder", i)
         x = block(part, hparams, x, causal, memory, is_token)
     return final(x, "decoder") @ softmax_table.T

@@ -1,11 +1,11 @@
 """A model's weights, laid out as CTranslate2 expects them.
 
 CTranslate2 computes relative positions as the paper does, if all heads of a
-layer share the tables. Other models are refused here: CTranslate2 would load
-them and compute something else.
+layer share the tables, and the bias of T5. Other models are refused here:
+CTranslate2 would load them and compute something else.
 
 Shapes: V vocabulary, F features, P positions, H heads, R = 2k+1 rows of a
-relative table, D depth per head.
+relative table, or buckets, D depth per head.
 """
 
 import collections
@@ -19,6 +19,7 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.layers import embeddings
+from relpos_tf.layers.positions import bucketed
 from relpos_tf.models import arguments
 from relpos_tf.models import transformer
 from relpos_tf.utils import text
@@ -54,7 +55,7 @@ def token_names(pieces: Iterable[str]) -> list[str]:
 
 def max_positions(model: transformer.Transformer) -> int | None:
     """Returns the rows of the position tables, or None without tables."""
-    if _has_tables(model.hparams):
+    if _is_relative(model.hparams):
         return None
     learned = model.hparams.max_length if model.hparams.pos == "emb" else 0
     return max(MAX_POSITIONS, learned)
@@ -64,10 +65,11 @@ def check(hparams: hparam.HParams) -> None:
     """Raises UserError with the reason if CTranslate2 cannot be exact."""
     schemes = (
         *arguments.encoder_positions(hparams),
+        *arguments.decoder_positions(hparams),
         *arguments.source_positions(hparams),
     )
     reasons = [scheme.why_not_ctranslate2() for scheme in schemes]
-    if _has_tables(hparams) and hparams.pos != "none":
+    if _is_relative(hparams) and hparams.pos != "none":
         reasons.append(
             "it leaves out absolute positions where there are relative ones "
             f"(pos={hparams.pos})"
@@ -103,6 +105,7 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
         (hparams.encoder_layers, hparams.decoder_layers),
         hparams.num_heads,
         with_relative_position=_has_tables(hparams),
+        relative_attention_bias=_has_bias(hparams),
         pre_norm=hparams.layer_preprocess_sequence == "n",
         activation=specs.Activation.RELU,
     )
@@ -134,8 +137,18 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
 
 
 def _has_tables(hparams):
-    """Returns whether the keys have relative positions, for any length."""
+    """Returns whether the keys have vectors of relative positions."""
     return hparams.is_relative and hparams.add_relative_to_keys
+
+
+def _has_bias(hparams):
+    """Returns whether the logits have the bias of T5."""
+    return hparams.self_attention_type == "dot_product_relative_bias"
+
+
+def _is_relative(hparams):
+    """Returns whether CTranslate2 has relative positions, of any length."""
+    return _has_tables(hparams) or _has_bias(hparams)
 
 
 def _array(weight) -> np.ndarray:
@@ -189,6 +202,7 @@ def _set_block(layer, block):
         layer.self_attention, block.self_attention, (("q", "k", "v"),)
     )
     _set_relative(layer.self_attention, block.self_attention)
+    _set_bias(layer.self_attention, block.self_attention)
     _set_norm(layer.self_attention.layer_norm, block.self_attention_residual)
     if hasattr(layer, "attention"):
         _set_attention(
@@ -224,6 +238,14 @@ def _set_relative(spec, layer):
     spec.relative_position_values = "__optional"
     if "values" in tables:
         spec.relative_position_values = _shared(tables["values"])
+
+
+def _set_bias(spec, layer):
+    """Sets the bias of T5, [R, H], which all layers of a stack share."""
+    for one in layer.positions:
+        if isinstance(one, bucketed.Bucketed):
+            spec.relative_attention_bias = _array(one.table())
+            spec.relative_attention_max_distance = np.int32(one.max_distance)
 
 
 def _shared(weight) -> np.ndarray:

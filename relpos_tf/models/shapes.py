@@ -58,18 +58,23 @@ def _variables(hparams):
     for i in range(hparams.encoder_layers):
         block = f"encoder_layer_{i}"
         yield from _attention(
-            f"{block}/self_attention", hparams, encoder_positions
+            f"{block}/self_attention", hparams, _own(encoder_positions, i)
         )
         yield from _feed_forward(f"{block}/ffn", hparams)
     for i in range(hparams.decoder_layers):
         block = f"decoder_layer_{i}"
         yield from _attention(
-            f"{block}/self_attention", hparams, decoder_positions
+            f"{block}/self_attention", hparams, _own(decoder_positions, i)
         )
         yield from _attention(
             f"{block}/encdec_attention", hparams, source_positions
         )
         yield from _feed_forward(f"{block}/ffn", hparams)
+
+
+def _own(positions, layer):
+    """Returns the schemes with weights in a layer; only the first has all."""
+    return [one for one in positions if layer == 0 or not one.shared]
 
 
 def _attention(name, hparams, positions):

@@ -20,6 +20,7 @@ from relpos_tf.layers import embeddings
 from relpos_tf.layers import masks
 from relpos_tf.layers import pairs
 from relpos_tf.layers import projections
+from relpos_tf.layers.positions import scheme
 from relpos_tf.models import arguments
 
 
@@ -173,6 +174,8 @@ class Transformer(keras.Model):
             )
             for i in range(hparams.decoder_layers)
         )
+        for stack in (self.encoder_blocks, self.decoder_blocks):
+            scheme.share([block.self_attention.positions for block in stack])
         self.encoder_norm = self.decoder_norm = None
         if hparams.layer_preprocess_sequence == "n":
             # Without these, the last sum of a pre-norm stack has no norm.

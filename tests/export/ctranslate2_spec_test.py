@@ -26,6 +26,7 @@ UNTIED = {"shared_embedding_and_softmax_weights": False}
 SPACE = {"use_target_space_embedding": True, "target_space_id": 9}
 NO_KEYS = {"add_relative_to_keys": False}
 NO_VALUES = {"add_relative_to_values": False}
+BIAS = {"self_attention_type": "dot_product_relative_bias"}
 KINDS = {
     "relative": {},
     "k_0": {"max_relative_position": 0},
@@ -34,6 +35,13 @@ KINDS = {
     # Shorter than the sentences: the later positions share a vector.
     "learned": ABSOLUTE | {"pos": "emb", "max_length": 4},
     "no_positions": ABSOLUTE | {"pos": "none"},
+    "t5_bias": BIAS,
+    # The sentences are longer than the 9 from which one bucket serves all.
+    "t5_bias_few": BIAS
+    | {
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 9,
+    },
     "no_tables": NO_KEYS | NO_VALUES,
     "pre_norm": PRE_NORM,
     "pre_norm_absolute": PRE_NORM | ABSOLUTE,
@@ -53,6 +61,7 @@ REFUSED = {
     "values_only": (NO_KEYS, "ignores relative positions on the values"),
     "relative_and_absolute": ({"pos": "timing"}, "leaves out absolute"),
     "relative_and_learned": ({"pos": "emb"}, "leaves out absolute"),
+    "bias_and_absolute": (BIAS | {"pos": "timing"}, "leaves out absolute"),
     "two_norms": ({"layer_preprocess_sequence": "n"}, "has two norms"),
     "localness": ({"localness": "query"}, "Gaussian.*localness query"),
     "window": ({"attention_window": 3}, "window.*window 3"),

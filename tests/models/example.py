@@ -49,6 +49,12 @@ VARIANTS = {
         "localness": "query",
         "encoder_attention_direction": "split",
     },
+    "t5_bias": {
+        "self_attention_type": "dot_product_relative_bias",
+        # Buckets from 0, 1, 2 and 4 on in each direction of the encoder.
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 6,
+    },
     "alibi": {"self_attention_type": "dot_product_alibi"},
     "rotary": {"self_attention_type": "dot_product_rotary"},
     "window": {

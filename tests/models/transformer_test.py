@@ -63,6 +63,13 @@ TREES = {
     "shared": expected_tree({"keys": (R, F // H), "values": (R, F // H)}),
     "keys_only": expected_tree({"keys": (H, R, F // H)}),
     "absolute": expected_tree({}),
+    "t5_bias": expected_tree(
+        {},
+        others={
+            f"{stack}_layer_0/self_attention/relative_attention_bias": (8, H)
+            for stack in ("encoder", "decoder")
+        },
+    ),
     "learned": expected_tree(
         {},
         others={
