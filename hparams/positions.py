@@ -27,6 +27,18 @@ def transformer_alibi():
 
 
 @registry.register_hparams
+def transformer_shape():
+    r"""Sinusoids that begin at random positions (SHAPE; Kiyono et al., 2021).
+
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_shape --worker_gpu=8
+
+    Cost: as `transformer_base`. Score: not measured.
+    """
+    return transformer.transformer_base().replace(max_position_shift=500)
+
+
+@registry.register_hparams
 def transformer_t5_bias():
     r"""T5's bias of 32 buckets of distances (Raffel et al., 2020).
 
@@ -34,7 +46,7 @@ def transformer_t5_bias():
             --hparams_set=transformer_t5_bias --worker_gpu=8
 
     Cost: as `transformer_base`, and 256 weights for each stack. Score: not
-    measured; the paper does not train on this data alone.
+    measured.
     """
     return transformer.transformer_base().replace(
         self_attention_type="dot_product_relative_bias", pos="none"

@@ -58,6 +58,9 @@ class HParams:
     num_encoder_layers: int = number(0, most=1000)  # 0: num_hidden_layers
     num_decoder_layers: int = number(0, most=1000)  # 0: num_hidden_layers
     pos: str = choice("timing", "emb", "none")  # absolute positions
+    # SHAPE (Kiyono et al., 2021): sinusoids of a sequence begin, in training,
+    # at a random position of at most so much.
+    max_position_shift: int = number(0, most=10_000)
     self_attention_type: str = choice(
         "dot_product",
         "dot_product_relative",
@@ -154,6 +157,11 @@ class HParams:
             "encoder_attention_direction",
             self.encoder_attention_direction != "split" or self.num_heads > 1,
             "both, forward or backward where num_heads is 1",
+        )
+        self._check(
+            "max_position_shift",
+            self.max_position_shift == 0 or self.pos == "timing",
+            f"0 where pos is {self.pos}: it shifts the sinusoids of pos=timing",
         )
         buckets = self.relative_attention_num_buckets
         self._check("relative_attention_num_buckets", buckets % 2 == 0, "even")

@@ -345,7 +345,7 @@ def layer_weights(weights, stack, number):
     return part | ({name: weights[first]} if first in weights else {})
 
 
-def transformer_logits(weights, hparams, inputs, targets):
+def transformer_logits(weights, hparams, inputs, targets, shifts=(0, 0)):
     """The whole model, teacher-forced: `[B, T]` ids to `[B, T, V]` logits.
 
     Args:
@@ -353,6 +353,7 @@ def transformer_logits(weights, hparams, inputs, targets):
         hparams: `hparam.HParams`.
         inputs: `[B, S]` ids.
         targets: `[B, T]` ids, not shifted.
+        shifts: The positions where the sinusoids of source and target begin.
     """
     shared = weights["target_embedding/embeddings"]
     source_table = weights.get("source_embedding/embeddings", shared)
@@ -366,7 +367,8 @@ def transformer_logits(weights, hparams, inputs, targets):
             x += spaces[hparams.target_space_id]
         positions = np.arange(ids.shape[1])
         if hparams.pos == "timing":
-            x += sinusoids(positions, hparams.hidden_size)
+            first = shifts[0] if side == "source" else shifts[1]
+            x += sinusoids(first + positions, hparams.hidden_size)
         if hparams.pos == "emb":
             learned = weights[f"{side}_positions/embeddings"]
             x += learned[np.minimum(positions, len(learned) - 1)]

@@ -392,14 +392,14 @@ class Transformer(keras.Model):
         x = self.source_embedding(inputs)  # [B, S, F]
         if self.target_space is not None:
             x = self.target_space(x)
-        x = self._add_positions(x, self.source_positions, 0)
+        x = self._add_positions(x, self.source_positions, 0, training)
         return self.embedding_dropout(x, training=training)
 
     def _embed_targets(self, targets, training=False):
         """Embeds the target before each position; returns `[B, T, F]`."""
         shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
         x = self.target_embedding(shifted)  # [B, T, F]
-        x = self._add_positions(x, self.target_positions, 0)
+        x = self._add_positions(x, self.target_positions, 0, training)
         return self.embedding_dropout(x, training=training)
 
     def _decode(self, targets, memory, inputs, training):
@@ -423,11 +423,15 @@ class Transformer(keras.Model):
             weights.append(weight)
         return x, cache._replace(layers=tuple(layers)), weights
 
-    def _add_positions(self, x, learned, start):
-        positions = start + tf.range(tf.shape(x)[1])
+    def _add_positions(self, x, learned, start, training=False):
+        batch, length, _ = tf.unstack(tf.shape(x))
+        positions = start + tf.range(length)
         if learned is not None:
             return x + learned(positions)
         if self.hparams.pos == "timing":
+            most = self.hparams.max_position_shift
+            if training and most:
+                positions = embeddings.shifted_positions(batch, length, most)
             signal = embeddings.timing_signal(positions, x.shape[-1])
             return x + tf.cast(signal, x.dtype)
         return x

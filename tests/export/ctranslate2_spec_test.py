@@ -32,6 +32,7 @@ KINDS = {
     "k_0": {"max_relative_position": 0},
     "keys_only": NO_VALUES,
     "absolute": ABSOLUTE,
+    "shape": ABSOLUTE | {"max_position_shift": 500},
     # Shorter than the sentences: the later positions share a vector.
     "learned": ABSOLUTE | {"pos": "emb", "max_length": 4},
     "no_positions": ABSOLUTE | {"pos": "none"},
