@@ -6,16 +6,26 @@ Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
 L length.
 """
 
+import types
+
 import numpy as np
 
 
-def distance_vector(table, head, distance):
-    """Section 3.2: the vector of a clipped distance; the first is -k's."""
+def distance_vector(table, head, distance, left=None):
+    """Section 3.2: the vector of a clipped distance; the first is -k's.
+
+    Args:
+        table: None, `[2k+1, D]` or `[H, 2k+1, D]`.
+        head: int.
+        distance: int.
+        left: int: k of keys before the query, if that after it is another.
+    """
     if table is None:
         return 0.0
     rows = table[head] if table.ndim == 3 else table
-    k = (len(rows) - 1) // 2
-    return rows[max(-k, min(k, distance)) + k]
+    left = (len(rows) - 1) // 2 if left is None else left
+    right = len(rows) - 1 - left
+    return rows[max(-left, min(right, distance)) + left]
 
 
 def softmax(logits):
@@ -24,7 +34,15 @@ def softmax(logits):
 
 
 def shaw_attention(
-    q, k, v, key_table=None, value_table=None, *, bias=0.0, query_start=None
+    q,
+    k,
+    v,
+    key_table=None,
+    value_table=None,
+    *,
+    bias=0.0,
+    query_start=None,
+    left=None,
 ):
     """Equations 2 to 4 of Shaw et al., one query and one key at a time.
 
@@ -36,6 +54,7 @@ def shaw_attention(
         value_table: The same.
         bias: Broadcasts to `[B, H, Q, K]`.
         query_start: int. By default the queries are the last Q keys.
+        left: As of `distance_vector`.
 
     Returns:
         The output, `[B, H, Q, D]`, and the weights, `[B, H, Q, K]`.
@@ -48,11 +67,11 @@ def shaw_attention(
     for b, h, i in np.ndindex(shape[:3]):
         distances = [j - (query_start + i) for j in range(shape[3])]
         keys = [
-            key + distance_vector(key_table, h, distance)
+            key + distance_vector(key_table, h, distance, left)
             for key, distance in zip(k[b, h], distances, strict=True)
         ]
         values = [
-            value + distance_vector(value_table, h, distance)
+            value + distance_vector(value_table, h, distance, left)
             for value, distance in zip(v[b, h], distances, strict=True)
         ]
         e = np.array([q[b, h, i] @ key for key in keys]) + bias[b, h, i]
@@ -208,6 +227,7 @@ def multihead(
     localness_window=10,
     scheme=None,
     t5=None,
+    left=None,
 ):
     """Vaswani et al., section 3.2.2, with the tables if there are any.
 
@@ -221,6 +241,7 @@ def multihead(
         scheme: None, "alibi" for two heads, or "rotary".
         t5: None, or the arguments of `t5_bias` from max_distance on, for the
             table "relative_attention_bias".
+        left: As of `distance_vector`.
     """
 
     def heads(name, x):
@@ -260,6 +281,7 @@ def multihead(
         weights.get("relative_positions_keys"),
         weights.get("relative_positions_values"),
         bias=np.where(seen, 0.0, -1e9) + more,
+        left=left,
     )
     output = np.concatenate(list(output.swapaxes(0, 1)), -1)  # [B, Q, F]
     return output @ weights["output_transform/kernel"]
@@ -314,6 +336,8 @@ def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
     if hparams.self_attention_type == "dot_product_relative_bias":
         most = hparams.relative_attention_max_distance
         kind["t5"] = most, memory is None
+    if hparams.max_relative_position_right >= 0:
+        kind["left"] = hparams.max_relative_position
     if memory is None:
         kind["direction"] = hparams.encoder_attention_direction
 
@@ -345,6 +369,19 @@ def layer_weights(weights, stack, number):
     return part | ({name: weights[first]} if first in weights else {})
 
 
+def decoder_hparams(hparams):
+    """Returns hparams whose fields of both stacks are the decoder's."""
+    own = hparams.to_dict()
+    for name, same in (
+        ("pos", "same"),
+        ("self_attention_type", "same"),
+        ("max_relative_position", -1),
+    ):
+        if own[f"decoder_{name}"] != same:
+            own[name] = own[f"decoder_{name}"]
+    return types.SimpleNamespace(**own)
+
+
 def transformer_logits(weights, hparams, inputs, targets, shifts=(0, 0)):
     """The whole model, teacher-forced: `[B, T]` ids to `[B, T, V]` logits.
 
@@ -356,6 +393,7 @@ def transformer_logits(weights, hparams, inputs, targets, shifts=(0, 0)):
         shifts: The positions where the sinusoids of source and target begin.
     """
     shared = weights["target_embedding/embeddings"]
+    stacks = {"source": hparams, "target": decoder_hparams(hparams)}
     source_table = weights.get("source_embedding/embeddings", shared)
     softmax_table = weights.get("softmax/embeddings", shared)
 
@@ -366,10 +404,10 @@ def transformer_logits(weights, hparams, inputs, targets, shifts=(0, 0)):
             spaces = weights["target_space_embedding/embeddings"]
             x += spaces[hparams.target_space_id]
         positions = np.arange(ids.shape[1])
-        if hparams.pos == "timing":
+        if stacks[side].pos == "timing":
             first = shifts[0] if side == "source" else shifts[1]
             x += sinusoids(first + positions, hparams.hidden_size)
-        if hparams.pos == "emb":
+        if stacks[side].pos == "emb":
             learned = weights[f"{side}_positions/embeddings"]
             x += learned[np.minimum(positions, len(learned) - 1)]
         return x
@@ -393,5 +431,5 @@ def transformer_logits(weights, hparams, inputs, targets, shifts=(0, 0)):
     causal = np.tri(targets.shape[1], dtype=bool)
     for i in range(decoder):
         part = layer_weights(weights, "decoder", i)
-        x = block(part, hparams, x, causal, memory, is_token)
+        x = block(part, stacks["target"], x, causal, memory, is_token)
     return final(x, "decoder") @ softmax_table.T

@@ -13,12 +13,14 @@ from relpos_tf.layers.positions import window
 
 def _shaw(hparams, is_encoder):
     del is_encoder
+    right = hparams.max_relative_position_right
     return shaw.Shaw(
         hparams.max_relative_position,
         add_to_keys=hparams.add_relative_to_keys,
         add_to_values=hparams.add_relative_to_values,
         heads_share=hparams.heads_share_relative_embedding,
         implementation=hparams.relative_attention_implementation,
+        max_relative_position_right=None if right < 0 else right,
     )
 
 
@@ -61,7 +63,7 @@ def _positions(hparams, is_encoder):
 
 def decoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
     """Returns the schemes of the decoder's self-attention."""
-    return _positions(hparams, is_encoder=False)
+    return _positions(hparams.of_decoder(), is_encoder=False)
 
 
 def encoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
@@ -86,9 +88,22 @@ def positions_summary(hparams: hparam.HParams) -> str:
 
     >>> positions_summary(hparam.HParams())
     'timing'
+    >>> positions_summary(hparam.HParams(decoder_pos="none"))
+    'timing in the encoder, none in the decoder'
     """
+    encoder = _summary(hparams, encoder_positions(hparams))
+    own = hparams.of_decoder()
+    if own == hparams:
+        return encoder
+    decoder = _summary(own, decoder_positions(hparams))
+    return f"{encoder} in the encoder, {decoder} in the decoder"
+
+
+def _summary(hparams, schemes):
     absolute = [] if hparams.pos == "none" else [hparams.pos]
-    relative = [one.summary() for one in encoder_positions(hparams)]
+    if hparams.pos == "timing" and hparams.max_position_shift:
+        absolute = [f"timing, shifted by at most {hparams.max_position_shift}"]
+    relative = [one.summary() for one in schemes]
     return " and ".join([*absolute, *relative]) or "none"
 
 

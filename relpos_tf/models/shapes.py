@@ -46,6 +46,7 @@ def _variables(hparams):
         tables["target_space_embedding"] = hparam.TARGET_SPACES
     if hparams.pos == "emb":
         tables["source_positions"] = hparams.max_length
+    if hparams.of_decoder().pos == "emb":
         tables["target_positions"] = hparams.max_length
     for table, rows in tables.items():
         yield f"{table}/embeddings", (rows, size)

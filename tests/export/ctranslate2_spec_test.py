@@ -36,9 +36,36 @@ KINDS = {
     # Shorter than the sentences: the later positions share a vector.
     "learned": ABSOLUTE | {"pos": "emb", "max_length": 4},
     "no_positions": ABSOLUTE | {"pos": "none"},
+    "k_apart": {
+        "max_relative_position": 5,
+        "max_relative_position_right": 1,
+        "decoder_max_relative_position": 3,
+    },
+    "k_after": {"max_relative_position": 0, "max_relative_position_right": 3},
+    "relative_encoder": {
+        "decoder_self_attention_type": "dot_product",
+        "decoder_pos": "timing",
+    },
+    "relative_decoder": ABSOLUTE
+    | {
+        "pos": "emb",
+        "max_length": 4,
+        "decoder_self_attention_type": "dot_product_relative",
+        "decoder_pos": "none",
+    },
+    "no_decoder_positions": ABSOLUTE | {"decoder_pos": "none"},
+    "bias_in_the_decoder": {
+        "decoder_self_attention_type": "dot_product_relative_bias"
+    },
     "t5_bias": BIAS,
-    # The sentences are longer than the 9 from which one bucket serves all.
-    "t5_bias_few": BIAS
+    # In float32 and in float64, logarithms can round the starts 6 and 10 to
+    # the bucket before.
+    "t5_bias_10_buckets": BIAS
+    | {
+        "relative_attention_num_buckets": 10,
+        "relative_attention_max_distance": 160,
+    },
+    "t5_bias_8_buckets": BIAS
     | {
         "relative_attention_num_buckets": 8,
         "relative_attention_max_distance": 9,
@@ -71,6 +98,14 @@ REFUSED = {
         "direction split",
     ),
     "alibi": ({"self_attention_type": "dot_product_alibi"}, "linear bias"),
+    "alibi_in_the_decoder": (
+        {"decoder_self_attention_type": "dot_product_alibi"},
+        "linear bias",
+    ),
+    "relative_and_absolute_in_the_decoder": (
+        ABSOLUTE | {"decoder_self_attention_type": "dot_product_relative"},
+        "leaves out absolute.*pos=timing",
+    ),
     "rotary": ({"self_attention_type": "dot_product_rotary"}, "rotary"),
     "additive": ({"attention_score": "additive"}, "additive score"),
     "no_norm": ({"layer_postprocess_sequence": "da"}, "has no norm"),

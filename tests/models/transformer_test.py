@@ -80,6 +80,25 @@ TREES = {
             "target_positions/embeddings": (LONGEST, F),
         },
     ),
+    "k_apart": {
+        path: (H, 3 if path.startswith("decoder") else 5, F // H)
+        if "relative_positions" in path
+        else shape
+        for path, shape in expected_tree(PER_HEAD).items()
+    },
+    "relative_encoder": {
+        path: shape
+        for path, shape in expected_tree(PER_HEAD).items()
+        if not path.startswith("decoder_layer_0/self_attention/relative")
+    },
+    "relative_decoder": {
+        path: shape
+        for path, shape in expected_tree(
+            PER_HEAD,
+            others={"source_positions/embeddings": (LONGEST, F)},
+        ).items()
+        if not path.startswith("encoder_layer_0/self_attention/relative")
+    },
     "untied": expected_tree(
         PER_HEAD,
         others={

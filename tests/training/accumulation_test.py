@@ -35,6 +35,10 @@ testing.use_two_cpus()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANDOM = np.random.default_rng(1)
 CLIPPED = replicas.HPARAMS.replace(clip_grad_norm=0.3)
+# The layers of a stack share a table.
+BIASED = CLIPPED.replace(
+    self_attention_type="dot_product_relative_bias", num_hidden_layers=2
+)
 SHIFTED = replicas.HPARAMS.replace(max_position_shift=500)
 DROPPED = replicas.HPARAMS.replace(layer_prepostprocess_dropout=0.5)
 SMALL = replicas.HPARAMS.override(
@@ -55,6 +59,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
         (2, 1, replicas.HPARAMS, breakable.BagOfWords),
         (2, 2, CLIPPED, breakable.BagOfWords),
         (2, 2, CLIPPED, transformer.Transformer),
+        (2, 1, BIASED, transformer.Transformer),
     )
     def test_ten_updates_equal_those_of_one_batch(
         self, count, number, hparams, model

@@ -21,6 +21,7 @@ class WeightShapesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         shaw.Shaw(2),
         shaw.Shaw(2, heads_share=True),
+        shaw.Shaw(2, max_relative_position_right=5),
         shaw.Shaw(2, add_to_keys=False),
         shaw.Shaw(2, add_to_values=False),
         additive.Additive(),
