@@ -1,8 +1,8 @@
 """A model's weights, laid out as CTranslate2 expects them.
 
 CTranslate2 computes relative positions as the paper does, if all heads of a
-layer share the tables, and the bias of T5. Other models are refused here:
-CTranslate2 would load them and compute something else.
+layer share the tables, the bias of T5, and rotary positions. Other models are
+refused here: CTranslate2 would load them and compute something else.
 
 Shapes: V vocabulary, F features, P positions, H heads, R = 2k+1 rows of a
 relative table, or buckets, D depth per head.
@@ -20,6 +20,7 @@ from relpos_tf import hparam
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.layers import embeddings
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import tables
 from relpos_tf.models import arguments
 from relpos_tf.models import transformer
@@ -159,6 +160,9 @@ def _empty_spec(hparams):
                 activation=specs.Activation.RELU,
                 relative_position=_has_tables(own),
                 relative_attention_bias=_has_bias(own),
+                # 0: all channels of a head.
+                rotary_dim=0 if _is_rotary(own) else None,
+                rotary_base=rotary.MAX_TIMESCALE,
             )
             for kind, number, own in zip(
                 kinds, layers, _stacks(hparams), strict=True
@@ -177,9 +181,14 @@ def _has_bias(hparams):
     return hparams.self_attention_type == "dot_product_relative_bias"
 
 
+def _is_rotary(hparams):
+    """Returns whether queries and keys are rotated."""
+    return hparams.self_attention_type == "dot_product_rotary"
+
+
 def _is_relative(hparams):
     """Returns whether CTranslate2 has relative positions, of any length."""
-    return _has_tables(hparams) or _has_bias(hparams)
+    return any(f(hparams) for f in (_has_tables, _has_bias, _is_rotary))
 
 
 def _array(weight) -> np.ndarray:

@@ -27,6 +27,7 @@ SPACE = {"use_target_space_embedding": True, "target_space_id": 9}
 NO_KEYS = {"add_relative_to_keys": False}
 NO_VALUES = {"add_relative_to_values": False}
 BIAS = {"self_attention_type": "dot_product_relative_bias"}
+ROTARY = {"self_attention_type": "dot_product_rotary"}
 KINDS = {
     "relative": {},
     "k_0": {"max_relative_position": 0},
@@ -70,6 +71,9 @@ KINDS = {
         "relative_attention_num_buckets": 8,
         "relative_attention_max_distance": 9,
     },
+    "rotary": ROTARY,
+    "rotary_in_the_encoder": ROTARY
+    | {"decoder_self_attention_type": "dot_product_relative"},
     "no_tables": NO_KEYS | NO_VALUES,
     "pre_norm": PRE_NORM,
     "pre_norm_absolute": PRE_NORM | ABSOLUTE,
@@ -106,7 +110,7 @@ REFUSED = {
         ABSOLUTE | {"decoder_self_attention_type": "dot_product_relative"},
         "leaves out absolute.*pos=timing",
     ),
-    "rotary": ({"self_attention_type": "dot_product_rotary"}, "rotary"),
+    "rotary_and_absolute": (ROTARY | {"pos": "emb"}, "leaves out absolute"),
     "additive": ({"attention_score": "additive"}, "additive score"),
     "no_norm": ({"layer_postprocess_sequence": "da"}, "has no norm"),
 }
