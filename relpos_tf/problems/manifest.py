@@ -203,8 +203,19 @@ def folders(data_dir: str | pathlib.Path, name: str) -> list[pathlib.Path]:
 
 def test_sets(manifest: dict[str, Any]) -> list[str]:
     """Returns the splits that are test sets, the main one first."""
-    names = [n for n in manifest["counts"] if re.fullmatch(_TEST_SET, n)]
+    names = filter(is_test_set, manifest["counts"])
     return sorted(names, key=lambda name: name != "test")
+
+
+def is_test_set(split: str) -> bool:
+    """Returns whether a split is a test set, by its name.
+
+    Example:
+
+    >>> is_test_set("test"), is_test_set("test_2017_flickr"), is_test_set("dev")
+    (True, True, False)
+    """
+    return bool(re.fullmatch(_TEST_SET, split))
 
 
 def fingerprints(manifest: dict[str, Any]) -> dict[str, str]:

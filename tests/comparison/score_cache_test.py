@@ -12,11 +12,13 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.comparison import attention_maps
 from relpos_tf.comparison import child_process
+from relpos_tf.comparison import collection
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import score_cache
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
+from relpos_tf.problems import test_sets
 from relpos_tf.training import evaluation
 from tests import tiny_run
 from tests.comparison import examples
@@ -28,7 +30,7 @@ class ScoresTestCase(parameterized.TestCase):
         self.folder = pathlib.Path(self.create_tempdir().full_path) / "all"
         examples.copy(self.folder)
         self.run = runs.Run("a", 1, self.folder / "a-seed1")
-        self.problem = runs.problem_of(self.run)
+        self.problem = test_sets.problem_of(self.run.files)
         self.true_run = child_process.run
         patch = examples.in_this_process()
         self.process = patch.start()
@@ -40,9 +42,10 @@ class ScoresTestCase(parameterized.TestCase):
         self.addCleanup(patch.stop)
 
     def open_set(self, use_test_set=True):
-        return score_cache.open_test_set(
+        (found,) = collection.open_test_sets(
             str(self.folder / "data"), self.problem, use_test_set
         )
+        return found
 
     def score(self, attention_sources=(), checkpoint=""):
         return score_cache.score(
@@ -100,12 +103,12 @@ class ScoresTest(ScoresTestCase):
 
     def test_dev_split_on_demand(self):
         test_set = self.open_set(use_test_set=False)
-        self.assertEqual(test_set.split, "dev")
+        self.assertEqual(test_set.name, "dev")
         self.assertEqual(
             [test_set.sources, test_set.references],
             list(map(list, zip(*examples.PAIRS[1:], strict=True))),
         )
-        self.assertEqual(self.open_set().split, "test")
+        self.assertEqual(self.open_set().name, "test")
 
     def test_scores_are_computed_again_only_after_a_change(self):
         first = self.score()
@@ -128,6 +131,41 @@ class ScoresTest(ScoresTestCase):
         path.write_text(path.read_text()[:-9])
         self.assertEqual(self.score().translations, second.translations)
         self.assertEqual(self.process.call_count, 5)
+
+    def test_further_sets_are_scored_in_the_same_process_once(self):
+        dev = self.open_set(use_test_set=False)._replace(name="test_2")
+
+        def score():
+            return score_cache.score(
+                self.run,
+                runs.final_checkpoint(self.run),
+                self.open_set(),
+                self.folder / "out",
+                "[1/1] a",
+                further=[dev],
+            )
+
+        # A cache of the first set alone stays valid.
+        alone = self.score()
+        result = score()
+        self.assertEqual(self.process.call_count, 2)
+        self.assertEqual(result._replace(further={}), alone)
+        expected = translator_lib.Translator.load(self.run.path).translate(
+            [source for source, _ in examples.PAIRS[1:]]
+        )
+        self.assertEqual(result.further, {"test_2": expected})
+        self.assertNotEqual(expected, alone.translations[: len(expected)])
+        self.assertEqual(score(), result)
+        self.assertEqual(self.process.call_count, 2)
+        out = self.folder / "out"
+        (out / "translations" / "test_2" / "a-seed1.txt").write_text("else\n")
+        self.assertEqual(score(), result)
+        self.assertEqual(self.process.call_count, 3)
+        shutil.rmtree(out)
+        anew = score()
+        self.assertEqual(self.process.call_count, 4)
+        self.assertEqual(anew.further, result.further)
+        self.assertEqual(anew.translations, result.translations)
 
     def test_record_with_a_field_of_another_type_is_computed_again(self):
         first = self.score()
@@ -202,7 +240,7 @@ class ScoresTest(ScoresTestCase):
 
     def test_run_without_fingerprints_is_known_by_its_tokenizer(self):
         del self.problem["data"]
-        self.assertEqual(self.open_set().split, "test")
+        self.assertEqual(self.open_set().name, "test")
 
 
 class ProcessTest(ScoresTestCase):

@@ -10,10 +10,13 @@ from relpos_tf.comparison import score_cache
 from relpos_tf.comparison import significance
 from relpos_tf.comparison import variants
 from relpos_tf.models import run_dir
+from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
 
 # Scores whose mean and spread over seeds are reported.
-_MEANS = "bleu", "chrf", "loss"
+_MEANS = "bleu", "chrf", "tokenized_bleu", "loss"
+# The same for further test sets.
+_MEANS_OF_FURTHER = "bleu", "chrf", "tokenized_bleu"
 # Hparams that decide which pairs share an update.
 _BATCHING = (
     "batch_size",
@@ -26,9 +29,10 @@ _BATCHING = (
 
 def make(
     results: Sequence[score_cache.ModelResult],
-    test_set: score_cache.TestSet,
-    problem: str,
+    test_set: test_sets.TestSet,
+    problem: Mapping[str, Any],
     *,
+    further: Sequence[test_sets.TestSet] = (),
     limits: Sequence[int] = (),
     num_samples: int = 10,
     command: str = "",
@@ -39,7 +43,8 @@ def make(
     Args:
         results: Of all runs, in the order of the labels.
         test_set: The lines that were translated.
-        problem: str. Name of the problem.
+        problem: See `test_sets.problem_of`. Only its name is required.
+        further: More test sets that were translated.
         limits: Upper limits of the length buckets, in source pieces with EOS.
             None: quartiles of the lengths.
         num_samples: int. How many translated lines to show.
@@ -55,7 +60,9 @@ def make(
     buckets = measures.buckets(lengths, limits)
     rows, all_warnings = [], list(warnings)
     for result in results:
-        row, own_warnings = _run_row(result, test_set, buckets)
+        row, own_warnings = _run_row(
+            result, [test_set, *further], buckets, problem
+        )
         rows.append(row)
         all_warnings += own_warnings
     summary = _summary(labels, rows)
@@ -70,14 +77,22 @@ def make(
         *_check_equal_hparams(results),
     ]
     report = {
-        "title": f"{problem}: {', '.join(labels)}",
+        "title": f"{problem['problem']}: {', '.join(labels)}",
         "verdict": pairs_lib.verdict(summary, pairs),
         "command": command,
-        "problem": problem,
-        "split": test_set.split,
+        "problem": problem["problem"],
+        "split": test_set.name,
         "labels": labels,
         "runs": rows,
         "summary": summary,
+        "further_test_sets": [
+            {
+                "name": one.name,
+                "lines": len(one.sources),
+                "summary": _summary_of_further(labels, rows, one.name),
+            }
+            for one in further
+        ],
         "pairs": pairs,
         "hparams_diff": hparams_diff,
         "samples": _samples(by_label, test_set, lengths, num_samples),
@@ -186,12 +201,19 @@ def _compare_pairs(by_label, rows, references):
     return [pairs_lib.compare(a, b, scores, p_below) for a, b in chosen]
 
 
-def _run_row(result, test_set, buckets):
+def _run_row(result, sets, buckets, problem):
     """Returns the entry of a run in `runs`, and warnings."""
     run, record = result.run, result.record
-    translations, references = result.translations, test_set.references
+    translations, references = result.translations, sets[0].references
     hparams = run.files.read_hparams()
-    scores = metrics.corpus_bleu(translations, references)
+    language = problem.get("target_language", "")
+    scores, warnings = _scores(translations, references, language)
+    further = {}
+    for one in sets[1:]:
+        further[one.name], more = _scores(
+            result.further[one.name], one.references, language
+        )
+        warnings += [f"{one.name}: {line}" for line in more]
     step = run_dir.checkpoint_step(result.checkpoint)
     row = {
         "label": run.label,
@@ -201,11 +223,8 @@ def _run_row(result, test_set, buckets):
         "train_steps": step,
         "parameters": record["parameters"],
         "loss": record["loss"],
-        "bleu": scores.bleu,
-        "bleu_signature": scores.bleu_signature,
-        "chrf": scores.chrf,
-        "chrf_signature": scores.chrf_signature,
-        "exact_match": scores.exact_match,
+        **scores,
+        "further_test_sets": further,
         "teacher_forced_accuracy": record["teacher_forced_accuracy"],
         "beam_size": hparams.beam_size,
         "alpha": hparams.alpha,
@@ -218,7 +237,25 @@ def _run_row(result, test_set, buckets):
         "output_dir": str(run.path),
         **measures.of_training(run.files.read_metrics(), step),
     }
-    return row, [f"{run.title}: {line}" for line in scores.warnings]
+    return row, [f"{run.title}: {line}" for line in warnings]
+
+
+def _scores(translations, references, language):
+    """Returns the scores of a test set as fields of a row, and warnings."""
+    scores = metrics.corpus_bleu(translations, references)
+    row = {
+        "bleu": scores.bleu,
+        "bleu_signature": scores.bleu_signature,
+        "chrf": scores.chrf,
+        "chrf_signature": scores.chrf_signature,
+        **dict.fromkeys(metrics.TokenizedScore._fields),
+        "exact_match": scores.exact_match,
+    }
+    if metrics.has_moses_rules(language):
+        row |= metrics.tokenized_bleu(
+            translations, references, language
+        )._asdict()
+    return row, list(scores.warnings)
 
 
 def _bucket_row(limit, lines, translations, references):
@@ -252,9 +289,7 @@ def _summary(labels, rows):
             "seeds": columns["seed"],
             "parameters": columns["parameters"][0],
         }
-        for name in _MEANS:
-            row[f"{name}_mean"] = significance.mean(columns[name])
-            row[f"{name}_spread"] = significance.spread(columns[name])
+        row |= _means(columns, _MEANS)
         row["exact_match_mean"] = significance.mean(columns["exact_match"])
         for unit in ("steps", "tokens"):
             name = f"{unit}_per_second"
@@ -265,6 +300,29 @@ def _summary(labels, rows):
         row["peak_memory_mb"] = max(memory, default=None)
         summary.append(row)
     return summary
+
+
+def _summary_of_further(labels, rows, name):
+    """Returns a row for each label, with its scores on a further test set."""
+    summary = []
+    for label in labels:
+        own = [
+            row["further_test_sets"][name]
+            for row in rows
+            if row["label"] == label
+        ]
+        columns = {key: [row[key] for row in own] for key in own[0]}
+        summary.append({"label": label, **_means(columns, _MEANS_OF_FURTHER)})
+    return summary
+
+
+def _means(columns, names):
+    """Returns mean and spread over seeds of the named columns."""
+    row = {}
+    for name in names:
+        row[f"{name}_mean"] = significance.mean(columns[name])
+        row[f"{name}_spread"] = significance.spread(columns[name])
+    return row
 
 
 def _ratio(value, base):
