@@ -3,6 +3,11 @@
     relpos-bleu --translation=out.de --reference=test.de
     relpos-bleu --translation=out.de --reference=test.de --score_json=score.json
 
+or against the reference of a test set that sacreBLEU knows:
+
+    relpos-bleu --translation=out.de --test_set=multi30k/2016 \\
+        --language_pair=en-de
+
 or all translations of a folder, as relpos-translate_all writes them:
 
     relpos-bleu --translations_dir=runs/mine/translations \\
@@ -31,6 +36,17 @@ FLAGS.define_string(
     "File of reference translations, one for each translation.",
 )
 FLAGS.define_string(
+    "test_set",
+    None,
+    "sacreBLEU's name of a test set, such as multi30k/2016, in place of "
+    "--reference.",
+)
+FLAGS.define_string(
+    "language_pair",
+    None,
+    "With --test_set: source and target, as en-de.",
+)
+FLAGS.define_string(
     "source",
     None,
     "File of source lines; only their number is checked.",
@@ -45,7 +61,8 @@ FLAGS.define_string(
     "tokenized_language",
     None,
     "Language code, such as de: also print the lower-cased, tokenized BLEU of "
-    "papers on multimodal translation, which is higher.",
+    "papers on multimodal translation, which is higher. Default: the target "
+    "of --language_pair, if Moses' tokenizer knows it.",
 )
 FLAGS.define_string(
     "translations_dir",
@@ -112,9 +129,7 @@ def check_flags():
         for name in _FOLDER_FLAGS:
             if FLAGS[name].value:
                 raise command.UsageError(f"--{name} needs --translations_dir.")
-    elif FLAGS.tokenized_language:
-        raise command.UsageError("--tokenized_language needs --translation.")
-    command.require(FLAGS, "reference")
+    check_reference()
     from relpos_tf.comparison import plots
 
     ending = pathlib.Path(FLAGS.plot_file or ".png").suffix
@@ -125,6 +140,49 @@ def check_flags():
         )
 
 
+def check_reference():
+    """Raises UsageError unless one flag names the reference."""
+    if not FLAGS.test_set:
+        command.require(FLAGS, "reference")
+        if FLAGS.language_pair:
+            raise command.UsageError("--language_pair needs --test_set.")
+        return
+    if FLAGS.reference:
+        raise command.UsageError(
+            "--reference and --test_set exclude each other."
+        )
+    from relpos_tf.training import sacrebleu_sets  # Imports sacreBLEU.
+
+    with command.flag_value("test_set"):
+        sacrebleu_sets.check_name(FLAGS.test_set)
+    command.require(FLAGS, "language_pair")
+    with command.flag_value("language_pair"):
+        sacrebleu_sets.check_pair(FLAGS.test_set, FLAGS.language_pair)
+
+
+def reference_path():
+    """Returns the file of the reference, which may be downloaded first."""
+    if FLAGS.reference:
+        return FLAGS.reference
+    from relpos_tf.training import sacrebleu_sets  # Imports sacreBLEU.
+
+    return sacrebleu_sets.load(
+        FLAGS.test_set, FLAGS.language_pair
+    ).reference_path
+
+
+def tokenized_language() -> str:
+    """Returns the language for tokenized BLEU, or ""."""
+    from relpos_tf.training import metrics  # Imports sacreBLEU.
+
+    if language := FLAGS.tokenized_language:
+        with command.flag_value("tokenized_language"):
+            metrics.check_moses_language(language)
+        return language
+    target = (FLAGS.language_pair or "").partition("-")[2]
+    return target if metrics.has_moses_rules(target) else ""
+
+
 def score_file():
     """Scores --translation."""
     from relpos_tf.training import metrics  # sacreBLEU is slow to import.
@@ -133,18 +191,16 @@ def score_file():
     translation = list(text.read_lines(FLAGS.translation))
     if FLAGS.source:
         check_source(len(translation), FLAGS.translation)
-    references = list(text.read_lines(FLAGS.reference))
+    language = tokenized_language()
+    references = list(text.read_lines(reference_path()))
     scores = metrics.corpus_bleu(translation, references)
     tokenized, more = "", {}
-    if language := FLAGS.tokenized_language:
-        with command.flag_value("tokenized_language"):
-            bleu, signature = metrics.tokenized_bleu(
-                translation, references, language
-            )
-        more = {"tokenized_bleu": bleu, "tokenized_bleu_signature": signature}
+    if language:
+        score = metrics.tokenized_bleu(translation, references, language)
+        more = score._asdict()
         tokenized = (
-            f"tokenized BLEU = {bleu:.2f}\n"
-            f"tokenized BLEU signature: {signature}\n"
+            f"tokenized BLEU = {score.tokenized_bleu:.2f}\n"
+            f"tokenized BLEU signature: {score.tokenized_bleu_signature}\n"
         )
     for warning in scores.warnings:
         command.logger().warning("%s", warning)
@@ -183,9 +239,10 @@ def score_folder():
     from relpos_tf.utils import text
 
     # Checked before any waiting for translations.
-    metrics.check_references(list(text.read_lines(FLAGS.reference)))
+    language, reference = tokenized_language(), reference_path()
+    metrics.check_references(list(text.read_lines(reference)))
     if FLAGS.source:
-        check_source(text.count_lines(FLAGS.reference), FLAGS.reference)
+        check_source(text.count_lines(reference), reference)
     if FLAGS.event_dir:
         with command.flag_value("event_dir"):
             paths.check_folder(FLAGS.event_dir)
@@ -205,10 +262,11 @@ def score_folder():
             start = f"{FLAGS.translations_dir}/{translation.name}.bleu"
             scores = checkpoint_scores.CheckpointScores(
                 translation.name,
-                FLAGS.reference,
+                reference,
                 FLAGS.score_json or f"{start}.json",
                 FLAGS.plot_file or f"{start}.png",
                 FLAGS.event_dir,
+                language,
             )
         scores.add(translation)
         if FLAGS.wait_minutes:

@@ -145,11 +145,7 @@ def tokenized_bleu(
         Elliott et al. (2016), Multi30k, whose `lc.norm.tok` files these are.
     """
     check_pairs(hypotheses, references)
-    if not has_moses_rules(language):
-        raise errors.UserError(
-            "Expected a language that Moses' tokenizer knows, one of "
-            f"{', '.join(_MOSES_LANGUAGES)}. Received: {language!r}."
-        )
+    check_moses_language(language)
     normalizer = sacremoses.MosesPunctNormalizer(language)
     tokenizer = sacremoses.MosesTokenizer(language)
     sides = [
@@ -176,6 +172,15 @@ def tokenized_bleu(
 def has_moses_rules(language: str) -> bool:
     """Returns whether `tokenized_bleu` knows a language."""
     return language in _MOSES_LANGUAGES
+
+
+def check_moses_language(language: str) -> None:
+    """Raises UserError unless `tokenized_bleu` knows a language."""
+    if not has_moses_rules(language):
+        raise errors.UserError(
+            "Expected a language that Moses' tokenizer knows, one of "
+            f"{', '.join(_MOSES_LANGUAGES)}. Received: {language!r}."
+        )
 
 
 def line_counts(
