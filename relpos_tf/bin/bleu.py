@@ -8,6 +8,8 @@ or against the reference of a test set that sacreBLEU knows:
     relpos-bleu --translation=out.de --test_set=multi30k/2016 \\
         --language_pair=en-de
 
+(several files and as many references or sets have commas between them),
+
 or all translations of a folder, as relpos-translate_all writes them:
 
     relpos-bleu --translations_dir=runs/mine/translations \\
@@ -29,17 +31,22 @@ from relpos_tf.utils import files
 from relpos_tf.utils import paths
 
 FLAGS = command.Flags()
-FLAGS.define_string("translation", None, "File of translations by a model.")
+FLAGS.define_string(
+    "translation",
+    None,
+    "File of translations by a model; several, with commas, are scored each.",
+)
 FLAGS.define_string(
     "reference",
     None,
-    "File of reference translations, one for each translation.",
+    "File of reference translations, one for each translation; a file for "
+    "each --translation.",
 )
 FLAGS.define_string(
     "test_set",
     None,
     "sacreBLEU's name of a test set, such as multi30k/2016, in place of "
-    "--reference.",
+    "--reference; a name for each --translation.",
 )
 FLAGS.define_string(
     "language_pair",
@@ -115,7 +122,7 @@ def main():
     if FLAGS.translations_dir:
         score_folder()
     else:
-        score_file()
+        score_files()
 
 
 def check_flags():
@@ -141,34 +148,52 @@ def check_flags():
 
 
 def check_reference():
-    """Raises UsageError unless one flag names the reference."""
-    if not FLAGS.test_set:
-        command.require(FLAGS, "reference")
-        if FLAGS.language_pair:
-            raise command.UsageError("--language_pair needs --test_set.")
-        return
-    if FLAGS.reference:
+    """Raises UsageError unless there is a reference for each translation."""
+    if FLAGS.reference and FLAGS.test_set:
         raise command.UsageError(
             "--reference and --test_set exclude each other."
         )
+    name = "test_set" if FLAGS.test_set else "reference"
+    command.require(FLAGS, name)
+    translations = paths.listed(FLAGS.translation) or [FLAGS.translations_dir]
+    number = len(paths.listed(FLAGS[name].value))
+    if number != len(translations):
+        raise command.UsageError(
+            f"--{name} must name one for each translation. Received: {number} "
+            f"for {len(translations)}."
+        )
+    if FLAGS.source and number > 1:
+        raise command.UsageError("--source needs a single --translation.")
+    if FLAGS.language_pair and not FLAGS.test_set:
+        raise command.UsageError("--language_pair needs --test_set.")
+    if FLAGS.test_set:
+        check_test_sets()
+
+
+def check_test_sets():
+    """Raises UsageError unless sacreBLEU knows the sets in these languages."""
     from relpos_tf.training import sacrebleu_sets  # Imports sacreBLEU.
 
+    names = paths.listed(FLAGS.test_set)
     with command.flag_value("test_set"):
-        sacrebleu_sets.check_name(FLAGS.test_set)
+        for name in names:
+            sacrebleu_sets.check_name(name)
     command.require(FLAGS, "language_pair")
     with command.flag_value("language_pair"):
-        sacrebleu_sets.check_pair(FLAGS.test_set, FLAGS.language_pair)
+        for name in names:
+            sacrebleu_sets.check_pair(name, FLAGS.language_pair)
 
 
-def reference_path():
-    """Returns the file of the reference, which may be downloaded first."""
+def reference_paths() -> list[str]:
+    """Returns the files of the references; some may be downloaded first."""
     if FLAGS.reference:
-        return FLAGS.reference
+        return paths.listed(FLAGS.reference)
     from relpos_tf.training import sacrebleu_sets  # Imports sacreBLEU.
 
-    return sacrebleu_sets.load(
-        FLAGS.test_set, FLAGS.language_pair
-    ).reference_path
+    return [
+        str(sacrebleu_sets.load(name, FLAGS.language_pair).reference_path)
+        for name in paths.listed(FLAGS.test_set)
+    ]
 
 
 def tokenized_language() -> str:
@@ -183,32 +208,48 @@ def tokenized_language() -> str:
     return target if metrics.has_moses_rules(target) else ""
 
 
-def score_file():
-    """Scores --translation."""
+def score_files():
+    """Scores each --translation."""
+    from relpos_tf.utils import text
+
+    translations = paths.listed(FLAGS.translation)
+    if FLAGS.source:
+        number = len(list(text.read_lines(translations[0])))
+        check_source(number, translations[0])
+    language = tokenized_language()
+    records, blocks = [], []
+    for path, reference in zip(translations, reference_paths(), strict=True):
+        scores, block = score_file(path, reference, language)
+        records.append({"translation": path, "reference": reference, **scores})
+        blocks.append(f"{path}:\n{block}")
+    content = {"scores": records}
+    if len(blocks) == 1:
+        content, blocks = scores, [block]
+    if FLAGS.score_json:
+        written = json.dumps(content, ensure_ascii=False)
+        files.write(FLAGS.score_json, written + "\n")
+    command.write("\n".join(blocks))
+
+
+def score_file(translation: str, reference: str, language: str):
+    """Returns the scores of a file, by name and as lines."""
     from relpos_tf.training import metrics  # sacreBLEU is slow to import.
     from relpos_tf.utils import text
 
-    translation = list(text.read_lines(FLAGS.translation))
-    if FLAGS.source:
-        check_source(len(translation), FLAGS.translation)
-    language = tokenized_language()
-    references = list(text.read_lines(reference_path()))
-    scores = metrics.corpus_bleu(translation, references)
+    hypotheses = list(text.read_lines(translation))
+    references = list(text.read_lines(reference))
+    scores = metrics.corpus_bleu(hypotheses, references)
+    for warning in scores.warnings:
+        command.logger().warning("%s", warning)
     tokenized, more = "", {}
     if language:
-        score = metrics.tokenized_bleu(translation, references, language)
+        score = metrics.tokenized_bleu(hypotheses, references, language)
         more = score._asdict()
         tokenized = (
             f"tokenized BLEU = {score.tokenized_bleu:.2f}\n"
             f"tokenized BLEU signature: {score.tokenized_bleu_signature}\n"
         )
-    for warning in scores.warnings:
-        command.logger().warning("%s", warning)
-    if FLAGS.score_json:
-        record = dataclasses.asdict(scores) | more
-        content = json.dumps(record, ensure_ascii=False)
-        files.write(FLAGS.score_json, content + "\n")
-    command.write(
+    return dataclasses.asdict(scores) | more, (
         f"BLEU = {scores.bleu:.2f}\n"
         f"chrF = {scores.chrf:.2f}\n"
         f"exact match = {scores.exact_match:.2f} %\n"
@@ -239,7 +280,7 @@ def score_folder():
     from relpos_tf.utils import text
 
     # Checked before any waiting for translations.
-    language, reference = tokenized_language(), reference_path()
+    language, (reference,) = tokenized_language(), reference_paths()
     metrics.check_references(list(text.read_lines(reference)))
     if FLAGS.source:
         check_source(text.count_lines(reference), reference)

@@ -318,7 +318,15 @@ def sets_of_run(name: str, path) -> list:
 
     run = loading.run_of(path)
     data_dir = FLAGS.data_dir or run.read_flags().get("data_dir", "data")
-    return test_sets.of_problem(data_dir, test_sets.problem_of(run), [name])
+    problem = test_sets.problem_of(run)
+    found = test_sets.of_problem(data_dir, problem, [name])
+    if not found:
+        raise errors.UserError(
+            f"Expected a problem with a test set. Received: {run.path}, a run "
+            f"of {problem['problem']}, which has none in {data_dir}. Name "
+            "another set, as with --test_set=dev."
+        )
+    return found
 
 
 def sets_of_sacrebleu(name: str, path) -> list:

@@ -131,6 +131,49 @@ class BleuTest(parameterized.TestCase):
             self.assertAlmostEqual(row["tokenized_bleu"], 100)
             self.assertIn("moses-de", row["tokenized_bleu_signature"])
 
+    def test_several_files_are_scored_each(self):
+        path = self.folder / "score.json"
+        files = {
+            name: self.file(name, line).partition("=")[2]
+            for name, line in (
+                ("a", "one two three four"),
+                ("b", "five six seven eight"),
+                ("x", "one two three four"),
+                ("y", "Five six seven eight"),
+            )
+        }
+        code, out, _ = execute(
+            f"--translation={files['a']},{files['b']}",
+            f"--reference={files['x']},{files['y']}",
+            "--tokenized_language=en",
+            f"--score_json={path}",
+        )
+        self.assertEqual(code, 0)
+        blocks = [
+            execute(
+                f"--translation={files[a]}",
+                f"--reference={files[b]}",
+                "--tokenized_language=en",
+            )[1]
+            for a, b in ("ax", "by")
+        ]
+        self.assertEqual(
+            out, f"{files['a']}:\n{blocks[0]}\n{files['b']}:\n{blocks[1]}"
+        )
+        first, second = json.loads(path.read_text())["scores"]
+        self.assertEqual(second["reference"], files["y"])
+        self.assertEqual(
+            (first["exact_match"], second["exact_match"]), (100, 0)
+        )
+        self.assertAlmostEqual(second["tokenized_bleu"], 100)
+        self.assertLess(second["bleu"], 80)
+        code, out, err = execute(
+            f"--translation={files['a']},{files['b']}",
+            f"--reference={files['x']}",
+        )
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn("--reference must name one for each translation", err)
+
     def test_sacrebleu_without_network_is_one_line(self):
         with sacrebleu_sets_test.sacrebleu_folder(self.folder):
             code, out, err = execute(
@@ -152,6 +195,8 @@ class BleuTest(parameterized.TestCase):
             "--language_pair: Expected a language pair of sacreBLEU's "
             "multi30k/2017: en-fr, en-de. Received: 'en-cs'.",
         ),
+        ("--translation=x,y --reference=x,y --source=z", "single --transl"),
+        ("--translations_dir=x --reference=x,y", "Received: 2 for 1."),
         (
             "--translations_dir=x --reference=y --tokenized_language=xx",
             "--tokenized_language: Expected a language",
@@ -159,7 +204,7 @@ class BleuTest(parameterized.TestCase):
     )
     def test_references_are_named_in_one_way(self, arguments, message):
         words = arguments.split()
-        if "--translations_dir=x" not in words:
+        if not arguments.startswith("--translation"):
             words.append("--translation=x")
         code, _, err = execute(*words)
         self.assertEqual(code, 2, err)

@@ -30,6 +30,7 @@ from relpos_tf.problems import problem as problem_lib
 from relpos_tf.utils import text
 from tests import commands
 from tests import tiny_run
+from tests.comparison import examples
 from tests.decoding import translator_test
 from tests.training import sacrebleu_sets_test
 
@@ -387,6 +388,30 @@ class DecoderTest(parameterized.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("Expected a run's directory", err)
         self.assertEmpty(self.engine.batches)
+
+    def test_a_problem_without_test_sets_is_refused(self):
+        folder = examples.copy(self.folder / "made")
+        run = run_dir.RunDir(folder / "a-seed1")
+        pets = problem_lib.Problem(
+            name="pairs",
+            source_language="en",
+            target_language="de",
+            vocab_size=300,
+            splits=dict.fromkeys(
+                ("train", "dev"), lambda tmp_dir: examples.PAIRS
+            ),
+            num_shards=1,
+            tokenizer_file=run.tokenizer_path,
+        )
+        pets.prepare(self.folder / "data")
+        run.write_problem({"problem": "pairs"})
+        code, out, err = self.decode(
+            f"--output_dir={run.path}",
+            f"--data_dir={self.folder / 'data'}",
+            "--test_set=all",
+        )
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn("a run of pairs, which has none", err)
 
     def test_changed_data_are_refused(self):
         run = self.run_of()

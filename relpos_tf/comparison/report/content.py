@@ -58,19 +58,17 @@ def make(
     lengths = results[0].record["source_lengths"]
     limits = list(limits) or measures.quartiles(lengths)
     buckets = measures.buckets(lengths, limits)
-    rows, all_warnings = [], list(warnings)
-    for result in results:
-        row, own_warnings = _run_row(
-            result, [test_set, *further], buckets, problem
-        )
-        rows.append(row)
-        all_warnings += own_warnings
+    rows, all_warnings = _run_rows(
+        results, [test_set, *further], buckets, problem
+    )
     summary = _summary(labels, rows)
     pairs = _compare_pairs(by_label, rows, test_set.references)
     hparams_diff = variants.differences(
         {r.run.label: r.run.files.read_hparams() for r in results}
     )
-    all_warnings += [
+    all_warnings = [
+        *warnings,
+        *all_warnings,
         *check_conditions(rows),
         *_check_batching(hparams_diff),
         *_check_versions(results),
@@ -85,22 +83,11 @@ def make(
         "labels": labels,
         "runs": rows,
         "summary": summary,
-        "further_test_sets": [
-            {
-                "name": one.name,
-                "lines": len(one.sources),
-                "summary": _summary_of_further(labels, rows, one.name),
-            }
-            for one in further
-        ],
+        "further_test_sets": _further(labels, rows, further),
         "pairs": pairs,
         "hparams_diff": hparams_diff,
         "samples": _samples(by_label, test_set, lengths, num_samples),
-        "attention": {
-            label: own[0].attention
-            for label, own in by_label.items()
-            if own[0].attention
-        },
+        "attention": _attention(by_label),
         "warnings": list(dict.fromkeys(all_warnings)),
         "versions": run_dir.versions(),
     }
@@ -199,6 +186,16 @@ def _compare_pairs(by_label, rows, references):
     chosen = pairs_lib.choose(list(by_label))
     p_below = pairs_lib.level(len(chosen))
     return [pairs_lib.compare(a, b, scores, p_below) for a, b in chosen]
+
+
+def _run_rows(results, sets, buckets, problem):
+    """Returns `runs`, and warnings."""
+    rows, warnings = [], []
+    for result in results:
+        row, own_warnings = _run_row(result, sets, buckets, problem)
+        rows.append(row)
+        warnings += own_warnings
+    return rows, warnings
 
 
 def _run_row(result, sets, buckets, problem):
@@ -302,18 +299,24 @@ def _summary(labels, rows):
     return summary
 
 
-def _summary_of_further(labels, rows, name):
-    """Returns a row for each label, with its scores on a further test set."""
-    summary = []
-    for label in labels:
-        own = [
-            row["further_test_sets"][name]
-            for row in rows
-            if row["label"] == label
-        ]
-        columns = {key: [row[key] for row in own] for key in own[0]}
-        summary.append({"label": label, **_means(columns, _MEANS_OF_FURTHER)})
-    return summary
+def _further(labels, rows, further):
+    """Returns each further test set, with a row for each label."""
+    entries = []
+    for one in further:
+        summary = []
+        for label in labels:
+            own = [
+                row["further_test_sets"][one.name]
+                for row in rows
+                if row["label"] == label
+            ]
+            columns = {name: [row[name] for row in own] for name in own[0]}
+            means = _means(columns, _MEANS_OF_FURTHER)
+            summary.append({"label": label, **means})
+        entries.append(
+            {"name": one.name, "lines": len(one.sources), "summary": summary}
+        )
+    return entries
 
 
 def _means(columns, names):
@@ -327,6 +330,15 @@ def _means(columns, names):
 
 def _ratio(value, base):
     return None if value is None or not base else value / base
+
+
+def _attention(by_label):
+    """Returns the attention of the first run of each label that has one."""
+    return {
+        label: own[0].attention
+        for label, own in by_label.items()
+        if own[0].attention
+    }
 
 
 def _samples(by_label, test_set, lengths, number):
