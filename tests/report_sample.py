@@ -104,6 +104,7 @@ _REPORT = {
             ("absolute", 19.0, 0.0, 1.0625),
         )
     ],
+    "further_test_sets": [],
     "pairs": [
         {
             "a": "relative",

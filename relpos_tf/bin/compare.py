@@ -84,8 +84,11 @@ _FILE_FLAGS = [
     for side in ("source", "target")
 ]
 for _name in _FILE_FLAGS:
+    _more = "; several, with commas" if _name.startswith("test") else ""
     FLAGS.define_string(
-        _name, "", f"translate_files: the {_name.replace('_', ' ')} text."
+        _name,
+        "",
+        f"translate_files: the {_name.replace('_', ' ')} text{_more}.",
     )
 FLAGS.define_integer(
     "vocab_size",

@@ -3,8 +3,9 @@
     relpos-datagen --problem=translate_ende_wmt14 --num_shards=100
     relpos-datagen --registry_help
 
-The trainer does the same with --generate_data. Data that are
-prepared already stay as they are.
+The trainer does the same before it trains. Data that are prepared already stay
+as they are without --generate_data, which test sets that have come to --tmp_dir
+since then need.
 """
 
 from relpos_tf import registry
@@ -27,6 +28,9 @@ FLAGS.define_integer(
     lower_bound=0,
     upper_bound=10_000,
 )
+FLAGS.define_bool(
+    "generate_data", False, "Prepare the data again even if they are there."
+)
 FLAGS.define_string(
     "usr_dir", None, "Folder of your own registrations, imported."
 )
@@ -47,13 +51,15 @@ def main():
     log = command.logger()
     with command.flag_value("data_dir"):
         paths.check_name(FLAGS.data_dir)
-    if problem.is_prepared(FLAGS.data_dir):
+    if problem.is_prepared(FLAGS.data_dir) and not FLAGS.generate_data:
         log.info("%s is already prepared in %s.", problem.name, FLAGS.data_dir)
         return
     with command.flag_value("data_dir"):  # before anything is downloaded
         paths.check_folder(FLAGS.data_dir)
     command.import_tensorflow()
-    problem.prepare(FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.num_shards or None)
+    problem.prepare_anew(
+        FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.num_shards or None
+    )
     log.info("%s is prepared in %s.", problem.name, FLAGS.data_dir)
 
 

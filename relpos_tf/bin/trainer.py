@@ -67,8 +67,9 @@ _FILE_FLAGS = {
     "train_target": "its translation",
     "dev_source": "development text",
     "dev_target": "its translation",
-    "test_source": "test text",
-    "test_target": "its translation",
+    "test_source": "test text; several files, with commas between them, are "
+    "several test sets",
+    "test_target": "its translation; as many files",
 }
 for _name, _text in _FILE_FLAGS.items():
     FLAGS.define_string(_name, "", f"translate_files: {_text}.")

@@ -10,6 +10,7 @@ from relpos_tf.comparison import measures
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import score_cache
 from relpos_tf.comparison.report import content
+from relpos_tf.problems import test_sets
 
 # Attention is averaged over so many lines.
 _ATTENTION_LINES = 40
@@ -33,7 +34,8 @@ def collect(
         train_steps: int. Their last step; 0: the newest of each.
         data_dir: str. Folder of prepared data.
         folder: The cache of translations and scores, see `score_cache.score`.
-        use_test_set: bool. False: the development split.
+        use_test_set: bool. Whether to take the test sets, if there are any;
+            else the development split.
         limits: See `content.make`.
         num_samples: int. See `content.make`.
         command: str. See `content.make`.
@@ -44,9 +46,9 @@ def collect(
     problem = common_problem(runs)
     check_labels(runs)
     checkpoints = [runs_lib.final_checkpoint(run, train_steps) for run in runs]
-    test_set = score_cache.open_test_set(data_dir, problem, use_test_set)
+    test_set, *further = open_test_sets(data_dir, problem, use_test_set)
     warnings = []
-    if use_test_set and test_set.split != "test":
+    if use_test_set and test_set.name == "dev":
         warnings.append(
             f"{problem['problem']} has no test split: the scores are of the "
             "development split, which was also evaluated during training."
@@ -63,13 +65,15 @@ def collect(
             f"[{number + 1}/{len(runs)}] {run.title}",
             # Attention is shown for the first seed of each label only.
             () if of_label else lines,
+            further,
         )
         of_label.append(result)
         warnings += filter(None, [result.warning])
     return content.make(
         [result for of_label in by_label.values() for result in of_label],
         test_set,
-        problem["problem"],
+        problem,
+        further=further,
         limits=limits,
         num_samples=num_samples,
         command=command,
@@ -77,15 +81,34 @@ def collect(
     )
 
 
+def open_test_sets(
+    data_dir: str, problem: dict[str, Any], use_test_set: bool
+) -> list[test_sets.TestSet]:
+    """Returns the sets on which models are compared, the main one first.
+
+    Args:
+        data_dir: str. Folder of prepared data.
+        problem: See `test_sets.problem_of`.
+        use_test_set: bool. See `collect`.
+
+    Raises:
+        UserError: the data are missing, or differ from the data of the runs.
+    """
+    if use_test_set:
+        if found := test_sets.of_problem(data_dir, problem):
+            return found
+    return test_sets.of_problem(data_dir, problem, ["dev"])
+
+
 def common_problem(runs: Sequence[runs_lib.Run]) -> dict[str, Any]:
-    """Returns the problem that all runs learn, see `runs.problem_of`.
+    """Returns the problem that all runs learn, see `test_sets.problem_of`.
 
     Raises:
         UserError: they differ in problem, vocabulary or training data.
     """
-    first = runs_lib.problem_of(runs[0])
+    first = test_sets.problem_of(runs[0].files)
     for run in runs[1:]:
-        other = runs_lib.problem_of(run)
+        other = test_sets.problem_of(run.files)
         pairs = [
             ("problem", first["problem"], other["problem"]),
             (

@@ -5,13 +5,11 @@ import glob
 import pathlib
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.models import run_dir
-from relpos_tf.utils import files
 
 # How compare names the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
@@ -207,25 +205,6 @@ def check_resumable(
             f"checkpoint of step {train_steps}. Give --train_steps="
             f"{steps[-1]}, or name another --output_dir."
         )
-
-
-def problem_of(run: Run) -> dict[str, Any]:
-    """Returns the problem of a run and the checksum of its tokenizer.
-
-    Returns:
-        Its problem.json, and `tokenizer_sha256` of the file in the run.
-
-    Raises:
-        UserError: it has no problem.json or tokenizer, as an imported run.
-    """
-    problem = run.files.read_problem()
-    tokenizer = pathlib.Path(run.files.tokenizer_path)
-    if not problem.get("problem") or not tokenizer.is_file():
-        raise errors.UserError(
-            "Expected a run with a tokenizer and a problem.json that names its "
-            f"problem. Received: {run.path}. Train the run on a problem."
-        )
-    return problem | {"tokenizer_sha256": files.sha256(tokenizer)}
 
 
 def _label_and_folders(item):

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-from relpos_tf import errors
 from relpos_tf.comparison import child_process
 from relpos_tf.comparison import runs as runs_lib
-from relpos_tf.models import run_dir
-from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.problems import test_sets
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import text
@@ -35,28 +33,8 @@ _ATTENTION_FIELDS = {"attention": dict, "error": str}
 _NO_ATTENTION = {"attention": {}, "error": ""}
 
 
-class TestSet(NamedTuple):
-    """The lines that all models translate.
-
-    Attributes:
-        split: str. "test" or "dev".
-        sources: The lines.
-        references: Their translations.
-        source_path: File of the lines.
-        records: TFRecord files of the same pairs.
-        fingerprint: str. Checksum of the content.
-    """
-
-    split: str
-    sources: list[str]
-    references: list[str]
-    source_path: pathlib.Path
-    records: list[str]
-    fingerprint: str
-
-
 class ModelResult(NamedTuple):
-    """The result of a run's model on the test set.
+    """The result of a run's model on the test sets.
 
     Attributes:
         run: The run.
@@ -67,6 +45,7 @@ class ModelResult(NamedTuple):
         attention: dict, as of `attention_maps.describe`; empty if it was not
             asked for.
         warning: str. Why there is no attention, else empty.
+        further: dict of further test sets' translations, by name.
     """
 
     run: runs_lib.Run
@@ -75,70 +54,51 @@ class ModelResult(NamedTuple):
     record: dict[str, Any]
     attention: dict[str, Any] = {}
     warning: str = ""
-
-
-def open_test_set(
-    data_dir: str, problem: dict[str, Any], use_test_set: bool
-) -> TestSet:
-    """Returns the lines on which models are compared.
-
-    Args:
-        data_dir: str. Folder of prepared data.
-        problem: See `runs.problem_of`.
-        use_test_set: bool. Whether to take the test split if there is one.
-
-    Raises:
-        UserError: the data are missing, or differ from the data of the runs.
-    """
-    folder, manifest = _prepared_data(data_dir, problem)
-    has_test = "test" in manifest["counts"]
-    split = "test" if use_test_set and has_test else "dev"
-    source, target = (
-        manifest_lib.checked(folder, manifest, f"{split}.{side}")
-        for side in ("source", "target")
-    )
-    return TestSet(
-        split,
-        list(text.read_lines(source)),
-        list(text.read_lines(target)),
-        source,
-        manifest_lib.record_files(folder, manifest, split),
-        manifest_lib.fingerprints(manifest)[split],
-    )
+    further: dict[str, list[str]] = {}
 
 
 def score(
     run: runs_lib.Run,
     checkpoint: str,
-    test_set: TestSet,
+    test_set: test_sets.TestSet,
     folder: pathlib.Path,
     progress: str,
     attention_sources: Sequence[str] = (),
+    further: Sequence[test_sets.TestSet] = (),
 ) -> ModelResult:
-    """Returns the result of a run's model on the test set.
+    """Returns the result of a run's model on the test sets.
 
     Args:
         run: The run.
         checkpoint: str. Prefix of its model.
         test_set: The lines to translate.
         folder: The cache: `translations/NAME.txt`, `scores/NAME.json` and
-            `attention/NAME.json`. They are computed only if they are missing
-            or belong to another model or other lines.
+            `attention/NAME.json`; for further test sets, `translations/SET/`
+            and `scores/SET/`. They are computed only if they are missing or
+            belong to another model or other lines.
         progress: str. Beginning of the progress line.
         attention_sources: Lines whose attention to describe; perhaps none.
+        further: More test sets.
 
     Raises:
         UserError: the model cannot be loaded, or scoring failed.
     """
     entry = _Entry(run, checkpoint, test_set, folder, attention_sources)
+    more = {
+        one.name: _Entry(run, checkpoint, one, folder, (), one.name)
+        for one in further
+    }
+    missing = [e for e in (entry, *more.values()) if not e.scores()]
     request = {
         "checkpoint": checkpoint,
-        "score": None if entry.scores() else entry.score_request(),
+        "scores": [one.score_request() for one in missing],
         "attention": None if entry.attention() else entry.attention_request(),
     }
-    if request["score"] or request["attention"]:
-        _log.info("%s  translating %d lines.", progress, len(test_set.sources))
-        entry.make_folders()
+    if request["scores"] or request["attention"]:
+        lines = sum(one.num_lines for one in missing)
+        _log.info("%s  translating %d lines.", progress, lines)
+        for one in (entry, *more.values()):
+            one.make_folders()
         child_process.run(
             SCORER,
             folder / "logs" / f"{run.name}.score.log",
@@ -150,10 +110,11 @@ def score(
     return ModelResult(
         run,
         checkpoint,
-        list(text.read_lines(entry.translations_path)),
+        entry.translations(),
         entry.scores(),
         attention["attention"],
         f"{run.title}: no attention: {error}" if error else "",
+        {name: one.translations() for name, one in more.items()},
     )
 
 
@@ -162,11 +123,16 @@ class _Entry:
 
     Args:
         run, checkpoint, test_set, folder, attention_sources: See `score`.
+        name: str. The folder of a further test set; "" for the first.
     """
 
-    def __init__(self, run, checkpoint, test_set, folder, attention_sources):
-        self.translations_path = folder / "translations" / f"{run.name}.txt"
-        self._scores_path = folder / "scores" / f"{run.name}.json"
+    def __init__(
+        self, run, checkpoint, test_set, folder, attention_sources, name=""
+    ):
+        self._translations_path = (
+            folder / "translations" / name / f"{run.name}.txt"
+        )
+        self._scores_path = folder / "scores" / name / f"{run.name}.json"
         self._attention_path = folder / "attention" / f"{run.name}.json"
         self._test_set = test_set
         self._sources = attention_sources
@@ -185,9 +151,13 @@ class _Entry:
             "sources": hashlib.sha256(lines).hexdigest()
         }
 
+    @property
+    def num_lines(self) -> int:
+        return len(self._test_set.sources)
+
     def make_folders(self) -> None:
         for path in (
-            self.translations_path,
+            self._translations_path,
             self._scores_path,
             self._attention_path,
         ):
@@ -198,11 +168,14 @@ class _Entry:
         record = _read_record(
             self._scores_path, self._scores_key, _SCORE_FIELDS
         )
-        path = self.translations_path
+        path = self._translations_path
         if record is None or not path.is_file():
             return None
         checksum = files.sha256(path)
         return record if checksum == record["translations_sha256"] else None
+
+    def translations(self) -> list[str]:
+        return list(text.read_lines(self._translations_path))
 
     def attention(self) -> dict[str, Any] | None:
         """Returns the attention to the sources, or None."""
@@ -217,7 +190,7 @@ class _Entry:
         return {
             "source": str(self._test_set.source_path),
             "record_files": self._test_set.records,
-            "translations": str(self.translations_path),
+            "translations": str(self._translations_path),
             "scores": str(self._scores_path),
             "key": self._scores_key,
         }
@@ -239,33 +212,3 @@ def _read_record(path, key, fields):
         return None
     is_whole = {"key", *fields} <= record.keys()
     return record if is_whole and record["key"] == key else None
-
-
-def _prepared_data(data_dir, problem):
-    """Returns the folder and the manifest of the runs' data."""
-    name, fingerprints = problem["problem"], problem.get("data", {})
-    others = []
-    for folder in manifest_lib.folders(data_dir, name):
-        if not (folder / manifest_lib.MANIFEST).is_file():
-            continue
-        manifest = manifest_lib.read_manifest(folder)
-        tokenizers = {
-            manifest["files"].get(file_name, {}).get("sha256")
-            for file_name in (run_dir.TOKENIZER, run_dir.SUBWORDS)
-        }
-        # Runs of earlier versions have no fingerprints.
-        is_same = problem["tokenizer_sha256"] in tokenizers and all(
-            fingerprints.get(split, fingerprint) == fingerprint
-            for split, fingerprint in manifest_lib.fingerprints(
-                manifest
-            ).items()
-        )
-        if is_same:
-            return folder, manifest
-        others.append(str(folder))
-    raise errors.UserError(
-        f"Expected the data of {name} that the runs were trained on, in "
-        f"--data_dir={data_dir}. Received: "
-        + (f"other data, in {', '.join(others)}." if others else "none.")
-        + " Prepare them with relpos-datagen."
-    )

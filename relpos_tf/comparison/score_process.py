@@ -26,14 +26,15 @@ def run_request(request: dict[str, Any]) -> None:
     """Loads a model and scores it, describes its attention, or both.
 
     Args:
-        request: dict of `checkpoint`, its prefix, and of `score` and
-            `attention`: the arguments of the functions below, or None.
+        request: dict of `checkpoint`, its prefix, of `scores`, a list of
+            arguments of `score`, and of `attention`, the arguments of
+            `describe_attention` or None.
 
     Raises:
         UserError: a file or the checkpoint is damaged.
     """
-    if request["score"]:
-        score(request["checkpoint"], **request["score"])
+    for arguments in request["scores"]:
+        score(request["checkpoint"], **arguments)
     if request["attention"]:
         describe_attention(request["checkpoint"], **request["attention"])
 

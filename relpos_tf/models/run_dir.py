@@ -38,6 +38,8 @@ _WRITTEN = (
 # The fields of problem.json; in runs of earlier versions some are missing.
 _PROBLEM_FIELDS = {
     "problem": str,
+    "source_language": str,
+    "target_language": str,
     "tokenizer_sha256": str,
     "data": dict[str, str],
 }

@@ -27,7 +27,6 @@ from relpos_tf.utils import files
 from relpos_tf.utils import terminal
 
 _BLOCK = 1 << 20
-_TIMEOUT_SECONDS = 60
 # Errors of damaged archives of all kinds.
 _BROKEN_ARCHIVE = (
     EOFError,
@@ -45,6 +44,10 @@ _BROKEN_ARCHIVE = (
 _USER_AGENT = "relpos_tf (a machine translation toolkit)"
 
 
+class MissingFileError(errors.UserError):
+    """A file is not there, and cannot be downloaded."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Remote:
     """A file on a server.
@@ -54,12 +57,14 @@ class Remote:
         size: int or None. Its number of bytes, if known.
         sha256: str or None. Its checksum in hexadecimal, if known.
         md5: str or None. Its MD5 sum, if only this one is published.
+        seconds: float. How long to wait for the server each time.
     """
 
     address: str
     size: int | None = None
     sha256: str | None = None
     md5: str | None = None
+    seconds: float = 60
 
     @property
     def name(self) -> str:
@@ -95,11 +100,11 @@ def fetch(remote: Remote, tmp_dir: str | None) -> pathlib.Path:
         tmp_dir: str or None. The folder of the copy.
 
     Raises:
-        UserError: no folder was given, the download failed, or another file
-            arrived. The message tells how to provide the file by hand.
+        MissingFileError: no folder was given, the download failed, or another
+            file arrived. The message tells how to provide the file by hand.
     """
     if tmp_dir is None:
-        raise errors.UserError(
+        raise MissingFileError(
             f"{remote.name} must be downloaded from {remote.address}, but no "
             "folder was given for it. Pass --tmp_dir."
         )
@@ -112,7 +117,7 @@ def fetch(remote: Remote, tmp_dir: str | None) -> pathlib.Path:
             received = _download(remote, file)
             _check(remote, received)
     except (OSError, http.client.HTTPException) as error:
-        raise errors.UserError(
+        raise MissingFileError(
             f"Cannot download {remote.name} from {remote.address} ({error}). "
             f"Put the file into {tmp_dir} by hand, or try again."
         ) from error
@@ -195,7 +200,7 @@ def _download(remote: Remote, file: BinaryIO) -> dict[str, int | str]:
     )
     sums = {name: hashlib.new(name) for name in ("sha256", "md5")}
     size = 0
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
+    with urllib.request.urlopen(request, timeout=remote.seconds) as response:
         announced = response.headers.get("Content-Length", "")
         announced = int(announced) if announced.isdecimal() else None
         total = announced or remote.size
@@ -221,7 +226,7 @@ def _check(remote: Remote, received: dict[str, int | str]) -> None:
     }
     for name, value in expected.items():
         if received[name] != value:
-            raise errors.UserError(
+            raise MissingFileError(
                 f"The download from {remote.address} is not the file "
                 f"expected: {name} {value}. Received: {received[name]}. "
                 "Try again, or put the right file into --tmp_dir by hand."

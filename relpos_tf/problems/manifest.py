@@ -36,6 +36,7 @@ _FIELDS = {
 _OPTIONAL = {"lengths": dict[str, int]}  # not in earlier versions
 _RECORDS = r"-\d{5}-of-\d{5}\.tfrecord"
 _LINES = r"\.(source|target)"
+_TEST_SET = r"test(_\w+)?"
 _ANEW = "Prepare the data again with --generate_data."
 
 
@@ -198,6 +199,23 @@ def folders(data_dir: str | pathlib.Path, name: str) -> list[pathlib.Path]:
     data_dir = pathlib.Path(data_dir)
     others = data_dir.glob(f"{glob.escape(name)}-????????")
     return [f for f in (data_dir / name, *sorted(others)) if f.is_dir()]
+
+
+def test_sets(manifest: dict[str, Any]) -> list[str]:
+    """Returns the splits that are test sets, the main one first."""
+    names = filter(is_test_set, manifest["counts"])
+    return sorted(names, key=lambda name: name != "test")
+
+
+def is_test_set(split: str) -> bool:
+    """Returns whether a split is a test set, by its name.
+
+    Example:
+
+    >>> is_test_set("test"), is_test_set("test_2017_flickr"), is_test_set("dev")
+    (True, True, False)
+    """
+    return bool(re.fullmatch(_TEST_SET, split))
 
 
 def fingerprints(manifest: dict[str, Any]) -> dict[str, str]:

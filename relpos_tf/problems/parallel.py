@@ -1,13 +1,17 @@
 """Parallel text in pairs of files: find, check and read them."""
 
 import dataclasses
+import logging
 import pathlib
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from relpos_tf import errors
 from relpos_tf.problems import download
 from relpos_tf.utils import text
+
+_log = logging.getLogger("relpos_tf")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +88,35 @@ def read(corpora: Sequence[Corpus], tmp_dir: str | None) -> ParallelText:
     return ParallelText(files, [corpus.num_lines for corpus in corpora])
 
 
+def read_available(
+    corpora: Mapping[str, Corpus], tmp_dir: str | None
+) -> dict[str, ParallelText]:
+    """Returns the pairs of the corpora that are at hand, by name.
+
+    A corpus is left out, and a message says so, if its files are not in
+    `tmp_dir` and cannot be downloaded. After a failure, nothing more is
+    downloaded.
+
+    Args:
+        corpora: By name. None is required.
+        tmp_dir: str or None. Folder of raw files, and for downloads.
+
+    Raises:
+        UserError: files are there, but do not fit; see `ParallelText`.
+    """
+    available, left_out, reason = {}, {}, None
+    for name, corpus in corpora.items():
+        try:
+            tried = _without_remotes(corpus) if reason else corpus
+            available[name] = read([tried], tmp_dir)
+        except download.MissingFileError as error:
+            left_out[name] = corpus
+            reason = reason or _cause(error)
+    if left_out:
+        _log_left_out(left_out, tmp_dir, reason)
+    return available
+
+
 def locate(
     side: Side, folders: Sequence[str], tmp_dir: str | None
 ) -> pathlib.Path:
@@ -94,7 +127,7 @@ def locate(
     wanted = f"{side.name} (or {side.name}.gz)"
     if tmp_dir is None or side.remote is None:
         address = side.remote.address if side.remote else "elsewhere"
-        raise errors.UserError(
+        raise download.MissingFileError(
             f"Expected the file {wanted} in --tmp_dir. Received: "
             f"--tmp_dir={tmp_dir}, which does not have it. Get it from "
             f"{address} and put it there."
@@ -103,14 +136,52 @@ def locate(
     try:
         path = download.find(tmp_dir, side.remote.name, folders)
         path = path or download.fetch(side.remote, folder)
-    except errors.UserError as error:
-        raise errors.UserError(
+    except download.MissingFileError as error:
+        raise download.MissingFileError(
             f"{error} Or put the file {wanted} into {folder}."
         ) from error
     if side.member is None:
         return path
     path = download.extract(path, side.member, folder)
     return download.plain_text(path) if path.suffix == ".sgm" else path
+
+
+def _without_remotes(corpus: Corpus) -> Corpus:
+    """Returns a corpus whose files are not downloaded."""
+    return dataclasses.replace(
+        corpus,
+        source=dataclasses.replace(corpus.source, remote=None),
+        target=dataclasses.replace(corpus.target, remote=None),
+    )
+
+
+def _cause(error: download.MissingFileError) -> BaseException:
+    """Returns why a download failed, without the advice for one file."""
+    while isinstance(error, download.MissingFileError) and error.__cause__:
+        error = error.__cause__
+    return error
+
+
+def _log_left_out(
+    corpora: Mapping[str, Corpus], tmp_dir: str | None, reason: Exception
+) -> None:
+    """Names the corpora that are left out, their files and their folder."""
+    missing = [
+        side.name
+        for corpus in corpora.values()
+        for side in (corpus.source, corpus.target)
+        if not download.find(tmp_dir, side.name, corpus.folders)
+    ]
+    first = next(iter(corpora.values()))
+    _log.info(
+        "Left out, since they are not required and not at hand: %s (%s). To "
+        "add them, put %s, plain or .gz, into %s and prepare the data again "
+        "with --generate_data.",
+        ", ".join(corpora),
+        reason,
+        ", ".join(missing),
+        pathlib.Path(tmp_dir or "--tmp_dir", first.folders[0]),
+    )
 
 
 def _check_pair(

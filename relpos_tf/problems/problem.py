@@ -8,6 +8,7 @@ pairs of lines. `Problem.prepare` makes a folder `DATA_DIR/NAME` of them:
     dev-00000-of-00001.tfrecord    pairs of ids, in the order of the lines
     dev.source, dev.target         these lines, for BLEU
     test-..., test.source, ...     the same for the test set
+    test_NAME-..., ...             the same for each further test set
     manifest.json                  counts, settings, sizes and checksums
 
 The folder appears complete or not at all. It replaces no folder that another
@@ -61,6 +62,11 @@ def unchanged(line: str) -> str:
     return line
 
 
+def no_further_tests(tmp_dir: str | None) -> Mapping[str, Pairs]:
+    """Returns no test set."""
+    return {}
+
+
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """Parallel text with its splits.
@@ -71,9 +77,12 @@ class Problem:
         target_language: str. Code, as in "de".
         vocab_size: int. Pieces wanted in the shared vocabulary; small text
             gives fewer.
-        splits: Functions by split ("train", "dev" and possibly "test"), from
-            `tmp_dir` (str or None) to pairs of lines that can be read more
-            than once. They check their files when called.
+        splits: Functions by split ("train", "dev", possibly "test", and
+            "test_NAME" of more test sets), from `tmp_dir` (str or None) to
+            pairs of lines that can be read more than once. They check their
+            files when called.
+        further_tests: Function from `tmp_dir` to the pairs of test sets that
+            are not required, by split: of those at hand, which may be none.
         normalize: Function applied to both sides of training pairs and to the
             source side of dev and test pairs. References stay as they are.
         settings: JSON values on which the prepared files depend besides the
@@ -91,6 +100,9 @@ class Problem:
     target_language: str
     vocab_size: int
     splits: Mapping[str, Callable[[str | None], Pairs]]
+    further_tests: Callable[[str | None], Mapping[str, Pairs]] = (
+        no_further_tests
+    )
     normalize: Callable[[str], str] = unchanged
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     num_shards: int = 4
@@ -104,18 +116,21 @@ class Problem:
         """Opens a split's pairs of lines, not cleaned.
 
         Args:
-            split: "train", "dev" or "test".
+            split: "train", "dev", "test" or the name of another test set.
             tmp_dir: str or None. Folder of raw files.
 
         Raises:
             UserError: no such split, or its files are missing or do not fit.
         """
-        if split not in self.splits:
+        if split in self.splits:
+            return iter(self.splits[split](tmp_dir))
+        further = self.further_tests(tmp_dir)
+        if split not in further:
             raise errors.UserError(
                 f"Problem {self.name} has the splits "
-                f"{', '.join(self.splits)}. Received: {split!r}."
+                f"{', '.join([*self.splits, *further])}. Received: {split!r}."
             )
-        return iter(self.splits[split](tmp_dir))
+        return iter(further[split])
 
     def prepare(
         self,
@@ -162,6 +177,7 @@ class Problem:
             with manifest_lib.without_readers(folder):
                 pass  # An error now is better than one after the work.
         opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
+        opened |= self.further_tests(tmp_dir)
         with manifest_lib.new_folder(folder) as partial:
             return self._write(partial, opened, num_shards or self.num_shards)
 
@@ -233,7 +249,7 @@ class Problem:
     def lines(
         self, data_dir: str | pathlib.Path, split: str
     ) -> tuple[list[str], list[str]]:
-        """Returns the source lines and reference lines of "dev" or "test".
+        """Returns the source lines and reference lines of "dev" or a test set.
 
         Raises:
             UserError: not prepared, no such lines, or a file is damaged.

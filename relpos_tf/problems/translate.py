@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf.problems import cleaning
-from relpos_tf.problems import download
+from relpos_tf.problems import multi30k
 from relpos_tf.problems import parallel
 from relpos_tf.problems import problem
 from relpos_tf.problems import tatoeba
@@ -20,23 +20,7 @@ from relpos_tf.problems import wmt
 from relpos_tf.problems.generated import lists
 from relpos_tf.problems.generated import phrases
 from relpos_tf.utils import files
-
-_MULTI30K = (
-    "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
-)
-_MULTI30K_LINES = {"train": 29000, "val": 1014, "test_2016_flickr": 1000}
-# Of the gzipped files, as published with torchtext.
-_MULTI30K_MD5 = {
-    "train.en": "0065d13af80720a55ca8153d126e6627",
-    "train.de": "81ff90b99829c0cd4b1b587d394afd39",
-    "train.fr": "6cb767741dcad3931f966fefbc05203f",
-    "val.en": "2b69aa9253948ac9f67e94917272dd40",
-    "val.de": "6e0e229eb049e3fc99a1ef02fb2d5f91",
-    "val.fr": "93fc564584b7e5ba410c761ea5a1c682",
-    "test_2016_flickr.en": "ff2c0fcb4893a13bd73414306bc250ae",
-    "test_2016_flickr.de": "efd67d314d98489b716b145475101932",
-    "test_2016_flickr.fr": "08dc7cd4a662f31718412de95ca9bfe3",
-}
+from relpos_tf.utils import paths as paths_lib
 
 
 @registry.register_problem
@@ -55,6 +39,9 @@ def translate_ende_lists() -> problem.Problem:
 @registry.register_problem
 def translate_ende_multi30k() -> problem.Problem:
     """29,000 image captions; dev `val`, test `test_2016_flickr`.
+
+    Further test sets, prepared if their files are there or can be downloaded:
+    `test_2017_flickr`, `test_2017_mscoco`, `test_2018_flickr`.
 
     Sub-folder `multi30k`. Captions are stripped, runs of blanks collapsed and
     `&amp;` undone, references of dev and test excepted. No licence is stated
@@ -118,8 +105,10 @@ def files_problem(
         train_target: Path of its translation, line by line.
         dev_source: Source text for evaluation during training.
         dev_target: Its translation.
-        test_source: Source text for the final score, or None.
-        test_target: Its translation, or None.
+        test_source: Source text for the final score, or None. Several paths,
+            separated by commas, are several test sets, whose splits are
+            `test`, `test_2`, `test_3` and so on.
+        test_target: Its translation, or None; as many paths.
         vocab_size: int. Most pieces in the shared vocabulary.
 
     Returns:
@@ -128,20 +117,14 @@ def files_problem(
         own, found again by the same text in any place.
 
     Raises:
-        UserError: a file is missing, or only one side of the test set was
-            given. `prepare` compares line counts before it writes.
+        UserError: a file is missing, or the sides of the test sets are not
+            equally many. `prepare` compares line counts before it writes.
     """
-    if bool(test_source) != bool(test_target):
-        raise errors.UserError(
-            "Expected both --test_source and --test_target, or neither. "
-            f"Received: {test_source!r} and {test_target!r}."
-        )
     paths = {
         "train": (train_source, train_target),
         "dev": (dev_source, dev_target),
+        **_test_paths(test_source, test_target),
     }
-    if test_source:
-        paths["test"] = (test_source, test_target)
     return problem.Problem(
         name="translate_files",
         source_language=_language(train_source, "source"),
@@ -197,23 +180,7 @@ def _generated(
 
 def _multi30k(target: str) -> problem.Problem:
     """Returns the Multi30k problem from English to `target`."""
-
-    def corpus(stem):
-        sides = [
-            parallel.Side(
-                f"{stem}.{language}",
-                download.Remote(
-                    f"{_MULTI30K}/{stem}.{language}.gz",
-                    md5=_MULTI30K_MD5[f"{stem}.{language}"],
-                ),
-            )
-            for language in ("en", target)
-        ]
-        return parallel.Corpus(
-            *sides, folders=("multi30k",), num_lines=_MULTI30K_LINES[stem]
-        )
-
-    stems = dict(zip(("train", "dev", "test"), _MULTI30K_LINES, strict=True))
+    further = {name: multi30k.corpus(name, target) for name in multi30k.FURTHER}
     return problem.Problem(
         name=f"translate_en{target}_multi30k",
         source_language="en",
@@ -221,10 +188,11 @@ def _multi30k(target: str) -> problem.Problem:
         vocab_size=5000,
         splits={
             split: lambda tmp_dir, stem=stem: parallel.read(
-                [corpus(stem)], tmp_dir
+                [multi30k.corpus(stem, target)], tmp_dir
             )
-            for split, stem in stems.items()
+            for split, stem in multi30k.REQUIRED.items()
         },
+        further_tests=lambda tmp_dir: parallel.read_available(further, tmp_dir),
         normalize=cleaning.collapse_blanks,
     )
 
@@ -256,6 +224,26 @@ def _language(path: str, otherwise: str) -> str:
     """Returns a file's suffix if it looks like a language's code."""
     suffix = pathlib.Path(path.removesuffix(".gz")).suffix[1:]
     return suffix if len(suffix) == 2 and suffix.isalpha() else otherwise
+
+
+def _test_paths(
+    sources: str | None, targets: str | None
+) -> dict[str, tuple[str, str]]:
+    """Returns the pair of paths of each test set, by split."""
+    listed = paths_lib.listed(sources), paths_lib.listed(targets)
+    if bool(listed[0]) != bool(listed[1]):
+        raise errors.UserError(
+            "Expected both --test_source and --test_target, or neither. "
+            f"Received: {sources!r} and {targets!r}."
+        )
+    if len(listed[0]) != len(listed[1]):
+        raise errors.UserError(
+            "Expected as many files in --test_source as in --test_target, in "
+            f"the same order. Received: {len(listed[0])}, {sources!r}, and "
+            f"{len(listed[1])}, {targets!r}."
+        )
+    pairs = enumerate(zip(*listed, strict=True), start=1)
+    return {f"test_{n}" if n > 1 else "test": pair for n, pair in pairs}
 
 
 def _fingerprint(path: str) -> dict[str, int | str]:

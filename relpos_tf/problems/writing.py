@@ -111,13 +111,13 @@ def write_held_out(
     normalize: Callable[[str], str],
     tokens: tokenizer.AnyTokenizer,
 ) -> int:
-    """Writes the lines and the records of "dev" or "test", in order.
+    """Writes the lines and the records of "dev" or a test set, in order.
 
     All pairs are written, and references stay as they are.
 
     Args:
         folder: Gets the files.
-        split: str. "dev" or "test".
+        split: str. "dev", "test" or the name of another test set.
         pairs: Its pairs of lines.
         normalize: Applied to the source side.
         tokens: The tokenizer.

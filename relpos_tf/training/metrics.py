@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import sacrebleu
@@ -56,6 +57,18 @@ class Scores:
     def to_json(self) -> str:
         """Returns the attributes, by name, as one JSON object."""
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
+
+
+class TokenizedScore(NamedTuple):
+    """A score on the scale of papers on multimodal translation.
+
+    Attributes:
+        tokenized_bleu: Corpus BLEU, 0 to 100, of lower-cased tokens.
+        tokenized_bleu_signature: Of the computation, in sacreBLEU's form.
+    """
+
+    tokenized_bleu: float
+    tokenized_bleu_signature: str
 
 
 def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
@@ -109,7 +122,7 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
 
 def tokenized_bleu(
     hypotheses: Sequence[str], references: Sequence[str], language: str
-) -> tuple[float, str]:
+) -> TokenizedScore:
     """Scores on the scale of papers on multimodal translation.
 
     Both sides are lower-cased, and normalised and tokenised as by Moses'
@@ -123,7 +136,7 @@ def tokenized_bleu(
         language: str. ISO 639-1 code of both sides, such as "de".
 
     Returns:
-        A pair: corpus BLEU, 0 to 100, and a signature in sacreBLEU's form.
+        `TokenizedScore`.
 
     Raises:
         UserError: Moses does not know the language; or see `corpus_bleu`.
@@ -132,11 +145,7 @@ def tokenized_bleu(
         Elliott et al. (2016), Multi30k, whose `lc.norm.tok` files these are.
     """
     check_pairs(hypotheses, references)
-    if language not in _MOSES_LANGUAGES:
-        raise errors.UserError(
-            "Expected a language that Moses' tokenizer knows, one of "
-            f"{', '.join(_MOSES_LANGUAGES)}. Received: {language!r}."
-        )
+    check_moses_language(language)
     normalizer = sacremoses.MosesPunctNormalizer(language)
     tokenizer = sacremoses.MosesTokenizer(language)
     sides = [
@@ -157,7 +166,21 @@ def tokenized_bleu(
         f"sacremoses:{importlib.metadata.version('sacremoses')}|"
         f"version:{sacrebleu.__version__}"
     )
-    return score.score, signature
+    return TokenizedScore(score.score, signature)
+
+
+def has_moses_rules(language: str) -> bool:
+    """Returns whether `tokenized_bleu` knows a language."""
+    return language in _MOSES_LANGUAGES
+
+
+def check_moses_language(language: str) -> None:
+    """Raises UserError unless `tokenized_bleu` knows a language."""
+    if not has_moses_rules(language):
+        raise errors.UserError(
+            "Expected a language that Moses' tokenizer knows, one of "
+            f"{', '.join(_MOSES_LANGUAGES)}. Received: {language!r}."
+        )
 
 
 def line_counts(

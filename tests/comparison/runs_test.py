@@ -10,6 +10,7 @@ from relpos_tf import hparam
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import variants
 from relpos_tf.models import run_dir
+from relpos_tf.problems import test_sets
 
 HPARAMS = hparam.HParams(vocab_size=40)
 DEV = {"split": "dev", "loss": 2.0, "bleu": 1.0}
@@ -195,13 +196,13 @@ class ProblemTest(RunsTestCase):
         path = self.make("a", 5)
         run = runs.Run("a", 1, path)
         with self.assertRaisesRegex(errors.UserError, f"Received: {path}"):
-            runs.problem_of(run)
+            test_sets.problem_of(run.files)
         run.files.write_problem({"problem": "p"})
         with self.assertRaisesRegex(errors.UserError, f"Received: {path}"):
-            runs.problem_of(run)
+            test_sets.problem_of(run.files)
         (path / "tokenizer.model").write_bytes(b"abc")
         self.assertEqual(
-            runs.problem_of(run),
+            test_sets.problem_of(run.files),
             {
                 "problem": "p",
                 # FIPS 180-2, appendix B.1.

@@ -12,11 +12,14 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.comparison import attention_maps
 from relpos_tf.comparison import child_process
+from relpos_tf.comparison import collection
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import score_cache
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
+from relpos_tf.problems import problem as problem_lib
+from relpos_tf.problems import test_sets
 from relpos_tf.training import evaluation
 from tests import tiny_run
 from tests.comparison import examples
@@ -28,7 +31,7 @@ class ScoresTestCase(parameterized.TestCase):
         self.folder = pathlib.Path(self.create_tempdir().full_path) / "all"
         examples.copy(self.folder)
         self.run = runs.Run("a", 1, self.folder / "a-seed1")
-        self.problem = runs.problem_of(self.run)
+        self.problem = test_sets.problem_of(self.run.files)
         self.true_run = child_process.run
         patch = examples.in_this_process()
         self.process = patch.start()
@@ -40,9 +43,10 @@ class ScoresTestCase(parameterized.TestCase):
         self.addCleanup(patch.stop)
 
     def open_set(self, use_test_set=True):
-        return score_cache.open_test_set(
+        (found,) = collection.open_test_sets(
             str(self.folder / "data"), self.problem, use_test_set
         )
+        return found
 
     def score(self, attention_sources=(), checkpoint=""):
         return score_cache.score(
@@ -100,12 +104,12 @@ class ScoresTest(ScoresTestCase):
 
     def test_dev_split_on_demand(self):
         test_set = self.open_set(use_test_set=False)
-        self.assertEqual(test_set.split, "dev")
+        self.assertEqual(test_set.name, "dev")
         self.assertEqual(
             [test_set.sources, test_set.references],
             list(map(list, zip(*examples.PAIRS[1:], strict=True))),
         )
-        self.assertEqual(self.open_set().split, "test")
+        self.assertEqual(self.open_set().name, "test")
 
     def test_scores_are_computed_again_only_after_a_change(self):
         first = self.score()
@@ -128,6 +132,81 @@ class ScoresTest(ScoresTestCase):
         path.write_text(path.read_text()[:-9])
         self.assertEqual(self.score().translations, second.translations)
         self.assertEqual(self.process.call_count, 5)
+
+    def test_further_sets_are_scored_in_the_same_process_once(self):
+        dev = self.open_set(use_test_set=False)._replace(name="test_2")
+
+        def score():
+            return score_cache.score(
+                self.run,
+                runs.final_checkpoint(self.run),
+                self.open_set(),
+                self.folder / "out",
+                "[1/1] a",
+                further=[dev],
+            )
+
+        # A cache of the first set alone stays valid.
+        alone = self.score()
+        result = score()
+        self.assertEqual(self.process.call_count, 2)
+        self.assertEqual(result._replace(further={}), alone)
+        expected = translator_lib.Translator.load(self.run.path).translate(
+            [source for source, _ in examples.PAIRS[1:]]
+        )
+        self.assertEqual(result.further, {"test_2": expected})
+        self.assertNotEqual(expected, alone.translations[: len(expected)])
+        self.assertEqual(score(), result)
+        self.assertEqual(self.process.call_count, 2)
+        out = self.folder / "out"
+        (out / "translations" / "test_2" / "a-seed1.txt").write_text("else\n")
+        self.assertEqual(score(), result)
+        self.assertEqual(self.process.call_count, 3)
+        shutil.rmtree(out)
+        anew = score()
+        self.assertEqual(self.process.call_count, 4)
+        self.assertEqual(anew.further, result.further)
+        self.assertEqual(anew.translations, result.translations)
+
+    @mock.patch.object(attention_maps, "describe", lambda *arguments: {})
+    def test_all_test_sets_of_the_problem_are_collected(self):
+        examples.add_run(self.folder, "b-seed1")
+        two = [runs.Run(x, 1, self.folder / f"{x}-seed1") for x in "ab"]
+        more = problem_lib.Problem(
+            name="pairs",
+            source_language="en",
+            target_language="de",
+            vocab_size=340,
+            splits={
+                split: lambda tmp_dir, pairs=pairs: pairs
+                for split, pairs in {
+                    "train": examples.PAIRS,
+                    "dev": examples.PAIRS[1:],
+                    "test_2": examples.PAIRS[2:],
+                    "test": examples.TEST,
+                }.items()
+            },
+            num_shards=1,
+            tokenizer_file=self.run.files.tokenizer_path,
+        )
+        # The runs were trained when there was one test set.
+        more.prepare_anew(self.folder / "data")
+        for use_test_set, expected in (
+            (True, ("test", ["test_2"], [])),
+            (False, ("dev", [], [])),
+        ):
+            report = collection.collect(
+                two,
+                0,
+                str(self.folder / "data"),
+                self.folder / "out",
+                use_test_set=use_test_set,
+            )
+            names = [one["name"] for one in report["further_test_sets"]]
+            warned = [w for w in report["warnings"] if "no test split" in w]
+            self.assertEqual((report["split"], names, warned), expected)
+        made = self.folder / "out" / "translations" / "test_2" / "b-seed1.txt"
+        self.assertEqual(made.read_text().count("\n"), 2)
 
     def test_record_with_a_field_of_another_type_is_computed_again(self):
         first = self.score()
@@ -202,7 +281,7 @@ class ScoresTest(ScoresTestCase):
 
     def test_run_without_fingerprints_is_known_by_its_tokenizer(self):
         del self.problem["data"]
-        self.assertEqual(self.open_set().split, "test")
+        self.assertEqual(self.open_set().name, "test")
 
 
 class ProcessTest(ScoresTestCase):

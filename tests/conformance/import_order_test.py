@@ -38,7 +38,7 @@ ROOMS = (
 IMPORTERS = {
     "tensorflow_text": {"data.t2t_subwords", "data.tokenizer"},
     "sentencepiece": {"data.tokenizer"},
-    "sacrebleu": {"training.metrics"},
+    "sacrebleu": {"training.metrics", "training.sacrebleu_sets"},
     "sacremoses": {"training.metrics"},
     "matplotlib": {"comparison.plots"},
     "ctranslate2": {"decoding.ctranslate2_engine"},

@@ -10,10 +10,13 @@ from relpos_tf.comparison import score_cache
 from relpos_tf.comparison import significance
 from relpos_tf.comparison import variants
 from relpos_tf.models import run_dir
+from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
 
 # Scores whose mean and spread over seeds are reported.
-_MEANS = "bleu", "chrf", "loss"
+_MEANS = "bleu", "chrf", "tokenized_bleu", "loss"
+# The same for further test sets.
+_MEANS_OF_FURTHER = "bleu", "chrf", "tokenized_bleu"
 # Hparams that decide which pairs share an update.
 _BATCHING = (
     "batch_size",
@@ -26,9 +29,10 @@ _BATCHING = (
 
 def make(
     results: Sequence[score_cache.ModelResult],
-    test_set: score_cache.TestSet,
-    problem: str,
+    test_set: test_sets.TestSet,
+    problem: Mapping[str, Any],
     *,
+    further: Sequence[test_sets.TestSet] = (),
     limits: Sequence[int] = (),
     num_samples: int = 10,
     command: str = "",
@@ -39,7 +43,8 @@ def make(
     Args:
         results: Of all runs, in the order of the labels.
         test_set: The lines that were translated.
-        problem: str. Name of the problem.
+        problem: See `test_sets.problem_of`. Only its name is required.
+        further: More test sets that were translated.
         limits: Upper limits of the length buckets, in source pieces with EOS.
             None: quartiles of the lengths.
         num_samples: int. How many translated lines to show.
@@ -53,39 +58,36 @@ def make(
     lengths = results[0].record["source_lengths"]
     limits = list(limits) or measures.quartiles(lengths)
     buckets = measures.buckets(lengths, limits)
-    rows, all_warnings = [], list(warnings)
-    for result in results:
-        row, own_warnings = _run_row(result, test_set, buckets)
-        rows.append(row)
-        all_warnings += own_warnings
+    rows, all_warnings = _run_rows(
+        results, [test_set, *further], buckets, problem
+    )
     summary = _summary(labels, rows)
     pairs = _compare_pairs(by_label, rows, test_set.references)
     hparams_diff = variants.differences(
         {r.run.label: r.run.files.read_hparams() for r in results}
     )
-    all_warnings += [
+    all_warnings = [
+        *warnings,
+        *all_warnings,
         *check_conditions(rows),
         *_check_batching(hparams_diff),
         *_check_versions(results),
         *_check_equal_hparams(results),
     ]
     report = {
-        "title": f"{problem}: {', '.join(labels)}",
+        "title": f"{problem['problem']}: {', '.join(labels)}",
         "verdict": pairs_lib.verdict(summary, pairs),
         "command": command,
-        "problem": problem,
-        "split": test_set.split,
+        "problem": problem["problem"],
+        "split": test_set.name,
         "labels": labels,
         "runs": rows,
         "summary": summary,
+        "further_test_sets": _further(labels, rows, further),
         "pairs": pairs,
         "hparams_diff": hparams_diff,
         "samples": _samples(by_label, test_set, lengths, num_samples),
-        "attention": {
-            label: own[0].attention
-            for label, own in by_label.items()
-            if own[0].attention
-        },
+        "attention": _attention(by_label),
         "warnings": list(dict.fromkeys(all_warnings)),
         "versions": run_dir.versions(),
     }
@@ -186,12 +188,29 @@ def _compare_pairs(by_label, rows, references):
     return [pairs_lib.compare(a, b, scores, p_below) for a, b in chosen]
 
 
-def _run_row(result, test_set, buckets):
+def _run_rows(results, sets, buckets, problem):
+    """Returns `runs`, and warnings."""
+    rows, warnings = [], []
+    for result in results:
+        row, own_warnings = _run_row(result, sets, buckets, problem)
+        rows.append(row)
+        warnings += own_warnings
+    return rows, warnings
+
+
+def _run_row(result, sets, buckets, problem):
     """Returns the entry of a run in `runs`, and warnings."""
     run, record = result.run, result.record
-    translations, references = result.translations, test_set.references
+    translations, references = result.translations, sets[0].references
     hparams = run.files.read_hparams()
-    scores = metrics.corpus_bleu(translations, references)
+    language = problem.get("target_language", "")
+    scores, warnings = _scores(translations, references, language)
+    further = {}
+    for one in sets[1:]:
+        further[one.name], more = _scores(
+            result.further[one.name], one.references, language
+        )
+        warnings += [f"{one.name}: {line}" for line in more]
     step = run_dir.checkpoint_step(result.checkpoint)
     row = {
         "label": run.label,
@@ -201,11 +220,8 @@ def _run_row(result, test_set, buckets):
         "train_steps": step,
         "parameters": record["parameters"],
         "loss": record["loss"],
-        "bleu": scores.bleu,
-        "bleu_signature": scores.bleu_signature,
-        "chrf": scores.chrf,
-        "chrf_signature": scores.chrf_signature,
-        "exact_match": scores.exact_match,
+        **scores,
+        "further_test_sets": further,
         "teacher_forced_accuracy": record["teacher_forced_accuracy"],
         "beam_size": hparams.beam_size,
         "alpha": hparams.alpha,
@@ -218,7 +234,25 @@ def _run_row(result, test_set, buckets):
         "output_dir": str(run.path),
         **measures.of_training(run.files.read_metrics(), step),
     }
-    return row, [f"{run.title}: {line}" for line in scores.warnings]
+    return row, [f"{run.title}: {line}" for line in warnings]
+
+
+def _scores(translations, references, language):
+    """Returns the scores of a test set as fields of a row, and warnings."""
+    scores = metrics.corpus_bleu(translations, references)
+    row = {
+        "bleu": scores.bleu,
+        "bleu_signature": scores.bleu_signature,
+        "chrf": scores.chrf,
+        "chrf_signature": scores.chrf_signature,
+        **dict.fromkeys(metrics.TokenizedScore._fields),
+        "exact_match": scores.exact_match,
+    }
+    if metrics.has_moses_rules(language):
+        row |= metrics.tokenized_bleu(
+            translations, references, language
+        )._asdict()
+    return row, list(scores.warnings)
 
 
 def _bucket_row(limit, lines, translations, references):
@@ -252,9 +286,7 @@ def _summary(labels, rows):
             "seeds": columns["seed"],
             "parameters": columns["parameters"][0],
         }
-        for name in _MEANS:
-            row[f"{name}_mean"] = significance.mean(columns[name])
-            row[f"{name}_spread"] = significance.spread(columns[name])
+        row |= _means(columns, _MEANS)
         row["exact_match_mean"] = significance.mean(columns["exact_match"])
         for unit in ("steps", "tokens"):
             name = f"{unit}_per_second"
@@ -267,8 +299,46 @@ def _summary(labels, rows):
     return summary
 
 
+def _further(labels, rows, further):
+    """Returns each further test set, with a row for each label."""
+    entries = []
+    for one in further:
+        summary = []
+        for label in labels:
+            own = [
+                row["further_test_sets"][one.name]
+                for row in rows
+                if row["label"] == label
+            ]
+            columns = {name: [row[name] for row in own] for name in own[0]}
+            means = _means(columns, _MEANS_OF_FURTHER)
+            summary.append({"label": label, **means})
+        entries.append(
+            {"name": one.name, "lines": len(one.sources), "summary": summary}
+        )
+    return entries
+
+
+def _means(columns, names):
+    """Returns mean and spread over seeds of the named columns."""
+    row = {}
+    for name in names:
+        row[f"{name}_mean"] = significance.mean(columns[name])
+        row[f"{name}_spread"] = significance.spread(columns[name])
+    return row
+
+
 def _ratio(value, base):
     return None if value is None or not base else value / base
+
+
+def _attention(by_label):
+    """Returns the attention of the first run of each label that has one."""
+    return {
+        label: own[0].attention
+        for label, own in by_label.items()
+        if own[0].attention
+    }
 
 
 def _samples(by_label, test_set, lengths, number):

@@ -19,7 +19,12 @@ def runs_of(report: Report, label: str) -> list[Mapping[str, Any]]:
 
 def values(report: Report, name: str) -> list[Any]:
     """Returns the distinct values of a field of the runs, ascending."""
-    return sorted({run[name] for run in report["runs"]} - {None})
+    return sorted({run.get(name) for run in report["runs"]} - {None})
+
+
+def has_tokenized_bleu(report: Report) -> bool:
+    """Returns whether the report has tokenized BLEU beside the cased one."""
+    return bool(values(report, "tokenized_bleu"))
 
 
 def known(numbers: Iterable[float | None]) -> list[float]:

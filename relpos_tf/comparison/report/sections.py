@@ -76,6 +76,7 @@ def build(report: reading.Report, has_figures: bool) -> Document:
     no_difference = Paragraph("All labels have the same hyper-parameters.")
     sections: dict[str, list[Block | None]] = {
         "Scores": [tables.scores(report), Code(_signatures(report))],
+        "Further test sets": _further(report),
         "Cost": [tables.cost(report)],
         "Differences between labels": [tables.pairs(report)],
         "BLEU by length of the source": [tables.by_length(report)],
@@ -113,11 +114,32 @@ def _conditions(report) -> str:
     )
 
 
+def _further(report) -> list[Block]:
+    further = tables.further_scores(report)
+    if not further:
+        return []
+    note = (
+        "The same models, with the signatures above. "
+        f"Differences, lengths and translations below are of the "
+        f"{report['split']} split."
+    )
+    return [Paragraph(note), *further]
+
+
 def _signatures(report) -> str:
     """Returns the signatures of the scores."""
+    signatures = {
+        name: reading.values(report, f"{field}_signature")
+        for name, field in (
+            ("BLEU", "bleu"),
+            ("chrF", "chrf"),
+            ("tokenized BLEU", "tokenized_bleu"),
+        )
+    }
     return "\n".join(
-        f"{name}: {' or '.join(reading.values(report, f'{field}_signature'))}"
-        for name, field in (("BLEU", "bleu"), ("chrF", "chrf"))
+        f"{name}: {' or '.join(of_runs)}"
+        for name, of_runs in signatures.items()
+        if of_runs
     )
 
 

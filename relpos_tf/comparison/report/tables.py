@@ -23,6 +23,7 @@ _RUN_NUMBERS = {
     "loss": 4,
     "bleu": 2,
     "chrf": 2,
+    "tokenized_bleu": 2,
     "exact_match": 2,
     "beam_size": 0,
     "alpha": 2,
@@ -80,17 +81,41 @@ def scores(report: reading.Report) -> Table:
             line["label"],
             len(line["seeds"]),
             number(line["parameters"]),
-            *_score_cells(line),
+            *_score_cells(report, line),
         ]
         for line in report["summary"]
     ]
-    return _table(
+    caption = (
         "Mean over seeds ± standard deviation between seeds. Loss in nats per "
-        "target token, given the reference's previous tokens.",
-        ["label", "seeds", "parameters", "BLEU", "chrF", "loss"]
-        + ["exact match, %"],
+        "target token, given the reference's previous tokens."
+    )
+    if reading.has_tokenized_bleu(report):
+        caption += (
+            " BLEU is cased and of plain text. Tokenized BLEU is another "
+            "scale: lower-cased, tokenized as by Moses, as in papers on "
+            "multimodal translation."
+        )
+    return _table(
+        caption,
+        ["label", "seeds", "parameters", *_score_names(report)],
         rows,
     )
+
+
+def further_scores(report: reading.Report) -> list[Table]:
+    """Returns a table of scores for each further test set."""
+    return [
+        _table(
+            f"{one['name']}, {number(one['lines'])} lines. Mean over seeds ± "
+            "standard deviation between seeds.",
+            ["label", *_names_of_means(report)],
+            [
+                [line["label"], *_cells_of_means(report, line)]
+                for line in one["summary"]
+            ],
+        )
+        for one in report["further_test_sets"]
+    ]
 
 
 def cost(report: reading.Report) -> Table:
@@ -192,15 +217,18 @@ def hparams(report: reading.Report) -> Table | None:
 def runs(report: reading.Report) -> Table:
     """Returns every run, with the names of report.json."""
     texts = ["label", "seed", "hparams_set", "hparams"]
+    numbers = dict(_RUN_NUMBERS)
+    if not reading.has_tokenized_bleu(report):
+        del numbers["tokenized_bleu"]
     rows = [
         [
             *(run[name] for name in texts),
-            *(number(run[name], n) for name, n in _RUN_NUMBERS.items()),
+            *(number(run[name], n) for name, n in numbers.items()),
             run["output_dir"],
         ]
         for run in report["runs"]
     ]
-    head = [*texts, *_RUN_NUMBERS, "output_dir"]
+    head = [*texts, *numbers, "output_dir"]
     return _table(
         "Every run, with the names of report.json; peak_memory_mb is in MiB.",
         head,
@@ -211,22 +239,32 @@ def runs(report: reading.Report) -> Table:
 
 def short_text(report: reading.Report) -> str:
     """Returns the scores and the verdict as lines for a terminal."""
-    rows = [["", "BLEU", "chrF", "loss", "exact match, %", "steps/s"]] + [
+    rows = [["", *_score_names(report), "steps/s"]] + [
         [
             line["label"],
-            *_score_cells(line),
+            *_score_cells(report, line),
             number(line["steps_per_second"], 2),
         ]
         for line in report["summary"]
     ]
+    lines = [*_aligned(rows), ""]
+    for table, one in zip(
+        further_scores(report), report["further_test_sets"], strict=True
+    ):
+        head = [one["name"], *table.head[1:]]
+        lines += [*_aligned([head, *table.rows]), ""]
+    return "\n".join([*lines, report["verdict"]]) + "\n"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns rows of cells as lines, the first column to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
+    return [
         "  ".join(
             [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
         ).rstrip()
         for row in rows
     ]
-    return "\n".join([*lines, "", report["verdict"]]) + "\n"
 
 
 def _table(
@@ -248,13 +286,32 @@ def _text(value: Any) -> str:
     return MISSING if value is None or value == "" else str(value)
 
 
-def _score_cells(line) -> list[str]:
-    """Returns BLEU, chrF, loss and exact match of a row of the summary."""
-    cells = [
-        with_spread(line[f"{name}_mean"], line[f"{name}_spread"], digits)
-        for name, digits in (("bleu", 2), ("chrf", 2), ("loss", 4))
+def _score_names(report: reading.Report) -> list[str]:
+    """Returns the names of the cells of `_score_cells`."""
+    return [*_names_of_means(report), "loss", "exact match, %"]
+
+
+def _score_cells(report: reading.Report, line) -> list[str]:
+    """Returns the scores of a row of the summary."""
+    loss = with_spread(line["loss_mean"], line["loss_spread"], 4)
+    exact_match = number(line["exact_match_mean"], 2)
+    return [*_cells_of_means(report, line), loss, exact_match]
+
+
+def _names_of_means(report: reading.Report) -> list[str]:
+    """Returns the names of the cells of `_cells_of_means`."""
+    names = ["BLEU", "chrF"]
+    return names + ["tokenized BLEU"] * reading.has_tokenized_bleu(report)
+
+
+def _cells_of_means(report: reading.Report, line) -> list[str]:
+    """Returns the scores that every test set has."""
+    fields = ["bleu", "chrf"]
+    fields += ["tokenized_bleu"] * reading.has_tokenized_bleu(report)
+    return [
+        with_spread(line[f"{name}_mean"], line[f"{name}_spread"], 2)
+        for name in fields
     ]
-    return [*cells, number(line["exact_match_mean"], 2)]
 
 
 def _in_brackets(value: float | None, digits: int) -> str:

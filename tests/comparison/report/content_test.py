@@ -10,6 +10,9 @@ from relpos_tf import hparam
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import score_cache
 from relpos_tf.comparison.report import content
+from relpos_tf.comparison.report import markdown
+from relpos_tf.comparison.report import tables
+from relpos_tf.problems import test_sets
 
 SOURCES = ["a b", "a b c d e f", "one | <b>two</b>", "g"]
 REFERENCES = [
@@ -34,8 +37,8 @@ class ReportTestCase(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
-        self.test_set = score_cache.TestSet(
-            "test", SOURCES, REFERENCES, self.folder, [], ""
+        self.test_set = test_sets.TestSet(
+            "test", SOURCES, REFERENCES, self.folder, self.folder
         )
 
     def result(self, label, seed, wrong=0, loss=1.0, tokens=50.0, rate=2.0):
@@ -71,7 +74,8 @@ class ReportTestCase(parameterized.TestCase):
         )
 
     def make(self, *results, **kwargs):
-        return content.make(results, self.test_set, "p_x", **kwargs)
+        kwargs = {"problem": {"problem": "p_x"}, **kwargs}
+        return content.make(results, self.test_set, **kwargs)
 
     def two(self, **kwargs):
         return self.make(
@@ -81,6 +85,108 @@ class ReportTestCase(parameterized.TestCase):
             self.result("abs", 2, 3, 5.0, rate=1.0),
             **kwargs,
         )
+
+
+class TestSetsTest(ReportTestCase):
+    """Several test sets, and the scale of papers beside the cased one."""
+
+    def setUp(self):
+        super().setUp()
+        self.more = test_sets.TestSet(
+            "test_2",
+            ["u", "v"],
+            ["Ein Hund, der bellt", "Zwei Hunde und fünf Katzen"],
+            self.folder,
+            self.folder,
+        )
+        self.german = {"problem": "p_x", "target_language": "de"}
+
+    def result_with(self, label, seed, *translations, wrong=0):
+        result = self.result(label, seed, wrong)
+        return result._replace(further={"test_2": list(translations)})
+
+    def report(self, **kwargs):
+        lower = [line.lower() for line in self.more.references]
+        return self.make(
+            self.result_with("rel", 1, *self.more.references),
+            self.result_with("rel", 2, *lower),
+            self.result_with("abs", 1, "a", "b"),
+            self.result_with("abs", 2, lower[0], "b"),
+            further=[self.more],
+            **kwargs,
+        )
+
+    def test_each_set_has_its_own_scores(self):
+        report = self.report(problem=self.german)
+        (further,) = report["further_test_sets"]
+        self.assertEqual((further["name"], further["lines"]), ("test_2", 2))
+        rows = [run["further_test_sets"]["test_2"] for run in report["runs"]]
+        # Lower case is right on one scale and not on the other.
+        self.assertAlmostEqual(rows[0]["bleu"], 100)
+        self.assertAlmostEqual(rows[0]["tokenized_bleu"], 100)
+        self.assertLess(rows[1]["bleu"], 60)
+        self.assertAlmostEqual(rows[1]["tokenized_bleu"], 100)
+        self.assertLess(rows[2]["tokenized_bleu"], 1)
+        self.assertIn("tok:13a", rows[0]["bleu_signature"])
+        self.assertIn("tok:moses-de", rows[0]["tokenized_bleu_signature"])
+        # Of two values, the deviation is their distance by the root of 2.
+        rel, absolute = further["summary"]
+        self.assertEqual(rel["label"], "rel")
+        self.assertAlmostEqual(
+            rel["bleu_mean"], (rows[0]["bleu"] + rows[1]["bleu"]) / 2
+        )
+        self.assertAlmostEqual(
+            rel["bleu_spread"], (rows[0]["bleu"] - rows[1]["bleu"]) / 2**0.5
+        )
+        self.assertAlmostEqual(rel["tokenized_bleu_mean"], 100)
+        self.assertLess(absolute["chrf_mean"], rel["chrf_mean"])
+        # The first set, of which the last lines are right, has its own.
+        self.assertAlmostEqual(report["runs"][2]["bleu"], 100)
+        self.assertAlmostEqual(report["summary"][1]["bleu_mean"], 100)
+
+    def test_each_set_has_a_table_on_every_page(self):
+        report = self.report(problem=self.german)
+        head = "BLEU +chrF +tokenized BLEU"
+        lines = tables.short_text(report).split("\n")
+        self.assertRegex(lines[0], f"^ +{head} +loss")
+        self.assertRegex(lines[4], f"^test_2 +{head}$")
+        self.assertRegex(lines[5], r"^rel +[\d.]+ ± .* 100\.00 ± 0\.00$")
+        self.assertEqual(lines[-2], report["verdict"])
+        text = markdown.render(report)
+        self.assertIn("\n## Further test sets\n", text)
+        self.assertIn("\ntest\\_2, 2 lines. Mean over", text)
+        self.assertRegex(
+            text, r"\n    tokenized BLEU: nrefs:1\|case:lc\|.*tok:moses-de"
+        )
+        self.assertIn("tokenized\\_bleu", text)
+
+    def test_language_without_rules_has_one_scale(self):
+        for language in ({}, {"target_language": "syllables"}):
+            report = self.report(problem={"problem": "p_x", **language})
+            row = report["runs"][0]
+            self.assertIsNone(row["tokenized_bleu"])
+            self.assertIsNone(row["tokenized_bleu_signature"])
+            self.assertIsNone(report["summary"][0]["tokenized_bleu_mean"])
+            for text in (tables.short_text(report), markdown.render(report)):
+                self.assertNotIn("tokenized", text)
+                self.assertIn("test", text)
+
+    def test_differences_are_of_the_first_set(self):
+        alone = self.two()
+        report = self.make(
+            *(
+                result._replace(further={"test_2": ["a", "b"]})
+                for result in (
+                    self.result("rel", 1, 0, 1.0, rate=4.0),
+                    self.result("rel", 2, 1, 3.0, rate=2.0),
+                    self.result("abs", 1, 2, 4.0, rate=2.0),
+                    self.result("abs", 2, 3, 5.0, rate=1.0),
+                )
+            ),
+            further=[self.more],
+        )
+        for key in ("pairs", "verdict", "summary", "samples"):
+            self.assertEqual(report[key], alone[key])
 
 
 class MakeTest(ReportTestCase):

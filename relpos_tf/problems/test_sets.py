@@ -1,0 +1,143 @@
+"""Sets of lines with references, to score models on. No TensorFlow.
+
+A run's problem.json names its problem and has a checksum of each split. With
+it, the same lines are found again in the folder of prepared data.
+"""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+from relpos_tf import errors
+from relpos_tf.models import run_dir
+from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.utils import files
+from relpos_tf.utils import text
+
+# The name that stands for all test sets of a problem.
+ALL = "all"
+
+
+class TestSet(NamedTuple):
+    """Lines to translate, and their translations by people.
+
+    Attributes:
+        name: str. "dev", "test", the name of another test set of a problem,
+            or sacreBLEU's name.
+        sources: The lines.
+        references: Their translations.
+        source_path: File of the lines.
+        reference_path: File of the translations.
+        records: TFRecord files of the same pairs, if there are.
+        fingerprint: str. Checksum of the content, if it is known.
+    """
+
+    name: str
+    sources: list[str]
+    references: list[str]
+    source_path: pathlib.Path
+    reference_path: pathlib.Path
+    records: Sequence[str] = ()
+    fingerprint: str = ""
+
+
+def problem_of(run: run_dir.RunDir) -> dict[str, Any]:
+    """Returns the problem of a run and the checksum of its tokenizer.
+
+    Returns:
+        Its problem.json, and `tokenizer_sha256` of the file in the run.
+
+    Raises:
+        UserError: it has no problem.json or tokenizer, as an imported run.
+    """
+    problem = run.read_problem()
+    tokenizer = pathlib.Path(run.tokenizer_path)
+    if not problem.get("problem") or not tokenizer.is_file():
+        raise errors.UserError(
+            "Expected a run with a tokenizer and a problem.json that names its "
+            f"problem. Received: {run.path}. Train the run on a problem."
+        )
+    return problem | {"tokenizer_sha256": files.sha256(tokenizer)}
+
+
+def of_problem(
+    data_dir: str, problem: dict[str, Any], names: Sequence[str] = (ALL,)
+) -> list[TestSet]:
+    """Returns sets of a problem that models of it can be scored on.
+
+    Args:
+        data_dir: str. Folder of prepared data.
+        problem: See `problem_of`.
+        names: Of the sets; `ALL` stands for all test sets. "dev" is the
+            development set, which is no test set.
+
+    Raises:
+        UserError: the data are missing, or differ from the data of the run;
+            or they have no such set.
+    """
+    folder, manifest = _prepared_data(data_dir, problem)
+    known = manifest_lib.test_sets(manifest)
+    wanted = []
+    for name in names:
+        wanted += known if name == ALL else [name]
+    for name in wanted:
+        if name not in [*known, "dev"]:
+            raise errors.UserError(
+                f"Expected a set of {problem['problem']} in {folder}: "
+                f"{', '.join([*known, 'dev'])}. Received: {name}. To add one, "
+                "prepare the data again with --generate_data."
+            )
+    return [_read(folder, manifest, name) for name in dict.fromkeys(wanted)]
+
+
+def is_split(name: str) -> bool:
+    """Returns whether a name is one of a problem's sets, not sacreBLEU's."""
+    return name in (ALL, "dev") or manifest_lib.is_test_set(name)
+
+
+def _read(folder, manifest, name) -> TestSet:
+    """Returns a set of prepared data."""
+    source, target = (
+        manifest_lib.checked(folder, manifest, f"{name}.{side}")
+        for side in ("source", "target")
+    )
+    return TestSet(
+        name,
+        list(text.read_lines(source)),
+        list(text.read_lines(target)),
+        source,
+        target,
+        manifest_lib.record_files(folder, manifest, name),
+        manifest_lib.fingerprints(manifest)[name],
+    )
+
+
+def _prepared_data(data_dir, problem):
+    """Returns the folder and the manifest of the runs' data."""
+    name, fingerprints = problem["problem"], problem.get("data", {})
+    others = []
+    for folder in manifest_lib.folders(data_dir, name):
+        if not (folder / manifest_lib.MANIFEST).is_file():
+            continue
+        manifest = manifest_lib.read_manifest(folder)
+        tokenizers = {
+            manifest["files"].get(file_name, {}).get("sha256")
+            for file_name in (run_dir.TOKENIZER, run_dir.SUBWORDS)
+        }
+        # Runs of earlier versions have no fingerprints.
+        is_same = problem["tokenizer_sha256"] in tokenizers and all(
+            fingerprints.get(split, fingerprint) == fingerprint
+            for split, fingerprint in manifest_lib.fingerprints(
+                manifest
+            ).items()
+        )
+        if is_same:
+            return folder, manifest
+        others.append(str(folder))
+    raise errors.UserError(
+        f"Expected the data of {name} that the runs were trained on, in "
+        f"--data_dir={data_dir}. Received: "
+        + (f"other data, in {', '.join(others)}." if others else "none.")
+        + " Prepare them with relpos-datagen."
+    )

@@ -1,0 +1,90 @@
+"""The test sets that sacreBLEU knows by name, as `sacrebleu -t wmt14/full`.
+
+sacreBLEU downloads them, with its own checksums, into a folder of its own: the
+environment variable SACREBLEU, or ~/.sacrebleu.
+"""
+
+import os
+import pathlib
+
+import sacrebleu
+from sacrebleu.utils import SACREBLEU_DIR
+
+from relpos_tf import errors
+from relpos_tf.problems import test_sets
+from relpos_tf.training import metrics
+from relpos_tf.utils import text
+
+
+def check_name(name: str) -> None:
+    """Raises UserError unless sacreBLEU knows a test set of this name."""
+    if name not in sacrebleu.DATASETS:
+        raise errors.UserError(
+            "Expected a test set that sacreBLEU knows; `sacrebleu --list` "
+            f"shows them. Received: {name!r}."
+            + errors.did_you_mean(name, sacrebleu.DATASETS)
+        )
+
+
+def check_pair(name: str, language_pair: str) -> None:
+    """Raises UserError unless a set that is known has these languages."""
+    known = sacrebleu.DATASETS[name].langpairs
+    if language_pair not in known:
+        raise errors.UserError(
+            f"Expected a language pair of sacreBLEU's {name}: "
+            f"{', '.join(known)}. Received: {language_pair!r}."
+        )
+
+
+def load(name: str, language_pair: str) -> test_sets.TestSet:
+    """Returns a test set, downloading it if need be.
+
+    The lines are as sacreBLEU prints them with `--echo`.
+
+    Args:
+        name: str. sacreBLEU's name, such as "multi30k/2016".
+        language_pair: str. Codes of source and target, as in "en-de".
+
+    Raises:
+        UserError: sacreBLEU does not know it, or not in these languages; it
+            cannot be downloaded; or it has several references.
+    """
+    check_name(name)
+    check_pair(name, language_pair)
+    dataset = sacrebleu.DATASETS[name]
+    source, *references = _files(dataset, name, language_pair)
+    if len(references) != 1:
+        raise errors.UserError(
+            f"Expected a test set with one reference. Received: {name}, which "
+            f"has {len(references)} for {language_pair}. Name one of its "
+            f"files: {', '.join(references)}."
+        )
+    lines, translations = (
+        list(text.read_lines(path)) for path in (source, references[0])
+    )
+    metrics.check_pairs(lines, translations, "source lines")
+    return test_sets.TestSet(
+        name,
+        lines,
+        translations,
+        pathlib.Path(source),
+        pathlib.Path(references[0]),
+    )
+
+
+def _files(dataset, name: str, language_pair: str) -> list[str]:
+    """Returns the files of the source and of each reference."""
+    try:
+        return [
+            dataset.get_source_file(language_pair),
+            *dataset.get_reference_files(language_pair),
+        ]
+    # sacreBLEU has no error class of its own, and exits for a wrong checksum.
+    except (Exception, SystemExit) as error:
+        folder = os.path.join(SACREBLEU_DIR, name)
+        raise errors.UserError(
+            f"sacreBLEU cannot download {name} ({error}). Run `sacrebleu -t "
+            f"{name} -l {language_pair} --echo src` on a machine with a "
+            f"network, and copy its folder ~/.sacrebleu/{name} to {folder}. "
+            "If a download was cut, delete that folder first."
+        ) from error
