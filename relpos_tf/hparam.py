@@ -117,6 +117,12 @@ class HParams:
     learning_rate_warmup_steps: int = number(4000, least=1)
     # The global norm at which an update is clipped; 0: no clipping.
     clip_grad_norm: float = number(0.0)
+    # Times the learning rate: the part of each matrix and table that an update
+    # takes away; decoupled (Loshchilov and Hutter, 2019).
+    weight_decay: float = number(0.0, most=1000)
+    # Decay of the weights' moving averages, which evaluations and translations
+    # use in place of the weights; 0: no averages. OpenNMT-tf's name.
+    moving_average_decay: float = number(0.0, below=1)
     # Batches of an update, for each replica. 0 and 1: one. Steps are updates
     # here; in tensor2tensor they are batches.
     optimizer_multistep_accumulate_steps: int = number(0)

@@ -79,6 +79,7 @@ _MAY_CHANGE = frozenset(
         "length_bucket_step",
         "max_length",  # unless it is the length of learned positions
         "min_length_bucket",
+        "moving_average_decay",
         "optimizer",
         "optimizer_adam_beta1",
         "optimizer_adam_beta2",
@@ -87,6 +88,7 @@ _MAY_CHANGE = frozenset(
         "relative_attention_implementation",
         "relu_dropout",
         "train_steps",
+        "weight_decay",
     }
 )
 _PACKAGES = (

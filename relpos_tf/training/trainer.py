@@ -321,11 +321,10 @@ class Trainer:
         best = max(self._evaluations(), key=lambda event: event["bleu"])
         self._state.manager.protect(best["step"])
 
-    def evaluate(self, **extra) -> dict:
+    def evaluate(self) -> dict:
         """Scores the model on a split of the problem and records the scores.
 
-        Args:
-            **extra: Entries to add to the event.
+        The moving averages of the weights are scored, if there are any.
 
         Returns:
             The event: teacher-forced `loss` and `teacher_forced_accuracy`, and
@@ -334,6 +333,11 @@ class Trainer:
         Raises:
             UserError: the model is not trained yet.
         """
+        with self._state.optimizer.averages.in_place():
+            return self._score()
+
+    def _score(self, **extra) -> dict:
+        """Scores the model as it is; adds `extra` to the event."""
         if not self.step:
             raise errors.UserError(
                 f"Expected a checkpoint in {self.run.path}. Received: none."
@@ -391,7 +395,7 @@ class Trainer:
         if self.config.evaluate:
             variables = {v.path: v.value for v in self.model.variables}
             checkpoints.restore_model(average, variables)
-            self.evaluate(averaged=len(steps))
+            self._score(averaged=len(steps))
         return average
 
 
@@ -445,13 +449,17 @@ class TrainingState:
                 "unreported": self.unreported,
             },
         }
+        averages = self.optimizer.averages.variables
+        if averages:
+            self._groups["moving_average"] = averages
         self.manager = checkpoints.CheckpointManager(
             run.path,
             self._groups,
             config.keep_checkpoint_max,
             writes=hosts.is_chief,
-            # Checkpoints of earlier versions do not have it.
-            optional=["training/unreported"],
+            # Checkpoints of earlier versions do not have the first; whether
+            # they have the others depends on the hparams of their run.
+            optional=["training/unreported", "moving_average/"],
         )
 
     @property
@@ -475,6 +483,7 @@ class TrainingState:
             )
             self.manager.restore(path)
         if is_found:
+            self._start_averages(path)
             _log.info("Going on from %s.", path)
         return bool(is_found)
 
@@ -482,7 +491,13 @@ class TrainingState:
         """Restores only the weights, of another run or checkpoint."""
         path = checkpoints.resolve(path)
         checkpoints.restore_model(path, self._groups["model"])
+        self._start_averages(path)
         _log.info("Starting from the weights of %s.", path)
+
+    def _start_averages(self, path: str) -> None:
+        """Restores the moving averages; else they start from the weights."""
+        if averages := self.optimizer.averages.variables:
+            checkpoints.restore_model(path, averages)
 
     def save(self, batch, unreported: Sequence[float]) -> None:
         """Saves all variables, with the position of the last batch used.
