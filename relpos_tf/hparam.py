@@ -143,6 +143,9 @@ class HParams:
     # Ids by which an output may exceed its input.
     extra_length: int = number(50, most=10_000)
     average_checkpoints: int = number(0)  # the last so many; 0: none
+    # Instead: those at the ends of the last so many epochs of the data, which
+    # are then saved (as Wu et al., 2021, do); 0: none.
+    average_epochs: int = number(0)
 
     def __post_init__(self):
         fields.check(self)
@@ -155,6 +158,12 @@ class HParams:
             "encoder_attention_direction",
             self.encoder_attention_direction != "split" or self.num_heads > 1,
             "both, forward or backward where num_heads is 1",
+        )
+        self._check(
+            "average_epochs",
+            not (self.average_epochs and self.average_checkpoints),
+            f"0 while average_checkpoints is {self.average_checkpoints}; set "
+            "one of the two to 0",
         )
         schedule = self.learning_rate_schedule
         self._check(
@@ -217,6 +226,11 @@ class HParams:
     def is_relative(self) -> bool:
         """Whether self-attention sees relative positions."""
         return self.self_attention_type == "dot_product_relative"
+
+    @property
+    def num_averaged(self) -> int:
+        """How many checkpoints are averaged after training, at most."""
+        return self.average_checkpoints or self.average_epochs
 
     @property
     def encoder_layers(self) -> int:

@@ -22,6 +22,7 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.models import transformer
+from relpos_tf.training import epoch_ends
 from relpos_tf.training import evaluation
 from relpos_tf.training import hosts as hosts_lib
 from relpos_tf.training import metrics
@@ -81,6 +82,9 @@ class Trainer:
         self._summaries = None
         if self._hosts.is_chief:
             self._summaries = reporting.SummaryWriter(run.path)
+        self._epoch_ends = epoch_ends.EpochEnds(
+            run, strategy, self._hosts, hparams.average_epochs
+        )
         self._totals = reporting.UpdateTotals()
         self._batches_per_update = max(
             hparams.optimizer_multistep_accumulate_steps, 1
@@ -102,10 +106,10 @@ class Trainer:
         if not self._state.restore() and self.config.warm_start_from:
             self._state.warm_start(self.config.warm_start_from)
         self._totals.restore(self._state.unreported.numpy())
+        self._epoch_ends.restore(self.step, int(self._state.epoch.numpy()))
         if self._hosts.is_chief:
             self.run.truncate_metrics(self.step)
-            if self._evaluations():
-                self._protect_best()
+            self._protect()
 
     def train(self) -> None:
         """Trains up to the last step; saves and evaluates on the way.
@@ -126,8 +130,15 @@ class Trainer:
         self._check_evaluation()
         step_fn, batches = self._step_and_batches()
         stopping = run_config.EarlyStopping(self.config)
-        if self._has_ended(stopping):
-            return
+        if not self._has_ended(stopping):
+            self._make_updates(step_fn, batches, stopping)
+        # The last update may have ended an epoch.
+        if self._epoch_ends.number:
+            if self._epoch_ends.is_before(self._inputs(batches)[-1]):
+                self._save_end_of_epoch()
+
+    def _make_updates(self, step_fn, batches, stopping) -> None:
+        """Makes the updates up to the last step, or to early stopping."""
         throughput = reporting.Throughput(self.step, self.total_steps)
         profiler = self._profiler()
         saved_at, step = time.monotonic(), self.step
@@ -163,7 +174,10 @@ class Trainer:
 
     def _update(self, step_fn, batches, step: int, throughput) -> bool:
         """Makes one update and reports it; False if it was skipped."""
-        inputs = [next(batches) for _ in range(self._batches_per_update)]
+        inputs = self._inputs(batches)
+        if self._epoch_ends.is_before(inputs[-1]):
+            with throughput.paused():
+                self._save_end_of_epoch()
         is_first = self._last_batch is None
         # Hold signals: an interrupt between the step and its bookkeeping would
         # lose the result. Not for the first step, which compiles.
@@ -179,6 +193,20 @@ class Trainer:
             if is_made:
                 self._report_progress(throughput, step + 1)
         return is_made
+
+    def _inputs(self, batches) -> list:
+        """Returns the batches of the next update."""
+        return [next(batches) for _ in range(self._batches_per_update)]
+
+    def _save_end_of_epoch(self) -> None:
+        """Saves a checkpoint and marks it as the end of an epoch."""
+        if not self.step:
+            return  # All updates so far were skipped.
+        if self._hosts.is_chief:
+            self._protect(self.step)
+        if self._last_batch is not None:  # Else it is the one restored.
+            self._save()
+        self._epoch_ends.mark(self.step)
 
     def _save(self) -> None:
         self._state.save(self._last_batch, self._totals.sums())
@@ -262,7 +290,7 @@ class Trainer:
         """
         if not self._hosts.is_chief:
             return
-        if self.hparams.average_checkpoints:
+        if self.hparams.num_averaged:
             paths.check_folder(self.run.path / "average")
         if self.config.evaluate:
             self._evaluation_data()
@@ -316,10 +344,17 @@ class Trainer:
                 is_over = stopping.is_over(self.step, self.evaluate())
         return any(self._hosts.from_chief(is_over))
 
-    def _protect_best(self) -> None:
-        """Keeps the checkpoint with the best BLEU, however old."""
-        best = max(self._evaluations(), key=lambda event: event["bleu"])
-        self._state.manager.protect(best["step"])
+    def _protect(self, *ends: int) -> None:
+        """Keeps the ends of epochs and the best BLEU, however old they are.
+
+        Args:
+            *ends: Steps that will be ends of epochs.
+        """
+        steps = self._epoch_ends.steps(*ends)
+        if evaluations := self._evaluations():
+            best = max(evaluations, key=lambda event: event["bleu"])
+            steps.append(best["step"])
+        self._state.manager.protect(*steps)
 
     def evaluate(self) -> dict:
         """Scores the model on a split of the problem and records the scores.
@@ -369,12 +404,15 @@ class Trainer:
         event |= forced | dataclasses.asdict(scores)
         self._record(event)
         if not extra:
-            self._protect_best()
+            self._protect()
         _log.info("%s", reporting.evaluation_line(event))
         return event
 
     def average(self) -> str | None:
-        """Averages and scores the last `average_checkpoints` checkpoints.
+        """Averages and scores checkpoints, as the hparams say.
+
+        They are the last `average_checkpoints`, or those at the ends of the
+        last `average_epochs` epochs.
 
         Returns:
             The prefix of the average; None without one, and on all hosts but
@@ -382,8 +420,15 @@ class Trainer:
         """
         if not self._hosts.is_chief:
             return None
-        number = self.hparams.average_checkpoints
-        steps = self._state.manager.all_steps()[-number:] if number else []
+        steps = self._epoch_ends.steps()
+        if number := self.hparams.average_checkpoints:
+            steps = self._state.manager.all_steps()[-number:]
+        if len(steps) < self.hparams.average_epochs:
+            _log.warning(
+                "average_epochs is %d; so far %d epochs have ended.",
+                self.hparams.average_epochs,
+                len(steps),
+            )
         if len(steps) < 2:
             return None
         folder = self.run.make_folder("average")
@@ -391,7 +436,13 @@ class Trainer:
         checkpoints.average(
             [str(self.run.path / f"ckpt-{step}") for step in steps], average
         )
-        _log.info("Averaged %d checkpoints: %s.", len(steps), average)
+        _log.info(
+            "Averaged %d checkpoints%s, steps %s: %s.",
+            len(steps),
+            "" if number else " at the ends of epochs",
+            ", ".join(map(str, steps)),
+            average,
+        )
         if self.config.evaluate:
             variables = {v.path: v.value for v in self.model.variables}
             checkpoints.restore_model(average, variables)
