@@ -160,8 +160,13 @@ class EpochEndsTest(tf.test.TestCase):
             return call
 
         self.folder.joinpath("killed").mkdir()
-        # Before and after the marks and the checkpoints of some ends.
-        for saves, marks in ((1, 9), (9, 0), (1, 9), (2, 9), (9, 1), (4, 9)):
+        path = self.folder / "killed"
+        # How many saves and marks succeed, and the checkpoints and marks then.
+        for saves, marks, steps, ends in (
+            (2, 9, [4, 5], [4]),  # before the checkpoint of the end at 7
+            (9, 0, [4, 5, 7], [4]),  # before its mark
+            (9, 2, [7, 10, 12, 13], [7, 12]),
+        ):
             with (
                 mock.patch.object(checkpoints, "move", killed(save, saves)),
                 mock.patch.object(
@@ -170,8 +175,9 @@ class EpochEndsTest(tf.test.TestCase):
                 self.assertRaises(Killed),
             ):
                 self.train("killed", 25)
+            self.assertEqual(run_dir.all_steps(path), steps)
+            self.assertEqual(run_dir.epoch_ends(path), ends)
         found = self.train("killed", 25)
-        path = self.folder / "killed"
         self.assertEqual(run_dir.epoch_ends(path), [17, 19, 25])
         self.assert_same(found, self.folder / "whole/average/ckpt-25")
         self.assert_same(path / "ckpt-25", self.folder / "whole" / "ckpt-25")
