@@ -133,6 +133,12 @@ class HParams:
     learning_rate_warmup_steps: int = number(4000, least=1)
     # The global norm at which an update is clipped; 0: no clipping.
     clip_grad_norm: float = number(0.0)
+    # Times the learning rate: the part of each matrix and table that an update
+    # takes away; decoupled (Loshchilov and Hutter, 2019).
+    weight_decay: float = number(0.0, most=1000)
+    # Decay of the weights' moving averages, which evaluations and translations
+    # use in place of the weights; 0: no averages. OpenNMT-tf's name.
+    moving_average_decay: float = number(0.0, below=1)
     # Batches of an update, for each replica. 0 and 1: one. Steps are updates
     # here; in tensor2tensor they are batches.
     optimizer_multistep_accumulate_steps: int = number(0)
@@ -153,6 +159,9 @@ class HParams:
     # Ids by which an output may exceed its input.
     extra_length: int = number(50, most=10_000)
     average_checkpoints: int = number(0)  # the last so many; 0: none
+    # Instead: those at the ends of the last so many epochs of the data, which
+    # are then saved (as Wu et al., 2021, do); 0: none.
+    average_epochs: int = number(0)
 
     def __post_init__(self):
         fields.check(self)
@@ -179,6 +188,12 @@ class HParams:
             self.relative_attention_max_distance > buckets // 2,
             "above the half of relative_attention_num_buckets, which is "
             f"{buckets // 2}",
+        )
+        self._check(
+            "average_epochs",
+            not (self.average_epochs and self.average_checkpoints),
+            f"0 while average_checkpoints is {self.average_checkpoints}; set "
+            "one of the two to 0",
         )
         schedule = self.learning_rate_schedule
         self._check(
@@ -262,6 +277,11 @@ class HParams:
     def is_relative(self) -> bool:
         """Whether self-attention sees relative positions."""
         return self.self_attention_type == "dot_product_relative"
+
+    @property
+    def num_averaged(self) -> int:
+        """How many checkpoints are averaged after training, at most."""
+        return self.average_checkpoints or self.average_epochs
 
     @property
     def encoder_layers(self) -> int:

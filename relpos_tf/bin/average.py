@@ -3,7 +3,12 @@
     relpos-average --output_dir=runs/mine --n=20
     relpos-average --output_dir=runs/mine --steps=9000,10000
 
-The result is RUN/average/ckpt-STEP, named after the last of the steps:
+Without --n and --steps, the run's set decides: its average_checkpoints, or its
+average_epochs, for the checkpoints at the ends of so many epochs of the data.
+The moving averages of weights are averaged where checkpoints have them.
+
+The result is RUN/average/ckpt-STEP, named after the last of the steps, or, with
+average_epochs, after the run's last step, as the trainer names it:
 
     relpos-decoder --checkpoint_path=runs/mine/average < test.en
 """
@@ -22,8 +27,9 @@ FLAGS.define_string("output_dir", None, "The run.")
 FLAGS.define_integer(
     "n",
     0,
-    "Number of last checkpoints to average; 0: the set's average_checkpoints, "
-    f"or {DEFAULT_NUMBER} if it has none.",
+    "Number of last checkpoints to average; 0: as the set says with "
+    "average_checkpoints or average_epochs, else "
+    f"{DEFAULT_NUMBER}.",
     lower_bound=0,
 )
 FLAGS.define_list(
@@ -55,10 +61,13 @@ def main():
             "Expected a run with checkpoints, ckpt-STEP.index. "
             f"Received: --output_dir={run}, which has none."
         )
-    number = FLAGS.n
+    number, last, kind = FLAGS.n, None, "checkpoints"
     if not number and not steps:
         hparams = run_dir.RunDir(run).read_hparams()
-        number = hparams.average_checkpoints or DEFAULT_NUMBER
+        number = hparams.num_averaged or DEFAULT_NUMBER
+        if hparams.average_epochs:
+            steps = ends_of_epochs(run, number)
+            last, kind = saved[-1], "checkpoints at the ends of epochs"
     steps = steps or saved[-number:]
     missing = sorted(set(steps) - set(saved))
     if missing:
@@ -68,16 +77,31 @@ def main():
         )
     log = command.logger()
     if len(steps) < number:
-        log.warning("%d checkpoints asked for, %d saved.", number, len(steps))
+        log.warning("%d %s asked for, %d saved.", number, kind, len(steps))
     folder.mkdir(exist_ok=True)
-    output = str(folder / f"ckpt-{steps[-1]}")
+    output = str(folder / f"ckpt-{last or steps[-1]}")
     checkpoints.average([str(run / f"ckpt-{step}") for step in steps], output)
     log.info(
-        "Averaged %d checkpoints, steps %s.",
+        "Averaged %d %s, steps %s.",
         len(steps),
+        kind,
         ", ".join(map(str, steps)),
     )
     command.write(f"{output}\n")
+
+
+def ends_of_epochs(run: pathlib.Path, number: int) -> list[int]:
+    """Returns the steps of a run's last checkpoints at the ends of epochs."""
+    from relpos_tf.models import run_dir
+
+    steps = run_dir.epoch_ends(run)[-number:]
+    if not steps:
+        raise errors.UserError(
+            "Expected checkpoints at the ends of epochs, ckpt-STEP.epoch: the "
+            f"set has average_epochs={number}. Received: --output_dir={run}, "
+            "which has none. Name the checkpoints with --n or --steps."
+        )
+    return steps
 
 
 def average_folder(run: pathlib.Path) -> pathlib.Path:

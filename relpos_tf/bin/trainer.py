@@ -250,8 +250,11 @@ def train(problem, hparams, output_dir: str) -> None:
         return
     run_setup.describe_training(trainer, problem, strategy)
     if hosts.is_chief:
-        # Weights and two moments, of 4 bytes each.
-        checkpoints.check_room(output_dir, 12 * trainer.model.count_params())
+        # Weights, two moments and an average, of 4 bytes each.
+        copies = 4 if hparams.moving_average_decay else 3
+        checkpoints.check_room(
+            output_dir, 4 * copies * trainer.model.count_params()
+        )
     train_and_average(trainer, output_dir, hosts.is_chief)
 
 

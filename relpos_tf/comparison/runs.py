@@ -145,7 +145,7 @@ def final_checkpoint(run: Run, step: int = 0) -> str:
         )
     step = step or steps[-1]
     averaged = run.path / "average" / f"ckpt-{step}"
-    if run.files.read_hparams().average_checkpoints > 1:
+    if run.files.read_hparams().num_averaged > 1:
         if averaged.with_name(f"{averaged.name}.index").is_file():
             return str(averaged)
     return str(run.path / f"ckpt-{step}")
@@ -161,8 +161,10 @@ def is_finished(run: Run, train_steps: int) -> bool:
         for event in run.files.read_metrics()
     ):
         return False
-    averages = run.files.read_hparams().average_checkpoints
-    if min(averages, len(steps)) < 2:
+    hparams = run.files.read_hparams()
+    if hparams.average_epochs:
+        steps = run_dir.epoch_ends(run.path)
+    if min(hparams.num_averaged, len(steps)) < 2:
         return True
     return train_steps in run_dir.all_steps(run.path / "average")
 

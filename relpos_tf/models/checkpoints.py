@@ -4,6 +4,11 @@ A checkpoint holds an explicit dictionary {group: {name: variable}}, because
 TensorFlow does not find all variables of a Keras 3 model by itself: it skips
 layers in lists, and no restore reports that.
 
+Beside the weights, in the group `model`, a checkpoint may have their moving
+averages, in the group `moving_average`. Training goes on with the weights, by
+`CheckpointManager.restore`. All other readers use the averages where they are,
+by `restore_model` and `average`.
+
 The checkpoint `ckpt-7` consists of `ckpt-7.index` and its data files. It is
 written as `ckpt-7_temp`, which may be incomplete, then renamed to
 `ckpt-7_new`, which is complete, and last to `ckpt-7`. A kill between any two
@@ -17,7 +22,6 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -39,6 +43,7 @@ Variables = Mapping[str, tf.Variable]
 UNREADABLE = (tf.errors.OpError, OSError, ValueError, RuntimeError, IndexError)
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _MODEL = "model/"
+_MOVING_AVERAGE = "moving_average/"
 # This variable marks an average: the steps of its checkpoints.
 _AVERAGE_OF = "training/average_of"
 _NEW = "_new"
@@ -54,8 +59,9 @@ class CheckpointManager:
         keep_max: int. How many checkpoints are kept, the newest; 0: all.
         writes: bool. False leaves all files alone: another process may be
             writing them.
-        optional: Names, `group/name`, that older checkpoints do not hold. A
-            restore from an older checkpoint leaves these variables unchanged.
+        optional: Beginnings of names, `group/name`. A restore leaves such a
+            variable unchanged if the checkpoint does not have it, and passes
+            over such a value if there is no variable for it.
     """
 
     def __init__(
@@ -69,7 +75,7 @@ class CheckpointManager:
         self._directory = pathlib.Path(directory)
         self._groups = {name: dict(group) for name, group in groups.items()}
         self._keep_max = keep_max
-        self._optional = frozenset(optional)
+        self._optional = tuple(optional)
         self._protected = set()
         self._checkpoint = tf.train.Checkpoint(**self._groups)
         if writes:
@@ -140,7 +146,13 @@ class CheckpointManager:
             UserError: it is not readable, or does not fit the variables.
         """
         prefix = resolve(self._directory if path is None else path)
+        own = _flat(self._groups)
         with _opened(prefix) as (reader, keys):
+            keys = {
+                name: key
+                for name, key in keys.items()
+                if name in own or not name.startswith(self._optional)
+            }
             _assign(reader, prefix, self._groups, keys, self._optional)
         if path is None:
             restored = run_dir.checkpoint_step(prefix)
@@ -197,11 +209,13 @@ def resolve(path: str | pathlib.Path) -> str:
 def restore_model(prefix: str, variables: Variables) -> None:
     """Restores a model's variables, and nothing else, from a checkpoint.
 
+    They get the moving averages of the weights if the checkpoint has them.
+
     Raises:
         UserError: the checkpoint is damaged or not of this model.
     """
     with _opened(prefix) as (reader, keys):
-        keys = {n: key for n, key in keys.items() if n.startswith(_MODEL)}
+        keys = {_MODEL + path: key for path, key in _of_model(keys).items()}
         _assign(reader, prefix, {"model": variables}, keys)
 
 
@@ -219,7 +233,8 @@ def model_shapes(prefix: str) -> dict[str, list[int]]:
 def average(prefixes: Sequence[str], output: str) -> None:
     """Writes the mean of the model variables of several checkpoints.
 
-    Sums are in float64. The result has no optimizer, but the last step, as
+    Where a checkpoint has moving averages, they count and not the weights. Sums
+    are in float64. The result has no optimizer, but the last step, as
     `training/step`, and the averaged steps, as `training/average_of`. A JSON
     file beside it names the averaged checkpoints.
 
@@ -370,11 +385,14 @@ def _keys(reader) -> dict[str, str]:
 
 
 def _of_model(keys: Mapping[str, str]) -> dict[str, str]:
-    """Returns the keys of the model's variables, by path."""
+    """Returns the keys of the model's variables, by path.
+
+    They are the keys of the moving averages of the variables that have one.
+    """
+    paths = [n.removeprefix(_MODEL) for n in keys if n.startswith(_MODEL)]
     return {
-        name.removeprefix(_MODEL): key
-        for name, key in keys.items()
-        if name.startswith(_MODEL)
+        path: keys.get(_MOVING_AVERAGE + path, keys[_MODEL + path])
+        for path in paths
     }
 
 
@@ -387,7 +405,7 @@ def _assign(
     prefix: str,
     groups: Mapping[str, Variables],
     keys: Mapping[str, str],
-    optional: Collection[str] = (),
+    optional: tuple[str, ...] = (),
 ) -> None:
     """Sets variables; compares and reads everything before it sets anything.
 
@@ -396,7 +414,7 @@ def _assign(
         prefix: str. The checkpoint, for messages.
         groups: {group: {name: variable}}.
         keys: {group/name: key} of the checkpoint; each must have a variable.
-        optional: Names of variables that may have no key.
+        optional: Beginnings of the names of variables that may have no key.
 
     Raises:
         UserError: a variable is missing, unexpected, or of another kind.
@@ -406,7 +424,7 @@ def _assign(
     expected = {
         name: variable
         for name, variable in _flat(groups).items()
-        if name in keys or name not in optional
+        if name in keys or not name.startswith(optional)
     }
     other_dtypes = {
         name: f"{name} is {dtypes[key].name} and not {variable.dtype.name}"

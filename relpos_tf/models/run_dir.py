@@ -23,6 +23,7 @@ _FLAGS = "flags.txt"
 _VERSIONS = "versions.json"
 _PROBLEM = "problem.json"
 _STATE = "checkpoint"
+_EPOCH = ".epoch"  # after a checkpoint's name: it is the end of an epoch
 # The files that are written whole or not at all.
 _WRITTEN = (
     HPARAMS,
@@ -34,6 +35,7 @@ _WRITTEN = (
     _PROBLEM,
     _STATE,
     "ckpt-*.json",  # beside an average
+    "ckpt-*.epoch",  # beside the checkpoint at the end of an epoch
 )
 # The fields of problem.json; in runs of earlier versions some are missing.
 _PROBLEM_FIELDS = {
@@ -68,6 +70,7 @@ _MAY_CHANGE = frozenset(
         "alpha",
         "attention_dropout",
         "average_checkpoints",
+        "average_epochs",
         "batch_size",
         "beam_size",
         "clip_grad_norm",
@@ -81,6 +84,7 @@ _MAY_CHANGE = frozenset(
         "length_bucket_step",
         "max_length",  # unless it is the length of learned positions
         "min_length_bucket",
+        "moving_average_decay",
         "optimizer",
         "optimizer_adam_beta1",
         "optimizer_adam_beta2",
@@ -89,6 +93,7 @@ _MAY_CHANGE = frozenset(
         "relative_attention_implementation",
         "relu_dropout",
         "train_steps",
+        "weight_decay",
     }
 )
 _PACKAGES = (
@@ -271,6 +276,21 @@ class RunDir:
         if (self.path / METRICS).exists():
             self._write(METRICS, b"".join(map(_line, kept)))
 
+    def mark_epoch_end(self, step: int, epochs: int) -> None:
+        """Marks a checkpoint as the last one of an epoch of the data.
+
+        Args:
+            step: int. The step of the checkpoint.
+            epochs: int. The number of epochs that have ended.
+        """
+        self._write(f"ckpt-{step}{_EPOCH}", f"{epochs}\n".encode())
+
+    def truncate_epoch_ends(self, step: int) -> None:
+        """Removes the marks of epochs that end after `step`."""
+        for marked in _marked_steps(self.path):
+            if marked > step:
+                (self.path / f"ckpt-{marked}{_EPOCH}").unlink()
+
     def _write(self, name: str, content: bytes) -> None:
         with system_errors.writing(self.path / name):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -383,6 +403,19 @@ def all_steps(directory: str | pathlib.Path) -> list[int]:
     """Returns the steps of the checkpoints in a directory, ascending."""
     names = [path.stem for path in pathlib.Path(directory).glob("ckpt-*.index")]
     return sorted(int(n[5:]) for n in names if re.fullmatch(r"ckpt-\d+", n))
+
+
+def epoch_ends(directory: str | pathlib.Path) -> list[int]:
+    """Returns the steps of the checkpoints at the ends of epochs, ascending.
+
+    Runs have them while `average_epochs` is set.
+    """
+    return sorted(_marked_steps(directory) & set(all_steps(directory)))
+
+
+def _marked_steps(directory: str | pathlib.Path) -> set[int]:
+    names = [p.stem for p in pathlib.Path(directory).glob(f"ckpt-*{_EPOCH}")]
+    return {int(n[5:]) for n in names if re.fullmatch(r"ckpt-\d+", n)}
 
 
 def remove_checkpoint(prefix: str) -> None:

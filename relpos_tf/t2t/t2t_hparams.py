@@ -45,7 +45,7 @@ _TRAINING = {
 # The types of the fields in JSON, which has one type of numbers.
 _FIELDS = {
     name: bool | int if type(default) is bool else float
-    for name, default in (_MODEL | _TRAINING).items()
+    for name, default in (_MODEL | _TRAINING | {"weight_decay": 0.0}).items()
 } | dict.fromkeys(
     (
         "self_attention_type",
@@ -205,6 +205,11 @@ def _training(t2t: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
             )
         else:
             values[name] = value
+    if decay := t2t.get("weight_decay", 0.0):
+        notes.append(
+            f"weight_decay={decay} was a loss on the squares of the weights, "
+            "which is not supported; further training would use no decay."
+        )
     optimizer = t2t.get("optimizer", "adam")
     if optimizer in _MULTISTEP:
         name = "optimizer_multistep_accumulate_steps"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from relpos_tf import hparam
+from relpos_tf.training import moving_average
 from relpos_tf.training import schedules
 
 
@@ -30,10 +31,21 @@ class Adam:
         epsilon: float, added to the root of the mean of the squares.
         clip_norm: float. The largest global norm of the gradients; 0: no
             limit.
+        weight_decay: float. In each update, a variable with two dimensions or
+            more (a matrix, an embedding, a table of relative positions) also
+            loses this part of itself times the learning rate. Biases and the
+            scales of layer norms have one dimension and lose nothing.
+
+    Attributes:
+        averages: `moving_average.MovingAverage` of the variables, without any
+            at first; `adam` sets it. It moves with every update made.
 
     Reference:
         [Kingma and Ba, 2014](https://arxiv.org/abs/1412.6980), in the form
-        at the end of its section 2.
+        at the end of its section 2; for `weight_decay`,
+        [Loshchilov and Hutter, 2019](https://arxiv.org/abs/1711.05101),
+        algorithm 2, where our learning rate is its eta_t alpha, and eta_t
+        lambda is our learning rate times `weight_decay`.
     """
 
     def __init__(
@@ -45,12 +57,15 @@ class Adam:
         beta2: float = 0.98,
         epsilon: float = 1e-9,
         clip_norm: float = 0.0,
+        weight_decay: float = 0.0,
     ):
         self.variables = variables
         self._learning_rate = learning_rate
         self._beta1, self._beta2 = beta1, beta2
         self._epsilon = epsilon
         self._clip_norm = clip_norm
+        self._weight_decay = weight_decay
+        self.averages = moving_average.MovingAverage(variables, decay=0.0)
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         self._means = self._slots("mean")
         self._squares = self._slots("square")
@@ -131,9 +146,13 @@ class Adam:
                 group=False,
             )
         strategy.extended.update(self.step, lambda step: step.assign_add(1))
+        self.averages.update(tf.cast(self.step, tf.float32))
         return tf.constant(True)
 
     def _update_one(self, variable, mean, square, gradient, **scalars):
+        if self._weight_decay and len(variable.shape) > 1:
+            # Adam's step does not depend on the weight, so it may come second.
+            variable.assign_sub(scalars["lr"] * self._weight_decay * variable)
         return tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=mean.handle,
@@ -147,15 +166,23 @@ class Adam:
 
 
 def adam(hparams: hparam.HParams, variables: dict[str, tf.Variable]) -> Adam:
-    """Returns the optimizer of `hparams` for `variables`, by name."""
-    return Adam(
+    """Returns the optimizer of `hparams` for `variables`, by name.
+
+    It has the moving averages that `hparams` ask for.
+    """
+    optimizer = Adam(
         variables,
         schedules.learning_rate(hparams),
         beta1=hparams.optimizer_adam_beta1,
         beta2=hparams.optimizer_adam_beta2,
         epsilon=hparams.optimizer_adam_epsilon,
         clip_norm=hparams.clip_grad_norm,
+        weight_decay=hparams.weight_decay,
     )
+    optimizer.averages = moving_average.MovingAverage(
+        variables, hparams.moving_average_decay
+    )
+    return optimizer
 
 
 def not_finite(variables: Mapping[str, tf.Variable]) -> list[str]:

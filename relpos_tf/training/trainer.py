@@ -22,6 +22,7 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.models import transformer
+from relpos_tf.training import epoch_ends
 from relpos_tf.training import evaluation
 from relpos_tf.training import hosts as hosts_lib
 from relpos_tf.training import metrics
@@ -81,6 +82,9 @@ class Trainer:
         self._summaries = None
         if self._hosts.is_chief:
             self._summaries = reporting.SummaryWriter(run.path)
+        self._epoch_ends = epoch_ends.EpochEnds(
+            run, strategy, self._hosts, hparams.average_epochs
+        )
         self._totals = reporting.UpdateTotals()
         self._batches_per_update = max(
             hparams.optimizer_multistep_accumulate_steps, 1
@@ -102,10 +106,10 @@ class Trainer:
         if not self._state.restore() and self.config.warm_start_from:
             self._state.warm_start(self.config.warm_start_from)
         self._totals.restore(self._state.unreported.numpy())
+        self._epoch_ends.restore(self.step, int(self._state.epoch.numpy()))
         if self._hosts.is_chief:
             self.run.truncate_metrics(self.step)
-            if self._evaluations():
-                self._protect_best()
+            self._protect()
 
     def train(self) -> None:
         """Trains up to the last step; saves and evaluates on the way.
@@ -126,8 +130,15 @@ class Trainer:
         self._check_evaluation()
         step_fn, batches = self._step_and_batches()
         stopping = run_config.EarlyStopping(self.config)
-        if self._has_ended(stopping):
-            return
+        if not self._has_ended(stopping):
+            self._make_updates(step_fn, batches, stopping)
+        # The last update may have ended an epoch.
+        if self._epoch_ends.number:
+            if self._epoch_ends.is_before(self._inputs(batches)[-1]):
+                self._save_end_of_epoch()
+
+    def _make_updates(self, step_fn, batches, stopping) -> None:
+        """Makes the updates up to the last step, or to early stopping."""
         throughput = reporting.Throughput(self.step, self.total_steps)
         profiler = self._profiler()
         saved_at, step = time.monotonic(), self.step
@@ -163,7 +174,10 @@ class Trainer:
 
     def _update(self, step_fn, batches, step: int, throughput) -> bool:
         """Makes one update and reports it; False if it was skipped."""
-        inputs = [next(batches) for _ in range(self._batches_per_update)]
+        inputs = self._inputs(batches)
+        if self._epoch_ends.is_before(inputs[-1]):
+            with throughput.paused():
+                self._save_end_of_epoch()
         is_first = self._last_batch is None
         # Hold signals: an interrupt between the step and its bookkeeping would
         # lose the result. Not for the first step, which compiles.
@@ -179,6 +193,20 @@ class Trainer:
             if is_made:
                 self._report_progress(throughput, step + 1)
         return is_made
+
+    def _inputs(self, batches) -> list:
+        """Returns the batches of the next update."""
+        return [next(batches) for _ in range(self._batches_per_update)]
+
+    def _save_end_of_epoch(self) -> None:
+        """Saves a checkpoint and marks it as the end of an epoch."""
+        if not self.step:
+            return  # All updates so far were skipped.
+        if self._hosts.is_chief:
+            self._protect(self.step)
+        if self._last_batch is not None:  # Else it is the one restored.
+            self._save()
+        self._epoch_ends.mark(self.step)
 
     def _save(self) -> None:
         self._state.save(self._last_batch, self._totals.sums())
@@ -262,7 +290,7 @@ class Trainer:
         """
         if not self._hosts.is_chief:
             return
-        if self.hparams.average_checkpoints:
+        if self.hparams.num_averaged:
             paths.check_folder(self.run.path / "average")
         if self.config.evaluate:
             self._evaluation_data()
@@ -316,16 +344,22 @@ class Trainer:
                 is_over = stopping.is_over(self.step, self.evaluate())
         return any(self._hosts.from_chief(is_over))
 
-    def _protect_best(self) -> None:
-        """Keeps the checkpoint with the best BLEU, however old."""
-        best = max(self._evaluations(), key=lambda event: event["bleu"])
-        self._state.manager.protect(best["step"])
-
-    def evaluate(self, **extra) -> dict:
-        """Scores the model on a split of the problem and records the scores.
+    def _protect(self, *ends: int) -> None:
+        """Keeps the ends of epochs and the best BLEU, however old they are.
 
         Args:
-            **extra: Entries to add to the event.
+            *ends: Steps that will be ends of epochs.
+        """
+        steps = self._epoch_ends.steps(*ends)
+        if evaluations := self._evaluations():
+            best = max(evaluations, key=lambda event: event["bleu"])
+            steps.append(best["step"])
+        self._state.manager.protect(*steps)
+
+    def evaluate(self) -> dict:
+        """Scores the model on a split of the problem and records the scores.
+
+        The moving averages of the weights are scored, if there are any.
 
         Returns:
             The event: teacher-forced `loss` and `teacher_forced_accuracy`, and
@@ -334,6 +368,11 @@ class Trainer:
         Raises:
             UserError: the model is not trained yet.
         """
+        with self._state.optimizer.averages.in_place():
+            return self._score()
+
+    def _score(self, **extra) -> dict:
+        """Scores the model as it is; adds `extra` to the event."""
         if not self.step:
             raise errors.UserError(
                 f"Expected a checkpoint in {self.run.path}. Received: none."
@@ -365,12 +404,15 @@ class Trainer:
         event |= forced | dataclasses.asdict(scores)
         self._record(event)
         if not extra:
-            self._protect_best()
+            self._protect()
         _log.info("%s", reporting.evaluation_line(event))
         return event
 
     def average(self) -> str | None:
-        """Averages and scores the last `average_checkpoints` checkpoints.
+        """Averages and scores checkpoints, as the hparams say.
+
+        They are the last `average_checkpoints`, or those at the ends of the
+        last `average_epochs` epochs.
 
         Returns:
             The prefix of the average; None without one, and on all hosts but
@@ -378,8 +420,15 @@ class Trainer:
         """
         if not self._hosts.is_chief:
             return None
-        number = self.hparams.average_checkpoints
-        steps = self._state.manager.all_steps()[-number:] if number else []
+        steps = self._epoch_ends.steps()
+        if number := self.hparams.average_checkpoints:
+            steps = self._state.manager.all_steps()[-number:]
+        if len(steps) < self.hparams.average_epochs:
+            _log.warning(
+                "average_epochs is %d; so far %d epochs have ended.",
+                self.hparams.average_epochs,
+                len(steps),
+            )
         if len(steps) < 2:
             return None
         folder = self.run.make_folder("average")
@@ -387,11 +436,17 @@ class Trainer:
         checkpoints.average(
             [str(self.run.path / f"ckpt-{step}") for step in steps], average
         )
-        _log.info("Averaged %d checkpoints: %s.", len(steps), average)
+        _log.info(
+            "Averaged %d checkpoints%s, steps %s: %s.",
+            len(steps),
+            "" if number else " at the ends of epochs",
+            ", ".join(map(str, steps)),
+            average,
+        )
         if self.config.evaluate:
             variables = {v.path: v.value for v in self.model.variables}
             checkpoints.restore_model(average, variables)
-            self.evaluate(averaged=len(steps))
+            self._score(averaged=len(steps))
         return average
 
 
@@ -445,13 +500,17 @@ class TrainingState:
                 "unreported": self.unreported,
             },
         }
+        averages = self.optimizer.averages.variables
+        if averages:
+            self._groups["moving_average"] = averages
         self.manager = checkpoints.CheckpointManager(
             run.path,
             self._groups,
             config.keep_checkpoint_max,
             writes=hosts.is_chief,
-            # Checkpoints of earlier versions do not have it.
-            optional=["training/unreported"],
+            # Checkpoints of earlier versions do not have the first; whether
+            # they have the others depends on the hparams of their run.
+            optional=["training/unreported", "moving_average/"],
         )
 
     @property
@@ -475,6 +534,7 @@ class TrainingState:
             )
             self.manager.restore(path)
         if is_found:
+            self._start_averages(path)
             _log.info("Going on from %s.", path)
         return bool(is_found)
 
@@ -482,7 +542,13 @@ class TrainingState:
         """Restores only the weights, of another run or checkpoint."""
         path = checkpoints.resolve(path)
         checkpoints.restore_model(path, self._groups["model"])
+        self._start_averages(path)
         _log.info("Starting from the weights of %s.", path)
+
+    def _start_averages(self, path: str) -> None:
+        """Restores the moving averages; else they start from the weights."""
+        if averages := self.optimizer.averages.variables:
+            checkpoints.restore_model(path, averages)
 
     def save(self, batch, unreported: Sequence[float]) -> None:
         """Saves all variables, with the position of the last batch used.

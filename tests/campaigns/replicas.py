@@ -118,7 +118,9 @@ class Machine:
             self.model = kind(hparams)
             variables = {v.path: v.value for v in self.model.variables}
             self._optimizer = optimizers.adam(hparams, variables)
+        averages = self._optimizer.averages.variables
         self.variables = variables | self._optimizer.state
+        self.variables |= {f"average/{n}": v for n, v in averages.items()}
         self._begin = self.state()
         self.step = train_step.compile_step(
             self._strategy,

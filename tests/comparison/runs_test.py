@@ -139,6 +139,20 @@ class ProgressTest(RunsTestCase):
         run = self.run_of(*steps, hparams=hparams, average=average)
         self.assertEqual(runs.is_finished(run, 10), expected)
 
+    @parameterized.parameters(
+        ((3, 7), (), False), ((3, 7), (10,), True), ((7,), (), True)
+    )
+    def test_finished_run_has_its_average_of_epochs(
+        self, ends, average, expected
+    ):
+        hparams = HPARAMS.replace(average_epochs=5)
+        run = self.run_of(3, 7, 9, 10, hparams=hparams, average=average)
+        for step in ends:
+            run.files.mark_epoch_end(step, 1)
+        self.assertEqual(runs.is_finished(run, 10), expected)
+        folder = run.path / "average" if average else run.path
+        self.assertEqual(runs.final_checkpoint(run), f"{folder}/ckpt-10")
+
 
 class PlanTest(RunsTestCase):
     def plan(self, seeds=(1, 2), problem="p", steps=10, **changes):

@@ -149,6 +149,7 @@ class TranslateTest(parameterized.TestCase):
     @parameterized.parameters(
         ("learning_rate_warmup_steps", 0, "steps=0 is not possible here"),
         ("attention_dropout", 1.0, "attention_dropout=1.0 is not possible"),
+        ("weight_decay", 1e-5, "weight_decay=1e-05 was a loss on the squares"),
         ("optimizer", "adafactor", "optimizer adafactor is not supported"),
         (
             "learning_rate_schedule",

@@ -20,6 +20,25 @@ def adam(values, gradients, *, beta1=0.9, beta2=0.98, epsilon=1e-9):
     return values
 
 
+def decayed_adam(weights, gradients, decay, limit):
+    """Adam with a limit of the norm, and decay of all but the vectors."""
+    weights = dict(weights)
+    means = {name: np.zeros_like(w) for name, w in weights.items()}
+    squares = {name: np.zeros_like(w) for name, w in weights.items()}
+    for t, update in enumerate(gradients, start=1):
+        norm = np.sqrt(sum(np.sum(g**2) for g in update.values()))
+        for name, weight in weights.items():
+            gradient = update[name] * min(1.0, limit / norm)
+            means[name] = 0.9 * means[name] + 0.1 * gradient
+            squares[name] = 0.98 * squares[name] + 0.02 * gradient**2
+            rate = RATES[t - 1] * np.sqrt(1 - 0.98**t) / (1 - 0.9**t)
+            step = rate * means[name] / (np.sqrt(squares[name]) + 1e-9)
+            if weight.ndim > 1:
+                step = step + RATES[t - 1] * decay * weight
+            weights[name] = weight - step
+    return weights
+
+
 class AdamTest(tf.test.TestCase, parameterized.TestCase):
     def setUp(self):
         super().setUp()
@@ -80,6 +99,36 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
             self.assertEqual([v.numpy().tobytes() for v in variables], before)
             self.assertTrue(optimizer.apply(good, tf.constant(True)))
             self.assertEqual(int(optimizer.step), 2)
+
+    def test_weights_decay_as_in_the_definition(self):
+        # Loshchilov and Hutter (2019), algorithm 2, in float64.
+        random = np.random.default_rng(11)
+        shapes = {"matrix": (2, 3), "table": (2, 3, 5), "scale": (7,)}
+        start = {n: random.normal(size=s) for n, s in shapes.items()}
+        gradients = [
+            {n: random.normal(size=s) for n, s in shapes.items()} for _ in RATES
+        ]
+        variables = {
+            name: tf.Variable(value, dtype=tf.float32)
+            for name, value in start.items()
+        }
+        optimizer = optimizers.Adam(
+            variables,
+            lambda step: tf.gather(RATES, step),
+            clip_norm=2.0,
+            weight_decay=0.3,
+        )
+        apply = tf.function(optimizer.apply)
+        for update in gradients:
+            tensors = [tf.constant(g, tf.float32) for g in update.values()]
+            before = [v.numpy().tobytes() for v in variables.values()]
+            self.assertFalse(apply([*tensors[:2], tensors[2] * np.nan]))
+            self.assertFalse(apply(tensors, tf.constant(False)))
+            after = [v.numpy().tobytes() for v in variables.values()]
+            self.assertEqual(after, before)
+            self.assertTrue(apply(tensors, tf.constant(True)))
+        for name, values in decayed_adam(start, gradients, 0.3, 2.0).items():
+            self.assertAllClose(variables[name], values, rtol=1e-5, msg=name)
 
     def test_not_finite_names_nan_and_infinite_variables(self):
         variables = {

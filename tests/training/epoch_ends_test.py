@@ -1,0 +1,251 @@
+"""Checkpoints at the ends of epochs: which, how many, and their average."""
+
+import pathlib
+import shutil
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf import registry
+from relpos_tf.data import batching
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
+from relpos_tf.training import epoch_ends
+from relpos_tf.training import hosts
+from relpos_tf.training import run_config
+from relpos_tf.training import run_setup
+from relpos_tf.training import trainer as trainer_lib
+from tests.bin import average_test
+
+HPARAMS = hparam.HParams(
+    hidden_size=8,
+    filter_size=12,
+    num_heads=2,
+    num_hidden_layers=1,
+    batch_size=128,
+    max_length=32,
+    learning_rate_warmup_steps=20,
+    average_epochs=3,
+)
+# Batches of each epoch.
+LENGTHS = [4, 3, 5, 1, 4, 2, 6, 100]
+# The updates that end an epoch, of one batch each, and of three.
+ENDS, ENDS_OF_THREE = [4, 7, 12, 13, 17, 19, 25], [1, 2, 4, 5, 6, 8]
+REAL_BATCHES = batching.training_batches
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+def training_batches(files, *, epoch, position, **options):
+    """Returns batches of epochs with LENGTHS, from a position on."""
+    options = {n: options[n] for n in ("batch_size", "max_length", "seed")}
+    (batch,) = REAL_BATCHES(files, **options).take(1)
+    places = [
+        (number, place)
+        for number, length in enumerate(LENGTHS)
+        for place in range(1, length + 1)
+        if (number, place) > (epoch, position)
+    ]
+    epochs, positions = np.int64(places).T
+    numbers = {"epoch": epochs, "position": positions}
+    return tf.data.Dataset.from_tensor_slices(numbers).map(
+        lambda number: batch | number
+    )
+
+
+class EpochEndsTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = pathlib.Path(cls.create_tempdir(cls()).full_path)
+        cls.data_dir = str(cls.folder / "data")
+        cls.problem = registry.problem("algorithmic_reverse")
+        cls.problem.prepare(cls.data_dir, str(cls.folder))
+        # One run serves all tests.
+        cls.train("whole", 25)
+
+    @classmethod
+    def trainer(cls, name, steps, hparams="", **config):
+        strategy = tf.distribute.get_strategy()
+        run, hparams = run_setup.open_run(
+            hosts.Hosts(strategy),
+            str(cls.folder / name),
+            cls.problem,
+            cls.data_dir,
+            HPARAMS.override(hparams),
+            "",
+        )
+        defaults = {
+            "evaluate": False,
+            "local_eval_frequency": 5,
+            "keep_checkpoint_max": 2,
+        }
+        return trainer_lib.Trainer(
+            hparams,
+            cls.problem,
+            cls.data_dir,
+            run,
+            strategy,
+            run_config.RunConfig(train_steps=steps, **defaults | config),
+        )
+
+    @classmethod
+    def train(cls, name, steps, hparams="", **config):
+        """Trains, and returns the prefix of the average."""
+        with mock.patch.object(batching, "training_batches", training_batches):
+            trainer = cls.trainer(name, steps, hparams, **config)
+            trainer.train()
+        return trainer.average()
+
+    def values(self, prefix):
+        reader = checkpoints.open_checkpoint(str(prefix))
+        return {
+            key: reader.get_tensor(key)
+            for key in reader.get_variable_to_shape_map()
+            if key.endswith("VARIABLE_VALUE")
+        }
+
+    def assert_same(self, first, second):
+        first, second = self.values(first), self.values(second)
+        self.assertEqual(first.keys(), second.keys())
+        for key, value in first.items():
+            self.assertAllEqual(value, second[key], key)
+
+    def test_the_last_ends_stay_and_are_averaged(self):
+        path = self.folder / "whole"
+        # The last three ends and, with 25, the last two.
+        self.assertEqual(run_dir.all_steps(path), [17, 19, 20, 25])
+        self.assertEqual(run_dir.epoch_ends(path), [17, 19, 25])
+        self.assertEqual((path / "ckpt-19.epoch").read_text(), "6\n")
+        ends = [self.values(path / f"ckpt-{step}") for step in (17, 19, 25)]
+        found = self.values(path / "average" / "ckpt-25")
+        checked = 0
+        for key, value in found.items():
+            if key.startswith("model/"):
+                expected = sum(np.float64(end[key]) for end in ends) / 3
+                self.assertAllClose(value, expected, rtol=1e-6)
+                self.assertNotAllClose(value, ends[2][key], atol=1e-7)
+                checked += 1
+        self.assertGreater(checked, 10)
+
+    def test_every_end_is_found_with_one_batch_and_three(self):
+        for hparams, expected in (
+            ("average_epochs=9", ENDS),
+            (
+                "average_epochs=9,optimizer_multistep_accumulate_steps=3",
+                ENDS_OF_THREE,
+            ),
+        ):
+            name = f"all {len(expected)}"
+            self.train(name, expected[-1], hparams)
+            self.assertEqual(run_dir.epoch_ends(self.folder / name), expected)
+
+    def test_a_run_killed_anywhere_gives_the_same_average(self):
+        mark, save = run_dir.RunDir.mark_epoch_end, checkpoints.move
+
+        def killed(function, count):
+            def call(*args):
+                nonlocal count
+                count -= 1
+                if count < 0:
+                    raise Killed
+                return function(*args)
+
+            return call
+
+        self.folder.joinpath("killed").mkdir()
+        path = self.folder / "killed"
+        # How many saves and marks succeed, and the checkpoints and marks then.
+        for saves, marks, steps, ends in (
+            (2, 9, [4, 5], [4]),  # before the checkpoint of the end at 7
+            (9, 0, [4, 5, 7], [4]),  # before its mark
+            (9, 2, [7, 10, 12, 13], [7, 12]),
+        ):
+            with (
+                mock.patch.object(checkpoints, "move", killed(save, saves)),
+                mock.patch.object(
+                    run_dir.RunDir, "mark_epoch_end", killed(mark, marks)
+                ),
+                self.assertRaises(Killed),
+            ):
+                self.train("killed", 25)
+            self.assertEqual(run_dir.all_steps(path), steps)
+            self.assertEqual(run_dir.epoch_ends(path), ends)
+        found = self.train("killed", 25)
+        self.assertEqual(run_dir.epoch_ends(path), [17, 19, 25])
+        self.assert_same(found, self.folder / "whole/average/ckpt-25")
+        self.assert_same(path / "ckpt-25", self.folder / "whole" / "ckpt-25")
+
+    def test_the_last_update_may_end_an_epoch(self):
+        self.train("exact", 7, "average_epochs=2")
+        self.assertEqual(run_dir.epoch_ends(self.folder / "exact"), [4, 7])
+        # Trained on, it is the run that never stopped.
+        self.train("exact", 25)
+        for name in ("ckpt-25", "average/ckpt-25"):
+            self.assert_same(
+                self.folder / "exact" / name, self.folder / "whole" / name
+            )
+
+    def test_marks_after_the_restored_step_go(self):
+        path = self.folder / "damaged"
+        shutil.copytree(self.folder / "whole", path)
+        for step in (20, 25):
+            (path / f"ckpt-{step}.index").write_bytes(b"")
+        self.trainer("damaged", 25)
+        marks = sorted(file.name for file in path.glob("*.epoch"))
+        self.assertEqual(marks, ["ckpt-17.epoch", "ckpt-19.epoch"])
+
+    def test_the_command_averages_the_ends(self):
+        path = self.folder / "command"
+        shutil.copytree(self.folder / "whole", path)
+        shutil.rmtree(path / "average")
+        code, out, err = average_test.execute(f"--output_dir={path}")
+        self.assertEqual((code, out), (0, f"{path / 'average' / 'ckpt-25'}\n"))
+        self.assertIn("3 checkpoints at the ends of epochs, steps 17, 19,", err)
+        self.assert_same(
+            path / "average/ckpt-25", self.folder / "whole/average/ckpt-25"
+        )
+        for mark in path.glob("*.epoch"):
+            mark.unlink()
+        code, out, err = average_test.execute(f"--output_dir={path}")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("average_epochs=3", err)
+        self.assertIn("Name the checkpoints with --n or --steps.", err)
+
+    def test_the_last_replica_of_the_last_host_decides(self):
+        run = run_dir.RunDir(self.folder / "hosts")
+        strategy = mock.create_autospec(tf.distribute.Strategy, instance=True)
+        strategy.experimental_local_results.side_effect = list
+        host = mock.create_autospec(hosts.Hosts, instance=True, is_chief=True)
+        ends = epoch_ends.EpochEnds(run, strategy, host, 3)
+        ends.restore(5, 2)
+        found = []
+        for own, last in (((3, 2), 2), ((2, 3), 2), ((2, 3), 3), ((3, 3), 3)):
+            host.from_last.return_value = [last]
+            batch = {"epoch": [tf.constant(n, tf.int64) for n in own]}
+            found.append(ends.is_before(batch))
+            host.from_last.assert_called_with(own[-1])
+        self.assertEqual(found, [False, False, True, False])
+
+    def test_too_few_ends_are_a_warning(self):
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.assertIsNone(self.train("short", 5))
+        self.assertIn("is 3; so far 1 epochs have ended", logs.output[0])
+
+    def test_two_kinds_of_averages_exclude_each_other(self):
+        with self.assertRaisesRegex(
+            errors.UserError,
+            "average_epochs` must be 0 while average_checkpoints is 5; set one "
+            "of the two to 0. Received: average_epochs=3",
+        ):
+            HPARAMS.replace(average_checkpoints=5)
+
+
+if __name__ == "__main__":
+    absltest.main()

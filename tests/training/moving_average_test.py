@@ -1,0 +1,330 @@
+"""Tests of moving averages, against loops in NumPy."""
+
+import pathlib
+import shutil
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf import registry
+from relpos_tf.decoding import loading
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
+from relpos_tf.training import devices
+from relpos_tf.training import evaluation
+from relpos_tf.training import hosts
+from relpos_tf.training import metrics
+from relpos_tf.training import moving_average
+from relpos_tf.training import optimizers
+from relpos_tf.training import run_config
+from relpos_tf.training import run_setup
+from relpos_tf.training import trainer as trainer_lib
+from relpos_tf.utils import signals
+from tests import testing
+from tests.campaigns import breakable
+from tests.campaigns import replicas
+
+testing.use_two_cpus()
+
+AVERAGED = replicas.HPARAMS.replace(
+    moving_average_decay=0.7, weight_decay=0.2, clip_grad_norm=0.3
+)
+SMALL = replicas.HPARAMS.override(
+    "batch_size=128,learning_rate_warmup_steps=20,max_length=32,"
+    "learning_rate_constant=3,moving_average_decay=0.7"
+)
+
+
+def averages(weights, decay):
+    """Returns the averages after each of the weights but the first.
+
+    Polyak averaging with the warm-up of TensorFlow, in float64.
+    """
+    average, found = np.float64(weights[0]), []
+    for t, weight in enumerate(weights[1:], start=1):
+        d = min(decay, (1 + t) / (10 + t))
+        average = d * average + (1 - d) * np.float64(weight)
+        found.append(average)
+    return found
+
+
+class MovingAverageTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(0.3, 0.999)
+    def test_every_update_moves_the_averages_and_a_skipped_one_does_not(
+        self, decay
+    ):
+        random = np.random.default_rng(3)
+        start = random.normal(size=(2, 3)).astype(np.float32)
+        variable = tf.Variable(start)
+        optimizer = optimizers.Adam({"w": variable}, lambda step: 0.5)
+        optimizer.averages = moving_average.MovingAverage(
+            {"w": variable}, decay
+        )
+        average = optimizer.averages.variables["w"]
+        apply = tf.function(optimizer.apply)
+        weights, found = [start], []
+        for _ in range(7):
+            gradient = tf.constant(random.normal(size=(2, 3)), tf.float32)
+            self.assertTrue(apply([gradient], tf.constant(True)))
+            weights.append(variable.numpy())
+            found.append(average.numpy())
+            self.assertFalse(apply([gradient * np.inf], tf.constant(True)))
+            self.assertFalse(apply([gradient], tf.constant(False)))
+            self.assertAllEqual(average, found[-1])
+        self.assertAllClose(found, averages(weights, decay), rtol=1e-5)
+
+    def test_averages_of_two_replicas_and_batches_equal_those_of_one(self):
+        found = []
+        for count, number in ((1, 1), (2, 2)):
+            machine = replicas.Machine(
+                count, number, AVERAGED, breakable.BagOfWords
+            )
+            random = np.random.default_rng(3)
+            machine.train(
+                [
+                    replicas.split(pairs, machine.parts, "unequal", random)
+                    for pairs in replicas.sentences(3)
+                ]
+            )
+            found.append(machine.state())
+        self.assertLess(replicas.difference(*found), replicas.TOLERANCE)
+        names = [n for n in found[0] if n.startswith("average/")]
+        self.assertLen(names, 2)
+        for name in names:
+            for copy in found[1][name]:
+                self.assertAllClose(found[0][name][0], copy, atol=1e-6)
+                weights = found[0][name.removeprefix("average/")][0]
+                self.assertNotAllClose(weights, copy, atol=1e-3)
+
+    def test_averages_take_the_place_of_the_weights_and_leave_it_exactly(self):
+        for strategy in (tf.distribute.get_strategy(), devices.strategy()):
+            with strategy.scope():
+                weight = tf.Variable([0.1, -0.0])
+                object_ = moving_average.MovingAverage({"w": weight}, 0.9)
+            object_.variables["w"].assign([0.3, 0.7])
+
+            def values(variable, strategy=strategy):
+                copies = strategy.experimental_local_results(variable)
+                return [copy.numpy().tobytes() for copy in copies]
+
+            both = weight, object_.variables["w"]
+            before = [values(v) for v in both]
+            with self.assertRaises(KeyboardInterrupt):
+                with object_.in_place():
+                    self.assertEqual([values(v) for v in both], before[::-1])
+                    raise KeyboardInterrupt
+            self.assertEqual([values(v) for v in both], before)
+
+    def test_a_signal_in_the_exchange_waits_for_its_end(self):
+        weight = tf.Variable([0.1])
+        object_ = moving_average.MovingAverage({"w": weight}, 0.9)
+        object_.variables["w"].assign([0.7])
+        exchange = moving_average._exchange
+
+        def interrupted(*variables):
+            signals._handle(2, None)
+            exchange(*variables)
+
+        with (
+            signals.caught(),
+            self.assertRaises(KeyboardInterrupt),
+            mock.patch.object(moving_average, "_exchange", interrupted),
+            object_.in_place(),
+        ):
+            self.fail("The signal was lost.")
+        self.assertAllClose(weight, [0.1])
+        self.assertAllClose(object_.variables["w"], [0.7])
+
+
+class CheckpointTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def save(self, step, weight, average):
+        groups = {"model": {"m/w": tf.Variable([weight])}}
+        if average is not None:
+            groups["moving_average"] = {"m/w": tf.Variable([average])}
+        manager = checkpoints.CheckpointManager(self.folder, groups)
+        return manager.save(step)
+
+    def restored(self, prefix):
+        variable = tf.Variable([0.0])
+        checkpoints.restore_model(prefix, {"m/w": variable})
+        return float(variable[0])
+
+    def test_models_get_the_averages_where_they_are(self):
+        self.assertEqual(self.restored(self.save(5, 2.0, 3.0)), 3.0)
+        self.assertEqual(self.restored(self.save(7, 2.0, None)), 2.0)
+
+    def test_an_average_of_checkpoints_is_that_of_their_averages(self):
+        prefixes = [self.save(5, 2.0, 3.0), self.save(7, 11.0, 5.0)]
+        output = str(self.folder / "mean")
+        checkpoints.average(prefixes, output)
+        self.assertEqual(self.restored(output), 4.0)
+
+    def test_an_average_of_another_shape_does_not_fit(self):
+        prefix = self.save(5, 2.0, [3.0, 5.0])
+        with self.assertRaisesRegex(errors.UserError, "m/w has shape"):
+            self.restored(prefix)
+
+
+class RunTest(tf.test.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = pathlib.Path(cls.create_tempdir(cls()).full_path)
+        cls.data_dir = str(cls.folder / "data")
+        cls.problem = registry.problem("algorithmic_reverse")
+        cls.problem.prepare(cls.data_dir, str(cls.folder))
+        # One run serves all tests.
+        cls.trainer("whole", 4).train()
+
+    @classmethod
+    def trainer(cls, name, steps, hparams="", **config):
+        strategy = tf.distribute.get_strategy()
+        run, hparams = run_setup.open_run(
+            hosts.Hosts(strategy),
+            str(cls.folder / name),
+            cls.problem,
+            cls.data_dir,
+            SMALL.override(hparams),
+            "",
+        )
+        defaults = {"evaluate": False, "local_eval_frequency": 1}
+        return trainer_lib.Trainer(
+            hparams,
+            cls.problem,
+            cls.data_dir,
+            run,
+            strategy,
+            run_config.RunConfig(train_steps=steps, **defaults | config),
+        )
+
+    def values(self, name, step):
+        reader = tf.train.load_checkpoint(
+            str(self.folder / name / f"ckpt-{step}")
+        )
+        return {
+            key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE").replace(
+                ".S", "/"
+            ): reader.get_tensor(key)
+            for key in reader.get_variable_to_shape_map()
+            if key.endswith("VARIABLE_VALUE")
+        }
+
+    def group(self, name, step, group):
+        return {
+            key.removeprefix(f"{group}/"): value
+            for key, value in self.values(name, step).items()
+            if key.startswith(f"{group}/")
+        }
+
+    def copy_run(self, name, *steps):
+        (self.folder / name).mkdir()
+        paths = list((self.folder / "whole").glob("*.*"))
+        for path in paths:
+            step = path.name.split(".")[0].removeprefix("ckpt-")
+            if not step.isdecimal() or int(step) in steps:
+                shutil.copy(path, self.folder / name)
+
+    def assert_equal(self, first, second):
+        self.assertEqual(first.keys(), second.keys())
+        for name, value in first.items():
+            self.assertAllEqual(value, second[name], name)
+
+    def test_a_run_saves_the_averages_of_its_weights(self):
+        weights = [self.group("whole", t, "model") for t in range(1, 5)]
+        found = [self.group("whole", t, "moving_average") for t in range(1, 5)]
+        self.assertEqual(found[0].keys(), weights[0].keys())
+        for name, first in found[0].items():
+            for t in range(2, 5):
+                d = min(0.7, (1 + t) / (10 + t))
+                first = d * first + (1 - d) * weights[t - 1][name]
+                self.assertAllClose(found[t - 1][name], first, msg=name)
+
+    def test_a_resumed_run_equals_one_that_never_stopped(self):
+        self.copy_run("resumed", 2)
+        self.trainer("resumed", 4).train()
+        self.assert_equal(self.values("resumed", 4), self.values("whole", 4))
+
+    def test_all_but_training_use_the_averages(self):
+        prefix = self.folder / "whole" / "ckpt-4"
+        model = loading.load_model(prefix)
+        averages_ = self.group("whole", 4, "moving_average")
+        self.assert_equal(
+            {v.path: v.numpy() for v in model.variables}, averages_
+        )
+        # Another run starts from the averages, weights and averages alike.
+        other = self.trainer("warm", 4, warm_start_from=str(prefix))
+        self.assert_equal(
+            {v.path: v.numpy() for v in other.model.variables}, averages_
+        )
+        self.assert_equal(
+            {
+                name: v.numpy()
+                for name, v in other._state.optimizer.averages.variables.items()
+            },
+            averages_,
+        )
+
+    def test_an_evaluation_scores_the_averages_and_changes_nothing(self):
+        scored = []
+
+        def forced(model, dataset):
+            del dataset
+            scored.append({v.path: v.numpy() for v in model.variables})
+            return {"loss": 1.0, "teacher_forced_accuracy": 0.5}
+
+        def translate(translator, *args, **kwargs):
+            return metrics.corpus_bleu(["a b"], ["a c"]), []
+
+        with (
+            mock.patch.object(evaluation, "teacher_forced", forced),
+            mock.patch.object(evaluation, "translate_and_score", translate),
+        ):
+            trainer = self.trainer(
+                "evaluated", 4, "average_checkpoints=2", evaluate=True
+            )
+            trainer.train()
+            trainer.average()
+        for step in range(1, 5):
+            self.assert_equal(
+                scored[step - 1],
+                self.group("evaluated", step, "moving_average"),
+            )
+        self.assert_equal(self.values("evaluated", 4), self.values("whole", 4))
+        two = [self.group("whole", step, "moving_average") for step in (3, 4)]
+        for name, value in scored[4].items():
+            self.assertAllClose(value, (two[0][name] + two[1][name]) / 2)
+
+    def test_a_run_without_the_field_goes_on_without_averages(self):
+        self.copy_run("without", 2)
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            trainer = self.trainer("without", 3, "moving_average_decay=0")
+        self.assertIn(
+            "moving_average_decay was 0.7 in this run so far and is now 0.0",
+            logs.output[0],
+        )
+        trainer.train()
+        self.assert_equal(
+            self.group("without", 3, "model"), self.group("whole", 3, "model")
+        )
+        self.assertEmpty(self.group("without", 3, "moving_average"))
+        # And the other way round: averages start from the restored weights.
+        self.trainer("without", 4).train()
+        restored = self.group("whole", 3, "model")
+        last = self.group("whole", 4, "model")
+        found = self.group("without", 4, "moving_average")
+        d = 5 / 14
+        for name, value in found.items():
+            expected = d * restored[name] + (1 - d) * last[name]
+            self.assertAllClose(value, expected, msg=name)
+        run_dir.RunDir(self.folder / "without").read_hparams()
+
+
+if __name__ == "__main__":
+    tf.test.main()
