@@ -103,6 +103,9 @@ class HParams:
     attention_dropout: float = number(0.0, below=1)
     relu_dropout: float = number(0.0, below=1)
     label_smoothing: float = number(0.1, below=1)
+    # R-Drop's alpha (Liang et al., 2021), the weight of the divergence between
+    # two passes with different dropout masks; 0: one pass.
+    r_drop_alpha: float = number(0.0, most=1000)
 
     # Optimisation.
     train_steps: int = number(100_000, least=1)
