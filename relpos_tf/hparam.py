@@ -106,6 +106,9 @@ class HParams:
     # R-Drop's alpha (Liang et al., 2021), the weight of the divergence between
     # two passes with different dropout masks; 0: one pass.
     r_drop_alpha: float = number(0.0, most=1000)
+    # The fraction of input symbols, of source and target, whose embedding is
+    # zero in training: token cutoff (Shen et al., 2020).
+    symbol_dropout: float = number(0.0, below=1)
 
     # Optimisation.
     train_steps: int = number(100_000, least=1)
@@ -152,6 +155,11 @@ class HParams:
             "encoder_attention_direction",
             self.encoder_attention_direction != "split" or self.num_heads > 1,
             "both, forward or backward where num_heads is 1",
+        )
+        self._check(
+            "r_drop_alpha",
+            self.r_drop_alpha == 0.0 or self.r_drop_alpha >= 1e-6,
+            "0, or at least 0.000001",
         )
         schedule = self.learning_rate_schedule
         self._check(

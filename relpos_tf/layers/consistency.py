@@ -103,13 +103,45 @@ def projected_loss(features, table, labels, label_smoothing, alpha):
     (1.3863, 1.3863)
     """
     rows = tf.reshape(features, [2, -1, features.shape[-1]])  # [2, N, F]
-    flat_labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)  # [N]
+    labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)  # [N]
+    return _loss(rows, table, labels, label_smoothing, alpha)
+
+
+def _loss(rows, table, labels, label_smoothing, alpha):
+    """Returns both sums for `[2, N, F]`, `[V, F]` and `[N]`."""
+    in_xla = row_blocks.in_xla()
 
     @tf.custom_gradient
     def loss(rows, table):
-        sums, d_rows, d_table = _by_blocks(
-            rows, table, flat_labels, label_smoothing, alpha
+        is_token = tf.not_equal(labels, 0)
+        if in_xla:  # where no shape may depend on the number of tokens
+            tokens = tf.range(tf.size(labels))
+        else:
+            tokens = tf.cast(tf.where(is_token)[:, 0], tf.int32)
+
+        def block(start, end):
+            own = tokens[start:end]
+            return _block(
+                tf.gather(rows, own, axis=1),
+                table,
+                tf.gather(labels, own),
+                label_smoothing,
+                alpha,
+            )
+
+        over_blocks = _at_once if in_xla else _over_blocks
+        sums, *d_rows, d_table = over_blocks(
+            block, tf.size(tokens), table.shape
         )
+        d_rows = [
+            tf.scatter_nd(tokens[:, tf.newaxis], own, tf.shape(rows)[1:])
+            for own in d_rows
+        ]  # [N, F] each
+        # The products with the constant l / 2 are those of column sums.
+        half_low = label_smoothing / (table.shape[0] - 1) / 2
+        counts = tf.cast(is_token, tf.float32)[:, tf.newaxis]  # [N, 1]
+        d_rows = tf.stack(d_rows) - counts * (half_low * _sum_rows(table))
+        d_table -= half_low * _sum_rows(rows * tf.cast(counts, rows.dtype))
 
         def gradient(upstream, _):
             return (
@@ -122,92 +154,104 @@ def projected_loss(features, table, labels, label_smoothing, alpha):
     return loss(rows, table)
 
 
-def _by_blocks(rows, table, labels, label_smoothing, alpha):
-    """Sums the results of `_block` over all blocks of tokens.
+def _at_once(compute, number, table_shape):
+    """Returns the results of `_over_blocks`, computed in one block."""
+    del table_shape
+    return compute(0, number)
 
-    Returns:
-        Float32 tensors: a pair of sums, of (L1 + L2) / 2 and of K; and the
-        gradients of the sum of L in `rows`, `[2, N, F]`, and `table`.
+
+def _over_blocks(compute, number, table_shape):
+    """Joins the results of `_block` for one block of tokens after another.
+
+    Args:
+        compute: function of the first token of a block and of the token after
+            its last.
+        number: int32 scalar, N.
+        table_shape: V and F.
     """
-    number = tf.size(labels)
-    if row_blocks.in_xla():
-        size = number
-    else:
-        size = tf.constant(max(BLOCK_NUMBERS // table.shape[0], 1))
+    size = max(BLOCK_NUMBERS // table_shape[0], 1)
     blocks = tf.maximum(-(-number // size), 1)  # one empty block of no rows
 
-    def body(i, sums, d_rows, d_table):
-        end = tf.minimum((i + 1) * size, number)
-        own_sums, own_rows, own_table = _block(
-            rows[:, i * size : end],
-            table,
-            labels[i * size : end],
-            label_smoothing,
-            alpha,
-        )
-        d_rows = [
-            array.write(i, own)
-            for array, own in zip(d_rows, own_rows, strict=True)
-        ]
-        return i + 1, sums + own_sums, d_rows, d_table + own_table
+    def body(i, sums, first, second, d_table):
+        start = i * size
+        own = compute(start, tf.minimum(start + size, number))
+        first, second = first.write(i, own[1]), second.write(i, own[2])
+        return i + 1, sums + own[0], first, second, d_table + own[3]
 
     arrays = [
         tf.TensorArray(tf.float32, blocks, infer_shape=False) for _ in range(2)
     ]
-    _, sums, d_rows, d_table = tf.while_loop(
+    _, sums, first, second, d_table = tf.while_loop(
         lambda i, *_: i < blocks,
         body,
-        (0, tf.zeros([2]), arrays, tf.zeros(table.shape)),
-        parallel_iterations=1,
+        (0, tf.zeros([2]), *arrays, tf.zeros(table_shape)),
+        parallel_iterations=1,  # one block in memory at a time
     )
-    d_rows = tf.stack([array.concat() for array in d_rows])  # [2, N, F]
-    return sums, tf.ensure_shape(d_rows, rows.shape), d_table
+    return sums, first.concat(), second.concat(), d_table
 
 
 def _block(rows, table, labels, label_smoothing, alpha):
-    """Returns what `_by_blocks` does, of one block, `[2, R, F]`."""
+    """Computes the loss and its gradients for `[2, R, F]`, without l.
+
+    Returns:
+        Four float32 tensors: sums over tokens of (L1 + L2) / 2 and of K,
+        `[2]`; the gradients in the rows of both passes, `[R, F]` each; and the
+        gradient in the table, `[V, F]`.
+    """
     vocab_size = table.shape[0]
     low = label_smoothing / (vocab_size - 1)
-    column_sums = projections.sum_rows(tf.cast(table, tf.float32))  # [F]
     counts = tf.cast(tf.not_equal(labels, 0), tf.float32)  # [R]
-    logits, p, cross_entropies = [], [], []
-    for own in tf.unstack(rows):  # [R, F]
-        logits.append(
-            tf.cast(tf.matmul(own, table, transpose_b=True), tf.float32)
-        )  # [R, V]
-        p.append(tf.nn.softmax(logits[-1]))
-        label_logits = tf.gather(logits[-1], labels, batch_dims=1)  # [R]
-        label_p = tf.gather(p[-1], labels, batch_dims=1)
-        minus_log = losses.minus_log_of_labels(label_p, logits[-1], labels)
-        sums = tf.reduce_sum(tf.cast(own, tf.float32) * column_sums, -1)
-        each = losses.smoothed(minus_log, label_logits, sums, low, vocab_size)
-        cross_entropies.append(
-            losses.over_tokens(each, labels, label_smoothing, vocab_size)[0]
-        )
-    d = logits[0] - logits[1]  # [R, V]
-    e_first = tf.reduce_sum(p[0] * d, -1, keepdims=True)  # [R, 1]
-    e_second = tf.reduce_sum(p[1] * d, -1, keepdims=True)
-    consistency = tf.reduce_sum((e_first - e_second)[:, 0] * counts)
-    a = alpha / 4
-    d = a * d
-    d_logits = [
-        p[0] * (d + (0.5 + a - a * e_first)) - a * p[1],
-        p[1] * ((0.5 + a + a * e_second) - d) - a * p[0],
+    rows = tf.unstack(rows)  # [R, F] each
+    logits = [
+        tf.cast(tf.matmul(x, table, transpose_b=True), tf.float32) for x in rows
+    ]  # [R, V] each
+    p = [tf.nn.softmax(x) for x in logits]
+    cross_entropies = [
+        _cross_entropy(*pass_, table, labels, label_smoothing)
+        for pass_ in zip(rows, logits, p, strict=True)
     ]
-    indices = tf.stack([tf.range(tf.size(labels)), labels], 1)
-    weights = tf.fill(tf.shape(labels), (1 - vocab_size * low) / 2)
-    d_rows, d_table = [], 0.0
-    for own, matrix in zip(tf.unstack(rows), d_logits, strict=True):
-        matrix = tf.tensor_scatter_nd_sub(matrix, indices, weights)
-        matrix = tf.cast(matrix, table.dtype)  # [R, V]
-        d_own = tf.cast(tf.matmul(matrix, table), tf.float32)  # [R, F]
-        d_own -= low / 2 * column_sums
-        d_rows.append(d_own * counts[:, tf.newaxis])
-        masked = own * tf.cast(counts, own.dtype)[:, tf.newaxis]
-        d_table += tf.cast(
-            tf.matmul(matrix, masked, transpose_a=True), tf.float32
-        )  # [V, F]
-        d_table -= low / 2 * projections.sum_rows(masked)
-    cross_entropy = tf.add_n(cross_entropies) / 2
-    sums = tf.stack([cross_entropy, consistency])
-    return sums, d_rows, d_table
+    # The matrices are divided by a: it multiplies their small products.
+    a = alpha / 4
+    d = logits[0] - logits[1]
+    e1, e2 = (tf.reduce_sum(x * d, -1, keepdims=True) for x in p)  # [R, 1]
+    matrices = (
+        p[0] * (d + (0.5 / a + 1.0 - e1)) - p[1],
+        p[1] * ((0.5 / a + 1.0 + e2) - d) - p[0],
+    )
+    products = [
+        losses.products_without_l(
+            matrix,
+            labels,
+            (1 - vocab_size * low) / 2 / a,
+            table,
+            x * tf.cast(counts, x.dtype)[:, tf.newaxis],
+        )
+        for matrix, x in zip(matrices, rows, strict=True)
+    ]
+    d_rows = [
+        a * counts[:, tf.newaxis] * tf.cast(own, tf.float32)
+        for own, _ in products
+    ]
+    d_table = [tf.cast(own, tf.float32) for _, own in products]
+    consistency = tf.reduce_sum((e1 - e2)[:, 0] * counts)
+    sums = tf.stack([tf.add_n(cross_entropies) / 2, consistency])
+    return sums, *d_rows, a * tf.add_n(d_table)
+
+
+def _cross_entropy(rows, logits, p, table, labels, label_smoothing):
+    """Sums the smoothed cross-entropy of a pass: `[R, F]` and `[R, V]`."""
+    vocab_size = table.shape[0]
+    label_logits = tf.gather(logits, labels, batch_dims=1)  # [R]
+    label_p = tf.gather(p, labels, batch_dims=1)
+    each = losses.smoothed(
+        losses.minus_log_of_labels(label_p, logits, labels),
+        label_logits,
+        tf.reduce_sum(tf.cast(rows, tf.float32) * _sum_rows(table), -1),
+        label_smoothing / (vocab_size - 1),
+        vocab_size,
+    )
+    return losses.over_tokens(each, labels, label_smoothing, vocab_size)[0]
+
+
+def _sum_rows(matrix):
+    return projections.sum_rows(tf.cast(matrix, tf.float32))

@@ -186,7 +186,7 @@ def _projected_cross_entropy(features, table, labels, low):
         def gradient(upstream):
             u = upstream[:, tf.newaxis]  # [N, 1]
             u_features = u * tf.cast(features, tf.float32)  # [N, F]
-            d_features, d_table = _products_without_l(
+            d_features, d_table = products_without_l(
                 p,
                 labels,
                 1 - vocab_size * low,
@@ -206,7 +206,7 @@ def _projected_cross_entropy(features, table, labels, low):
     return cross_entropy(features, table)
 
 
-def _products_without_l(p, labels, weight, table, u_features):
+def products_without_l(p, labels, weight, table, u_features):
     """Multiplies the matrix p - weight one_hot(y), `[N, V]`.
 
     Returns:

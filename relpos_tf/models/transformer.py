@@ -141,6 +141,9 @@ class Transformer(keras.Model):
                 )
                 for name in ("source_positions", "target_positions")
             )
+        self.symbol_dropout = dropout.SymbolDropout(
+            hparams.symbol_dropout, **policy, name="symbol_dropout"
+        )
         self.embedding_dropout = dropout.Dropout(
             hparams.layer_prepostprocess_dropout,
             **policy,
@@ -387,6 +390,7 @@ class Transformer(keras.Model):
     def _embed_source(self, inputs, training=False):
         """Embeds source ids with absolute positions; returns `[B, S, F]`."""
         x = self.source_embedding(inputs)  # [B, S, F]
+        x = self.symbol_dropout(x, training=training)
         if self.target_space is not None:
             x = self.target_space(x)
         x = self._add_positions(x, self.source_positions, 0)
@@ -396,6 +400,7 @@ class Transformer(keras.Model):
         """Embeds the target before each position; returns `[B, T, F]`."""
         shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
         x = self.target_embedding(shifted)  # [B, T, F]
+        x = self.symbol_dropout(x, training=training)
         x = self._add_positions(x, self.target_positions, 0)
         return self.embedding_dropout(x, training=training)
 

@@ -144,6 +144,40 @@ class ConsistencyTest(tf.test.TestCase, parameterized.TestCase):
         found = self.projected(self.features, self.table, 0.1)
         self.assertAllEqual(np.isnan(found[:2]), [True, True])
 
+    def test_a_label_of_no_probability_has_its_exact_loss(self):
+        features = np.zeros((2 * B, T, F), np.float32)
+        features[..., 0] = 1.0
+        features[B:, :, 0] = 2.0
+        table = np.zeros((V, F), np.float32)
+        table[3, 0] = 150.0  # exp(-150) is 0 in float32
+        found = self.projected(features, table, 0.0)
+        # 4 labels; d is -150 where p is 1, so both divergences are 0.
+        self.assertAllClose(found[:2], [4 * 225.0, 4 * 225.0])
+        for gradient in found[2:]:
+            self.assertTrue(np.all(np.isfinite(gradient)))
+
+    def test_bfloat16_keeps_the_gradient_of_a_sure_prediction(self):
+        # As in losses_test: p = .994 and more of each label. bfloat16 can
+        # represent both logits, 6.5 and 7.3125.
+        features = np.zeros((2 * B, T, F), np.float32)
+        features[..., 0] = 1.0
+        features[B:, :, 0] = 1.125
+        table = np.zeros((V, F), np.float32)
+        table[4] = [6.5, 1.1, 1.3, -0.7, 0.9, -1.7, 2.3]
+        labels = np.full((B, T), 4)
+        found = []
+        for dtype in (tf.float32, tf.bfloat16):
+            arrays = [tf.cast(x, dtype) for x in (features, table)]
+            with tf.GradientTape() as tape:
+                tape.watch(arrays)
+                loss, _ = consistency.projected_loss(
+                    *arrays, tf.constant(labels), 0.0, ALPHA
+                )
+            found.append(tape.gradient(loss, arrays)[0])
+        self.assertAllClose(
+            tf.cast(found[1], tf.float32), found[0], rtol=0.03, atol=0.0
+        )
+
     def test_xla_and_bfloat16_are_close(self):
         plain = self.projected(self.features, self.table, 0.1)
         compiled = tf.function(

@@ -239,7 +239,10 @@ class TrainerTest(tf.test.TestCase):
         }
 
     def test_a_resumed_run_equals_one_that_never_stopped(self):
-        accumulate = "optimizer_multistep_accumulate_steps=3"
+        accumulate = (
+            "optimizer_multistep_accumulate_steps=3,r_drop_alpha=3,"
+            "symbol_dropout=0.1"
+        )
         self.trainer("whole", 4, accumulate).train()
         self.assertEqual(self.values("whole", 2)["training/position"], 6)
         (self.folder / "resumed").mkdir()
