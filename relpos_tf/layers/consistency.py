@@ -36,9 +36,6 @@ from relpos_tf.layers import losses
 from relpos_tf.layers import projections
 from relpos_tf.layers import row_blocks
 
-# The most tokens of a block times V: smaller matrices would save no time.
-BLOCK_NUMBERS = 2**23
-
 
 def padded_loss(logits, labels, label_smoothing, alpha):
     """Sums the loss of two passes over all labels that are not padding.
@@ -140,8 +137,10 @@ def _loss(rows, table, labels, label_smoothing, alpha):
         # The products with the constant l / 2 are those of column sums.
         half_low = label_smoothing / (table.shape[0] - 1) / 2
         counts = tf.cast(is_token, tf.float32)[:, tf.newaxis]  # [N, 1]
-        d_rows = tf.stack(d_rows) - counts * (half_low * _sum_rows(table))
-        d_table -= half_low * _sum_rows(rows * tf.cast(counts, rows.dtype))
+        a = alpha / 4
+        d_rows = a * tf.stack(d_rows) - counts * (half_low * _sum_rows(table))
+        masked = rows * tf.cast(counts, rows.dtype)
+        d_table = a * d_table - half_low * _sum_rows(masked)
 
         def gradient(upstream, _):
             return (
@@ -149,7 +148,7 @@ def _loss(rows, table, labels, label_smoothing, alpha):
                 tf.cast(upstream * d_table, table.dtype),
             )
 
-        return (sums[0] + alpha / 4 * sums[1], sums[0]), gradient
+        return (sums[0] + a * sums[1], sums[0]), gradient
 
     return loss(rows, table)
 
@@ -169,7 +168,7 @@ def _over_blocks(compute, number, table_shape):
         number: int32 scalar, N.
         table_shape: V and F.
     """
-    size = max(BLOCK_NUMBERS // table_shape[0], 1)
+    size = max(row_blocks.MOST_NUMBERS // table_shape[0], 1)
     blocks = tf.maximum(-(-number // size), 1)  # one empty block of no rows
 
     def body(i, sums, first, second, d_table):
@@ -191,7 +190,9 @@ def _over_blocks(compute, number, table_shape):
 
 
 def _block(rows, table, labels, label_smoothing, alpha):
-    """Computes the loss and its gradients for `[2, R, F]`, without l.
+    """Computes the loss of `[2, R, F]`, and its gradients but for l.
+
+    The gradients are divided by a, which saves three products of `[R, V]`.
 
     Returns:
         Four float32 tensors: sums over tokens of (L1 + L2) / 2 and of K,
@@ -210,7 +211,6 @@ def _block(rows, table, labels, label_smoothing, alpha):
         _cross_entropy(*pass_, table, labels, label_smoothing)
         for pass_ in zip(rows, logits, p, strict=True)
     ]
-    # The matrices are divided by a: it multiplies their small products.
     a = alpha / 4
     d = logits[0] - logits[1]
     e1, e2 = (tf.reduce_sum(x * d, -1, keepdims=True) for x in p)  # [R, 1]
@@ -229,13 +229,12 @@ def _block(rows, table, labels, label_smoothing, alpha):
         for matrix, x in zip(matrices, rows, strict=True)
     ]
     d_rows = [
-        a * counts[:, tf.newaxis] * tf.cast(own, tf.float32)
-        for own, _ in products
+        counts[:, tf.newaxis] * tf.cast(own, tf.float32) for own, _ in products
     ]
     d_table = [tf.cast(own, tf.float32) for _, own in products]
     consistency = tf.reduce_sum((e1 - e2)[:, 0] * counts)
     sums = tf.stack([tf.add_n(cross_entropies) / 2, consistency])
-    return sums, *d_rows, a * tf.add_n(d_table)
+    return sums, *d_rows, tf.add_n(d_table)
 
 
 def _cross_entropy(rows, logits, p, table, labels, label_smoothing):

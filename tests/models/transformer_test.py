@@ -358,7 +358,8 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
         ]
         with tf.GradientTape() as tape, dropout.seed_scope([3, 5]):
             x = model.features(inputs, targets, training=True)
-            total = tf.reduce_sum(x * tf.constant(testing.normal(5, *x.shape)))
+            factors = tf.constant(testing.normal(5, *x.shape), x.dtype)
+            total = tf.reduce_sum(x * factors)
         gradients = [
             np.abs(tf.convert_to_tensor(g)).sum(1)
             for g in tape.gradient(total, tables)
