@@ -119,6 +119,12 @@ class HParams:
     attention_dropout: float = number(0.0, below=1)
     relu_dropout: float = number(0.0, below=1)
     label_smoothing: float = number(0.1, below=1)
+    # R-Drop's alpha (Liang et al., 2021), the weight of the divergence between
+    # two passes with different dropout masks; 0: one pass.
+    r_drop_alpha: float = number(0.0, most=1000)
+    # The fraction of input symbols, of source and target, whose embedding is
+    # zero in training: token cutoff (Shen et al., 2020).
+    symbol_dropout: float = number(0.0, below=1)
 
     # Optimisation.
     train_steps: int = number(100_000, least=1)
@@ -194,6 +200,11 @@ class HParams:
             not (self.average_epochs and self.average_checkpoints),
             f"0 while average_checkpoints is {self.average_checkpoints}; set "
             "one of the two to 0",
+        )
+        self._check(
+            "r_drop_alpha",
+            self.r_drop_alpha == 0.0 or self.r_drop_alpha >= 1e-6,
+            "0, or at least 0.000001",
         )
         schedule = self.learning_rate_schedule
         self._check(

@@ -112,6 +112,11 @@ class HParamsTest(parameterized.TestCase):
         ("moving_average_decay", 1.0, "below 1"),
         ("layer_prepostprocess_dropout", 1.0, "below 1"),
         ("attention_dropout", -0.1, "at least 0"),
+        ("symbol_dropout", 1.0, "below 1"),
+        ("symbol_dropout", -0.1, "at least 0"),
+        ("r_drop_alpha", -1.0, "at least 0"),
+        ("r_drop_alpha", 1e-7, "0, or at least 0.000001"),
+        ("r_drop_alpha", 1001.0, "at most 1000"),
         ("relu_dropout", 1.5, "below 1"),
         ("label_smoothing", 1.0, "below 1"),
         ("optimizer_adam_beta2", 1.0, "below 1"),
@@ -165,6 +170,8 @@ class HParamsTest(parameterized.TestCase):
         ("average_checkpoints", 0),
         ("optimizer_multistep_accumulate_steps", 0),
         ("label_smoothing", 0.0),
+        ("r_drop_alpha", 0.0),
+        ("r_drop_alpha", 1e-6),
         ("beam_size", 1),
     )
     def test_the_least_value_is_allowed(self, name, value):

@@ -5,6 +5,8 @@ checkpoint. Here a training step opens a `seed_scope` with a seed made of (run,
 step, replica), and each dropout in the scope folds in its own number. So the
 masks differ between steps, replicas and layers, and a resumed run draws the
 masks of an uninterrupted run.
+
+Shapes: B batch, L length, F features.
 """
 
 import contextlib
@@ -54,6 +56,13 @@ def _random_uint16(shape, seed):
     return tf.reshape(halves[:size], shape)
 
 
+def _draw_kept(shape, threshold):
+    """Draws a mask: False for `threshold` / 65,536 of its elements."""
+    return _random_uint16(shape, next_seed()) >= tf.constant(
+        threshold, tf.uint16
+    )
+
+
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Dropout(keras.layers.Layer):
     """Sets a fraction of its input to zero in training.
@@ -90,11 +99,59 @@ class Dropout(keras.layers.Layer):
             return inputs
         # At most 65,534: float16 has no 65,536 to multiply with.
         threshold = min(round(self.rate * 65536), 65534)
-        kept = _random_uint16(tf.shape(inputs), next_seed()) >= tf.constant(
-            threshold, tf.uint16
-        )
+        kept = _draw_kept(tf.shape(inputs), threshold)
         scale = tf.cast(65536 / (65536 - threshold), inputs.dtype)
         return tf.where(kept, inputs * scale, tf.zeros([], inputs.dtype))
+
+    def get_config(self):
+        return super().get_config() | {"rate": self.rate}
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class SymbolDropout(keras.layers.Layer):
+    """Sets a fraction of the symbols' whole vectors to zero in training.
+
+    The other vectors are not scaled. The rate is rounded to 1/65,536; at least
+    one symbol in 65,536 is kept.
+
+    Args:
+        rate: float in [0, 1). The fraction to drop.
+        **kwargs: Passed to `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: `[B, L, F]` floating-point tensor.
+        training: bool. Without it nothing is dropped.
+
+    Returns:
+        A tensor like `inputs`.
+
+    Example:
+
+    >>> x = tf.ones([2, 3, 5])
+    >>> y = SymbolDropout(0.5)(x, training=True)
+    >>> bool(tf.reduce_all(y == y[..., :1]))
+    True
+
+    Reference:
+        [Shen et al., 2020](https://arxiv.org/abs/2009.13818), token cutoff;
+        tensor2tensor's `symbol_dropout`. The word dropout of
+        [Gal and Ghahramani, 2016](https://arxiv.org/abs/1512.05287) drops all
+        tokens of a word; here each token is drawn by itself.
+    """
+
+    def __init__(self, rate: float, **kwargs):
+        super().__init__(**kwargs)
+        checks.fraction("rate", rate)
+        self.rate = rate
+        self.built = True
+
+    def call(self, inputs, *, training=False):
+        if not training or self.rate == 0.0:
+            return inputs
+        threshold = min(round(self.rate * 65536), 65535)
+        kept = _draw_kept(tf.shape(inputs)[:-1], threshold)  # [B, L]
+        zero = tf.zeros([], inputs.dtype)
+        return tf.where(kept[..., tf.newaxis], inputs, zero)
 
     def get_config(self):
         return super().get_config() | {"rate": self.rate}

@@ -66,8 +66,8 @@ def padded_cross_entropy(logits, labels, label_smoothing):
     )  # [N]
     label_logits = tf.gather(flat, flat_labels, batch_dims=1)
     sums = tf.reduce_sum(flat, -1)
-    losses = _smoothed(minus_log, label_logits, sums, low, vocab_size)
-    return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
+    losses = smoothed(minus_log, label_logits, sums, low, vocab_size)
+    return over_tokens(losses, flat_labels, label_smoothing, vocab_size)
 
 
 def projected_cross_entropy(features, table, labels, label_smoothing):
@@ -102,7 +102,7 @@ def projected_cross_entropy(features, table, labels, label_smoothing):
         tf.cast(flat_labels, tf.int32),
         label_smoothing / (vocab_size - 1),
     )  # [N]
-    return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
+    return over_tokens(losses, flat_labels, label_smoothing, vocab_size)
 
 
 def token_losses(features, table, labels):
@@ -147,14 +147,14 @@ def token_losses(features, table, labels):
     return tf.reshape(losses, shape), tf.reshape(best, shape)
 
 
-def _over_tokens(losses, labels, label_smoothing, vocab_size):
+def over_tokens(losses, labels, label_smoothing, vocab_size):
     """Sums losses `[N]`, less the least possible one, without padding."""
     losses -= _least_cross_entropy(label_smoothing, vocab_size)
     counts = tf.cast(tf.not_equal(labels, 0), tf.float32)  # [N]
     return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
 
 
-def _smoothed(minus_log, label_logits, sums, low, vocab_size):
+def smoothed(minus_log, label_logits, sums, low, vocab_size):
     """Returns L `[N]` of z - g[y], g[y] and sum_v g[v], each `[N]`."""
     others = vocab_size * (minus_log + label_logits) - sums
     return (1 - vocab_size * low) * minus_log + low * others
@@ -179,14 +179,14 @@ def _projected_cross_entropy(features, table, labels, low):
         p = tf.nn.softmax(logits)
         label_logits = tf.gather(logits, labels, batch_dims=1)  # [N]
         label_p = tf.gather(p, labels, batch_dims=1)
-        minus_log = _minus_log(label_p, logits, labels)
+        minus_log = minus_log_of_labels(label_p, logits, labels)
         column_sums = projections.sum_rows(tf.cast(table, tf.float32))  # [F]
         sums = tf.reduce_sum(tf.cast(features, tf.float32) * column_sums, -1)
 
         def gradient(upstream):
             u = upstream[:, tf.newaxis]  # [N, 1]
             u_features = u * tf.cast(features, tf.float32)  # [N, F]
-            d_features, d_table = _products_without_l(
+            d_features, d_table = products_without_l(
                 p,
                 labels,
                 1 - vocab_size * low,
@@ -200,13 +200,13 @@ def _projected_cross_entropy(features, table, labels, low):
                 d_table - tf.cast(l_sums, table.dtype),
             )
 
-        losses = _smoothed(minus_log, label_logits, sums, low, vocab_size)
+        losses = smoothed(minus_log, label_logits, sums, low, vocab_size)
         return losses, gradient
 
     return cross_entropy(features, table)
 
 
-def _products_without_l(p, labels, weight, table, u_features):
+def products_without_l(p, labels, weight, table, u_features):
     """Multiplies the matrix p - weight one_hot(y), `[N, V]`.
 
     Returns:
@@ -232,7 +232,7 @@ def _products_without_l(p, labels, weight, table, u_features):
     )
 
 
-def _minus_log(probabilities, logits, labels):
+def minus_log_of_labels(probabilities, logits, labels):
     """Returns minus the logarithm of the labels' probabilities: `[N]`.
 
     If float32 cannot hold a probability, it uses a slower way.

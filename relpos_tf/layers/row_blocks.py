@@ -22,10 +22,15 @@ def fits(rows, numbers_per_row):
     Returns:
         A bool if both arguments are ints, else a bool scalar tensor.
     """
-    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    if graph and control_flow_util.GraphOrParentsInXlaContext(graph):
-        return True
-    return rows * numbers_per_row <= MOST_NUMBERS
+    return in_xla() or rows * numbers_per_row <= MOST_NUMBERS
+
+
+def in_xla() -> bool:
+    """Returns whether the graph under construction is for XLA."""
+    if tf.executing_eagerly():
+        return False
+    graph = tf.compat.v1.get_default_graph()
+    return control_flow_util.GraphOrParentsInXlaContext(graph)
 
 
 def size(tensor, axis, dtype=tf.int64):

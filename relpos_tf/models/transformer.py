@@ -146,6 +146,9 @@ class Transformer(keras.Model):
                 ("target_positions", self._decoder_hparams),
             )
         )
+        self.symbol_dropout = dropout.SymbolDropout(
+            hparams.symbol_dropout, **policy, name="symbol_dropout"
+        )
         self.embedding_dropout = dropout.Dropout(
             hparams.layer_prepostprocess_dropout,
             **policy,
@@ -392,6 +395,7 @@ class Transformer(keras.Model):
     def _embed_source(self, inputs, training=False):
         """Embeds source ids with absolute positions; returns `[B, S, F]`."""
         x = self.source_embedding(inputs)  # [B, S, F]
+        x = self.symbol_dropout(x, training=training)
         if self.target_space is not None:
             x = self.target_space(x)
         x = self._add_positions(
@@ -403,6 +407,7 @@ class Transformer(keras.Model):
         """Embeds the target before each position; returns `[B, T, F]`."""
         shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
         x = self.target_embedding(shifted)  # [B, T, F]
+        x = self.symbol_dropout(x, training=training)
         x = self._add_target_positions(x, 0, training)
         return self.embedding_dropout(x, training=training)
 

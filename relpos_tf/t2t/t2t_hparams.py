@@ -30,6 +30,7 @@ _TRAINING = {
     "layer_prepostprocess_dropout": 0.1,
     "attention_dropout": 0.0,
     "relu_dropout": 0.0,
+    "symbol_dropout": 0.0,
     "label_smoothing": 0.1,
     "optimizer_adam_beta1": 0.9,
     "optimizer_adam_beta2": 0.999,
@@ -209,6 +210,11 @@ def _training(t2t: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
         notes.append(
             f"weight_decay={decay} was a loss on the squares of the weights, "
             "which is not supported; further training would use no decay."
+        )
+    if values.get("symbol_dropout"):
+        notes.append(
+            "The attention of tensor2tensor does not see source symbols that "
+            "symbol_dropout drops; here attention still sees their positions."
         )
     optimizer = t2t.get("optimizer", "adam")
     if optimizer in _MULTISTEP:

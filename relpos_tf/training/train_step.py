@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from relpos_tf.layers import consistency
 from relpos_tf.layers import dropout
 from relpos_tf.layers import losses
 
@@ -59,7 +60,7 @@ def compile_step(
         `source_tokens`; and `is_made`, a bool scalar: whether the update was
         made.
     """
-    gradients = _gradient_function(model, model.hparams.label_smoothing)
+    gradients = _gradient_function(model)
     if jit_compile:
         gradients = tf.function(gradients, jit_compile=True)
     kind = AccumulatingStep if accumulate_steps > 1 else _single_step
@@ -198,14 +199,15 @@ def _over_replicas(strategy, own, is_made) -> dict[str, tf.Tensor]:
     return sums | {"is_made": strategy.experimental_local_results(is_made)[0]}
 
 
-def _gradient_function(model, label_smoothing):
+def _gradient_function(model):
     """Returns the function of one replica's summed loss and its gradients."""
     variables = [v.value for v in model.trainable_variables]
+    sums = _two_passes if model.hparams.r_drop_alpha else _one_pass
 
     def gradients(inputs, targets, tokens, seed):
         with tf.GradientTape() as tape, dropout.seed_scope(seed):
-            total = _summed_loss(model, inputs, targets, label_smoothing)
-            loss = total / tf.maximum(tokens, 1.0)
+            minimised, total = sums(model, inputs, targets)
+            loss = minimised / tf.maximum(tokens, 1.0)
         # Dense: sums over replicas, norms and updates would treat duplicate
         # rows of an IndexedSlices as different rows.
         return total, [
@@ -215,17 +217,39 @@ def _gradient_function(model, label_smoothing):
     return gradients
 
 
-def _summed_loss(model, inputs, targets, label_smoothing):
-    """Returns the loss of a batch, summed over its tokens."""
-    if not hasattr(model, "features"):
+def _one_pass(model, inputs, targets):
+    """Sums the cross-entropy over a batch's tokens, to minimise and to log."""
+    smoothing = model.hparams.label_smoothing
+    if hasattr(model, "features"):
+        total, _ = losses.projected_cross_entropy(
+            model.features(inputs, targets, training=True),
+            model.softmax_table(),
+            targets,
+            smoothing,
+        )
+    else:
         logits = model(inputs, targets, training=True)
-        return losses.padded_cross_entropy(logits, targets, label_smoothing)[0]
-    return losses.projected_cross_entropy(
-        model.features(inputs, targets, training=True),
-        model.softmax_table(),
-        targets,
-        label_smoothing,
-    )[0]
+        total, _ = losses.padded_cross_entropy(logits, targets, smoothing)
+    return total, total
+
+
+def _two_passes(model, inputs, targets):
+    """Sums R-Drop's loss, to minimise, and the cross-entropy, to log.
+
+    One call with the batch twice: its dropout masks are independent, so both
+    halves have their own.
+    """
+    options = model.hparams.label_smoothing, model.hparams.r_drop_alpha
+    twice = [tf.concat([ids, ids], 0) for ids in (inputs, targets)]  # [2 B, .]
+    if hasattr(model, "features"):
+        return consistency.projected_loss(
+            model.features(*twice, training=True),
+            model.softmax_table(),
+            targets,
+            *options,
+        )
+    logits = model(*twice, training=True)  # [2 B, T, V]
+    return consistency.padded_loss(logits, targets, *options)
 
 
 def _seed(random_seed: int, step: tf.Variable) -> tf.Tensor:

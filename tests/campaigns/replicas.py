@@ -111,7 +111,7 @@ class Machine:
                 cross_device_ops=tf.distribute.ReductionToOneDevice(),
             )
         fragile = breakable.Fragile
-        if kind is transformer.Transformer:
+        if issubclass(kind, transformer.Transformer):
             fragile = breakable.FragileTransformer
         keras.utils.set_random_seed(7)
         with self._strategy.scope():

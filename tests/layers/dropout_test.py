@@ -191,5 +191,60 @@ class DropoutTest(testing.LayerTestCase):
         self.assertAllClose(np.mean(first == second), 0.5, atol=0.03)
 
 
+class SymbolDropoutTest(testing.LayerTestCase):
+    def test_contract(self):
+        x = tf.constant(testing.normal(1, 2, 3, 5), tf.float32)
+        self.assert_layer_contract(dropout.SymbolDropout(0.3), x, weights={})
+
+    @parameterized.parameters(0.1, 0.5, 0.9)
+    def test_drops_its_rate_of_whole_vectors_of_each_row(self, rate):
+        x = 1.0 + np.abs(testing.normal(2, *SHAPE, 7)).astype(np.float32)
+        with dropout.seed_scope(tf.constant([3, 5])):
+            y = dropout.SymbolDropout(rate)(x, training=True).numpy()
+        kept = y[:, :, 0] != 0
+        self.assertAllEqual(y, x * kept[:, :, np.newaxis])
+        slack = 5 * np.sqrt(rate * (1 - rate))
+        self.assertAllClose(np.mean(~kept), rate, atol=slack / 101)
+        for axis in (0, 1):
+            self.assertAllClose(
+                np.mean(~kept, axis), [rate] * SHAPE[1 - axis], atol=slack / 10
+            )
+
+    def test_no_gradient_reaches_a_dropped_vector(self):
+        x = tf.constant(testing.normal(3, 11, 13, 7))
+        upstream = testing.normal(4, 11, 13, 7)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            with dropout.seed_scope(tf.constant([3, 5])):
+                layer = dropout.SymbolDropout(0.4, dtype="float64")
+                y = layer(x, training=True)
+        kept = y.numpy()[:, :, :1] != 0
+        self.assertBetween(kept.sum(), 1, 11 * 13 - 1)
+        gradient = tape.gradient(y, x, tf.constant(upstream))
+        self.assertAllEqual(gradient, np.where(kept, upstream, 0.0))
+
+    def test_nothing_is_dropped_without_training_or_rate(self):
+        x = tf.constant(testing.normal(3, 5, 7, 2))
+        layer = dropout.SymbolDropout(0.5, dtype="float64")
+        self.assertAllEqual(layer(x), x)
+        # Without a rate it leaves the seeds of the layers after it alone.
+        found = []
+        for number in range(2):
+            with dropout.seed_scope(tf.constant([3, 5])):
+                y = tf.ones([2, *SHAPE])
+                for _ in range(number):
+                    y = dropout.SymbolDropout(0.0)(y, training=True)
+                found.append(dropout.Dropout(0.5)(y, training=True))
+        self.assertAllEqual(*found)
+
+    def test_draws_are_functions_of_the_seed(self):
+        layer, x = dropout.SymbolDropout(0.5), tf.ones([*SHAPE, 2])
+        masks = [
+            mask(layer, seed, x)[:, :, 0] for seed in [(3, 5), (3, 5), (3, 6)]
+        ]
+        self.assertAllEqual(masks[0], masks[1])
+        self.assertAllClose(np.mean(masks[0] == masks[2]), 0.5, atol=0.03)
+
+
 if __name__ == "__main__":
     tf.test.main()

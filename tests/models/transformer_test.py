@@ -368,6 +368,103 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
                 atol=0.01,
             )
 
+    @parameterized.parameters("learned", "target_space", "untied", "pre_norm")
+    def test_dropped_symbols_have_zero_embeddings_and_are_attended(self, name):
+        rates = {"layer_prepostprocess_dropout": 0.0, "symbol_dropout": 0.4}
+        model = transformer.Transformer(example.small(name, **rates))
+        inputs, targets = (
+            example.ids(example.INPUTS),
+            example.ids(example.TARGETS),
+        )
+        shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]
+        seed = tf.constant([3, 7])
+        with dropout.seed_scope(seed):
+            found = model.features(inputs, targets, training=True)
+        # The layer alone draws the same masks: the source's, the target's.
+        layer = dropout.SymbolDropout(0.4)
+        with dropout.seed_scope(seed):
+            kept = [
+                layer(tf.ones([*ids.shape, 1]), training=True).numpy()
+                for ids in (inputs, targets)
+            ]
+        dropped = [
+            np.logical_and(np.asarray(ids) != 0, mask[:, :, 0] == 0)
+            for ids, mask in zip((inputs, shifted), kept, strict=True)
+        ]
+        for rows in dropped:
+            self.assertBetween(rows.sum(), 1, rows.size - 1)
+        # Only the vectors change: the masks are those of the ids.
+        expected = self.features_of_vectors(
+            model,
+            model.source_embedding(inputs) * kept[0],
+            model.target_embedding(shifted) * kept[1],
+            inputs,
+        )
+        self.assertAllClose(found, expected, rtol=1e-5, atol=1e-6)
+        plain = model.features(inputs, targets)
+        self.assertNotAllClose(found, plain, atol=0.01)
+
+    def features_of_vectors(self, model, source, target, inputs):
+        """Returns the features of embedded source and shifted target."""
+        may_attend = transformer.is_token(inputs)
+        x = source
+        if model.target_space is not None:
+            x = model.target_space(x)
+        x = model._add_positions(x, model.source_positions, 0)
+        for block in model.encoder_blocks:
+            x = block(x, may_attend=may_attend)
+        memory = transformer._norm(model.encoder_norm, x)
+        x = model._add_positions(target, model.target_positions, 0)
+        for block in model.decoder_blocks:
+            x = block(x, memory, may_attend=may_attend)
+        return transformer._norm(model.decoder_norm, x)
+
+    def test_only_kept_symbols_receive_a_gradient(self):
+        # One source and one target of seven different ids, untied: each row
+        # of a table is one symbol.
+        model = transformer.Transformer(
+            example.small(
+                "untied", layer_prepostprocess_dropout=0.0, symbol_dropout=0.5
+            )
+        )
+        inputs = tf.constant([[5, 7, 11, 3, 13, 2, 1]])
+        targets = tf.constant([[4, 9, 6, 8, 20, 3, 1]])
+        tables = [
+            layer.embeddings.value
+            for layer in (model.source_embedding, model.target_embedding)
+        ]
+        with tf.GradientTape() as tape, dropout.seed_scope([3, 5]):
+            x = model.features(inputs, targets, training=True)
+            factors = tf.constant(testing.normal(5, *x.shape), x.dtype)
+            total = tf.reduce_sum(x * factors)
+        gradients = [
+            np.abs(tf.convert_to_tensor(g)).sum(1)
+            for g in tape.gradient(total, tables)
+        ]
+        layer = dropout.SymbolDropout(0.5)
+        with dropout.seed_scope([3, 5]):
+            seen_ids = [5, 7, 11, 3, 13, 2, 1], [0, 4, 9, 6, 8, 20, 3]
+            for gradient, ids in zip(gradients, seen_ids, strict=True):
+                kept = layer(tf.ones([1, 7, 1]), training=True)[0, :, 0]
+                moved = {i for i in range(V) if gradient[i] > 0}
+                seen = {i for i, k in zip(ids, kept, strict=True) if k and i}
+                self.assertEqual(moved, seen)
+                self.assertBetween(len(seen), 1, 6)
+
+    def test_decoding_drops_no_symbol(self):
+        model = transformer.Transformer(
+            example.small("per_head", symbol_dropout=0.5)
+        )
+        plain = transformer.Transformer(example.small("per_head"))
+        plain.set_weights(model.get_weights())
+        inputs = example.ids(example.INPUTS)
+        targets = example.ids(example.TARGETS)
+        self.assertAllEqual(model(inputs, targets), plain(inputs, targets))
+        ids = tf.pad(targets, [[0, 0], [1, 0]])[:, :3]
+        found, _ = model.step(ids, model.init_cache(inputs), 0)
+        expected, _ = plain.step(ids, plain.init_cache(inputs), 0)
+        self.assertAllEqual(found, expected)
+
 
 if __name__ == "__main__":
     tf.test.main()

@@ -118,6 +118,10 @@ class TranslateTest(parameterized.TestCase):
         self.assertEqual(hparams.clip_grad_norm, 2.0)
         self.assertEqual(hparams.label_smoothing, 0.0)
 
+    def test_the_rate_of_symbol_dropout_is_copied(self):
+        hparams, _ = translate(symbol_dropout=0.1)
+        self.assertEqual(hparams.symbol_dropout, 0.1)
+
     @parameterized.parameters(
         (False, False, False, False),
         (True, False, True, True),  # one table for all
@@ -157,6 +161,7 @@ class TranslateTest(parameterized.TestCase):
             "schedule constant*cosdecay is not supported",
         ),
         ("learning_rate_schedule", "", "schedule  is not supported"),
+        ("symbol_dropout", 0.1, "attention still sees their positions"),
         (
             "activation_dtype",
             "float16",

@@ -253,7 +253,7 @@ class TrainerTest(tf.test.TestCase):
     def test_a_resumed_run_equals_one_that_never_stopped(self):
         changes = (
             "optimizer_multistep_accumulate_steps=3,max_position_shift=500,"
-            "attention_dropout=0.3"
+            "attention_dropout=0.3,r_drop_alpha=3,symbol_dropout=0.1"
         )
         self.trainer("whole", 4, changes).train()
         self.assertEqual(self.values("whole", 2)["training/position"], 6)
