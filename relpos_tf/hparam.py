@@ -76,6 +76,12 @@ class HParams:
     attention_score: str = choice("dot_product", "additive")
     # The farthest position that self-attention sees; 0: any.
     attention_window: int = number(0, most=1_000_000)
+    # N, the heads whose keys and values self-attention sees: its own and N // 2
+    # on each side. With attention_window, the window of Yang et al. (2019).
+    attention_window_heads: int = number(1, least=1)
+    # The lowest layers of the encoder, which alone have the two windows; 0: all
+    # layers of both stacks.
+    attention_window_layers: int = number(0, most=1000)
     encoder_attention_direction: str = choice(
         "both", "forward", "backward", "split"
     )
@@ -149,6 +155,12 @@ class HParams:
             "encoder_attention_direction",
             self.encoder_attention_direction != "split" or self.num_heads > 1,
             "both, forward or backward where num_heads is 1",
+        )
+        heads = self.attention_window_heads
+        self._check(
+            "attention_window_heads",
+            heads % 2 == 1 and heads < 2 * self.num_heads,
+            f"odd and below {2 * self.num_heads}, twice num_heads",
         )
         schedule = self.learning_rate_schedule
         self._check(

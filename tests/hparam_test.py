@@ -92,6 +92,11 @@ class HParamsTest(parameterized.TestCase):
         ("clip_grad_norm", float("inf"), "a finite number"),
         ("optimizer_multistep_accumulate_steps", -1, "at least 0"),
         ("attention_window", -1, "at least 0"),
+        ("attention_window_heads", 0, "at least 1"),
+        ("attention_window_heads", 2, "odd and below 16, twice num_heads"),
+        ("attention_window_heads", 17, "odd and below 16, twice num_heads"),
+        ("attention_window_layers", -1, "at least 0"),
+        ("attention_window_layers", 1001, "at most 1000"),
         ("localness_window", 0, "at least 1"),
         ("vocab_size", 3_000_000_000, "at most 10000000"),
         ("hidden_size", 2**40, "at most 100000"),
@@ -128,6 +133,7 @@ class HParamsTest(parameterized.TestCase):
         ("optimizer_multistep_accumulate_steps", 0),
         ("label_smoothing", 0.0),
         ("beam_size", 1),
+        ("attention_window_heads", 1),
     )
     def test_the_least_value_is_allowed(self, name, value):
         hparams = hparam.HParams().replace(**{name: value})

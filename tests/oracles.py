@@ -24,7 +24,15 @@ def softmax(logits):
 
 
 def shaw_attention(
-    q, k, v, key_table=None, value_table=None, *, bias=0.0, query_start=None
+    q,
+    k,
+    v,
+    key_table=None,
+    value_table=None,
+    *,
+    bias=0.0,
+    query_start=None,
+    heads=1,
 ):
     """Equations 2 to 4 of Shaw et al., one query and one key at a time.
 
@@ -36,9 +44,12 @@ def shaw_attention(
         value_table: The same.
         bias: Broadcasts to `[B, H, Q, K]`.
         query_start: int. By default the queries are the last Q keys.
+        heads: int, N. Yang et al., 2019: a query attends to the keys of its
+            own head and of N // 2 heads on each side, as far as there are any.
 
     Returns:
-        The output, `[B, H, Q, D]`, and the weights, `[B, H, Q, K]`.
+        The output, `[B, H, Q, D]`, and the weights, `[B, H, Q, K]`, summed over
+        the heads of the keys.
     """
     shape = (*q.shape[:3], k.shape[2])
     if query_start is None:
@@ -46,21 +57,17 @@ def shaw_attention(
     bias = np.broadcast_to(bias, shape)
     output, weights = np.zeros_like(q), np.zeros(shape, q.dtype)
     for b, h, i in np.ndindex(shape[:3]):
-        distances = [j - (query_start + i) for j in range(shape[3])]
-        keys = [
-            key + distance_vector(key_table, h, distance)
-            for key, distance in zip(k[b, h], distances, strict=True)
-        ]
-        values = [
-            value + distance_vector(value_table, h, distance)
-            for value, distance in zip(v[b, h], distances, strict=True)
-        ]
-        e = np.array([q[b, h, i] @ key for key in keys]) + bias[b, h, i]
-        weights[b, h, i] = softmax(e)
-        output[b, h, i] = sum(
-            alpha * value
-            for alpha, value in zip(weights[b, h, i], values, strict=True)
-        )
+        e, keys_values = [], []
+        for g in range(max(h - heads // 2, 0), h + heads // 2 + 1):
+            for j in range(shape[3] if g < shape[1] else 0):
+                distance = j - (query_start + i)
+                key = k[b, g, j] + distance_vector(key_table, h, distance)
+                value = v[b, g, j] + distance_vector(value_table, h, distance)
+                e.append(q[b, h, i] @ key + bias[b, h, i, j])
+                keys_values.append((j, value))
+        for alpha, (j, value) in zip(softmax(e), keys_values, strict=True):
+            weights[b, h, i, j] += alpha
+            output[b, h, i] += alpha * value
     return output, weights
 
 
@@ -171,6 +178,7 @@ def multihead(
     allowed,
     *,
     window=0,
+    heads_window=1,
     direction="both",
     localness=None,
     localness_window=10,
@@ -222,6 +230,7 @@ def multihead(
         weights.get("relative_positions_keys"),
         weights.get("relative_positions_values"),
         bias=np.where(seen, 0.0, -1e9) + more,
+        heads=heads_window,
     )
     output = np.concatenate(list(output.swapaxes(0, 1)), -1)  # [B, Q, F]
     return output @ weights["output_transform/kernel"]
@@ -261,10 +270,16 @@ def sublayer(weights, epsilon, x, function):
     return norm("after_norm", x + function(norm("before_norm", x)))
 
 
-def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
+def block(
+    weights, hparams, x, allowed, memory=None, memory_allowed=None, layer=0
+):
     """One layer of the encoder, or with `memory` of the decoder."""
     heads, epsilon = hparams.num_heads, hparams.norm_epsilon
-    kind = {"window": hparams.attention_window}
+    kind = {}
+    lowest = hparams.attention_window_layers
+    if not lowest or (memory is None and layer < lowest):
+        kind["window"] = hparams.attention_window
+        kind["heads_window"] = hparams.attention_window_heads
     if hparams.localness != "none":
         kind["localness"] = hparams.localness
         kind["localness_window"] = hparams.localness_window
@@ -335,7 +350,7 @@ def transformer_logits(weights, hparams, inputs, targets):
     decoder = hparams.num_decoder_layers or hparams.num_hidden_layers
     for i in range(encoder):
         part = under(weights, f"encoder_layer_{i}")
-        x = block(part, hparams, x, is_token)
+        x = block(part, hparams, x, is_token, layer=i)
     memory = final(x, "encoder")
     shifted = np.concatenate([0 * targets[:, :1], targets[:, :-1]], 1)
     x = embed(shared, shifted, "target")

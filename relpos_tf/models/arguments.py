@@ -3,6 +3,7 @@
 from relpos_tf import hparam
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
+from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import scheme
@@ -31,6 +32,28 @@ _SCHEMES = {
 
 def decoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
     """Returns the schemes of the decoder's self-attention."""
+    return _self_attention(hparams, not hparams.attention_window_layers)
+
+
+def encoder_positions(
+    hparams: hparam.HParams, layer: int = 0
+) -> tuple[scheme.Scheme, ...]:
+    """Returns the schemes of the encoder's self-attention.
+
+    Args:
+        hparams: `hparam.HParams` of the model.
+        layer: int, from 0. The lowest layer has the schemes of all others.
+    """
+    layers = hparams.attention_window_layers
+    schemes = _self_attention(hparams, not layers or layer < layers)
+    direction = hparams.encoder_attention_direction
+    if direction == "both":
+        return schemes
+    return (*schemes, window.Direction(direction, hparams.num_heads))
+
+
+def _self_attention(hparams, has_window):
+    """Returns the schemes of self-attention, with or without windows."""
     relative = _SCHEMES[hparams.self_attention_type](hparams)
     schemes = [relative]
     if hparams.attention_score == "additive":
@@ -39,22 +62,19 @@ def decoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
             schemes = [additive.Additive(relative)]
         else:
             schemes = [additive.Additive(), relative]
-    if hparams.attention_window:
+    if has_window and hparams.attention_window_heads > 1:
+        heads = hparams.attention_window_heads
+        if schemes[0] is not None and schemes[0].computes:
+            schemes[0] = head_window.HeadWindow(heads, schemes[0])
+        else:
+            schemes.append(head_window.HeadWindow(heads))
+    if has_window and hparams.attention_window:
         schemes.append(window.Window(hparams.attention_window))
     if hparams.localness != "none":
         schemes.append(
             localness.Localness(hparams.localness, hparams.localness_window)
         )
     return tuple(filter(None, schemes))
-
-
-def encoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
-    """Returns the schemes of the encoder's self-attention."""
-    schemes = decoder_positions(hparams)
-    direction = hparams.encoder_attention_direction
-    if direction == "both":
-        return schemes
-    return (*schemes, window.Direction(direction, hparams.num_heads))
 
 
 def source_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
@@ -73,7 +93,9 @@ def positions_summary(hparams: hparam.HParams) -> str:
     """
     absolute = [] if hparams.pos == "none" else [hparams.pos]
     relative = [one.summary() for one in encoder_positions(hparams)]
-    return " and ".join([*absolute, *relative]) or "none"
+    summary = " and ".join([*absolute, *relative]) or "none"
+    layers = hparams.attention_window_layers
+    return summary + (f" (windows in {layers} encoder layers)" * bool(layers))
 
 
 def block_arguments(

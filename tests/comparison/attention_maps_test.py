@@ -62,6 +62,11 @@ class AttentionWeightsTest(tf.test.TestCase, parameterized.TestCase):
             "encoder_attention_direction": "split",
             "num_encoder_layers": 3,
         },
+        {
+            "attention_window": 1,
+            "attention_window_heads": 3,
+            "attention_window_layers": 1,
+        },
     )
     def test_weights_are_those_of_the_formula(self, **changes):
         model = transformer.Transformer(testing.HPARAMS.replace(**changes))

@@ -273,6 +273,11 @@ class ExportEngineTest(parameterized.TestCase):
             "beam_size": 1,
         },
         {"relative_attention_implementation": "reshape"},
+        {
+            "attention_window": 5,
+            "attention_window_heads": 3,
+            "attention_window_layers": 1,
+        },
     )
     def test_exports_of_every_kind_of_model_are_known(self, **changes):
         run = run_dir.RunDir(tiny_run.path())

@@ -56,6 +56,11 @@ REFUSED = {
     "two_norms": ({"layer_preprocess_sequence": "n"}, "has two norms"),
     "localness": ({"localness": "query"}, "Gaussian.*localness query"),
     "window": ({"attention_window": 3}, "window.*window 3"),
+    "window_in_one_layer": (
+        {"attention_window": 3, "attention_window_layers": 1},
+        "window.*window 3",
+    ),
+    "heads": ({"attention_window_heads": 3}, "keys of other heads.*3 heads"),
     "direction": (
         {"encoder_attention_direction": "split"},
         "direction split",

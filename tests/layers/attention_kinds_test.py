@@ -35,6 +35,9 @@ KINDS = LOCAL | {
     "forward": {"direction": "forward"} | RELATIVE,
     "backward": {"direction": "backward"},
     "split_relative": {"direction": "split"} | SHARED,
+    "heads": {"heads_window": 5},
+    "heads_relative": {"heads_window": 3, "window": 2} | RELATIVE,
+    "heads_localness": {"heads_window": 3, "localness": "layer"} | SHARED,
     "additive": {"score": "additive"},
     "additive_relative": {"score": "additive"} | RELATIVE,
     "additive_shared": {"score": "additive", "localness": "query"} | SHARED,
@@ -58,7 +61,14 @@ def loops(kind, weights, heads, x, memory, allowed):
     changes = {
         name: value
         for name, value in KINDS[kind].items()
-        if name in ("window", "direction", "localness", "localness_window")
+        if name
+        in (
+            "window",
+            "heads_window",
+            "direction",
+            "localness",
+            "localness_window",
+        )
     }
     return oracles.multihead(weights, heads, x, memory, allowed, **changes)
 
@@ -123,7 +133,9 @@ class KindsTest(testing.LayerTestCase):
         )
         self.assertAllClose(again, expected, 1e-4, 1e-4)
 
-    @parameterized.parameters("fixed", "layer", "query", "additive", "window")
+    @parameterized.parameters(
+        "fixed", "layer", "query", "additive", "window", "heads"
+    )
     def test_a_memory_equals_the_loops(self, kind):
         layer = made(kind)
         x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, K, F)
@@ -143,7 +155,12 @@ class KindsTest(testing.LayerTestCase):
         )
 
     @parameterized.parameters(
-        "fixed", "layer_relative", "query", "split_relative", "additive_shared"
+        "fixed",
+        "layer_relative",
+        "query",
+        "split_relative",
+        "heads_relative",
+        "additive_shared",
     )
     def test_gradients_equal_differences_of_the_loops(self, kind):
         layer = made(kind, size=4, heads=2, dtype="float64")
@@ -165,7 +182,7 @@ class KindsTest(testing.LayerTestCase):
         )
         testing.assert_gradients(self, gradients, total, arrays, rtol=1e-5)
 
-    @parameterized.parameters(*LOCAL)
+    @parameterized.parameters(*LOCAL, "heads_relative")
     def test_sentences_without_a_token_stay_finite(self, kind):
         layer = made(kind)
         x = tf.constant(testing.normal(2, B, K, F), tf.float32)
@@ -176,7 +193,7 @@ class KindsTest(testing.LayerTestCase):
         self.assertTrue(np.all(np.isfinite(output)))
         self.assertTrue(np.all(np.isfinite(gradient)))
 
-    @parameterized.parameters(*LOCAL)
+    @parameterized.parameters(*LOCAL, "heads_relative")
     def test_neighbours_and_padding_change_nothing(self, kind):
         layer = made(kind)
         x = tf.constant(testing.normal(2, B, K, F), tf.float32)
@@ -185,7 +202,7 @@ class KindsTest(testing.LayerTestCase):
         self.assertAllClose(together[0, :4], alone[0], 1e-5, 1e-5)
         self.assertAllClose(layer(x[:1, :4])[0], alone[0], 1e-5, 1e-5)
 
-    @parameterized.parameters("fixed", "layer_window_split", "query")
+    @parameterized.parameters("fixed", "layer_window_split", "query", "heads")
     def test_a_mask_that_broadcasts_equals_the_full_one(self, kind):
         layer = made(kind)
         x = tf.constant(testing.normal(2, B, K, F), tf.float32)
@@ -213,6 +230,9 @@ class KindsTest(testing.LayerTestCase):
         ("layer_relative", "float64"),
         ("query", "mixed_float16"),
         ("query", "bfloat16"),
+        ("heads", "float16"),
+        ("heads_relative", "bfloat16"),
+        ("heads_relative", "float64"),
         ("additive_shared", "bfloat16"),
         ("additive_shared", "float64"),
     )

@@ -1,6 +1,7 @@
 """Schemes of positions from the flat dict of a test case."""
 
 from relpos_tf.layers.positions import additive
+from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import shaw
 from relpos_tf.layers.positions import window
@@ -14,7 +15,8 @@ def schemes(num_heads, **case):
     Args:
         num_heads: int.
         **case: Arguments of `shaw.Shaw`; `score`, "additive"; `window`, int;
-            `direction`; `localness`, a kind, and `localness_window`.
+            `heads_window`, int; `direction`; `localness`, a kind, and
+            `localness_window`.
     """
     result = []
     shaws = {name: case.pop(name) for name in _SHAW if name in case}
@@ -22,6 +24,8 @@ def schemes(num_heads, **case):
         result = [shaw.Shaw(case.pop("max_relative_position"), **shaws)]
     if case.pop("score", None) == "additive":
         result = [additive.Additive(*result)]
+    if "heads_window" in case:
+        result = [head_window.HeadWindow(case.pop("heads_window"), *result)]
     if "window" in case:
         result.append(window.Window(case.pop("window")))
     direction = case.pop("direction", "both")

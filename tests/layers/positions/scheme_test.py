@@ -6,6 +6,7 @@ from absl.testing import parameterized
 from relpos_tf.layers import attention
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
+from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import shaw
@@ -29,6 +30,9 @@ class WeightShapesTest(tf.test.TestCase, parameterized.TestCase):
         localness.Localness("query"),
         alibi.Alibi(),
         rotary.Rotary(),
+        head_window.HeadWindow(3),
+        head_window.HeadWindow(5, shaw.Shaw(2)),
+        head_window.HeadWindow(3, additive.Additive(shaw.Shaw(2))),
         window.Window(1),
         window.Direction("forward", HEADS),
     )
