@@ -72,8 +72,8 @@ class HParams:
     relative_attention_implementation: str = choice(
         "auto", "reshape", "compact"
     )
-    # Bahdanau et al. (2015) score additively.
-    attention_score: str = choice("dot_product", "additive")
+    # Bahdanau et al. (2015) score additively; Shen et al. (2018) each feature.
+    attention_score: str = choice("dot_product", "additive", "feature_wise")
     # The farthest position that self-attention sees; 0: any.
     attention_window: int = number(0, most=1_000_000)
     # N, the heads whose keys and values self-attention sees: its own and N // 2
@@ -161,6 +161,11 @@ class HParams:
             "attention_window_heads",
             heads % 2 == 1 and heads < 2 * self.num_heads,
             f"odd and below {2 * self.num_heads}, twice num_heads",
+        )
+        self._check(
+            "attention_window_heads",
+            heads == 1 or self.attention_score != "feature_wise",
+            "1 where attention_score is feature_wise",
         )
         schedule = self.learning_rate_schedule
         self._check(

@@ -149,7 +149,7 @@ class HParamsTest(parameterized.TestCase):
         ("layer_preprocess_sequence", "none, n"),
         ("layer_postprocess_sequence", "dan, da"),
         ("relative_attention_implementation", "auto, reshape, compact"),
-        ("attention_score", "dot_product, additive"),
+        ("attention_score", "dot_product, additive, feature_wise"),
         ("encoder_attention_direction", "both, forward, backward, split"),
         ("localness", "none, fixed, layer, query"),
     )
@@ -165,6 +165,14 @@ class HParamsTest(parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, "Received: .*=split"):
             hparam.HParams().override(
                 "num_heads=1,encoder_attention_direction=split"
+            )
+
+    def test_weights_of_features_and_windows_of_heads_exclude_each_other(self):
+        with self.assertRaisesRegex(
+            errors.UserError, "`attention_window_heads` must be 1 where"
+        ):
+            hparam.HParams().override(
+                "attention_score=feature_wise,attention_window_heads=3"
             )
 
     def test_override_parses_every_type(self):

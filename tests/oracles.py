@@ -71,6 +71,24 @@ def shaw_attention(
     return output, weights
 
 
+def feature_wise_attention(q, k, v, key_table, value_table, bias):
+    """Shen et al., 2018, equations of DiSA: a softmax for each feature.
+
+    The arguments are those of `shaw_attention`; q is not scaled.
+    """
+    output = np.zeros_like(q)
+    for b, h, i, d in np.ndindex(q.shape):
+        first = k.shape[2] - q.shape[2] + i
+        e, values = [], []
+        for j in range(k.shape[2]):
+            key = k[b, h, j] + distance_vector(key_table, h, j - first)
+            value = v[b, h, j] + distance_vector(value_table, h, j - first)
+            e.append(5 * np.tanh((q[b, h, i, d] + key[d]) / 5))
+            values.append(value[d])
+        output[b, h, i, d] = softmax(e + bias[b, h, i]) @ values
+    return output
+
+
 def sinusoids(positions, channels):
     """Vaswani et al., section 3.5: sines, then cosines, then perhaps a 0."""
     half = channels // 2
@@ -183,6 +201,7 @@ def multihead(
     localness=None,
     localness_window=10,
     scheme=None,
+    score=None,
 ):
     """Vaswani et al., section 3.2.2, with the tables if there are any.
 
@@ -194,6 +213,7 @@ def multihead(
         allowed: bool, broadcasts to `[B, H, Q, K]`.
         window: As of a `MultiHeadAttention`, and so are the others.
         scheme: None, "alibi" for two heads, or "rotary".
+        score: None or "feature_wise"; additive scores are seen in `weights`.
     """
 
     def heads(name, x):
@@ -201,7 +221,7 @@ def multihead(
         return np.stack(np.split(x, num_heads, axis=-1), 1)  # [B, H, L, D]
 
     q, k, v = heads("q", queries), heads("k", memory), heads("v", memory)
-    if "score_vectors" not in weights:
+    if "score_vectors" not in weights and score is None:
         q = q / np.sqrt(q.shape[-1])
     if scheme == "rotary":
         q, k = turned(q), turned(k)
@@ -223,15 +243,16 @@ def multihead(
     if scheme == "alibi":
         distance = np.abs(np.subtract.outer(*map(np.arange, seen.shape[2:])))
         more = more - np.reshape([2.0**-4, 2.0**-8], [2, 1, 1]) * distance
-    output, _ = shaw_attention(
-        q,
-        k,
-        v,
-        weights.get("relative_positions_keys"),
-        weights.get("relative_positions_values"),
-        bias=np.where(seen, 0.0, -1e9) + more,
-        heads=heads_window,
-    )
+    bias = np.where(seen, 0.0, -1e9) + more
+    tables = [
+        weights.get(f"relative_positions_{kind}") for kind in ("keys", "values")
+    ]
+    if score == "feature_wise":
+        output = feature_wise_attention(q, k, v, *tables, bias)
+    else:
+        output, _ = shaw_attention(
+            q, k, v, *tables, bias=bias, heads=heads_window
+        )
     output = np.concatenate(list(output.swapaxes(0, 1)), -1)  # [B, Q, F]
     return output @ weights["output_transform/kernel"]
 
@@ -288,6 +309,9 @@ def block(
         "dot_product_rotary",
     ):
         kind["scheme"] = hparams.self_attention_type.rpartition("_")[2]
+    score = {}
+    if hparams.attention_score == "feature_wise":
+        score["score"] = "feature_wise"
     if memory is None:
         kind["direction"] = hparams.encoder_attention_direction
 
@@ -299,14 +323,16 @@ def block(
     x = around(
         "self_attention",
         x,
-        lambda y: multihead(part, heads, y, y, allowed, **kind),
+        lambda y: multihead(part, heads, y, y, allowed, **kind, **score),
     )
     if memory is not None:
         cross = under(weights, "encdec_attention")
         x = around(
             "encdec_attention",
             x,
-            lambda y: multihead(cross, heads, y, memory, memory_allowed),
+            lambda y: multihead(
+                cross, heads, y, memory, memory_allowed, **score
+            ),
         )
     return around("ffn", x, lambda y: feed_forward(under(weights, "ffn"), y))
 

@@ -29,6 +29,13 @@ _SCHEMES = {
     "dot_product_rotary": lambda hparams: rotary.Rotary(),
 }
 
+# attention_score: the scheme of all attention.
+_SCORES = {
+    "dot_product": None,
+    "additive": additive.Additive,
+    "feature_wise": additive.FeatureWise,
+}
+
 
 def decoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
     """Returns the schemes of the decoder's self-attention."""
@@ -56,12 +63,12 @@ def _self_attention(hparams, has_window):
     """Returns the schemes of self-attention, with or without windows."""
     relative = _SCHEMES[hparams.self_attention_type](hparams)
     schemes = [relative]
-    if hparams.attention_score == "additive":
+    if score := _SCORES[hparams.attention_score]:
         # Only one scheme computes the logits, so this one computes Shaw's.
         if isinstance(relative, shaw.Shaw):
-            schemes = [additive.Additive(relative)]
+            schemes = [score(relative)]
         else:
-            schemes = [additive.Additive(), relative]
+            schemes = [score(), relative]
     if has_window and hparams.attention_window_heads > 1:
         heads = hparams.attention_window_heads
         if schemes[0] is not None and schemes[0].computes:
@@ -79,8 +86,8 @@ def _self_attention(hparams, has_window):
 
 def source_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
     """Returns the schemes of the decoder's attention to the source."""
-    is_additive = hparams.attention_score == "additive"
-    return (additive.Additive(),) if is_additive else ()
+    score = _SCORES[hparams.attention_score]
+    return (score(),) if score else ()
 
 
 def positions_summary(hparams: hparam.HParams) -> str:
@@ -90,12 +97,19 @@ def positions_summary(hparams: hparam.HParams) -> str:
 
     >>> positions_summary(hparam.HParams())
     'timing'
+    >>> positions_summary(
+    ...     hparam.HParams(attention_window=5, attention_window_layers=3)
+    ... )
+    'timing and window 5 (windows: 3 encoder layers)'
     """
     absolute = [] if hparams.pos == "none" else [hparams.pos]
     relative = [one.summary() for one in encoder_positions(hparams)]
     summary = " and ".join([*absolute, *relative]) or "none"
     layers = hparams.attention_window_layers
-    return summary + (f" (windows in {layers} encoder layers)" * bool(layers))
+    has_window = hparams.attention_window or hparams.attention_window_heads > 1
+    if layers and has_window:
+        summary += f" (windows: {layers} encoder layers)"
+    return summary
 
 
 def block_arguments(

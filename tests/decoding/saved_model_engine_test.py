@@ -274,6 +274,9 @@ class ExportEngineTest(parameterized.TestCase):
         },
         {"relative_attention_implementation": "reshape"},
         {
+            "attention_score": "feature_wise",
+        },
+        {
             "attention_window": 5,
             "attention_window_heads": 3,
             "attention_window_layers": 1,

@@ -16,6 +16,7 @@ KINDS = {
     "layer": {"localness": "layer", "attention_window": 3} | RELATIVE,
     "query": {"localness": "query", "encoder_attention_direction": "split"},
     "additive": {"attention_score": "additive"} | RELATIVE,
+    "feature_wise": {"attention_score": "feature_wise"} | RELATIVE,
     "heads": {"attention_window_heads": 3, "attention_window": 2} | RELATIVE,
 }
 

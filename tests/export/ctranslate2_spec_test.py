@@ -68,6 +68,7 @@ REFUSED = {
     "alibi": ({"self_attention_type": "dot_product_alibi"}, "linear bias"),
     "rotary": ({"self_attention_type": "dot_product_rotary"}, "rotary"),
     "additive": ({"attention_score": "additive"}, "additive score"),
+    "feature_wise": ({"attention_score": "feature_wise"}, "feature-wise"),
     "no_norm": ({"layer_postprocess_sequence": "da"}, "has no norm"),
 }
 

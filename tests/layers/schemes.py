@@ -8,22 +8,27 @@ from relpos_tf.layers.positions import window
 
 _SHAW = ("add_to_keys", "add_to_values", "heads_share", "implementation")
 
+SCORES = {
+    "additive": additive.Additive,
+    "feature_wise": additive.FeatureWise,
+}
+
 
 def schemes(num_heads, **case):
     """Returns the `positions` of an attention.
 
     Args:
         num_heads: int.
-        **case: Arguments of `shaw.Shaw`; `score`, "additive"; `window`, int;
-            `heads_window`, int; `direction`; `localness`, a kind, and
+        **case: Arguments of `shaw.Shaw`; `score`, a key of SCORES; `window`
+            and `heads_window`, int; `direction`; `localness`, a kind, and
             `localness_window`.
     """
     result = []
     shaws = {name: case.pop(name) for name in _SHAW if name in case}
     if "max_relative_position" in case:
         result = [shaw.Shaw(case.pop("max_relative_position"), **shaws)]
-    if case.pop("score", None) == "additive":
-        result = [additive.Additive(*result)]
+    if "score" in case:
+        result = [SCORES[case.pop("score")](*result)]
     if "heads_window" in case:
         result = [head_window.HeadWindow(case.pop("heads_window"), *result)]
     if "window" in case:

@@ -67,6 +67,10 @@ VARIANTS = {
         "pos": "timing",
         "attention_window_heads": 3,
     },
+    "feature_wise": {
+        "attention_score": "feature_wise",
+        "encoder_attention_direction": "split",
+    },
     "additive": {
         "attention_score": "additive",
         "encoder_attention_direction": "forward",

@@ -43,11 +43,11 @@ class HeadWindow(scheme.Scheme):
     Args:
         heads: int, N, odd: the query's head and N // 2 heads on each side. A
             head beyond the first or the last is left out.
-        score: None, or a scheme that computes logits, as `shaw.Shaw` does. It
-            scores the keys of each head by themselves.
+        score: None, or a scheme that computes a logit for each key, as
+            `shaw.Shaw` does. It scores the keys of each head by themselves.
 
     Raises:
-        UserError: an even N, or a `score` that computes no logits.
+        UserError: an even N, or another `score`.
 
     Reference:
         [Yang et al., 2019](https://arxiv.org/abs/1904.03107), section 3.
@@ -64,10 +64,10 @@ class HeadWindow(scheme.Scheme):
                 f"Received: {heads}."
             )
         score = scheme.restored(score)
-        if score is not None and not getattr(score, "computes", False):
+        if score is not None and not _scores_keys(score):
             raise errors.UserError(
-                "`score` must be None or a scheme that computes logits; list "
-                "others beside this one. "
+                "`score` must be None or a scheme that computes one logit for "
+                "each key; list others beside this one. "
                 f"Received: {getattr(score, 'name', score)!r}."
             )
         self.heads = heads
@@ -112,14 +112,13 @@ class HeadWindow(scheme.Scheme):
 
     def output(self, weights, keys_values, pairs, sums_to_one):
         del sums_to_one  # the weights of one head do not
-        return tf.add_n(
-            [
-                self._score.output(
-                    weights[:, :, :, n], neighbour, pairs, sums_to_one=False
-                )
-                for n, neighbour in enumerate(self._neighbours(keys_values))
-            ]
+        first, *others = (
+            self._score.output(
+                weights[:, :, :, n], neighbour, pairs, sums_to_one=False
+            )
+            for n, neighbour in enumerate(self._neighbours(keys_values))
         )
+        return sum(others, first)  # [B, H, Q, D]
 
     def _offsets(self):
         """Returns the distances of the N heads: -1, 0, 1 of three."""
@@ -158,3 +157,10 @@ class HeadWindow(scheme.Scheme):
             "heads": self.heads,
             "score": score and scheme.serialized([score])[0],
         }
+
+
+def _scores_keys(score):
+    """Returns whether a scheme computes logits `[B, H, Q, K]`."""
+    if not isinstance(score, scheme.Scheme) or not score.computes:
+        return False
+    return type(score).weights is scheme.Scheme.weights

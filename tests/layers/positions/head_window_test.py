@@ -201,9 +201,10 @@ class HeadWindowTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         (0, None, "at least 1"),
         (4, None, "must be odd"),
-        (3, rotary.Rotary(), "computes logits; .* Received: 'rotary"),
-        (3, scheme.Scheme(), "computes logits; .* Received: 'no positions'"),
-        (3, "shaw", "computes logits; .* Received: 'shaw'"),
+        (3, rotary.Rotary(), "each key; .* Received: 'rotary positions'"),
+        (3, scheme.Scheme(), "each key; .* Received: 'no positions'"),
+        (3, additive.FeatureWise(), "each key; .* 'weights of single features"),
+        (3, "shaw", "each key; .* Received: 'shaw'"),
     )
     def test_wrong_arguments_are_refused(self, heads, score, message):
         with self.assertRaisesRegex(errors.UserError, message):

@@ -25,6 +25,8 @@ class WeightShapesTest(tf.test.TestCase, parameterized.TestCase):
         shaw.Shaw(2, add_to_values=False),
         additive.Additive(),
         additive.Additive(shaw.Shaw(2)),
+        additive.FeatureWise(),
+        additive.FeatureWise(shaw.Shaw(2)),
         localness.Localness("fixed"),
         localness.Localness("layer"),
         localness.Localness("query"),
