@@ -57,6 +57,7 @@ def model_parser(doc, **defaults):
     add("--len", type=int, default=32, help="ids of a sentence")
     add("--per_head", type=int, default=0, choices=(0, 1))
     add("--implementation", default="auto")
+    add("--hparams", default="", help="changes to the other flags' hparams")
     add("--dropout", type=float, default=0.1)
     add("--bfloat16", type=int, default=0, choices=(0, 1))
     add("--xla", type=int, default=0, choices=(0, 1))
@@ -95,20 +96,24 @@ def make_model(args):
     from relpos_tf import hparam
     from relpos_tf.models import transformer
 
-    hparams = hparam.HParams().replace(
-        vocab_size=args.vocab,
-        hidden_size=args.hidden,
-        filter_size=args.filter,
-        num_heads=args.heads,
-        num_hidden_layers=args.layers,
-        max_relative_position=args.k,
-        heads_share_relative_embedding=not args.per_head,
-        relative_attention_implementation=args.implementation,
-        layer_prepostprocess_dropout=args.dropout,
-        pos="none" if args.relative else "timing",
-        self_attention_type=(
-            "dot_product_relative" if args.relative else "dot_product"
-        ),
+    hparams = (
+        hparam.HParams()
+        .replace(
+            vocab_size=args.vocab,
+            hidden_size=args.hidden,
+            filter_size=args.filter,
+            num_heads=args.heads,
+            num_hidden_layers=args.layers,
+            max_relative_position=args.k,
+            heads_share_relative_embedding=not args.per_head,
+            relative_attention_implementation=args.implementation,
+            layer_prepostprocess_dropout=args.dropout,
+            pos="none" if args.relative else "timing",
+            self_attention_type=(
+                "dot_product_relative" if args.relative else "dot_product"
+            ),
+        )
+        .override(args.hparams)
     )
     keras.utils.set_random_seed(1)
     policy = "mixed_bfloat16" if args.bfloat16 else "float32"
@@ -139,6 +144,30 @@ def measure(function, args):
         "cpu_ms": round(statistics.median(cpu), 1),
         MEMORY: round(peak_mb()),
     }
+
+
+def take_turns(functions, args):
+    """Calls functions in turn; returns the times of each in ms, by name.
+
+    A round calls every function once, and the order rotates from round to
+    round, so that other load on the machine affects all alike.
+    """
+    times = {name: [] for name in functions}
+    order = list(functions)
+    for number in range(args.warmup + args.steps):
+        for name in order:
+            start = time.perf_counter()
+            functions[name]()
+            if number >= args.warmup:
+                times[name].append(1000 * (time.perf_counter() - start))
+        order.append(order.pop(0))
+    return times
+
+
+def median_ratio(times, base):
+    """Returns the median of the ratios of single rounds."""
+    pairs = zip(times, base, strict=True)
+    return round(statistics.median(a / b for a, b in pairs), 3)
 
 
 def per_second(count, times):

@@ -14,7 +14,6 @@ JSON line for each model.
 import argparse
 import json
 import statistics
-import time
 
 import common
 import train_step
@@ -42,22 +41,13 @@ def main():
         changes: train_step.make_step(flags, tf)
         for changes, flags in models.items()
     }
-    times = {changes: [] for changes in steps}
-    order = list(steps)
-    for number in range(args.warmup + args.steps):
-        for changes in order:
-            start = time.perf_counter()
-            steps[changes]()
-            if number >= args.warmup:
-                times[changes].append(1000 * (time.perf_counter() - start))
-        order.append(order.pop(0))
+    times = common.take_turns(steps, args)
     for changes, each in times.items():
-        pairs = zip(each, times[args.models[-1]], strict=True)
         result = {
             "model": changes,
             "median_ms": round(statistics.median(each), 1),
             "min_ms": round(min(each), 1),
-            "ratio": round(statistics.median(a / b for a, b in pairs), 3),
+            "ratio": common.median_ratio(each, times[args.models[-1]]),
         }
         print(json.dumps(result))
 

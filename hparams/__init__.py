@@ -10,6 +10,7 @@
 | `transformer_learned` | learned absolute positions |
 | `transformer_vaswani_base`, `transformer_vaswani_big` | Vaswani et al. 2017 |
 | `transformer_localness_{fixed,layer,query}` | Yang et al. 2018 |
+| `transformer_convolutional_{1d,2d}` | Yang et al. 2019 |
 | `transformer_alibi` | Press et al. 2022 |
 | `transformer_shape` | Kiyono et al. 2021 |
 | `transformer_t5_bias` | Raffel et al. 2020 |
@@ -29,5 +30,12 @@ if __name__ == "hparams":
 
 import importlib
 
-for _name in ("transformer", "relative", "positions", "localness", "t2t"):
+for _name in (
+    "transformer",
+    "relative",
+    "positions",
+    "localness",
+    "convolutional",
+    "t2t",
+):
     importlib.import_module(f"{__name__}.{_name}")

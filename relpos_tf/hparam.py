@@ -88,10 +88,16 @@ class HParams:
     # 2020): the buckets of distances, and the distance where the last begins.
     relative_attention_num_buckets: int = number(32, least=4, most=1000)
     relative_attention_max_distance: int = number(128, least=2, most=10_000)
-    # Bahdanau et al. (2015) score additively.
-    attention_score: str = choice("dot_product", "additive")
+    # Bahdanau et al. (2015) score additively; Shen et al. (2018) each feature.
+    attention_score: str = choice("dot_product", "additive", "feature_wise")
     # The farthest position that self-attention sees; 0: any.
     attention_window: int = number(0, most=1_000_000)
+    # N, the heads whose keys and values self-attention sees: its own and N // 2
+    # on each side. With attention_window, the window of Yang et al. (2019).
+    attention_window_heads: int = number(1, least=1)
+    # The lowest layers of the encoder, which alone have the two windows; 0: all
+    # layers of both stacks.
+    attention_window_layers: int = number(0, most=1000)
     encoder_attention_direction: str = choice(
         "both", "forward", "backward", "split"
     )
@@ -205,6 +211,17 @@ class HParams:
             "r_drop_alpha",
             self.r_drop_alpha == 0.0 or self.r_drop_alpha >= 1e-6,
             "0, or at least 0.000001",
+        )
+        heads = self.attention_window_heads
+        self._check(
+            "attention_window_heads",
+            heads % 2 == 1 and heads < 2 * self.num_heads,
+            f"odd and below {2 * self.num_heads}, twice num_heads",
+        )
+        self._check(
+            "attention_window_heads",
+            heads == 1 or self.attention_score != "feature_wise",
+            "1 where attention_score is feature_wise",
         )
         schedule = self.learning_rate_schedule
         self._check(

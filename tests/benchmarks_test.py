@@ -1,5 +1,6 @@
 """The benchmarks run, and count operations correctly."""
 
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -15,6 +16,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 
 import gpu  # noqa: E402
+import position_schemes  # noqa: E402
 import summary  # noqa: E402
 
 TINY = ("--hidden=8", "--filter=12", "--heads=2", "--layers=1", "--vocab=17")
@@ -110,6 +112,51 @@ class RunTest(absltest.TestCase):
         )
         self.assertEqual(rows[1]["ratio"], 1.0)
         self.assertGreater(rows[0]["median_ms"], 0)
+
+    def test_every_kind_of_self_attention_is_measured(self):
+        names = "pos", "self_attention_type", "attention_score", "localness"
+        found = {field: set() for field in names}
+        for changes in position_schemes.SCHEMES.values():
+            hparams = hparam.HParams().override(changes)
+            for field, values in found.items():
+                values.add(getattr(hparams, field))
+        for field in dataclasses.fields(hparam.HParams):
+            if field.name in found:
+                choices = field.metadata["limits"].choices
+                self.assertSetEqual(found[field.name], set(choices))
+
+    def test_schemes_take_turns_and_their_memory_is_measured_alone(self):
+        done = commands.run(
+            [
+                sys.executable,
+                FOLDER / "position_schemes.py",
+                *TINY,
+                "--steps=2",
+                "--warmup=1",
+                "--sizes=2x3",
+                "--schemes=convolutional, 2D",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        *rows, empty, head, _, base, other = done.stdout.splitlines()
+        rows = [json.loads(row) for row in rows]
+        self.assertEqual(empty, "")
+        self.assertStartsWith(head, "| scheme | steps/s, 2 x 3 |")
+        for row, cells in zip(rows, (base, other), strict=True):
+            expected = [
+                row["scheme"],
+                f"{row['steps_per_second']:.2f}",
+                f"{row['ratio']:.2f}",
+                str(row["peak_memory_mb"]),
+            ]
+            self.assertEqual(cells, f"| {' | '.join(expected)} |")
+            self.assertGreater(row["peak_memory_mb"], 100)
+        self.assertEqual(
+            [row["scheme"] for row in rows], ["sinusoids", "convolutional, 2D"]
+        )
+        self.assertEqual(rows[0]["ratio"], 1.0)
 
     def test_an_unknown_flag_is_named(self):
         done = subprocess.run(

@@ -119,6 +119,22 @@ class SetsTest(parameterized.TestCase):
             10,
         )
 
+    @parameterized.parameters(("1d", 1), ("2d", 3))
+    def test_a_convolutional_set_differs_only_in_its_windows(self, kind, heads):
+        changes = {
+            "attention_window": (0, 5),  # 11 positions
+            "attention_window_layers": (0, 3),
+        }
+        if heads > 1:
+            changes["attention_window_heads"] = (1, heads)
+        self.assertEqual(
+            hparam.differences(
+                registry.hparams("transformer_base"),
+                registry.hparams(f"transformer_convolutional_{kind}"),
+            ),
+            changes,
+        )
+
     def test_vaswani_base_has_wider_feed_forward_layers(self):
         hparams = registry.hparams("transformer_vaswani_base")
         self.assertEqual(

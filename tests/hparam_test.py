@@ -135,6 +135,11 @@ class HParamsTest(parameterized.TestCase):
         ("clip_grad_norm", float("inf"), "a finite number"),
         ("optimizer_multistep_accumulate_steps", -1, "at least 0"),
         ("attention_window", -1, "at least 0"),
+        ("attention_window_heads", 0, "at least 1"),
+        ("attention_window_heads", 2, "odd and below 16, twice num_heads"),
+        ("attention_window_heads", 17, "odd and below 16, twice num_heads"),
+        ("attention_window_layers", -1, "at least 0"),
+        ("attention_window_layers", 1001, "at most 1000"),
         ("localness_window", 0, "at least 1"),
         ("vocab_size", 3_000_000_000, "at most 10000000"),
         ("hidden_size", 2**40, "at most 100000"),
@@ -173,6 +178,7 @@ class HParamsTest(parameterized.TestCase):
         ("r_drop_alpha", 0.0),
         ("r_drop_alpha", 1e-6),
         ("beam_size", 1),
+        ("attention_window_heads", 1),
     )
     def test_the_least_value_is_allowed(self, name, value):
         hparams = hparam.HParams().replace(**{name: value})
@@ -188,7 +194,7 @@ class HParamsTest(parameterized.TestCase):
         ("layer_preprocess_sequence", "none, n"),
         ("layer_postprocess_sequence", "dan, da"),
         ("relative_attention_implementation", "auto, reshape, compact"),
-        ("attention_score", "dot_product, additive"),
+        ("attention_score", "dot_product, additive, feature_wise"),
         ("encoder_attention_direction", "both, forward, backward, split"),
         ("localness", "none, fixed, layer, query"),
     )
@@ -204,6 +210,14 @@ class HParamsTest(parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, "Received: .*=split"):
             hparam.HParams().override(
                 "num_heads=1,encoder_attention_direction=split"
+            )
+
+    def test_weights_of_features_and_windows_of_heads_exclude_each_other(self):
+        with self.assertRaisesRegex(
+            errors.UserError, "`attention_window_heads` must be 1 where"
+        ):
+            hparam.HParams().override(
+                "attention_score=feature_wise,attention_window_heads=3"
             )
 
     def test_override_parses_every_type(self):

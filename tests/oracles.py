@@ -43,6 +43,7 @@ def shaw_attention(
     bias=0.0,
     query_start=None,
     left=None,
+    heads=1,
 ):
     """Equations 2 to 4 of Shaw et al., one query and one key at a time.
 
@@ -55,9 +56,12 @@ def shaw_attention(
         bias: Broadcasts to `[B, H, Q, K]`.
         query_start: int. By default the queries are the last Q keys.
         left: As of `distance_vector`.
+        heads: int, N. Yang et al., 2019: a query attends to the keys of its
+            own head and of N // 2 heads on each side, as far as there are any.
 
     Returns:
-        The output, `[B, H, Q, D]`, and the weights, `[B, H, Q, K]`.
+        The output, `[B, H, Q, D]`, and the weights, `[B, H, Q, K]`, summed over
+        the heads of the keys.
     """
     shape = (*q.shape[:3], k.shape[2])
     if query_start is None:
@@ -65,22 +69,37 @@ def shaw_attention(
     bias = np.broadcast_to(bias, shape)
     output, weights = np.zeros_like(q), np.zeros(shape, q.dtype)
     for b, h, i in np.ndindex(shape[:3]):
-        distances = [j - (query_start + i) for j in range(shape[3])]
-        keys = [
-            key + distance_vector(key_table, h, distance, left)
-            for key, distance in zip(k[b, h], distances, strict=True)
-        ]
-        values = [
-            value + distance_vector(value_table, h, distance, left)
-            for value, distance in zip(v[b, h], distances, strict=True)
-        ]
-        e = np.array([q[b, h, i] @ key for key in keys]) + bias[b, h, i]
-        weights[b, h, i] = softmax(e)
-        output[b, h, i] = sum(
-            alpha * value
-            for alpha, value in zip(weights[b, h, i], values, strict=True)
-        )
+        e, keys_values = [], []
+        for g in range(max(h - heads // 2, 0), h + heads // 2 + 1):
+            for j in range(shape[3] if g < shape[1] else 0):
+                distance = j - (query_start + i)
+                key_vector = distance_vector(key_table, h, distance, left)
+                value_vector = distance_vector(value_table, h, distance, left)
+                key, value = k[b, g, j] + key_vector, v[b, g, j] + value_vector
+                e.append(q[b, h, i] @ key + bias[b, h, i, j])
+                keys_values.append((j, value))
+        for alpha, (j, value) in zip(softmax(e), keys_values, strict=True):
+            weights[b, h, i, j] += alpha
+            output[b, h, i] += alpha * value
     return output, weights
+
+
+def feature_wise_attention(q, k, v, key_table, value_table, bias):
+    """Shen et al., 2018, equations of DiSA: a softmax for each feature.
+
+    The arguments are those of `shaw_attention`; q is not scaled.
+    """
+    output = np.zeros_like(q)
+    for b, h, i, d in np.ndindex(q.shape):
+        first = k.shape[2] - q.shape[2] + i
+        e, values = [], []
+        for j in range(k.shape[2]):
+            key = k[b, h, j] + distance_vector(key_table, h, j - first)
+            value = v[b, h, j] + distance_vector(value_table, h, j - first)
+            e.append(5 * np.tanh((q[b, h, i, d] + key[d]) / 5))
+            values.append(value[d])
+        output[b, h, i, d] = softmax(e + bias[b, h, i]) @ values
+    return output
 
 
 def sinusoids(positions, channels):
@@ -222,12 +241,14 @@ def multihead(
     allowed,
     *,
     window=0,
+    heads_window=1,
     direction="both",
     localness=None,
     localness_window=10,
     scheme=None,
     t5=None,
     left=None,
+    score=None,
 ):
     """Vaswani et al., section 3.2.2, with the tables if there are any.
 
@@ -242,6 +263,7 @@ def multihead(
         t5: None, or the arguments of `t5_bias` from max_distance on, for the
             table "relative_attention_bias".
         left: As of `distance_vector`.
+        score: None or "feature_wise"; additive scores are seen in `weights`.
     """
 
     def heads(name, x):
@@ -249,7 +271,7 @@ def multihead(
         return np.stack(np.split(x, num_heads, axis=-1), 1)  # [B, H, L, D]
 
     q, k, v = heads("q", queries), heads("k", memory), heads("v", memory)
-    if "score_vectors" not in weights:
+    if "score_vectors" not in weights and score is None:
         q = q / np.sqrt(q.shape[-1])
     if scheme == "rotary":
         q, k = turned(q), turned(k)
@@ -274,15 +296,16 @@ def multihead(
     if t5:
         table = weights["relative_attention_bias"]
         more = more + t5_bias(table, *seen.shape[2:], *t5)
-    output, _ = shaw_attention(
-        q,
-        k,
-        v,
-        weights.get("relative_positions_keys"),
-        weights.get("relative_positions_values"),
-        bias=np.where(seen, 0.0, -1e9) + more,
-        left=left,
-    )
+    bias = np.where(seen, 0.0, -1e9) + more
+    tables = [
+        weights.get(f"relative_positions_{kind}") for kind in ("keys", "values")
+    ]
+    if score == "feature_wise":
+        output = feature_wise_attention(q, k, v, *tables, bias)
+    else:
+        output, _ = shaw_attention(
+            q, k, v, *tables, bias=bias, heads=heads_window, left=left
+        )
     output = np.concatenate(list(output.swapaxes(0, 1)), -1)  # [B, Q, F]
     return output @ weights["output_transform/kernel"]
 
@@ -321,10 +344,16 @@ def sublayer(weights, epsilon, x, function):
     return norm("after_norm", x + function(norm("before_norm", x)))
 
 
-def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
+def block(
+    weights, hparams, x, allowed, memory=None, memory_allowed=None, layer=0
+):
     """One layer of the encoder, or with `memory` of the decoder."""
     heads, epsilon = hparams.num_heads, hparams.norm_epsilon
-    kind = {"window": hparams.attention_window}
+    kind = {}
+    lowest = hparams.attention_window_layers
+    if not lowest or (memory is None and layer < lowest):
+        kind["window"] = hparams.attention_window
+        kind["heads_window"] = hparams.attention_window_heads
     if hparams.localness != "none":
         kind["localness"] = hparams.localness
         kind["localness_window"] = hparams.localness_window
@@ -338,6 +367,9 @@ def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
         kind["t5"] = most, memory is None
     if hparams.max_relative_position_right >= 0:
         kind["left"] = hparams.max_relative_position
+    score = {}
+    if hparams.attention_score == "feature_wise":
+        score["score"] = "feature_wise"
     if memory is None:
         kind["direction"] = hparams.encoder_attention_direction
 
@@ -349,14 +381,16 @@ def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
     x = around(
         "self_attention",
         x,
-        lambda y: multihead(part, heads, y, y, allowed, **kind),
+        lambda y: multihead(part, heads, y, y, allowed, **kind, **score),
     )
     if memory is not None:
         cross = under(weights, "encdec_attention")
         x = around(
             "encdec_attention",
             x,
-            lambda y: multihead(cross, heads, y, memory, memory_allowed),
+            lambda y: multihead(
+                cross, heads, y, memory, memory_allowed, **score
+            ),
         )
     return around("ffn", x, lambda y: feed_forward(under(weights, "ffn"), y))
 
@@ -424,7 +458,7 @@ def transformer_logits(weights, hparams, inputs, targets, shifts=(0, 0)):
     decoder = hparams.num_decoder_layers or hparams.num_hidden_layers
     for i in range(encoder):
         part = layer_weights(weights, "encoder", i)
-        x = block(part, hparams, x, is_token)
+        x = block(part, hparams, x, is_token, layer=i)
     memory = final(x, "encoder")
     shifted = np.concatenate([0 * targets[:, :1], targets[:, :-1]], 1)
     x = embed(shared, shifted, "target")

@@ -328,7 +328,8 @@ class MultiHeadAttention(heads_lib.Heads):
             training: bool.
 
         Returns:
-            A pair: `[B, H, Q, D]`, and the weights before dropout.
+            A pair: `[B, H, Q, D]`, and the weights before dropout,
+            `[B, H, Q, K]`.
         """
         by_position = masks.join(*(s.allowed(pairs) for s in self.positions))
         bias = pairs.bias(by_position)
@@ -336,8 +337,8 @@ class MultiHeadAttention(heads_lib.Heads):
             allowed = pairs.allowed(by_position)
             more = one.bias(x, keys_values, pairs, allowed)
             bias = more if bias is None else more + tf.cast(bias, more.dtype)
-        logits = self._scoring.logits(q, keys_values, pairs)  # [B, H, Q, K]
-        weights = masks.softmax(logits, bias, self.compute_dtype)
+        logits = self._scoring.logits(q, keys_values, pairs)
+        weights = self._scoring.weights(logits, bias, self.compute_dtype)
         drops = training and self.dropout > 0
         dropped = (
             self.weights_dropout(weights, training=True) if drops else weights
@@ -345,7 +346,7 @@ class MultiHeadAttention(heads_lib.Heads):
         heads = self._scoring.output(
             dropped, keys_values, pairs, sums_to_one=not drops
         )  # [B, H, Q, D]
-        return heads, weights
+        return heads, self._scoring.weights_of_keys(weights)
 
     def get_config(self):
         return super().get_config() | {

@@ -4,6 +4,7 @@ from relpos_tf import hparam
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import scheme
@@ -41,18 +42,56 @@ _SCHEMES = {
     "dot_product_rotary": lambda hparams, is_encoder: rotary.Rotary(),
 }
 
+# attention_score: the scheme of all attention.
+_SCORES = {
+    "dot_product": None,
+    "additive": additive.Additive,
+    "feature_wise": additive.FeatureWise,
+}
 
-def _positions(hparams, is_encoder):
-    """Returns the schemes of self-attention in one of the stacks."""
+
+def decoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
+    """Returns the schemes of the decoder's self-attention."""
+    has_window = not hparams.attention_window_layers
+    return _self_attention(hparams.of_decoder(), has_window, is_encoder=False)
+
+
+def encoder_positions(
+    hparams: hparam.HParams, layer: int = 0
+) -> tuple[scheme.Scheme, ...]:
+    """Returns the schemes of the encoder's self-attention.
+
+    Args:
+        hparams: `hparam.HParams` of the model.
+        layer: int, from 0. The lowest layer has the schemes of all others.
+    """
+    layers = hparams.attention_window_layers
+    schemes = _self_attention(
+        hparams, not layers or layer < layers, is_encoder=True
+    )
+    direction = hparams.encoder_attention_direction
+    if direction == "both":
+        return schemes
+    return (*schemes, window.Direction(direction, hparams.num_heads))
+
+
+def _self_attention(hparams, has_window, is_encoder):
+    """Returns the schemes of self-attention, with or without windows."""
     relative = _SCHEMES[hparams.self_attention_type](hparams, is_encoder)
     schemes = [relative]
-    if hparams.attention_score == "additive":
+    if score := _SCORES[hparams.attention_score]:
         # Only one scheme computes the logits, so this one computes Shaw's.
         if isinstance(relative, shaw.Shaw):
-            schemes = [additive.Additive(relative)]
+            schemes = [score(relative)]
         else:
-            schemes = [additive.Additive(), relative]
-    if hparams.attention_window:
+            schemes = [score(), relative]
+    if has_window and hparams.attention_window_heads > 1:
+        heads = hparams.attention_window_heads
+        if schemes[0] is not None and schemes[0].computes:
+            schemes[0] = head_window.HeadWindow(heads, schemes[0])
+        else:
+            schemes.append(head_window.HeadWindow(heads))
+    if has_window and hparams.attention_window:
         schemes.append(window.Window(hparams.attention_window))
     if hparams.localness != "none":
         schemes.append(
@@ -61,24 +100,10 @@ def _positions(hparams, is_encoder):
     return tuple(filter(None, schemes))
 
 
-def decoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
-    """Returns the schemes of the decoder's self-attention."""
-    return _positions(hparams.of_decoder(), is_encoder=False)
-
-
-def encoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
-    """Returns the schemes of the encoder's self-attention."""
-    schemes = _positions(hparams, is_encoder=True)
-    direction = hparams.encoder_attention_direction
-    if direction == "both":
-        return schemes
-    return (*schemes, window.Direction(direction, hparams.num_heads))
-
-
 def source_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
     """Returns the schemes of the decoder's attention to the source."""
-    is_additive = hparams.attention_score == "additive"
-    return (additive.Additive(),) if is_additive else ()
+    score = _SCORES[hparams.attention_score]
+    return (score(),) if score else ()
 
 
 def positions_summary(hparams: hparam.HParams) -> str:
@@ -90,8 +115,16 @@ def positions_summary(hparams: hparam.HParams) -> str:
     'timing'
     >>> positions_summary(hparam.HParams(decoder_pos="none"))
     'timing in the encoder, none in the decoder'
+    >>> positions_summary(
+    ...     hparam.HParams(attention_window=5, attention_window_layers=3)
+    ... )
+    'timing and window 5 (windows: 3 encoder layers)'
     """
     encoder = _summary(hparams, encoder_positions(hparams))
+    layers = hparams.attention_window_layers
+    has_window = hparams.attention_window or hparams.attention_window_heads > 1
+    if layers and has_window:
+        encoder += f" (windows: {layers} encoder layers)"
     own = hparams.of_decoder()
     if own == hparams:
         return encoder

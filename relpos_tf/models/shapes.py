@@ -53,13 +53,14 @@ def _variables(hparams):
     if hparams.layer_preprocess_sequence == "n":
         for stack in ("encoder", "decoder"):
             yield from _norm(f"{stack}_norm", size)
-    encoder_positions = arguments.encoder_positions(hparams)
     decoder_positions = arguments.decoder_positions(hparams)
     source_positions = arguments.source_positions(hparams)
     for i in range(hparams.encoder_layers):
         block = f"encoder_layer_{i}"
         yield from _attention(
-            f"{block}/self_attention", hparams, _own(encoder_positions, i)
+            f"{block}/self_attention",
+            hparams,
+            _own(arguments.encoder_positions(hparams, i), i),
         )
         yield from _feed_forward(f"{block}/ffn", hparams)
     for i in range(hparams.decoder_layers):

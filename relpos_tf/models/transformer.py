@@ -159,16 +159,17 @@ class Transformer(keras.Model):
 
     def _add_stacks(self, policy):
         hparams = self.hparams
-        encoder_args = arguments.block_arguments(
-            hparams, arguments.encoder_positions(hparams)
-        )
         decoder_args = arguments.block_arguments(
             hparams, arguments.decoder_positions(hparams)
         )
         # Tuples, because tf.train.Checkpoint loses layers held in lists.
         self.encoder_blocks = tuple(
             blocks.EncoderBlock(
-                *encoder_args, **policy, name=f"encoder_layer_{i}"
+                *arguments.block_arguments(
+                    hparams, arguments.encoder_positions(hparams, i)
+                ),
+                **policy,
+                name=f"encoder_layer_{i}",
             )
             for i in range(hparams.encoder_layers)
         )

@@ -67,6 +67,11 @@ class AttentionWeightsTest(tf.test.TestCase, parameterized.TestCase):
             "decoder_pos": "timing",
             "decoder_self_attention_type": "dot_product_relative_bias",
         },
+        {
+            "attention_window": 1,
+            "attention_window_heads": 3,
+            "attention_window_layers": 1,
+        },
     )
     def test_weights_are_those_of_the_formula(self, **changes):
         model = transformer.Transformer(testing.HPARAMS.replace(**changes))

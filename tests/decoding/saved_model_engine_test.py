@@ -284,6 +284,14 @@ class ExportEngineTest(parameterized.TestCase):
             "pos": "timing",
             "max_position_shift": 9,
         },
+        {
+            "attention_score": "feature_wise",
+        },
+        {
+            "attention_window": 5,
+            "attention_window_heads": 3,
+            "attention_window_layers": 1,
+        },
     )
     def test_exports_of_every_kind_of_model_are_known(self, **changes):
         run = run_dir.RunDir(tiny_run.path())

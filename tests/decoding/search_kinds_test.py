@@ -31,6 +31,8 @@ KINDS = {
         "decoder_pos": "timing",
     }
     | RELATIVE,
+    "feature_wise": {"attention_score": "feature_wise"} | RELATIVE,
+    "heads": {"attention_window_heads": 3, "attention_window": 2} | RELATIVE,
 }
 
 

@@ -97,6 +97,11 @@ REFUSED = {
     "two_norms": ({"layer_preprocess_sequence": "n"}, "has two norms"),
     "localness": ({"localness": "query"}, "Gaussian.*localness query"),
     "window": ({"attention_window": 3}, "window.*window 3"),
+    "window_in_one_layer": (
+        {"attention_window": 3, "attention_window_layers": 1},
+        "window.*window 3",
+    ),
+    "heads": ({"attention_window_heads": 3}, "keys of other heads.*3 heads"),
     "direction": (
         {"encoder_attention_direction": "split"},
         "direction split",
@@ -112,6 +117,7 @@ REFUSED = {
     ),
     "rotary_and_absolute": (ROTARY | {"pos": "emb"}, "leaves out absolute"),
     "additive": ({"attention_score": "additive"}, "additive score"),
+    "feature_wise": ({"attention_score": "feature_wise"}, "feature-wise"),
     "no_norm": ({"layer_postprocess_sequence": "da"}, "has no norm"),
 }
 

@@ -35,7 +35,13 @@ KINDS = LOCAL | {
     "forward": {"direction": "forward"} | RELATIVE,
     "backward": {"direction": "backward"},
     "split_relative": {"direction": "split"} | SHARED,
+    "heads": {"heads_window": 5},
+    "heads_relative": {"heads_window": 3, "window": 2} | RELATIVE,
+    "heads_localness": {"heads_window": 3, "localness": "layer"} | SHARED,
     "additive": {"score": "additive"},
+    "feature_wise": {"score": "feature_wise"},
+    "feature_wise_relative": {"score": "feature_wise", "window": 2} | RELATIVE,
+    "feature_wise_shared": {"score": "feature_wise"} | SHARED,
     "additive_relative": {"score": "additive"} | RELATIVE,
     "additive_shared": {"score": "additive", "localness": "query"} | SHARED,
 }
@@ -58,8 +64,17 @@ def loops(kind, weights, heads, x, memory, allowed):
     changes = {
         name: value
         for name, value in KINDS[kind].items()
-        if name in ("window", "direction", "localness", "localness_window")
+        if name
+        in (
+            "window",
+            "heads_window",
+            "direction",
+            "localness",
+            "localness_window",
+        )
     }
+    if KINDS[kind].get("score") == "feature_wise":
+        changes["score"] = "feature_wise"
     return oracles.multihead(weights, heads, x, memory, allowed, **changes)
 
 
@@ -123,7 +138,10 @@ class KindsTest(testing.LayerTestCase):
         )
         self.assertAllClose(again, expected, 1e-4, 1e-4)
 
-    @parameterized.parameters("fixed", "layer", "query", "additive", "window")
+    @parameterized.parameters(
+        *("fixed", "layer", "query", "additive", "window", "heads"),
+        "feature_wise",
+    )
     def test_a_memory_equals_the_loops(self, kind):
         layer = made(kind)
         x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, K, F)
@@ -143,7 +161,13 @@ class KindsTest(testing.LayerTestCase):
         )
 
     @parameterized.parameters(
-        "fixed", "layer_relative", "query", "split_relative", "additive_shared"
+        "fixed",
+        "layer_relative",
+        "query",
+        "split_relative",
+        "heads_relative",
+        "additive_shared",
+        "feature_wise_relative",
     )
     def test_gradients_equal_differences_of_the_loops(self, kind):
         layer = made(kind, size=4, heads=2, dtype="float64")
@@ -165,7 +189,7 @@ class KindsTest(testing.LayerTestCase):
         )
         testing.assert_gradients(self, gradients, total, arrays, rtol=1e-5)
 
-    @parameterized.parameters(*LOCAL)
+    @parameterized.parameters(*LOCAL, "heads_relative", "feature_wise")
     def test_sentences_without_a_token_stay_finite(self, kind):
         layer = made(kind)
         x = tf.constant(testing.normal(2, B, K, F), tf.float32)
@@ -176,7 +200,7 @@ class KindsTest(testing.LayerTestCase):
         self.assertTrue(np.all(np.isfinite(output)))
         self.assertTrue(np.all(np.isfinite(gradient)))
 
-    @parameterized.parameters(*LOCAL)
+    @parameterized.parameters(*LOCAL, "heads_relative", "feature_wise_relative")
     def test_neighbours_and_padding_change_nothing(self, kind):
         layer = made(kind)
         x = tf.constant(testing.normal(2, B, K, F), tf.float32)
@@ -185,7 +209,9 @@ class KindsTest(testing.LayerTestCase):
         self.assertAllClose(together[0, :4], alone[0], 1e-5, 1e-5)
         self.assertAllClose(layer(x[:1, :4])[0], alone[0], 1e-5, 1e-5)
 
-    @parameterized.parameters("fixed", "layer_window_split", "query")
+    @parameterized.parameters(
+        "fixed", "layer_window_split", "query", "heads", "feature_wise"
+    )
     def test_a_mask_that_broadcasts_equals_the_full_one(self, kind):
         layer = made(kind)
         x = tf.constant(testing.normal(2, B, K, F), tf.float32)
@@ -213,6 +239,12 @@ class KindsTest(testing.LayerTestCase):
         ("layer_relative", "float64"),
         ("query", "mixed_float16"),
         ("query", "bfloat16"),
+        ("heads", "float16"),
+        ("heads_relative", "bfloat16"),
+        ("heads_relative", "float64"),
+        ("feature_wise", "float16"),
+        ("feature_wise_relative", "bfloat16"),
+        ("feature_wise_shared", "float64"),
         ("additive_shared", "bfloat16"),
         ("additive_shared", "float64"),
     )
@@ -247,6 +279,19 @@ class KindsTest(testing.LayerTestCase):
             self.assertAllClose(
                 tf.cast(row, tf.float64), expected[:, t], digits, digits
             )
+
+    def test_weights_of_features_are_shown_by_their_mean(self):
+        layer = made("feature_wise", size=4, heads=2)
+        x = testing.normal(2, 1, 3, 4)
+        _, found = layer(tf.constant(x, tf.float32), return_weights=True)
+        weights = testing.named_weights(layer)
+        q, k = (x[0] @ weights[f"{name}/kernel"] for name in ("q", "k"))
+        for h, i in np.ndindex(2, 3):
+            of_features = [
+                oracles.softmax(5 * np.tanh((q[i, f] + k[:, f]) / 5))
+                for f in (2 * h, 2 * h + 1)
+            ]
+            self.assertAllClose(found[0, h, i], np.mean(of_features, 0))
 
     def test_dropout_acts_in_training_only(self):
         layer = made("layer", dropout=0.5)

@@ -1,6 +1,7 @@
 """Schemes of positions from the flat dict of a test case."""
 
 from relpos_tf.layers.positions import additive
+from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import shaw
 from relpos_tf.layers.positions import window
@@ -13,21 +14,29 @@ _SHAW = (
     "max_relative_position_right",
 )
 
+SCORES = {
+    "additive": additive.Additive,
+    "feature_wise": additive.FeatureWise,
+}
+
 
 def schemes(num_heads, **case):
     """Returns the `positions` of an attention.
 
     Args:
         num_heads: int.
-        **case: Arguments of `shaw.Shaw`; `score`, "additive"; `window`, int;
-            `direction`; `localness`, a kind, and `localness_window`.
+        **case: Arguments of `shaw.Shaw`; `score`, a key of SCORES; `window`
+            and `heads_window`, int; `direction`; `localness`, a kind, and
+            `localness_window`.
     """
     result = []
     shaws = {name: case.pop(name) for name in _SHAW if name in case}
     if "max_relative_position" in case:
         result = [shaw.Shaw(case.pop("max_relative_position"), **shaws)]
-    if case.pop("score", None) == "additive":
-        result = [additive.Additive(*result)]
+    if "score" in case:
+        result = [SCORES[case.pop("score")](*result)]
+    if "heads_window" in case:
+        result = [head_window.HeadWindow(case.pop("heads_window"), *result)]
     if "window" in case:
         result.append(window.Window(case.pop("window")))
     direction = case.pop("direction", "both")

@@ -91,6 +91,20 @@ VARIANTS = {
         "attention_window": 1,
         "encoder_attention_direction": "backward",
     },
+    "convolutional": {  # in one layer of two, and with relative positions
+        "attention_window": 1,
+        "attention_window_heads": 3,
+        "attention_window_layers": 1,
+    },
+    "window_of_heads": {  # in all layers of both stacks
+        "self_attention_type": "dot_product",
+        "pos": "timing",
+        "attention_window_heads": 3,
+    },
+    "feature_wise": {
+        "attention_score": "feature_wise",
+        "encoder_attention_direction": "split",
+    },
     "additive": {
         "attention_score": "additive",
         "encoder_attention_direction": "forward",

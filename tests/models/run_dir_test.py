@@ -287,6 +287,8 @@ class SameArchitectureTest(absltest.TestCase):
             ("norm_epsilon", 1e-3),
             ("attention_score", "additive"),
             ("attention_window", 3),
+            ("attention_window_heads", 3),
+            ("attention_window_layers", 3),
             ("encoder_attention_direction", "split"),
             ("localness", "query"),
             ("localness_window", 3),

@@ -7,10 +7,11 @@ for whole sequences, cached steps and the hypotheses of a beam search:
     allowed     forbids pairs                             window, direction
     logits      computes the logits, by default q k^T  Shaw's keys, additive
     bias        adds to the logits              ALiBi, T5's bias, localness
+    weights     turns logits into weights, by a softmax      window of heads
     output      computes the output, by default weights v     Shaw's values
 
-At most one scheme of a layer computes logits and output. Any number of others
-transform, forbid and add.
+At most one scheme of a layer computes logits, weights and output. Any number of
+others transform, forbid and add.
 
 Shapes: B batch, H heads, Q queries, K keys, L queries or keys, D depth per
 head, F features.
@@ -20,6 +21,7 @@ import keras
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.layers import masks
 
 
 class Scheme:
@@ -30,7 +32,7 @@ class Scheme:
     scheme can be passed to many layers.
 
     Attributes:
-        computes: bool. Whether `logits` and `output` are overridden.
+        computes: bool. Whether `logits`, `weights` or `output` is overridden.
         name: str. The name in messages.
         shared: bool. Whether all layers of a stack share the weights, which
             the first layer then has.
@@ -84,7 +86,7 @@ class Scheme:
         del pairs
 
     def logits(self, q, keys_values, pairs):
-        """Returns the logits, `[B, H, Q, K]`.
+        """Returns the logits, `[B, H, Q, K]` or what `weights` takes.
 
         Args:
             q: `[B, H, Q, D]` queries, multiplied with `scale`.
@@ -109,11 +111,26 @@ class Scheme:
         """
         del x, keys_values, pairs, allowed
 
+    def weights(self, logits, bias, dtype):
+        """Returns the attention weights, `[B, H, Q, K]` or what `output` takes.
+
+        Args:
+            logits: The result of `logits`.
+            bias: None or a tensor that broadcasts to `[B, H, Q, K]`: the masks
+                and the summands of all schemes.
+            dtype: The dtype of the result.
+        """
+        return masks.softmax(logits, bias, dtype)
+
+    def weights_of_keys(self, weights):
+        """Returns `[B, H, Q, K]`: the weights by the position of the key."""
+        return weights
+
     def output(self, weights, keys_values, pairs, sums_to_one):
         """Returns the weighted values, `[B, H, Q, D]`.
 
         Args:
-            weights: `[B, H, Q, K]` tensor.
+            weights: The result of `weights`, perhaps after dropout.
             keys_values: As in `logits`.
             pairs: As in `allowed`.
             sums_to_one: bool. Whether the weights of a query sum to 1: False
@@ -188,12 +205,13 @@ def share(stack):
     """Has the layers of a stack share the weights of `shared` schemes.
 
     Args:
-        stack: Sequence of the schemes of each layer, alike in all layers and
-            not built yet.
+        stack: Sequence of the schemes of each layer, not built yet. The first
+            layer has a scheme of each kind.
     """
-    for first, *others in zip(*stack, strict=True):
-        for other in others:
-            other.first = first if first.shared else None
+    kinds = {type(one): one for one in stack[0] if one.shared}
+    for layer in stack[1:]:
+        for one in layer:
+            one.first = kinds.get(type(one))
 
 
 def serialized(schemes):

@@ -129,12 +129,16 @@ class Shaw(scheme.Scheme):
         a = self._vectors_of_keys(table, pairs)
         return output + tables.multiply(weights, a)
 
-    def key_vectors(self, pairs):
+    def pair_vectors(self, kind, pairs):
         """Returns the vectors of pairs, `[Q, K, D]` or `[H, Q, K, D]`, or None.
 
         Q is 1 if all queries have one position.
+
+        Args:
+            kind: str. "keys" or "values".
+            pairs: As in `allowed`.
         """
-        table = self._table("keys")
+        table = self._table(kind)
         if table is None:
             return None
         if isinstance(pairs, pairs_lib.OnePosition):

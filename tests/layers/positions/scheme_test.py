@@ -7,6 +7,7 @@ from relpos_tf.layers import attention
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import shaw
@@ -26,12 +27,17 @@ class WeightShapesTest(tf.test.TestCase, parameterized.TestCase):
         shaw.Shaw(2, add_to_values=False),
         additive.Additive(),
         additive.Additive(shaw.Shaw(2)),
+        additive.FeatureWise(),
+        additive.FeatureWise(shaw.Shaw(2)),
         localness.Localness("fixed"),
         localness.Localness("layer"),
         localness.Localness("query"),
         alibi.Alibi(),
         bucketed.Bucketed(8, 6),
         rotary.Rotary(),
+        head_window.HeadWindow(3),
+        head_window.HeadWindow(5, shaw.Shaw(2)),
+        head_window.HeadWindow(3, additive.Additive(shaw.Shaw(2))),
         window.Window(1),
         window.Direction("forward", HEADS),
     )
