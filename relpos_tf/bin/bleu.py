@@ -3,6 +3,13 @@
     relpos-bleu --translation=out.de --reference=test.de
     relpos-bleu --translation=out.de --reference=test.de --score_json=score.json
 
+or against the reference of a test set that sacreBLEU knows:
+
+    relpos-bleu --translation=out.de --test_set=multi30k/2016 \\
+        --language_pair=en-de
+
+(several files and as many references or sets have commas between them),
+
 or all translations of a folder, as relpos-translate_all writes them:
 
     relpos-bleu --translations_dir=runs/mine/translations \\
@@ -24,11 +31,27 @@ from relpos_tf.utils import files
 from relpos_tf.utils import paths
 
 FLAGS = command.Flags()
-FLAGS.define_string("translation", None, "File of translations by a model.")
+FLAGS.define_string(
+    "translation",
+    None,
+    "File of translations by a model; several, with commas, are scored each.",
+)
 FLAGS.define_string(
     "reference",
     None,
-    "File of reference translations, one for each translation.",
+    "File of reference translations, one for each translation; a file for "
+    "each --translation.",
+)
+FLAGS.define_string(
+    "test_set",
+    None,
+    "sacreBLEU's name of a test set, such as multi30k/2016, in place of "
+    "--reference; a name for each --translation.",
+)
+FLAGS.define_string(
+    "language_pair",
+    None,
+    "With --test_set: source and target, as en-de.",
 )
 FLAGS.define_string(
     "source",
@@ -45,7 +68,8 @@ FLAGS.define_string(
     "tokenized_language",
     None,
     "Language code, such as de: also print the lower-cased, tokenized BLEU of "
-    "papers on multimodal translation, which is higher.",
+    "papers on multimodal translation, which is higher. Default: the target "
+    "of --language_pair, if Moses' tokenizer knows it.",
 )
 FLAGS.define_string(
     "translations_dir",
@@ -98,7 +122,7 @@ def main():
     if FLAGS.translations_dir:
         score_folder()
     else:
-        score_file()
+        score_files()
 
 
 def check_flags():
@@ -112,9 +136,7 @@ def check_flags():
         for name in _FOLDER_FLAGS:
             if FLAGS[name].value:
                 raise command.UsageError(f"--{name} needs --translations_dir.")
-    elif FLAGS.tokenized_language:
-        raise command.UsageError("--tokenized_language needs --translation.")
-    command.require(FLAGS, "reference")
+    check_reference()
     from relpos_tf.comparison import plots
 
     ending = pathlib.Path(FLAGS.plot_file or ".png").suffix
@@ -125,34 +147,109 @@ def check_flags():
         )
 
 
-def score_file():
-    """Scores --translation."""
+def check_reference():
+    """Raises UsageError unless there is a reference for each translation."""
+    if FLAGS.reference and FLAGS.test_set:
+        raise command.UsageError(
+            "--reference and --test_set exclude each other."
+        )
+    name = "test_set" if FLAGS.test_set else "reference"
+    command.require(FLAGS, name)
+    translations = paths.listed(FLAGS.translation) or [FLAGS.translations_dir]
+    number = len(paths.listed(FLAGS[name].value))
+    if number != len(translations):
+        raise command.UsageError(
+            f"--{name} must name one for each translation. Received: {number} "
+            f"for {len(translations)}."
+        )
+    if FLAGS.source and number > 1:
+        raise command.UsageError("--source needs a single --translation.")
+    if FLAGS.language_pair and not FLAGS.test_set:
+        raise command.UsageError("--language_pair needs --test_set.")
+    if FLAGS.test_set:
+        check_test_sets()
+
+
+def check_test_sets():
+    """Raises UsageError unless sacreBLEU knows the sets in these languages."""
+    from relpos_tf.training import sacrebleu_sets  # Imports sacreBLEU.
+
+    names = paths.listed(FLAGS.test_set)
+    with command.flag_value("test_set"):
+        for name in names:
+            sacrebleu_sets.check_name(name)
+    command.require(FLAGS, "language_pair")
+    with command.flag_value("language_pair"):
+        for name in names:
+            sacrebleu_sets.check_pair(name, FLAGS.language_pair)
+
+
+def reference_paths() -> list[str]:
+    """Returns the files of the references; some may be downloaded first."""
+    if FLAGS.reference:
+        return paths.listed(FLAGS.reference)
+    from relpos_tf.training import sacrebleu_sets  # Imports sacreBLEU.
+
+    return [
+        str(sacrebleu_sets.load(name, FLAGS.language_pair).reference_path)
+        for name in paths.listed(FLAGS.test_set)
+    ]
+
+
+def tokenized_language() -> str:
+    """Returns the language for tokenized BLEU, or ""."""
+    from relpos_tf.training import metrics  # Imports sacreBLEU.
+
+    if language := FLAGS.tokenized_language:
+        with command.flag_value("tokenized_language"):
+            metrics.check_moses_language(language)
+        return language
+    target = (FLAGS.language_pair or "").partition("-")[2]
+    return target if metrics.has_moses_rules(target) else ""
+
+
+def score_files():
+    """Scores each --translation."""
+    from relpos_tf.utils import text
+
+    translations = paths.listed(FLAGS.translation)
+    if FLAGS.source:
+        number = len(list(text.read_lines(translations[0])))
+        check_source(number, translations[0])
+    language = tokenized_language()
+    records, blocks = [], []
+    for path, reference in zip(translations, reference_paths(), strict=True):
+        scores, block = score_file(path, reference, language)
+        records.append({"translation": path, "reference": reference, **scores})
+        blocks.append(f"{path}:\n{block}")
+    content = {"scores": records}
+    if len(blocks) == 1:
+        content, blocks = scores, [block]
+    if FLAGS.score_json:
+        written = json.dumps(content, ensure_ascii=False)
+        files.write(FLAGS.score_json, written + "\n")
+    command.write("\n".join(blocks))
+
+
+def score_file(translation: str, reference: str, language: str):
+    """Returns the scores of a file, by name and as lines."""
     from relpos_tf.training import metrics  # sacreBLEU is slow to import.
     from relpos_tf.utils import text
 
-    translation = list(text.read_lines(FLAGS.translation))
-    if FLAGS.source:
-        check_source(len(translation), FLAGS.translation)
-    references = list(text.read_lines(FLAGS.reference))
-    scores = metrics.corpus_bleu(translation, references)
-    tokenized, more = "", {}
-    if language := FLAGS.tokenized_language:
-        with command.flag_value("tokenized_language"):
-            bleu, signature = metrics.tokenized_bleu(
-                translation, references, language
-            )
-        more = {"tokenized_bleu": bleu, "tokenized_bleu_signature": signature}
-        tokenized = (
-            f"tokenized BLEU = {bleu:.2f}\n"
-            f"tokenized BLEU signature: {signature}\n"
-        )
+    hypotheses = list(text.read_lines(translation))
+    references = list(text.read_lines(reference))
+    scores = metrics.corpus_bleu(hypotheses, references)
     for warning in scores.warnings:
         command.logger().warning("%s", warning)
-    if FLAGS.score_json:
-        record = dataclasses.asdict(scores) | more
-        content = json.dumps(record, ensure_ascii=False)
-        files.write(FLAGS.score_json, content + "\n")
-    command.write(
+    tokenized, more = "", {}
+    if language:
+        score = metrics.tokenized_bleu(hypotheses, references, language)
+        more = score._asdict()
+        tokenized = (
+            f"tokenized BLEU = {score.tokenized_bleu:.2f}\n"
+            f"tokenized BLEU signature: {score.tokenized_bleu_signature}\n"
+        )
+    return dataclasses.asdict(scores) | more, (
         f"BLEU = {scores.bleu:.2f}\n"
         f"chrF = {scores.chrf:.2f}\n"
         f"exact match = {scores.exact_match:.2f} %\n"
@@ -183,9 +280,10 @@ def score_folder():
     from relpos_tf.utils import text
 
     # Checked before any waiting for translations.
-    metrics.check_references(list(text.read_lines(FLAGS.reference)))
+    language, (reference,) = tokenized_language(), reference_paths()
+    metrics.check_references(list(text.read_lines(reference)))
     if FLAGS.source:
-        check_source(text.count_lines(FLAGS.reference), FLAGS.reference)
+        check_source(text.count_lines(reference), reference)
     if FLAGS.event_dir:
         with command.flag_value("event_dir"):
             paths.check_folder(FLAGS.event_dir)
@@ -205,10 +303,11 @@ def score_folder():
             start = f"{FLAGS.translations_dir}/{translation.name}.bleu"
             scores = checkpoint_scores.CheckpointScores(
                 translation.name,
-                FLAGS.reference,
+                reference,
                 FLAGS.score_json or f"{start}.json",
                 FLAGS.plot_file or f"{start}.png",
                 FLAGS.event_dir,
+                language,
             )
         scores.add(translation)
         if FLAGS.wait_minutes:

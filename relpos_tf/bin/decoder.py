@@ -7,6 +7,11 @@ r"""Translates with a trained model, one line of output for each line of input.
       --decode_to_file=test.de --decode_reference=reference.de
       writes a file and scores it
 
+  python decoder.py --output_dir=runs/mine --test_set=all \
+      --decode_to_file=out.de
+      translates and scores all test sets of the run's problem; names of
+      sacreBLEU's sets, as multi30k/2016, are understood, too
+
   python decoder.py --decode_interactive
       asks for a line at a time; :help lists its commands
 
@@ -28,8 +33,10 @@ import time
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.models import run_dir
 from relpos_tf.training import reporting
 from relpos_tf.utils import files
+from relpos_tf.utils import paths
 from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
@@ -67,12 +74,34 @@ FLAGS.define_string(
     "",
     "Reference translations. Prints BLEU with its signature, chrF and the "
     "share of exact matches: on standard output if the translations go to a "
-    "file, else on standard error.",
+    "file, else on standard error. For languages that Moses' tokenizer knows, "
+    "also the lower-cased, tokenized BLEU of papers on multimodal translation, "
+    "which is higher.",
+)
+FLAGS.define_list(
+    "test_set",
+    [],
+    "Sets to translate and to score like --decode_reference: all (the test "
+    "sets of the run's problem), one of them by its name (test, "
+    "test_2017_flickr), dev, or sacreBLEU's name of a set (multi30k/2016). "
+    "With several sets, the files are DECODE_TO_FILE.NAME.",
+)
+FLAGS.define_string(
+    "language_pair",
+    "",
+    "Source and target, as en-de, for sacreBLEU's sets and for tokenized "
+    "BLEU. Default: the run's own.",
+)
+FLAGS.define_string(
+    "data_dir",
+    "",
+    "Folder of prepared data, for --test_set. Default: the run's own.",
 )
 FLAGS.define_string(
     "score_json",
     "",
-    "With --decode_reference: a JSON file for scores and settings.",
+    "With --decode_reference or --test_set: a JSON file for scores and "
+    "settings.",
 )
 FLAGS.define_bool(
     "decode_interactive",
@@ -110,7 +139,9 @@ _FILES_TO_READ = (
     "prefix_file",
     "score_file",
 )
-_INPUTS = "decode_from_file", "decode_interactive", "score_file"
+_INPUTS = "decode_from_file", "decode_interactive", "score_file", "test_set"
+# Of these, --test_set would need one for each set.
+_OF_ONE_TEXT = "decode_reference", "prefix_file", "attention_to_file"
 
 
 def main() -> None:
@@ -123,13 +154,14 @@ def main() -> None:
     pairs = pairs_to_score() if FLAGS.score_file else []
     command.import_tensorflow()
     from relpos_tf.decoding import translator as translator_lib
-    from relpos_tf.models import run_dir  # these import TensorFlow
 
-    load, path = translator_lib.Translator.load_run, first_given(*_MODELS)
+    load = translator_lib.Translator.load_run
     if FLAGS.export_dir:
         load = translator_lib.Translator.load_export
+    path = first_given(*_MODELS) or run_dir.latest_run("runs")
+    sets = open_test_sets(path)
     translator = load(
-        path or run_dir.latest_run("runs"),
+        path,
         batch_size=decode_hparams.batch_size,
         max_input_size=decode_hparams.max_input_size,
     )
@@ -142,8 +174,18 @@ def main() -> None:
         interactive.run(translator, decode_hparams)
     elif FLAGS.score_file:
         score_pairs(translator, pairs)
+    elif FLAGS.test_set:
+        decode_test_sets(
+            translator, decode_hparams, sets, target_language(path)
+        )
     else:
-        decode(translator, decode_hparams, lines, prefix)
+        texts = decode(
+            translator, decode_hparams, lines, prefix, FLAGS.decode_to_file
+        )
+        if FLAGS.decode_reference:
+            report_scores(
+                translator, decode_hparams, texts, target_language(path)
+            )
 
 
 def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
@@ -154,8 +196,11 @@ def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
             raise command.UsageError(
                 f"--{given[0]} and --{given[1]} exclude each other."
             )
-    if FLAGS.score_json and not FLAGS.decode_reference:
-        raise command.UsageError("--score_json needs --decode_reference.")
+    if FLAGS.score_json and not (FLAGS.decode_reference or FLAGS.test_set):
+        raise command.UsageError(
+            "--score_json needs --decode_reference or --test_set."
+        )
+    check_test_set_flags()
     if FLAGS.decode_reference and first_given(*_INPUTS[1:]):
         raise command.UsageError("--decode_reference needs text to translate.")
     if is_prompt() and FLAGS.decode_to_file:
@@ -171,6 +216,24 @@ def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
         )
 
 
+def check_test_set_flags() -> None:
+    """Refuses flags that contradict --test_set, or that need it."""
+    if FLAGS.data_dir and not FLAGS.test_set:
+        raise command.UsageError("--data_dir needs --test_set.")
+    source, _, target = FLAGS.language_pair.partition("-")
+    if FLAGS.language_pair and not (source and target):
+        raise command.UsageError(
+            "--language_pair must be two codes, as in en-de. Received: "
+            f"{FLAGS.language_pair!r}."
+        )
+    for name in _OF_ONE_TEXT if FLAGS.test_set else ():
+        if getattr(FLAGS, name):
+            raise command.UsageError(
+                f"--test_set has references of its own and may be several "
+                f"texts; --{name} goes with --decode_from_file."
+            )
+
+
 def first_given(*names: str) -> str:
     """Returns the first value that is not empty, or ""."""
     return next((value for n in names if (value := getattr(FLAGS, n))), "")
@@ -183,7 +246,7 @@ def source_lines():
         UserError: a named file is empty, or the reference has another number
             of lines.
     """
-    if is_prompt() or FLAGS.score_file:
+    if is_prompt() or FLAGS.score_file or FLAGS.test_set:
         return None
     lines = text.stream_lines(sys.stdin.buffer)
     if FLAGS.decode_from_file:
@@ -225,12 +288,102 @@ def check_count(name: str, count: int, expected: int) -> None:
         )
 
 
-def decode(translator, decode_hparams, lines, prefix) -> None:
-    """Translates lines, writes them, and scores them against a reference."""
+def open_test_sets(path) -> list:
+    """Returns the sets that --test_set names, each once.
+
+    Args:
+        path: The run, the checkpoint or the export that is to translate.
+
+    Raises:
+        UserError: a set is unknown or not at hand.
+    """
+    from relpos_tf.problems import test_sets
+
+    found = {}
+    for name in FLAGS.test_set:
+        of_name = sets_of_run if test_sets.is_split(name) else sets_of_sacrebleu
+        for one in of_name(name, path):
+            found.setdefault(one.name, one)
+    if FLAGS.decode_to_file:
+        with command.flag_value("decode_to_file"):
+            for name in found:
+                paths.check_file(output_path(name, len(found)))
+    return list(found.values())
+
+
+def sets_of_run(name: str, path) -> list:
+    """Returns the set of this name of the run's problem, or all of them."""
+    from relpos_tf.decoding import loading  # imports TensorFlow
+    from relpos_tf.problems import test_sets
+
+    run = loading.run_of(path)
+    data_dir = FLAGS.data_dir or run.read_flags().get("data_dir", "data")
+    problem = test_sets.problem_of(run)
+    found = test_sets.of_problem(data_dir, problem, [name])
+    if not found:
+        raise errors.UserError(
+            f"Expected a problem with a test set. Received: {run.path}, a run "
+            f"of {problem['problem']}, which has none in {data_dir}. Name "
+            "another set, as with --test_set=dev."
+        )
+    return found
+
+
+def sets_of_sacrebleu(name: str, path) -> list:
+    """Returns sacreBLEU's set of this name in the languages of the model."""
+    from relpos_tf.training import sacrebleu_sets  # imports sacreBLEU
+
+    pair = FLAGS.language_pair or "-".join(filter(None, languages_of(path)))
+    with command.flag_value("test_set"):
+        sacrebleu_sets.check_name(name)
+        if not pair:
+            raise errors.UserError(
+                f"The languages of {path} are not known. Give --language_pair, "
+                "as in --language_pair=en-de."
+            )
+        sacrebleu_sets.check_pair(name, pair)
+    return [sacrebleu_sets.load(name, pair)]
+
+
+def languages_of(path) -> tuple[str, str]:
+    """Returns the codes of a model's languages; "" where unknown."""
+    from relpos_tf.decoding import loading  # imports TensorFlow
+
+    try:
+        problem = loading.run_of(path).read_problem()
+    except errors.UserError:  # an export elsewhere
+        problem = {}
+    return problem.get("source_language", ""), problem.get(
+        "target_language", ""
+    )
+
+
+def target_language(path) -> str:
+    """Returns the code of the language of translations, or ""."""
+    pair = FLAGS.language_pair.partition("-")[2]
+    return pair or languages_of(path)[1]
+
+
+def output_path(name: str, number: int) -> str:
+    """Returns the file for the translations of a set, of so many sets."""
+    if number == 1 or not FLAGS.decode_to_file:
+        return FLAGS.decode_to_file
+    return f"{FLAGS.decode_to_file}.{name.replace('/', '_')}"
+
+
+def decode(
+    translator, decode_hparams, lines, prefix, to_file: str
+) -> list[str]:
+    """Translates lines and writes them.
+
+    Returns:
+        The best translation of each, if they are to be scored.
+    """
     best_texts, count, started = [], 0, time.monotonic()
+    is_scored = bool(FLAGS.decode_reference or FLAGS.test_set)
     # Typed lines are answered one by one; a file is sorted by length first.
     typed = FLAGS.decode_interactive or (
-        not FLAGS.decode_from_file and sys.stdin.isatty()
+        not first_given("decode_from_file", "test_set") and sys.stdin.isatty()
     )
     translations = translator.translations(
         lines,
@@ -243,10 +396,8 @@ def decode(translator, decode_hparams, lines, prefix) -> None:
     )
     with (
         # A batch system that ends the job sends SIGTERM.
-        signals.caught() if FLAGS.decode_to_file else contextlib.nullcontext(),
-        text.writer(
-            FLAGS.decode_to_file, sys.stdout.buffer, tell_kept
-        ) as write,
+        signals.caught() if to_file else contextlib.nullcontext(),
+        text.writer(to_file, sys.stdout.buffer, tell_kept) as write,
         text.writer(
             FLAGS.attention_to_file, io.BytesIO(), tell_kept_attention
         ) as write_attention,
@@ -256,7 +407,7 @@ def decode(translator, decode_hparams, lines, prefix) -> None:
             if FLAGS.attention_to_file:
                 write_attention(attention_line(translation.attention[0]))
             count += 1
-            if FLAGS.decode_reference:
+            if is_scored:
                 best_texts.append(translation.texts[0])
     seconds = time.monotonic() - started
     log = command.logger()
@@ -264,8 +415,31 @@ def decode(translator, decode_hparams, lines, prefix) -> None:
         log.warning("There was no line to translate.")
     speed = reporting.rate(count / max(seconds, 1e-3), 1)
     log.info("Lines: %d, %s a second.", count, speed)
-    if FLAGS.decode_reference:
-        report_scores(translator, decode_hparams, best_texts)
+    return best_texts
+
+
+def decode_test_sets(translator, decode_hparams, sets, language: str) -> None:
+    """Translates and scores test sets, one after the other."""
+    records = []
+    for one in sets:
+        command.logger().info("%s: %d lines.", one.name, len(one.sources))
+        texts = decode(
+            translator,
+            decode_hparams,
+            one.sources,
+            None,
+            output_path(one.name, len(sets)),
+        )
+        scores = show_scores(texts, one.references, language, f"{one.name}:\n")
+        records.append(
+            {
+                "test_set": one.name,
+                "source": str(one.source_path),
+                "reference": str(one.reference_path),
+                **scores,
+            }
+        )
+    write_scores(translator, decode_hparams, {"test_sets": records})
 
 
 def translation_line(translation, decode_hparams) -> str:
@@ -321,17 +495,48 @@ def tell_kept_attention(path: str, _: int) -> None:
     )
 
 
-def report_scores(translator, decode_hparams, best_texts: list[str]) -> None:
+def report_scores(
+    translator, decode_hparams, best_texts: list[str], language: str
+) -> None:
     """Compares the translations with --decode_reference."""
+    references = list(text.read_lines(FLAGS.decode_reference))
+    record = {
+        "source": FLAGS.decode_from_file,
+        "reference": FLAGS.decode_reference,
+    }
+    scores = show_scores(best_texts, references, language)
+    write_scores(translator, decode_hparams, record, scores)
+
+
+def show_scores(
+    best_texts: list[str], references: list[str], language: str, start: str = ""
+) -> dict:
+    """Prints the scores of translations; returns them by name.
+
+    Args:
+        best_texts: The translations.
+        references: One for each.
+        language: str. The code of their language, or "".
+        start: str. Text to print before the scores.
+    """
     from relpos_tf.training import metrics  # imports sacreBLEU
 
-    references = text.read_lines(FLAGS.decode_reference)
     scores = metrics.corpus_bleu(best_texts, references)
     for warning in scores.warnings:
         command.logger().warning("%s", warning)
+    tokenized, more = "", {}
+    if metrics.has_moses_rules(language):
+        score = metrics.tokenized_bleu(best_texts, references, language)
+        more = score._asdict()
+        tokenized = (
+            f"tokenized BLEU = {score.tokenized_bleu:.2f} "
+            f"({score.tokenized_bleu_signature})\n"
+        )
     lines = (
+        f"{start}"
         f"BLEU = {scores.bleu:.2f} ({scores.bleu_signature})\n"
         f"chrF = {scores.chrf:.2f} ({scores.chrf_signature})\n"
+        f"{tokenized}"
         f"exact match = {scores.exact_match:.2f}% of {scores.lines} lines, "
         f"{scores.empty_lines} empty\n"
     )
@@ -339,13 +544,19 @@ def report_scores(translator, decode_hparams, best_texts: list[str]) -> None:
         command.write(lines)
     else:
         command.logger().info("%s", lines.rstrip("\n"))
+    return json.loads(scores.to_json()) | more
+
+
+def write_scores(
+    translator, decode_hparams, record: dict, scores: dict | None = None
+) -> None:
+    """Writes --score_json, if it is given."""
     if FLAGS.score_json:
         record = {
             "model": translator.name,
-            "source": FLAGS.decode_from_file,
-            "reference": FLAGS.decode_reference,
+            **record,
             **decode_hparams.search_settings(),
-            **json.loads(scores.to_json()),
+            **(scores or {}),
         }
         content = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
         files.write(FLAGS.score_json, content)

@@ -7,8 +7,9 @@
 The text is a file, or the development set of the run's problem. Translations
 are written to TRANSLATIONS_DIR/NAME-STEP, and with the averages in RUN/average
 to NAME-average-STEP. With a reference, a table of BLEU, chrF and exact matches
-is printed, and NAME.bleu.json and a plot, NAME.bleu.png, are written beside the
-translations; relpos-bleu can do that later, too.
+(and tokenized BLEU in languages that Moses' tokenizer knows) is printed, and
+NAME.bleu.json and a plot, NAME.bleu.png, are written beside the translations;
+relpos-bleu can do that later, too.
 
 Each file is written whole or not at all, and existing translations are kept, so
 the same command goes on after Ctrl-C or with new checkpoints.
@@ -118,6 +119,7 @@ def main() -> int:
             f"{start}.json",
             f"{start}.png",
             FLAGS.event_dir,
+            moses_language(run),
         )
     for prefix, translation in checkpoint_scores.poll_new(
         lambda: find_checkpoints(run, folder, wanted.name), FLAGS.wait_minutes
@@ -206,6 +208,14 @@ def text_of_problem(run: run_dir.RunDir) -> Text:
         f" Received: {received}. Prepare it with relpos-datagen, or name a "
         "text with --decode_from_file."
     )
+
+
+def moses_language(run: run_dir.RunDir) -> str:
+    """Returns the target language if tokenized BLEU knows it, else ""."""
+    from relpos_tf.training import metrics  # imports sacreBLEU
+
+    language = run.read_problem().get("target_language", "")
+    return language if metrics.has_moses_rules(language) else ""
 
 
 def fingerprint(folder: pathlib.Path, split: str) -> str | None:

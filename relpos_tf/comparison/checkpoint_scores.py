@@ -127,14 +127,19 @@ class CheckpointScores:
         json_path: path. The scores are written here.
         plot_path: path. The plot, if matplotlib is installed.
         event_dir: path, or "" for none. Folder of TensorBoard's events.
+        language: str. Code for tokenized BLEU as well; "" for none.
 
     Raises:
         UserError: the reference is missing or has no text, or a file cannot
             be written.
     """
 
-    def __init__(self, name, reference, json_path, plot_path, event_dir=""):
+    def __init__(
+        self, name, reference, json_path, plot_path, event_dir="", language=""
+    ):
         self._name = name
+        self._language = language
+        self._tokenized: dict[TranslationFile, metrics.TokenizedScore] = {}
         self._reference = reference
         self._references = list(text.read_lines(reference))
         metrics.check_references(self._references)
@@ -166,6 +171,10 @@ class CheckpointScores:
         for warning in scores.warnings:
             self._warn_once(warning, f"{translation.path}: ")
         self._scores[translation] = scores
+        if self._language:
+            self._tokenized[translation] = metrics.tokenized_bleu(
+                lines, self._references, self._language
+            )
         _log.info("%s: BLEU = %.2f", translation.path, scores.bleu)
         if self._events:
             self._events.write(translation, scores)
@@ -182,18 +191,24 @@ class CheckpointScores:
         """
         rows, best = self._rows(), self.best()
         width = max(4, *(len(_label(one)) for one, _ in rows))
-        lines = [f"{'step':>{width}}    BLEU    chrF  exact match"]
+        head = "  tokenized BLEU" if self._tokenized else ""
+        lines = [f"{'step':>{width}}    BLEU    chrF  exact match{head}"]
         for one, scores in rows:
             mark = "  best" if one == best else ""
+            tokenized = self._tokenized.get(one)
+            more = f"  {tokenized[0]:14.2f}" if tokenized else ""
             lines.append(
                 f"{_label(one):>{width}}  {scores.bleu:6.2f}  "
-                f"{scores.chrf:6.2f}  {scores.exact_match:9.2f} %{mark}"
+                f"{scores.chrf:6.2f}  {scores.exact_match:9.2f} %{more}{mark}"
             )
-        scores = rows[0][1]
+        first, scores = rows[0]
         lines += [
             f"BLEU signature: {scores.bleu_signature}",
             f"chrF signature: {scores.chrf_signature}",
         ]
+        if first in self._tokenized:
+            signature = self._tokenized[first].tokenized_bleu_signature
+            lines.append(f"tokenized BLEU signature: {signature}")
         return "\n".join(lines) + "\n"
 
     def save(self) -> None:
@@ -234,6 +249,11 @@ class CheckpointScores:
                 "is_average": one.is_average,
                 "translation": str(one.path),
                 **dataclasses.asdict(scores),
+                **(
+                    self._tokenized[one]._asdict()
+                    if one in self._tokenized
+                    else {}
+                ),
             }
             for one, scores in self._rows()
         ]

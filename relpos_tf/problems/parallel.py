@@ -111,7 +111,7 @@ def read_available(
             available[name] = read([tried], tmp_dir)
         except download.MissingFileError as error:
             left_out[name] = corpus
-            reason = reason or error.__cause__ or error
+            reason = reason or _cause(error)
     if left_out:
         _log_left_out(left_out, tmp_dir, reason)
     return available
@@ -155,6 +155,13 @@ def _without_remotes(corpus: Corpus) -> Corpus:
     )
 
 
+def _cause(error: download.MissingFileError) -> BaseException:
+    """Returns why a download failed, without the advice for one file."""
+    while isinstance(error, download.MissingFileError) and error.__cause__:
+        error = error.__cause__
+    return error
+
+
 def _log_left_out(
     corpora: Mapping[str, Corpus], tmp_dir: str | None, reason: Exception
 ) -> None:
@@ -167,8 +174,8 @@ def _log_left_out(
     ]
     first = next(iter(corpora.values()))
     _log.info(
-        "Left out, because it is not required and not at hand: %s (%s). To "
-        "have it, put %s, plain or .gz, into %s and prepare the data again "
+        "Left out, since they are not required and not at hand: %s (%s). To "
+        "add them, put %s, plain or .gz, into %s and prepare the data again "
         "with --generate_data.",
         ", ".join(corpora),
         reason,

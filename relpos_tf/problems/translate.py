@@ -20,6 +20,7 @@ from relpos_tf.problems import wmt
 from relpos_tf.problems.generated import lists
 from relpos_tf.problems.generated import phrases
 from relpos_tf.utils import files
+from relpos_tf.utils import paths as paths_lib
 
 
 @registry.register_problem
@@ -229,7 +230,7 @@ def _test_paths(
     sources: str | None, targets: str | None
 ) -> dict[str, tuple[str, str]]:
     """Returns the pair of paths of each test set, by split."""
-    listed = _paths(sources), _paths(targets)
+    listed = paths_lib.listed(sources), paths_lib.listed(targets)
     if bool(listed[0]) != bool(listed[1]):
         raise errors.UserError(
             "Expected both --test_source and --test_target, or neither. "
@@ -243,13 +244,6 @@ def _test_paths(
         )
     pairs = enumerate(zip(*listed, strict=True), start=1)
     return {f"test_{n}" if n > 1 else "test": pair for n, pair in pairs}
-
-
-def _paths(text: str | None) -> list[str]:
-    """Returns the paths in a list with commas; a file's name may have some."""
-    if not text or os.path.exists(text):
-        return [text] if text else []
-    return [path for path in text.split(",") if path]
 
 
 def _fingerprint(path: str) -> dict[str, int | str]:

@@ -16,6 +16,26 @@ from relpos_tf.training import metrics
 from relpos_tf.utils import text
 
 
+def check_name(name: str) -> None:
+    """Raises UserError unless sacreBLEU knows a test set of this name."""
+    if name not in sacrebleu.DATASETS:
+        raise errors.UserError(
+            "Expected a test set that sacreBLEU knows; `sacrebleu --list` "
+            f"shows them. Received: {name!r}."
+            + errors.did_you_mean(name, sacrebleu.DATASETS)
+        )
+
+
+def check_pair(name: str, language_pair: str) -> None:
+    """Raises UserError unless a set that is known has these languages."""
+    known = sacrebleu.DATASETS[name].langpairs
+    if language_pair not in known:
+        raise errors.UserError(
+            f"Expected a language pair of sacreBLEU's {name}: "
+            f"{', '.join(known)}. Received: {language_pair!r}."
+        )
+
+
 def load(name: str, language_pair: str) -> test_sets.TestSet:
     """Returns a test set, downloading it if need be.
 
@@ -29,18 +49,9 @@ def load(name: str, language_pair: str) -> test_sets.TestSet:
         UserError: sacreBLEU does not know it, or not in these languages; it
             cannot be downloaded; or it has several references.
     """
-    dataset = sacrebleu.DATASETS.get(name)
-    if dataset is None:
-        raise errors.UserError(
-            "Expected a test set that sacreBLEU knows; `sacrebleu --list` "
-            f"shows them. Received: {name!r}."
-            + errors.did_you_mean(name, sacrebleu.DATASETS)
-        )
-    if language_pair not in dataset.langpairs:
-        raise errors.UserError(
-            f"Expected a language pair of sacreBLEU's {name}: "
-            f"{', '.join(dataset.langpairs)}. Received: {language_pair!r}."
-        )
+    check_name(name)
+    check_pair(name, language_pair)
+    dataset = sacrebleu.DATASETS[name]
     source, *references = _files(dataset, name, language_pair)
     if len(references) != 1:
         raise errors.UserError(

@@ -5,6 +5,8 @@ import io
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import time
 from unittest import mock
 
@@ -14,6 +16,7 @@ from absl.testing import parameterized
 from relpos_tf.bin import bleu
 from relpos_tf.bin import command
 from relpos_tf.comparison import plots
+from tests.training import sacrebleu_sets_test
 
 
 def execute(*arguments):
@@ -79,6 +82,133 @@ class BleuTest(parameterized.TestCase):
         code, _, err = execute(*files, "--tokenized_language=xx")
         self.assertEqual(code, 2)
         self.assertIn("--tokenized_language: Expected a language", err)
+
+    def test_sacrebleus_reference_is_found_by_name(self):
+        """In a process: sacreBLEU reads its environment when imported."""
+        sacrebleu_sets_test.fill(self.folder)
+        translation = self.file("translation", "Ein Hund", "Zwei Katzen")
+        reference = self.file(
+            "reference", "Ein Hund", "Zwei Hunde und eine Katze  "
+        )
+        path = self.folder / "score.json"
+        words = ["--test_set=multi30k/2016", "--language_pair=en-de"]
+        done = subprocess.run(
+            [sys.executable, "-m", "relpos_tf.bin.bleu", translation, *words]
+            + [f"--score_json={path}"],
+            env={**os.environ, "SACREBLEU": str(self.folder)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        # The language comes with the set.
+        code, out, _ = execute(
+            translation, reference, "--tokenized_language=de"
+        )
+        self.assertEqual((code, done.stdout), (0, out))
+        self.assertIn("\ntokenized BLEU signature: nrefs:1|case:lc|", out)
+        self.assertIn("tokenized_bleu", json.loads(path.read_text()))
+
+    def test_sacrebleus_reference_for_a_folder_of_translations(self):
+        sacrebleu_sets_test.fill(self.folder)
+        lines = sacrebleu_sets_test.REFERENCE.split("\n")[:-1]
+        self.file("dev-9", *lines)
+        self.file("dev-10", *(line.lower() for line in lines))
+        with sacrebleu_sets_test.sacrebleu_folder(self.folder):
+            code, out, _ = execute(
+                f"--translations_dir={self.folder}",
+                "--test_set=multi30k/2016",
+                "--language_pair=en-de",
+            )
+        self.assertEqual(code, 0)
+        table = out.splitlines()
+        self.assertEndsWith(table[0], "  exact match  tokenized BLEU")
+        self.assertRegex(table[1], r"^ +9 +100\.00 .* %  +100\.00  best$")
+        self.assertRegex(table[2], r"^ +10 +\d+\.\d\d .* %  +100\.00$")
+        self.assertNotRegex(table[2], r"^ +10 +100")
+        self.assertStartsWith(table[5], "tokenized BLEU signature: nrefs:1|")
+        found = json.loads((self.folder / "dev.bleu.json").read_text())
+        for row in found["scores"]:
+            self.assertAlmostEqual(row["tokenized_bleu"], 100)
+            self.assertIn("moses-de", row["tokenized_bleu_signature"])
+
+    def test_several_files_are_scored_each(self):
+        path = self.folder / "score.json"
+        files = {
+            name: self.file(name, line).partition("=")[2]
+            for name, line in (
+                ("a", "one two three four"),
+                ("b", "five six seven eight"),
+                ("x", "one two three four"),
+                ("y", "Five six seven eight"),
+            )
+        }
+        code, out, _ = execute(
+            f"--translation={files['a']},{files['b']}",
+            f"--reference={files['x']},{files['y']}",
+            "--tokenized_language=en",
+            f"--score_json={path}",
+        )
+        self.assertEqual(code, 0)
+        blocks = [
+            execute(
+                f"--translation={files[a]}",
+                f"--reference={files[b]}",
+                "--tokenized_language=en",
+            )[1]
+            for a, b in ("ax", "by")
+        ]
+        self.assertEqual(
+            out, f"{files['a']}:\n{blocks[0]}\n{files['b']}:\n{blocks[1]}"
+        )
+        first, second = json.loads(path.read_text())["scores"]
+        self.assertEqual(second["reference"], files["y"])
+        self.assertEqual(
+            (first["exact_match"], second["exact_match"]), (100, 0)
+        )
+        self.assertAlmostEqual(second["tokenized_bleu"], 100)
+        self.assertLess(second["bleu"], 80)
+        code, out, err = execute(
+            f"--translation={files['a']},{files['b']}",
+            f"--reference={files['x']}",
+        )
+        self.assertEqual((code, out), (2, ""))
+        self.assertIn("--reference must name one for each translation", err)
+
+    def test_sacrebleu_without_network_is_one_line(self):
+        with sacrebleu_sets_test.sacrebleu_folder(self.folder):
+            code, out, err = execute(
+                self.file("translation", "a"),
+                "--test_set=multi30k/2016",
+                "--language_pair=en-de",
+            )
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("relpos-bleu: sacreBLEU cannot download multi30k", err)
+        self.assertLen(err.splitlines(), 1)
+
+    @parameterized.parameters(
+        ("--test_set=multi30k/2016 --reference=x", "exclude each other"),
+        ("--test_set=multi30k/2016", "--language_pair is required"),
+        ("--language_pair=en-de --reference=x", "needs --test_set"),
+        ("--test_set=zzz --language_pair=en-de", "--test_set: Expected a test"),
+        (
+            "--test_set=multi30k/2017 --language_pair=en-cs",
+            "--language_pair: Expected a language pair of sacreBLEU's "
+            "multi30k/2017: en-fr, en-de. Received: 'en-cs'.",
+        ),
+        ("--translation=x,y --reference=x,y --source=z", "single --transl"),
+        ("--translations_dir=x --reference=x,y", "Received: 2 for 1."),
+        (
+            "--translations_dir=x --reference=y --tokenized_language=xx",
+            "--tokenized_language: Expected a language",
+        ),
+    )
+    def test_references_are_named_in_one_way(self, arguments, message):
+        words = arguments.split()
+        if not arguments.startswith("--translation"):
+            words.append("--translation=x")
+        code, _, err = execute(*words)
+        self.assertEqual(code, 2, err)
+        self.assertIn(message, err)
 
     def test_other_number_of_lines_is_refused(self):
         translation = self.file("translation", "a", "b", "c")

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -23,10 +24,15 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.models import run_dir
+from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.problems import problem as problem_lib
 from relpos_tf.utils import text
 from tests import commands
 from tests import tiny_run
+from tests.comparison import examples
 from tests.decoding import translator_test
+from tests.training import sacrebleu_sets_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -274,6 +280,198 @@ class DecoderTest(parameterized.TestCase):
         self.assertRegex(err, "each of 1 source lines. Received: .* with 2")
         self.assertEmpty(self.engine.batches)
 
+    def run_of(self, **languages):
+        """Makes a run whose problem has three test sets, prepared."""
+        sets = {
+            "dev": [("u", "U")],
+            "test": [("a b c d", "A B C D"), ("e", "X")],
+            "test_2": [("f g h i", "F G H I"), ("j", "J"), ("k", "k")],
+            "test_mine": [("l m n o", "l m n o")],
+        }
+        run = run_dir.RunDir(self.folder / "run")
+        run.copy_tokenizer(tiny_run.path() / "tokenizer.model")
+        pets = problem_lib.Problem(
+            name="pets",
+            source_language="en",
+            target_language="de",
+            vocab_size=300,
+            splits={
+                split: lambda tmp_dir, pairs=pairs: pairs
+                for split, pairs in {"train": [("a", "b")], **sets}.items()
+            },
+            num_shards=1,
+            tokenizer_file=run.tokenizer_path,
+        )
+        manifest = pets.prepare(self.folder / "data")
+        run.write_hparams(tiny_run.HPARAMS)
+        run.write_flags(f"--data_dir={self.folder / 'data'}\n")
+        data = manifest_lib.fingerprints(manifest)
+        del data["test_2"]  # prepared after the run was trained
+        run.write_problem({"problem": "pets", "data": data, **languages})
+        return f"--output_dir={run.path}"
+
+    GERMAN = {"source_language": "en", "target_language": "de"}
+
+    def test_all_test_sets_are_translated_and_scored(self):
+        target, record = self.folder / "out", self.folder / "score.json"
+        code, out, err = self.decode(
+            self.run_of(**self.GERMAN),
+            "--test_set=all",
+            f"--decode_to_file={target}",
+            f"--score_json={record}",
+        )
+        self.assertEqual(code, 0, err)
+        self.assertFalse(target.exists())
+        files = [
+            self.folder / f"out.{n}" for n in ("test", "test_2", "test_mine")
+        ]
+        self.assertEqual(
+            [path.read_bytes() for path in files],
+            [b"A B C D\nE\n", b"F G H I\nJ\nK\n", b"L M N O\n"],
+        )
+        blocks = re.split(r"^(test\w*):\n", out.decode(), flags=re.MULTILINE)
+        self.assertEqual(blocks[1::2], ["test", "test_2", "test_mine"])
+        matches = [re.findall(r"exact match = (\S+)%", b) for b in blocks[2::2]]
+        self.assertEqual(matches, [["50.00"], ["66.67"], ["0.00"]])
+        for block in blocks[2::2]:
+            self.assertRegex(block, r"\ABLEU = .*\(nrefs:1\|case:mixed\|")
+            self.assertRegex(
+                block, r"\ntokenized BLEU = .*\(nrefs:1\|case:lc\|"
+            )
+        # The case is wrong everywhere in the last set.
+        self.assertIn("\ntokenized BLEU = 100.00 (", blocks[6])
+        self.assertNotIn("\nBLEU = 100.00", blocks[6])
+        found = json.loads(record.read_text())
+        self.assertEqual((found["beam_size"], found["alpha"]), (3, 0.6))
+        rows = found["test_sets"]
+        self.assertEqual([r["test_set"] for r in rows], blocks[1::2])
+        self.assertEqual([r["lines"] for r in rows], [2, 3, 1])
+        self.assertLess(rows[2]["bleu"], 50)
+        self.assertAlmostEqual(rows[2]["tokenized_bleu"], 100)
+        self.assertIn("tok:moses-de", rows[2]["tokenized_bleu_signature"])
+        self.assertIn("tok:13a", rows[2]["bleu_signature"])
+        self.assertEndsWith(rows[1]["reference"], "test_2.target")
+
+    def test_one_set_has_the_file_and_the_streams_of_any_text(self):
+        run, target = self.run_of(), self.folder / "out"
+        code, out, err = self.decode(run, "--test_set=test_2")
+        self.assertEqual((code, out), (0, b"F G H I\nJ\nK\n"))
+        self.assertIn("\nBLEU = ", err)
+        self.assertNotIn("tokenized", err)  # an unknown language
+        code, out, _ = self.decode(
+            run, "--test_set=dev,dev", f"--decode_to_file={target}"
+        )
+        self.assertEqual((code, target.read_bytes()), (0, b"U\n"))
+        self.assertStartsWith(out, b"dev:\nBLEU = ")
+
+    def test_missing_sets_and_data_are_named(self):
+        run = self.run_of()
+        for words, expected, message in (
+            (["--test_set=test_9"], 1, "test, test_2, test_mine, dev. Rec"),
+            (["--test_set=multi30k/2016"], 2, "Give --language_pair"),
+            (["--test_set=newstest"], 2, "a test set that sacreBLEU knows"),
+            (
+                ["--test_set=all", f"--data_dir={self.folder / 'x'}"],
+                1,
+                "Received: none. Prepare them with relpos-datagen",
+            ),
+            (
+                ["--test_set=all", "--decode_to_file=/nowhere/out"],
+                2,
+                "--decode_to_file: Cannot write",
+            ),
+        ):
+            code, out, err = self.decode(run, *words)
+            self.assertEqual((code, out), (expected, b""), err)
+            self.assertIn(message, err)
+        code, _, err = self.decode("--test_set=all")
+        self.assertEqual(code, 1)
+        self.assertIn("Expected a run's directory", err)
+        self.assertEmpty(self.engine.batches)
+
+    def test_a_problem_without_test_sets_is_refused(self):
+        folder = examples.copy(self.folder / "made")
+        run = run_dir.RunDir(folder / "a-seed1")
+        pets = problem_lib.Problem(
+            name="pairs",
+            source_language="en",
+            target_language="de",
+            vocab_size=300,
+            splits=dict.fromkeys(
+                ("train", "dev"), lambda tmp_dir: examples.PAIRS
+            ),
+            num_shards=1,
+            tokenizer_file=run.tokenizer_path,
+        )
+        pets.prepare(self.folder / "data")
+        run.write_problem({"problem": "pairs"})
+        code, out, err = self.decode(
+            f"--output_dir={run.path}",
+            f"--data_dir={self.folder / 'data'}",
+            "--test_set=all",
+        )
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn("a run of pairs, which has none", err)
+
+    def test_changed_data_are_refused(self):
+        run = self.run_of()
+        path = next((self.folder / "data").glob("pets-*/test.target"))
+        path.write_text("x\ny\n")
+        code, _, err = self.decode(run, "--test_set=all")
+        self.assertEqual(code, 1)
+        self.assertIn(f"{path} is damaged", err)
+
+    def test_sacrebleus_sets_have_the_languages_of_the_run(self):
+        sacrebleu_sets_test.fill(
+            self.folder, source="a b c d\n", reference="a b c d\n"
+        )
+        record = self.folder / "score.json"
+        with sacrebleu_sets_test.sacrebleu_folder(self.folder):
+            code, out, err = self.decode(
+                self.run_of(**self.GERMAN),
+                "--test_set=multi30k/2016,test_mine",
+                f"--decode_to_file={self.folder / 'out'}",
+                f"--score_json={record}",
+            )
+            self.assertEqual(code, 0, err)
+            path = self.folder / "out.multi30k_2016"
+            self.assertEqual(path.read_bytes(), b"A B C D\n")
+            self.assertStartsWith(out, b"multi30k/2016:\nBLEU = ")
+            names = [
+                r["test_set"]
+                for r in json.loads(record.read_text())["test_sets"]
+            ]
+            self.assertEqual(names, ["multi30k/2016", "test_mine"])
+            # A model without a run.
+            code, out, err = self.decode(
+                "--test_set=multi30k/2016", "--language_pair=en-de"
+            )
+            self.assertEqual((code, out), (0, b"A B C D\n"))
+            self.assertIn("\ntokenized BLEU = 100.00 (", err)
+            code, _, err = self.decode(
+                "--test_set=multi30k/2016", "--language_pair=de-en"
+            )
+            self.assertEqual(code, 2)
+            self.assertIn("en-fr, en-de, en-cs. Received: 'de-en'", err)
+
+    def test_a_reference_is_scored_on_both_scales_in_a_known_language(self):
+        reference = self.write("reference", b"a b c d\n")
+        record = self.folder / "score.json"
+        words = [f"--decode_reference={reference}", f"--score_json={record}"]
+        for more, has_both in (
+            ([self.run_of(**self.GERMAN)], True),
+            (["--language_pair=en-fr"], True),
+            (["--language_pair=en-xx"], False),
+            ([], False),
+        ):
+            code, out, err = self.decode(*words, *more, stdin=b"a b c d\n")
+            self.assertEqual((code, out), (0, b"A B C D\n"))
+            found = json.loads(record.read_text())
+            self.assertLess(found["bleu"], 50)
+            self.assertEqual("tokenized BLEU = 100.00" in err, has_both)
+            self.assertEqual("tokenized_bleu" in found, has_both)
+            self.assertEqual("tokenized_bleu_signature" in found, has_both)
+
     def test_interactive_without_terminal_answers_line_by_line(self):
         code, out, err = self.decode(
             "--decode_interactive", stdin=b"a\n\n:quit\nb"
@@ -312,6 +510,11 @@ class DecoderTest(parameterized.TestCase):
         ("--checkpoint_path=b", "exclude each other"),
         ("--decode_interactive --decode_from_file=x", "exclude each other"),
         ("--score_json=x", "needs --decode_reference"),
+        ("--test_set=all --decode_from_file=x", "exclude each other"),
+        ("--test_set=all --decode_reference=x", "references of its own"),
+        ("--test_set=all --prefix_file=x", "--prefix_file goes with"),
+        ("--data_dir=x", "--data_dir needs --test_set"),
+        ("--language_pair=ende", "two codes, as in en-de. Received: 'ende'"),
         ("--score_file=x --decode_reference=y", "needs text to translate"),
         ("--decode_hparams=beam_siez=3", "Did you mean beam_size? Known: "),
         ("--decode_hparams=beam_size=four", "of type int. Received: 'four'"),

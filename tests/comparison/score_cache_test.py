@@ -18,6 +18,7 @@ from relpos_tf.comparison import score_cache
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
+from relpos_tf.problems import problem as problem_lib
 from relpos_tf.problems import test_sets
 from relpos_tf.training import evaluation
 from tests import tiny_run
@@ -166,6 +167,45 @@ class ScoresTest(ScoresTestCase):
         self.assertEqual(self.process.call_count, 4)
         self.assertEqual(anew.further, result.further)
         self.assertEqual(anew.translations, result.translations)
+
+    def test_all_test_sets_of_the_problem_are_collected(self):
+        examples.add_run(self.folder, "b-seed1")
+        two = [runs.Run(x, 1, self.folder / f"{x}-seed1") for x in "ab"]
+        more = problem_lib.Problem(
+            name="pairs",
+            source_language="en",
+            target_language="de",
+            vocab_size=340,
+            splits={
+                split: lambda tmp_dir, pairs=pairs: pairs
+                for split, pairs in {
+                    "train": examples.PAIRS,
+                    "dev": examples.PAIRS[1:],
+                    "test_2": examples.PAIRS[2:],
+                    "test": examples.TEST,
+                }.items()
+            },
+            num_shards=1,
+            tokenizer_file=self.run.files.tokenizer_path,
+        )
+        # The runs were trained when there was one test set.
+        more.prepare_anew(self.folder / "data")
+        for use_test_set, expected in (
+            (True, ("test", ["test_2"], [])),
+            (False, ("dev", [], [])),
+        ):
+            report = collection.collect(
+                two,
+                0,
+                str(self.folder / "data"),
+                self.folder / "out",
+                use_test_set=use_test_set,
+            )
+            names = [one["name"] for one in report["further_test_sets"]]
+            warned = [w for w in report["warnings"] if "no test split" in w]
+            self.assertEqual((report["split"], names, warned), expected)
+        made = self.folder / "out" / "translations" / "test_2" / "b-seed1.txt"
+        self.assertEqual(made.read_text().count("\n"), 2)
 
     def test_record_with_a_field_of_another_type_is_computed_again(self):
         first = self.score()

@@ -89,9 +89,7 @@ def make(
         "labels": labels,
         "runs": rows,
         "summary": summary,
-        "further_test_sets": [
-            _further_row(one, labels, rows) for one in further
-        ],
+        "further_test_sets": _further(labels, rows, further),
         **compared,
         "hparams_diff": hparams_diff,
         "samples": _samples(by_label, test_set, lengths, num_samples),
@@ -310,27 +308,24 @@ def _summary(labels, rows):
     return summary
 
 
-def _further_row(test_set, labels, rows):
-    """Returns the entry of a further test set."""
-    return {
-        "name": test_set.name,
-        "lines": len(test_set.sources),
-        "summary": _summary_of_further(labels, rows, test_set.name),
-    }
-
-
-def _summary_of_further(labels, rows, name):
-    """Returns a row for each label, with its scores on a further test set."""
-    summary = []
-    for label in labels:
-        own = [
-            row["further_test_sets"][name]
-            for row in rows
-            if row["label"] == label
-        ]
-        columns = {key: [row[key] for row in own] for key in own[0]}
-        summary.append({"label": label, **_means(columns, _MEANS_OF_FURTHER)})
-    return summary
+def _further(labels, rows, further):
+    """Returns each further test set, with a row for each label."""
+    entries = []
+    for one in further:
+        summary = []
+        for label in labels:
+            own = [
+                row["further_test_sets"][one.name]
+                for row in rows
+                if row["label"] == label
+            ]
+            columns = {name: [row[name] for row in own] for name in own[0]}
+            means = _means(columns, _MEANS_OF_FURTHER)
+            summary.append({"label": label, **means})
+        entries.append(
+            {"name": one.name, "lines": len(one.sources), "summary": summary}
+        )
+    return entries
 
 
 def _means(columns, names):
@@ -344,6 +339,15 @@ def _means(columns, names):
 
 def _ratio(value, base):
     return None if value is None or not base else value / base
+
+
+def _attention(by_label):
+    """Returns the attention of the first run of each label that has one."""
+    return {
+        label: own[0].attention
+        for label, own in by_label.items()
+        if own[0].attention
+    }
 
 
 def _samples(by_label, test_set, lengths, number):

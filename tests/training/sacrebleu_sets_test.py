@@ -1,0 +1,149 @@
+"""sacreBLEU's test sets by name, without a network."""
+
+import contextlib
+import gzip
+import hashlib
+import pathlib
+import urllib.error
+import urllib.request
+from unittest import mock
+
+import sacrebleu
+from absl.testing import absltest
+
+from relpos_tf import errors
+from relpos_tf.training import sacrebleu_sets
+
+NAME = "multi30k/2016"
+# Blanks at the end, and a character that is no line end for sacreBLEU's files.
+SOURCE = "A dog \nTwo dogs\u2028and a cat\n"
+REFERENCE = "Ein Hund\nZwei Hunde und eine Katze  \n"
+
+
+def fill(folder, source=SOURCE, reference=REFERENCE, name=NAME):
+    """Lays the files of a set where sacreBLEU keeps them."""
+    made = pathlib.Path(folder, name)
+    made.mkdir(parents=True)
+    start = f"{name.replace('/', '_')}.en-de"
+    for field, content in (("src", source), ("ref", reference)):
+        (made / f"{start}.{field}").write_text(content, "utf-8")
+    return made
+
+
+@contextlib.contextmanager
+def sacrebleu_folder(folder, name=NAME):
+    """Lets sacreBLEU keep a set in a folder, with no network.
+
+    sacreBLEU reads its environment variable only when it is imported.
+    """
+    dataset = sacrebleu.DATASETS[name]
+    made = pathlib.Path(folder, name)
+    with (
+        mock.patch.object(dataset, "_outdir", str(made)),
+        mock.patch.object(dataset, "_rawdir", str(made / "raw")),
+        mock.patch.object(sacrebleu_sets, "SACREBLEU_DIR", str(folder)),
+        mock.patch.object(
+            urllib.request,
+            "urlopen",
+            side_effect=urllib.error.URLError("no network"),
+        ) as urlopen,
+    ):
+        yield urlopen
+
+
+class SacrebleuSetsTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.urlopen = self.enter_context(sacrebleu_folder(self.folder))
+
+    def test_files_that_are_there_are_read_by_line_feeds(self):
+        made = fill(self.folder)
+        found = sacrebleu_sets.load(NAME, "en-de")
+        self.assertEqual(found.name, NAME)
+        self.assertEqual(found.sources, ["A dog ", "Two dogs\u2028and a cat"])
+        self.assertEqual(
+            found.references, ["Ein Hund", "Zwei Hunde und eine Katze  "]
+        )
+        self.assertEqual(found.reference_path, made / "multi30k_2016.en-de.ref")
+        self.assertEmpty(self.urlopen.mock_calls)
+
+    def archive(self, md5=None):
+        """Lets the set be two small files on a "server"."""
+        addresses, sums = [], []
+        for language, content in (("en", SOURCE), ("de", REFERENCE)):
+            packed = gzip.compress(content.encode())
+            path = self.folder / f"tiny.{language}.gz"
+            path.write_bytes(packed)
+            addresses.append(path.as_uri())
+            sums.append(md5 or hashlib.md5(packed).hexdigest())
+        self.urlopen.side_effect = lambda address: open(
+            address.removeprefix("file://"), "rb"
+        )
+        members = [f"multi30k_2016.tiny.{side}.gz" for side in ("en", "de")]
+        dataset = sacrebleu.DATASETS[NAME]
+        for name, value in (
+            ("data", addresses),
+            ("md5", sums),
+            ("langpairs", {"en-de": members}),
+        ):
+            self.enter_context(mock.patch.object(dataset, name, value))
+
+    def test_missing_files_are_downloaded_by_sacrebleu(self):
+        self.archive()
+        found = sacrebleu_sets.load(NAME, "en-de")
+        self.assertEqual(
+            found.references, ["Ein Hund", "Zwei Hunde und eine Katze"]
+        )
+        self.assertLen(self.urlopen.mock_calls, 2)
+        self.assertEqual(sacrebleu_sets.load(NAME, "en-de"), found)
+        self.assertLen(self.urlopen.mock_calls, 2)
+
+    def test_a_wrong_checksum_does_not_end_the_process(self):
+        self.archive(md5="0" * 32)
+        with self.assertRaisesRegex(errors.UserError, "delete that folder"):
+            sacrebleu_sets.load(NAME, "en-de")
+
+    def test_without_network_the_message_says_what_to_copy(self):
+        with self.assertRaises(errors.UserError) as raised:
+            sacrebleu_sets.load(NAME, "en-de")
+        message = str(raised.exception)
+        for part in (
+            "no network",
+            "`sacrebleu -t multi30k/2016 -l en-de --echo src`",
+            f"~/.sacrebleu/multi30k/2016 to {self.folder}/multi30k/2016.",
+        ):
+            self.assertIn(part, message)
+        self.assertNotIn("\n", message)
+
+    def test_unknown_names_and_languages_are_refused(self):
+        for name, pair, message in (
+            ("multi30k/2o16", "en-de", "Did you mean multi30k/2016"),
+            ("zzz", "en-de", "`sacrebleu --list` shows them. Received: 'zzz'"),
+            (NAME, "de-en", "en-fr, en-de, en-cs. Received: 'de-en'"),
+        ):
+            with self.assertRaisesRegex(errors.UserError, message):
+                sacrebleu_sets.load(name, pair)
+        self.assertEmpty(list(self.folder.iterdir()))
+
+    def test_unequal_files_and_several_references_are_refused(self):
+        made = fill(self.folder, reference="Ein Hund\n")
+        with self.assertRaisesRegex(
+            errors.UserError, "2 source lines and 1 references"
+        ):
+            sacrebleu_sets.load(NAME, "en-de")
+        (made / "multi30k_2016.en-de.ref-B").write_text(REFERENCE)
+        fields = ["src", "ref", "ref:B"]
+        with (
+            mock.patch.object(
+                sacrebleu.DATASETS[NAME], "fieldnames", lambda pair: fields
+            ),
+            self.assertRaisesRegex(
+                errors.UserError, "has 2 for en-de. .*ref-B"
+            ),
+        ):
+            sacrebleu_sets.load(NAME, "en-de")
+
+
+if __name__ == "__main__":
+    absltest.main()
