@@ -6,34 +6,28 @@ translation is right as often as the reference has it too.
 
 import bisect
 import collections
-import functools
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from sacrebleu.tokenizers import tokenizer_13a
+from relpos_tf.training import metrics
 
 # Upper limits of the frequencies in a bucket; the last bucket has none.
 LIMITS = 0, 9, 99, 999
 
 
-def of_line(line: str) -> list[str]:
-    """Returns the words of a line.
+def count(lines: Iterable[str]) -> collections.Counter[str]:
+    """Returns how often each word occurs.
 
     Example:
 
-    >>> of_line("A dog, or two.")
-    ['A', 'dog', ',', 'or', 'two', '.']
+    >>> sorted(count(["A dog, or two.", "dog"]).items())
+    [(',', 1), ('.', 1), ('A', 1), ('dog', 2), ('or', 1), ('two', 1)]
     """
-    return _tokenizer()(line).split()
-
-
-def count(lines: Iterable[str]) -> collections.Counter[str]:
-    """Returns how often each word occurs."""
     counts = collections.Counter()
     for line in lines:
-        counts.update(of_line(line))
+        counts.update(metrics.words(line))
     return counts
 
 
@@ -80,8 +74,3 @@ def by_frequency(
         }
         for i, limit in enumerate((*LIMITS, None))
     ]
-
-
-@functools.cache
-def _tokenizer():
-    return tokenizer_13a.Tokenizer13a()

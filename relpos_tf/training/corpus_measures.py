@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from sacrebleu import metrics as sacrebleu_metrics
 
 from relpos_tf.training import metrics
 
@@ -142,8 +141,8 @@ class ChrF:
         return 100 * found
 
 
-def _bleu_counts(bleu: sacrebleu_metrics.BLEU, hypotheses, references):
-    """Returns the counts of each line, `[L, 10]`."""
+def _bleu_counts(bleu, hypotheses, references):
+    """Returns the counts of each line by sacreBLEU's object, `[L, 10]`."""
     metrics.check_pairs(hypotheses, references)
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):

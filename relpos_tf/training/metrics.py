@@ -5,6 +5,7 @@ teacher forcing, the same formula is no BLEU score.
 """
 
 import dataclasses
+import functools
 import importlib.metadata
 import json
 import re
@@ -170,6 +171,17 @@ def check_moses_language(language: str) -> None:
         )
 
 
+def words(line: str) -> list[str]:
+    """Returns the tokens of a line that cased BLEU counts.
+
+    Example:
+
+    >>> words("A dog, or two.")
+    ['A', 'dog', ',', 'or', 'two', '.']
+    """
+    return bleu().tokenizer(line).split()
+
+
 def moses_tokens(lines: Sequence[str], language: str) -> list[str]:
     """Returns lines in lower case, normalised and tokenised as by Moses.
 
@@ -189,6 +201,7 @@ def moses_tokens(lines: Sequence[str], language: str) -> list[str]:
     ]
 
 
+@functools.cache
 def tokenized() -> sacrebleu_metrics.BLEU:
     """Returns sacreBLEU's BLEU of lines that are tokens already."""
     return sacrebleu_metrics.BLEU(
@@ -196,6 +209,7 @@ def tokenized() -> sacrebleu_metrics.BLEU:
     )
 
 
+@functools.cache
 def bleu() -> sacrebleu_metrics.BLEU:
     """Returns sacreBLEU's BLEU with this project's settings."""
     return sacrebleu_metrics.BLEU(

@@ -3,6 +3,7 @@
 from absl.testing import absltest
 
 from relpos_tf.comparison import words
+from relpos_tf.training import metrics
 
 FREQUENCIES = {"a": 5000, "cat": 1000, "dog": 999, "sat": 9, "ran": 10}
 
@@ -11,10 +12,10 @@ class WordsTest(absltest.TestCase):
     def test_words_are_the_tokens_of_bleu(self):
         line = 'He said: "3.5% -- it\'s (very) good."'
         self.assertEqual(
-            " ".join(words.of_line(line)),
+            " ".join(metrics.words(line)),
             'He said : " 3.5 % -- it\'s ( very ) good . "',
         )
-        self.assertEqual(words.of_line("  "), [])
+        self.assertEqual(metrics.words("  "), [])
         self.assertEqual(words.count(["a b a", "b."]), {"a": 2, "b": 2, ".": 1})
 
     def test_words_are_counted_by_hand(self):
