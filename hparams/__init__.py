@@ -11,6 +11,8 @@
 | `transformer_vaswani_base`, `transformer_vaswani_big` | Vaswani et al. 2017 |
 | `transformer_localness_{fixed,layer,query}` | Yang et al. 2018 |
 | `transformer_alibi` | Press et al. 2022 |
+| `transformer_shape` | Kiyono et al. 2021 |
+| `transformer_t5_bias` | Raffel et al. 2020 |
 | `transformer_rotary` | Su et al. 2021 |
 | `transformer_{base,base_v1,base_v2,big,small,tiny}_t2t` | tensor2tensor |
 | `transformer_relative{,_big,_tiny}_t2t` | tensor2tensor, relative positions |

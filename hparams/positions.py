@@ -1,7 +1,6 @@
 r"""Transformers with position schemes of other papers than Shaw's.
 
-Each set is `transformer_base` without absolute positions, and has no weights
-for positions. For a small model:
+Each set is `transformer_base` with other positions. For a small model:
 
     python trainer.py --hparams_set=transformer_small \
         --hparams=self_attention_type=dot_product_alibi,pos=none
@@ -24,6 +23,33 @@ def transformer_alibi():
     """
     return transformer.transformer_base().replace(
         self_attention_type="dot_product_alibi", pos="none"
+    )
+
+
+@registry.register_hparams
+def transformer_shape():
+    r"""Sinusoids that begin at random positions (SHAPE; Kiyono et al., 2021).
+
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_shape --worker_gpu=8
+
+    Cost: as `transformer_base`. Score: not measured.
+    """
+    return transformer.transformer_base().replace(max_position_shift=500)
+
+
+@registry.register_hparams
+def transformer_t5_bias():
+    r"""T5's bias of 32 buckets of distances (Raffel et al., 2020).
+
+        python trainer.py --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_t5_bias --worker_gpu=8
+
+    Cost: as `transformer_base`, and 256 weights for each stack. Score: not
+    measured.
+    """
+    return transformer.transformer_base().replace(
+        self_attention_type="dot_product_relative_bias", pos="none"
     )
 
 

@@ -22,6 +22,14 @@ SCHEDULE_FACTORS = (
     "rsqrt_decay",
     "rsqrt_hidden_size",
 )
+# The kinds of self-attention; the third is T5's.
+SELF_ATTENTION_TYPES = (
+    "dot_product",
+    "dot_product_relative",
+    "dot_product_relative_bias",
+    "dot_product_alibi",
+    "dot_product_rotary",
+)
 # Rows of tensor2tensor's table of target spaces.
 TARGET_SPACES = 32
 _NO_FLOAT16 = (
@@ -58,20 +66,28 @@ class HParams:
     num_encoder_layers: int = number(0, most=1000)  # 0: num_hidden_layers
     num_decoder_layers: int = number(0, most=1000)  # 0: num_hidden_layers
     pos: str = choice("timing", "emb", "none")  # absolute positions
-    self_attention_type: str = choice(
-        "dot_product",
-        "dot_product_relative",
-        "dot_product_alibi",
-        "dot_product_rotary",
-    )
+    decoder_pos: str = choice("same", "timing", "emb", "none")  # same: as pos
+    # SHAPE (Kiyono et al., 2021): sinusoids of a sequence begin, in training,
+    # at a random position of at most so much.
+    max_position_shift: int = number(0, most=10_000)
+    self_attention_type: str = choice(*SELF_ATTENTION_TYPES)
+    decoder_self_attention_type: str = choice("same", *SELF_ATTENTION_TYPES)
     # k, the distance at which relative positions are clipped.
     max_relative_position: int = number(16, most=10_000)
+    # k of keys after the query (w2v-BERT 2.0: 64 before, 8 after), and k in the
+    # decoder; -1: max_relative_position.
+    max_relative_position_right: int = number(-1, least=-1, most=10_000)
+    decoder_max_relative_position: int = number(-1, least=-1, most=10_000)
     add_relative_to_keys: bool = True  # a^K, equation 4
     add_relative_to_values: bool = True  # a^V, equation 3
     heads_share_relative_embedding: bool = False
     relative_attention_implementation: str = choice(
         "auto", "reshape", "compact"
     )
+    # Of self_attention_type=dot_product_relative_bias, T5's (Raffel et al.,
+    # 2020): the buckets of distances, and the distance where the last begins.
+    relative_attention_num_buckets: int = number(32, least=4, most=1000)
+    relative_attention_max_distance: int = number(128, least=2, most=10_000)
     # Bahdanau et al. (2015) score additively.
     attention_score: str = choice("dot_product", "additive")
     # The farthest position that self-attention sees; 0: any.
@@ -150,6 +166,20 @@ class HParams:
             self.encoder_attention_direction != "split" or self.num_heads > 1,
             "both, forward or backward where num_heads is 1",
         )
+        self._check(
+            "max_position_shift",
+            self.max_position_shift == 0
+            or "timing" in (self.pos, self.decoder_pos),
+            f"0 where pos is {self.pos}: it shifts the sinusoids of pos=timing",
+        )
+        buckets = self.relative_attention_num_buckets
+        self._check("relative_attention_num_buckets", buckets % 2 == 0, "even")
+        self._check(
+            "relative_attention_max_distance",
+            self.relative_attention_max_distance > buckets // 2,
+            "above the half of relative_attention_num_buckets, which is "
+            f"{buckets // 2}",
+        )
         schedule = self.learning_rate_schedule
         self._check(
             "learning_rate_schedule",
@@ -206,6 +236,27 @@ class HParams:
                 f"hparams must be a JSON object. Received: {text[:40]!r}."
             )
         return cls().replace(**values)
+
+    def of_decoder(self) -> "HParams":
+        """Returns a copy whose positions of both stacks are the decoder's.
+
+        Example:
+
+        >>> HParams(decoder_pos="none").of_decoder().pos
+        'none'
+        """
+        changes = {}
+        if self.decoder_pos != "same":
+            changes["pos"] = self.decoder_pos
+            if self.decoder_pos != "timing":
+                changes["max_position_shift"] = 0
+        if self.decoder_self_attention_type != "same":
+            changes["self_attention_type"] = self.decoder_self_attention_type
+        if self.decoder_max_relative_position >= 0:
+            changes["max_relative_position"] = (
+                self.decoder_max_relative_position
+            )
+        return self.replace(**changes)
 
     @property
     def is_relative(self) -> bool:

@@ -26,6 +26,27 @@ class HParamsTest(parameterized.TestCase):
         with self.assertRaises(dataclasses.FrozenInstanceError):
             hparam.HParams().hidden_size = 256
 
+    def test_fields_of_the_decoder_replace_those_of_both_stacks(self):
+        first = hparam.HParams(max_position_shift=7, max_relative_position=5)
+        self.assertEqual(first.of_decoder(), first)
+        second = first.replace(
+            decoder_pos="none",
+            decoder_self_attention_type="dot_product_relative",
+            decoder_max_relative_position=0,
+        )
+        self.assertEqual(
+            hparam.differences(second, second.of_decoder()),
+            {
+                "pos": ("timing", "none"),
+                "max_position_shift": (7, 0),
+                "self_attention_type": ("dot_product", "dot_product_relative"),
+                "max_relative_position": (5, 0),
+            },
+        )
+        # Sinusoids in the decoder alone may be shifted.
+        third = first.replace(pos="emb", decoder_pos="timing")
+        self.assertEqual(third.of_decoder().max_position_shift, 7)
+
     def test_unknown_names_are_answered_with_the_known_ones(self):
         for change in (
             lambda: hparam.HParams().replace(max_relativ_position=8),
@@ -68,6 +89,17 @@ class HParamsTest(parameterized.TestCase):
         ("train_steps", 0, "at least 1"),
         ("learning_rate_warmup_steps", 0, "at least 1"),
         ("max_relative_position", -1, "at least 0"),
+        ("max_relative_position_right", -2, "at least -1"),
+        ("decoder_max_relative_position", -2, "at least -1"),
+        ("decoder_pos", "learned", "one of same, timing, emb, none"),
+        ("decoder_self_attention_type", "", "one of same, dot_product, .*"),
+        ("relative_attention_num_buckets", 2, "at least 4"),
+        ("relative_attention_num_buckets", 33, "even"),
+        ("relative_attention_num_buckets", 1002, "at most 1000"),
+        ("relative_attention_max_distance", 16, "above the half of .* 16"),
+        ("relative_attention_max_distance", 10_001, "at most 10000"),
+        ("max_position_shift", -1, "at least 0"),
+        ("max_position_shift", 10_001, "at most 10000"),
         ("alpha", -0.1, "at least 0"),
         ("clip_grad_norm", -1.0, "at least 0"),
         ("extra_length", -1, "at least 0"),

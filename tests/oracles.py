@@ -6,16 +6,26 @@ Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
 L length.
 """
 
+import types
+
 import numpy as np
 
 
-def distance_vector(table, head, distance):
-    """Section 3.2: the vector of a clipped distance; the first is -k's."""
+def distance_vector(table, head, distance, left=None):
+    """Section 3.2: the vector of a clipped distance; the first is -k's.
+
+    Args:
+        table: None, `[2k+1, D]` or `[H, 2k+1, D]`.
+        head: int.
+        distance: int.
+        left: int: k of keys before the query, if that after it is another.
+    """
     if table is None:
         return 0.0
     rows = table[head] if table.ndim == 3 else table
-    k = (len(rows) - 1) // 2
-    return rows[max(-k, min(k, distance)) + k]
+    left = (len(rows) - 1) // 2 if left is None else left
+    right = len(rows) - 1 - left
+    return rows[max(-left, min(right, distance)) + left]
 
 
 def softmax(logits):
@@ -24,7 +34,15 @@ def softmax(logits):
 
 
 def shaw_attention(
-    q, k, v, key_table=None, value_table=None, *, bias=0.0, query_start=None
+    q,
+    k,
+    v,
+    key_table=None,
+    value_table=None,
+    *,
+    bias=0.0,
+    query_start=None,
+    left=None,
 ):
     """Equations 2 to 4 of Shaw et al., one query and one key at a time.
 
@@ -36,6 +54,7 @@ def shaw_attention(
         value_table: The same.
         bias: Broadcasts to `[B, H, Q, K]`.
         query_start: int. By default the queries are the last Q keys.
+        left: As of `distance_vector`.
 
     Returns:
         The output, `[B, H, Q, D]`, and the weights, `[B, H, Q, K]`.
@@ -48,11 +67,11 @@ def shaw_attention(
     for b, h, i in np.ndindex(shape[:3]):
         distances = [j - (query_start + i) for j in range(shape[3])]
         keys = [
-            key + distance_vector(key_table, h, distance)
+            key + distance_vector(key_table, h, distance, left)
             for key, distance in zip(k[b, h], distances, strict=True)
         ]
         values = [
-            value + distance_vector(value_table, h, distance)
+            value + distance_vector(value_table, h, distance, left)
             for value, distance in zip(v[b, h], distances, strict=True)
         ]
         e = np.array([q[b, h, i] @ key for key in keys]) + bias[b, h, i]
@@ -163,6 +182,38 @@ def other_logits(weights, q, k, seen, counted, x, localness=None, width=10):
     return more
 
 
+def t5_bucket(distance, buckets, max_distance, bidirectional):
+    """Raffel et al.'s released code, for one distance j - i."""
+    first = 0
+    if bidirectional:
+        buckets //= 2
+        if distance > 0:
+            first = buckets
+        distance = abs(distance)
+    else:
+        distance = max(-distance, 0)
+    exact = buckets // 2
+    if distance < exact:
+        return first + distance
+    share = np.log(distance / exact) / np.log(max_distance / exact)
+    # The logarithms of a start may round to less than a whole number.
+    step = int(share * (buckets - exact) + 1e-9)
+    return first + min(exact + step, buckets - 1)
+
+
+def t5_bias(table, queries, keys, max_distance, bidirectional):
+    """Returns the bias `[H, Q, K]` of a table `[R, H]`, pair by pair.
+
+    The queries are the last Q keys.
+    """
+    bias = np.zeros([table.shape[1], queries, keys])
+    for h, n, j in np.ndindex(bias.shape):
+        distance = j - (keys - queries + n)
+        bucket = t5_bucket(distance, len(table), max_distance, bidirectional)
+        bias[h, n, j] = table[bucket, h]
+    return bias
+
+
 def multihead(
     weights,
     num_heads,
@@ -175,6 +226,8 @@ def multihead(
     localness=None,
     localness_window=10,
     scheme=None,
+    t5=None,
+    left=None,
 ):
     """Vaswani et al., section 3.2.2, with the tables if there are any.
 
@@ -186,6 +239,9 @@ def multihead(
         allowed: bool, broadcasts to `[B, H, Q, K]`.
         window: As of a `MultiHeadAttention`, and so are the others.
         scheme: None, "alibi" for two heads, or "rotary".
+        t5: None, or the arguments of `t5_bias` from max_distance on, for the
+            table "relative_attention_bias".
+        left: As of `distance_vector`.
     """
 
     def heads(name, x):
@@ -215,6 +271,9 @@ def multihead(
     if scheme == "alibi":
         distance = np.abs(np.subtract.outer(*map(np.arange, seen.shape[2:])))
         more = more - np.reshape([2.0**-4, 2.0**-8], [2, 1, 1]) * distance
+    if t5:
+        table = weights["relative_attention_bias"]
+        more = more + t5_bias(table, *seen.shape[2:], *t5)
     output, _ = shaw_attention(
         q,
         k,
@@ -222,6 +281,7 @@ def multihead(
         weights.get("relative_positions_keys"),
         weights.get("relative_positions_values"),
         bias=np.where(seen, 0.0, -1e9) + more,
+        left=left,
     )
     output = np.concatenate(list(output.swapaxes(0, 1)), -1)  # [B, Q, F]
     return output @ weights["output_transform/kernel"]
@@ -273,6 +333,11 @@ def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
         "dot_product_rotary",
     ):
         kind["scheme"] = hparams.self_attention_type.rpartition("_")[2]
+    if hparams.self_attention_type == "dot_product_relative_bias":
+        most = hparams.relative_attention_max_distance
+        kind["t5"] = most, memory is None
+    if hparams.max_relative_position_right >= 0:
+        kind["left"] = hparams.max_relative_position
     if memory is None:
         kind["direction"] = hparams.encoder_attention_direction
 
@@ -296,7 +361,28 @@ def block(weights, hparams, x, allowed, memory=None, memory_allowed=None):
     return around("ffn", x, lambda y: feed_forward(under(weights, "ffn"), y))
 
 
-def transformer_logits(weights, hparams, inputs, targets):
+def layer_weights(weights, stack, number):
+    """Returns the weights of a layer, with those that its stack shares."""
+    part = under(weights, f"{stack}_layer_{number}")
+    name = "self_attention/relative_attention_bias"
+    first = f"{stack}_layer_0/{name}"
+    return part | ({name: weights[first]} if first in weights else {})
+
+
+def decoder_hparams(hparams):
+    """Returns hparams whose fields of both stacks are the decoder's."""
+    own = hparams.to_dict()
+    for name, same in (
+        ("pos", "same"),
+        ("self_attention_type", "same"),
+        ("max_relative_position", -1),
+    ):
+        if own[f"decoder_{name}"] != same:
+            own[name] = own[f"decoder_{name}"]
+    return types.SimpleNamespace(**own)
+
+
+def transformer_logits(weights, hparams, inputs, targets, shifts=(0, 0)):
     """The whole model, teacher-forced: `[B, T]` ids to `[B, T, V]` logits.
 
     Args:
@@ -304,8 +390,10 @@ def transformer_logits(weights, hparams, inputs, targets):
         hparams: `hparam.HParams`.
         inputs: `[B, S]` ids.
         targets: `[B, T]` ids, not shifted.
+        shifts: The positions where the sinusoids of source and target begin.
     """
     shared = weights["target_embedding/embeddings"]
+    stacks = {"source": hparams, "target": decoder_hparams(hparams)}
     source_table = weights.get("source_embedding/embeddings", shared)
     softmax_table = weights.get("softmax/embeddings", shared)
 
@@ -316,9 +404,10 @@ def transformer_logits(weights, hparams, inputs, targets):
             spaces = weights["target_space_embedding/embeddings"]
             x += spaces[hparams.target_space_id]
         positions = np.arange(ids.shape[1])
-        if hparams.pos == "timing":
-            x += sinusoids(positions, hparams.hidden_size)
-        if hparams.pos == "emb":
+        if stacks[side].pos == "timing":
+            first = shifts[0] if side == "source" else shifts[1]
+            x += sinusoids(first + positions, hparams.hidden_size)
+        if stacks[side].pos == "emb":
             learned = weights[f"{side}_positions/embeddings"]
             x += learned[np.minimum(positions, len(learned) - 1)]
         return x
@@ -334,13 +423,13 @@ def transformer_logits(weights, hparams, inputs, targets):
     encoder = hparams.num_encoder_layers or hparams.num_hidden_layers
     decoder = hparams.num_decoder_layers or hparams.num_hidden_layers
     for i in range(encoder):
-        part = under(weights, f"encoder_layer_{i}")
+        part = layer_weights(weights, "encoder", i)
         x = block(part, hparams, x, is_token)
     memory = final(x, "encoder")
     shifted = np.concatenate([0 * targets[:, :1], targets[:, :-1]], 1)
     x = embed(shared, shifted, "target")
     causal = np.tri(targets.shape[1], dtype=bool)
     for i in range(decoder):
-        part = under(weights, f"decoder_layer_{i}")
-        x = block(part, hparams, x, causal, memory, is_token)
+        part = layer_weights(weights, "decoder", i)
+        x = block(part, stacks["target"], x, causal, memory, is_token)
     return final(x, "decoder") @ softmax_table.T

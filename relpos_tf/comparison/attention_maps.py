@@ -13,6 +13,7 @@ from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
+from relpos_tf.layers.positions import tables
 from relpos_tf.models import transformer
 
 # Means are over the first sentences that are short enough.
@@ -94,14 +95,16 @@ def describe_tables(model: transformer.Transformer) -> list[dict[str, Any]]:
         k; one head if all share the table. Empty without relative positions.
     """
     described = []
-    for stack, blocks in (
-        ("encoder", model.encoder_blocks),
-        ("decoder", model.decoder_blocks),
+    for stack, blocks, hparams in (
+        ("encoder", model.encoder_blocks, model.hparams),
+        ("decoder", model.decoder_blocks, model.hparams.of_decoder()),
     ):
+        left = hparams.max_relative_position
         for number, block in enumerate(blocks):
-            tables = block.self_attention.tables()
-            for kind in sorted({"keys", "values"} & tables.keys()):
-                norms = np.linalg.norm(tables[kind].numpy(), axis=-1)
+            found = block.self_attention.tables()
+            for kind in sorted({"keys", "values"} & found.keys()):
+                table = tables.symmetric(found[kind].numpy(), left)
+                norms = np.linalg.norm(table, axis=-1)
                 described.append(
                     {
                         "stack": stack,

@@ -96,10 +96,11 @@ def of_preset(
 
     Raises:
         UserError: see `of_sets`; or the set has other positions than relative
-            ones.
+            ones, or other ones in the decoder.
     """
     hparams = registry.hparams(base)
-    if hparams.pos != "none" or not hparams.is_relative:
+    is_alike = hparams.of_decoder() == hparams
+    if hparams.pos != "none" or not hparams.is_relative or not is_alike:
         raise errors.UserError(
             "A preset derives from a set with relative positions only, such "
             f"as {DEFAULT_BASE}. Received: {base}."

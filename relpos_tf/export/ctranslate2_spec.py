@@ -1,11 +1,11 @@
 """A model's weights, laid out as CTranslate2 expects them.
 
 CTranslate2 computes relative positions as the paper does, if all heads of a
-layer share the tables. Other models are refused here: CTranslate2 would load
-them and compute something else.
+layer share the tables, the bias of T5, and rotary positions. Other models are
+refused here: CTranslate2 would load them and compute something else.
 
 Shapes: V vocabulary, F features, P positions, H heads, R = 2k+1 rows of a
-relative table, D depth per head.
+relative table, or buckets, D depth per head.
 """
 
 import collections
@@ -19,6 +19,9 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.layers import embeddings
+from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import rotary
+from relpos_tf.layers.positions import tables
 from relpos_tf.models import arguments
 from relpos_tf.models import transformer
 from relpos_tf.utils import text
@@ -54,24 +57,27 @@ def token_names(pieces: Iterable[str]) -> list[str]:
 
 def max_positions(model: transformer.Transformer) -> int | None:
     """Returns the rows of the position tables, or None without tables."""
-    if _has_tables(model.hparams):
+    stacks = [own for own in _stacks(model.hparams) if not _is_relative(own)]
+    if not stacks:
         return None
-    learned = model.hparams.max_length if model.hparams.pos == "emb" else 0
-    return max(MAX_POSITIONS, learned)
+    has_learned = any(own.pos == "emb" for own in stacks)
+    return max(MAX_POSITIONS, model.hparams.max_length if has_learned else 0)
 
 
 def check(hparams: hparam.HParams) -> None:
     """Raises UserError with the reason if CTranslate2 cannot be exact."""
     schemes = (
         *arguments.encoder_positions(hparams),
+        *arguments.decoder_positions(hparams),
         *arguments.source_positions(hparams),
     )
     reasons = [scheme.why_not_ctranslate2() for scheme in schemes]
-    if _has_tables(hparams) and hparams.pos != "none":
-        reasons.append(
-            "it leaves out absolute positions where there are relative ones "
-            f"(pos={hparams.pos})"
-        )
+    for own in _stacks(hparams):
+        if _is_relative(own) and own.pos != "none":
+            reasons.append(
+                "it leaves out absolute positions where there are relative "
+                f"ones (pos={own.pos})"
+            )
     before = hparams.layer_preprocess_sequence == "n"
     after = hparams.layer_postprocess_sequence == "dan"
     if before == after:
@@ -98,14 +104,7 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
     """
     hparams = model.hparams
     check(hparams)
-    specs = ctranslate2_engine.package().specs
-    spec = specs.TransformerSpec.from_config(
-        (hparams.encoder_layers, hparams.decoder_layers),
-        hparams.num_heads,
-        with_relative_position=_has_tables(hparams),
-        pre_norm=hparams.layer_preprocess_sequence == "n",
-        activation=specs.Activation.RELU,
-    )
+    spec = _empty_spec(hparams)
     config = spec.config
     config.layer_norm_epsilon = hparams.norm_epsilon
     config.add_source_eos = True
@@ -116,11 +115,20 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
     config.unk_token = tokens[text.PAD_ID]
     _set_tables(spec, model)
     _set_positions(spec, model)
-    for layers, block in (
-        *zip(spec.encoder.layer, model.encoder_blocks, strict=True),
-        *zip(spec.decoder.layer, model.decoder_blocks, strict=True),
+    for part, blocks, own in zip(
+        (spec.encoder, spec.decoder),
+        (model.encoder_blocks, model.decoder_blocks),
+        _stacks(hparams),
+        strict=True,
     ):
-        _set_block(layers, block)
+        for layer, block in zip(part.layer, blocks, strict=True):
+            _set_block(layer, block)
+            _set_relative(
+                layer.self_attention,
+                block.self_attention,
+                own.max_relative_position,
+            )
+            _set_bias(layer.self_attention, block.self_attention)
     for part, norm in (
         (spec.encoder, model.encoder_norm),
         (spec.decoder, model.decoder_norm),
@@ -133,9 +141,54 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
     return spec
 
 
+def _stacks(hparams):
+    """Returns the hparams of the encoder and those of the decoder."""
+    return hparams, hparams.of_decoder()
+
+
+def _empty_spec(hparams):
+    """Returns a `TransformerSpec` without weights."""
+    specs = ctranslate2_engine.package().specs
+    kinds = specs.TransformerEncoderSpec, specs.TransformerDecoderSpec
+    layers = hparams.encoder_layers, hparams.decoder_layers
+    return specs.TransformerSpec(
+        *(
+            kind(
+                number,
+                hparams.num_heads,
+                pre_norm=hparams.layer_preprocess_sequence == "n",
+                activation=specs.Activation.RELU,
+                relative_position=_has_tables(own),
+                relative_attention_bias=_has_bias(own),
+                # 0: all channels of a head.
+                rotary_dim=0 if _is_rotary(own) else None,
+                rotary_base=rotary.MAX_TIMESCALE,
+            )
+            for kind, number, own in zip(
+                kinds, layers, _stacks(hparams), strict=True
+            )
+        )
+    )
+
+
 def _has_tables(hparams):
-    """Returns whether the keys have relative positions, for any length."""
+    """Returns whether the keys have vectors of relative positions."""
     return hparams.is_relative and hparams.add_relative_to_keys
+
+
+def _has_bias(hparams):
+    """Returns whether the logits have the bias of T5."""
+    return hparams.self_attention_type == "dot_product_relative_bias"
+
+
+def _is_rotary(hparams):
+    """Returns whether queries and keys are rotated."""
+    return hparams.self_attention_type == "dot_product_rotary"
+
+
+def _is_relative(hparams):
+    """Returns whether CTranslate2 has relative positions, of any length."""
+    return any(f(hparams) for f in (_has_tables, _has_bias, _is_rotary))
 
 
 def _array(weight) -> np.ndarray:
@@ -162,24 +215,26 @@ def _set_tables(spec, model):
 
 
 def _set_positions(spec, model):
-    """Sets the tables of absolute positions, [P, F], if the model has any."""
-    number = max_positions(model)
-    if number is None:
-        return
-    positions = np.arange(number)
-    for part, learned in (
-        (spec.encoder, model.source_positions),
-        (spec.decoder, model.target_positions),
+    """Sets the tables of absolute positions, [P, F], if a stack has any."""
+    positions = np.arange(max_positions(model) or 0)
+    for part, learned, own in zip(
+        (spec.encoder, spec.decoder),
+        (model.source_positions, model.target_positions),
+        _stacks(model.hparams),
+        strict=True,
     ):
+        if _is_relative(own):
+            continue
         if learned is not None:
             rows = np.minimum(positions, learned.max_length - 1)
             table = _array(learned.embeddings)[rows]
-        elif model.hparams.pos == "timing":
+        elif own.pos == "timing":
             table = embeddings.timing_signal(
                 tf.constant(positions), model.hparams.hidden_size
             ).numpy()
         else:  # CTranslate2 adds sinusoids unless there is a table
-            table = np.zeros([number, model.hparams.hidden_size], np.float32)
+            shape = positions.size, model.hparams.hidden_size
+            table = np.zeros(shape, np.float32)
         part.position_encodings.encodings = table
 
 
@@ -188,7 +243,6 @@ def _set_block(layer, block):
     _set_attention(
         layer.self_attention, block.self_attention, (("q", "k", "v"),)
     )
-    _set_relative(layer.self_attention, block.self_attention)
     _set_norm(layer.self_attention.layer_norm, block.self_attention_residual)
     if hasattr(layer, "attention"):
         _set_attention(
@@ -214,16 +268,29 @@ def _set_attention(spec, layer, groups):
         )
 
 
-def _set_relative(spec, layer):
-    """Sets the tables of relative positions, [R, D]."""
-    tables = layer.tables()
-    if "keys" not in tables:
+def _set_relative(spec, layer, left):
+    """Sets the tables of relative positions, [R, D]; row `left` is distance 0.
+
+    CTranslate2 clips keys before and after a query at one distance.
+    """
+    found = layer.tables()
+    if "keys" not in found:
         return
-    spec.relative_position_keys = _shared(tables["keys"])
+    spec.relative_position_keys = tables.symmetric(_shared(found["keys"]), left)
     # CTranslate2 adds nothing to the values without a table.
     spec.relative_position_values = "__optional"
-    if "values" in tables:
-        spec.relative_position_values = _shared(tables["values"])
+    if "values" in found:
+        spec.relative_position_values = tables.symmetric(
+            _shared(found["values"]), left
+        )
+
+
+def _set_bias(spec, layer):
+    """Sets the bias of T5, [R, H], which all layers of a stack share."""
+    for one in layer.positions:
+        if isinstance(one, bucketed.Bucketed):
+            spec.relative_attention_bias = _array(one.table())
+            spec.relative_attention_max_distance = np.int32(one.max_distance)
 
 
 def _shared(weight) -> np.ndarray:

@@ -94,12 +94,13 @@ class MultiHeadAttention(heads_lib.Heads):
         for one in self.positions:
             one.build(self)
 
-    def add_uniform(self, name, shape, fans):
+    def add_uniform(self, name, shape, fans, autocast=True):
         """Adds a weight for a scheme, with Glorot's uniform initial values."""
         limit = (6 / fans) ** 0.5
         weight = self.add_weight(
             shape=shape,
             initializer=keras.initializers.RandomUniform(-limit, limit),
+            autocast=autocast,
             name=name,
         )
         # An attribute, or tf.train.Checkpoint would not see it.

@@ -20,7 +20,7 @@ _scopes = threading.local()  # MirroredStrategy traces a thread per replica
 
 @contextlib.contextmanager
 def seed_scope(seed):
-    """Has every dropout in the context draw its mask from `seed`.
+    """Has every site in the context draw its random numbers from `seed`.
 
     Args:
         seed: int32 `[2]` tensor.
@@ -33,8 +33,8 @@ def seed_scope(seed):
         _scopes.current = outer
 
 
-def _next_seed():
-    """Returns the seed of the next dropout site."""
+def next_seed():
+    """Returns the seed of the next site that draws at random: int32 `[2]`."""
     scope = getattr(_scopes, "current", None)
     if scope is None:  # a layer outside of the training step
         return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
@@ -90,7 +90,7 @@ class Dropout(keras.layers.Layer):
             return inputs
         # At most 65,534: float16 has no 65,536 to multiply with.
         threshold = min(round(self.rate * 65536), 65534)
-        kept = _random_uint16(tf.shape(inputs), _next_seed()) >= tf.constant(
+        kept = _random_uint16(tf.shape(inputs), next_seed()) >= tf.constant(
             threshold, tf.uint16
         )
         scale = tf.cast(65536 / (65536 - threshold), inputs.dtype)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf.layers import checks
+from relpos_tf.layers import dropout
 
 
 def timing_signal(positions, channels: int, max_timescale: float = 1.0e4):
@@ -20,12 +21,13 @@ def timing_signal(positions, channels: int, max_timescale: float = 1.0e4):
     them; this is tensor2tensor's order.
 
     Args:
-        positions: float or integer tensor `[L]`; the first position is 0.
+        positions: float or integer tensor `[L]` or `[B, L]`; the first
+            position is 0.
         channels: int, F. An odd last channel is zero.
         max_timescale: float.
 
     Returns:
-        A float32 `[L, F]` tensor.
+        A float32 `[L, F]` or `[B, L, F]` tensor.
 
     Example:
 
@@ -35,9 +37,42 @@ def timing_signal(positions, channels: int, max_timescale: float = 1.0e4):
     scales = channels // 2
     increment = math.log(max_timescale) / max(scales - 1, 1)
     inverse = tf.exp(-increment * tf.range(scales, dtype=tf.float32))
-    angles = tf.cast(positions, tf.float32)[:, tf.newaxis] * inverse
-    signal = tf.concat([tf.sin(angles), tf.cos(angles)], axis=1)  # [L, F]
-    return tf.pad(signal, [[0, 0], [0, channels % 2]])
+    angles = tf.cast(positions, tf.float32)[..., tf.newaxis] * inverse
+    signal = tf.concat([tf.sin(angles), tf.cos(angles)], axis=-1)
+    paddings = [[0, 0]] * (signal.shape.rank - 1) + [[0, channels % 2]]
+    return tf.pad(signal, paddings)
+
+
+def shifted_positions(batch, length, max_shift: int):
+    """Returns the positions of sequences that begin at random ones.
+
+    The shift of each sequence is drawn from 0, 1, ..., `max_shift`, all equally
+    likely. In the training step it is a function of `dropout.seed_scope`.
+
+    Args:
+        batch: int or int32 scalar, B.
+        length: int or int32 scalar, L.
+        max_shift: int, at least 0.
+
+    Returns:
+        An int32 `[B, L]` tensor.
+
+    Example:
+
+    >>> shifted_positions(2, 3, max_shift=0).numpy().tolist()
+    [[0, 1, 2], [0, 1, 2]]
+
+    Reference:
+        [Kiyono et al., 2021](https://arxiv.org/abs/2109.05644), section 3.
+    """
+    shifts = tf.random.stateless_uniform(
+        [batch, 1],
+        dropout.next_seed(),
+        minval=0,
+        maxval=max_shift + 1,
+        dtype=tf.int32,
+    )
+    return shifts + tf.range(length)  # [B, L]
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")

@@ -46,6 +46,7 @@ def _variables(hparams):
         tables["target_space_embedding"] = hparam.TARGET_SPACES
     if hparams.pos == "emb":
         tables["source_positions"] = hparams.max_length
+    if hparams.of_decoder().pos == "emb":
         tables["target_positions"] = hparams.max_length
     for table, rows in tables.items():
         yield f"{table}/embeddings", (rows, size)
@@ -58,18 +59,23 @@ def _variables(hparams):
     for i in range(hparams.encoder_layers):
         block = f"encoder_layer_{i}"
         yield from _attention(
-            f"{block}/self_attention", hparams, encoder_positions
+            f"{block}/self_attention", hparams, _own(encoder_positions, i)
         )
         yield from _feed_forward(f"{block}/ffn", hparams)
     for i in range(hparams.decoder_layers):
         block = f"decoder_layer_{i}"
         yield from _attention(
-            f"{block}/self_attention", hparams, decoder_positions
+            f"{block}/self_attention", hparams, _own(decoder_positions, i)
         )
         yield from _attention(
             f"{block}/encdec_attention", hparams, source_positions
         )
         yield from _feed_forward(f"{block}/ffn", hparams)
+
+
+def _own(positions, layer):
+    """Returns the schemes with weights in a layer; only the first has all."""
+    return [one for one in positions if layer == 0 or not one.shared]
 
 
 def _attention(name, hparams, positions):

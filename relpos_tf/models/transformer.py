@@ -20,6 +20,7 @@ from relpos_tf.layers import embeddings
 from relpos_tf.layers import masks
 from relpos_tf.layers import pairs
 from relpos_tf.layers import projections
+from relpos_tf.layers.positions import scheme
 from relpos_tf.models import arguments
 
 
@@ -110,6 +111,7 @@ class Transformer(keras.Model):
         if not isinstance(hparams, hparam.HParams):
             hparams = hparam.HParams().replace(**hparams)
         self.hparams = hparams
+        self._decoder_hparams = hparams.of_decoder()
         policy = {"dtype": self.dtype_policy}
         size = hparams.vocab_size, hparams.hidden_size
         self.target_embedding = embeddings.TokenEmbedding(
@@ -133,14 +135,17 @@ class Transformer(keras.Model):
                 **policy,
                 name="target_space_embedding",
             )
-        self.source_positions = self.target_positions = None
-        if hparams.pos == "emb":
-            self.source_positions, self.target_positions = (
-                embeddings.LearnedPositions(
-                    hparams.max_length, hparams.hidden_size, **policy, name=name
-                )
-                for name in ("source_positions", "target_positions")
+        self.source_positions, self.target_positions = (
+            embeddings.LearnedPositions(
+                hparams.max_length, hparams.hidden_size, **policy, name=name
             )
+            if own.pos == "emb"
+            else None
+            for name, own in (
+                ("source_positions", hparams),
+                ("target_positions", self._decoder_hparams),
+            )
+        )
         self.embedding_dropout = dropout.Dropout(
             hparams.layer_prepostprocess_dropout,
             **policy,
@@ -173,6 +178,8 @@ class Transformer(keras.Model):
             )
             for i in range(hparams.decoder_layers)
         )
+        for stack in (self.encoder_blocks, self.decoder_blocks):
+            scheme.share([block.self_attention.positions for block in stack])
         self.encoder_norm = self.decoder_norm = None
         if hparams.layer_preprocess_sequence == "n":
             # Without these, the last sum of a pre-norm stack has no norm.
@@ -349,9 +356,7 @@ class Transformer(keras.Model):
         """
         x = self.target_embedding.look_up(ids, cache.embedding)  # [B * n, F]
         position = tf.shape(ancestors)[2] - 1
-        x = self._add_positions(
-            x[:, tf.newaxis], self.target_positions, position
-        )[:, 0]
+        x = self._add_target_positions(x[:, tf.newaxis], position)[:, 0]
         past = pairs.of_hypotheses(ancestors)
         layers = []
         for block, kernel, layer, memory in zip(
@@ -389,14 +394,16 @@ class Transformer(keras.Model):
         x = self.source_embedding(inputs)  # [B, S, F]
         if self.target_space is not None:
             x = self.target_space(x)
-        x = self._add_positions(x, self.source_positions, 0)
+        x = self._add_positions(
+            x, self.hparams, self.source_positions, 0, training
+        )
         return self.embedding_dropout(x, training=training)
 
     def _embed_targets(self, targets, training=False):
         """Embeds the target before each position; returns `[B, T, F]`."""
         shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
         x = self.target_embedding(shifted)  # [B, T, F]
-        x = self._add_positions(x, self.target_positions, 0)
+        x = self._add_target_positions(x, 0, training)
         return self.embedding_dropout(x, training=training)
 
     def _decode(self, targets, memory, inputs, training):
@@ -408,7 +415,7 @@ class Transformer(keras.Model):
 
     def _step(self, ids, cache, start):
         x = self.target_embedding.look_up(ids, cache.embedding)  # [B * n, T, F]
-        x = self._add_positions(x, self.target_positions, start)
+        x = self._add_target_positions(x, start)
         layers, weights = [], []
         for block, layer, memory in zip(
             self.decoder_blocks, cache.layers, cache.memory, strict=True
@@ -420,11 +427,28 @@ class Transformer(keras.Model):
             weights.append(weight)
         return x, cache._replace(layers=tuple(layers)), weights
 
-    def _add_positions(self, x, learned, start):
-        positions = start + tf.range(tf.shape(x)[1])
+    def _add_target_positions(self, x, start, training=False):
+        own, learned = self._decoder_hparams, self.target_positions
+        return self._add_positions(x, own, learned, start, training)
+
+    def _add_positions(self, x, own, learned, start, training):
+        """Adds the absolute positions of a stack, from `start` on.
+
+        Args:
+            x: `[B, L, F]` tensor.
+            own: `hparam.HParams` of the stack.
+            learned: None or `embeddings.LearnedPositions`.
+            start: int or scalar tensor.
+            training: bool.
+        """
+        batch, length, _ = tf.unstack(tf.shape(x))
+        positions = start + tf.range(length)
         if learned is not None:
             return x + learned(positions)
-        if self.hparams.pos == "timing":
+        if own.pos == "timing":
+            most = own.max_position_shift
+            if training and most:
+                positions = embeddings.shifted_positions(batch, length, most)
             signal = embeddings.timing_signal(positions, x.shape[-1])
             return x + tf.cast(signal, x.dtype)
         return x

@@ -62,6 +62,11 @@ class AttentionWeightsTest(tf.test.TestCase, parameterized.TestCase):
             "encoder_attention_direction": "split",
             "num_encoder_layers": 3,
         },
+        {
+            "max_relative_position_right": 0,
+            "decoder_pos": "timing",
+            "decoder_self_attention_type": "dot_product_relative_bias",
+        },
     )
     def test_weights_are_those_of_the_formula(self, **changes):
         model = transformer.Transformer(testing.HPARAMS.replace(**changes))
@@ -117,6 +122,42 @@ class MeanByDistanceTest(tf.test.TestCase):
         weights[0, 1] = np.eye(3, k=-1)
         found = attention_maps.mean_by_distance(weights, [3], [-1, 0])
         self.assertAllEqual(found, [[0.0, 1.0], [1.0, 0.0]])
+
+
+class TablesTest(tf.test.TestCase):
+    def test_norms_are_those_of_the_distances_from_minus_k_to_k(self):
+        model = transformer.Transformer(
+            testing.HPARAMS.replace(
+                num_hidden_layers=1,
+                max_relative_position=1,
+                max_relative_position_right=3,
+                decoder_max_relative_position=4,
+                add_relative_to_values=False,
+            )
+        )
+        testing.randomize(model)
+        found = attention_maps.describe_tables(model)
+        self.assertEqual(
+            [(one["stack"], one["kind"]) for one in found],
+            [("encoder", "keys"), ("decoder", "keys")],
+        )
+        for one, block, left, right in zip(
+            found,
+            (model.encoder_blocks[0], model.decoder_blocks[0]),
+            (1, 4),
+            (3, 3),
+            strict=True,
+        ):
+            table = block.self_attention.tables()["keys"].numpy()  # [H, R, D]
+            k = max(left, right)
+            expected = [
+                [
+                    np.linalg.norm(rows[max(-left, min(right, d)) + left])
+                    for d in range(-k, k + 1)
+                ]
+                for rows in table
+            ]
+            self.assertAllClose(one["norms"], expected, atol=1e-5)
 
 
 class DescribeTest(tf.test.TestCase):

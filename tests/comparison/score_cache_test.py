@@ -168,6 +168,7 @@ class ScoresTest(ScoresTestCase):
         self.assertEqual(anew.further, result.further)
         self.assertEqual(anew.translations, result.translations)
 
+    @mock.patch.object(attention_maps, "describe", lambda *arguments: {})
     def test_all_test_sets_of_the_problem_are_collected(self):
         examples.add_run(self.folder, "b-seed1")
         two = [runs.Run(x, 1, self.folder / f"{x}-seed1") for x in "ab"]

@@ -1,5 +1,7 @@
 """Presets, sets with changes, and the differences between them."""
 
+from unittest import mock
+
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -94,6 +96,14 @@ class PresetTest(parameterized.TestCase):
     def test_needs_a_set_with_relative_positions_only(self, base):
         with self.assertRaisesRegex(errors.UserError, f"Received: {base}"):
             variants.of_preset("table1", base, "")
+
+    def test_needs_a_set_whose_decoder_has_the_same_positions(self):
+        hparams = registry.hparams(TINY).replace(decoder_pos="timing")
+        with (
+            mock.patch.object(registry, "hparams", lambda name: hparams),
+            self.assertRaisesRegex(errors.UserError, "Received: mine"),
+        ):
+            variants.of_preset("table1", "mine", "")
 
 
 class SetsTest(parameterized.TestCase):

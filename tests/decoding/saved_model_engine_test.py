@@ -273,6 +273,17 @@ class ExportEngineTest(parameterized.TestCase):
             "beam_size": 1,
         },
         {"relative_attention_implementation": "reshape"},
+        {
+            "self_attention_type": "dot_product_relative_bias",
+            "decoder_max_relative_position": 1,
+            "max_relative_position_right": 0,
+        },
+        {
+            "self_attention_type": "dot_product_rotary",
+            "decoder_self_attention_type": "dot_product_alibi",
+            "pos": "timing",
+            "max_position_shift": 9,
+        },
     )
     def test_exports_of_every_kind_of_model_are_known(self, **changes):
         run = run_dir.RunDir(tiny_run.path())

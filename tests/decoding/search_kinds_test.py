@@ -16,6 +16,21 @@ KINDS = {
     "layer": {"localness": "layer", "attention_window": 3} | RELATIVE,
     "query": {"localness": "query", "encoder_attention_direction": "split"},
     "additive": {"attention_score": "additive"} | RELATIVE,
+    # Distances in the decoder to which the last bucket and the clipped vector
+    # belong.
+    "t5_bias": {
+        "self_attention_type": "dot_product_relative_bias",
+        "relative_attention_num_buckets": 4,
+        "relative_attention_max_distance": 3,
+    }
+    | RELATIVE,
+    "apart": {
+        "max_relative_position": 1,
+        "max_relative_position_right": 3,
+        "decoder_max_relative_position": 2,
+        "decoder_pos": "timing",
+    }
+    | RELATIVE,
 }
 
 
@@ -40,8 +55,9 @@ class KindsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(ids, want_ids)
         self.assertAllClose(scores, want_scores, atol=1e-4)
 
-    def test_caches_that_follow_hypotheses_find_the_same(self):
-        model = made("layer")
+    @parameterized.parameters("layer", "t5_bias")
+    def test_caches_that_follow_hypotheses_find_the_same(self, kind):
+        model = made(kind)
         options = {"beam_size": 3, "alpha": 0.6, "n_best": 3}
         ids, scores = search.search(
             model, INPUTS, tf.constant(LENGTHS), **options

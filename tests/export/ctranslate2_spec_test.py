@@ -26,14 +26,54 @@ UNTIED = {"shared_embedding_and_softmax_weights": False}
 SPACE = {"use_target_space_embedding": True, "target_space_id": 9}
 NO_KEYS = {"add_relative_to_keys": False}
 NO_VALUES = {"add_relative_to_values": False}
+BIAS = {"self_attention_type": "dot_product_relative_bias"}
+ROTARY = {"self_attention_type": "dot_product_rotary"}
 KINDS = {
     "relative": {},
     "k_0": {"max_relative_position": 0},
     "keys_only": NO_VALUES,
     "absolute": ABSOLUTE,
+    "shape": ABSOLUTE | {"max_position_shift": 500},
     # Shorter than the sentences: the later positions share a vector.
     "learned": ABSOLUTE | {"pos": "emb", "max_length": 4},
     "no_positions": ABSOLUTE | {"pos": "none"},
+    "k_apart": {
+        "max_relative_position": 5,
+        "max_relative_position_right": 1,
+        "decoder_max_relative_position": 3,
+    },
+    "k_after": {"max_relative_position": 0, "max_relative_position_right": 3},
+    "relative_encoder": {
+        "decoder_self_attention_type": "dot_product",
+        "decoder_pos": "timing",
+    },
+    "relative_decoder": ABSOLUTE
+    | {
+        "pos": "emb",
+        "max_length": 4,
+        "decoder_self_attention_type": "dot_product_relative",
+        "decoder_pos": "none",
+    },
+    "no_decoder_positions": ABSOLUTE | {"decoder_pos": "none"},
+    "bias_in_the_decoder": {
+        "decoder_self_attention_type": "dot_product_relative_bias"
+    },
+    "t5_bias": BIAS,
+    # In float32 and in float64, logarithms can round the starts 6 and 10 to
+    # the bucket before.
+    "t5_bias_10_buckets": BIAS
+    | {
+        "relative_attention_num_buckets": 10,
+        "relative_attention_max_distance": 160,
+    },
+    "t5_bias_8_buckets": BIAS
+    | {
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 9,
+    },
+    "rotary": ROTARY,
+    "rotary_in_the_encoder": ROTARY
+    | {"decoder_self_attention_type": "dot_product_relative"},
     "no_tables": NO_KEYS | NO_VALUES,
     "pre_norm": PRE_NORM,
     "pre_norm_absolute": PRE_NORM | ABSOLUTE,
@@ -53,6 +93,7 @@ REFUSED = {
     "values_only": (NO_KEYS, "ignores relative positions on the values"),
     "relative_and_absolute": ({"pos": "timing"}, "leaves out absolute"),
     "relative_and_learned": ({"pos": "emb"}, "leaves out absolute"),
+    "bias_and_absolute": (BIAS | {"pos": "timing"}, "leaves out absolute"),
     "two_norms": ({"layer_preprocess_sequence": "n"}, "has two norms"),
     "localness": ({"localness": "query"}, "Gaussian.*localness query"),
     "window": ({"attention_window": 3}, "window.*window 3"),
@@ -61,7 +102,15 @@ REFUSED = {
         "direction split",
     ),
     "alibi": ({"self_attention_type": "dot_product_alibi"}, "linear bias"),
-    "rotary": ({"self_attention_type": "dot_product_rotary"}, "rotary"),
+    "alibi_in_the_decoder": (
+        {"decoder_self_attention_type": "dot_product_alibi"},
+        "linear bias",
+    ),
+    "relative_and_absolute_in_the_decoder": (
+        ABSOLUTE | {"decoder_self_attention_type": "dot_product_relative"},
+        "leaves out absolute.*pos=timing",
+    ),
+    "rotary_and_absolute": (ROTARY | {"pos": "emb"}, "leaves out absolute"),
     "additive": ({"attention_score": "additive"}, "additive score"),
     "no_norm": ({"layer_postprocess_sequence": "da"}, "has no norm"),
 }

@@ -47,6 +47,7 @@ BAD = {
     },
     shaw.Shaw: {
         "max_relative_position": (None, *NO_DISTANCE),
+        "max_relative_position_right": NO_DISTANCE,
         "implementation": NO_CHOICE,
     },
     window.Window: {"window": (None, 0, *NO_DISTANCE)},

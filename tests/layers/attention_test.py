@@ -29,6 +29,8 @@ RELATIVE = {
     "keys_only": {"max_relative_position": 2, "add_to_values": False},
     "values_only": {"max_relative_position": 2, "add_to_keys": False},
     "k0": {"max_relative_position": 0},
+    "k_apart": {"max_relative_position": 3, "max_relative_position_right": 1},
+    "k_after": {"max_relative_position": 0, "max_relative_position_right": 2},
     "neither": {
         "max_relative_position": 2,
         "add_to_keys": False,
@@ -40,6 +42,13 @@ RELATIVE = {
 
 def example(seed, *shape):
     return tf.constant(testing.normal(seed, *shape), tf.float32)
+
+
+def left_of(kind):
+    """Returns the row of distance 0 in the tables of a kind, or None."""
+    if "max_relative_position_right" in RELATIVE[kind]:
+        return RELATIVE[kind]["max_relative_position"]
+    return None
 
 
 def attention_layer(kind, **kwargs):
@@ -101,7 +110,9 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
                     may_attend=may_attend,
                     use_causal_mask=use_causal_mask,
                 ),
-                oracles.multihead(weights, H, x, x, allowed),
+                oracles.multihead(
+                    weights, H, x, x, allowed, left=left_of(kind)
+                ),
                 rtol=1e-4,
                 atol=1e-4,
             )
@@ -255,7 +266,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         return kind(zeros, zeros)
 
     @parameterized.product(
-        kind=["shared", "per_head", "keys_only", "absolute"],
+        kind=["shared", "per_head", "keys_only", "k_apart", "absolute"],
         cache=["growing", "fixed"],
     )
     def test_steps_equal_rows_of_the_full_pass(self, kind, cache):

@@ -1,9 +1,12 @@
 """Tests of token embeddings, the tied softmax, and absolute positions."""
 
+import itertools
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
 from tests import oracles
 from tests import testing
@@ -40,6 +43,36 @@ class TimingSignalTest(testing.LayerTestCase):
             self.assertAllClose(
                 signal[tf.newaxis], arrays["out/signal"], atol=1e-5, msg=case
             )
+
+
+class ShiftedPositionsTest(tf.test.TestCase):
+    def test_every_shift_of_a_sequence_is_equally_likely(self):
+        with dropout.seed_scope(tf.constant([3, 5])):
+            found = embeddings.shifted_positions(70_001, 3, max_shift=6)
+        first = found[:, :1]
+        self.assertAllEqual(found - first, np.tile([0, 1, 2], [70_001, 1]))
+        counts = np.bincount(first.numpy().ravel())
+        # Five standard deviations of about 100 draws.
+        self.assertAllClose(counts, [10_000] * 7, rtol=0.0, atol=500)
+
+    def test_shifts_depend_on_the_seed_and_on_the_place_in_the_step(self):
+        found = []
+        for seed in ([3, 5], [3, 6], [3, 5]):
+            with dropout.seed_scope(tf.constant(seed)):
+                for _ in range(2):  # source and target
+                    found.append(embeddings.shifted_positions(1000, 1, 500))
+        self.assertAllEqual(found[0], found[4])
+        self.assertAllEqual(found[1], found[5])
+        for a, b in itertools.combinations(found[:4], 2):
+            # Of independent draws, one in 501 agrees.
+            self.assertLess(np.mean(a == b), 0.02)
+            self.assertLess(np.abs(np.corrcoef(a[:, 0], b[:, 0])[0, 1]), 0.2)
+
+    def test_sinusoids_of_several_rows_are_those_of_each(self):
+        positions = tf.constant([[3, 4, 5], [0, 1, 2]])
+        found = embeddings.timing_signal(positions, 7)
+        for row, one in zip(found, positions, strict=True):
+            self.assertAllEqual(row, embeddings.timing_signal(one, 7))
 
 
 class TokenEmbeddingTest(testing.LayerTestCase):

@@ -21,6 +21,7 @@ KINDS = {
     "reshape": RELATIVE | {"implementation": "reshape"},
     "shared": RELATIVE | {"heads_share": True},
     "keys_only": RELATIVE | {"add_to_values": False},
+    "k_apart": {"max_relative_position": 3, "max_relative_position_right": 1},
     "one_row": {"max_relative_position": 0},
     "additive": RELATIVE | {"score": "additive"},
     "window": RELATIVE | {"window": 3},

@@ -5,7 +5,13 @@ from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import shaw
 from relpos_tf.layers.positions import window
 
-_SHAW = ("add_to_keys", "add_to_values", "heads_share", "implementation")
+_SHAW = (
+    "add_to_keys",
+    "add_to_values",
+    "heads_share",
+    "implementation",
+    "max_relative_position_right",
+)
 
 
 def schemes(num_heads, **case):

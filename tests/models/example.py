@@ -49,8 +49,42 @@ VARIANTS = {
         "localness": "query",
         "encoder_attention_direction": "split",
     },
+    "t5_bias": {
+        "self_attention_type": "dot_product_relative_bias",
+        # Buckets from 0, 1, 2 and 4 on in each direction of the encoder.
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 6,
+    },
     "alibi": {"self_attention_type": "dot_product_alibi"},
     "rotary": {"self_attention_type": "dot_product_rotary"},
+    # k of 3 before and 1 after a query; in the decoder 1 before it.
+    "k_apart": {
+        "max_relative_position": 3,
+        "max_relative_position_right": 1,
+        "decoder_max_relative_position": 1,
+    },
+    "k_after": {
+        "max_relative_position": 0,
+        "max_relative_position_right": 2,
+        "decoder_max_relative_position": 2,
+        "heads_share_relative_embedding": True,
+    },
+    "relative_encoder": {
+        "decoder_self_attention_type": "dot_product",
+        "decoder_pos": "timing",
+    },
+    "relative_decoder": {
+        "self_attention_type": "dot_product",
+        "pos": "emb",
+        "max_length": LONGEST,
+        "decoder_self_attention_type": "dot_product_relative",
+        "decoder_pos": "none",
+    },
+    "no_decoder_positions": {
+        "self_attention_type": "dot_product",
+        "pos": "timing",
+        "decoder_pos": "none",
+    },
     "window": {
         "self_attention_type": "dot_product",
         "pos": "timing",

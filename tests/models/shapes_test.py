@@ -37,6 +37,12 @@ class ShapesTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
+        {
+            "pos": "emb",
+            "decoder_pos": "timing",
+            "decoder_self_attention_type": "dot_product_relative_bias",
+        },
+        {"decoder_pos": "emb", "max_relative_position_right": 0},
         {"localness": "layer", "layer_preprocess_sequence": "n"},
         {"attention_score": "additive", "layer_postprocess_sequence": "da"},
         {

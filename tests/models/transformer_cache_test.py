@@ -65,6 +65,9 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         "learned",
         "pre_norm",
         "localness_layer",
+        "t5_bias",
+        "k_apart",
+        "relative_decoder",
         "additive",
     )
     def test_steps_equal_rows_of_the_full_pass(self, name):

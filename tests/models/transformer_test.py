@@ -4,12 +4,15 @@ Shapes: B batch, S source length, T target length, V vocabulary, F features,
 H heads, R rows of a relative table.
 """
 
+import itertools
 import json
 
 import keras
+import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.layers import dropout
 from relpos_tf.models import transformer
@@ -63,6 +66,13 @@ TREES = {
     "shared": expected_tree({"keys": (R, F // H), "values": (R, F // H)}),
     "keys_only": expected_tree({"keys": (H, R, F // H)}),
     "absolute": expected_tree({}),
+    "t5_bias": expected_tree(
+        {},
+        others={
+            f"{stack}_layer_0/self_attention/relative_attention_bias": (8, H)
+            for stack in ("encoder", "decoder")
+        },
+    ),
     "learned": expected_tree(
         {},
         others={
@@ -70,6 +80,25 @@ TREES = {
             "target_positions/embeddings": (LONGEST, F),
         },
     ),
+    "k_apart": {
+        path: (H, 3 if path.startswith("decoder") else 5, F // H)
+        if "relative_positions" in path
+        else shape
+        for path, shape in expected_tree(PER_HEAD).items()
+    },
+    "relative_encoder": {
+        path: shape
+        for path, shape in expected_tree(PER_HEAD).items()
+        if not path.startswith("decoder_layer_0/self_attention/relative")
+    },
+    "relative_decoder": {
+        path: shape
+        for path, shape in expected_tree(
+            PER_HEAD,
+            others={"source_positions/embeddings": (LONGEST, F)},
+        ).items()
+        if not path.startswith("encoder_layer_0/self_attention/relative")
+    },
     "untied": expected_tree(
         PER_HEAD,
         others={
@@ -235,6 +264,55 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
         model = transformer.Transformer(hparams.to_dict())
         self.assertEqual(model.hparams, hparams)
         self.assertIsInstance(model.hparams, hparam.HParams)
+
+
+class ShiftTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters("absolute", "relative_and_absolute")
+    def test_training_sees_the_sinusoids_from_a_drawn_position_on(self, name):
+        model = transformer.Transformer(
+            example.small(
+                name,
+                num_hidden_layers=1,
+                max_position_shift=2,
+                layer_prepostprocess_dropout=0.0,
+            )
+        )
+        testing.randomize(model)
+        arguments = example.ids(example.INPUTS), example.ids(example.TARGETS)
+        by_shifts = {
+            shifts: oracles.transformer_logits(
+                testing.named_weights(model),
+                model.hparams,
+                example.INPUTS,
+                example.TARGETS,
+                shifts,
+            )
+            for shifts in itertools.product(range(3), repeat=2)
+        }
+        self.assertAllClose(model(*arguments), by_shifts[0, 0], 1e-4, 1e-4)
+        found = []
+        for seed in range(13):
+            with dropout.seed_scope(tf.constant([seed, 5])):
+                logits = model(*arguments, training=True)
+            for row in range(len(example.INPUTS)):
+                distances = {
+                    shifts: np.max(np.abs(logits[row] - expected[row]))
+                    for shifts, expected in by_shifts.items()
+                }
+                nearest, next_one = sorted(distances, key=distances.get)[:2]
+                self.assertLess(distances[nearest], 1e-4)
+                self.assertGreater(distances[next_one], 1e-3)
+                found.append(nearest)
+        # 39 rows have 8 or 9 of the 9 pairs, unless shifts were the same for
+        # all rows of a batch, or for source and target.
+        self.assertGreater(len(set(found)), 7, found)
+
+    @parameterized.parameters("emb", "none")
+    def test_a_shift_without_sinusoids_is_refused(self, pos):
+        with self.assertRaisesRegex(
+            errors.UserError, f"max_position_shift.* be 0 where pos is {pos}"
+        ):
+            testing.HPARAMS.replace(pos=pos, max_position_shift=3)
 
 
 class DropoutTest(tf.test.TestCase, parameterized.TestCase):

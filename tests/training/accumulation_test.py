@@ -35,6 +35,11 @@ testing.use_two_cpus()
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANDOM = np.random.default_rng(1)
 CLIPPED = replicas.HPARAMS.replace(clip_grad_norm=0.3)
+# The layers of a stack share a table.
+BIASED = CLIPPED.replace(
+    self_attention_type="dot_product_relative_bias", num_hidden_layers=2
+)
+SHIFTED = replicas.HPARAMS.replace(max_position_shift=500)
 DROPPED = replicas.HPARAMS.replace(layer_prepostprocess_dropout=0.5)
 SMALL = replicas.HPARAMS.override(
     "batch_size=128,learning_rate_warmup_steps=20,max_length=32"
@@ -54,6 +59,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
         (2, 1, replicas.HPARAMS, breakable.BagOfWords),
         (2, 2, CLIPPED, breakable.BagOfWords),
         (2, 2, CLIPPED, transformer.Transformer),
+        (2, 1, BIASED, transformer.Transformer),
     )
     def test_ten_updates_equal_those_of_one_batch(
         self, count, number, hparams, model
@@ -144,8 +150,13 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
                     value, states[1][name], rtol=1e-4, atol=1e-7, msg=name
                 )
 
-    def test_dropout_differs_by_replica_batch_step_and_seed(self):
-        # Only one part has tokens: the same loss, but for the masks.
+    @parameterized.parameters(
+        (DROPPED, breakable.BagOfWords), (SHIFTED, transformer.Transformer)
+    )
+    def test_random_draws_differ_by_replica_batch_step_and_seed(
+        self, hparams, model
+    ):
+        # Only one part has tokens: the same loss, but for masks or shifts.
         full = replicas.batch(replicas.sentences(8)[0])
         parts = np.full([4, 4], replicas.batch([])).tolist()
         for i in range(4):
@@ -155,13 +166,14 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
             one.reset()
             return [float(result["loss"]) for result in one.train(updates)]
 
-        two = machine(2, 2, DROPPED)
+        two = machine(2, 2, hparams, model)
         found = [losses(two, [update])[0] for update in parts]
         # No weight moves without a token: the second step starts like the
         # first.
         nothing = [replicas.batch([])] * 4
         found.append(losses(two, [nothing, parts[0]])[1])
-        found += losses(machine(1, 2, DROPPED, random_seed=2), [parts[0][:2]])
+        other = machine(1, 2, hparams, model, random_seed=2)
+        found += losses(other, [parts[0][:2]])
         self.assertGreater(np.diff(np.sort(found)).min(), 1e-3, found)
         self.assertEqual(losses(two, [parts[2]]), [found[2]])
 
@@ -239,13 +251,16 @@ class TrainerTest(tf.test.TestCase):
         }
 
     def test_a_resumed_run_equals_one_that_never_stopped(self):
-        accumulate = "optimizer_multistep_accumulate_steps=3"
-        self.trainer("whole", 4, accumulate).train()
+        changes = (
+            "optimizer_multistep_accumulate_steps=3,max_position_shift=500,"
+            "attention_dropout=0.3"
+        )
+        self.trainer("whole", 4, changes).train()
         self.assertEqual(self.values("whole", 2)["training/position"], 6)
         (self.folder / "resumed").mkdir()
         for path in (self.folder / "whole").glob("ckpt-2.*"):
             shutil.copy(path, self.folder / "resumed")
-        self.trainer("resumed", 4, accumulate).train()
+        self.trainer("resumed", 4, changes).train()
         expected = self.values("whole", 4)
         actual = self.values("resumed", 4)
         self.assertEqual(expected["training/position"], 12)

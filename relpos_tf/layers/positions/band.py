@@ -12,7 +12,10 @@ table. With k = 2 and five positions:
 
 Each row is one diagonal, except that row 0 fills the corner at the lower left
 and row 2k the corner at the upper right. The band consists of the diagonals of
-the rows 1 to 2k; if no key right of its query counts, of the rows 1 to k.
+the rows 1 to 2k; if no key right of its query counts, of the rows 1 to k. If
+keys before and after the query are clipped at two distances, `left` and
+`right`, it consists of the rows 1 to left + right; and of row 0 on the main
+diagonal if `left` is 0.
 
 Keys (equation 4). A query has one product n[i, r] = q[i] . table[r] with each
 row. A softmax does not change if one number is subtracted from all logits of a
@@ -29,8 +32,8 @@ row r, and t[i] the sum over all keys: 1, unless weights were dropped.
 So the band needs two operations: `add_by_distance` for n and `sum_by_distance`
 for s. Each is the gradient of the other.
 
-Shapes: B batch, H heads, Q queries, K keys, D depth per head, R = 2k+1 rows of
-a table, W rows of the band.
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, R = left + 1 +
+right rows of a table, W rows of the band.
 """
 
 from typing import NamedTuple
@@ -44,14 +47,14 @@ _ALIGN = "LEFT_RIGHT"
 
 
 class Band(NamedTuple):
-    """The diagonals of the distances 1-k to k in a matrix `[Q, K]`.
+    """The diagonals of the distances 1-left to right in a matrix `[Q, K]`.
 
     Attributes:
         diagonals: int32 `[2]`: the lowest and the highest diagonal, column
             minus row.
         first: int32 scalar: the row of the table of the lowest diagonal.
         corner: `[Q, K]` in the dtype of the logits: 1 where a key is more than
-            k to the right of its query, else 0. None where no such key counts.
+            `right` after its query, else 0. None where no such key counts.
     """
 
     diagonals: tf.Tensor
@@ -65,22 +68,30 @@ class Band(NamedTuple):
         return tf.reverse(rows, [-2])
 
 
-def band_of(x, k, pairs, padding):
-    """Returns the `Band` of `[B, H, Q, K]` for the clipping distance k > 0."""
+def band_of(x, left, right, pairs, padding):
+    """Returns the `Band` of `[B, H, Q, K]`.
+
+    Args:
+        x: `[B, H, Q, K]` tensor.
+        left: int: the distance at which keys before a query are clipped.
+        right: int: the same of keys after it. Not both are 0.
+        pairs: `pairs.Sequence`.
+        padding: As in `logits`.
+    """
     shape = tf.shape(x)
     queries, keys = shape[2], shape[3]
     start = pairs.first() + padding
-    low = tf.maximum(start - k + 1, 1 - queries)
-    high = tf.minimum(start + (0 if pairs.causal else k), keys - 1)
+    low = tf.maximum(start - max(left, 1) + 1, 1 - queries)
+    high = tf.minimum(start + (0 if pairs.causal else right), keys - 1)
     corner = None
     if not pairs.causal:
-        last = start + tf.range(queries) + k  # [Q]
+        last = start + tf.range(queries) + right  # [Q]
         corner = tf.range(keys) > last[:, tf.newaxis]  # [Q, K]
         corner = tf.cast(corner, x.dtype)
-    return Band(tf.stack([low, high]), low - start + k, corner)
+    return Band(tf.stack([low, high]), low - start + left, corner)
 
 
-def logits(q, k, table, pairs, padding):
+def logits(q, k, table, pairs, padding, left):
     """Returns the logits of equation 4, less n[i, 0]: `[B, H, Q, K]`.
 
     Args:
@@ -90,17 +101,18 @@ def logits(q, k, table, pairs, padding):
         pairs: `pairs.Sequence`.
         padding: 0 or a scalar tensor: how many keys must be added before the
             first key, so that each query has the position of a key.
+        left: int: the row of distance 0.
     """
     content = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
     if table.shape[-2] == 1:  # one vector for all keys
         return content + tables.multiply(q, table, transpose=True)
-    clip = table.shape[-2] // 2
+    right = table.shape[-2] - 1 - left
     content = _pad(content, -1, padding)
-    band = band_of(content, clip, pairs, padding)
+    band = band_of(content, left, right, pairs, padding)
     row_0 = table[..., :1, :]
     rows = band.rows(table - tf.stop_gradient(row_0))
     n = tables.multiply(q, rows, transpose=True)  # [B, H, Q, W], less n[i, 0]
-    has_row_0 = _has_row_0(pairs, clip, q.dtype)
+    has_row_0 = _has_row_0(pairs, left, q.dtype)
 
     def row_0_gradient(dn, q, has_row_0):
         weights = -has_row_0 * tf.reduce_sum(dn, -1, keepdims=True)
@@ -111,7 +123,7 @@ def logits(q, k, table, pairs, padding):
     return sums[..., padding:] if tf.is_tensor(padding) else sums
 
 
-def output(weights, v, table, pairs, padding, sums_to_one):
+def output(weights, v, table, pairs, padding, sums_to_one, left):
     """Returns the weighted values of equation 3: `[B, H, Q, D]`.
 
     Args:
@@ -121,6 +133,7 @@ def output(weights, v, table, pairs, padding, sums_to_one):
         pairs: `pairs.Sequence`.
         padding: As in `logits`.
         sums_to_one: bool. Whether the weights of each query sum to 1.
+        left: int: the row of distance 0.
     """
     row_0 = table[..., :1, :]
     t = tf.ones([], v.dtype)
@@ -128,15 +141,15 @@ def output(weights, v, table, pairs, padding, sums_to_one):
         t = tf.reduce_sum(weights, -1, keepdims=True)  # [B, H, Q, 1]
     if table.shape[-2] == 1:  # one vector for all keys
         return _times_row(t, row_0) + tf.matmul(weights, v)
-    clip = table.shape[-2] // 2
+    right = table.shape[-2] - 1 - left
     weights, v = _pad(weights, -1, padding), _pad(v, -2, padding)
-    band = band_of(weights, clip, pairs, padding)
+    band = band_of(weights, left, right, pairs, padding)
     content, s = product_and_sums(weights, v, band)
     s = tf.transpose(s, [0, 1, 3, 2])  # [B, H, Q, W]
     rows = band.rows(table - tf.stop_gradient(row_0))
     z = _times_row(t, tf.stop_gradient(row_0))
     z += tables.multiply(s, rows)
-    has_row_0 = _has_row_0(pairs, clip, v.dtype)
+    has_row_0 = _has_row_0(pairs, left, v.dtype)
 
     def row_0_gradient(dz, s, t, has_row_0):
         s_0 = t - tf.reduce_sum(s, -1, keepdims=True)  # [B, H, Q, 1]
@@ -237,10 +250,10 @@ def _pad(x, axis, padding):
     return tf.pad(x, paddings)
 
 
-def _has_row_0(pairs, k, dtype):
-    """Returns 1 for each query with keys k or more to the left: `[Q, 1]`."""
+def _has_row_0(pairs, left, dtype):
+    """Returns 1 for each query with keys `left` or more before it: `[Q, 1]`."""
     positions = pairs.first() + tf.range(pairs.queries)
-    return tf.cast(positions >= k, dtype)[:, tf.newaxis]
+    return tf.cast(positions >= left, dtype)[:, tf.newaxis]
 
 
 def _with_gradient_of(row, x, gradient, *tensors):

@@ -13,6 +13,9 @@ distances j - i clipped to [-k, k]:
     (4)  e[i, j] = q[i] . (key[j] + a_key[i, j])
          a[i, j] = table[clip(j - i, -k, k) + k]
 
+Keys before the query and keys after it may be clipped at two distances: with
+`left` and `right`, row clip(j - i, -left, right) + left.
+
 To compute (4) without a sum for each pair in every example and head:
 
     (5)  e[i, j] = q[i] . key[j] + q[i] . a_key[i, j]
@@ -38,7 +41,11 @@ IMPLEMENTATIONS = ("auto", "reshape", "compact")
 
 
 def relative_position_ids(
-    query_length, key_length, max_relative_position, query_start=None
+    query_length,
+    key_length,
+    max_relative_position,
+    query_start=None,
+    max_relative_position_right=None,
 ):
     """Returns the table row of each query and key: `clip(j - i, -k, k) + k`.
 
@@ -48,6 +55,8 @@ def relative_position_ids(
         max_relative_position: int, k. With 0 every pair has row 0.
         query_start: int or scalar tensor: the position of the first query
             among the keys. By default the queries are the last Q keys.
+        max_relative_position_right: int: k of the keys after the query, if it
+            is another one.
 
     Returns:
         An int32 `[Q, K]` tensor.
@@ -61,9 +70,11 @@ def relative_position_ids(
     [[0, 0, 1, 2], [0, 0, 0, 1]]
     """
     checks.integer("max_relative_position", max_relative_position, least=0)
-    k = max_relative_position
+    left = right = max_relative_position
+    if max_relative_position_right is not None:
+        right = max_relative_position_right
     distance = masks.distances(query_length, key_length, query_start)
-    return tf.clip_by_value(distance, -k, k) + k
+    return tf.clip_by_value(distance, -left, right) + left
 
 
 def relative_attention_inner(x, y, z, transpose):
@@ -115,6 +126,7 @@ def relative_attention(
     query_start=None,
     causal=False,
     dropout=None,
+    left=None,
 ):
     """Attends by content and by relative position.
 
@@ -137,6 +149,8 @@ def relative_attention(
         causal: bool. Promises that `bias` leaves each query at least one key,
             and none right of the query.
         dropout: None or a function of the weights that multiply the values.
+        left: int: the row of distance 0 in both tables, where keys before the
+            query are clipped. By default k, the middle one of 2k+1 rows.
 
     Returns:
         A pair: `[B, H, Q, D]`, and the weights `[B, H, Q, K]` before dropout.
@@ -158,20 +172,21 @@ def relative_attention(
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
     """
     checks.choice("implementation", implementation, IMPLEMENTATIONS)
-    _check_rows(key_table, value_table)
+    if left is None:
+        _check_rows(key_table, value_table)
     pairs = pairs_lib.Sequence(
         tf.shape(q)[2], tf.shape(k)[2], query_start, causal
     )
-    logits = relative_logits(q, k, key_table, pairs, implementation)
+    logits = relative_logits(q, k, key_table, pairs, implementation, left)
     weights = masks.softmax(logits, bias, v.dtype)  # [B, H, Q, K]
     dropped = weights if dropout is None else dropout(weights)
     output = relative_output(
-        dropped, v, value_table, pairs, implementation, dropout is None
+        dropped, v, value_table, pairs, implementation, dropout is None, left
     )
     return output, weights
 
 
-def relative_logits(q, k, table, pairs, implementation):
+def relative_logits(q, k, table, pairs, implementation, left=None):
     """Returns the logits e of equation 4: `[B, H, Q, K]`.
 
     The compact form subtracts one number from all logits of a query, which
@@ -183,19 +198,23 @@ def relative_logits(q, k, table, pairs, implementation):
         table: None, `[R, D]` or `[H, R, D]`: the vectors of the keys.
         pairs: `pairs.Sequence`. Its masks are not applied.
         implementation: As in `relative_attention`.
+        left: As in `relative_attention`.
     """
     if table is None:
         return tf.matmul(q, k, transpose_b=True)  # equation 2
+    table, left = _rows_in_use(table, pairs, left)
     if table.shape[-2] == 1:
         table = _without_gradient(table)
     padding = _padding(implementation, q.shape[2], k.shape[2], pairs)
     if padding is not None:
-        return band.logits(q, k, table, pairs, padding)
-    a = pair_vectors(table, pairs)
+        return band.logits(q, k, table, pairs, padding, left)
+    a = pair_vectors(table, pairs, left)
     return relative_attention_inner(q, k, a, transpose=True)  # equation 5
 
 
-def relative_output(weights, v, table, pairs, implementation, sums_to_one):
+def relative_output(
+    weights, v, table, pairs, implementation, sums_to_one, left=None
+):
     """Returns the weighted values z of equation 3: `[B, H, Q, D]`.
 
     Args:
@@ -205,21 +224,38 @@ def relative_output(weights, v, table, pairs, implementation, sums_to_one):
         pairs: `pairs.Sequence`.
         implementation: As in `relative_attention`.
         sums_to_one: bool. Whether the weights of each query sum to 1.
+        left: As in `relative_attention`.
     """
     if table is None:
         return tf.matmul(weights, v)  # equation 1
+    table, left = _rows_in_use(table, pairs, left)
     padding = _padding(implementation, *weights.shape[2:], pairs)
     if padding is not None:
-        return band.output(weights, v, table, pairs, padding, sums_to_one)
-    a = pair_vectors(table, pairs)
+        return band.output(weights, v, table, pairs, padding, sums_to_one, left)
+    a = pair_vectors(table, pairs, left)
     return relative_attention_inner(weights, v, a, transpose=False)
 
 
-def pair_vectors(table, pairs):
+def pair_vectors(table, pairs, left):
     """Returns the vectors a of all pairs: `[Q, K, D]` or `[H, Q, K, D]`."""
-    k = table.shape[-2] // 2
-    ids = relative_position_ids(pairs.queries, pairs.keys, k, pairs.start)
+    right = table.shape[-2] - 1 - left
+    ids = relative_position_ids(
+        pairs.queries, pairs.keys, left, pairs.start, right
+    )
     return tables.look_up(table, ids)
+
+
+def _rows_in_use(table, pairs, left):
+    """Returns the rows of a table that pairs have, and the row of distance 0.
+
+    If no key after the query counts and all keys before it are clipped to
+    distance 0, all pairs have one row.
+    """
+    if left is None:
+        left = table.shape[-2] // 2
+    if left == 0 and pairs.causal:
+        table = table[..., :1, :]
+    return table, left
 
 
 def _padding(implementation, queries, keys, pairs):

@@ -42,6 +42,9 @@ class Rotary(scheme.Scheme):
     def summary(self):
         return "rotary"
 
+    def why_not_ctranslate2(self):
+        return None
+
 
 def rotate(x, positions):
     """Rotates pairs of channels by angles that grow with the position.

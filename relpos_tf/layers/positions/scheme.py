@@ -6,7 +6,7 @@ for whole sequences, cached steps and the hypotheses of a beam search:
     transform   changes projected queries and keys                   rotary
     allowed     forbids pairs                             window, direction
     logits      computes the logits, by default q k^T  Shaw's keys, additive
-    bias        adds to the logits                         ALiBi, localness
+    bias        adds to the logits              ALiBi, T5's bias, localness
     output      computes the output, by default weights v     Shaw's values
 
 At most one scheme of a layer computes logits and output. Any number of others
@@ -32,10 +32,16 @@ class Scheme:
     Attributes:
         computes: bool. Whether `logits` and `output` are overridden.
         name: str. The name in messages.
+        shared: bool. Whether all layers of a stack share the weights, which
+            the first layer then has.
+        first: None, or the scheme of the first layer, whose weights this one
+            uses and does not build; see `share`.
     """
 
     computes = False
     name = "no positions"
+    shared = False
+    first = None
 
     def build(self, layer):
         """Adds weights to a `MultiHeadAttention`, by `layer.add_uniform`."""
@@ -176,6 +182,18 @@ def copies(schemes):
             f"Received: {', '.join(computing)}."
         )
     return tuple(one.copy() for one in schemes)
+
+
+def share(stack):
+    """Has the layers of a stack share the weights of `shared` schemes.
+
+    Args:
+        stack: Sequence of the schemes of each layer, alike in all layers and
+            not built yet.
+    """
+    for first, *others in zip(*stack, strict=True):
+        for other in others:
+            other.first = first if first.shared else None
 
 
 def serialized(schemes):

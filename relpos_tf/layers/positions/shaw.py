@@ -1,7 +1,8 @@
 """Relative position representations: a table for the keys, one for the values.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, k clipping,
-R = 2k+1 rows of a table, n hypotheses of one source.
+R = 2k+1 rows of a table (left + 1 + right if keys before and after the query
+are clipped at two distances), n hypotheses of one source.
 """
 
 import keras
@@ -30,9 +31,13 @@ class Shaw(scheme.Scheme):
         heads_share: bool. One pair of tables for all heads, instead of one
             for each.
         implementation: str. See `relative.relative_attention`.
+        max_relative_position_right: None or int: k of the keys after the
+            query, if it is another than that of the keys before it.
 
     Reference:
-        [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3.
+        [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3; two
+        distances as in w2v-BERT 2.0, [Seamless, 2023](
+        https://arxiv.org/abs/2312.05187).
     """
 
     computes = True
@@ -46,12 +51,23 @@ class Shaw(scheme.Scheme):
         add_to_values: bool = True,
         heads_share: bool = False,
         implementation: str = "auto",
+        max_relative_position_right: int | None = None,
     ):
         checks.integer("max_relative_position", max_relative_position, least=0)
+        if max_relative_position_right is not None:
+            checks.integer(
+                "max_relative_position_right",
+                max_relative_position_right,
+                least=0,
+            )
         checks.choice(
             "implementation", implementation, relative.IMPLEMENTATIONS
         )
         self.max_relative_position = max_relative_position
+        self.max_relative_position_right = max_relative_position_right
+        self.left = self.right = max_relative_position
+        if max_relative_position_right is not None:
+            self.right = max_relative_position_right
         self.add_to_keys = add_to_keys
         self.add_to_values = add_to_values
         self.heads_share = heads_share
@@ -68,7 +84,7 @@ class Shaw(scheme.Scheme):
             self._tables[name.removeprefix(_PREFIX)] = table
 
     def weight_shapes(self, num_heads, depth):
-        shape = (2 * self.max_relative_position + 1, depth)  # [R, D]
+        shape = (self.left + 1 + self.right, depth)  # [R, D]
         if not self.heads_share:
             shape = (num_heads, *shape)
         shapes = {}
@@ -82,7 +98,12 @@ class Shaw(scheme.Scheme):
         table = self._table("keys")
         if not isinstance(pairs, pairs_lib.OnePosition):
             return relative.relative_logits(
-                q, keys_values.keys, table, pairs, self.implementation
+                q,
+                keys_values.keys,
+                table,
+                pairs,
+                self.implementation,
+                self.left,
             )
         logits = keys_values.dot(q)  # [B, H, n, K]
         if table is None:
@@ -100,6 +121,7 @@ class Shaw(scheme.Scheme):
                 pairs,
                 self.implementation,
                 sums_to_one,
+                self.left,
             )
         output = tf.matmul(weights, keys_values.values)  # [B, H, n, D]
         if table is None:
@@ -118,7 +140,7 @@ class Shaw(scheme.Scheme):
         if isinstance(pairs, pairs_lib.OnePosition):
             vectors = self._vectors_of_keys(table, pairs)
             return vectors[..., tf.newaxis, :, :]
-        return relative.pair_vectors(table, pairs)
+        return relative.pair_vectors(table, pairs, self.left)
 
     def _table(self, kind):
         """Returns a table in the layer's compute dtype, or None."""
@@ -128,8 +150,8 @@ class Shaw(scheme.Scheme):
 
     def _vectors_of_keys(self, table, pairs):
         """Returns the vectors `[K, D]` or `[H, K, D]` for one position."""
-        k = self.max_relative_position
-        ids = tf.clip_by_value(pairs.key_distances, -k, k) + k  # [K]
+        left, right = self.left, self.right
+        ids = tf.clip_by_value(pairs.key_distances, -left, right) + left  # [K]
         return tables.look_up(table, ids)
 
     def tables(self):
@@ -138,7 +160,7 @@ class Shaw(scheme.Scheme):
     def vector_numbers(self, num_heads, depth):
         """Returns the size of a pair's vectors and one-hot row."""
         heads = 1 if self.heads_share else num_heads
-        return heads * depth + 2 * self.max_relative_position + 1
+        return heads * depth + self.left + 1 + self.right
 
     def numbers_per_pair(self, logits, num_heads, depth):
         if self.implementation != "reshape":
@@ -146,7 +168,9 @@ class Shaw(scheme.Scheme):
         return logits + self.vector_numbers(num_heads, depth)
 
     def summary(self):
-        return f"relative k={self.max_relative_position}"
+        if self.left == self.right:
+            return f"relative k={self.left}"
+        return f"relative k={self.left} before and {self.right} after"
 
     def why_not_ctranslate2(self):
         if self.add_to_values and not self.add_to_keys:
@@ -163,4 +187,5 @@ class Shaw(scheme.Scheme):
             "add_to_values": self.add_to_values,
             "heads_share": self.heads_share,
             "implementation": self.implementation,
+            "max_relative_position_right": self.max_relative_position_right,
         }

@@ -5,6 +5,7 @@ A table is `[R, D]` for all heads together, or `[H, R, D]`: one for each head.
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, R rows.
 """
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -39,3 +40,27 @@ def multiply(x, table, transpose=False):
     product = tf.matmul(flat, table, transpose_b=transpose)
     shape = tf.concat([tf.shape(x)[:-1], tf.shape(product)[-1:]], 0)
     return tf.reshape(product, shape)
+
+
+def symmetric(table: np.ndarray, left: int) -> np.ndarray:
+    """Returns a table of clipped distances with as many rows on both sides.
+
+    The last row of the shorter side is repeated, so that every distance keeps
+    its vector.
+
+    Args:
+        table: `[R, D]` or `[H, R, D]` array.
+        left: int: the row of distance 0.
+
+    Returns:
+        A `[2k+1, D]` or `[H, 2k+1, D]` array.
+
+    Example:
+
+    >>> symmetric(np.array([[0], [1], [2]]), left=0).ravel().tolist()
+    [0, 0, 0, 1, 2]
+    """
+    right = table.shape[-2] - 1 - left
+    k = max(left, right)
+    paddings = [(0, 0)] * (table.ndim - 2) + [(k - left, k - right), (0, 0)]
+    return np.pad(table, paddings, "edge")

@@ -80,6 +80,121 @@ def example_bias(kind, lengths, batch=2):
     return np.where(allowed, 0.0, -1e9)
 
 
+# Where keys before and keys after the query are clipped.
+DISTANCES = ((2, 1), (0, 3), (3, 0), (1, 7))
+
+
+class TwoDistancesTest(tf.test.TestCase, parameterized.TestCase):
+    """Keys before and after the query, clipped at two distances."""
+
+    def example(self, lengths, distances, per_head):
+        """Returns q, k, v and both tables, float64."""
+        arrays = example(lengths, TABLES["neither"])[:3]
+        rows = distances[0] + 1 + distances[1]
+        shape = (3, rows, 5) if per_head else (rows, 5)
+        return [*arrays, *(testing.normal([7, i], *shape) for i in (3, 4))]
+
+    @parameterized.product(lengths=[*LENGTHS, *OUTSIDE], distances=DISTANCES)
+    def test_equals_equations_3_and_4(self, lengths, distances):
+        lengths = (LENGTHS | OUTSIDE)[lengths]
+        arrays = self.example(lengths, distances, per_head=True)
+        for kind in ("none", "causal", "padding"):
+            bias = example_bias(kind, lengths)
+            expected = oracles.shaw_attention(
+                *arrays,
+                bias=0.0 if bias is None else bias,
+                query_start=lengths[3],
+                left=distances[0],
+            )
+            for form in FORMS:
+                results = relative.relative_attention(
+                    *map(constant, arrays),
+                    bias=bias,
+                    implementation=form,
+                    query_start=lengths[3],
+                    left=distances[0],
+                )
+                for result, loops in zip(results, expected, strict=True):
+                    self.assertAllClose(
+                        result, loops, 1e-10, 1e-10, f"{form}, {kind}"
+                    )
+
+    @parameterized.product(
+        lengths=["square_k2", "in_the_middle"],
+        distances=DISTANCES,
+        per_head=[True, False],
+        causal=[True, False],
+    )
+    def test_gradients_equal_finite_differences(
+        self, lengths, distances, per_head, causal
+    ):
+        lengths = LENGTHS[lengths]
+        arrays = self.example(lengths, distances, per_head)
+        bias = example_bias("causal" if causal else "none", lengths)
+        options = {"query_start": lengths[3], "left": distances[0]}
+        upstream = testing.normal(13, *arrays[0].shape)
+
+        def total(*moved):
+            given = 0.0 if bias is None else bias
+            output, _ = oracles.shaw_attention(*moved, bias=given, **options)
+            return np.sum(output * upstream)
+
+        found = []
+        for form in FORMS:
+            tensors = [tf.constant(array) for array in arrays]
+            with tf.GradientTape() as tape:
+                tape.watch(tensors)
+                output, _ = relative.relative_attention(
+                    *tensors,
+                    bias=bias,
+                    implementation=form,
+                    causal=causal,
+                    **options,
+                )
+            self.assertAllClose(
+                np.sum(output * upstream), total(*arrays), 1e-10, 1e-10
+            )
+            found.append(tape.gradient(output, tensors, upstream))
+        for one, other in zip(*found, strict=True):
+            self.assertIsInstance(one, tf.Tensor)
+            self.assertAllClose(one, other, 1e-9, 1e-9)
+        testing.assert_gradients(self, found[0], total, arrays)
+
+    @parameterized.product(
+        form=FORMS, distances=[(5, 7), (7, 5), (0, 6)], causal=[True, False]
+    )
+    def test_rows_that_no_pair_has_get_a_gradient_of_exactly_0(
+        self, form, distances, causal
+    ):
+        lengths = (5, 5, 0, None)  # distances from -4 to 4
+        left, right = distances
+        tensors = [
+            tf.constant(array, tf.float32)
+            for array in self.example(lengths, distances, per_head=True)
+        ]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            output, _ = relative.relative_attention(
+                *tensors,
+                bias=example_bias("causal" if causal else "none", lengths),
+                implementation=form,
+                causal=causal,
+                left=left,
+            )
+        upstream = testing.normal(13, *output.shape).astype(np.float32)
+        gradients = tape.gradient(output, tensors[3:], upstream)
+        rows = np.arange(left + 1 + right) - left
+        seen = (rows >= -4) & (rows <= (0 if causal else 4))
+        for kind, gradient in zip(("keys", "values"), gradients, strict=True):
+            size = np.max(np.abs(gradient), axis=(0, 2))
+            self.assertAllEqual(size[~seen], np.zeros(np.sum(~seen)))
+            if kind == "keys" and causal and left == 0:
+                # One vector for all keys of a query changes no weight.
+                self.assertEqual(np.max(size), 0.0)
+            else:
+                self.assertAllGreater(size[seen], 1e-4)
+
+
 class RelativePositionIdsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.named_parameters(
         ("square", (3, 3, 5), [[5, 6, 7], [4, 5, 6], [3, 4, 5]]),
@@ -101,6 +216,7 @@ class RelativePositionIdsTest(tf.test.TestCase, parameterized.TestCase):
             [[1, 2, 3, 4, 4], [0, 1, 2, 3, 4]],
         ),
         ("start_at_0", (1, 4, 2, 0), [[2, 3, 4, 4]]),
+        ("two_distances", (2, 5, 2, 1, 1), [[1, 2, 3, 3, 3], [0, 1, 2, 3, 3]]),
     )
     def test_ids_are_clipped_distances(self, arguments, expected):
         ids = relative.relative_position_ids(*arguments)

@@ -6,6 +6,7 @@ from absl.testing import parameterized
 from relpos_tf.layers import attention
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
+from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import shaw
@@ -20,6 +21,7 @@ class WeightShapesTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         shaw.Shaw(2),
         shaw.Shaw(2, heads_share=True),
+        shaw.Shaw(2, max_relative_position_right=5),
         shaw.Shaw(2, add_to_keys=False),
         shaw.Shaw(2, add_to_values=False),
         additive.Additive(),
@@ -28,6 +30,7 @@ class WeightShapesTest(tf.test.TestCase, parameterized.TestCase):
         localness.Localness("layer"),
         localness.Localness("query"),
         alibi.Alibi(),
+        bucketed.Bucketed(8, 6),
         rotary.Rotary(),
         window.Window(1),
         window.Direction("forward", HEADS),

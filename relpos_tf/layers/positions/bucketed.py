@@ -1,0 +1,208 @@
+"""A learned bias of the logits for each bucket of distances, as in T5.
+
+A bucket holds distances that share one number for each head. Of N buckets for
+one direction, the first N/2 hold one distance each, 0 to N/2 - 1. The others
+grow in geometric steps: the buckets N/2 to N - 1 begin at the distances
+
+    n[m] = N/2 (L / (N/2))^(m / (N/2)),    m = 0, 1, ..., N/2 - 1
+
+rounded up, and the last one holds everything beyond. L is the distance from
+which all keys would share the last bucket in any case.
+
+Shapes: H heads, Q queries, K keys, R buckets, P distances.
+"""
+
+import keras
+import tensorflow as tf
+
+from relpos_tf import errors
+from relpos_tf.layers import checks
+from relpos_tf.layers import pairs as pairs_lib
+from relpos_tf.layers.positions import scheme
+
+_NAME = "relative_attention_bias"
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class Bucketed(scheme.Scheme):
+    """Adds a learned number for each head and bucket of distances.
+
+        e[i, j] = q[i] . k[j] / sqrt(D) + b[h, bucket(j - i)]
+
+    The layers of a stack share one table b, which the first layer has.
+
+    Args:
+        num_buckets: int, R, even and at least 4.
+        max_distance: int. Keys at this distance or beyond share a bucket of
+            each direction.
+        bidirectional: bool. Whether half of the buckets are for keys after
+            the query. Otherwise such keys have the bucket of distance 0.
+
+    Raises:
+        UserError: an odd number of buckets, or a `max_distance` that is among
+            the distances with a bucket of their own.
+
+    Reference:
+        [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1,
+        and the released code.
+    """
+
+    name = "bias of buckets of distances (T5)"
+    shared = True
+
+    def __init__(
+        self,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        *,
+        bidirectional: bool = True,
+    ):
+        checks.integer("num_buckets", num_buckets, least=4)
+        checks.integer("max_distance", max_distance, least=1)
+        directions = 2 if bidirectional else 1
+        if num_buckets % 2 or max_distance <= num_buckets // directions // 2:
+            raise errors.UserError(
+                "`num_buckets` must be even, and `max_distance` above the half "
+                "of the buckets of a direction. Received: "
+                f"num_buckets={num_buckets}, max_distance={max_distance}."
+            )
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+        self._starts = bucket_starts(num_buckets // directions, max_distance)
+
+    def build(self, layer):
+        if self.first is not None:
+            return
+        ((name, shape),) = self.weight_shapes(
+            layer.num_heads, layer.depth
+        ).items()
+        # Not in bfloat16, as the softmax is not.
+        self._table = layer.add_uniform(
+            name, shape, fans=sum(shape), autocast=False
+        )
+
+    def weight_shapes(self, num_heads, depth):
+        del depth
+        return {_NAME: (self.num_buckets, num_heads)}
+
+    def bias(self, x, keys_values, pairs, allowed):
+        del x, keys_values, allowed
+        if isinstance(pairs, pairs_lib.OnePosition):
+            return self._numbers(pairs.key_distances)[:, tf.newaxis]
+        # The bias of a pair depends on its distance alone, of which there are
+        # few: the last query has the lowest one.
+        lowest = 1 - pairs.queries - pairs.first()
+        distances = lowest + tf.range(pairs.queries + pairs.keys)  # [P]
+        return by_distance(
+            self._numbers(distances), pairs.queries, pairs.keys
+        )  # [H, Q, K]
+
+    def table(self):
+        """Returns the variable `[R, H]`, that of the first layer."""
+        return self._table if self.first is None else self.first.table()
+
+    def _numbers(self, distances):
+        """Returns the bias of distances `[P]`: `[H, P]`."""
+        table = self.table().value  # [R, H]
+        ids = bucket_ids(distances, self._starts, self.bidirectional)
+        # A product with one-hot rows has a dense gradient.
+        one_hot = tf.one_hot(ids, self.num_buckets, dtype=table.dtype)
+        return tf.matmul(table, one_hot, transpose_a=True, transpose_b=True)
+
+    def summary(self):
+        return "T5 bias"
+
+    def why_not_ctranslate2(self):
+        return None
+
+    def get_config(self):
+        return {
+            "num_buckets": self.num_buckets,
+            "max_distance": self.max_distance,
+            "bidirectional": self.bidirectional,
+        }
+
+
+def bucket_starts(number: int, max_distance: int) -> list[int]:
+    """Returns the smallest distance of each bucket of one direction.
+
+    Computed with integers: logarithms can round a start to the bucket before.
+
+    Args:
+        number: int, N.
+        max_distance: int, above N/2.
+
+    Example:
+
+    >>> bucket_starts(16, 128)
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
+    """
+    exact = number // 2
+    steps = number - exact
+    starts = list(range(exact + 1))
+    for m in range(1, steps):
+        # (n / exact)^steps >= (max_distance / exact)^m
+        least = max_distance**m * exact ** (steps - m)
+        n = starts[-1]
+        while n**steps < least:
+            n += 1
+        starts.append(n)
+    return starts
+
+
+def bucket_ids(distances, starts: list[int], bidirectional: bool):
+    """Returns the bucket of each distance.
+
+    Args:
+        distances: int32 `[P]`: key positions minus query positions.
+        starts: The result of `bucket_starts`.
+        bidirectional: bool. Whether the buckets from `len(starts)` on are
+            for positive distances.
+
+    Example:
+
+    >>> starts = bucket_starts(4, 8)  # 0, 1, 2 to 3, from 4 on
+    >>> bucket_ids(tf.range(-5, 6), starts, True).numpy().tolist()
+    [3, 3, 2, 2, 1, 0, 5, 6, 6, 7, 7]
+    >>> bucket_ids(tf.range(-5, 2), starts, False).numpy().tolist()
+    [3, 3, 2, 2, 1, 0, 0]
+    """
+    distances = tf.convert_to_tensor(distances)
+    far = tf.abs(distances) if bidirectional else tf.maximum(-distances, 0)
+    is_reached = far[:, tf.newaxis] >= tf.constant(starts[1:], far.dtype)
+    ids = tf.reduce_sum(tf.cast(is_reached, tf.int32), -1)  # [P]
+    if bidirectional:
+        ids += len(starts) * tf.cast(distances > 0, tf.int32)
+    return ids
+
+
+def by_distance(numbers, queries, keys):
+    """Returns a number for each pair, the same for pairs of one distance.
+
+    With P = Q + K, row i has the numbers from Q - 1 - i on. In Q copies of the
+    P numbers, one after another, the rows follow at intervals of P - 1. So a
+    reshape takes the place of a gather, whose gradient is slow.
+
+    Args:
+        numbers: `[H, P]` tensor: the numbers of consecutive distances. The
+            first is that of the last query and the first key; the last one is
+            not used.
+        queries: int or int32 scalar, Q.
+        keys: int or int32 scalar, K.
+
+    Returns:
+        A `[H, Q, K]` tensor.
+
+    Example:
+
+    >>> by_distance(tf.constant([[-1, 0, 1, 2, 9]]), 2, 3).numpy().tolist()
+    [[[0, 1, 2], [-1, 0, 1]]]
+    """
+    size = queries + keys
+    heads = numbers.shape[0]
+    copies = tf.tile(numbers, [1, queries])  # [H, Q * P]
+    first = queries - 1
+    rows = copies[:, first : first + queries * (size - 1)]
+    rows = tf.reshape(rows, [heads, queries, size - 1])  # [H, Q, P - 1]
+    return rows[:, :, :keys]
