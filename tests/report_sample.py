@@ -30,6 +30,11 @@ def _run(label, seed, bleu, dev):
             {"up_to": 10, "lines": 30, "bleu": bleu + 2, "exact_match": 6.0},
             {"up_to": None, "lines": 1070, "bleu": bleu - 1, "exact_match": 0},
         ],
+        "words_by_frequency": [
+            {"up_to": 0, "words": 40, "recall": bleu, "f1": bleu + 1},
+            {"up_to": 9, "words": 0, "recall": None, "f1": None},
+            {"up_to": None, "words": 9000, "recall": 70.5, "f1": 80.5},
+        ],
         "output_dir": f"out/runs/{label}-seed{seed}",
         "minutes": 5.25,
         "learning_curve": {
@@ -66,6 +71,27 @@ def _tables():
         for stack in ("encoder", "decoder")
         for kind in ("keys", "values")
     ]
+
+
+def _pair(measure, score_a, score_b, p_value_seeds):
+    return {
+        "a": "relative",
+        "b": "absolute",
+        "measure": measure,
+        "score_a": score_a,
+        "score_b": score_b,
+        "both_low": -10.5,
+        "both_high": 14.5,
+        "difference": 2.0,
+        "difference_low": 0.75,
+        "difference_high": 3.25,
+        "p_value": 0.00009999,
+        "p_value_seeds": p_value_seeds,
+        "p_value_both": 0.3125,
+        "p_corrected": 0.625,
+        "test": "paired approximate randomisation, seed 12345",
+        "by_seed": [1.0, 3.0],
+    }
 
 
 _REPORT = {
@@ -105,21 +131,25 @@ _REPORT = {
         )
     ],
     "further_test_sets": [],
-    "pairs": [
+    "pairs": [_pair("BLEU", 21.0, 19.0, 0.2952)],
+    "pairs_by_measure": {"chrF": [_pair("chrF", 51.75, 51.25, 0.0123)]},
+    "gaps": [
         {
-            "a": "relative",
-            "b": "absolute",
-            "bleu_a": 21.0,
-            "bleu_b": 19.0,
-            "p_below": 0.05,
-            "difference": 2.0,
-            "difference_low": 0.75,
-            "difference_high": 3.25,
-            "p_value": 0.00009999,
-            "p_value_seeds": 0.2952,
-            "by_seed": [1.0, 3.0],
-            "test": "paired approximate randomisation, seed 12345",
-        }
+            "better": "relative",
+            "worse": "absolute",
+            "sentences": [
+                {
+                    "source": "Two cats .",
+                    "reference": "Zwei Katzen .",
+                    "scores": {"relative": 95.55, "absolute": 20.5},
+                    "translations": {
+                        "relative": "Zwei Katzen",
+                        "absolute": "Zwei Hunde",
+                    },
+                }
+            ],
+        },
+        {"better": "absolute", "worse": "relative", "sentences": []},
     ],
     "hparams_diff": {"pos": {"relative": "none", "absolute": "timing"}},
     "samples": [

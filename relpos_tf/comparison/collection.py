@@ -1,5 +1,6 @@
 """Scores finished runs and makes the report."""
 
+import itertools
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from relpos_tf import hparam
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import score_cache
+from relpos_tf.comparison import word_frequencies
 from relpos_tf.comparison.report import content
 from relpos_tf.problems import test_sets
 
@@ -53,24 +55,20 @@ def collect(
             f"{problem['problem']} has no test split: the scores are of the "
             "development split, which was also evaluated during training."
         )
-    lines = attention_lines(test_set.sources)
-    by_label: dict[str, list[score_cache.ModelResult]] = {}
-    for number, run in enumerate(runs):
-        of_label = by_label.setdefault(run.label, [])
-        result = score_cache.score(
-            run,
-            checkpoints[number],
-            test_set,
-            folder,
-            f"[{number + 1}/{len(runs)}] {run.title}",
-            # Attention is shown for the first seed of each label only.
-            () if of_label else lines,
-            further,
-        )
-        of_label.append(result)
-        warnings += filter(None, [result.warning])
+    results = _score(runs, checkpoints, [test_set, *further], folder)
+    warnings += [result.warning for result in results if result.warning]
+    frequencies, warning = word_frequencies.in_training(
+        itertools.chain(
+            test_set.references, *(r.translations for r in results)
+        ),
+        runs[0],
+        data_dir,
+        problem,
+        folder,
+    )
+    warnings += filter(None, [warning])
     return content.make(
-        [result for of_label in by_label.values() for result in of_label],
+        results,
         test_set,
         problem,
         further=further,
@@ -78,7 +76,29 @@ def collect(
         num_samples=num_samples,
         command=command,
         warnings=warnings,
+        frequencies=frequencies,
     )
+
+
+def _score(runs, checkpoints, sets, folder):
+    """Returns the results of all runs, label by label."""
+    lines = attention_lines(sets[0].sources)
+    by_label: dict[str, list[score_cache.ModelResult]] = {}
+    for number, run in enumerate(runs):
+        of_label = by_label.setdefault(run.label, [])
+        of_label.append(
+            score_cache.score(
+                run,
+                checkpoints[number],
+                sets[0],
+                folder,
+                f"[{number + 1}/{len(runs)}] {run.title}",
+                # Attention is shown for the first seed of each label only.
+                () if of_label else lines,
+                sets[1:],
+            )
+        )
+    return [result for of_label in by_label.values() for result in of_label]
 
 
 def open_test_sets(

@@ -9,24 +9,26 @@ from typing import NamedTuple
 import numpy as np
 
 from relpos_tf.comparison import significance
+from relpos_tf.comparison import two_way
+from relpos_tf.training import corpus_measures
 
 # Up to so many labels, all pairs are compared.
 _MOST_FOR_ALL_PAIRS = 4
-# Equal sets are called different with at most this probability.
+# With at most this probability, any of several equal pairs is called different.
 LEVEL = 0.05
 # The smallest p-value that 10,000 trials can show.
 _SMALLEST_P = 0.0001
 
 
 class SeedScores(NamedTuple):
-    """The scores of a label, by seed.
+    """The scores of a label in a measure, by seed.
 
     Attributes:
-        bleu: BLEU of each model.
-        counts: `metrics.line_counts` of each model's translations.
+        scores: The score of each model.
+        counts: `measure.counts` of each model's translations.
     """
 
-    bleu: dict[int | None, float]
+    scores: dict[int | None, float]
     counts: dict[int | None, np.ndarray]
 
 
@@ -49,88 +51,164 @@ def choose(labels: Sequence[str]) -> list[tuple[str, str]]:
     )
 
 
-def level(number: int) -> float:
-    """Returns the significance level of each of several tests.
+def score_all(
+    translations: Mapping[str, Mapping[int | None, Sequence[str]]],
+    references: Sequence[str],
+    measure: corpus_measures.Measure,
+) -> dict[str, SeedScores]:
+    """Returns the scores of all labels in a measure.
 
-    With it, the probability that any of them finds a difference between equal
-    sets is at most `LEVEL` (Bonferroni).
-
-    Example:
-
-    >>> level(1), level(5)
-    (0.05, 0.01)
+    Args:
+        translations: By label and seed.
+        references: Of the lines.
+        measure: The measure.
     """
-    return LEVEL / max(number, 1)
+    scores = {}
+    for label, by_seed in translations.items():
+        counts = {
+            seed: measure.counts(lines, references)
+            for seed, lines in by_seed.items()
+        }
+        sums = {seed: own.sum(axis=0) for seed, own in counts.items()}
+        scores[label] = SeedScores(
+            {seed: float(measure.score(own)) for seed, own in sums.items()},
+            counts,
+        )
+    return scores
+
+
+def compare_all(
+    scores: Mapping[str, SeedScores], measure: corpus_measures.Measure
+) -> list[dict[str, Any]]:
+    """Compares labels in a measure, in the pairs that `choose` returns.
+
+    Args:
+        scores: By label.
+        measure: The measure.
+
+    Returns:
+        See `correct`.
+    """
+    return correct(
+        [compare(a, b, scores, measure) for a, b in choose(list(scores))]
+    )
 
 
 def compare(
-    a: str, b: str, scores: Mapping[str, SeedScores], p_below: float = LEVEL
+    a: str,
+    b: str,
+    scores: Mapping[str, SeedScores],
+    measure: corpus_measures.Measure,
 ) -> dict[str, Any]:
     """Compares two labels over the seeds that both have.
 
-    If they share no seed, as runs from elsewhere may, all seeds are compared,
-    provided that both labels have equally many.
+    If they share no seed, as runs from elsewhere may, all seeds are compared.
 
     Args:
         a: str. A label.
         b: str. Another.
         scores: By label.
-        p_below: float. The level of both p-values, see `level`.
+        measure: The measure of the scores.
 
     Returns:
         dict with None for what is unknown:
-        `a`, `b`: the labels;
+        `a`, `b`: the labels; `measure`: its name;
         `seeds`: the common seeds;
-        `bleu_a`, `bleu_b`, `spread_a`, `spread_b`: mean and standard deviation
-        over the seeds;
-        `by_seed`: BLEU of a minus BLEU of b, for each common seed;
-        `difference`: BLEU of a minus BLEU of b, of the translations of all
-        seeds together, and `difference_low` and `difference_high`, its 95 %
-        interval by the bootstrap;
+        `score_a`, `score_b`, `spread_a`, `spread_b`: mean and standard
+        deviation over the seeds;
+        `by_seed`: the score of a minus that of b, for each common seed;
+        `difference`: the score of a minus that of b, of the translations of
+        all seeds together, and `difference_low` and `difference_high`, its
+        95 % interval by the bootstrap of sentences;
         `p_value`: over test sentences, and `test`, its name;
         `p_value_seeds`: over seeds;
-        `p_below` and `is_beyond_chance`.
+        `both_low`, `both_high` and `p_value_both`: the 95 % interval of the
+        mean difference and the p-value over seeds and sentences, `two_way`;
+        `p_largest`: the largest of the three p-values, if none is unknown.
     """
     first, second = scores[a], scores[b]
-    seeds = [seed for seed in first.bleu if seed in second.bleu]
-    seeds_a, seeds_b = seeds or list(first.bleu), seeds or list(second.bleu)
-    bleu_a = [first.bleu[seed] for seed in seeds_a]
-    bleu_b = [second.bleu[seed] for seed in seeds_b]
-    by_seed = [first.bleu[seed] - second.bleu[seed] for seed in seeds]
+    seeds = [seed for seed in first.scores if seed in second.scores]
+    scores_a, counts_a = _of_seeds(first, seeds)
+    scores_b, counts_b = _of_seeds(second, seeds)
+    by_seed = [first.scores[seed] - second.scores[seed] for seed in seeds]
     pair = {
         "a": a,
         "b": b,
+        "measure": measure.name,
         "seeds": seeds,
-        "bleu_a": significance.mean(bleu_a),
-        "bleu_b": significance.mean(bleu_b),
-        "spread_a": significance.spread(bleu_a),
-        "spread_b": significance.spread(bleu_b),
+        "score_a": significance.mean(scores_a),
+        "score_b": significance.mean(scores_b),
+        "spread_a": significance.spread(scores_a),
+        "spread_b": significance.spread(scores_b),
         "by_seed": by_seed,
-        "difference": None,
-        "difference_low": None,
-        "difference_high": None,
-        "p_value": None,
         "test": significance.TEST,
         "p_value_seeds": significance.p_of_differences(by_seed)
         if seeds
-        else significance.p_of_groups(bleu_a, bleu_b),
-        "p_below": p_below,
-        "is_beyond_chance": False,
+        else significance.p_of_groups(scores_a, scores_b),
+        **_over_sentences(counts_a, counts_b, measure),
+        **_over_both(counts_a, counts_b, measure, bool(seeds)),
     }
-    if len(seeds_a) == len(seeds_b):
-        counts = (
-            sum(first.counts[seed] for seed in seeds_a),
-            sum(second.counts[seed] for seed in seeds_b),
-        )
-        interval = significance.interval(*counts)
-        pair |= {
-            "difference": interval.difference,
-            "difference_low": interval.low,
-            "difference_high": interval.high,
-            "p_value": significance.p_value(*counts),
-        }
-        pair["is_beyond_chance"] = is_beyond_chance(pair)
+    p_values = [pair[f"p_value{name}"] for name in ("", "_seeds", "_both")]
+    pair["p_largest"] = None if None in p_values else max(p_values)
     return pair
+
+
+def _of_seeds(scores, seeds):
+    """Returns scores and counts of some seeds; of all, if none are given."""
+    seeds = seeds or list(scores.scores)
+    return (
+        [scores.scores[seed] for seed in seeds],
+        [scores.counts[seed] for seed in seeds],
+    )
+
+
+def correct(pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Corrects the p-values of all pairs of one measure, and decides.
+
+    Args:
+        pairs: Results of `compare`, all that are reported.
+
+    Returns:
+        The pairs, with `p_corrected`, Holm's, of `p_largest`; `tests`, the
+        number of pairs that could be tested; and `is_beyond_chance`: whether
+        `p_corrected` is below `LEVEL`. It never is with one seed: two trainings
+        of the same set differ as well.
+    """
+    p_values = [pair["p_largest"] for pair in pairs]
+    tests = sum(value is not None for value in p_values)
+    return [
+        {
+            **pair,
+            "p_corrected": corrected,
+            "tests": tests,
+            "is_beyond_chance": corrected is not None and corrected < LEVEL,
+        }
+        for pair, corrected in zip(
+            pairs, significance.holm(p_values), strict=True
+        )
+    ]
+
+
+def _over_sentences(counts_a, counts_b, measure):
+    """Returns the results over sentences, with all seeds together."""
+    names = "difference", "difference_low", "difference_high", "p_value"
+    if len(counts_a) != len(counts_b):
+        return dict.fromkeys(names)
+    sums = sum(counts_a), sum(counts_b)
+    interval = significance.interval(*sums, measure)
+    p_value = significance.p_value(*sums, measure)
+    return dict(zip(names, (*interval, p_value), strict=True))
+
+
+def _over_both(counts_a, counts_b, measure, is_paired):
+    """Returns the results over seeds and sentences."""
+    test = two_way.of_same_seeds if is_paired else two_way.of_other_seeds
+    estimate = test(counts_a, counts_b, measure)
+    return {
+        "both_low": estimate and estimate.low,
+        "both_high": estimate and estimate.high,
+        "p_value_both": estimate and estimate.p_value,
+    }
 
 
 def verdict(
@@ -140,7 +218,7 @@ def verdict(
 
     Args:
         summary: of the report, by label, in order.
-        pairs: Results of `compare`.
+        pairs: Results of `correct`, in BLEU.
     """
     if len(summary) < 2:
         return f"{summary[0]['label']} has nothing to be compared with."
@@ -159,42 +237,58 @@ def verdict(
             sentences.append(_pair_sentence(by_labels[labels]))
     if len(pairs) > 1:
         sentences.append(
-            f"Because {len(pairs)} pairs were compared, better needs p below "
-            f"{format_p(pairs[0]['p_below'])}."
+            f"{len(pairs)} pairs were compared: better needs a p below "
+            f"{LEVEL} after Holm's correction."
         )
     return " ".join(sentences)
 
 
-def is_beyond_chance(pair: Mapping[str, Any]) -> bool:
-    """Says whether neither test sentences nor seeds explain a difference.
-
-    False with one seed: two trainings of the same set differ as well.
-    """
-    p_values = pair["p_value"], pair["p_value_seeds"]
-    return None not in p_values and max(p_values) < pair["p_below"]
-
-
 def _pair_sentence(pair):
-    """Returns the sentence for a pair."""
+    """Returns the sentences for a pair."""
     a, b = pair["a"], pair["b"]
-    difference = pair["bleu_a"] - pair["bleu_b"]
+    difference = pair["score_a"] - pair["score_b"]
     if difference < 0:
         a, b, difference = b, a, -difference
-    evidence = f"({_seed_evidence(pair)}; {_sentence_evidence(pair)})"
-    more = f"{a} has {difference:.1f} BLEU more than {b}"
-    if is_beyond_chance(pair):
-        return f"{a} is better than {b} by {difference:.1f} BLEU {evidence}."
+    amount = f"{difference:.1f} {pair['measure']}"
+    evidence = f"({_evidence(pair)})"
+    more = f"{a} has {amount} more than {b}"
+    if pair["is_beyond_chance"]:
+        return f"{a} is better than {b} by {amount} {evidence}. {_chance(pair)}"
     if pair["p_value"] is None:
         return f"{more} {evidence}."
-    if pair["p_value_seeds"] is None:
+    if pair["p_largest"] is None:
         return (
             f"{more}, but one training of each cannot show which is better "
             f"{evidence}. Train with more seeds, as in --seeds=1,2,3."
         )
     return (
-        f"{a} and {b} differ by {difference:.1f} BLEU: no difference beyond "
-        f"chance {evidence}."
+        f"{a} and {b} differ by {amount}: no difference beyond chance "
+        f"{evidence}. {_chance(pair)}"
     )
+
+
+def _evidence(pair):
+    """Returns the results of the tests, in words."""
+    parts = [_seed_evidence(pair), _sentence_evidence(pair)]
+    if pair["p_value_both"] is not None:
+        parts.append(f"p = {format_p(pair['p_value_both'])} over both")
+    if pair["p_corrected"] is not None and pair["tests"] > 1:
+        parts.append(
+            f"p = {format_p(pair['p_corrected'])} after correction for "
+            f"{pair['tests']} pairs"
+        )
+    return "; ".join(parts)
+
+
+def _chance(pair):
+    """Says how often equal labels look as different."""
+    p = pair["p_largest"]
+    if p > 0.5:
+        often = "more than half of all comparisons"
+    else:
+        number = round(1 / max(p, _SMALLEST_P))
+        often = f"about 1 of {number:,} comparisons"
+    return f"Equal systems show as clear a difference in {often}."
 
 
 def _sentence_evidence(pair):

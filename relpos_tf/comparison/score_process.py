@@ -10,10 +10,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from relpos_tf import errors
 from relpos_tf.comparison import attention_maps
+from relpos_tf.comparison import words as words_lib
 from relpos_tf.data import batching
 from relpos_tf.data import records
+from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.training import evaluation
@@ -28,11 +32,15 @@ def run_request(request: dict[str, Any]) -> None:
     Args:
         request: dict of `checkpoint`, its prefix, of `scores`, a list of
             arguments of `score`, and of `attention`, the arguments of
-            `describe_attention` or None.
+            `describe_attention` or None. Or dict of `frequencies`, the
+            arguments of `count_words`.
 
     Raises:
         UserError: a file or the checkpoint is damaged.
     """
+    if "frequencies" in request:
+        count_words(**request["frequencies"])
+        return
     for arguments in request["scores"]:
         score(request["checkpoint"], **arguments)
     if request["attention"]:
@@ -109,6 +117,41 @@ def describe_attention(
     except errors.UserError as reason:
         error = str(reason)
     record = {"key": key, "attention": attention, "error": error}
+    files.write(path, f"{json.dumps(record)}\n")
+
+
+def count_words(
+    words: Sequence[str],
+    record_files: Sequence[str],
+    tokenizer: str,
+    most_pairs: int,
+    path: str,
+    key: dict[str, Any],
+) -> None:
+    """Writes how often words occur in the targets of training records.
+
+    Args:
+        words: The words.
+        record_files: TFRecord files.
+        tokenizer: str. File of the tokenizer that made them.
+        most_pairs: int. Further pairs are not read.
+        path: str. The file to write, JSON.
+        key: Identifies the frequencies, and is written with them.
+
+    Raises:
+        UserError: see `run_request`.
+    """
+    spelled = tokenizer_lib.load(tokenizer)
+    dataset = tf.data.TFRecordDataset(list(record_files)).take(most_pairs)
+    targets = dataset.map(lambda record: records.parse(record)["targets"])
+    counts = words_lib.count(
+        spelled.decode(ids)
+        for ids in records.guarded(targets.as_numpy_iterator(), record_files)
+    )
+    record = {
+        "key": key,
+        "frequencies": {w: counts[w] for w in words if counts[w]},
+    }
     files.write(path, f"{json.dumps(record)}\n")
 
 

@@ -1,12 +1,16 @@
-"""Whether a difference in BLEU is larger than chance explains.
+"""Whether a difference in a score is larger than chance explains.
 
 There are two sources of chance. One is the choice of test sentences: would the
 difference remain with other sentences? Approximate randomisation gives a
 p-value and the bootstrap an interval. The other is the seed: would the
 difference remain after training again? A t-test over the seeds' scores gives a
-p-value. A difference is significant only if both p-values are small.
+p-value. `two_way` joins both. Where several pairs are compared, `holm` corrects
+their p-values.
+
+Shapes: L lines, C counts of a line (see `corpus_measures`).
 """
 
+import functools
 import math
 import statistics
 from collections.abc import Sequence
@@ -14,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relpos_tf.training import metrics
+from relpos_tf.training import corpus_measures
 
 # The numbers of trials and the seed are sacreBLEU's defaults.
 TRIALS = 10_000
@@ -38,8 +42,10 @@ class Interval(NamedTuple):
     high: float
 
 
-def p_value(first: np.ndarray, second: np.ndarray) -> float:
-    """Tests whether two systems differ in BLEU, two-sided.
+def p_value(
+    first: np.ndarray, second: np.ndarray, measure: corpus_measures.Measure
+) -> float:
+    """Tests whether two systems differ in a measure, two-sided.
 
     In each trial, the translations of every sentence change sides with
     probability 1/2. The p-value is the share of trials whose difference is at
@@ -49,28 +55,31 @@ def p_value(first: np.ndarray, second: np.ndarray) -> float:
     and p = 0.0001 in sacreBLEU.
 
     Args:
-        first: `[lines, 10]`, of `metrics.line_counts`. For several seeds, the
-            sum over the seeds: all translations of a sentence change sides
-            together, because they resemble one another.
-        second: `[lines, 10]`, of the same lines.
+        first: `[L, C]`, of `measure.counts`. For several seeds, the sum over
+            the seeds: all translations of a sentence change sides together,
+            because they resemble one another.
+        second: `[L, C]`, of the same lines.
+        measure: The measure.
 
     Returns:
         float, above 0 and at most 1.
     """
-    generator = np.random.default_rng(SEED)
-    sides = generator.integers(2, size=(TRIALS, len(first)), dtype=bool)
-    both = (first + second).sum(axis=0)
-    true = abs(_bleu(first.sum(axis=0)) - _bleu(second.sum(axis=0)))
+    both = (first + second).sum(axis=0)  # [C]
+    true = abs(_difference(first.sum(axis=0), second.sum(axis=0), measure))
+    change = first - second
     as_large = 0
-    for start in range(0, TRIALS, _CHUNK):
-        for sums in _mixed(sides[start : start + _CHUNK], first, second):
-            difference = abs(_bleu(sums) - _bleu(both - sums))
-            as_large += difference >= true - _TIE
+    for sides in _sides(len(first)):
+        # Whole numbers: the sums are exact.
+        mixed = second.sum(axis=0) + sides @ change  # [trials, C]
+        differences = np.abs(_difference(mixed, both - mixed, measure))
+        as_large += int((differences >= true - _TIE).sum())
     return (as_large + 1) / (TRIALS + 1)
 
 
-def interval(first: np.ndarray, second: np.ndarray) -> Interval:
-    """Returns BLEU of the first minus BLEU of the second, with an interval.
+def interval(
+    first: np.ndarray, second: np.ndarray, measure: corpus_measures.Measure
+) -> Interval:
+    """Returns the score of the first minus that of the second.
 
     The interval is that of the paired bootstrap with `RESAMPLES` resamples of
     the sentences.
@@ -78,16 +87,41 @@ def interval(first: np.ndarray, second: np.ndarray) -> Interval:
     Args:
         first: See `p_value`.
         second: See `p_value`.
+        measure: The measure.
     """
-    generator = np.random.default_rng(SEED)
-    lines = len(first)
-    resampled = []
-    for _ in range(RESAMPLES):
-        drawn = np.bincount(generator.integers(lines, size=lines), None, lines)
-        resampled.append(_bleu(drawn @ first) - _bleu(drawn @ second))
+    drawn = _draws(len(first))  # [resamples, L]
+    resampled = _difference(drawn @ first, drawn @ second, measure)
     low, high = np.quantile(resampled, (0.025, 0.975))
-    difference = _bleu(first.sum(axis=0)) - _bleu(second.sum(axis=0))
-    return Interval(difference, float(low), float(high))
+    difference = _difference(first.sum(axis=0), second.sum(axis=0), measure)
+    return Interval(float(difference), float(low), float(high))
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Corrects the p-values of several tests.
+
+    The probability that any corrected p-value of a true hypothesis is below a
+    level is at most that level, whatever depends on whatever.
+
+    Args:
+        p_values: A p-value for each test. None, where a test is impossible,
+            remains, and counts as no test.
+
+    Reference:
+        Holm (1979), A simple sequentially rejective multiple test procedure.
+
+    Example:
+
+    >>> holm([0.04, None, 0.01, 0.03])
+    [0.06, None, 0.03, 0.06]
+    """
+    tested = [i for i, value in enumerate(p_values) if value is not None]
+    tested.sort(key=p_values.__getitem__)
+    corrected, highest = list(p_values), 0.0
+    for rank, index in enumerate(tested):
+        own = min((len(tested) - rank) * p_values[index], 1.0)
+        highest = max(highest, own)
+        corrected[index] = highest
+    return corrected
 
 
 def mean(values: Sequence[float | None]) -> float | None:
@@ -129,7 +163,7 @@ def p_of_differences(differences: Sequence[float]) -> float | None:
     if number < 2:
         return None
     error = statistics.stdev(differences) / number**0.5
-    return _p_of_t(statistics.fmean(differences), error, number - 1)
+    return _p_of_error(statistics.fmean(differences), error, number - 1)
 
 
 def p_of_groups(
@@ -149,18 +183,21 @@ def p_of_groups(
         return None
     error = sum(statistics.variance(x) / len(x) for x in (first, second)) ** 0.5
     difference = statistics.fmean(first) - statistics.fmean(second)
-    return _p_of_t(difference, error, smaller - 1)
+    return _p_of_error(difference, error, smaller - 1)
 
 
-def _p_of_t(difference, error, freedom):
+def p_of_t(t: float, freedom: int) -> float:
     """Returns the two-sided p-value of Student's t.
 
     For whole degrees of freedom the integral is a finite sum of powers of
     cosines (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+
+    Example:
+
+    >>> round(p_of_t(12.706, 1), 4), round(p_of_t(4.303, 2), 4)
+    (0.05, 0.05)
     """
-    if not error:
-        return float(not difference)
-    angle = math.atan(abs(difference) / error / freedom**0.5)
+    angle = math.atan(abs(t) / freedom**0.5)
     sine, cosine = math.sin(angle), math.cos(angle)
     is_odd = freedom % 2
     term = cosine if is_odd else 1.0
@@ -174,11 +211,42 @@ def _p_of_t(difference, error, freedom):
     return max(1.0 - inside, 0.0)
 
 
-def _mixed(sides, first, second):
-    """Returns the sums of trials that take `sides` from the first."""
-    sides = sides.astype(np.float64)  # Whole numbers: the sums are exact.
-    return sides @ first + (1.0 - sides) @ second
+def _p_of_error(difference, error, freedom):
+    """Returns the p-value of a difference with its standard error."""
+    if not error:
+        return float(not difference)
+    return p_of_t(difference / error, freedom)
 
 
-def _bleu(sums):
-    return metrics.bleu_of_counts(sums.tolist())
+@functools.lru_cache(maxsize=1)  # all pairs of a test set share the draws
+def _packed_sides(trials, lines):
+    """Returns whether each line changes sides, packed, `[trials, L / 8]`."""
+    generator = np.random.default_rng(SEED)
+    sides = generator.integers(2, size=(trials, lines), dtype=bool)
+    return np.packbits(sides, axis=1)
+
+
+def _sides(lines):
+    """Yields 1.0 or 0.0 for each line, `[trials, L]`, for all trials."""
+    packed = _packed_sides(TRIALS, lines)
+    for start in range(0, len(packed), _CHUNK):
+        chunk = packed[start : start + _CHUNK]
+        yield np.unpackbits(chunk, axis=1, count=lines).astype(np.float64)
+
+
+@functools.lru_cache(maxsize=1)
+def _draws(lines):
+    """Returns how often each resample holds each line, `[RESAMPLES, L]`."""
+    generator = np.random.default_rng(SEED)
+    return np.array(
+        [
+            np.bincount(generator.integers(lines, size=lines), None, lines)
+            for _ in range(RESAMPLES)
+        ],
+        np.float64,
+    )
+
+
+def _difference(first, second, measure):
+    """Returns the score of sums of counts minus that of others."""
+    return measure.score(first) - measure.score(second)

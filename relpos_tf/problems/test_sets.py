@@ -91,6 +91,20 @@ def of_problem(
     return [_read(folder, manifest, name) for name in dict.fromkeys(wanted)]
 
 
+def training_records(data_dir: str, problem: dict[str, Any]) -> list[str]:
+    """Returns the TFRecord files that models of a problem were trained on.
+
+    Args:
+        data_dir: str. Folder of prepared data.
+        problem: See `problem_of`.
+
+    Raises:
+        UserError: they are missing, or differ from the data of the run.
+    """
+    folder, manifest = _prepared_data(data_dir, problem)
+    return manifest_lib.record_files(folder, manifest, "train")
+
+
 def is_split(name: str) -> bool:
     """Returns whether a name is one of a problem's sets, not sacreBLEU's."""
     return name in (ALL, "dev") or manifest_lib.is_test_set(name)

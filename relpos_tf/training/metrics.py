@@ -5,6 +5,7 @@ teacher forcing, the same formula is no BLEU score.
 """
 
 import dataclasses
+import functools
 import importlib.metadata
 import json
 import re
@@ -12,7 +13,6 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import sacrebleu
 import sacremoses
 from sacrebleu import metrics as sacrebleu_metrics
@@ -88,9 +88,9 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
     """
     hypotheses, references = list(hypotheses), list(references)
     check_pairs(hypotheses, references)
-    bleu = _bleu()
+    cased = bleu()
     chrf = sacrebleu_metrics.CHRF()
-    bleu_score = bleu.corpus_score(hypotheses, [references])
+    bleu_score = cased.corpus_score(hypotheses, [references])
     chrf_score = chrf.corpus_score(hypotheses, [references])
     equal = [
         hypothesis.strip() == reference.strip()
@@ -109,7 +109,7 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
         warnings.append(f"All {empty_lines} hypotheses are empty.")
     return Scores(
         bleu=bleu_score.score,
-        bleu_signature=str(bleu.get_signature()),
+        bleu_signature=str(cased.get_signature()),
         chrf=chrf_score.score,
         chrf_signature=str(chrf.get_signature()),
         brevity_penalty=float(bleu_score.bp),
@@ -145,22 +145,10 @@ def tokenized_bleu(
         Elliott et al. (2016), Multi30k, whose `lc.norm.tok` files these are.
     """
     check_pairs(hypotheses, references)
-    check_moses_language(language)
-    normalizer = sacremoses.MosesPunctNormalizer(language)
-    tokenizer = sacremoses.MosesTokenizer(language)
-    sides = [
-        [
-            tokenizer.tokenize(
-                normalizer.normalize(line.lower()), return_str=True
-            )
-            for line in lines
-        ]
-        for lines in (hypotheses, references)
-    ]
-    bleu = sacrebleu_metrics.BLEU(
-        tokenize="none", smooth_method="none", force=True
+    score = tokenized().corpus_score(
+        moses_tokens(hypotheses, language),
+        [moses_tokens(references, language)],
     )
-    score = bleu.corpus_score(sides[0], [sides[1]])
     signature = (
         f"nrefs:1|case:lc|eff:no|norm:moses|tok:moses-{language}|smooth:none|"
         f"sacremoses:{importlib.metadata.version('sacremoses')}|"
@@ -183,50 +171,46 @@ def check_moses_language(language: str) -> None:
         )
 
 
-def line_counts(
-    hypotheses: Sequence[str], references: Sequence[str]
-) -> np.ndarray:
-    """Returns the counts of corpus BLEU for each line.
+def words(line: str) -> list[str]:
+    """Returns the tokens of a line that cased BLEU counts.
 
-    BLEU is a function of their sums over the lines, so that the score of any
-    selection of lines follows without counting again.
+    Example:
+
+    >>> words("A dog, or two.")
+    ['A', 'dog', ',', 'or', 'two', '.']
+    """
+    return bleu().tokenizer(line).split()
+
+
+def moses_tokens(lines: Sequence[str], language: str) -> list[str]:
+    """Returns lines in lower case, normalised and tokenised as by Moses.
 
     Args:
-        hypotheses: The model's translations.
-        references: A reference for each.
-
-    Returns:
-        float64 `[lines, 10]`: the number of tokens of the hypothesis and of
-        the reference; of n-grams that are in the reference, n = 1 to 4; and
-        of all n-grams. Integers, whose sums are exact.
+        lines: Plain text.
+        language: str. ISO 639-1 code, such as "de".
 
     Raises:
-        UserError: see `corpus_bleu`.
+        UserError: Moses does not know the language.
     """
-    check_pairs(hypotheses, references)
-    bleu = _bleu()
-    rows = []
-    for hypothesis, reference in zip(hypotheses, references, strict=True):
-        score = bleu.corpus_score([hypothesis], [[reference]])
-        rows.append(
-            [score.sys_len, score.ref_len, *score.counts, *score.totals]
-        )
-    return np.array(rows, np.float64)
+    check_moses_language(language)
+    normalizer = sacremoses.MosesPunctNormalizer(language)
+    tokenizer = sacremoses.MosesTokenizer(language)
+    return [
+        tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True)
+        for line in lines
+    ]
 
 
-def bleu_of_counts(counts: Sequence[float]) -> float:
-    """Returns the BLEU of summed rows of `line_counts`."""
-    counts = [round(count) for count in counts]
-    return sacrebleu_metrics.BLEU.compute_bleu(
-        correct=counts[2:6],
-        total=counts[6:],
-        sys_len=counts[0],
-        ref_len=counts[1],
-        smooth_method="exp",
-    ).score
+@functools.cache
+def tokenized() -> sacrebleu_metrics.BLEU:
+    """Returns sacreBLEU's BLEU of lines that are tokens already."""
+    return sacrebleu_metrics.BLEU(
+        tokenize="none", smooth_method="none", force=True
+    )
 
 
-def _bleu() -> sacrebleu_metrics.BLEU:
+@functools.cache
+def bleu() -> sacrebleu_metrics.BLEU:
     """Returns sacreBLEU's BLEU with this project's settings."""
     return sacrebleu_metrics.BLEU(
         lowercase=False,

@@ -8,6 +8,8 @@ from absl.testing import parameterized
 
 from relpos_tf.comparison import pairs
 from relpos_tf.comparison import significance
+from relpos_tf.comparison import two_way
+from relpos_tf.training import corpus_measures
 from relpos_tf.training import metrics
 
 REFERENCES = [f"the {n} small cats sat on mat {n} ." for n in range(12)]
@@ -15,12 +17,24 @@ WORSE = [line.replace("small", "big") for line in REFERENCES]
 WORST = [line.replace("sat", "stood") for line in WORSE]
 
 
+BLEU = corpus_measures.Bleu()
+
+
+class Mean:
+    """A measure whose score is the mean over lines; counts: value and 1."""
+
+    name = "BLEU"
+
+    def score(self, sums):
+        return sums[..., 0] / sums[..., 1]
+
+
 def results(**by_seed):
     """Returns results of lines, by seeds called s1, s2, ..."""
     found = {int(name[1:]): lines for name, lines in by_seed.items()}
     return pairs.SeedScores(
         {n: metrics.corpus_bleu(x, REFERENCES).bleu for n, x in found.items()},
-        {n: metrics.line_counts(x, REFERENCES) for n, x in found.items()},
+        {n: BLEU.counts(x, REFERENCES) for n, x in found.items()},
     )
 
 
@@ -28,15 +42,20 @@ def pair(a="a", b="b", bleu=(30.0, 20.0), **changes):
     return {
         "a": a,
         "b": b,
+        "measure": "BLEU",
         "seeds": [1, 2, 3],
-        "bleu_a": bleu[0],
-        "bleu_b": bleu[1],
+        "score_a": bleu[0],
+        "score_b": bleu[1],
         "spread_a": 0.5,
         "spread_b": 0.25,
         "p_value": 1 / 10_001,
         "by_seed": [10.5, 9.5, 10.0],
         "p_value_seeds": 0.0034,
-        "p_below": 0.05,
+        "p_value_both": 0.0041,
+        "p_largest": 0.0041,
+        "p_corrected": 0.0041,
+        "tests": 1,
+        "is_beyond_chance": True,
     } | changes
 
 
@@ -62,12 +81,12 @@ class CompareTest(absltest.TestCase):
             "a": results(s1=REFERENCES, s2=WORSE, s3=WORST),
             "b": results(s2=WORST, s1=WORSE),
         }
-        found = pairs.compare("a", "b", by_label)
-        full, worse, worst = 100.0, *by_label["b"].bleu.values()
+        found = pairs.compare("a", "b", by_label, BLEU)
+        full, worse, worst = 100.0, *by_label["b"].scores.values()
         worse, worst = sorted((worse, worst), reverse=True)
         self.assertEqual(found["seeds"], [1, 2])
-        self.assertAlmostEqual(found["bleu_a"], (full + worse) / 2)
-        self.assertAlmostEqual(found["bleu_b"], (worse + worst) / 2)
+        self.assertAlmostEqual(found["score_a"], (full + worse) / 2)
+        self.assertAlmostEqual(found["score_b"], (worse + worst) / 2)
         self.assertAlmostEqual(found["spread_a"], (full - worse) / 2**0.5)
         self.assertEqual(
             found["p_value_seeds"],
@@ -78,13 +97,22 @@ class CompareTest(absltest.TestCase):
         self.assertAlmostEqual(found["by_seed"][0], full - worse)
         self.assertAlmostEqual(found["by_seed"][1], worse - worst)
         counts = [
-            sum(metrics.line_counts(x, REFERENCES) for x in side)
+            [BLEU.counts(x, REFERENCES) for x in side]
             for side in ((REFERENCES, WORSE), (WORSE, WORST))
         ]
-        self.assertEqual(found["p_value"], significance.p_value(*counts))
+        sums = list(map(sum, counts))
+        self.assertEqual(found["p_value"], significance.p_value(*sums, BLEU))
         self.assertEqual(
             [found["difference_low"], found["difference_high"]],
-            list(significance.interval(*counts)[1:]),
+            list(significance.interval(*sums, BLEU)[1:]),
+        )
+        both = two_way.of_same_seeds(*counts, BLEU)
+        self.assertEqual(found["p_value_both"], both.p_value)
+        self.assertEqual(found["both_low"], both.low)
+        self.assertEqual(found["both_high"], both.high)
+        self.assertEqual(
+            found["p_largest"],
+            max(found["p_value"], found["p_value_seeds"], both.p_value),
         )
         joined = [
             metrics.corpus_bleu(x, REFERENCES * 2).bleu
@@ -94,11 +122,13 @@ class CompareTest(absltest.TestCase):
 
     def test_single_runs_of_different_seeds_are_compared(self):
         by_label = {"a": results(s1=REFERENCES), "b": results(s2=WORSE)}
-        found = pairs.compare("a", "b", by_label)
+        found = pairs.compare("a", "b", by_label, BLEU)
         self.assertEqual(found["seeds"], [])
         self.assertEqual(found["by_seed"], [])
         self.assertLess(found["p_value"], 0.01)
-        self.assertIsNone(found["p_value_seeds"])
+        for name in ("p_value_seeds", "p_value_both", "both_low", "p_largest"):
+            self.assertIsNone(found[name])
+        (found,) = pairs.correct([found])
         self.assertFalse(found["is_beyond_chance"])
 
     def test_unequal_numbers_of_different_seeds_are_not_tested(self):
@@ -106,14 +136,27 @@ class CompareTest(absltest.TestCase):
             "a": results(s1=REFERENCES, s2=WORSE),
             "b": results(s3=WORST),
         }
-        found = pairs.compare("a", "b", by_label)
+        found = pairs.compare("a", "b", by_label, BLEU)
         for name in ("p_value", "difference", "p_value_seeds", "spread_b"):
             self.assertIsNone(found[name])
-        self.assertGreater(found["bleu_a"], found["bleu_b"])
+        self.assertGreater(found["score_a"], found["score_b"])
+
+    def test_groups_of_unequal_size_have_an_interval_over_both(self):
+        by_label = {
+            "a": results(s1=REFERENCES, s2=WORSE, s3=WORSE),
+            "b": results(s4=WORST, s5=WORSE),
+        }
+        found = pairs.compare("a", "b", by_label, BLEU)
+        both = two_way.of_other_seeds(
+            *(list(side.counts.values()) for side in by_label.values()), BLEU
+        )
+        self.assertEqual(found["p_value_both"], both.p_value)
+        self.assertIsNone(found["p_value"])
+        self.assertIsNone(found["p_largest"])
 
     def test_equal_seeds_add_no_evidence_over_sentences(self):
         once = pairs.compare(
-            "a", "b", {"a": results(s1=WORSE), "b": results(s1=WORST)}
+            "a", "b", {"a": results(s1=WORSE), "b": results(s1=WORST)}, BLEU
         )
         thrice = pairs.compare(
             "a",
@@ -122,11 +165,54 @@ class CompareTest(absltest.TestCase):
                 "a": results(s1=WORSE, s2=WORSE, s3=WORSE),
                 "b": results(s1=WORST, s2=WORST, s3=WORST),
             },
+            BLEU,
         )
         self.assertEqual(once["p_value"], thrice["p_value"])
         self.assertTrue(
             np.allclose(once["difference_low"], thrice["difference_low"])
         )
+
+
+class CompareAllTest(absltest.TestCase):
+    def test_chosen_pairs_are_counted_compared_and_corrected(self):
+        translations = {
+            "a": {1: REFERENCES, 2: WORSE},
+            "b": {1: WORSE, 2: WORST},
+            "c": {1: WORST, 2: WORST},
+        }
+        for measure in (BLEU, corpus_measures.ChrF()):
+            scores = pairs.score_all(translations, REFERENCES, measure)
+            for label, by_seed in translations.items():
+                for seed, lines in by_seed.items():
+                    counts = measure.counts(lines, REFERENCES)
+                    self.assertTrue(
+                        (scores[label].counts[seed] == counts).all()
+                    )
+                    self.assertEqual(
+                        scores[label].scores[seed],
+                        measure.score(counts.sum(axis=0)),
+                    )
+            compared = [
+                pairs.compare(a, b, scores, measure)
+                for a, b in ("ab", "ac", "bc")
+            ]
+            self.assertEqual(
+                pairs.compare_all(scores, measure), pairs.correct(compared)
+            )
+
+    def test_verdict_is_of_corrected_p_values(self):
+        three = [pair(p_largest=p) for p in (0.02, 0.04, 0.01)]
+        found = pairs.correct([*three, pair(p_largest=None)])
+        # 3 times 0.01; 2 times 0.02; 0.04 once.
+        for one, expected in zip(found, (0.04, 0.04, 0.03, None), strict=True):
+            self.assertEqual(one["p_corrected"], expected)
+            self.assertEqual(one["tests"], 3)
+            self.assertEqual(one["is_beyond_chance"], expected is not None)
+        (first, second) = pairs.correct([three[0], pair(p_largest=0.03)])
+        self.assertTrue(first["is_beyond_chance"])
+        self.assertTrue(second["is_beyond_chance"])
+        found = pairs.correct([three[0], *[pair(p_largest=0.03)] * 2])
+        self.assertFalse(any(one["is_beyond_chance"] for one in found))
 
 
 class LevelTest(parameterized.TestCase):
@@ -155,16 +241,18 @@ class LevelTest(parameterized.TestCase):
                     names = [n + own_seeds * index * seeds for n in numbers]
                     by_label[label] = pairs.SeedScores(
                         dict(zip(names, drawn.tolist(), strict=True)),
-                        dict.fromkeys(names, np.zeros([1, 10])),
+                        {
+                            name: np.array([[score, 1.0]] * 2)
+                            for name, score in zip(names, drawn, strict=True)
+                        },
                     )
                 chosen = pairs.choose(labels)
-                found = [
-                    pairs.compare(a, b, by_label, pairs.level(len(chosen)))
-                    for a, b in chosen
-                ]
+                found = pairs.correct(
+                    [pairs.compare(a, b, by_label, Mean()) for a, b in chosen]
+                )
                 rows = summary(
                     *(
-                        (label, float(np.mean(list(r.bleu.values()))))
+                        (label, float(np.mean(list(r.scores.values()))))
                         for label, r in by_label.items()
                     )
                 )
@@ -191,44 +279,68 @@ class LevelTest(parameterized.TestCase):
         self.assertBetween(found, 0.001, 0.05)
 
 
+UNTESTED = dict.fromkeys(
+    ("p_value_seeds", "p_value_both", "p_largest", "p_corrected")
+) | {"is_beyond_chance": False}
+
+
 class VerdictTest(parameterized.TestCase):
     @parameterized.parameters(
         (
             {},
             "a is better than b by 10.0 BLEU (3 seeds, spread 0.2 and 0.5, "
-            "p = 0.003 over seeds; p = 0.0001 over test sentences).",
+            "p = 0.003 over seeds; p = 0.0001 over test sentences; p = 0.004 "
+            "over both). Equal systems show as clear a difference in about 1 "
+            "of 244 comparisons.",
         ),
         (
-            {"bleu": (20.0, 20.8)},
+            {"bleu": (20.0, 20.8), "p_corrected": 0.0123, "tests": 3},
             "b is better than a by 0.8 BLEU (3 seeds, spread 0.2 and 0.5, "
-            "p = 0.003 over seeds; p = 0.0001 over test sentences).",
+            "p = 0.003 over seeds; p = 0.0001 over test sentences; p = 0.004 "
+            "over both; p = 0.012 after correction for 3 pairs). Equal systems "
+            "show as clear a difference in about 1 of 244 comparisons.",
         ),
         (
-            {"p_value_seeds": None, "seeds": [1], "p_value": 0.034},
+            {"p_value": 0.034, "seeds": [1]} | UNTESTED,
             "a has 10.0 BLEU more than b, but one training of each cannot show "
             "which is better (one seed; p = 0.034 over test sentences). Train "
             "with more seeds, as in --seeds=1,2,3.",
         ),
         (
-            {"p_value_seeds": None, "seeds": []},
+            {"seeds": []} | UNTESTED,
             "a has 10.0 BLEU more than b, but one training of each cannot show "
             "which is better (different seeds; p = 0.0001 over test "
             "sentences). Train with more seeds, as in --seeds=1,2,3.",
         ),
         (
-            {"p_value_seeds": 0.057},
+            {
+                "p_value_seeds": 0.057,
+                "p_value_both": 0.14,
+                "p_largest": 0.14,
+                "p_corrected": 0.14,
+                "is_beyond_chance": False,
+            },
             "a and b differ by 10.0 BLEU: no difference beyond chance (3 "
             "seeds, spread 0.2 and 0.5, p = 0.057 over seeds; p = 0.0001 over "
-            "test sentences).",
+            "test sentences; p = 0.14 over both). Equal systems show as clear "
+            "a difference in about 1 of 7 comparisons.",
         ),
         (
-            {"p_value": 0.21},
+            {
+                "p_value": 0.61,
+                "p_largest": 0.61,
+                "p_corrected": 0.61,
+                "is_beyond_chance": False,
+            },
             "a and b differ by 10.0 BLEU: no difference beyond chance (3 "
-            "seeds, spread 0.2 and 0.5, p = 0.003 over seeds; p = 0.21 over "
-            "test sentences).",
+            "seeds, spread 0.2 and 0.5, p = 0.003 over seeds; p = 0.61 over "
+            "test sentences; p = 0.004 over both). Equal systems show as clear "
+            "a difference in more than half of all comparisons.",
         ),
         (
-            {"p_value": None, "seeds": []},
+            {"p_value": None, "seeds": [], "p_value_both": None}
+            | {"p_largest": None, "p_corrected": None}
+            | {"is_beyond_chance": False},
             "a has 10.0 BLEU more than b (different seeds, spread 0.2 and "
             "0.5, p = 0.003 over seeds; not tested, because they do not have "
             "the same seeds).",
@@ -236,7 +348,7 @@ class VerdictTest(parameterized.TestCase):
     )
     def test_verdict_on_two_labels(self, changes, expected):
         found = pair(**changes)
-        rows = summary(("a", found["bleu_a"]), ("b", found["bleu_b"]))
+        rows = summary(("a", found["score_a"]), ("b", found["score_b"]))
         self.assertEqual(pairs.verdict(rows, [found]), expected)
 
     def test_best_of_many_is_compared_with_the_next_and_the_first(self):
@@ -244,21 +356,22 @@ class VerdictTest(parameterized.TestCase):
         found = [
             pair("a", "b", (20.0, 30.0)),
             pair("a", "c", (20.0, 28.0)),
-            pair("b", "c", (30.0, 28.0), p_value=0.4),
+            pair("b", "c", (30.0, 28.0), p_value=0.4, p_largest=0.4),
         ]
-        for one in found:
-            one["p_below"] = pairs.level(len(found))
+        found = pairs.correct(found)
         words = pairs.verdict(rows, found)
         self.assertStartsWith(
             words,
             "b has the highest BLEU, 30.0. b and c differ by 2.0 BLEU: no",
         )
-        self.assertIn("). b is better than a by 10.0 BLEU (", words)
-        self.assertEqual(words.count("differ"), 2)
+        self.assertIn(". b is better than a by 10.0 BLEU (", words)
+        self.assertEqual(words.count("differ by"), 1)
+        self.assertEqual(words.count("no difference beyond"), 1)
         self.assertEqual(words.count("is better"), 1)
         self.assertEndsWith(
             words,
-            ". Because 3 pairs were compared, better needs p below 0.017.",
+            ". 3 pairs were compared: better needs a p below 0.05 after Holm's "
+            "correction.",
         )
 
     def test_verdict_on_one_label(self):
@@ -268,19 +381,30 @@ class VerdictTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        (0.049, 0.049, 0.05, True),
-        (0.05, 0.01, 0.05, False),
-        (0.01, 0.05, 0.05, False),
-        (0.01, 0.02, 0.017, False),
-        (0.01, 0.01, 0.017, True),
-        (0.01, None, 0.05, False),
-        (None, 0.01, 0.05, False),
+        (0.049, 0.049, 0.049, True),
+        (0.05, 0.01, 0.01, False),
+        (0.01, 0.05, 0.01, False),
+        (0.01, 0.01, 0.05, False),
+        (0.01, None, None, False),
+        (None, 0.01, 0.01, False),
     )
-    def test_both_p_values_must_be_below_the_level(
-        self, p, p_seeds, p_below, expected
+    def test_all_p_values_must_be_below_the_level(
+        self, p, p_seeds, p_both, expected
     ):
-        found = pair(p_value=p, p_value_seeds=p_seeds, p_below=p_below)
-        self.assertEqual(pairs.is_beyond_chance(found), expected)
+        certain = significance.Interval(1.0, 0.5, 1.5)
+        both = p_both and two_way.Estimate(1.0, 0.5, 1.5, p_both, 0.1, 0.1)
+        by_label = dict.fromkeys("ab", results(s1=WORSE, s2=WORST))
+        with (
+            mock.patch.object(significance, "interval", return_value=certain),
+            mock.patch.object(significance, "p_value", return_value=p),
+            mock.patch.object(
+                significance, "p_of_differences", return_value=p_seeds
+            ),
+            mock.patch.object(two_way, "of_same_seeds", return_value=both),
+        ):
+            one = pairs.compare("a", "b", by_label, BLEU)
+        (found,) = pairs.correct([one])
+        self.assertEqual(found["is_beyond_chance"], expected)
 
 
 if __name__ == "__main__":

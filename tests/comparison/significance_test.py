@@ -11,7 +11,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.comparison import significance
-from relpos_tf.training import metrics
+from relpos_tf.training import corpus_measures
 
 WORDS = "the a cat dog sat ran on under one red blue mat house .".split()
 
@@ -25,10 +25,12 @@ def lines(seed, share=0.3, number=60):
 
 
 REFERENCES = lines(0, share=0)
+BLEU = corpus_measures.Bleu()
+CHRF = corpus_measures.ChrF()
 
 
 def counts(hypotheses, references=REFERENCES):
-    return metrics.line_counts(hypotheses, references)
+    return BLEU.counts(hypotheses, references)
 
 
 class PValueTest(parameterized.TestCase):
@@ -44,18 +46,18 @@ class PValueTest(parameterized.TestCase):
             )()
         expected = found["BLEU"][1]
         self.assertAlmostEqual(
-            metrics.bleu_of_counts(counts(worse).sum(axis=0)),
+            BLEU.score(counts(worse).sum(axis=0)),
             expected.score,
             places=9,
         )
         self.assertEqual(
-            significance.p_value(counts(lines(5)), counts(worse)),
+            significance.p_value(counts(lines(5)), counts(worse), BLEU),
             expected.p_value,
         )
 
     def test_equal_systems_do_not_differ(self):
         same = counts(lines(3))
-        self.assertEqual(significance.p_value(same, same), 1.0)
+        self.assertEqual(significance.p_value(same, same, BLEU), 1.0)
 
     @parameterized.parameters((1, 1.0), (2, 0.5), (4, 0.125), (6, 1 / 32))
     def test_only_two_of_all_trials_are_as_large(self, number, expected):
@@ -63,14 +65,15 @@ class PValueTest(parameterized.TestCase):
         # together differ as much, 2 of 2^number.
         better = list(REFERENCES)
         worse = ["wrong"] * number + list(REFERENCES[number:])
-        found = significance.p_value(counts(better), counts(worse))
+        found = significance.p_value(counts(better), counts(worse), BLEU)
         self.assertAlmostEqual(found, expected, delta=0.01)
 
     def test_translations_of_a_sentence_change_sides_together(self):
         # The same translations twice are no more evidence than once.
         a, b = counts(lines(3)), counts(lines(5))
         self.assertEqual(
-            significance.p_value(a + a, b + b), significance.p_value(a, b)
+            significance.p_value(a + a, b + b, BLEU),
+            significance.p_value(a, b, BLEU),
         )
 
 
@@ -81,18 +84,87 @@ class IntervalTest(absltest.TestCase):
 
         def difference(drawn):
             a, b = (
-                metrics.bleu_of_counts(side[list(drawn)].sum(axis=0))
+                BLEU.score(side[list(drawn)].sum(axis=0))
                 for side in (first, second)
             )
             return a - b
 
         every = [difference(d) for d in itertools.product(range(3), repeat=3)]
-        found = significance.interval(first, second)
+        found = significance.interval(first, second, BLEU)
         self.assertAlmostEqual(found.difference, difference((0, 1, 2)))
         # 1 of 27 drawings has the last line three times, 8 have it not.
         self.assertAlmostEqual(found.low, min(every))
         self.assertAlmostEqual(found.high, max(every))
-        self.assertEqual(significance.interval(second, first).low, -max(every))
+        self.assertEqual(
+            significance.interval(second, first, BLEU).low, -max(every)
+        )
+
+
+class OtherMeasuresTest(absltest.TestCase):
+    def test_p_value_of_chrf_is_sacrebleus(self):
+        worse, better = lines(3, 0.34), lines(5)
+        with mock.patch.dict(os.environ, {"SACREBLEU_SEED": "12345"}):
+            _, found = sacrebleu.significance.PairedTest(
+                [("a", better), ("b", worse)],
+                {"chrF": sacrebleu.metrics.CHRF()},
+                [REFERENCES],
+                test_type="ar",
+            )()
+        sides = [CHRF.counts(side, REFERENCES) for side in (better, worse)]
+        (key,) = set(found) - {"System"}
+        expected = found[key][1].p_value
+        self.assertBetween(expected, 0.001, 0.9)
+        self.assertEqual(significance.p_value(*sides, CHRF), expected)
+        self.assertNotEqual(
+            significance.p_value(counts(better), counts(worse), BLEU), expected
+        )
+
+    def test_interval_of_chrf_is_exact_for_three_lines(self):
+        first, second = (
+            CHRF.counts(side, REFERENCES[:3])
+            for side in (REFERENCES[:3], [*REFERENCES[:2], "the dog"])
+        )
+        scores = []
+        for drawn in itertools.product(range(3), repeat=3):
+            rows = list(drawn)
+            a, b = (CHRF.score(x[rows].sum(axis=0)) for x in (first, second))
+            scores.append(a - b)
+        found = significance.interval(first, second, CHRF)
+        self.assertAlmostEqual(found.low, min(scores))
+        self.assertAlmostEqual(found.high, max(scores))
+
+
+class HolmTest(parameterized.TestCase):
+    @parameterized.parameters(
+        # Hand-worked: the smallest of m times m, the next times m - 1, ...,
+        # and no less than the one before.
+        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
+        ([0.01, 0.02, 0.03, 0.005], [0.03, 0.04, 0.04, 0.02]),
+        ([0.4, 0.6], [0.8, 0.8]),
+        ([0.03], [0.03]),
+        ([0.02, None, 0.02], [0.04, None, 0.04]),
+        ([None, None], [None, None]),
+        ([], []),
+    )
+    def test_hand_worked(self, p_values, expected):
+        found = significance.holm(p_values)
+        self.assertEqual(
+            [None if p is None else round(p, 12) for p in found], expected
+        )
+
+    def test_corrected_p_decides_as_the_steps_of_the_paper(self):
+        # Holm's own form: in order, stop at the first p above level / (m - i).
+        generator = np.random.default_rng(11)
+        for _ in range(300):
+            p_values = (generator.random(5) ** 4).tolist()
+            rejected = set()
+            for step, index in enumerate(np.argsort(p_values)):
+                if p_values[index] >= 0.05 / (5 - step):
+                    break
+                rejected.add(int(index))
+            found = significance.holm(p_values)
+            below = {i for i, p in enumerate(found) if p < 0.05}
+            self.assertEqual(below, rejected)
 
 
 class SeedsTest(parameterized.TestCase):

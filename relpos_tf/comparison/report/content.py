@@ -9,8 +9,11 @@ from relpos_tf.comparison import pairs as pairs_lib
 from relpos_tf.comparison import score_cache
 from relpos_tf.comparison import significance
 from relpos_tf.comparison import variants
+from relpos_tf.comparison import words
+from relpos_tf.comparison.report import differences
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
+from relpos_tf.training import corpus_measures
 from relpos_tf.training import metrics
 
 # Scores whose mean and spread over seeds are reported.
@@ -37,6 +40,7 @@ def make(
     num_samples: int = 10,
     command: str = "",
     warnings: Sequence[str] = (),
+    frequencies: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Returns the report.
 
@@ -50,25 +54,27 @@ def make(
         num_samples: int. How many translated lines to show.
         command: str. The command line that makes the report.
         warnings: More warnings, which come first.
+        frequencies: How often words occur in the training data, if that is
+            known, see `word_frequencies`.
     """
-    by_label = {}
-    for result in results:
-        by_label.setdefault(result.run.label, []).append(result)
+    by_label = _by_label(results)
     labels = list(by_label)
     lengths = results[0].record["source_lengths"]
     limits = list(limits) or measures.quartiles(lengths)
     buckets = measures.buckets(lengths, limits)
-    rows, all_warnings = _run_rows(
-        results, [test_set, *further], buckets, problem
+    rows, run_warnings = _run_rows(
+        results, [test_set, *further], buckets, problem, frequencies
     )
     summary = _summary(labels, rows)
-    pairs = _compare_pairs(by_label, rows, test_set.references)
+    compared = differences.describe(
+        by_label, test_set, problem.get("target_language", "")
+    )
     hparams_diff = variants.differences(
         {r.run.label: r.run.files.read_hparams() for r in results}
     )
     all_warnings = [
         *warnings,
-        *all_warnings,
+        *run_warnings,
         *check_conditions(rows),
         *_check_batching(hparams_diff),
         *_check_versions(results),
@@ -76,7 +82,7 @@ def make(
     ]
     report = {
         "title": f"{problem['problem']}: {', '.join(labels)}",
-        "verdict": pairs_lib.verdict(summary, pairs),
+        "verdict": pairs_lib.verdict(summary, compared["pairs"]),
         "command": command,
         "problem": problem["problem"],
         "split": test_set.name,
@@ -84,7 +90,7 @@ def make(
         "runs": rows,
         "summary": summary,
         "further_test_sets": _further(labels, rows, further),
-        "pairs": pairs,
+        **compared,
         "hparams_diff": hparams_diff,
         "samples": _samples(by_label, test_set, lengths, num_samples),
         "attention": _attention(by_label),
@@ -169,30 +175,33 @@ def _check_equal_hparams(results):
     return warnings
 
 
-def _compare_pairs(by_label, rows, references):
-    """Returns the comparisons of the chosen pairs of labels."""
-    scores = {
-        label: pairs_lib.SeedScores(
-            {row["seed"]: row["bleu"] for row in rows if row["label"] == label},
-            {
-                result.run.seed: metrics.line_counts(
-                    result.translations, references
-                )
-                for result in own
-            },
-        )
+def _by_label(results):
+    """Returns the results of each label."""
+    by_label = {}
+    for result in results:
+        by_label.setdefault(result.run.label, []).append(result)
+    return by_label
+
+
+def _attention(by_label):
+    """Returns the attention of the first run of each label that has any."""
+    return {
+        label: own[0].attention
         for label, own in by_label.items()
+        if own[0].attention
     }
-    chosen = pairs_lib.choose(list(by_label))
-    p_below = pairs_lib.level(len(chosen))
-    return [pairs_lib.compare(a, b, scores, p_below) for a, b in chosen]
 
 
-def _run_rows(results, sets, buckets, problem):
-    """Returns `runs`, and warnings."""
+def _run_rows(results, sets, buckets, problem, frequencies):
+    """Returns the entries of `runs`, and warnings."""
     rows, warnings = [], []
     for result in results:
         row, own_warnings = _run_row(result, sets, buckets, problem)
+        row["words_by_frequency"] = None
+        if frequencies is not None:
+            row["words_by_frequency"] = words.by_frequency(
+                result.translations, sets[0].references, frequencies
+            )
         rows.append(row)
         warnings += own_warnings
     return rows, warnings
@@ -268,7 +277,7 @@ def _bucket_row(limit, lines, translations, references):
         scores = metrics.corpus_bleu([translations[i] for i in lines], expected)
         row["exact_match"] = scores.exact_match
         # Without 4-grams even the reference itself has the score 0.
-        if metrics.line_counts(expected, expected)[:, -1].any():
+        if corpus_measures.Bleu().counts(expected, expected)[:, -1].any():
             row["bleu"] = scores.bleu
     return row
 

@@ -55,13 +55,12 @@ def learning_curve(
         column: int. See `reading.curve`.
         axis: str. Name of the measure.
     """
-    by_label, means = {}, {}
-    for label in report["labels"]:
-        runs = reading.runs_of(report, label)
-        curves = [reading.curve(run, split, column) for run in runs]
-        curves = [curve for curve in curves if curve]
-        if curves and (mean := reading.mean_curve(curves)):
-            by_label[label], means[label] = curves, mean
+    by_label = reading.curves(report, split, column)
+    means = {
+        label: mean
+        for label, curves in by_label.items()
+        if (mean := reading.mean_curve(curves))
+    }
     if not means:
         return None
     with plots.style():
@@ -78,6 +77,7 @@ def learning_curve(
                     alpha=0.45,
                     linewidth=0.7,
                 )
+            _draw_spread(axes, mean, reading.spread_curve(curves), line_style)
             if len(mean) > _MOST_MARKERS:
                 line_style["marker"] = None
             name = short_name(label)
@@ -90,12 +90,28 @@ def learning_curve(
     title = f"{axis[0].upper()}{axis[1:]} by step"
     caption = ""
     if any(len(curves) > 1 for curves in by_label.values()):
-        caption = "Thick: the mean over seeds; thin: each seed."
+        caption = (
+            "Thick: the mean over seeds, shaded one standard deviation to each "
+            "side; thin: each seed."
+        )
     last = "; ".join(
         f"{label} {mean[max(mean)]:.2f} at step {max(mean):,}"
         for label, mean in means.items()
     )
     return Picture(svg, title, caption, f"{title}, at the end: {last}.")
+
+
+def _draw_spread(axes, mean, spread, line_style):
+    """Draws a band of one standard deviation to each side of a mean."""
+    if spread:
+        axes.fill_between(
+            list(mean),
+            [value - spread[step] for step, value in mean.items()],
+            [value + spread[step] for step, value in mean.items()],
+            color=line_style["color"],
+            alpha=0.15,
+            linewidth=0,
+        )
 
 
 def scores(report: reading.Report) -> Picture:

@@ -58,6 +58,12 @@ def _(block: sections.Terms) -> str:
 
 
 @_block.register
+def _(block: sections.Folded) -> str:
+    parts = [f"### {escape(block.title)}", *map(_block, block.blocks)]
+    return "\n\n".join(parts)
+
+
+@_block.register
 def _(block: sections.Code) -> str:
     return "\n".join(f"    {line}" for line in block.text.split("\n"))
 

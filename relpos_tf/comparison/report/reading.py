@@ -84,7 +84,11 @@ def length_buckets(report: Report) -> list[tuple[str, int]]:
 
 
 def mean_in_bucket(
-    report: Report, label: str, index: int, name: str
+    report: Report,
+    label: str,
+    index: int,
+    name: str,
+    field: str = "bleu_by_length",
 ) -> float | None:
     """Returns the mean of a score over the runs of a label, in one bucket.
 
@@ -92,9 +96,65 @@ def mean_in_bucket(
         report: The report.
         label: str. The label.
         index: int. Of the bucket.
-        name: str. The score: "bleu" or "exact_match".
+        name: str. The score: "bleu" or "exact_match"; of words, "f1" or
+            "recall".
+        field: str. Of a run: "bleu_by_length" or "words_by_frequency".
     """
-    scores = known(
-        run["bleu_by_length"][index][name] for run in runs_of(report, label)
-    )
+    scores = known(run[field][index][name] for run in runs_of(report, label))
     return statistics.fmean(scores) if scores else None
+
+
+def word_buckets(report: Report) -> list[tuple[str, int]]:
+    """Returns (frequencies in words, words) of each bucket, ascending.
+
+    Example:
+
+    >>> cells = [{"up_to": 0, "words": 3}, {"up_to": 9, "words": 5}]
+    >>> cells.append({"up_to": None, "words": 70})
+    >>> word_buckets({"runs": [{"words_by_frequency": cells}]})
+    [('never', 3), ('1 to 9', 5), ('over 9', 70)]
+    """
+    buckets, before = [], 0
+    for cell in report["runs"][0]["words_by_frequency"] or ():
+        up_to = cell["up_to"]
+        if up_to == 0:
+            name = "never"
+        elif up_to is None:
+            name = f"over {before}"
+        else:
+            name = f"{before + 1} to {up_to}"
+        buckets.append((name, cell["words"]))
+        before = up_to
+    return buckets
+
+
+def curves(
+    report: Report, split: str, column: int
+) -> dict[str, list[dict[int, float]]]:
+    """Returns the learning curves of each label that has any, by label.
+
+    Args:
+        report: The report.
+        split: str. "dev" or "train".
+        column: int. See `curve`.
+    """
+    by_label = {}
+    for label in report["labels"]:
+        own = [curve(run, split, column) for run in runs_of(report, label)]
+        if own := [one for one in own if one]:
+            by_label[label] = own
+    return by_label
+
+
+def spread_curve(curves: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Returns the standard deviation of curves at the steps of all of them.
+
+    Returns:
+        dict, empty for fewer than two curves.
+    """
+    if len(curves) < 2:
+        return {}
+    return {
+        step: statistics.stdev(one[step] for one in curves)
+        for step in mean_curve(curves)
+    }

@@ -78,11 +78,13 @@ def build(report: reading.Report, has_figures: bool) -> Document:
         "Scores": [tables.scores(report), Code(_signatures(report))],
         "Further test sets": _further(report),
         "Cost": [tables.cost(report)],
-        "Differences between labels": [tables.pairs(report)],
+        "Differences between labels": [*tables.pairs(report)],
         "BLEU by length of the source": [tables.by_length(report)],
-        "Learning curves": [],
+        "Words by frequency": [tables.words(report)],
+        "Learning curves": [tables.learning_curve(report)],
         "Hyper-parameters": [tables.hparams(report) or no_difference],
         "Translations": _samples(report),
+        "Sentences that differ most": _gaps(report),
         "Attention": [],
         "Runs": [tables.runs(report)],
         "Command and versions": [Code(report["command"]), Paragraph(versions)],
@@ -158,6 +160,30 @@ def _samples(report) -> list[Block]:
         "=: equal to the reference."
     )
     return [Paragraph(note), *samples]
+
+
+def _gaps(report) -> list[Block]:
+    """Returns the sentences that one label translates better than another."""
+    blocks: list[Block] = []
+    for gap in report["gaps"]:
+        sentences: list[Block] = []
+        for number, one in enumerate(gap["sentences"], start=1):
+            pairs = [(name, one[name]) for name in ("source", "reference")]
+            for label, line in one["translations"].items():
+                pairs.append((f"{label} ({one['scores'][label]:.1f})", line))
+            sentences.append(Terms(pairs, str(number)))
+        if sentences:
+            title = f"{gap['better']} above {gap['worse']}"
+            blocks.append(Folded(title, sentences))
+    if not blocks:
+        return []
+    note = (
+        "The sentences whose chrF, the mean over seeds, is most above that of "
+        "another label. In brackets: this mean; the translations are of the "
+        "first seed. Chosen for their difference, they say nothing about all "
+        "sentences."
+    )
+    return [Paragraph(note), *blocks]
 
 
 def _figures(report) -> dict[str, list[Block]]:

@@ -15,6 +15,7 @@ from relpos_tf.comparison import variants
 from relpos_tf.comparison.report import reading
 
 MISSING = "–"
+_MOST_STEPS = 12  # rows of a learning curve
 # Columns of the table of runs that hold numbers, and their decimals.
 _RUN_NUMBERS = {
     "train_steps": 0,
@@ -140,38 +141,63 @@ def cost(report: reading.Report) -> Table:
     )
 
 
-def pairs(report: reading.Report) -> Table | None:
-    """Returns the differences between labels, and their significance."""
+def pairs(report: reading.Report) -> list[Table]:
+    """Returns the differences between labels in each measure."""
     if not report["pairs"]:
-        return None
+        return []
+    more = report["pairs_by_measure"].items()
+    return [
+        _pairs_table("BLEU", report["pairs"], _caption_of_pairs(report)),
+        *(
+            _pairs_table(name, own, f"The same in {name}, corrected by itself.")
+            for name, own in more
+        ),
+    ]
+
+
+def _caption_of_pairs(report) -> str:
+    return (
+        "Both: seeds and test sentences together. The 95 % interval of the "
+        "mean difference joins the standard error over seeds, with the "
+        "quantile of t, and the standard error over sentences. It assumes that "
+        "seeds are drawn independently, with normal effects, and sentences "
+        "independently of them and of each other. Sentences: the 95 % interval "
+        f"by the paired bootstrap ({significance.RESAMPLES:,} resamples), of "
+        "the translations of all seeds together. p, sentences: "
+        f"{report['pairs'][0]['test']}; all translations of a sentence change "
+        "sides together. p, seeds: a t-test over the seeds' differences, which "
+        "needs at least two of them. The largest of the three p is corrected "
+        "for the number of pairs (Holm, 1979), and a label is called better "
+        f"only if the corrected p is below {pairs_lib.LEVEL}: with equally "
+        "good labels, that happens in at most 5 of 100 comparisons. With one "
+        "seed, no label is called better."
+    )
+
+
+def _pairs_table(name, pairs, caption) -> Table:
+    """Returns the differences between labels in a measure."""
     rows = [
         [
             pair["a"],
             pair["b"],
-            number(pair["bleu_a"], 2),
-            number(pair["bleu_b"], 2),
+            number(pair["score_a"], 2),
+            number(pair["score_b"], 2),
+            _interval(pair["both_low"], pair["both_high"]),
             _difference(pair),
-            _p_value(pair["p_value"]),
-            _p_value(pair["p_value_seeds"]),
+            *(
+                _p_value(pair[f"p_{kind}"])
+                for kind in ("value", "value_seeds", "value_both")
+            ),
+            _p_value(pair["p_corrected"]),
             ", ".join(f"{value:+.2f}" for value in pair["by_seed"]),
         ]
-        for pair in report["pairs"]
+        for pair in pairs
     ]
-    level = pairs_lib.format_p(report["pairs"][0]["p_below"])
-    if len(rows) > 1:
-        level += f" (0.05 divided by {len(rows)} pairs)"
     return _table(
-        "In brackets: the 95 % interval of the difference, by the paired "
-        f"bootstrap of test sentences ({significance.RESAMPLES:,} resamples), "
-        "of the translations of all seeds together. p, sentences: "
-        f"{report['pairs'][0]['test']}; all translations of a sentence change "
-        "sides together. Both measure variation over test sentences; the "
-        "spread above measures variation over seeds. p, seeds: a t-test, which "
-        "measures variation over seeds and needs at least two of them. A label "
-        f"is called better only if both p are below {level}: equally good "
-        "labels pass that at most 5 times in 100.",
-        ["a", "b", "BLEU of a", "BLEU of b", "a - b (95 %)", "p, sentences"]
-        + ["p, seeds", "a - b by seed"],
+        caption,
+        ["a", "b", f"{name} of a", f"{name} of b", "a - b: 95 %, both"]
+        + ["a - b (95 %), sentences", "p, sentences", "p, seeds", "p, both"]
+        + ["largest p, Holm", "a - b by seed"],
         rows,
         text_columns=[1],
     )
@@ -194,6 +220,60 @@ def by_length(report: reading.Report) -> Table:
         "seeds. In brackets: exact match, %. BLEU is missing where no "
         "reference has four words.",
         ["pieces", "lines", *report["labels"]],
+        rows,
+    )
+
+
+def words(report: reading.Report) -> Table | None:
+    """Returns how many words are right, by their frequency in training."""
+    rows = []
+    for index, (name, words) in enumerate(reading.word_buckets(report)):
+        row = [name, number(words)]
+        for label in report["labels"]:
+            f1, recall = (
+                reading.mean_in_bucket(
+                    report, label, index, score, "words_by_frequency"
+                )
+                for score in ("f1", "recall")
+            )
+            row.append(number(f1, 1) + _in_brackets(recall, 1))
+        rows.append(row)
+    if not rows:
+        return None
+    return _table(
+        "Words of the references, tokenized as for BLEU, by how often they "
+        "occur in the target text of the training data. F1 of the words of "
+        "the translations, %; mean over seeds. In brackets: recall, %, the "
+        "share of these words that are in the translation of their line.",
+        ["times in training", "words", *report["labels"]],
+        rows,
+    )
+
+
+def learning_curve(report: reading.Report) -> Table | None:
+    """Returns BLEU on the development set by step."""
+    by_label = reading.curves(report, "dev", 2)
+    means = {k: reading.mean_curve(own) for k, own in by_label.items()}
+    spreads = {k: reading.spread_curve(own) for k, own in by_label.items()}
+    steps = sorted(set().union(*means.values()))
+    if not steps:
+        return None
+    # So many rows at most, the last step among them.
+    every = -(-len(steps) // _MOST_STEPS)
+    rows = [
+        [
+            number(step),
+            *(
+                with_spread(mean.get(step), spreads[label].get(step), 2)
+                for label, mean in means.items()
+            ),
+        ]
+        for step in steps[::-1][::every][::-1]
+    ]
+    return _table(
+        "BLEU on the development set during training: mean over seeds ± "
+        "standard deviation between seeds.",
+        ["step", *means],
         rows,
     )
 
@@ -322,8 +402,12 @@ def _difference(pair) -> str:
     """Returns BLEU of a minus BLEU of b, with its interval."""
     if pair["difference"] is None:
         return MISSING
-    low, high = pair["difference_low"], pair["difference_high"]
-    return f"{pair['difference']:+.2f} ({low:+.2f} to {high:+.2f})"
+    interval = _interval(pair["difference_low"], pair["difference_high"])
+    return f"{pair['difference']:+.2f} ({interval})"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return MISSING if low is None else f"{low:+.2f} to {high:+.2f}"
 
 
 def _p_value(value: float | None) -> str:

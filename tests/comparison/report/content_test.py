@@ -9,6 +9,7 @@ from absl.testing import parameterized
 from relpos_tf import hparam
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import score_cache
+from relpos_tf.comparison import words
 from relpos_tf.comparison.report import content
 from relpos_tf.comparison.report import markdown
 from relpos_tf.comparison.report import tables
@@ -275,6 +276,56 @@ class MakeTest(ReportTestCase):
         rows = self.make(*(self.result(x, 1, rate=y) for x, y in rates.items()))
         ratios = [row["steps_ratio"] for row in rows["summary"]]
         self.assertEqual(ratios, [1.0, 0.25, 0.5])
+
+    def test_other_measures_are_compared_alike(self):
+        report = self.two()
+        self.assertEqual(list(report["pairs_by_measure"]), ["chrF"])
+        (pair,) = report["pairs_by_measure"]["chrF"]
+        (bleu,) = report["pairs"]
+        rows = report["runs"]
+        for name, one in (("chrf", pair), ("bleu", bleu)):
+            scores = [row[name] for row in rows]
+            self.assertAlmostEqual(one["score_a"], sum(scores[:2]) / 2)
+            self.assertAlmostEqual(one["by_seed"][1], scores[1] - scores[3])
+            self.assertEqual(one["p_corrected"], one["p_largest"])
+        self.assertEqual(bleu["bleu_b"], bleu["score_b"])
+
+    def test_scale_of_papers_is_compared_in_known_languages(self):
+        problem = {"problem": "p_x", "target_language": "de"}
+        report = self.two(problem=problem)
+        (pair,) = report["pairs_by_measure"]["tokenized BLEU"]
+        scores = [row["tokenized_bleu"] for row in report["runs"]]
+        self.assertAlmostEqual(pair["score_b"], sum(scores[2:]) / 2)
+
+    def test_gaps_are_of_each_pair_in_both_directions(self):
+        first, second = self.two()["gaps"]
+        self.assertEqual((first["better"], first["worse"]), ("rel", "abs"))
+        self.assertEqual((second["better"], second["worse"]), ("abs", "rel"))
+        self.assertEmpty(second["sentences"])
+        # Lines 1 and 2 are wrong in two and one more models of "abs"; line 3
+        # is wrong in one more.
+        sources = [one["source"] for one in first["sentences"]]
+        self.assertCountEqual(sources, SOURCES[1:])
+        (one,) = [x for x in first["sentences"] if x["source"] == SOURCES[2]]
+        self.assertEqual(one["reference"], REFERENCES[2])
+        self.assertEqual(
+            one["translations"], {"rel": REFERENCES[2], "abs": "<i>abs"}
+        )
+        self.assertAlmostEqual(one["scores"]["rel"], 100.0)
+
+    def test_words_are_by_their_frequency_if_that_is_known(self):
+        self.assertIsNone(self.two()["runs"][0]["words_by_frequency"])
+        frequencies = {"line": 9, "the": 10}
+        report = self.two(frequencies=frequencies)
+        for row, translations in zip(
+            report["runs"],
+            [REFERENCES, [*REFERENCES[:3], "<i>rel"]],
+            strict=False,
+        ):
+            self.assertEqual(
+                row["words_by_frequency"],
+                words.by_frequency(translations, REFERENCES, frequencies),
+            )
 
     def test_samples_are_of_the_first_seed_from_short_to_long(self):
         samples = self.two(num_samples=2)["samples"]

@@ -84,6 +84,26 @@ class FiguresTest(parameterized.TestCase):
         self.assertLen(points, 6)
         self.assertIn("relative 12.50 at step 200", picture.alternative)
 
+    def test_learning_curve_has_a_band_of_one_standard_deviation(self):
+        with drawn() as made:
+            figures.learning_curve(report_sample.report(), "dev", 2, "dev BLEU")
+        (axes,) = made[0].axes
+        self.assertLen(axes.collections, 2)
+        # Seeds of 1 and 1.5, of 10 and 15.
+        points = axes.collections[0].get_paths()[0].vertices.tolist()
+        for step, values in ((100, [1.0, 1.5]), (200, [10.0, 15.0])):
+            mean, spread = statistics.fmean(values), statistics.stdev(values)
+            found = sorted({y for x, y in points if x == step})
+            self.assertAlmostEqual(found[0], mean - spread)
+            self.assertAlmostEqual(found[-1], mean + spread)
+
+    def test_one_seed_has_no_band(self):
+        report = report_sample.report()
+        del report["runs"][1]
+        with drawn() as made:
+            figures.learning_curve(report, "dev", 2, "dev BLEU")
+        self.assertLen(made[0].axes[0].collections, 1)
+
     def test_mean_is_over_steps_that_all_seeds_have(self):
         report = report_sample.report()
         report["runs"][0]["learning_curve"]["dev"] = [[200, 2.0, 7.0]]

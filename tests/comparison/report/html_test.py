@@ -115,7 +115,8 @@ class ReportHtmlTest(parameterized.TestCase):
             "21.00 ± 1.41 51.50 ± 0.00 2.1250 ± 0.0000",
             "2.50 (1.06) 8,000 (1.06) 1,047",
             "p, sentences: paired approximate randomisation, seed 12345;",
-            "absolute 21.00 19.00 +2.00 (+0.75 to +3.25) 0.0001 0.30 "
+            "absolute 21.00 19.00 -10.50 to +14.50 +2.00 (+0.75 to +3.25) "
+            "0.0001 0.30 0.31 0.62 "
             "+1.00, +3.00",
             "up to 10 30 23.00 (6.0) 21.00 (6.0)",
             "over 10 1,070 20.00 (0.0) 18.00 (0.0)",
@@ -174,7 +175,6 @@ class ReportHtmlTest(parameterized.TestCase):
         report = report_sample.report(attention={})
         for part in ("summary", "pairs"):
             report[part] = list(map(without_numbers, report[part]))
-        report["pairs"][0]["p_below"] = 0.05
         for run in report["runs"]:
             numbers = {"loss": None, "minutes": None, "seed": None}
             run |= numbers | {"learning_curve": {"train": [], "dev": []}}
@@ -182,7 +182,7 @@ class ReportHtmlTest(parameterized.TestCase):
         self.assertLen(page.all("img"), 2 * has_figures)
         self.assertIn("relative 2 – – – – –", page.text)
         self.assertIn("relative – – –", page.text)
-        self.assertIn("relative absolute – – – – – +1.00", page.text)
+        self.assertIn("relative absolute – – – – – – – – +1.00", page.text)
         self.assertNotRegex(page.text, r"\b(None|nan|null)\b")
 
     @absltest.skipUnless(plots.is_available(), "matplotlib is not installed.")

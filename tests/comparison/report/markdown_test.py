@@ -27,9 +27,21 @@ class MarkdownTest(absltest.TestCase):
             "| 2.1250 ± 0.0000 | 3.25 |",
             f"    BLEU: {report_sample.SIGNATURE}",
             "| absolute | 2.50 (1.06) | 8,000 (1.06) | 1,047 |",
-            "| relative | absolute | 21.00 | 19.00 | +2.00 (+0.75 to +3.25) "
-            "| 0.0001 | 0.30 | +1.00, +3.00 |",
+            "| relative | absolute | 21.00 | 19.00 | -10.50 to +14.50 "
+            "| +2.00 (+0.75 to +3.25) | 0.0001 | 0.30 | 0.31 | 0.62 "
+            "| +1.00, +3.00 |",
+            "| relative | absolute | 51.75 | 51.25 | -10.50 to +14.50 "
+            "| +2.00 (+0.75 to +3.25) | 0.0001 | 0.012 | 0.31 | 0.62 "
+            "| +1.00, +3.00 |",
             "| over 10 | 1,070 | 20.00 (0.0) | 18.00 (0.0) |",
+            "| never | 40 | 22.0 (21.0) | 20.0 (19.0) |",
+            "| 1 to 9 | 0 | – | – |",
+            "| over 9 | 9,000 | 80.5 (70.5) | 80.5 (70.5) |",
+            "| 100 | 1.25 ± 0.35 | 0.50 ± 0.00 |",
+            "| 200 | 12.50 ± 3.54 | 5.00 ± 0.00 |",
+            "### relative above absolute",
+            "- relative (95.5): Zwei Katzen",
+            "- absolute (20.5): Zwei Hunde",
             "| pos | none | timing |",
             "- relative =: Ein Hund .",
             "- absolute: Hund",
@@ -70,20 +82,25 @@ class MarkdownTest(absltest.TestCase):
     def test_missing_number_is_a_dash(self):
         report = report_sample.report(samples=[], hparams_diff={})
         report["summary"][0] |= {"steps_per_second": None, "steps_ratio": None}
-        report["pairs"][0] |= {"p_value": None, "difference": None}
+        report["pairs"][0] |= {
+            "p_value": None,
+            "difference": None,
+            "both_low": None,
+            "p_corrected": None,
+        }
         text = markdown.render(report)
         self.assertIn("| relative | – | 8,000 (1.00) | 1,047 |", text)
-        self.assertIn("| – | – | 0.30 | +1.00, +3.00 |", text)
+        self.assertIn("| – | – | – | 0.30 | 0.31 | – | +1.00, +3.00 |", text)
         self.assertIn("All labels have the same hyper-parameters.", text)
         self.assertNotIn("## Translations", text)
+        self.assertNotIn("absolute above relative", text)
         self.assertNotIn("None", text)
 
-    def test_level_is_given_with_the_number_of_pairs(self):
-        report = report_sample.report()
-        report["pairs"] = [report["pairs"][0] | {"p_below": 0.05 / 3}] * 3
+    def test_correction_and_level_are_explained(self):
         self.assertIn(
-            "below 0.017 (0.05 divided by 3 pairs): equally good",
-            markdown.render(report),
+            "is corrected for the number of pairs (Holm, 1979), and a label is "
+            "called better only if the corrected p is below 0.05: with equally",
+            markdown.render(report_sample.report()),
         )
 
     def test_terminal_gets_a_short_table(self):

@@ -1,0 +1,92 @@
+"""How often words occur in the training data, counted once. No TensorFlow."""
+
+import hashlib
+import json
+import logging
+import pathlib
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from relpos_tf import errors
+from relpos_tf.comparison import child_process
+from relpos_tf.comparison import runs as runs_lib
+from relpos_tf.comparison import score_cache
+from relpos_tf.comparison import words as words_lib
+from relpos_tf.problems import test_sets
+from relpos_tf.utils import checked_json
+
+_log = logging.getLogger("relpos_tf")
+# Of a larger corpus, only the first pairs are counted, which are shuffled.
+MOST_PAIRS = 1_000_000
+_FIELDS = {"frequencies": dict[str, int]}
+
+
+def in_training(
+    lines: Iterable[str],
+    run: runs_lib.Run,
+    data_dir: str,
+    problem: Mapping[str, Any],
+    folder: pathlib.Path,
+) -> tuple[dict[str, int] | None, str]:
+    """Returns how often words occur in the targets of the training data.
+
+    Args:
+        lines: The lines whose words to look up.
+        run: One of the runs, which has the tokenizer.
+        data_dir: str. Folder of prepared data.
+        problem: See `test_sets.problem_of`.
+        folder: The cache: `frequencies.json`, which is made again only if the
+            words or the training data are others.
+
+    Returns:
+        A pair: frequencies by word, without words that do not occur; and why
+        there are none, else empty. Scores do not need them.
+    """
+    try:
+        return _in_training(lines, run, data_dir, problem, folder), ""
+    except errors.UserError as error:
+        return None, f"No words by frequency: {error}"
+
+
+def _in_training(lines, run, data_dir, problem, folder):
+    """Returns the frequencies; raises UserError if the data are unknown."""
+    record_files = test_sets.training_records(data_dir, problem)
+    wanted = sorted(words_lib.count(lines))
+    key = {
+        "words": hashlib.sha256("\n".join(wanted).encode()).hexdigest(),
+        "tokenizer": problem["tokenizer_sha256"],
+        "train": problem.get("data", {}).get("train", ""),
+        "most_pairs": MOST_PAIRS,
+    }
+    path = folder / "frequencies.json"
+    record = _read(path, key)
+    if record is None:
+        _log.info("Counting words in the training data.")
+        request = {
+            "words": wanted,
+            "record_files": record_files,
+            "tokenizer": str(run.files.tokenizer_path),
+            "most_pairs": MOST_PAIRS,
+            "path": str(path),
+            "key": key,
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        child_process.run(
+            score_cache.SCORER,
+            folder / "logs" / "frequencies.log",
+            "Counting words in the training data",
+            content=json.dumps({"frequencies": request}).encode(),
+        )
+        record = _read(path, key)
+    return record["frequencies"]
+
+
+def _read(path, key):
+    """Returns the record if it is whole and has the key, else None."""
+    try:
+        record = checked_json.loads(path.read_bytes(), _FIELDS)
+    except (FileNotFoundError, ValueError):
+        return None
+    is_whole = {"key", *_FIELDS} <= record.keys() and record["key"] == key
+    return record if is_whole else None

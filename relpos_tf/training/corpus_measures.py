@@ -1,0 +1,193 @@
+"""Measures of a corpus that are functions of counts summed over its lines.
+
+The score of any selection of lines, or of a mixture of two systems, follows
+from the counts of each line without counting again, for many selections at
+once.
+
+Shapes: L lines, C counts.
+"""
+
+import collections
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from relpos_tf.training import metrics
+
+_MOST_CHARACTERS = 6  # of an n-gram of chrF
+_BETA = 2  # chrF weighs recall beta times as much as precision
+
+
+class Measure(Protocol):
+    """A measure of translations.
+
+    Attributes:
+        name: str. For tables.
+    """
+
+    name: str
+
+    def counts(
+        self, hypotheses: Sequence[str], references: Sequence[str]
+    ) -> np.ndarray:
+        """Returns the counts of each line, float64 `[L, C]`, whole numbers.
+
+        Raises:
+            UserError: see `metrics.check_pairs`.
+        """
+
+    def score(self, sums: np.ndarray) -> np.ndarray:
+        """Returns the score of sums of lines' counts, `[..., C]` to `[...]`."""
+
+
+class Bleu:
+    """BLEU as of `metrics.corpus_bleu`: cased, tokenized as 13a, smoothed.
+
+    Its ten counts are the numbers of tokens of the hypothesis and of the
+    reference; of n-grams that are in the reference, n = 1 to 4; and of all
+    n-grams.
+
+    Example:
+
+    >>> bleu = Bleu()
+    >>> counts = bleu.counts(["a b c d e", "f g"], ["a b c d e", "x"])
+    >>> counts[0].astype(int).tolist()
+    [5, 5, 5, 4, 3, 2, 5, 4, 3, 2]
+    >>> bleu.score(counts[:1].sum(axis=0)).round(2).item()
+    100.0
+    """
+
+    name = "BLEU"
+
+    def counts(
+        self, hypotheses: Sequence[str], references: Sequence[str]
+    ) -> np.ndarray:
+        return _bleu_counts(metrics.bleu(), hypotheses, references)
+
+    def score(self, sums: np.ndarray) -> np.ndarray:
+        correct, total = sums[..., 2:6], sums[..., 6:]  # [..., 4]
+        # The nth precision without a match counts 1 / 2^n matches.
+        is_zero = (correct == 0) & (total > 0)
+        halves = 0.5 ** np.cumsum(is_zero, axis=-1)
+        smoothed = np.where(is_zero, halves, correct)
+        has_match = (correct > 0).any(axis=-1, keepdims=True)
+        return _bleu_score(sums, np.where(has_match, smoothed, 0.0))
+
+
+class TokenizedBleu:
+    """BLEU as of `metrics.tokenized_bleu`; its counts are those of `Bleu`.
+
+    Args:
+        language: str. ISO 639-1 code of both sides.
+    """
+
+    def __init__(self, language: str):
+        self.name = "tokenized BLEU"
+        self._language = language
+
+    def counts(
+        self, hypotheses: Sequence[str], references: Sequence[str]
+    ) -> np.ndarray:
+        metrics.check_pairs(hypotheses, references)
+        return _bleu_counts(
+            metrics.tokenized(),
+            metrics.moses_tokens(hypotheses, self._language),
+            metrics.moses_tokens(references, self._language),
+        )
+
+    def score(self, sums: np.ndarray) -> np.ndarray:
+        return _bleu_score(sums, sums[..., 2:6])
+
+
+class ChrF:
+    """chrF2 as of `metrics.corpus_bleu`.
+
+    Its counts are the numbers of character n-grams, n = 1 to 6, of the
+    hypothesis, of the reference, and of those in both. An n-gram of the
+    hypothesis counts only where the reference has n characters.
+
+    Example:
+
+    >>> chrf = ChrF()
+    >>> counts = chrf.counts(["ab d"], ["abc"])
+    >>> counts[0].astype(int).tolist()
+    [3, 2, 1, 0, 0, 0, 3, 2, 1, 0, 0, 0, 2, 1, 0, 0, 0, 0]
+    >>> chrf.score(counts[0]).round(2).item()
+    38.89
+    """
+
+    name = "chrF"
+
+    def counts(
+        self, hypotheses: Sequence[str], references: Sequence[str]
+    ) -> np.ndarray:
+        metrics.check_pairs(hypotheses, references)
+        pairs = zip(hypotheses, references, strict=True)
+        return np.array([_chrf_counts(*pair) for pair in pairs], np.float64)
+
+    def score(self, sums: np.ndarray) -> np.ndarray:
+        hypothesis, reference, both = np.split(sums, 3, axis=-1)  # [..., 6]
+        is_known = (hypothesis > 0) & (reference > 0)
+        lengths = np.maximum(is_known.sum(axis=-1), 1)
+        precision, recall = (
+            np.divide(both, of, np.zeros_like(both), where=is_known).sum(-1)
+            / lengths
+            for of in (hypothesis, reference)
+        )
+        total = _BETA**2 * precision + recall
+        product = (1 + _BETA**2) * precision * recall
+        found = np.divide(product, total, np.zeros_like(total), where=total > 0)
+        return 100 * found
+
+
+def _bleu_counts(bleu, hypotheses, references):
+    """Returns the counts of each line by sacreBLEU's object, `[L, 10]`."""
+    metrics.check_pairs(hypotheses, references)
+    rows = []
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        score = bleu.corpus_score([hypothesis], [[reference]])
+        rows.append(
+            [score.sys_len, score.ref_len, *score.counts, *score.totals]
+        )
+    return np.array(rows, np.float64)
+
+
+def _bleu_score(sums, matches):
+    """Returns BLEU: the mean of the precisions times the brevity penalty.
+
+    Args:
+        sums: `[..., 10]`.
+        matches: `[..., 4]`, perhaps smoothed.
+    """
+    length, expected, total = sums[..., 0], sums[..., 1], sums[..., 6:]
+    is_known = (matches > 0).all(axis=-1)
+    precisions = np.divide(
+        100.0 * matches, total, np.ones_like(total), where=matches > 0
+    )
+    is_short = (length > 0) & (length < expected)
+    ratios = np.divide(expected, length, np.ones_like(length), where=is_short)
+    scores = np.exp(1.0 - ratios) * np.exp(np.log(precisions).mean(axis=-1))
+    return np.where(is_known, scores, 0.0)
+
+
+def _chrf_counts(hypothesis, reference):
+    """Returns the counts of a line, a list of 18."""
+    hypothesis, reference = (_grams(line) for line in (hypothesis, reference))
+    columns = [], [], []
+    for ours, expected in zip(hypothesis, reference, strict=True):
+        columns[0].append(ours.total() if expected else 0)
+        columns[1].append(expected.total())
+        columns[2].append((ours & expected).total())
+    return sum(columns, [])
+
+
+def _grams(line):
+    """Returns the n-grams of a line's characters, by length."""
+    line = "".join(line.split())
+    return [
+        collections.Counter(
+            line[start : start + n] for start in range(len(line) - n + 1)
+        )
+        for n in range(1, _MOST_CHARACTERS + 1)
+    ]

@@ -1,0 +1,243 @@
+"""Compares simulated systems whose true difference is known, many times.
+
+    python -m tests.campaigns.chance [--comparisons=1000] [--measure=bleu]
+        [--trials=2000] [--references=FILE --translations=FILE,FILE,...]
+
+A comparison trains two labels with 1, 2, 3 or 5 seeds. Every label has a true
+quality; every training adds an effect of its seed, normal with a standard
+deviation of 0.5 to 1.5 points, drawn anew for each label. A model of a given
+quality takes, for every sentence, one of several translations; the better the
+model, the likelier the better ones. The translations are made by damaging
+generated references, or are those of real systems, one file each.
+
+The rows of the table are kinds of comparisons:
+
+- equal: both labels have the same quality;
+- mixed: so they have, but each is better at sentences of its own, drawn anew,
+  as two kinds of positions may be;
+- 1, 2, 3 points: the first label is so much better.
+
+Its columns: how often the verdict calls a label better; how often it would if
+seeds and sentences were tested apart (both p-values below 0.05) or sentences
+alone; how often the 95 % interval over seeds and sentences holds the true
+difference; and the mean width of that interval. The exit code is 1 if equal
+labels are called different in more than 5 %, or if fewer than 95 % of the
+intervals hold the truth, less three standard errors.
+
+Rows of true differences have a quarter of the comparisons. To save time, the
+test over sentences has fewer trials than in a report.
+"""
+
+import argparse
+import sys
+import time
+
+import numpy as np
+
+from relpos_tf.comparison import pairs
+from relpos_tf.comparison import significance
+from relpos_tf.training import corpus_measures
+from relpos_tf.utils import text
+
+SEEDS = 1, 2, 3, 5
+KINDS = {"equal": 0.0, "mixed": 0.0, "1": 1.0, "2": 2.0, "3": 3.0}
+MEASURES = {"bleu": corpus_measures.Bleu, "chrf": corpus_measures.ChrF}
+SPREADS = 0.5, 1.5
+# Of the preference of a label for a sentence, in the unit of `Pool.tilts`.
+PREFERENCE = 0.4
+LEVEL = 0.05
+
+
+def made_lines(generator, lines=1000, translations=8):
+    """Returns references, and that many damaged copies of all.
+
+    Words follow Zipf's law, lines have 4 to 30 words, and lines differ in
+    difficulty. A word is replaced, left out or moved.
+    """
+    words = np.array([f"w{n}" for n in range(2000)])
+    shares = 1 / np.arange(1, len(words) + 1)
+    shares /= shares.sum()
+    lengths = np.clip(generator.gamma(6, 2.2, lines).round(), 4, 30)
+    references = [
+        generator.choice(words, int(length), p=shares) for length in lengths
+    ]
+    difficulty = generator.beta(2, 4, lines)
+    damaged = [
+        [
+            damage(line, share, words, shares, generator)
+            for line, share in zip(references, difficulty, strict=True)
+        ]
+        for _ in range(translations)
+    ]
+    return [" ".join(line) for line in references], damaged
+
+
+def damage(line, share, words, shares, generator):
+    """Returns a line in which a share of the words is damaged."""
+    kind = generator.random(len(line)) / share
+    kept = line.copy()
+    kept[kind < 0.6] = generator.choice(words, (kind < 0.6).sum(), p=shares)
+    is_moved = (kind >= 0.6) & (kind < 0.8)
+    order = np.arange(len(line)) + 1.5 * is_moved
+    kept = kept[np.argsort(order, kind="stable")]
+    return " ".join(kept[(kind < 0.8) | (kind >= 1)]) or line[0]
+
+
+class Pool:
+    """Translations of the same lines, from which models choose.
+
+    Shapes: T translations of a line, L lines, C counts.
+
+    Args:
+        measure: The measure.
+        references: The references.
+        translations: Of all lines, several times.
+    """
+
+    def __init__(self, measure, references, translations):
+        counts = np.array([measure.counts(t, references) for t in translations])
+        ranks = measure.score(counts).argsort(axis=0, kind="stable")  # [T, L]
+        self.measure = measure
+        self.counts = np.take_along_axis(counts, ranks[..., None], axis=0)
+        # The score of a model by its tilt, exactly in expectation of counts.
+        self.tilts = np.linspace(-1.5, 1.5, 61)
+        limits = np.linspace(0, 1, len(counts) + 1)
+        limits = limits ** np.exp(self.tilts)[:, None]
+        chances = np.diff(limits, axis=1)
+        sums = chances @ self.counts.sum(axis=1)
+        self.scores = measure.score(sums)
+        self.middle = float(np.interp(0.0, self.tilts, self.scores))
+
+    def model(self, quality, preference, generator):
+        """Returns the counts of a model's translations, `[L, C]`.
+
+        Args:
+            quality: float. Its score, above that of random choice.
+            preference: `[L]` or 0.0. For which sentences it is better.
+            generator: The random generator.
+        """
+        tilt = np.interp(self.middle + quality, self.scores, self.tilts)
+        number, lines = self.counts.shape[:2]
+        drawn = generator.random(lines) ** np.exp(-tilt - preference)
+        rank = np.minimum((number * drawn).astype(int), number - 1)
+        return self.counts[rank, np.arange(lines)]
+
+
+def compare(pool, kind, seeds, generator):
+    """Returns one comparison, of `pairs.compare`, corrected."""
+    by_label = {}
+    lines = pool.counts.shape[1]
+    preference = 0.0
+    if kind == "mixed":
+        preference = generator.normal(0, PREFERENCE, lines)
+    for label, sign in (("a", 1), ("b", -1)):
+        spread = generator.uniform(*SPREADS)
+        counts = {
+            seed: pool.model(
+                sign * KINDS[kind] / 2 + generator.normal(0, spread),
+                sign * preference,
+                generator,
+            )
+            for seed in range(seeds)
+        }
+        scores = {
+            seed: float(pool.measure.score(own.sum(axis=0)))
+            for seed, own in counts.items()
+        }
+        by_label[label] = pairs.SeedScores(scores, counts)
+    (pair,) = pairs.correct([pairs.compare("a", "b", by_label, pool.measure)])
+    return pair
+
+
+def tally(pool, kind, seeds, comparisons, generator):
+    """Returns the columns of a row, see the module."""
+    truth = KINDS[kind]
+    columns = {name: [] for name in ("better", "apart", "sentences")}
+    widths, held = [], []
+    for _ in range(comparisons):
+        pair = compare(pool, kind, seeds, generator)
+        words = pairs.verdict(
+            [
+                {"label": label, "bleu_mean": pair[f"score_{label}"]}
+                for label in "ab"
+            ],
+            [pair],
+        )
+        columns["better"].append(" is better than " in words)
+        alone = pair["p_value"] < LEVEL
+        columns["sentences"].append(alone)
+        columns["apart"].append(
+            alone and (pair["p_value_seeds"] or 0.0) < LEVEL and seeds > 1
+        )
+        if pair["both_low"] is not None:
+            held.append(pair["both_low"] <= truth <= pair["both_high"])
+            widths.append(pair["both_high"] - pair["both_low"])
+    found = {name: float(np.mean(column)) for name, column in columns.items()}
+    found["interval holds"] = float(np.mean(held)) if held else None
+    found["width"] = float(np.mean(widths)) if widths else None
+    return found
+
+
+def is_expected(kind, found, comparisons):
+    """Says whether a row is as promised."""
+    # Three standard errors of the share of intervals.
+    error = 3 * (LEVEL * (1 - LEVEL) / comparisons) ** 0.5
+    holds = found["interval holds"]
+    return (KINDS[kind] > 0 or found["better"] <= LEVEL) and (
+        holds is None or holds >= 1 - LEVEL - error
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--comparisons", type=int, default=1000)
+    parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--measure", choices=MEASURES, default="bleu")
+    parser.add_argument("--references")
+    parser.add_argument("--translations", default="")
+    flags = parser.parse_args()
+    significance.TRIALS = flags.trials
+    generator = np.random.default_rng(1979)
+    if flags.references:
+        references = list(text.read_lines(flags.references))
+        translations = [
+            list(text.read_lines(path))
+            for path in flags.translations.split(",")
+        ]
+    else:
+        references, translations = made_lines(generator)
+    pool = Pool(MEASURES[flags.measure](), references, translations)
+    print(
+        f"{len(references)} lines, {len(translations)} translations of each, "
+        f"{pool.measure.name} {pool.middle:.1f}"
+    )
+    names = "better", "apart", "sentences", "interval holds", "width"
+    print("difference  seeds  " + "  ".join(f"{n:>14}" for n in names))
+    is_wrong = False
+    started = time.monotonic()
+    for kind in KINDS:
+        for seeds in SEEDS:
+            number = flags.comparisons // (4 if KINDS[kind] else 1)
+            found = tally(pool, kind, seeds, number, generator)
+            cells = [
+                "-"
+                if found[n] is None
+                else f"{found[n]:.2f}"
+                if n == "width"
+                else f"{100 * found[n]:.1f} %"
+                for n in names
+            ]
+            is_right = is_expected(kind, found, number)
+            is_wrong |= not is_right
+            print(
+                f"{kind:10}  {seeds:5}  "
+                + "  ".join(f"{cell:>14}" for cell in cells)
+                + ("" if is_right else "  not as expected"),
+                flush=True,
+            )
+    print(f"{time.monotonic() - started:.0f} s")
+    sys.exit(is_wrong)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""The estimate over seeds and sentences: by hand, and in simulations."""
+
+import math
+import statistics
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf.comparison import significance
+from relpos_tf.comparison import two_way
+from relpos_tf.training import corpus_measures
+from tests.campaigns import chance
+from tests.comparison import pairs_test
+
+MEAN = pairs_test.Mean()
+NORMAL = statistics.NormalDist()
+
+
+def runs(*by_seed):
+    """Returns counts of runs whose lines have these scores, for `Mean`."""
+    return [np.array([[x, 1.0] for x in lines]) for lines in by_seed]
+
+
+def zeros(seeds, lines):
+    return runs(*[[0.0] * lines] * seeds)
+
+
+class TwoWayTest(parameterized.TestCase):
+    def test_two_seeds_and_three_lines_by_hand(self):
+        # Differences of the seeds: 3 and 5, variance 2. Of the lines, over
+        # both seeds: 2, 4, 6, variance 4.
+        found = two_way.of_same_seeds(
+            runs([1, 3, 5], [3, 5, 7]), zeros(2, 3), MEAN
+        )
+        self.assertAlmostEqual(found.difference, 4.0)
+        self.assertAlmostEqual(found.seed_error, 1.0)
+        self.assertAlmostEqual(found.sentence_error, (4 / 3) ** 0.5)
+        # From printed tables: t of one degree of freedom, and the normal.
+        half = (12.7062**2 + 1.95996**2 * 4 / 3) ** 0.5
+        self.assertAlmostEqual(found.low, 4 - half, places=3)
+        self.assertAlmostEqual(found.high, 4 + half, places=3)
+
+    def test_groups_of_unequal_size_by_hand(self):
+        # Scores 2, 3, 4 (variance 1) and 0, 2 (variance 2); lines over the
+        # seeds: 2, 4 and 0, 2, so that their differences are equal.
+        found = two_way.of_other_seeds(
+            runs([1, 3], [2, 4], [3, 5]), runs([-1, 1], [1, 3]), MEAN
+        )
+        self.assertAlmostEqual(found.difference, 2.0)
+        self.assertAlmostEqual(found.seed_error, (1 / 3 + 2 / 2) ** 0.5)
+        self.assertAlmostEqual(found.sentence_error, 0.0)
+        half = 12.7062 * found.seed_error
+        self.assertAlmostEqual(found.high, 2 + half, places=3)
+        self.assertAlmostEqual(
+            found.p_value, significance.p_of_groups([2, 3, 4], [0, 2])
+        )
+
+    @parameterized.parameters(0.5, 4.0, 20.0, 300.0)
+    def test_p_value_is_the_level_whose_interval_ends_at_zero(self, shift):
+        lines = [[1 + shift, 3 + shift, 6 + shift], [3.5 + shift] * 3]
+        found = two_way.of_same_seeds(runs(*lines), zeros(2, 3), MEAN)
+        p = found.p_value
+        self.assertBetween(p, 1e-6, 0.999)
+        # The quantile of t of one degree of freedom is a tangent.
+        t = math.tan(math.pi / 2 * (1 - p))
+        z = NORMAL.inv_cdf(1 - p / 2)
+        half = math.hypot(t * found.seed_error, z * found.sentence_error)
+        self.assertAlmostEqual(half / found.difference, 1.0, places=6)
+        self.assertEqual(p < 0.05, found.low > 0)
+
+    def test_equal_lines_leave_the_t_test(self):
+        for seeds in ([1.0, 2.0], [1.5, 2.5, 1.0, 4.0]):
+            found = two_way.of_same_seeds(
+                runs(*[[x] * 5 for x in seeds]), zeros(len(seeds), 5), MEAN
+            )
+            self.assertAlmostEqual(
+                found.p_value, significance.p_of_differences(seeds)
+            )
+
+    def test_equal_seeds_leave_the_normal_test(self):
+        found = two_way.of_same_seeds(
+            runs(*[[1.0, 3.0, 2.0]] * 3), zeros(3, 3), MEAN
+        )
+        # Mean 2, variance 1.
+        self.assertAlmostEqual(found.p_value, 2 * NORMAL.cdf(-2 * 3**0.5))
+        self.assertAlmostEqual(found.low, 2 - 1.959964 / 3**0.5, places=6)
+        for shift, expected in ((0.0, 1.0), (1.0, 0.0)):
+            found = two_way.of_same_seeds(
+                runs([shift] * 3, [shift] * 3), zeros(2, 3), MEAN
+            )
+            self.assertEqual(found.p_value, expected)
+
+    def test_sides_change_signs_only(self):
+        a, b = runs([1, 3, 5], [3, 5, 8]), runs([0, 1, 1], [2, 2, 1])
+        found = two_way.of_same_seeds(a, b, MEAN)
+        other = two_way.of_same_seeds(b, a, MEAN)
+        self.assertAlmostEqual(found.low, -other.high)
+        self.assertAlmostEqual(found.p_value, other.p_value)
+
+    def test_one_seed_or_line_has_no_estimate(self):
+        bleu = corpus_measures.Bleu()
+        for seeds, lines in ((1, 5), (2, 1)):
+            counts = bleu.counts(["a b c d"] * lines, ["a b c d"] * lines)
+            sides = [[counts] * seeds] * 2
+            self.assertIsNone(two_way.of_same_seeds(*sides, bleu))
+            self.assertIsNone(two_way.of_other_seeds(*sides, bleu))
+
+    @parameterized.parameters(corpus_measures.Bleu(), corpus_measures.ChrF())
+    def test_error_over_sentences_is_that_of_the_bootstrap(self, measure):
+        generator = np.random.default_rng(3)
+        references, translations = chance.made_lines(generator, 200, 4)
+        counts = [measure.counts(t, references) for t in translations]
+        found = two_way.of_same_seeds(counts[:2], counts[2:], measure)
+        interval = significance.interval(
+            sum(counts[:2]), sum(counts[2:]), measure
+        )
+        error = (interval.high - interval.low) / (2 * 1.959964)
+        self.assertAlmostEqual(found.sentence_error / error, 1.0, delta=0.1)
+
+
+class CoverageTest(parameterized.TestCase):
+    @parameterized.product(
+        seeds=(2, 3, 5),
+        parts=((1.0, 0.0, 0.3), (1.0, 0.7, 0.3), (0.0, 0.7, 0.3)),
+    )
+    def test_interval_holds_the_truth(self, seeds, parts):
+        # The model of the module's docstring; its parts as errors of one seed.
+        generator = np.random.default_rng(1908)
+        lines, number = 60, 400
+        seed, sentence, rest = parts
+        held = 0
+        for _ in range(number):
+            values = (
+                generator.normal(0, seed, (seeds, 1))
+                + generator.normal(0, sentence * lines**0.5, lines)
+                + generator.normal(0, rest * lines**0.5, (seeds, lines))
+            )
+            found = two_way.of_same_seeds(
+                runs(*values), zeros(seeds, lines), MEAN
+            )
+            held += found.low <= 0 <= found.high
+        # Three standard errors of so many comparisons.
+        error = 3 * (0.05 * 0.95 / number) ** 0.5
+        self.assertGreaterEqual(held / number, 0.95 - error)
+
+
+class ChanceTest(parameterized.TestCase):
+    """The campaign `chance`, with few lines, trials and comparisons."""
+
+    NUMBER = 200
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        generator = np.random.default_rng(1899)
+        lines = chance.made_lines(generator, lines=400, translations=6)
+        cls.pool = chance.Pool(corpus_measures.Bleu(), *lines)
+        cls.generator = generator
+
+    def shares(self, kind, seeds, number=NUMBER):
+        with mock.patch.object(significance, "TRIALS", 500):
+            return chance.tally(self.pool, kind, seeds, number, self.generator)
+
+    @parameterized.product(kind=("equal", "mixed"), seeds=chance.SEEDS)
+    def test_equal_labels_are_rarely_called_different(self, kind, seeds):
+        found = self.shares(kind, seeds)
+        self.assertLessEqual(found["better"], 0.05)
+        if seeds == 1:
+            self.assertEqual(found["better"], 0.0)
+            self.assertGreater(found["sentences"], 0.1)
+        else:
+            error = 3 * (0.05 * 0.95 / self.NUMBER) ** 0.5
+            self.assertGreaterEqual(found["interval holds"], 0.95 - error)
+
+    def test_true_differences_are_found(self):
+        found = self.shares("3", 5, 100)
+        self.assertGreater(found["better"], 0.5)
+        self.assertGreater(found["interval holds"], 0.9)
+
+    def test_models_have_the_quality_that_was_asked_for(self):
+        for quality in (-2.0, 0.0, 3.0):
+            scores = [
+                float(
+                    self.pool.measure.score(
+                        self.pool.model(quality, 0.0, self.generator).sum(0)
+                    )
+                )
+                for _ in range(200)
+            ]
+            error = statistics.stdev(scores) / 200**0.5
+            expected = self.pool.middle + quality
+            self.assertAlmostEqual(
+                statistics.fmean(scores), expected, delta=4 * error + 0.05
+            )
+            self.assertBetween(statistics.stdev(scores), 0.1, 2.0)
+
+
+if __name__ == "__main__":
+    absltest.main()

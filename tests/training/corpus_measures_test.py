@@ -1,0 +1,119 @@
+"""Scores of summed counts: against sacreBLEU's scores of the same lines."""
+
+import numpy as np
+import sacrebleu
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf.training import corpus_measures
+from relpos_tf.training import metrics
+from tests.training import metrics_test
+
+REFERENCES = metrics_test.REFERENCES
+HYPOTHESES = metrics_test.HYPOTHESES
+# Blanks of all kinds, and a language whose words have none.
+ODD = (
+    "",
+    "a",
+    "  two\u3000 blanks\tand a tab ",
+    "漢字 かな",
+    "“Curly” -- it's 1,000.5 & more!",
+)
+
+
+def expected(measure, hypotheses, references):
+    """Returns the score of lines by sacreBLEU, or by `tokenized_bleu`."""
+    if measure.name == "BLEU":
+        return sacrebleu.corpus_bleu(hypotheses, [references], force=True).score
+    if measure.name == "chrF":
+        return sacrebleu.corpus_chrf(hypotheses, [references]).score
+    return metrics.tokenized_bleu(hypotheses, references, "de")[0]
+
+
+ALL = (
+    corpus_measures.Bleu(),
+    corpus_measures.ChrF(),
+    corpus_measures.TokenizedBleu("de"),
+)
+
+
+class CorpusMeasuresTest(parameterized.TestCase):
+    @parameterized.product(
+        measure=ALL,
+        lines=([0, 1, 2, 3, 4], [3, 0, 0, 2], [4], [1, 1], [3], [2, 3]),
+        references=(REFERENCES, ODD),
+    )
+    def test_score_of_a_selection_is_that_of_its_lines(
+        self, measure, lines, references
+    ):
+        hypotheses = HYPOTHESES if references is REFERENCES else ODD[::-1]
+        counts = measure.counts(hypotheses, references)
+        found = measure.score(counts[lines].sum(axis=0))
+        chosen = [[side[i] for i in lines] for side in (hypotheses, references)]
+        self.assertAlmostEqual(found, expected(measure, *chosen), places=11)
+
+    @parameterized.parameters(*ALL)
+    def test_scores_differ_and_none_is_trivial(self, measure):
+        counts = measure.counts(HYPOTHESES, REFERENCES)
+        found = float(measure.score(counts.sum(axis=0)))
+        self.assertBetween(found, 40.0, 90.0)
+        self.assertEqual(counts.dtype, np.float64)
+        self.assertTrue((counts == counts.round()).all())
+
+    @parameterized.parameters(*ALL)
+    def test_many_sums_are_scored_at_once(self, measure):
+        counts = measure.counts(HYPOTHESES, REFERENCES)
+        sums = np.stack(
+            [[counts[:n].sum(0), counts[n:].sum(0)] for n in (2, 3)]
+        )
+        found = measure.score(sums)
+        self.assertEqual(found.shape, (2, 2))
+        for index in np.ndindex(2, 2):
+            self.assertEqual(found[index], measure.score(sums[index]))
+
+    @parameterized.parameters(*ALL)
+    def test_text_without_matches_scores_zero(self, measure):
+        for hypotheses in (["", ""], ["q z", "w"]):
+            counts = measure.counts(hypotheses, ["a b c d e", "f"])
+            self.assertEqual(measure.score(counts.sum(axis=0)), 0.0)
+
+    def test_counts_of_bleu(self):
+        counts = corpus_measures.Bleu().counts(HYPOTHESES, REFERENCES)
+        self.assertEqual(counts[1].tolist(), [8, 8, 8, 7, 6, 5, 8, 7, 6, 5])
+        self.assertEqual(counts[3].tolist(), [0, 6, 0, 0, 0, 0, 0, 0, 0, 0])
+
+    def test_counts_of_chrf(self):
+        # "aab" in "aaba": a twice, b; aa, ab; aab. The reference has a three
+        # times, b; aa, ab, ba; aab, aba; aaba.
+        counts = corpus_measures.ChrF().counts(["a ab"], ["aa b a"])[0]
+        self.assertEqual(counts[:6].tolist(), [3, 2, 1, 0, 0, 0])
+        self.assertEqual(counts[6:12].tolist(), [4, 3, 2, 1, 0, 0])
+        self.assertEqual(counts[12:].tolist(), [3, 2, 1, 0, 0, 0])
+        # Precisions are 1; recall is (3/4 + 2/3 + 1/2) / 3.
+        recall = (3 / 4 + 2 / 3 + 1 / 2) / 3
+        self.assertAlmostEqual(
+            corpus_measures.ChrF().score(counts),
+            100 * 5 * recall / (4 + recall),
+        )
+
+    def test_tokenized_scale_ignores_case_and_does_not_smooth(self):
+        measure = corpus_measures.TokenizedBleu("de")
+        counts = measure.counts(["EIN HAUS , DAS"], ["ein Haus, das"])
+        self.assertAlmostEqual(measure.score(counts[0]), 100.0)
+        counts = measure.counts(["a b c x"], ["a b c y"])
+        self.assertEqual(measure.score(counts[0]), 0.0)
+        self.assertGreater(corpus_measures.Bleu().score(counts[0]), 1.0)
+
+    @parameterized.parameters(*ALL)
+    def test_unequal_numbers_of_lines_are_refused(self, measure):
+        with self.assertRaisesRegex(errors.UserError, "one reference line"):
+            measure.counts(["a", "b"], ["a"])
+
+    def test_unknown_language_is_refused(self):
+        with self.assertRaisesRegex(errors.UserError, "Received: 'xx'"):
+            corpus_measures.TokenizedBleu("xx").counts(["a"], ["a"])
+
+
+if __name__ == "__main__":
+    absltest.main()
