@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf.data import augmentation
 from relpos_tf.data import batching
 from relpos_tf.data import records
 from relpos_tf.data import tokenizer as tokenizer_lib
@@ -75,8 +76,12 @@ class Trainer:
         self.model = self._state.model
         tokenizer_path = problem.tokenizer_path(data_dir)
         self._tokenizer_mark = records.tokenizer_mark(tokenizer_path)
-        self._translator = translator_lib.Translator(
-            self.model, tokenizer_lib.load(tokenizer_path)
+        tokenizer = tokenizer_lib.load(tokenizer_path)
+        self._translator = translator_lib.Translator(self.model, tokenizer)
+        self._augmentation = augmentation.Augmentation(
+            bpe_dropout=hparams.bpe_dropout,
+            pair_concatenation=hparams.pair_concatenation,
+            tokenizer=tokenizer,
         )
         self._summaries = None
         if self._hosts.is_chief:
@@ -231,6 +236,7 @@ class Trainer:
                 pad_to_boundary=self.config.xla_compile,
                 vocab_size=self.hparams.vocab_size,
                 tokenizer=self._tokenizer_mark,
+                augmentation=self._augmentation,
             )
             return hosts_lib.own_batches(batches, context)
 
