@@ -10,7 +10,9 @@ shuffled order. A block is a function of (seed, epoch, its number) alone, so
 all hosts see the same pairs, and a resumed run sees those that would have
 followed.
 
-Both read records: a pair that `records.checked` will refuse stays as it is.
+Text does not change, and no pair is lost: a segmentation or a joined pair that
+would be too long is not used. Damaged pairs stay as they are, so that
+`records.checked` refuses them.
 """
 
 import dataclasses
@@ -28,6 +30,10 @@ BLOCK = 256
 _SIDES = "inputs", "targets"
 # What a seed is drawn for; `batching` uses smaller numbers.
 _DROPOUT_DRAW, _JOIN_DRAW = 101, 102
+_REASONS = {
+    "bpe_dropout": "others segment a text in one way only",
+    "pair_concatenation": "others put no blank between two sentences",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +50,11 @@ class Augmentation:
             needed without augmentation.
 
     Raises:
-        UserError: the tokenizer is one of tensor2tensor.
+        UserError: there is augmentation, and the tokenizer is of another kind.
+
+    Reference:
+        Provilkov et al. (2020), BPE-Dropout, section 3; Varis and Bojar
+        (2021), Sequence Length is a Domain.
     """
 
     bpe_dropout: float = 0.0
@@ -58,11 +68,9 @@ class Augmentation:
                 self.tokenizer, tokenizer_lib.Tokenizer
             ):
                 raise errors.UserError(
-                    f"{name} needs a SentencePiece vocabulary, *.model. "
-                    f"Received: {name}={value} and a vocabulary of "
-                    "tensor2tensor, *.subwords, which has one segmentation "
-                    "for each sentence, and none for a blank between two "
-                    f"sentences. Set {name}=0."
+                    f"`{name}` needs a SentencePiece model: {_REASONS[name]}. "
+                    f"Received: {name}={value} and another vocabulary, as of "
+                    f"tensor2tensor. Set {name}=0."
                 )
 
     def apply(

@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.data import augmentation
 from relpos_tf.data import batching
 from relpos_tf.data import records
 from relpos_tf.data import tokenizer as tokenizer_lib
@@ -29,6 +28,7 @@ from relpos_tf.training import metrics
 from relpos_tf.training import optimizers
 from relpos_tf.training import reporting
 from relpos_tf.training import run_config
+from relpos_tf.training import run_setup
 from relpos_tf.training import schedules
 from relpos_tf.training import train_step
 from relpos_tf.utils import paths
@@ -78,11 +78,7 @@ class Trainer:
         self._tokenizer_mark = records.tokenizer_mark(tokenizer_path)
         tokenizer = tokenizer_lib.load(tokenizer_path)
         self._translator = translator_lib.Translator(self.model, tokenizer)
-        self._augmentation = augmentation.Augmentation(
-            bpe_dropout=hparams.bpe_dropout,
-            pair_concatenation=hparams.pair_concatenation,
-            tokenizer=tokenizer,
-        )
+        self._augmentation = run_setup.augmentation_of(hparams, tokenizer)
         self._summaries = None
         if self._hosts.is_chief:
             self._summaries = reporting.SummaryWriter(run.path)

@@ -328,8 +328,9 @@ class TrainingBatchesTest(tf.test.TestCase, parameterized.TestCase):
         path.write_text("'<pad>'\n'<EOS>'\n'a_'\n")
         tokens = tokenizer.load(path)
         augmentation.Augmentation(tokenizer=tokens)
-        with self.assertRaisesRegex(errors.UserError, f"Set {name}=0"):
-            augmentation.Augmentation(tokenizer=tokens, **{name: 0.1})
+        for other in (tokens, None):
+            with self.assertRaisesRegex(errors.UserError, f"Set {name}=0"):
+                augmentation.Augmentation(tokenizer=other, **{name: 0.1})
 
 
 if __name__ == "__main__":

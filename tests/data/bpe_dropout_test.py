@@ -230,6 +230,13 @@ class SeedTest(absltest.TestCase):
         for seed, rows in zip(seeds, results, strict=True):
             self.assertEqual(rows, expected[seed])
 
+    def test_other_encoding_stays_as_it_was(self):
+        plain = _tokens.encode_batch(_TEXT)
+        self.assertNotEqual(
+            _tokens.encode_with_dropout(_TEXT, 0.5, seed=3), plain
+        )
+        self.assertEqual(_tokens.encode_batch(_TEXT), plain)
+
 
 if __name__ == "__main__":
     absltest.main()
