@@ -11,13 +11,12 @@ all hosts see the same pairs, and a resumed run sees those that would have
 followed.
 
 Text does not change, and no pair is lost: a segmentation or a joined pair that
-would be too long is not used. Damaged pairs stay as they are, so that
-`records.checked` refuses them.
+would be too long is not used. Ids that are no text stay, and damaged pairs are
+not joined, so that `records.checked` refuses them.
 """
 
 import dataclasses
 import functools
-from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -144,8 +143,7 @@ def segment_anew(
 ) -> list[np.ndarray]:
     """Returns rows of ids for the same texts, with merges left out.
 
-    A row stays as it is if it is not a sentence with EOS, or if it has or would
-    have more than `max_length` ids.
+    A row stays as it is if it has or would have more than `max_length` ids.
 
     Args:
         tokenizer: `tokenizer.Tokenizer` that made the ids.
@@ -161,16 +159,12 @@ def segment_anew(
     rows = []
     for values, lengths in zip(arrays[::2], arrays[1::2], strict=True):
         rows += [r.tolist() for r in np.split(values, np.cumsum(lengths)[:-1])]
-    indices = [
-        i
-        for i, row in enumerate(rows)
-        if len(row) <= max_length and _is_sentence(row, tokenizer.vocab_size)
+    rows = [
+        new if max(len(new), len(old)) <= max_length else old
+        for old, new in zip(
+            rows, tokenizer.segment_anew(rows, dropout, int(seed)), strict=True
+        )
     ]
-    texts = [tokenizer.decode(rows[i]) for i in indices]
-    drawn = tokenizer.encode_with_dropout(texts, dropout, int(seed))
-    for i, row in zip(indices, drawn, strict=True):
-        if len(row) <= max_length:
-            rows[i] = row
     results = []
     count = len(arrays[1])
     for side in (rows[i : i + count] for i in range(0, len(rows), count)):
@@ -250,13 +244,6 @@ def _rows_joined(
         tf.boolean_mask(ids.values, is_kept),
         tf.math.segment_sum(lengths, rows),  # [M]
         validate=False,
-    )
-
-
-def _is_sentence(row: Sequence[int], vocab_size: int) -> bool:
-    """Says whether ids are pieces of text, then EOS."""
-    return row[-1:] == [tokenizer_lib.EOS_ID] and all(
-        tokenizer_lib.UNKNOWN_ID < i < vocab_size for i in row[:-1]
     )
 
 

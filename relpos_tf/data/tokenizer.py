@@ -17,11 +17,10 @@ import hashlib
 import io
 import os
 import pathlib
+import random
 import tempfile
-import threading
 from collections.abc import Iterable
 from collections.abc import Sequence
-from concurrent import futures
 
 import sentencepiece
 import tensorflow as tf
@@ -29,6 +28,7 @@ import tensorflow_text
 from sentencepiece import sentencepiece_model_pb2
 
 from relpos_tf import errors
+from relpos_tf.data import bpe_dropout
 from relpos_tf.data import t2t_subwords
 from relpos_tf.utils import files
 from relpos_tf.utils import text as text_lib
@@ -42,8 +42,6 @@ _RULES = "2581\t5F\n"
 # In bytes; SentencePiece skips longer lines.
 _MAX_SENTENCE_BYTES = 16384
 _LONGEST_TEXT = 2**31 - 1
-# Held while SentencePiece's generator of random numbers is in use.
-_GENERATOR = threading.Lock()
 
 
 def train(
@@ -151,39 +149,32 @@ class Tokenizer:
         encoded = [text.encode("utf-8", errors="replace") for text in texts]
         return self._processor.encode(encoded, add_eos=True)
 
-    def encode_with_dropout(
-        self, texts: Sequence[str], dropout: float, seed: int
+    def segment_anew(
+        self, rows: Sequence[Sequence[int]], dropout: float, seed: int
     ) -> list[list[int]]:
-        """Returns ids of each string, EOS last, with random merges left out.
+        """Returns ids of the same texts, with random merges left out.
 
         The result is a function of the arguments alone.
 
         Args:
-            texts: Strings.
-            dropout: float. The probability that a merge is left out, from 0
-                (`encode_batch`) to 1 (characters).
-            seed: int, at least 0 and below 2**32.
-
-        Reference:
-            Provilkov et al. (2020), BPE-Dropout, section 3. There, a merge
-            that was left out may still be made after another one. In
-            SentencePiece it is considered once.
+            rows: Ids of each text. Bytes and special ids stay.
+            dropout: float. The probability that a merge is left out.
+            seed: int.
         """
-        encode = functools.partial(
-            self._processor.encode,
-            add_eos=True,
-            enable_sampling=True,
-            nbest_size=-1,
-            alpha=dropout,
+        generator = random.Random(seed)
+        return [self._segmenter.segment(r, dropout, generator) for r in rows]
+
+    @functools.cached_property
+    def _segmenter(self) -> bpe_dropout.Segmenter:
+        model = self._processor
+        others = (model.is_byte, model.is_control, model.is_unknown)
+        return bpe_dropout.Segmenter(
+            {
+                i: (model.id_to_piece(i), model.get_score(i))
+                for i in range(self.vocab_size)
+                if not any(is_other(i) for is_other in others)
+            }
         )
-        encoded = [text.encode("utf-8", errors="replace") for text in texts]
-        # SentencePiece has a generator for each thread. It takes the seed of
-        # the process when the thread draws for the first time.
-        with _GENERATOR, futures.ThreadPoolExecutor(1) as new_thread:
-            sentencepiece.set_random_generator_seed(seed)
-            # One by one: for a list, SentencePiece would start threads.
-            drawn = new_thread.submit(lambda: list(map(encode, encoded)))
-            return drawn.result()
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text before the first EOS; padding is left out."""

@@ -1,15 +1,14 @@
 """Tests of BPE-dropout: unchanged text, and probabilities enumerated exactly.
 
-`considered_once` and `algorithm_1` enumerate every outcome of two rules on a
-small table of merges. SentencePiece follows the first. The second is Algorithm
-1 of Provilkov et al. (2020), which draws again for every possible merge after
-each merge. They agree where at most one merge is possible at a time.
+`algorithm_1` enumerates every outcome of Algorithm 1 of Provilkov et al. (2020)
+on a small table of merges.
 """
 
 import collections
-import concurrent.futures
 import functools
+import itertools
 import pathlib
+import random
 import tempfile
 
 import hypothesis
@@ -18,6 +17,7 @@ from absl.testing import parameterized
 from hypothesis import strategies
 from sentencepiece import sentencepiece_model_pb2
 
+from relpos_tf.data import bpe_dropout
 from relpos_tf.data import tokenizer
 
 _TEXT = [
@@ -87,20 +87,11 @@ def mixture(*parts):
     return total
 
 
-def considered_once(pieces, p, dropped=frozenset()):
-    """Returns {segmentation: probability} if a merge is considered once."""
-
-    def key(i):
-        return len("".join(pieces[:i])), pieces[i], pieces[i + 1]
-
-    rest = [i for i in possible(pieces) if key(i) not in dropped]
-    if not rest:
-        return {pieces: 1.0}
-    best = rest[0]
-    return mixture(
-        (p, considered_once(pieces, p, dropped | {key(best)})),
-        (1 - p, considered_once(merged(pieces, best), p, dropped)),
-    )
+def product(first, second):
+    """Returns the distribution of a segmentation followed by another."""
+    return {
+        a + b: first[a] * second[b] for a, b in itertools.product(first, second)
+    }
 
 
 def algorithm_1(pieces, p):
@@ -113,31 +104,34 @@ def algorithm_1(pieces, p):
     return mixture(*parts)
 
 
+def encode(texts, p, seed):
+    """Returns ids of texts, segmented anew."""
+    return _tokens.segment_anew(_tokens.encode_batch(texts), p, seed)
+
+
 @functools.cache
 def frequencies(word, p):
     """Returns the shares of the segmentations that the tokenizer draws."""
     names = [piece.replace("\u2581", "_") for piece in _small.pieces()]
-    drawn = _small.encode_with_dropout([word] * _DRAWS, p, seed=13)
+    drawn = _small.segment_anew([_small.encode(word)] * _DRAWS, p, seed=13)
     counts = collections.Counter(
         tuple(names[i] for i in ids[:-1]) for ids in drawn
     )
     return {key: count / _DRAWS for key, count in counts.items()}
 
 
-def distance(first, second):
-    """Returns the total variation distance of two distributions."""
-    keys = {*first, *second}
-    return sum(abs(first.get(k, 0) - second.get(k, 0)) for k in keys) / 2
-
-
 class ProbabilitiesTest(parameterized.TestCase):
-    @parameterized.product(word=("abcd", "ababcd", "efg cd"), p=(0.1, 0.5, 0.9))
-    def test_segmentations_have_the_enumerated_probabilities(self, word, p):
-        start = tuple("_" + word.replace(" ", "_"))
-        expected = considered_once(start, p)
+    @parameterized.product(
+        text=("abcd", "ababcd", "efg cd", "bcbab"), p=(0.1, 0.5, 0.9)
+    )
+    def test_segmentations_have_the_probabilities_of_the_paper(self, text, p):
+        # The algorithm segments each word by itself.
+        expected = {(): 1.0}
+        for word in text.split():
+            expected = product(expected, algorithm_1(("_", *word), p))
         self.assertAlmostEqual(sum(expected.values()), 1.0)
-        self.assertGreater(len(expected), 5)
-        found = frequencies(word, p)
+        self.assertGreater(len(expected), 3)
+        found = frequencies(text, p)
         self.assertContainsSubset(found, expected)
         for key, probability in expected.items():
             sigma = (probability * (1 - probability) / _DRAWS) ** 0.5
@@ -145,97 +139,98 @@ class ProbabilitiesTest(parameterized.TestCase):
                 found.get(key, 0), probability, delta=4.5 * sigma, msg=key
             )
 
-    @parameterized.parameters(0.1, 0.5, 0.9)
-    def test_chains_of_merges_have_the_probabilities_of_the_paper(self, p):
-        start = tuple("_efg")
-        expected = algorithm_1(start, p)
-        self.assertEqual(expected, considered_once(start, p))
-        self.assertEqual(
-            set(expected),
-            {("_", "e", "f", "g"), ("_", "ef", "g"), ("_", "efg")},
+    def test_merges_across_words_are_possible_if_a_piece_asks_for_them(self):
+        pieces = ("a\u2581b", "\u2581b", "a", "\u2581", "b")
+        segmenter = bpe_dropout.Segmenter(
+            {i: (piece, -float(i)) for i, piece in enumerate(pieces)}
         )
-        self.assertLess(distance(frequencies("efg", p), expected), 0.01)
+        for p, expected in ((0.0, [3, 0, 9]), (1.0, [3, 2, 3, 4, 9])):
+            self.assertEqual(
+                segmenter.segment([3, 2, 3, 4, 9], p, random.Random(1)),
+                expected,
+            )
 
-    @parameterized.parameters((0.0, 0.0), (0.1, 0.03), (0.5, 0.17), (1.0, 0.0))
-    def test_competing_merges_are_a_little_rarer_than_in_the_paper(
-        self, p, most
-    ):
-        once, paper = (
-            rule(tuple("_abcd"), p) for rule in (considered_once, algorithm_1)
+    def test_pieces_of_characters_that_are_no_pieces_stay(self):
+        segmenter = bpe_dropout.Segmenter({3: ("ab", 0.0), 4: ("a", -1.0)})
+        self.assertEqual(
+            segmenter.segment([3, 4, 4], 1.0, random.Random(1)), [3, 4, 4]
         )
-        self.assertBetween(distance(once, paper), most - 0.01, most)
-        pieces = [
-            sum(len(key) * share for key, share in rule.items())
-            for rule in (once, paper)
-        ]
-        self.assertBetween(pieces[0], pieces[1], 1.1 * pieces[1])
 
 
 class TextTest(parameterized.TestCase):
     @parameterized.product(string=_STRINGS, p=(0.1, 0.7, 1.0))
     def test_text_comes_back_from_every_segmentation(self, string, p):
         for seed in range(5):
-            for ids in _tokens.encode_with_dropout([string] * 5, p, seed):
+            for ids in encode([string] * 5, p, seed):
                 self.assert_sentence(ids, string)
 
     @hypothesis.settings(
-        max_examples=60, deadline=None, derandomize=True, database=None
+        max_examples=100, deadline=None, derandomize=True, database=None
     )
     @hypothesis.given(
         strategies.text(
-            strategies.characters(
-                exclude_categories=["Cs"], exclude_characters="\u2581"
+            strategies.one_of(
+                strategies.sampled_from("Einem Hausgrü"),
+                strategies.characters(
+                    exclude_categories=["Cs"], exclude_characters="\u2581"
+                ),
             ),
-            max_size=12,
+            max_size=20,
         )
     )
     def test_any_text_comes_back(self, string):
-        for ids in _tokens.encode_with_dropout([string] * 5, 0.4, 3):
+        for ids in encode([string] * 5, 0.4, 3):
             self.assert_sentence(ids, string)
+        self.assertEqual(encode([string], 0.0, 3), [_tokens.encode(string)])
 
     def assert_sentence(self, ids, string):
         self.assertEqual(ids[-1], tokenizer.EOS_ID)
         self.assertTrue(all(i > tokenizer.UNKNOWN_ID for i in ids[:-1]))
         self.assertEqual(_tokens.decode(ids), string)
 
-    def test_no_dropout_merges_all(self):
-        plain = _tokens.encode_batch(_STRINGS)
-        for p in (0.0, 1e-12):
-            self.assertEqual(_tokens.encode_with_dropout(_STRINGS, p, 5), plain)
+    def test_no_dropout_merges_as_sentencepiece_does(self):
+        plain = _tokens.encode_batch((*_STRINGS, *_TEXT))
+        characters = _tokens.segment_anew(plain, 1.0, 5)
+        self.assertGreater(sum(map(len, characters)), 2 * sum(map(len, plain)))
+        for rows in (plain, characters):
+            for p in (0.0, 1e-12, 1e-320):
+                self.assertEqual(_tokens.segment_anew(rows, p, 5), plain)
 
     def test_full_dropout_leaves_characters_and_bytes(self):
-        (ids,) = _tokens.encode_with_dropout(["Ein Öl"], 1.0, 5)
+        (ids,) = encode(["Ein Öl"], 1.0, 5)
         pieces = [_tokens.pieces()[i] for i in ids]
         self.assertEqual(
             pieces,
             [*"\u2581Ein\u2581", "<0xC3>", "<0x96>", "l", "</s>"],
         )
 
+    def test_long_words_take_no_long_time(self):
+        text = "Haus" * 400
+        (ids,) = encode([text], 0.1, 5)
+        self.assert_sentence(ids, text)
+
 
 class SeedTest(absltest.TestCase):
     def test_the_result_depends_on_the_seed_alone(self):
-        def encode(seed):
-            return _tokens.encode_with_dropout(_TEXT, 0.1, seed)
-
-        expected = {seed: encode(seed) for seed in (0, 1, 7, 2**31 - 1)}
-        self.assertLen({str(rows) for rows in expected.values()}, 4)
+        rows = {seed: encode(_TEXT, 0.1, seed) for seed in (0, 1, 2**31 - 1)}
+        self.assertLen({str(row) for row in rows.values()}, 3)
+        for seed, expected in rows.items():
+            self.assertEqual(encode(_TEXT, 0.1, seed), expected)
         # A sentence is not segmented alike each time.
-        self.assertNotEqual(expected[1][0], expected[1][3])
-        # The first string draws nothing, so that the others draw first.
-        empty = _tokens.encode_with_dropout(["", *_TEXT], 0.1, 7)
-        self.assertEqual(empty[1:], expected[7])
-        seeds = [*expected] * 20
-        with concurrent.futures.ThreadPoolExecutor(8) as threads:
-            results = list(threads.map(encode, seeds))
-        for seed, rows in zip(seeds, results, strict=True):
-            self.assertEqual(rows, expected[seed])
+        self.assertNotEqual(rows[1][0], rows[1][3])
 
-    def test_other_encoding_stays_as_it_was(self):
-        plain = _tokens.encode_batch(_TEXT)
-        self.assertNotEqual(
-            _tokens.encode_with_dropout(_TEXT, 0.5, seed=3), plain
+    def test_other_processes_and_versions_draw_the_same(self):
+        rows = _small.segment_anew([_small.encode("abcd efg")] * 4, 0.5, 7)
+        names = [piece.replace("\u2581", "_") for piece in _small.pieces()]
+        self.assertEqual(
+            [" ".join(names[i] for i in ids[:-1]) for ids in rows],
+            [
+                "_ab c d _ e f g",
+                "_ab c d _ ef g",
+                "_ abcd _ efg",
+                "_ abc d _ efg",
+            ],
         )
-        self.assertEqual(_tokens.encode_batch(_TEXT), plain)
 
 
 if __name__ == "__main__":
