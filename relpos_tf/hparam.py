@@ -132,6 +132,14 @@ class HParams:
     # zero in training: token cutoff (Shen et al., 2020).
     symbol_dropout: float = number(0.0, below=1)
 
+    # Augmentation of training pairs, drawn anew in every epoch.
+    # The share of merges that are left out, on both sides (Provilkov et al.,
+    # 2020).
+    bpe_dropout: float = number(0.0, most=1)
+    # The share of pairs that are joined with another one, as far as max_length
+    # allows (Varis and Bojar, 2021).
+    pair_concatenation: float = number(0.0, most=1)
+
     # Optimisation.
     train_steps: int = number(100_000, least=1)
     optimizer: str = choice("adam")

@@ -7,7 +7,8 @@ buckets by the length of their longer side, EOS included; a bucket holds the
 lengths from the previous limit up to, but without, its own limit. The order of
 training batches is a function of (seed, epoch) alone, so a run resumes from
 (epoch, position). To resume, the current epoch is read again up to there; the
-epochs before it are not.
+epochs before it are not. `augmentation` may change the pairs of an epoch before
+they are sorted.
 
 Training leaves out pairs with more than `max_length` tokens on a side
 (`run_setup` reports their number); evaluation keeps all pairs. A pair with
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.data import augmentation as augmentation_lib
 from relpos_tf.data import records
 
 # Records held for shuffling. Smaller corpora are shuffled as a whole.
@@ -29,6 +31,7 @@ SHUFFLE_RECORDS = 200_000
 SHUFFLE_BATCHES = 64
 _INTERLEAVED_FILES = 16
 _BLOCK_LENGTH = 16
+_NO_AUGMENTATION = augmentation_lib.Augmentation()
 
 
 def boundaries_and_batch_sizes(
@@ -93,6 +96,7 @@ def training_batches(
     pad_to_boundary: bool = False,
     vocab_size: int | None = None,
     tokenizer: int | None = None,
+    augmentation: augmentation_lib.Augmentation = _NO_AUGMENTATION,
 ) -> tf.data.Dataset:
     """Returns endless training batches, from (epoch, position) on.
 
@@ -110,6 +114,7 @@ def training_batches(
         pad_to_boundary: bool. Pads to the limit of a bucket, for XLA.
         vocab_size: int or None. Ids beyond it are an error.
         tokenizer: int or None. The tokenizer's mark, see `records.checked`.
+        augmentation: `augmentation.Augmentation` of the pairs of each epoch.
 
     Returns:
         A dataset of `inputs` int32 [B, S], `targets` int32 [B, T], `epoch`
@@ -129,7 +134,7 @@ def training_batches(
 
     def numbered_batches(number):
         seeds = tf.stack([tf.constant(seed, tf.int64), number])
-        batches = _epoch(files, seeds, max_length, buckets, check)
+        batches = _epoch(files, seeds, max_length, buckets, check, augmentation)
         used = tf.where(tf.equal(number, epoch), tf.cast(position, tf.int64), 0)
         return (
             batches.enumerate(start=1)
@@ -147,13 +152,19 @@ def training_batches(
 
 
 def _epoch(
-    files: Sequence[str], seeds: tf.Tensor, max_length: int, buckets, check
+    files: Sequence[str],
+    seeds: tf.Tensor,
+    max_length: int,
+    buckets,
+    check,
+    augmentation: augmentation_lib.Augmentation,
 ) -> tf.data.Dataset:
     """Returns the shuffled and checked batches of one epoch."""
     # Without this, the order would also depend on the program's seed. It sets
     # the seed of the graph being traced, not the program's.
     tf.random.set_seed(1)
-    pairs = _parsed(_shuffled_records(files, seeds)).filter(
+    pairs = _parsed(_shuffled_records(files, seeds))
+    pairs = augmentation.apply(pairs, seeds, max_length).filter(
         lambda pair: _length(pair) <= max_length
     )
     batches = _bucketed(pairs, buckets, check)

@@ -17,6 +17,7 @@ import hashlib
 import io
 import os
 import pathlib
+import random
 import tempfile
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ import tensorflow_text
 from sentencepiece import sentencepiece_model_pb2
 
 from relpos_tf import errors
+from relpos_tf.data import bpe_dropout
 from relpos_tf.data import t2t_subwords
 from relpos_tf.utils import files
 from relpos_tf.utils import text as text_lib
@@ -146,6 +148,33 @@ class Tokenizer:
         # Lone surrogates, which UTF-8 cannot hold, become "?".
         encoded = [text.encode("utf-8", errors="replace") for text in texts]
         return self._processor.encode(encoded, add_eos=True)
+
+    def segment_anew(
+        self, rows: Sequence[Sequence[int]], dropout: float, seed: int
+    ) -> list[list[int]]:
+        """Returns ids of the same texts, with random merges left out.
+
+        The result is a function of the arguments alone.
+
+        Args:
+            rows: Ids of each text. Bytes and special ids stay.
+            dropout: float. The probability that a merge is left out.
+            seed: int.
+        """
+        generator = random.Random(seed)
+        return [self._segmenter.segment(r, dropout, generator) for r in rows]
+
+    @functools.cached_property
+    def _segmenter(self) -> bpe_dropout.Segmenter:
+        model = self._processor
+        others = (model.is_byte, model.is_control, model.is_unknown)
+        return bpe_dropout.Segmenter(
+            {
+                i: (model.id_to_piece(i), model.get_score(i))
+                for i in range(self.vocab_size)
+                if not any(is_other(i) for is_other in others)
+            }
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text before the first EOS; padding is left out."""

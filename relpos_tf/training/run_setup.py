@@ -12,6 +12,8 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf.data import augmentation
+from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import loading
 from relpos_tf.models import arguments
 from relpos_tf.models import run_dir
@@ -153,7 +155,8 @@ def open_run(
     Raises:
         UserError: the run has another architecture, tokenizer or training
             data; no training pair is short enough; evaluations would have
-            more beams than pieces; or a host does not see the directory.
+            more beams than pieces; the tokenizer allows no augmentation; or a
+            host does not see the directory.
     """
     manifest = problem.manifest(data_dir)
     hparams = hparams.replace(vocab_size=manifest["vocab_size"])
@@ -162,10 +165,28 @@ def open_run(
         if hosts.is_chief:
             _check_lengths(manifest, hparams)
             _check_beams(hparams)
+            augmentation_of(
+                hparams, tokenizer_lib.load(problem.tokenizer_path(data_dir))
+            )
             _write_run(run, problem, data_dir, hparams, flags_text)
         else:
             hosts.await_file(run.has_hparams, f"--output_dir={output_dir}")
     return run, hparams
+
+
+def augmentation_of(
+    hparams: hparam.HParams, tokenizer: tokenizer_lib.AnyTokenizer
+) -> augmentation.Augmentation:
+    """Returns the augmentation of training pairs that the hparams ask for.
+
+    Raises:
+        UserError: the tokenizer does not allow it.
+    """
+    return augmentation.Augmentation(
+        bpe_dropout=hparams.bpe_dropout,
+        pair_concatenation=hparams.pair_concatenation,
+        tokenizer=tokenizer,
+    )
 
 
 def _write_run(run, problem, data_dir, hparams, flags_text):

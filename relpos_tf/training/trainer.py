@@ -29,6 +29,7 @@ from relpos_tf.training import metrics
 from relpos_tf.training import optimizers
 from relpos_tf.training import reporting
 from relpos_tf.training import run_config
+from relpos_tf.training import run_setup
 from relpos_tf.training import schedules
 from relpos_tf.training import train_step
 from relpos_tf.utils import paths
@@ -76,9 +77,9 @@ class Trainer:
         self.model = self._state.model
         tokenizer_path = problem.tokenizer_path(data_dir)
         self._tokenizer_mark = records.tokenizer_mark(tokenizer_path)
-        self._translator = translator_lib.Translator(
-            self.model, tokenizer_lib.load(tokenizer_path)
-        )
+        tokenizer = tokenizer_lib.load(tokenizer_path)
+        self._translator = translator_lib.Translator(self.model, tokenizer)
+        self._augmentation = run_setup.augmentation_of(hparams, tokenizer)
         self._summaries = None
         if self._hosts.is_chief:
             self._summaries = reporting.SummaryWriter(run.path)
@@ -259,6 +260,7 @@ class Trainer:
                 pad_to_boundary=self.config.xla_compile,
                 vocab_size=self.hparams.vocab_size,
                 tokenizer=self._tokenizer_mark,
+                augmentation=self._augmentation,
             )
             return hosts_lib.own_batches(batches, context)
 

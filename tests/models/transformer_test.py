@@ -410,11 +410,13 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
         x = source
         if model.target_space is not None:
             x = model.target_space(x)
-        x = model._add_positions(x, model.source_positions, 0)
+        x = model._add_positions(
+            x, model.hparams, model.source_positions, 0, False
+        )
         for block in model.encoder_blocks:
             x = block(x, may_attend=may_attend)
         memory = transformer._norm(model.encoder_norm, x)
-        x = model._add_positions(target, model.target_positions, 0)
+        x = model._add_target_positions(target, 0)
         for block in model.decoder_blocks:
             x = block(x, memory, may_attend=may_attend)
         return transformer._norm(model.decoder_norm, x)

@@ -135,6 +135,23 @@ class OpenRunTest(parameterized.TestCase):
         self.assertLen(logs.output, 1)
         self.assertIn("The dev set has changed", logs.output[0])
 
+    @parameterized.parameters("bpe_dropout", "pair_concatenation")
+    def test_vocabularies_without_augmentation_are_an_error_before_training(
+        self, name
+    ):
+        letters = sorted(set("7 dogs & catsHunde_\\;0123456789u"))
+        pieces = ["<pad>", "<EOS>", *letters, *(f"{x}_" for x in letters)]
+        vocabulary = self.made / "a.subwords"
+        vocabulary.write_text("".join(f"'{piece}'\n" for piece in pieces))
+        before = self.content()
+        with self.assertRaisesRegex(errors.UserError, f"Set {name}=0"):
+            self.open(
+                HPARAMS.replace(**{name: 0.1}, beam_size=2),
+                data="of tensor2tensor",
+                tokenizer_file=str(vocabulary),
+            )
+        self.assertEqual(self.content(), before)
+
     def test_more_beams_than_pieces_are_an_error_before_training(self):
         before = self.content()
         self.open(HPARAMS.replace(beam_size=280))
