@@ -35,7 +35,7 @@ class RelationAttention(heads_lib.Heads):
     may be another. A pair without a relation has vectors and a bias of zero:
     its attention is by content, unless `may_attend` forbids it. With
     `relative.relative_position_ids` as labels, this layer equals
-    `attention.MultiHeadAttention`. The projections have no biases.
+    `attention.TransformerAttention`. The projections have no biases.
 
     Args:
         hidden_size: int, F. Size of the output, and of all heads together.
