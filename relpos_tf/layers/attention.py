@@ -50,6 +50,11 @@ class TransformerAttention(heads_lib.Heads):
             before it. The queries are the last keys, those of a memory too.
         return_weights: bool. Whether to return the attention weights as well.
         training: bool. Whether to drop weights.
+        mask: None or bool `[B, Q]`: False for padding, to which no query
+            attends. Keras passes here, or as the next two, the masks that
+            layers such as `Embedding(mask_zero=True)` attach to tensors.
+        queries_mask: The same.
+        memory_mask: None or bool `[B, K]`, for a memory.
 
     Returns:
         A `[B, Q, F]` tensor in the layer's compute dtype; with
@@ -124,7 +129,12 @@ class TransformerAttention(heads_lib.Heads):
         use_causal_mask=False,
         return_weights=False,
         training=False,
+        mask=None,
+        queries_mask=None,
+        memory_mask=None,
     ):
+        padding = (mask, queries_mask) if memory is None else (memory_mask,)
+        may_attend = self.allowed(may_attend, padding, queries, memory)
         start, causal = None, False
         if memory is None:
             q, keys_values = self._project_all(queries, 0)

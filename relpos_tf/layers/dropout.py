@@ -81,6 +81,7 @@ class Dropout(keras.layers.Layer):
 
     def __init__(self, rate: float, **kwargs):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
         checks.fraction("rate", rate)
         self.rate = rate
         self.built = True

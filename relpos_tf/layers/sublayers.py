@@ -46,6 +46,7 @@ class FeedForward(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
         checks.integer("filter_size", filter_size, least=1)
         checks.integer("hidden_size", hidden_size, least=1)
         checks.fraction("relu_dropout", relu_dropout)
@@ -125,6 +126,7 @@ class Residual(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
         checks.fraction("rate", rate)
         checks.number("epsilon", epsilon, least=0.0)
         self.norm_before = norm_before
