@@ -50,6 +50,7 @@ class EncoderBlock(keras.layers.Layer):
         self, attention_args, feed_forward_args, residual_args, **kwargs
     ):
         super().__init__(**kwargs)
+        self.supports_masking = True  # the attention obeys the mask of x
         self.attention_args = _plain(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
         self.residual_args = dict(residual_args)
@@ -145,6 +146,7 @@ class DecoderBlock(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.supports_masking = True  # the attention obeys the mask of x
         self.attention_args = _plain(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
         self.residual_args = dict(residual_args)

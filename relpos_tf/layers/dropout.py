@@ -84,6 +84,7 @@ class Dropout(keras.layers.Layer):
         checks.needs_tensorflow(self)
         checks.fraction("rate", rate)
         self.rate = rate
+        self.supports_masking = True
         self.built = True
 
     def call(self, inputs, *, training=False):

@@ -53,6 +53,7 @@ class FeedForward(keras.layers.Layer):
         self.filter_size = filter_size
         self.hidden_size = hidden_size
         self.relu_dropout = relu_dropout
+        self.supports_masking = True
         self.conv1 = projections.Projection(
             filter_size,
             activation="relu",
@@ -133,6 +134,7 @@ class Residual(keras.layers.Layer):
         self.norm_after = norm_after
         self.rate = rate
         self.epsilon = epsilon
+        self.supports_masking = True
         self.before_norm = self._norm("before_norm") if norm_before else None
         self.after_norm = self._norm("after_norm") if norm_after else None
         self.drop = dropout.Dropout(rate, dtype=self.dtype_policy, name="drop")

@@ -12,6 +12,7 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.layers import attention
+from relpos_tf.layers import blocks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
 from relpos_tf.layers import relations
@@ -40,6 +41,14 @@ def made(kind):
     return testing.randomize(layer)
 
 
+def encoder_block(norm):
+    return blocks.EncoderBlock(
+        {"hidden_size": F, "num_heads": H, "positions": [shaw.Shaw(2)]},
+        {"filter_size": 17, "hidden_size": F},
+        {"norm_before": norm == "before", "norm_after": norm == "after"},
+    )
+
+
 class MasksOfKerasTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*KINDS)
     def test_masks_forbid_padding_as_may_attend_does(self, kind):
@@ -59,12 +68,15 @@ class MasksOfKerasTest(tf.test.TestCase, parameterized.TestCase):
             layer(x, may_attend=allowed & other),
         )
 
-    @parameterized.parameters(*KINDS)
+    @parameterized.parameters(*KINDS, "before", "after")
     def test_the_mask_of_an_embedding_is_obeyed_and_passed_on(self, kind):
         ids = keras.Input([None], dtype="int32")
         x = keras.layers.Embedding(13, F, mask_zero=True)(ids)
         for _ in range(2):
-            x = keras.layers.Add()([x, made(kind)(x)])
+            if kind in KINDS:
+                x = keras.layers.Add()([x, made(kind)(x)])
+            else:
+                x = encoder_block(kind)(x)
         pooled = keras.layers.GlobalAveragePooling1D()(x)
         model = keras.Model(ids, pooled)
         batch = np.random.default_rng(3).integers(1, 13, (B, K))
