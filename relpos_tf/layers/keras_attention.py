@@ -292,6 +292,8 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
             for x in (query, key, value)
         )
         tables = map(self._table, (self.relative_keys, self.relative_values))
+        if 0 in (q.shape[-2], k.shape[-2]):  # no pair has a distance
+            tables = None, None
         arrays = q, k, v, *tables
         drops = training and self.dropout > 0
         dropout = self._drop if drops else None

@@ -264,6 +264,14 @@ class KerasAttentionTest(parameterized.TestCase):
         for one, result in zip(specs, (output, scores), strict=True):
             self.assertEqual(one.shape[1:], tuple(result.shape[1:]))
 
+    @parameterized.parameters((0, 0), (0, 3), (3, 0))
+    def test_length_0_is_taken_as_keras_does(self, queries, keys):
+        inputs = normal(1, 2, queries, 11), normal(2, 2, keys, 11)
+        expected = keras.layers.MultiHeadAttention(N, D)(*inputs)
+        np.testing.assert_array_equal(
+            numpy(example_layer(value_dim=D)(*inputs)), numpy(expected)
+        )
+
     def test_layer_works_in_time_distributed(self):
         inner = keras.Input([None, 8])
         block = keras.Model(inner, example_layer()(inner, inner))
