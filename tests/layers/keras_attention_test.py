@@ -90,6 +90,28 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
             gradients.append(tape.gradient(loss, variables))
         self.assertAllClose(*gradients, rtol=1e-5, atol=1e-5)
 
+    @parameterized.parameters(*keras_attention.IMPLEMENTATIONS)
+    def test_a_causal_query_without_a_key_attends_to_all(self, implementation):
+        # The first position is padding: the first query has no key.
+        x, _ = example_inputs()
+        layer = example_layer(implementation=implementation)
+        layer(x, x)
+        testing.randomize(layer)
+        output, scores = layer(
+            x,
+            x,
+            value_mask=np.arange(5) > [[0], [-1]],
+            use_causal_mask=True,
+            return_attention_scores=True,
+        )
+        self.assertAllClose(scores[0, :, 0], np.full([N, 5], 1 / 5))
+        values = layer.value_dense(x)[0]  # [S, N, D]
+        table = layer.relative_values.numpy()[:, 2:]  # distances 0, 1, 2
+        vectors = table[:, [0, 1, 2, 2, 2]].mean(1)  # [N, D]
+        heads = tf.reduce_mean(values, 0) + vectors
+        expected = layer.output_dense(heads[None, None])[0, 0]
+        self.assertAllClose(output[0, 0], expected, rtol=1e-4, atol=1e-4)
+
     def test_exports_run_without_the_package(self):
         inputs = keras.Input([None, F])
         model = keras.Model(inputs, example_layer()(inputs, inputs))
