@@ -1,5 +1,7 @@
 # make demo   train, score, export and translate in five minutes, no download
 # make test   every test
+# make test-backends  the layers that need no TensorFlow, on JAX and PyTorch, in
+#             an environment of its own: TORCH and JAX choose other versions
 # make check  for daily work: lint, and the shortest test files, two minutes
 # make lint   ruff: rules and formatting
 # make bench  every figure that the project aims at, ten quiet minutes
@@ -13,13 +15,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BACKENDS := .venv-backends
+JAX ?= jax
+TORCH ?= torch
 DEMO := runs/demo
 PROBLEM := translate_ende_phrases
 
 PYTEST := TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
   --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test check lint bench bench-peers golden durations clean venv
+.PHONY: demo test test-backends check lint bench bench-peers golden durations clean venv
 
 venv: $(STAMP)
 
@@ -49,6 +54,20 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(PYTEST) tests
+
+# Without TensorFlow, so that nothing there can import it.
+$(BACKENDS)/.installed: constraints.txt
+	test -x $(BACKENDS)/bin/python || $(PYTHON) -m venv $(BACKENDS)
+	$(BACKENDS)/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -c constraints.txt \
+	  keras numpy absl-py pytest '$(JAX)' '$(TORCH)'
+	@touch $@
+
+test-backends: $(BACKENDS)/.installed
+	for backend in jax torch; do \
+	  KERAS_BACKEND=$$backend $(BACKENDS)/bin/python -m pytest -q \
+	    --confcutdir=tests/backends tests/backends || exit 1; \
+	done
 
 check: lint
 	$(PYTEST) --fast tests

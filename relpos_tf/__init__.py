@@ -5,7 +5,8 @@ Where to begin:
     relpos_tf.Translator.load(folder).translate(lines)   a trained model
     relpos_tf.load_model(run)                  its model, restored
     relpos_tf.Transformer                      the model, of hparams
-    relpos_tf.MultiHeadAttention               attention, a Keras layer
+    relpos_tf.RelativeMultiHeadAttention       attention for any Keras model
+    relpos_tf.TransformerAttention             attention of the Transformer
     relpos_tf.layers.positions                 how positions take part in it
     relpos_tf.relative_attention               the paper's attention, a function
     relpos_tf.RelationAttention                attention over labelled graphs
@@ -17,22 +18,35 @@ is trained; docs/walkthrough.md leads through the rooms: `data`, `problems`,
 """
 
 import importlib
+import warnings
+
+from relpos_tf.utils import saved_names
 
 __version__ = "0.1.0"
 
 # Imported when first used: `import relpos_tf` does not bring TensorFlow.
 _LAZY = {
-    "MultiHeadAttention": "relpos_tf.layers.attention",
     "RelationAttention": "relpos_tf.layers.relations",
+    "RelativeMultiHeadAttention": "relpos_tf.layers.keras_attention",
     "Transformer": "relpos_tf.models.transformer",
+    "TransformerAttention": "relpos_tf.layers.attention",
     "Translator": "relpos_tf.decoding.translator",
     "load_model": "relpos_tf.decoding.loading",
     "relative_attention": "relpos_tf.layers.positions.relative",
 }
+_RENAMED = (
+    "relpos_tf.MultiHeadAttention is now relpos_tf.TransformerAttention; "
+    "relpos_tf.RelativeMultiHeadAttention has Keras' arguments."
+)
 __all__ = [*_LAZY]
+
+saved_names.register()
 
 
 def __getattr__(name):
+    if name == "MultiHeadAttention":
+        warnings.warn(_RENAMED, DeprecationWarning, stacklevel=2)
+        return __getattr__("TransformerAttention")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

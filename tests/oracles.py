@@ -258,7 +258,7 @@ def multihead(
         queries: `[B, Q, F]`, at the last Q places of the keys.
         memory: `[B, K, F]`.
         allowed: bool, broadcasts to `[B, H, Q, K]`.
-        window: As of a `MultiHeadAttention`, and so are the others.
+        window: As of a `TransformerAttention`, and so are the others.
         scheme: None, "alibi" for two heads, or "rotary".
         t5: None, or the arguments of `t5_bias` from max_distance on, for the
             table "relative_attention_bias".

@@ -1,5 +1,8 @@
 """Multi-head attention, with schemes of positions and a key/value cache.
 
+The layer of the Transformer. `keras_attention` has one with the arguments of
+`keras.layers.MultiHeadAttention`, and `conversion` turns one into the other.
+
 The position of the first query is explicit if the queries may be others than
 the last keys: a cache with room after the query has more keys than that.
 
@@ -22,7 +25,7 @@ from relpos_tf.layers.positions import scheme as scheme_lib
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class MultiHeadAttention(heads_lib.Heads):
+class TransformerAttention(heads_lib.Heads):
     """Attention of several heads, by content and optionally by position.
 
     Without `positions` this is scaled dot-product attention. The projections
@@ -47,6 +50,11 @@ class MultiHeadAttention(heads_lib.Heads):
             before it. The queries are the last keys, those of a memory too.
         return_weights: bool. Whether to return the attention weights as well.
         training: bool. Whether to drop weights.
+        mask: None or bool `[B, Q]`: False for padding, to which no query
+            attends. Keras passes here, or as the next two, the masks that
+            layers such as `Embedding(mask_zero=True)` attach to tensors.
+        queries_mask: The same.
+        memory_mask: None or bool `[B, K]`, for a memory.
 
     Returns:
         A `[B, Q, F]` tensor in the layer's compute dtype; with
@@ -59,7 +67,7 @@ class MultiHeadAttention(heads_lib.Heads):
     Example:
 
     >>> from relpos_tf.layers.positions import shaw
-    >>> layer = MultiHeadAttention(8, num_heads=2, positions=[shaw.Shaw(4)])
+    >>> layer = TransformerAttention(8, num_heads=2, positions=[shaw.Shaw(4)])
     >>> tuple(layer(tf.ones([3, 5, 8])).shape)
     (3, 5, 8)
 
@@ -122,7 +130,12 @@ class MultiHeadAttention(heads_lib.Heads):
         use_causal_mask=False,
         return_weights=False,
         training=False,
+        mask=None,
+        queries_mask=None,
+        memory_mask=None,
     ):
+        padding = (mask, queries_mask) if memory is None else (memory_mask,)
+        may_attend = self.allowed(may_attend, padding, queries, memory)
         start, causal = None, False
         if memory is None:
             q, keys_values = self._project_all(queries, 0)
@@ -352,3 +365,12 @@ class MultiHeadAttention(heads_lib.Heads):
         return super().get_config() | {
             "positions": scheme_lib.serialized(self.positions)
         }
+
+
+@keras.saving.register_keras_serializable(package="relpos_tf")
+class MultiHeadAttention(TransformerAttention):
+    """The former name of `TransformerAttention`.
+
+    A class of its own, because a `.keras` file names the class of a layer, and
+    keeps its weights under that name.
+    """

@@ -17,7 +17,7 @@ class EncoderBlock(keras.layers.Layer):
     """Self-attention and a feed-forward layer: a block of the encoder.
 
     Args:
-        attention_args: dict. Arguments of `attention.MultiHeadAttention`.
+        attention_args: dict. Arguments of `attention.TransformerAttention`.
         feed_forward_args: dict. Arguments of `sublayers.FeedForward`.
         residual_args: dict. Arguments of `sublayers.Residual`.
         **kwargs: Passed to `keras.layers.Layer`.
@@ -50,11 +50,12 @@ class EncoderBlock(keras.layers.Layer):
         self, attention_args, feed_forward_args, residual_args, **kwargs
     ):
         super().__init__(**kwargs)
+        self.supports_masking = True  # the attention obeys the mask of x
         self.attention_args = _plain(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
         self.residual_args = dict(residual_args)
         policy = {"dtype": self.dtype_policy}
-        self.self_attention = attention.MultiHeadAttention(
+        self.self_attention = attention.TransformerAttention(
             **self.attention_args, **policy, name="self_attention"
         )
         self.self_attention_residual = sublayers.Residual(
@@ -102,7 +103,7 @@ class DecoderBlock(keras.layers.Layer):
     """Self-attention, attention to the encoder and a feed-forward layer.
 
     Args:
-        attention_args: dict. Arguments of `attention.MultiHeadAttention`. Its
+        attention_args: dict. Arguments of `attention.TransformerAttention`. Its
             `positions` are for self-attention only.
         feed_forward_args: dict. Arguments of `sublayers.FeedForward`.
         residual_args: dict. Arguments of `sublayers.Residual`.
@@ -145,15 +146,16 @@ class DecoderBlock(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.supports_masking = True  # the attention obeys the mask of x
         self.attention_args = _plain(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
         self.residual_args = dict(residual_args)
         self.source_positions = scheme.serialized(source_positions)
         policy = {"dtype": self.dtype_policy}
-        self.self_attention = attention.MultiHeadAttention(
+        self.self_attention = attention.TransformerAttention(
             **self.attention_args, **policy, name="self_attention"
         )
-        self.encdec_attention = attention.MultiHeadAttention(
+        self.encdec_attention = attention.TransformerAttention(
             **(self.attention_args | {"positions": self.source_positions}),
             **policy,
             name="encdec_attention",

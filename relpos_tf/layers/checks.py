@@ -7,6 +7,8 @@ by an error of TensorFlow when the layer is called.
 import math
 import numbers
 
+import keras
+
 from relpos_tf import errors
 
 
@@ -54,6 +56,39 @@ def heads(hidden_size, num_heads):
             "`hidden_size` must be a multiple of `num_heads`. Received: "
             f"hidden_size={hidden_size!r}, num_heads={num_heads!r}."
         )
+
+
+def needs_tensorflow(layer):
+    """Refuses a layer of TensorFlow while Keras runs on another backend."""
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise errors.UserError(
+            f"`{type(layer).__name__}` must run on TensorFlow: set "
+            "KERAS_BACKEND=tensorflow, or use `RelativeMultiHeadAttention`, "
+            f"which runs on every backend. Received: Keras on {backend}."
+        )
+
+
+def mask_of_pairs(name, mask, queries, keys):
+    """Refuses a mask that does not broadcast to `[B, H, Q, K]`, or by accident.
+
+    Args:
+        name: str.
+        mask: The mask.
+        queries: int, Q, or None if only the graph knows.
+        keys: int, K, or None.
+    """
+    shape = tuple(mask.shape)
+    sizes = zip(reversed(shape), (keys, queries), strict=False)
+    fits = all(n == 1 or None in (n, m) or n == m for n, m in sizes)
+    # Of rank 3, it has an axis of examples where the heads would be.
+    if len(shape) in (0, 1, 2, 4) and fits:
+        return
+    raise errors.UserError(
+        f"`{name}` must have the axes [batch, heads, {queries or ''} queries, "
+        f"{keys or ''} keys]: mask[:, None] of [batch, queries, keys], "
+        f"mask[:, None, None] of [batch, keys]. Received: a shape of {shape}."
+    )
 
 
 def _is_number(value):

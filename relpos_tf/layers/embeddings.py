@@ -105,6 +105,7 @@ class TokenEmbedding(keras.layers.Layer):
 
     def __init__(self, vocab_size: int, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
         checks.integer("vocab_size", vocab_size, least=1)
         checks.integer("hidden_size", hidden_size, least=1)
         self.vocab_size = vocab_size
@@ -183,6 +184,7 @@ class TargetSpaceEmbedding(keras.layers.Layer):
 
     def __init__(self, space_id: int, spaces: int, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
         checks.integer("space_id", space_id, least=0)
         checks.integer("spaces", spaces, least=1)
         checks.integer("hidden_size", hidden_size, least=1)
@@ -240,6 +242,7 @@ class LearnedPositions(keras.layers.Layer):
 
     def __init__(self, max_length: int, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
         checks.integer("max_length", max_length, least=1)
         checks.integer("hidden_size", hidden_size, least=1)
         self.max_length = max_length

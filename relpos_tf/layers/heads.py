@@ -1,14 +1,16 @@
 """The heads of an attention: their projections, and their split and join.
 
-Shapes: B batch, L length, F features, H heads, D depth per head, P projections
-at once.
+Shapes: B batch, L length, Q queries, K keys, F features, H heads, D depth per
+head, P projections at once.
 """
 
 import keras
 import tensorflow as tf
 
+from relpos_tf import errors
 from relpos_tf.layers import checks
 from relpos_tf.layers import dropout as dropout_lib
+from relpos_tf.layers import masks
 from relpos_tf.layers import projections
 
 
@@ -42,7 +44,8 @@ class Heads(keras.layers.Layer):
         **kwargs: Passed to `keras.layers.Layer`.
 
     Raises:
-        UserError: sizes that do not divide, or no fraction.
+        UserError: sizes that do not divide, no fraction, inputs of another
+            rank than 3, or another backend than TensorFlow.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Heads(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
         checks.heads(hidden_size, num_heads)
         checks.fraction("dropout", dropout)
         self.hidden_size = hidden_size
@@ -61,6 +65,7 @@ class Heads(keras.layers.Layer):
         self.depth = hidden_size // num_heads
         self.scale = self.depth**-0.5  # of the queries
         self.dropout = dropout
+        self.supports_masking = True
         self.q, self.k, self.v, self.output_transform = (
             projections.Projection(
                 hidden_size,
@@ -76,10 +81,53 @@ class Heads(keras.layers.Layer):
         )
 
     def build(self, queries_shape, memory_shape=None):
+        for shape in (queries_shape, memory_shape or queries_shape):
+            if len(shape) != 3:
+                raise errors.UserError(
+                    "Queries and memory must have the axes batch, positions "
+                    f"and features. Received: a shape of {tuple(shape)}."
+                )
+        features = {-1: queries_shape[-1]}
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes=features)
         self.q.build(queries_shape)
         self.k.build(memory_shape or queries_shape)
         self.v.build(memory_shape or queries_shape)
         self.output_transform.build((*queries_shape[:-1], self.hidden_size))
+
+    def allowed(self, may_attend, padding, queries, memory):
+        """Joins the mask of a caller with the masks that Keras attaches.
+
+        Args:
+            may_attend: None or a mask that broadcasts to `[B, H, Q, K]`.
+            padding: Sequence of None or masks `[B, K]`: True for real keys.
+                Keras gives the same one under different names.
+            queries: `[B, Q, F]` tensor.
+            memory: None or `[B, K, F]` tensor.
+
+        Returns:
+            None or a bool tensor.
+        """
+        joined = None
+        if may_attend is not None:
+            joined = tf.cast(may_attend, tf.bool)
+            lengths = [
+                x.shape[1]
+                for x in (queries, queries if memory is None else memory)
+            ]
+            checks.mask_of_pairs("may_attend", joined, *lengths)
+        for mask in padding:
+            if mask is not None:
+                keys = tf.cast(mask, tf.bool)[:, tf.newaxis, tf.newaxis]
+                joined = masks.join(joined, keys)  # [B, H or 1, Q or 1, K]
+        return joined
+
+    def compute_output_shape(self, queries_shape, memory_shape=None, **others):
+        del memory_shape, others
+        return (*queries_shape[:-1], self.hidden_size)
+
+    def compute_output_spec(self, *args, **kwargs):
+        # By a trace of the call, which checks arguments and knows the weights.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def compute_value(self, weight):
         """Returns a weight in the compute dtype."""

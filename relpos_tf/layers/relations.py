@@ -35,7 +35,7 @@ class RelationAttention(heads_lib.Heads):
     may be another. A pair without a relation has vectors and a bias of zero:
     its attention is by content, unless `may_attend` forbids it. With
     `relative.relative_position_ids` as labels, this layer equals
-    `attention.MultiHeadAttention`. The projections have no biases.
+    `attention.TransformerAttention`. The projections have no biases.
 
     Args:
         hidden_size: int, F. Size of the output, and of all heads together.
@@ -71,6 +71,11 @@ class RelationAttention(heads_lib.Heads):
             beside -1e9, as if it might attend to all.
         return_weights: bool. Whether to return the attention weights as well.
         training: bool. Whether to drop weights.
+        mask: None or bool `[B, Q]`: False for padding, to which no query
+            attends. Keras passes here, or as the next two, the masks that
+            layers such as `Embedding(mask_zero=True)` attach to tensors.
+        queries_mask: The same.
+        memory_mask: None or bool `[B, K]`, for a memory.
 
     Returns:
         A `[B, Q, F]` tensor in the layer's compute dtype; with
@@ -156,7 +161,12 @@ class RelationAttention(heads_lib.Heads):
         may_attend=None,
         return_weights=False,
         training=False,
+        mask=None,
+        queries_mask=None,
+        memory_mask=None,
     ):
+        padding = (mask, queries_mask) if memory is None else (memory_mask,)
+        may_attend = self.allowed(may_attend, padding, queries, memory)
         memory = queries if memory is None else memory
         sizes = [
             row_blocks.size(x, axis, tf.int32)
@@ -216,7 +226,8 @@ class RelationAttention(heads_lib.Heads):
             received = "none" if relations is None else "some"
             raise errors.UserError(
                 "Expected `relations` of a layer with `num_relations`, and of "
-                f"no other. Received: num_relations={self.num_relations}, "
+                f"no other, by that name: layer(x, relations=labels). "
+                f"Received: num_relations={self.num_relations}, "
                 f"and {received}."
             )
         if relations is None:

@@ -46,12 +46,14 @@ class FeedForward(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
         checks.integer("filter_size", filter_size, least=1)
         checks.integer("hidden_size", hidden_size, least=1)
         checks.fraction("relu_dropout", relu_dropout)
         self.filter_size = filter_size
         self.hidden_size = hidden_size
         self.relu_dropout = relu_dropout
+        self.supports_masking = True
         self.conv1 = projections.Projection(
             filter_size,
             activation="relu",
@@ -125,12 +127,14 @@ class Residual(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
         checks.fraction("rate", rate)
         checks.number("epsilon", epsilon, least=0.0)
         self.norm_before = norm_before
         self.norm_after = norm_after
         self.rate = rate
         self.epsilon = epsilon
+        self.supports_masking = True
         self.before_norm = self._norm("before_norm") if norm_before else None
         self.after_norm = self._norm("after_norm") if norm_after else None
         self.drop = dropout.Dropout(rate, dtype=self.dtype_policy, name="drop")

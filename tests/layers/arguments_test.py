@@ -18,7 +18,7 @@ from relpos_tf.layers.positions import window
 
 SIZES = {"hidden_size": 12, "num_heads": 3}
 GOOD = {
-    attention.MultiHeadAttention: SIZES,
+    attention.TransformerAttention: SIZES,
     shaw.Shaw: {"max_relative_position": 2},
     window.Window: {"window": 1},
     window.Direction: {"direction": "split", "num_heads": 3},
@@ -40,7 +40,7 @@ NO_DISTANCE = (-1, 2.5, 2.0, "2", True)
 NO_FRACTION = (-0.1, 1, 1.5, float("nan"), "0.5", None, True)
 NO_CHOICE = ("other", None, 1, ["auto"])
 BAD = {
-    attention.MultiHeadAttention: {
+    attention.TransformerAttention: {
         "hidden_size": NO_SIZE,
         "num_heads": (5, *NO_SIZE),
         "dropout": NO_FRACTION,
@@ -105,7 +105,7 @@ class ArgumentsTest(tf.test.TestCase, parameterized.TestCase):
                     self.fail(f"{kind.__name__} took {name}={value!r}")
 
     def test_numbers_of_numpy_are_accepted(self):
-        layer = attention.MultiHeadAttention(
+        layer = attention.TransformerAttention(
             12, np.int32(3), dropout=np.float32(0.5)
         )
         self.assertEqual(tuple(layer(tf.ones([2, 5, 12])).shape), (2, 5, 12))
@@ -121,7 +121,7 @@ class ArgumentsTest(tf.test.TestCase, parameterized.TestCase):
     def test_two_schemes_that_compute_logits_are_refused(self):
         positions = [shaw.Shaw(2), additive.Additive()]
         with self.assertRaisesRegex(errors.UserError, "At most one scheme"):
-            attention.MultiHeadAttention(12, 3, positions=positions)
+            attention.TransformerAttention(12, 3, positions=positions)
 
 
 if __name__ == "__main__":

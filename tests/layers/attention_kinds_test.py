@@ -52,7 +52,7 @@ CAUSAL = [kind for kind in KINDS if "direction" not in KINDS[kind]]
 def made(kind, size=F, heads=H, **kwargs):
     """Returns a layer whose weights are all different from 0."""
     positions = schemes.schemes(heads, **KINDS[kind])
-    layer = attention.MultiHeadAttention(
+    layer = attention.TransformerAttention(
         size, heads, positions=positions, **kwargs
     )
     layer.build((None, None, size))
@@ -87,7 +87,7 @@ class KindsTest(testing.LayerTestCase):
     @parameterized.parameters("layer_relative", "additive_shared")
     def test_contract(self, kind):
         self.assert_layer_contract(
-            attention.MultiHeadAttention(
+            attention.TransformerAttention(
                 F, H, positions=schemes.schemes(H, **KINDS[kind]), name="a"
             ),
             tf.constant(testing.normal(1, B, Q, F), tf.float32),

@@ -35,7 +35,7 @@ class MultiHeadAttentionT2tTest(tf.test.TestCase, parameterized.TestCase):
                     implementation=implementation,
                 )
             ]
-        layer = attention.MultiHeadAttention(
+        layer = attention.TransformerAttention(
             sizes["hidden"], sizes["heads"], positions=positions
         )
         layer.build(arrays["in/x"].shape)

@@ -57,7 +57,7 @@ def attention_layer(kind, **kwargs):
     case = RELATIVE[kind] | kwargs
     if "max_relative_position" not in case:
         case.pop("implementation", None)
-    layer = attention.MultiHeadAttention(
+    layer = attention.TransformerAttention(
         F, H, positions=schemes.schemes(H, **case), dtype=dtype
     )
     layer.build((None, None, F))
@@ -77,7 +77,7 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
     )
     def test_contract(self, kind, tables):
         self.assert_layer_contract(
-            attention.MultiHeadAttention(
+            attention.TransformerAttention(
                 F,
                 H,
                 positions=schemes.schemes(H, **RELATIVE[kind]),
@@ -235,7 +235,7 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
         self.assertAllClose(found, expected, 1e-6, 1e-6)
 
     def test_tables_begin_as_glorots_for_each_head(self):
-        layer = attention.MultiHeadAttention(22, 2, positions=[shaw.Shaw(8)])
+        layer = attention.TransformerAttention(22, 2, positions=[shaw.Shaw(8)])
         layer.build((None, None, 22))
         limit = (6 / (17 + 11)) ** 0.5
         self.assertLen(layer.tables(), 2)
@@ -244,7 +244,7 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
             self.assertAllInRange(largest, 0.9 * limit, limit)
 
     def test_dropout_zeroes_weights_while_training_only(self):
-        layer = attention.MultiHeadAttention(F, H, dropout=0.5)
+        layer = attention.TransformerAttention(F, H, dropout=0.5)
         layer.build((None, None, F))
         # Values and output are the identity, so that weights are visible.
         for kernel in (layer.v.kernel, layer.output_transform.kernel):

@@ -34,7 +34,7 @@ class SplitAndJoinTest(tf.test.TestCase):
 class ToHeadsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters("q", "k", "kv", "qkv")
     def test_equals_a_product_for_each_projection(self, names):
-        layer = attention.MultiHeadAttention(6, 2)
+        layer = attention.TransformerAttention(6, 2)
         layer.build((None, None, 6))
         testing.randomize(layer)
         x = testing.normal(7, 2, 5, 6).astype(np.float32)

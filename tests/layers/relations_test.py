@@ -204,7 +204,7 @@ class RelativeTest(testing.LayerTestCase):
     @parameterized.product(shared=[False, True], causal=[False, True])
     def test_clipped_distances_make_it_relative_attention(self, shared, causal):
         k = 2
-        relative_layer = attention.MultiHeadAttention(
+        relative_layer = attention.TransformerAttention(
             F,
             H,
             positions=[shaw.Shaw(k, heads_share=shared)],

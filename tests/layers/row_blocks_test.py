@@ -36,7 +36,7 @@ MASK = tf.TensorSpec([None, 1, None, None], tf.bool)
 
 
 def made(**kwargs):
-    layer = attention.MultiHeadAttention(
+    layer = attention.TransformerAttention(
         F, H, positions=schemes.schemes(H, **kwargs)
     )
     layer.build((None, None, F))
@@ -59,7 +59,7 @@ def padding(*lengths):
 
 class AttentionTest(tf.test.TestCase, parameterized.TestCase):
     def test_no_matrix_of_a_long_line_is_larger_than_the_limit(self):
-        layer = attention.MultiHeadAttention(2, 1)
+        layer = attention.TransformerAttention(2, 1)
         sizes = []
         softmax = masks.softmax
 

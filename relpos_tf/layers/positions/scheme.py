@@ -1,7 +1,7 @@
 """The interface of position schemes: the hooks that an attention layer calls.
 
-A scheme is a plain object. `MultiHeadAttention` calls its hooks in this order,
-for whole sequences, cached steps and the hypotheses of a beam search:
+A scheme is a plain object. `TransformerAttention` calls its hooks in this
+order, for whole sequences, cached steps and the hypotheses of a beam search:
 
     transform   changes projected queries and keys                   rotary
     allowed     forbids pairs                             window, direction
@@ -22,13 +22,14 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf.layers import masks
+from relpos_tf.utils import saved_names
 
 
 class Scheme:
     """Scaled dot-product attention without positions; base of all schemes.
 
     A subclass overrides the hooks it needs, and `get_config` if its
-    constructor has arguments. `MultiHeadAttention` keeps a copy, so that one
+    constructor has arguments. `TransformerAttention` keeps a copy, so that one
     scheme can be passed to many layers.
 
     Attributes:
@@ -46,7 +47,7 @@ class Scheme:
     first = None
 
     def build(self, layer):
-        """Adds weights to a `MultiHeadAttention`, by `layer.add_uniform`."""
+        """Adds weights to a `TransformerAttention`, by `layer.add_uniform`."""
 
     def weight_shapes(self, num_heads, depth):
         """Returns the shapes of the weights for H and D, without building.
@@ -235,7 +236,9 @@ def restored(one):
     """
     if not isinstance(one, dict):
         return one
-    kind = keras.saving.get_registered_object(one.get("class_name"))
+    kind = saved_names.loaded(
+        keras.saving.get_registered_object(one.get("class_name"))
+    )
     if not (isinstance(kind, type) and issubclass(kind, Scheme)):
         raise errors.UserError(
             "`positions` must name schemes that are registered with Keras. "

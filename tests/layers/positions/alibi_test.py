@@ -17,7 +17,7 @@ SLOPES = (2.0**-4, 2.0**-8, 2.0**-2)
 
 
 def made(**kwargs):
-    layer = attention.MultiHeadAttention(
+    layer = attention.TransformerAttention(
         F, H, positions=[alibi.Alibi()], **kwargs
     )
     layer.build((None, None, F))
@@ -98,7 +98,7 @@ class AlibiTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(found, layer(x), 0.05, 0.05)
 
     def test_nothing_is_learned(self):
-        plain = attention.MultiHeadAttention(F, H)
+        plain = attention.TransformerAttention(F, H)
         plain.build((None, None, F))
         self.assertLen(made().weights, len(plain.weights))
 

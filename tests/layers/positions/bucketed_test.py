@@ -22,7 +22,7 @@ BUCKETS, MOST = 8, 7
 
 def made(bidirectional=True, **kwargs):
     one = bucketed.Bucketed(BUCKETS, MOST, bidirectional=bidirectional)
-    layer = attention.MultiHeadAttention(F, H, positions=[one], **kwargs)
+    layer = attention.TransformerAttention(F, H, positions=[one], **kwargs)
     layer.build((None, None, F))
     return testing.randomize(layer)
 
@@ -200,7 +200,7 @@ class BucketedTest(testing.LayerTestCase):
 
     def test_contract_of_a_layer(self):
         self.assert_layer_contract(
-            attention.MultiHeadAttention(
+            attention.TransformerAttention(
                 F, H, positions=[bucketed.Bucketed(BUCKETS, MOST)], dropout=0.3
             ),
             tf.constant(testing.normal(1, B, L, F), tf.float32),
@@ -214,7 +214,7 @@ class BucketedTest(testing.LayerTestCase):
     def test_layers_of_a_stack_share_the_table_of_the_first(self):
         one = bucketed.Bucketed(BUCKETS, MOST)
         layers = [
-            attention.MultiHeadAttention(F, H, positions=[one])
+            attention.TransformerAttention(F, H, positions=[one])
             for _ in range(3)
         ]
         scheme.share([layer.positions for layer in layers])

@@ -32,7 +32,7 @@ HEADS = {
 
 
 def made(*positions, heads=H, **kwargs):
-    layer = attention.MultiHeadAttention(
+    layer = attention.TransformerAttention(
         F, heads, positions=positions, **kwargs
     )
     layer.build((None, None, F))
@@ -191,7 +191,7 @@ class HeadWindowTest(tf.test.TestCase, parameterized.TestCase):
     def test_config_gives_the_same_layer(self, score):
         layer = made(head_window.HeadWindow(3, score))
         config = layer.get_config()
-        again = attention.MultiHeadAttention.from_config(config)
+        again = attention.TransformerAttention.from_config(config)
         again.build((None, None, F))
         again.set_weights(layer.get_weights())
         x = tf.constant(testing.normal(1, B, L, F), tf.float32)

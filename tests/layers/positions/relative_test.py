@@ -564,6 +564,32 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(output, expected[0], atol=1e-4)
         self.assertAllClose(weights, expected[1], atol=1e-4)
 
+    @parameterized.parameters(*itertools.product((1, 2, 7), (False, True)))
+    def test_the_batch_alone_may_be_unknown(self, k, causal):
+        # The diagonals of such a matrix, TensorFlow has no shape for.
+        arrays = example((5, 5, k, 0), TABLES["per_head"])
+        bias = example_bias("causal", (5, 5, k, 0)) if causal else None
+
+        def call(*arrays):
+            return relative.relative_attention(
+                *arrays,
+                bias=bias,
+                implementation="compact",
+                query_start=0,
+                causal=causal,
+            )
+
+        signature = [
+            tf.TensorSpec([None, *array.shape[1:]], tf.float64)
+            if array.ndim == 4
+            else tf.TensorSpec(array.shape, tf.float64)
+            for array in arrays
+        ]
+        self.assertAllClose(
+            tf.function(call, signature)(*arrays),
+            oracles.shaw_attention(*arrays, bias=0.0 if bias is None else bias),
+        )
+
     def test_unknown_implementation_lists_the_known_ones(self):
         arrays = example((3, 3, 1, None), TABLES["shared"])
         with self.assertRaisesRegex(

@@ -16,7 +16,7 @@ D = F // H
 
 
 def made(**kwargs):
-    layer = attention.MultiHeadAttention(
+    layer = attention.TransformerAttention(
         F, H, positions=[rotary.Rotary()], **kwargs
     )
     layer.build((None, None, F))
@@ -110,7 +110,9 @@ class RotaryTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(found, layer(x), 0.1, 0.1)
 
     def test_heads_of_odd_depth_are_refused(self):
-        layer = attention.MultiHeadAttention(15, 3, positions=[rotary.Rotary()])
+        layer = attention.TransformerAttention(
+            15, 3, positions=[rotary.Rotary()]
+        )
         with self.assertRaisesRegex(errors.UserError, "even.*Received: .* 5"):
             layer.build((None, None, 15))
 

@@ -43,7 +43,7 @@ class WeightShapesTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_shapes_are_those_of_a_built_layer(self, scheme):
         size = HEADS * DEPTH
-        layer = attention.MultiHeadAttention(size, HEADS, positions=[scheme])
+        layer = attention.TransformerAttention(size, HEADS, positions=[scheme])
         layer.build((None, None, size))
         built = {
             path: array.shape

@@ -1,0 +1,459 @@
+"""Tests of `RelativeMultiHeadAttention` that hold on every backend of Keras.
+
+Shapes: B batch, T queries, S keys, N heads, D depth per head, F features.
+"""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import keras
+import numpy as np
+from absl.testing import absltest
+from absl.testing import parameterized
+from keras import ops
+from keras.src import testing as keras_testing
+
+from relpos_tf import errors
+from relpos_tf.layers import keras_attention
+from tests import oracles
+from tests.backends import gradients
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+N, D, VALUE_D = 3, 5, 7
+LENGTHS = {"square": (5, 5), "fewer": (3, 7), "more": (7, 3), "one": (1, 5)}
+FORMS = keras_attention.IMPLEMENTATIONS
+RELATIVE = {
+    "per_head": {},
+    "shared": {"heads_share_relative_embedding": True},
+    "keys": {"add_relative_to_values": False},
+    "values": {"add_relative_to_keys": False},
+    "k0": {"max_relative_position": 0},
+}
+
+
+def normal(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def example_layer(**arguments):
+    defaults = {"value_dim": VALUE_D, "max_relative_position": 2}
+    return keras_attention.RelativeMultiHeadAttention(
+        N, D, **(defaults | arguments)
+    )
+
+
+def randomize(layer):
+    """Gives every weight, also a bias, values of its own."""
+    for i, weight in enumerate(layer.weights):
+        weight.assign(0.5 * normal([3, i], *weight.shape))
+    return layer
+
+
+def numpy(tensor):
+    if hasattr(tensor, "path"):  # a variable
+        return tensor.numpy()
+    return ops.convert_to_numpy(tensor)
+
+
+@contextlib.contextmanager
+def ignored_warnings():
+    """Ignores how Keras turns its variables into arrays of NumPy."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def by_loops(layer, query, value, key=None, allowed=True):
+    """Returns output and scores from the weights of a layer, in float64."""
+    key = value if key is None else key
+    weights = {
+        weight.path.split("/", 1)[1]: numpy(weight).astype(np.float64)
+        for weight in layer.weights
+    }
+
+    def project(x, name):
+        y = np.einsum("btf,fnd->bntd", x, weights[f"{name}/kernel"])
+        return y + weights[f"{name}/bias"][:, None]
+
+    q, k, v = map(project, (query, key, value), ("query", "key", "value"))
+    tables = [
+        weights.get(f"relative_positions_{kind}") for kind in ("keys", "values")
+    ]
+    shape = (len(q), 1, q.shape[2], k.shape[2])
+    bias = np.where(np.broadcast_to(allowed, shape), 0.0, -1e9)
+    # The oracle's output has the shape of q.
+    q = np.pad(q, [(0, 0)] * 3 + [(0, v.shape[-1] - q.shape[-1])])
+    k = np.pad(k, [(0, 0)] * 3 + [(0, v.shape[-1] - k.shape[-1])])
+    if tables[0] is not None:
+        more = v.shape[-1] - tables[0].shape[-1]
+        tables[0] = np.pad(
+            tables[0], [(0, 0)] * (tables[0].ndim - 1) + [(0, more)]
+        )
+    heads, scores = oracles.shaw_attention(
+        q * D**-0.5, k, v, *tables, bias=bias, query_start=0
+    )
+    output = np.einsum(
+        "bntd,ndf->btf", heads, weights["attention_output/kernel"]
+    )
+    return output + weights["attention_output/bias"], scores
+
+
+class KerasAttentionTest(parameterized.TestCase):
+    @parameterized.product(
+        lengths=[*LENGTHS], relative=[*RELATIVE], implementation=FORMS
+    )
+    def test_output_and_scores_are_those_of_loops(
+        self, lengths, relative, implementation
+    ):
+        queries, keys = LENGTHS[lengths]
+        layer = example_layer(
+            implementation=implementation, **RELATIVE[relative]
+        )
+        query, value = normal(1, 2, queries, 11), normal(2, 2, keys, 13)
+        key = normal(3, 2, keys, 17)
+        layer(query, value, key)
+        randomize(layer)
+        lines = np.arange(keys) < [[keys], [keys - 1]]
+        causal = np.tri(queries, keys, dtype=bool)
+        for arguments, allowed in (
+            ({}, True),
+            ({"use_causal_mask": True}, causal),
+            ({"value_mask": lines}, lines[:, None, None]),
+            (
+                {"attention_mask": causal, "key_mask": lines},
+                causal & lines[:, None, None],
+            ),
+        ):
+            with self.subTest(**{name: True for name in arguments}):
+                output, scores = layer(
+                    query, value, key, return_attention_scores=True, **arguments
+                )
+                right = by_loops(layer, query, value, key, allowed)
+                np.testing.assert_allclose(numpy(output), right[0], 1e-4, 1e-4)
+                np.testing.assert_allclose(numpy(scores), right[1], 1e-4, 1e-5)
+
+    @parameterized.parameters(*LENGTHS)
+    def test_without_positions_the_numbers_are_those_of_keras(self, lengths):
+        queries, keys = LENGTHS[lengths]
+        # On JAX, Keras refuses another size of the values.
+        layer = keras.layers.MultiHeadAttention(N, D, output_shape=19)
+        ours = keras_attention.RelativeMultiHeadAttention(
+            N, D, output_shape=19, relative_initializer="zeros"
+        )
+        x, y = normal(1, 2, queries, 11), normal(2, 2, keys, 13)
+        layer(x, y), ours(x, y)
+        randomize(layer)
+        ours.set_weights(ours.get_weights()[:2] + layer.get_weights())
+        random = np.random.default_rng(5)
+        mask = random.integers(0, 2, (2, queries, keys)).astype(bool)
+        mask[..., 0] = True
+        cases = [
+            {},
+            {"use_causal_mask": True},
+            {"attention_mask": mask},
+            {"attention_mask": mask.astype(np.int32)},
+            {"attention_mask": mask[:, None].repeat(N, 1)},
+            {"attention_mask": mask[0]},
+            {"value_mask": mask[:, 0], "key_mask": mask[:, -1]},
+            {"attention_mask": mask, "use_causal_mask": True},
+            {"return_attention_scores": True, "attention_mask": mask},
+        ]
+        for arguments in cases:
+            expected, results = (
+                layer(x, y, **arguments),
+                ours(x, y, **arguments),
+            )
+            for right, result in zip(
+                keras.tree.flatten(expected),
+                keras.tree.flatten(results),
+                strict=True,
+            ):
+                self.assertEqual(right.shape, result.shape)
+                np.testing.assert_allclose(
+                    numpy(result), numpy(right), 1e-5, 1e-6, str(arguments)
+                )
+
+    def test_gradients_of_weights_are_slopes(self):
+        layer = example_layer()
+        x = normal(1, 2, 5, 11)
+        layer(x, x)
+        randomize(layer)
+        values = [numpy(weight) for weight in layer.trainable_variables]
+        lines = np.arange(5) < [[5], [3]]
+
+        def function(*values):
+            output, _ = layer.stateless_call(
+                values, [], x, x, value_mask=lines, use_causal_mask=True
+            )
+            return ops.sum(output)
+
+        found = gradients.gradients(function, values)
+        # A long step, because Keras computes in float32 on some backends.
+        slopes = gradients.slopes(function, values, step=1e-2)
+        for gradient, (direction, slope) in zip(found, slopes, strict=True):
+            product = np.sum(gradient * direction)
+            np.testing.assert_allclose(product, slope, 0.01, 0.01)
+
+    @parameterized.product(lengths=(None, 9), jit_compile=(False, True))
+    def test_a_model_obeys_masks_fits_and_is_saved(self, lengths, jit_compile):
+        if jit_compile and keras.backend.backend() == "torch":
+            self.skipTest("torch.compile needs a C++ compiler.")
+        keras.utils.set_random_seed(1)
+        ids = keras.Input([lengths], dtype="int32")
+        x = keras.layers.Embedding(13, 8, mask_zero=True)(ids)
+        for _ in range(2):
+            layer = keras_attention.RelativeMultiHeadAttention(
+                2, 4, max_relative_position=3, dropout=0.1
+            )
+            # Not x + y, which has no mask.
+            x = keras.layers.Add()([x, layer(x, x)])
+        model = keras.Model(ids, keras.layers.GlobalAveragePooling1D()(x))
+        random = np.random.default_rng(3)
+        batch = random.integers(1, 13, (6, 9))
+        batch[:, 5:] = 0
+        whole = model.predict(batch, verbose=0)
+        if lengths is None:
+            short = model.predict(batch[:, :5], verbose=0)
+            np.testing.assert_allclose(whole, short, 1e-5, 1e-6)
+        other = batch.copy()
+        other[0, 4] = 0
+        self.assertGreater(
+            abs(model.predict(other, verbose=0) - whole).max(), 0
+        )
+        model.compile("adam", "mse", jit_compile=jit_compile)
+        begin = [numpy(weight) for weight in model.weights]
+        model.fit(batch, normal(1, 6, 8), epochs=2, verbose=0)
+        for weight, first in zip(model.trainable_weights, begin, strict=False):
+            self.assertGreater(abs(numpy(weight) - first).max(), 0, weight.path)
+        with tempfile.TemporaryDirectory() as folder, ignored_warnings():
+            path = os.path.join(folder, "model.keras")
+            model.save(path)
+            loaded = keras.saving.load_model(path)
+        np.testing.assert_array_equal(
+            loaded.predict(batch, verbose=0), model.predict(batch, verbose=0)
+        )
+
+    @parameterized.parameters(1, 2, -2)
+    def test_one_axis_of_several_is_attended_along(self, axis):
+        x = normal(1, 2, 3, 5, 11)
+        layer = example_layer(attention_axes=axis)
+        layer(x, x)
+        randomize(layer)
+        mask = np.tri(x.shape[axis], dtype=bool)
+        output, scores = layer(
+            x, x, use_causal_mask=True, return_attention_scores=True
+        )
+        moved = np.moveaxis(x, axis, -2)  # [2, other axis, T, F]
+        rows = moved.reshape(-1, *moved.shape[-2:])
+        right = by_loops(layer, rows, rows, allowed=mask)
+        expected = right[0].reshape(*moved.shape[:-1], 11)
+        np.testing.assert_allclose(
+            numpy(output), np.moveaxis(expected, -2, axis), 1e-4, 1e-5
+        )
+        expected = right[1].reshape(*moved.shape[:2], *right[1].shape[1:])
+        np.testing.assert_allclose(numpy(scores), expected, 1e-4, 1e-5)
+        spec = keras.KerasTensor((None, *x.shape[1:]))
+        specs = layer.compute_output_spec(
+            spec, spec, return_attention_scores=True
+        )
+        for one, result in zip(specs, (output, scores), strict=True):
+            self.assertEqual(one.shape[1:], tuple(result.shape[1:]))
+
+    @parameterized.parameters((0, 0), (0, 3), (3, 0))
+    def test_length_0_is_taken_as_keras_does(self, queries, keys):
+        inputs = normal(1, 2, queries, 11), normal(2, 2, keys, 11)
+        expected = keras.layers.MultiHeadAttention(N, D)(*inputs)
+        np.testing.assert_array_equal(
+            numpy(example_layer(value_dim=D)(*inputs)), numpy(expected)
+        )
+
+    def test_layer_works_in_time_distributed(self):
+        inner = keras.Input([None, 8])
+        block = keras.Model(inner, example_layer()(inner, inner))
+        outer = keras.Input([3, 5, 8])
+        model = keras.Model(outer, keras.layers.TimeDistributed(block)(outer))
+        x = normal(1, 2, 3, 5, 8)
+        result = model.predict(x, verbose=0)
+        for step in range(3):
+            expected = block.predict(x[:, step], verbose=0)
+            np.testing.assert_allclose(result[:, step], expected, 1e-5, 1e-6)
+
+    @parameterized.parameters("mixed_bfloat16", "bfloat16", "float64")
+    def test_dtype_policies(self, dtype):
+        x = normal(1, 2, 5, 11)
+        layer = example_layer()
+        expected = layer(x, x, use_causal_mask=True)
+        other = example_layer(dtype=dtype)
+        other(x, x)
+        other.set_weights(layer.get_weights())
+        output, scores = other(
+            x, x, use_causal_mask=True, return_attention_scores=True
+        )
+        for one in (output, scores):
+            self.assertEqual(
+                keras.backend.standardize_dtype(one.dtype), other.compute_dtype
+            )
+        tolerance = 1e-6 if dtype == "float64" else 0.05
+        np.testing.assert_allclose(
+            numpy(ops.cast(output, "float32")), numpy(expected), atol=tolerance
+        )
+
+    def test_dropout_takes_weights_in_training_only(self):
+        x = normal(1, 1, 5, 11).repeat(4000, 0)
+        layer = example_layer(dropout=0.5, seed=3)
+        plain = numpy(layer(x, x))
+        np.testing.assert_array_equal(numpy(layer(x, x, training=False)), plain)
+        outputs, scores = layer(
+            x, x, training=True, return_attention_scores=True
+        )
+        outputs = numpy(outputs)
+        self.assertGreater(abs(outputs[0] - plain[0]).max(), 0.01)
+        np.testing.assert_allclose(outputs.mean(0), plain[0], atol=0.1)
+        np.testing.assert_allclose(numpy(scores).sum(-1), 1.0, 1e-5)
+
+    def test_lora_and_int8_apply_to_the_projections(self):
+        x = normal(1, 2, 5, 32)
+        layer = keras_attention.RelativeMultiHeadAttention(2, 16)
+        inputs = keras.Input([None, 32])
+        model = keras.Model(inputs, layer(inputs, inputs))
+        randomize(layer)
+        plain = numpy(model(x))
+        layer.query_dense.enable_lora(2)
+        np.testing.assert_allclose(numpy(model(x)), plain, 1e-5)
+        self.assertLen(layer.trainable_weights, 11)  # one kernel is now two
+        change = layer.query_dense.lora_kernel_b
+        change.assign(normal(2, *change.shape))
+        self.assertGreater(abs(numpy(model(x)) - plain).max(), 0.01)
+        other = keras_attention.RelativeMultiHeadAttention(2, 16)
+        inputs = keras.Input([None, 32])
+        model = keras.Model(inputs, other(inputs, inputs))
+        randomize(other)
+        with ignored_warnings():
+            for part in (other.query_dense, other.value_dense):
+                part.quantize("int8")
+        error = numpy(model(x)) - plain
+        self.assertLess(np.linalg.norm(error), 0.05 * np.linalg.norm(plain))
+        self.assertEqual(other.query_dense.kernel.dtype, "int8")
+
+    def test_config_holds_every_argument(self):
+        layer = example_layer(
+            dropout=0.25,
+            use_bias=False,
+            output_shape=(3, 4),
+            heads_share_relative_embedding=True,
+            add_relative_to_keys=False,
+            relative_initializer=keras.initializers.Constant(0.5),
+            implementation="reshape",
+            kernel_regularizer="l2",
+            seed=7,
+        )
+        x = normal(1, 2, 5, 11)
+        expected = layer(x, x)
+        self.assertEqual(tuple(expected.shape), (2, 5, 3, 4))
+        copy = type(layer).from_config(layer.get_config())
+        self.assertEqual(copy.get_config(), layer.get_config())
+        copy(x, x)
+        copy.set_weights(layer.get_weights())
+        np.testing.assert_array_equal(numpy(copy(x, x)), numpy(expected))
+        np.testing.assert_array_equal(numpy(copy.relative_values), 0.5)
+        self.assertIsNone(copy.relative_keys)
+
+
+class WrongArgumentsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ({"num_heads": 0}, "`num_heads` must be an integer of at least 1"),
+        ({"num_heads": 2.0}, "`num_heads` must be an integer of at least 1"),
+        ({"key_dim": -1}, "`key_dim` must be an integer of at least 1"),
+        ({"value_dim": 0}, "`value_dim` must be an integer of at least 1"),
+        ({"dropout": 1}, r"`dropout` must be in the range \[0, 1\)"),
+        ({"max_relative_position": 2.5}, "must be an integer of at least 0"),
+        ({"max_relative_position": -1}, "must be an integer of at least 0"),
+        ({"implementation": "fast"}, "`implementation` must be one of"),
+        ({"flash_attention": True}, "must be None or False, because"),
+    )
+    def test_a_wrong_argument_is_refused(self, argument, message):
+        arguments = {"num_heads": 2, "key_dim": 3} | argument
+        with self.assertRaisesRegex(errors.UserError, message):
+            keras_attention.RelativeMultiHeadAttention(**arguments)
+
+    @parameterized.named_parameters(
+        ("rank_2", (5, 11), (5, 11), {}, "the axes batch, positions"),
+        ("two_axes", (2, 3, 5, 11), (2, 3, 5, 11), {}, "must name one axis"),
+        (
+            "mask_of_padding",
+            (3, 5, 11),
+            (3, 7, 11),
+            {"attention_mask": np.ones([3, 7], bool)},
+            r"\[batch, 5 queries, 7 keys\].*`value_mask`.*\(3, 7\)",
+        ),
+        (
+            "mask_of_rank_1",
+            (3, 5, 11),
+            (3, 5, 11),
+            {"attention_mask": np.ones([5], bool)},
+            r"Received: a mask of shape \(5,\)",
+        ),
+    )
+    def test_wrong_inputs_are_refused(self, query, value, masks, message):
+        with self.assertRaisesRegex(errors.UserError, message):
+            example_layer()(normal(1, *query), normal(2, *value), **masks)
+
+    def test_another_size_of_features_is_refused(self):
+        layer = example_layer()
+        x, wrong = normal(1, 2, 5, 11), normal(1, 2, 5, 12)
+        layer(x, x)
+        for arguments in ((wrong, x), (x, wrong), (x, x, wrong)):
+            with self.assertRaisesRegex(ValueError, "axis -1 .* value 11"):
+                layer(*arguments)
+
+    def test_other_backends_do_not_import_tensorflow(self):
+        code = (
+            "import sys, relpos_tf, keras\n"
+            "layer = relpos_tf.RelativeMultiHeadAttention(2, 3)\n"
+            "layer(keras.ops.ones([2, 5, 7]), keras.ops.ones([2, 5, 7]))\n"
+            "print('tensorflow' in sys.modules)"
+        )
+        if keras.backend.backend() == "tensorflow":
+            self.skipTest("This is for the other backends.")
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            text=True,
+        )
+        self.assertEqual(done.stdout, "False\n")
+
+
+class LayerOfKerasTest(keras_testing.TestCase):
+    """Keras' own check of a layer."""
+
+    def test_layer_passes(self):
+        shapes = {
+            "query_shape": (2, 5, 7),
+            "value_shape": (2, 3, 7),
+            "key_shape": (2, 3, 11),
+        }
+        for arguments in ({}, {"dropout": 0.5}):
+            self.run_layer_test(
+                keras_attention.RelativeMultiHeadAttention,
+                init_kwargs={"num_heads": 2, "key_dim": 3} | arguments,
+                input_shape=shapes,
+                input_dtype=dict.fromkeys(shapes, "float32"),
+                expected_output_shape=(2, 5, 7),
+                expected_num_trainable_weights=10,
+                expected_num_non_trainable_weights=0,
+                expected_num_seed_generators=1 if arguments else 0,
+                expected_num_losses=0,
+                supports_masking=True,
+                run_training_check=False,
+            )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,62 @@
+"""The code of docs/keras_layer.md runs, and gives what the page says."""
+
+import inspect
+import pathlib
+import re
+
+import keras
+import numpy as np
+from absl.testing import absltest
+
+import relpos_tf
+
+PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "keras_layer.md"
+
+
+class KerasLayerDocTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.text = PAGE.read_text(encoding="utf-8")
+
+    def test_code_runs_one_block_after_another(self):
+        names = {}
+        blocks = re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
+        for block in blocks:
+            exec(compile(block, PAGE.name, "exec"), names)
+        ids = np.random.default_rng(1).integers(1, 1000, (2, 5))
+        model = names["model"]
+        np.testing.assert_allclose(
+            model(np.pad(ids, ((0, 0), (0, 3)))), model(ids), atol=1e-5
+        )
+        x = names["x"]
+        self.assertGreater(np.abs(names["y"]).max(), 0.01)
+        for result, expected in (
+            (names["new"](x, x), names["old"](x, x)),
+            (names["same"](x, x), names["y"]),
+            (names["back"](x), names["y"]),
+        ):
+            np.testing.assert_allclose(result, expected, 1e-5, 1e-6)
+
+    def test_every_argument_is_described(self):
+        ours, theirs = (
+            inspect.signature(kind.__init__).parameters
+            for kind in (
+                relpos_tf.RelativeMultiHeadAttention,
+                keras.layers.MultiHeadAttention,
+            )
+        )
+        named = {*ours, *theirs} - {"self", "kwargs", "activity_regularizer"}
+        grouped = r"(kernel|bias)_(initializer|regularizer|constraint)"
+        for name in named:
+            if not re.fullmatch(grouped, name):
+                self.assertRegex(self.text, rf"\b{name}\b")
+        for name in inspect.signature(
+            keras.layers.MultiHeadAttention.call
+        ).parameters:
+            if name != "self":
+                self.assertRegex(self.text, rf"`{name}\b")
+
+
+if __name__ == "__main__":
+    absltest.main()
