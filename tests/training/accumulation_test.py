@@ -17,18 +17,17 @@ from tensorflow.python.framework import config
 
 from relpos_tf import errors
 from relpos_tf import fields
-from relpos_tf import registry
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.training import reporting
 from relpos_tf.training import run_config
 from relpos_tf.training import train_step
-from relpos_tf.training import trainer as trainer_lib
 from relpos_tf.utils import signals
 from tests import commands
 from tests import testing
 from tests.campaigns import breakable
 from tests.campaigns import replicas
+from tests.training import tiny_runs
 
 testing.use_two_cpus()
 
@@ -209,31 +208,13 @@ class BreaksAt(breakable.FragileTransformer):
         return x * tf.where(is_bad, np.nan, 1.0)
 
 
-class TrainerTest(tf.test.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.folder = pathlib.Path(cls.create_tempdir(cls()).full_path)
-        cls.data_dir = str(cls.folder / "data")
-        cls.problem = registry.problem("algorithmic_reverse")
-        cls.problem.prepare(cls.data_dir, str(cls.folder))
+class TrainerTest(tiny_runs.TestCase):
+    hparams = SMALL
+    config = {"local_eval_frequency": 2, "log_step_count_steps": 1}
 
-    def trainer(self, name, steps, hparams="", breaks=(), **config):
-        run = run_dir.RunDir(self.folder / name)
-        vocab_size = self.problem.manifest(self.data_dir)["vocab_size"]
-        made = trainer_lib.Trainer(
-            SMALL.override(hparams).replace(vocab_size=vocab_size),
-            self.problem,
-            self.data_dir,
-            run,
-            tf.distribute.get_strategy(),
-            run_config.RunConfig(
-                train_steps=steps,
-                evaluate=False,
-                **{"local_eval_frequency": 2, "log_step_count_steps": 1}
-                | config,
-            ),
-        )
+    @classmethod
+    def trainer(cls, name, steps, hparams="", breaks=(), **config):
+        made = super().trainer(name, steps, hparams, **config)
         if breaks:
             made.model = BreaksAt(made.model, breaks)
         return made

@@ -1,6 +1,5 @@
 """Checkpoints at the ends of epochs: which, how many, and their average."""
 
-import pathlib
 import shutil
 from unittest import mock
 
@@ -10,16 +9,13 @@ from absl.testing import absltest
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf import registry
 from relpos_tf.data import batching
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.training import epoch_ends
 from relpos_tf.training import hosts
-from relpos_tf.training import run_config
-from relpos_tf.training import run_setup
-from relpos_tf.training import trainer as trainer_lib
 from tests.bin import average_test
+from tests.training import tiny_runs
 
 HPARAMS = hparam.HParams(
     hidden_size=8,
@@ -59,41 +55,15 @@ def training_batches(files, *, epoch, position, **options):
     )
 
 
-class EpochEndsTest(tf.test.TestCase):
+class EpochEndsTest(tiny_runs.TestCase):
+    hparams = HPARAMS
+    config = {"local_eval_frequency": 5, "keep_checkpoint_max": 2}
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.folder = pathlib.Path(cls.create_tempdir(cls()).full_path)
-        cls.data_dir = str(cls.folder / "data")
-        cls.problem = registry.problem("algorithmic_reverse")
-        cls.problem.prepare(cls.data_dir, str(cls.folder))
         # One run serves all tests.
         cls.train("whole", 25)
-
-    @classmethod
-    def trainer(cls, name, steps, hparams="", **config):
-        strategy = tf.distribute.get_strategy()
-        run, hparams = run_setup.open_run(
-            hosts.Hosts(strategy),
-            str(cls.folder / name),
-            cls.problem,
-            cls.data_dir,
-            HPARAMS.override(hparams),
-            "",
-        )
-        defaults = {
-            "evaluate": False,
-            "local_eval_frequency": 5,
-            "keep_checkpoint_max": 2,
-        }
-        return trainer_lib.Trainer(
-            hparams,
-            cls.problem,
-            cls.data_dir,
-            run,
-            strategy,
-            run_config.RunConfig(train_steps=steps, **defaults | config),
-        )
 
     @classmethod
     def train(cls, name, steps, hparams="", **config):

@@ -9,23 +9,19 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf import registry
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.training import devices
 from relpos_tf.training import evaluation
-from relpos_tf.training import hosts
 from relpos_tf.training import metrics
 from relpos_tf.training import moving_average
 from relpos_tf.training import optimizers
-from relpos_tf.training import run_config
-from relpos_tf.training import run_setup
-from relpos_tf.training import trainer as trainer_lib
 from relpos_tf.utils import signals
 from tests import testing
 from tests.campaigns import breakable
 from tests.campaigns import replicas
+from tests.training import tiny_runs
 
 testing.use_two_cpus()
 
@@ -172,37 +168,15 @@ class CheckpointTest(tf.test.TestCase):
             self.restored(prefix)
 
 
-class RunTest(tf.test.TestCase):
+class RunTest(tiny_runs.TestCase):
+    hparams = SMALL
+    config = {"local_eval_frequency": 1}
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.folder = pathlib.Path(cls.create_tempdir(cls()).full_path)
-        cls.data_dir = str(cls.folder / "data")
-        cls.problem = registry.problem("algorithmic_reverse")
-        cls.problem.prepare(cls.data_dir, str(cls.folder))
         # One run serves all tests.
         cls.trainer("whole", 4).train()
-
-    @classmethod
-    def trainer(cls, name, steps, hparams="", **config):
-        strategy = tf.distribute.get_strategy()
-        run, hparams = run_setup.open_run(
-            hosts.Hosts(strategy),
-            str(cls.folder / name),
-            cls.problem,
-            cls.data_dir,
-            SMALL.override(hparams),
-            "",
-        )
-        defaults = {"evaluate": False, "local_eval_frequency": 1}
-        return trainer_lib.Trainer(
-            hparams,
-            cls.problem,
-            cls.data_dir,
-            run,
-            strategy,
-            run_config.RunConfig(train_steps=steps, **defaults | config),
-        )
 
     def values(self, name, step):
         reader = tf.train.load_checkpoint(

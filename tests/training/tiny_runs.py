@@ -1,0 +1,60 @@
+"""Tests that train tiny runs on a problem of their own."""
+
+import pathlib
+import types
+
+import tensorflow as tf
+
+from relpos_tf import hparam
+from relpos_tf import registry
+from relpos_tf.training import hosts
+from relpos_tf.training import run_config
+from relpos_tf.training import run_setup
+from relpos_tf.training import trainer
+
+
+class TestCase(tf.test.TestCase):
+    """Prepares a problem once for all tests of a class.
+
+    Attributes:
+        hparams: `hparam.HParams` of the runs; the subclass sets it.
+        config: dict of fields of `RunConfig`; the subclass may set it.
+        folder: The folder of the runs.
+        data_dir: str. The folder of the prepared data.
+        problem: The problem.
+    """
+
+    hparams: hparam.HParams
+    config = types.MappingProxyType({})
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = pathlib.Path(cls.create_tempdir(cls()).full_path)
+        cls.data_dir = str(cls.folder / "data")
+        cls.problem = registry.problem("algorithmic_reverse")
+        cls.problem.prepare(cls.data_dir, str(cls.folder))
+
+    @classmethod
+    def trainer(cls, name, steps, hparams="", **config):
+        """Returns the `Trainer` of a run, which it may begin or go on with."""
+        strategy = tf.distribute.get_strategy()
+        run, hparams = run_setup.open_run(
+            hosts.Hosts(strategy),
+            str(cls.folder / name),
+            cls.problem,
+            cls.data_dir,
+            cls.hparams.override(hparams),
+            "",
+        )
+        return trainer.Trainer(
+            hparams,
+            cls.problem,
+            cls.data_dir,
+            run,
+            strategy,
+            run_config.RunConfig(
+                train_steps=steps,
+                **{"evaluate": False, **cls.config, **config},
+            ),
+        )
