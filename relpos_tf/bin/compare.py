@@ -22,12 +22,14 @@ sentences up to --train_max_length; localness, Gaussian biases.
 """
 
 import pathlib
+from collections.abc import Sequence
 
 from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.utils import locks
@@ -59,6 +61,14 @@ FLAGS.define_string(
     "",
     "Directories of finished runs, or LABEL=DIR, in place of training; * and "
     "? match as in a shell.",
+)
+FLAGS.define_list(
+    "outputs",
+    [],
+    "LABEL=FILE: translations of the test set by another system, a line for "
+    "each line, beside the runs; LABEL:TEST_SET=FILE, of a further test set. "
+    "Several files of a label are several trainings; * and ? match as in a "
+    "shell.",
 )
 FLAGS.define_bool("diff", False, "Print only which hparams differ.")
 FLAGS.define_list("seeds", ["1"], "Random seeds, each for all sets.")
@@ -142,6 +152,7 @@ def main() -> None:
     variants = [] if FLAGS.runs else make_variants()
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
+    outputs = find_outputs([one.label for one in (*variants, *runs)])
     if FLAGS.diff:
         by_label = {one.label: one.hparams for one in variants}
         by_label |= {run.label: run.files.read_hparams() for run in runs}
@@ -158,7 +169,7 @@ def main() -> None:
             locks.acquire_exclusive(folder)
             if variants:
                 train(runs, train_steps, folder)
-            report(runs, train_steps, limits, folder)
+            report(runs, train_steps, limits, folder, outputs)
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped. The same command goes on from there:\n  %s",
@@ -233,6 +244,14 @@ def make_variants() -> list[variants_lib.Variant]:
         return variants_lib.of_preset(FLAGS.preset, base, changes, more)
 
 
+def find_outputs(labels: Sequence[str]) -> list[outputs_lib.Output]:
+    """Returns the systems of --outputs, which have none of the labels."""
+    with command.flag_value("outputs"):
+        outputs = outputs_lib.parse(FLAGS.outputs)
+        outputs_lib.check_labels(outputs, labels)
+    return outputs
+
+
 def length_limits() -> list[int]:
     """Returns the upper limits of the length buckets; none for quartiles."""
     if FLAGS.length_buckets:
@@ -299,6 +318,7 @@ def report(
     train_steps: int,
     limits: list[int],
     folder: pathlib.Path,
+    outputs: Sequence[outputs_lib.Output],
 ) -> None:
     """Scores the models and writes the report."""
     from relpos_tf.comparison import collection
@@ -314,6 +334,7 @@ def report(
         limits=limits,
         num_samples=FLAGS.num_samples,
         command=command.command_line(),
+        outputs=outputs,
     )
     written = files.write(content, folder)
     for warning in content["warnings"]:

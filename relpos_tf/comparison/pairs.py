@@ -1,6 +1,7 @@
 """Comparisons of two labels, and a verdict over all labels in words."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -28,8 +29,8 @@ class SeedScores(NamedTuple):
         counts: `measure.counts` of each model's translations.
     """
 
-    scores: dict[int | None, float]
-    counts: dict[int | None, np.ndarray]
+    scores: dict[int | str | None, float]
+    counts: dict[int | str | None, np.ndarray]
 
 
 def choose(labels: Sequence[str]) -> list[tuple[str, str]]:
@@ -52,7 +53,7 @@ def choose(labels: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def score_all(
-    translations: Mapping[str, Mapping[int | None, Sequence[str]]],
+    translations: Mapping[str, Mapping[int | str | None, Sequence[str]]],
     references: Sequence[str],
     measure: corpus_measures.Measure,
 ) -> dict[str, SeedScores]:
@@ -103,6 +104,9 @@ def compare(
     """Compares two labels over the seeds that both have.
 
     If they share no seed, as runs from elsewhere may, all seeds are compared.
+    Seeds that are no numbers are unknown, as those of other systems: if there
+    are not as many on the other side, the translations of either side count
+    several times in the test over sentences, so that both weigh the same.
 
     Args:
         a: str. A label.
@@ -145,7 +149,9 @@ def compare(
         "p_value_seeds": significance.p_of_differences(by_seed)
         if seeds
         else significance.p_of_groups(scores_a, scores_b),
-        **_over_sentences(counts_a, counts_b, measure),
+        **_over_sentences(
+            counts_a, counts_b, measure, not _are_known(first, second)
+        ),
         **_over_both(counts_a, counts_b, measure, bool(seeds)),
     }
     p_values = [pair[f"p_value{name}"] for name in ("", "_seeds", "_both")]
@@ -189,12 +195,23 @@ def correct(pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _over_sentences(counts_a, counts_b, measure):
+def _are_known(*sides):
+    """Returns whether all seeds of the labels are known."""
+    return all(isinstance(seed, int) for side in sides for seed in side.scores)
+
+
+def _over_sentences(counts_a, counts_b, measure, is_repeated):
     """Returns the results over sentences, with all seeds together."""
     names = "difference", "difference_low", "difference_high", "p_value"
-    if len(counts_a) != len(counts_b):
-        return dict.fromkeys(names)
     sums = sum(counts_a), sum(counts_b)
+    if len(counts_a) != len(counts_b):
+        if not is_repeated:
+            return dict.fromkeys(names)
+        total = math.lcm(len(counts_a), len(counts_b))
+        sums = (
+            sums[0] * (total // len(counts_a)),
+            sums[1] * (total // len(counts_b)),
+        )
     interval = significance.interval(*sums, measure)
     p_value = significance.p_value(*sums, measure)
     return dict(zip(names, (*interval, p_value), strict=True))
@@ -246,6 +263,7 @@ def verdict(
 def _pair_sentence(pair):
     """Returns the sentences for a pair."""
     a, b = pair["a"], pair["b"]
+    single = [x for x in "ab" if pair[f"spread_{x}"] is None]
     difference = pair["score_a"] - pair["score_b"]
     if difference < 0:
         a, b, difference = b, a, -difference
@@ -257,14 +275,22 @@ def _pair_sentence(pair):
     if pair["p_value"] is None:
         return f"{more} {evidence}."
     if pair["p_largest"] is None:
+        of = pair[single[0]] if len(single) == 1 else "each"
         return (
-            f"{more}, but one training of each cannot show which is better "
-            f"{evidence}. Train with more seeds, as in --seeds=1,2,3."
+            f"{more}, but one training of {of} cannot show which is better "
+            f"{evidence}. {_advice(pair, len(single) != 1)}"
         )
     return (
         f"{a} and {b} differ by {amount}: no difference beyond chance "
         f"{evidence}. {_chance(pair)}"
     )
+
+
+def _advice(pair, are_alike):
+    """Says what would show which label is better."""
+    if are_alike and None not in pair["seeds"]:
+        return "Train with more seeds, as in --seeds=1,2,3."
+    return "More trainings can."
 
 
 def _evidence(pair):

@@ -141,6 +141,51 @@ class CompareTest(absltest.TestCase):
             self.assertIsNone(found[name])
         self.assertGreater(found["score_a"], found["score_b"])
 
+    def test_translations_of_unknown_seeds_weigh_as_much_as_ours(self):
+        ours, theirs = [REFERENCES, WORSE, WORSE], [WORST, WORSE]
+        by_label = {
+            "a": results(s1=ours[0], s2=ours[1], s3=ours[2]),
+            "b": results(s1=theirs[0], s2=theirs[1]),
+        }
+        for name in ("scores", "counts"):
+            of_b = getattr(by_label["b"], name)
+            for n in (1, 2):
+                of_b[f"file {n}"] = of_b.pop(n)
+        found = pairs.compare("a", "b", by_label, BLEU)
+        # Six translations of each line on either side.
+        sides = [
+            sum(BLEU.counts(lines, REFERENCES) for lines in side)
+            for side in (ours * 2, theirs * 3)
+        ]
+        self.assertEqual(found["p_value"], significance.p_value(*sides, BLEU))
+        self.assertEqual(
+            [found[f"difference{x}"] for x in ("", "_low", "_high")],
+            list(significance.interval(*sides, BLEU)),
+        )
+        self.assertEqual(
+            found["p_value_seeds"],
+            significance.p_of_groups(
+                *(list(own.scores.values()) for own in by_label.values())
+            ),
+        )
+
+    def test_one_file_is_never_called_better(self):
+        by_label = {
+            "a": results(s1=REFERENCES, s2=REFERENCES, s3=REFERENCES),
+            "b": results(s1=WORST),
+        }
+        for own in by_label["b"]:
+            own[None] = own.pop(1)
+        (found,) = pairs.compare_all(by_label, BLEU)
+        self.assertLess(found["p_value"], 0.01)
+        self.assertFalse(found["is_beyond_chance"])
+        rows = summary(("a", found["score_a"]), ("b", found["score_b"]))
+        self.assertRegex(
+            pairs.verdict(rows, [found]),
+            r"^a has [\d.]+ BLEU more than b, but one training of b cannot "
+            r"show which is better \(.*\)\. More trainings can\.$",
+        )
+
     def test_groups_of_unequal_size_have_an_interval_over_both(self):
         by_label = {
             "a": results(s1=REFERENCES, s2=WORSE, s3=WORSE),

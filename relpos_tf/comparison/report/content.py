@@ -70,7 +70,11 @@ def make(
         by_label, test_set, problem.get("target_language", "")
     )
     hparams_diff = variants.differences(
-        {r.run.label: r.run.files.read_hparams() for r in results}
+        {
+            result.run.label: hparams
+            for result in results
+            if (hparams := result.run.hparams())
+        }
     )
     all_warnings = [
         *warnings,
@@ -104,9 +108,11 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns a warning for each training condition that differs.
 
     Args:
-        rows: `runs` of the report.
+        rows: `runs` of the report. Those without `train_steps` are of other
+            systems, whose training is unknown.
     """
     warnings = []
+    rows = [row for row in rows if row["train_steps"] is not None]
     steps = {row["label"]: row["train_steps"] for row in rows}
     if len({row["train_steps"] for row in rows}) > 1:
         warnings.append(
@@ -150,9 +156,7 @@ def _check_versions(results):
     """Returns a warning if runs were trained with different software."""
     first_runs = {}
     for result in results:
-        path = result.run.path / "versions.json"
-        if path.is_file():
-            text = path.read_text(encoding="utf-8")
+        if text := result.run.versions():
             first_runs.setdefault(text, result.run.title)
     if len(first_runs) < 2:
         return []
@@ -167,9 +171,10 @@ def _check_equal_hparams(results):
     """Returns a warning for each label whose hparams another label has."""
     warnings, labels = [], {}
     for result in results:
-        label = result.run.label
-        hparams = result.run.files.read_hparams().to_json()
-        other = labels.setdefault(hparams, label)
+        label, hparams = result.run.label, result.run.hparams()
+        if hparams is None:
+            continue
+        other = labels.setdefault(hparams.to_json(), label)
         if other != label:
             warnings.append(f"{other} and {label} have equal hparams.")
     return warnings
@@ -211,37 +216,29 @@ def _run_row(result, sets, buckets, problem):
     """Returns the entry of a run in `runs`, and warnings."""
     run, record = result.run, result.record
     translations, references = result.translations, sets[0].references
-    hparams = run.files.read_hparams()
     language = problem.get("target_language", "")
     scores, warnings = _scores(translations, references, language)
     further = {}
     for one in sets[1:]:
-        further[one.name], more = _scores(
-            result.further[one.name], one.references, language
-        )
-        warnings += [f"{one.name}: {line}" for line in more]
-    step = run_dir.checkpoint_step(result.checkpoint)
+        if one.name in result.further:
+            further[one.name], more = _scores(
+                result.further[one.name], one.references, language
+            )
+            warnings += [f"{one.name}: {line}" for line in more]
     row = {
         "label": run.label,
-        "hparams_set": run.hparams_set,
-        "hparams": run.overrides,
         "seed": run.seed,
-        "train_steps": step,
+        **run.describe(result.checkpoint),
         "parameters": record["parameters"],
         "loss": record["loss"],
         **scores,
         "further_test_sets": further,
         "teacher_forced_accuracy": record["teacher_forced_accuracy"],
-        "beam_size": hparams.beam_size,
-        "alpha": hparams.alpha,
         "translation_seconds": record["translation_seconds"],
         "bleu_by_length": [
             _bucket_row(limit, lines, translations, references)
             for limit, lines in buckets
         ],
-        "checkpoint": result.checkpoint,
-        "output_dir": str(run.path),
-        **measures.of_training(run.files.read_metrics(), step),
     }
     return row, [f"{run.title}: {line}" for line in warnings]
 
@@ -318,7 +315,10 @@ def _further(labels, rows, further):
                 row["further_test_sets"][one.name]
                 for row in rows
                 if row["label"] == label
+                and one.name in row["further_test_sets"]
             ]
+            if not own:
+                continue
             columns = {name: [row[name] for row in own] for name in own[0]}
             means = _means(columns, _MEANS_OF_FURTHER)
             summary.append({"label": label, **means})
@@ -339,15 +339,6 @@ def _means(columns, names):
 
 def _ratio(value, base):
     return None if value is None or not base else value / base
-
-
-def _attention(by_label):
-    """Returns the attention of the first run of each label that has one."""
-    return {
-        label: own[0].attention
-        for label, own in by_label.items()
-        if own[0].attention
-    }
 
 
 def _samples(by_label, test_set, lengths, number):

@@ -108,12 +108,25 @@ def build(report: reading.Report, has_figures: bool) -> Document:
 def _conditions(report) -> str:
     lines = sum(number for _, number in reading.length_buckets(report))
     steps = [f"{n:,}" for n in reading.values(report, "train_steps")]
-    seeds = ", ".join(map(str, reading.values(report, "seed")))
-    return (
-        f"Problem {report['problem']}, {report['split']} split, {lines:,} "
-        f"lines; {' or '.join(steps)} updates in each run"
-        f"{f'; seeds {seeds}' if seeds else ''}."
+    others = reading.labels_without_run(report)
+    seeds = sorted(
+        {
+            run["seed"]
+            for run in report["runs"]
+            if run["label"] not in others and run["seed"] is not None
+        }
     )
+    parts = [
+        f"Problem {report['problem']}, {report['split']} split, {lines:,} lines"
+    ]
+    if steps:
+        parts.append(f"{' or '.join(steps)} updates in each run")
+    if seeds:
+        parts.append(f"seeds {', '.join(map(str, seeds))}")
+    text = f"{'; '.join(parts)}."
+    if others:
+        text += f" Only translations are known of {', '.join(others)}."
+    return text
 
 
 def _further(report) -> list[Block]:

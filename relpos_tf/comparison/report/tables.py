@@ -281,16 +281,17 @@ def learning_curve(report: reading.Report) -> Table | None:
 def hparams(report: reading.Report) -> Table | None:
     """Returns the hyper-parameters that differ between labels."""
     rows = [
-        [name, *(variants.hparam_text(values[k]) for k in report["labels"])]
+        [name, *map(variants.hparam_text, values.values())]
         for name, values in report["hparams_diff"].items()
     ]
     if not rows:
         return None
+    labels = list(next(iter(report["hparams_diff"].values())))
     return _table(
         "Every hyper-parameter that is not the same for all labels.",
-        ["hparam", *report["labels"]],
+        ["hparam", *labels],
         rows,
-        text_columns=range(1, len(report["labels"]) + 1),
+        text_columns=range(1, len(labels) + 1),
     )
 
 
