@@ -5,7 +5,8 @@ r"""Compares hparams sets: trains them alike, and says which is better.
       --train_steps=1000 --output_dir=runs/compared
   relpos-compare --preset=table2 --problem=translate_ende_multi30k \
       --train_steps=1000 --output_dir=runs/table2
-  relpos-compare --runs=runs/relative,runs/absolute --output_dir=runs/compared
+  relpos-compare --runs=runs/relative,runs/absolute --output_dir=runs/compared \
+      --outputs=theirs=theirs.de
   relpos-compare --diff --hparams_sets=transformer_base,transformer_relative
 
 Runs are trained one after the other, in OUTPUT_DIR/runs/LABEL-seedN; runs of
@@ -18,7 +19,9 @@ LABEL-seedN are the runs of one label, and LABEL=DIR gives another label.
 Presets derive from one set with relative positions (--hparams_sets, default
 transformer_relative_tiny): table1, relative or absolute; table2, the clipping
 distance k; table3, a^K and a^V; length, five kinds of positions, trained on
-sentences up to --train_max_length; localness, Gaussian biases.
+sentences up to --train_max_length; localness, Gaussian biases; positions, all
+schemes: Shaw's, sinusoids, SHAPE, learned, T5's bias, ALiBi, rotary,
+convolutional, localness, sinusoids in the encoder only, none.
 """
 
 import pathlib
