@@ -73,6 +73,12 @@ FLAGS.define_list(
     "Several files of a label are several trainings; * and ? match as in a "
     "shell.",
 )
+FLAGS.define_string(
+    "baseline",
+    "",
+    "Label that comes first in the report. Of more than four labels, each is "
+    "compared with the first. Default: the first that is named.",
+)
 FLAGS.define_bool("diff", False, "Print only which hparams differ.")
 FLAGS.define_list("seeds", ["1"], "Random seeds, each for all sets.")
 FLAGS.define_integer(
@@ -155,7 +161,9 @@ def main() -> None:
     variants = [] if FLAGS.runs else make_variants()
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
-    outputs = find_outputs([one.label for one in (*variants, *runs)])
+    labels = [one.label for one in (*variants, *runs)]
+    outputs = find_outputs(labels)
+    check_baseline([*labels, *(one.label for one in outputs)])
     if FLAGS.diff:
         by_label = {one.label: one.hparams for one in variants}
         by_label |= {run.label: run.files.read_hparams() for run in runs}
@@ -255,6 +263,15 @@ def find_outputs(labels: Sequence[str]) -> list[outputs_lib.Output]:
     return outputs
 
 
+def check_baseline(labels: Sequence[str]) -> None:
+    """Raises UsageError if no label is the --baseline."""
+    if FLAGS.baseline and FLAGS.baseline not in labels:
+        raise command.UsageError(
+            "--baseline must be one of the labels "
+            f"{', '.join(dict.fromkeys(labels))}. Received: {FLAGS.baseline}."
+        )
+
+
 def length_limits() -> list[int]:
     """Returns the upper limits of the length buckets; none for quartiles."""
     if FLAGS.length_buckets:
@@ -338,6 +355,7 @@ def report(
         num_samples=FLAGS.num_samples,
         command=command.command_line(),
         outputs=outputs,
+        baseline=FLAGS.baseline,
     )
     written = files.write(content, folder)
     for warning in content["warnings"]:

@@ -30,6 +30,7 @@ def collect(
     num_samples: int = 10,
     command: str = "",
     outputs: Sequence[outputs_lib.Output] = (),
+    baseline: str = "",
 ) -> dict[str, Any]:
     """Scores all runs and returns the report.
 
@@ -44,6 +45,7 @@ def collect(
         num_samples: int. See `content.make`.
         command: str. See `content.make`.
         outputs: Translations of other systems; they come last.
+        baseline: str. See `content.make`.
 
     Raises:
         UserError: the runs cannot be compared, or cannot be scored; or other
@@ -83,6 +85,7 @@ def collect(
         command=command,
         warnings=warnings,
         frequencies=frequencies,
+        baseline=baseline,
     )
 
 

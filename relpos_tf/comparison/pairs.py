@@ -14,7 +14,7 @@ from relpos_tf.comparison import two_way
 from relpos_tf.training import corpus_measures
 
 # Up to so many labels, all pairs are compared.
-_MOST_FOR_ALL_PAIRS = 4
+MOST_FOR_ALL_PAIRS = 4
 # With at most this probability, any of several equal pairs is called different.
 LEVEL = 0.05
 # The smallest p-value that 10,000 trials can show.
@@ -36,20 +36,18 @@ class SeedScores(NamedTuple):
 def choose(labels: Sequence[str]) -> list[tuple[str, str]]:
     """Returns the pairs of labels to compare, whatever their scores.
 
-    Of up to four labels, all pairs; of more, each label with the first and
-    with its neighbour.
+    Of up to four labels, all pairs; of more, each label with the first, the
+    baseline: the more pairs are tested, the larger Holm's correction.
 
     Example:
 
-    >>> choose(["a", "b", "c", "d", "e"])[3:]
-    [('a', 'e'), ('b', 'c'), ('c', 'd'), ('d', 'e')]
+    >>> choose(["a", "b", "c", "d", "e"])
+    [('a', 'b'), ('a', 'c'), ('a', 'd'), ('a', 'e')]
     """
-    if len(labels) <= _MOST_FOR_ALL_PAIRS:
+    if len(labels) <= MOST_FOR_ALL_PAIRS:
         return list(itertools.combinations(labels, 2))
     first, *others = labels
-    return [(first, other) for other in others] + list(
-        itertools.pairwise(others)
-    )
+    return [(first, other) for other in others]
 
 
 def score_all(
@@ -92,6 +90,30 @@ def compare_all(
     """
     return correct(
         [compare(a, b, scores, measure) for a, b in choose(list(scores))]
+    )
+
+
+def complete(
+    found: Sequence[Mapping[str, Any]],
+    scores: Mapping[str, SeedScores],
+    measure: corpus_measures.Measure,
+) -> list[dict[str, Any]]:
+    """Compares all pairs of labels, and corrects for all of them.
+
+    Args:
+        found: Results of `compare_all`, which are not computed again.
+        scores: By label.
+        measure: The measure.
+
+    Returns:
+        See `correct`.
+    """
+    known = {(pair["a"], pair["b"]): pair for pair in found}
+    return correct(
+        [
+            known.get((a, b)) or compare(a, b, scores, measure)
+            for a, b in itertools.combinations(scores, 2)
+        ]
     )
 
 
@@ -241,6 +263,8 @@ def verdict(
         return f"{summary[0]['label']} has nothing to be compared with."
     rows = sorted(summary, key=lambda row: -row["bleu_mean"])
     best = rows[0]["label"]
+    if len(rows) > MOST_FOR_ALL_PAIRS:
+        return _verdict_of_many(rows[0], summary[0]["label"], pairs)
     by_labels = {frozenset((pair["a"], pair["b"])): pair for pair in pairs}
     if len(rows) == 2:
         (pair,) = by_labels.values()
@@ -257,6 +281,40 @@ def verdict(
             f"{len(pairs)} pairs were compared: better needs a p below "
             f"{LEVEL} after Holm's correction."
         )
+    return " ".join(sentences)
+
+
+def _verdict_of_many(best, baseline, pairs):
+    """Says which of many labels differ from the baseline."""
+    found = {"better": [], "worse": [], "equal": [], "open": []}
+    for pair in sorted(pairs, key=lambda one: -one["score_b"]):
+        gain = pair["score_b"] - pair["score_a"]
+        if pair["p_corrected"] is None:
+            found["open"].append(pair["b"])
+        elif not pair["is_beyond_chance"]:
+            found["equal"].append(pair["b"])
+        else:
+            found["better" if gain > 0 else "worse"].append(
+                f"{pair['b']} by {abs(gain):.1f} {pair['measure']} (p = "
+                f"{format_p(pair['p_corrected'])})"
+            )
+    sentences = [
+        f"{best['label']} has the highest BLEU, {best['bleu_mean']:.1f}."
+    ]
+    if not found["better"]:
+        sentences.append(f"No label is better than {baseline} beyond chance.")
+    for kind, words in (
+        ("better", f"Better than {baseline}"),
+        ("worse", f"Worse than {baseline}"),
+        ("equal", f"Not different from {baseline} beyond chance"),
+        ("open", "Not decided, for lack of trainings or of common seeds"),
+    ):
+        if found[kind]:
+            sentences.append(f"{words}: {', '.join(found[kind])}.")
+    sentences.append(
+        f"p is corrected for {pairs[0]['tests']} pairs (Holm); below {LEVEL} "
+        "it is beyond chance."
+    )
     return " ".join(sentences)
 
 

@@ -116,6 +116,10 @@ class MistakeTest(parameterized.TestCase):
         ((SETS,), "--output_dir is required"),
         ((SETS, "--output_dir=HERE"), "--problem is required"),
         ((SETS, "--problem=nothing"), "--problem: Unknown problem `nothing`"),
+        (
+            (SETS, "--baseline=x"),
+            "--baseline must be one of the labels .*_tiny. Received: x",
+        ),
         ((SETS, "--outputs=x"), "--outputs: Expected LABEL=FILE.* 'x'"),
         (
             (SETS, "--outputs=x=HERE/none.txt"),

@@ -41,6 +41,7 @@ def make(
     command: str = "",
     warnings: Sequence[str] = (),
     frequencies: Mapping[str, int] | None = None,
+    baseline: str = "",
 ) -> dict[str, Any]:
     """Returns the report.
 
@@ -56,10 +57,13 @@ def make(
         warnings: More warnings, which come first.
         frequencies: How often words occur in the training data, if that is
             known, see `word_frequencies`.
+        baseline: str. A label to put first, which others are compared with.
     """
+    # The order of the others remains.
+    results = sorted(results, key=lambda one: one.run.label != baseline)
     by_label = _by_label(results)
     labels = list(by_label)
-    lengths = results[0].record["source_lengths"]
+    lengths = _lengths(results)
     limits = list(limits) or measures.quartiles(lengths)
     buckets = measures.buckets(lengths, limits)
     rows, run_warnings = _run_rows(
@@ -93,7 +97,7 @@ def make(
         "labels": labels,
         "runs": rows,
         "summary": summary,
-        "further_test_sets": _further(labels, rows, further),
+        "further_test_sets": _further(by_label, rows, further),
         **compared,
         "hparams_diff": hparams_diff,
         "samples": _samples(by_label, test_set, lengths, num_samples),
@@ -178,6 +182,15 @@ def _check_equal_hparams(results):
         if other != label:
             warnings.append(f"{other} and {label} have equal hparams.")
     return warnings
+
+
+def _lengths(results):
+    """Returns the lengths of the lines, which every run of ours has."""
+    return next(
+        result.record["source_lengths"]
+        for result in results
+        if "source_lengths" in result.record
+    )
 
 
 def _by_label(results):
@@ -305,12 +318,12 @@ def _summary(labels, rows):
     return summary
 
 
-def _further(labels, rows, further):
+def _further(by_label, rows, further):
     """Returns each further test set, with a row for each label."""
     entries = []
     for one in further:
         summary = []
-        for label in labels:
+        for label in by_label:
             own = [
                 row["further_test_sets"][one.name]
                 for row in rows
@@ -323,7 +336,12 @@ def _further(labels, rows, further):
             means = _means(columns, _MEANS_OF_FURTHER)
             summary.append({"label": label, **means})
         entries.append(
-            {"name": one.name, "lines": len(one.sources), "summary": summary}
+            {
+                "name": one.name,
+                "lines": len(one.sources),
+                "summary": summary,
+                "pairs": differences.in_further_set(by_label, one),
+            }
         )
     return entries
 

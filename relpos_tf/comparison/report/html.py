@@ -45,15 +45,20 @@ th, td { padding: 0.3rem 0.7rem; text-align: right; vertical-align: top;
 th { font-weight: 600; }
 thead th { vertical-align: bottom; max-width: 14rem; }
 th:first-child, .words { text-align: left; }
+/* The names stay while a wide table scrolls. */
+th:first-child { position: sticky; left: 0; background: var(--page);
+  max-width: 11rem; }
 td { white-space: nowrap; }
 tbody th { min-width: 6rem; }
 .words { min-width: 6rem; max-width: 22rem; white-space: pre-wrap; }
 .figures { display: grid; gap: 1.2rem; align-items: start;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
 figure { margin: 0; max-width: 40rem; break-inside: avoid; }
-/* The figures are drawn for white paper. */
-figure img { display: block; width: 100%; height: auto; background: #ffffff;
-  border-radius: 4px; }
+/* The figures are drawn for white paper. Turned to a dark page, they keep
+   their hues. */
+figure img { display: block; width: 100%; height: auto; }
+@media screen and (prefers-color-scheme: dark) {
+  figure img { filter: invert(1) hue-rotate(180deg); } }
 figcaption { margin-top: 0.3rem; }
 .warnings { background: var(--box); border-left: 4px solid #d55e00;
   padding: 0.4rem 1rem; max-width: 46rem; }

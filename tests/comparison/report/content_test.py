@@ -247,6 +247,37 @@ class TestSetsTest(ReportTestCase):
                 self.assertNotIn("tokenized", text)
                 self.assertIn("test", text)
 
+    def test_each_set_has_its_own_differences(self):
+        report = self.report()
+        (further,) = report["further_test_sets"]
+        (pair,) = further["pairs"]
+        rows = [run["further_test_sets"]["test_2"] for run in report["runs"]]
+        scores = [row["bleu"] for row in rows]
+        self.assertAlmostEqual(pair["score_a"], sum(scores[:2]) / 2)
+        self.assertAlmostEqual(pair["by_seed"][1], scores[1] - scores[3])
+        self.assertEqual(pair["p_corrected"], pair["p_largest"])
+        self.assertNotEqual(pair["p_value"], report["pairs"][0]["p_value"])
+        self.assertIn(
+            "test\\_2: differences in BLEU, corrected for the pairs of this",
+            markdown.render(report),
+        )
+
+    def test_baseline_stands_first(self):
+        x = self.files("x", first=REFERENCES)
+        results = [self.result(label, 1) for label in "abcde"]
+        report = self.make(*results, x, baseline="c")
+        self.assertEqual("".join(report["labels"]), "cabdex")
+        self.assertEqual(
+            [(pair["a"], pair["b"]) for pair in report["pairs"]],
+            [("c", label) for label in "abdex"],
+        )
+        self.assertLen(report["all_pairs"], 15)
+        self.assertEqual(report["summary"][0]["label"], "c")
+        # A file has no lengths of its own.
+        report = self.make(*results, x, baseline="x")
+        self.assertEqual(report["labels"][0], "x")
+        self.assertEqual(report["runs"][0]["bleu_by_length"][0]["up_to"], 2)
+
     def test_differences_are_of_the_first_set(self):
         alone = self.two()
         report = self.make(
