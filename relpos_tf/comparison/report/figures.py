@@ -27,7 +27,7 @@ _BASELINE_STYLE = {
     "linestyle": (0, (4, 2)),
     "zorder": 2.5,
 }
-_OTHER_STYLE = {"color": "#bdbdbd", "linewidth": 0.8}
+_OTHER_STYLE = {"color": "#a0a0a0", "linewidth": 0.8}
 _CAPTION_APART = (
     "Blue: the label; dashed: the first label; grey: the others, for "
     "comparison."

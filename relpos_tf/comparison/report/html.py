@@ -34,14 +34,17 @@ p { max-width: 46rem; margin: 0.5rem 0; }
 .verdict { font-size: 1.15rem; }
 .small, caption, figcaption { color: var(--grey); font-size: 0.875rem; }
 .scroll { overflow-x: auto; margin: 0.8rem 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums;
-  font-size: 0.875rem; overflow-wrap: break-word; }
+/* Collapsed borders would scroll away from under a sticky cell. */
+table { border-collapse: separate; border-spacing: 0;
+  font-variant-numeric: tabular-nums; font-size: 0.875rem;
+  overflow-wrap: break-word; }
 caption { text-align: left; padding-bottom: 0.3rem; }
 /* Stays where it is while the table scrolls. */
 caption span { display: block; position: sticky; left: 0;
   min-width: 12rem; max-width: min(46rem, 100vw - 3rem); }
-th, td { padding: 0.3rem 0.7rem; text-align: right; vertical-align: top;
-  border-bottom: 1px solid var(--line); }
+/* Whole pixels, so that the lines of sticky and of other cells meet. */
+th, td { padding: 5px 11px; line-height: 21px; text-align: right;
+  vertical-align: top; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; }
 thead th { vertical-align: bottom; max-width: 14rem; }
 th:first-child, .words { text-align: left; }

@@ -191,8 +191,8 @@ def matrix(report: reading.Report) -> Table | None:
     ]
     return _table(
         "BLEU of the row minus BLEU of the column, both from the highest BLEU "
-        "on. In brackets: the largest of the three p, corrected for all "
-        f"{len(report['all_pairs'])} pairs (Holm); missing with one seed. "
+        "on. In brackets: the largest of the three p, corrected for all pairs "
+        "of this table (Holm); missing where it is unknown, as with one seed. "
         f"*: below {pairs_lib.LEVEL}.",
         ["label", *labels[:-1]],
         rows,
@@ -211,8 +211,8 @@ def _caption_of_pairs(report) -> str:
     family = ""
     if report["all_pairs"]:
         family = (
-            f"Each label is compared with the first, {report['labels'][0]}, "
-            f"and corrected for these {len(report['pairs'])} pairs. "
+            f"Each label is compared with the first, {report['labels'][0]}; p "
+            "is corrected for the pairs of this table. "
         )
     return family + (
         "Both: seeds and test sentences together. The 95 % interval of the "
@@ -233,7 +233,14 @@ def _caption_of_pairs(report) -> str:
 
 
 def _pairs_table(name, pairs, caption) -> Table:
-    """Returns the differences between labels in a measure."""
+    """Returns the differences between labels in a measure.
+
+    If all are compared with the same label, that is b, and the best is first.
+    """
+    if len(pairs) > 1 and len({pair["a"] for pair in pairs}) == 1:
+        pairs = sorted(
+            map(_exchanged, pairs), key=lambda pair: -(pair["score_a"] or 0)
+        )
     rows = [
         [
             pair["a"],
@@ -279,6 +286,27 @@ def _with_labels(
         head, rows = ["label", *first[1:]], columns
     texts = range(1, len(head)) if are_texts else ()
     return _table(caption, head, rows, texts)
+
+
+def _exchanged(pair) -> dict[str, Any]:
+    """Returns a pair with its labels exchanged."""
+
+    def minus(name):
+        return None if pair[name] is None else -pair[name]
+
+    return {
+        **pair,
+        "a": pair["b"],
+        "b": pair["a"],
+        "score_a": pair["score_b"],
+        "score_b": pair["score_a"],
+        "both_low": minus("both_high"),
+        "both_high": minus("both_low"),
+        "difference": minus("difference"),
+        "difference_low": minus("difference_high"),
+        "difference_high": minus("difference_low"),
+        "by_seed": [-value for value in pair["by_seed"]],
+    }
 
 
 def by_length(report: reading.Report) -> Table:

@@ -225,8 +225,13 @@ class ReportHtmlTest(parameterized.TestCase):
         self.assertIn("label pos label-0 none label-1 none", page.text)
         self.assertIn("label 100 200 label-0 1.00 ± 0.00", page.text)
         self.assertIn(
-            "Each label is compared with the first, label-0, and corrected for "
-            "these 9 pairs.",
+            "Each label is compared with the first, label-0; p is corrected",
+            page.text,
+        )
+        # The best label is first, and the first label is b.
+        self.assertIn(
+            "label-9 label-0 29.00 20.00 -14.50 to +10.50 -2.00 (-3.25 to "
+            "-0.75) 0.0001 0.30 0.31 0.62 -1.00, -3.00 label-8 label-0 28.00",
             page.text,
         )
 
