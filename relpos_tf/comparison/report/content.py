@@ -73,20 +73,12 @@ def make(
     compared = differences.describe(
         by_label, test_set, problem.get("target_language", "")
     )
-    hparams_diff = variants.differences(
-        {
-            result.run.label: hparams
-            for result in results
-            if (hparams := result.run.hparams())
-        }
-    )
+    hparams_diff = _hparams_diff(results)
     all_warnings = [
         *warnings,
         *run_warnings,
         *check_conditions(rows),
-        *_check_batching(hparams_diff),
-        *_check_versions(results),
-        *_check_equal_hparams(results),
+        *_check(results, hparams_diff),
     ]
     report = {
         "title": f"{problem['problem']}: {', '.join(labels)}",
@@ -144,6 +136,24 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _listed(numbers):
     return ", ".join(f"{label} {number:,}" for label, number in numbers.items())
+
+
+def _hparams_diff(results):
+    """Returns the hparams that differ between labels that have any."""
+    by_label = {}
+    for result in results:
+        if hparams := result.run.hparams():
+            by_label[result.run.label] = hparams
+    return variants.differences(by_label)
+
+
+def _check(results, hparams_diff):
+    """Returns warnings on how the runs were trained."""
+    return [
+        *_check_batching(hparams_diff),
+        *_check_versions(results),
+        *_check_equal_hparams(results),
+    ]
 
 
 def _check_batching(hparams_diff):
