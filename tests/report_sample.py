@@ -133,6 +133,7 @@ _REPORT = {
     "further_test_sets": [],
     "pairs": [_pair("BLEU", 21.0, 19.0, 0.2952)],
     "pairs_by_measure": {"chrF": [_pair("chrF", 51.75, 51.25, 0.0123)]},
+    "all_pairs": [],
     "gaps": [
         {
             "better": "relative",
@@ -166,6 +167,40 @@ _REPORT = {
     "warnings": ["Seed 2 saw fewer tokens."],
     "versions": {"tensorflow": "2.21.0"},
 }
+
+
+def large_report(number: int = 10) -> dict[str, Any]:
+    """Returns a report of many labels, two seeds each; the last is a file."""
+    made = report()
+    labels = [f"label-{n}" for n in range(number)]
+    made |= {"labels": labels, "runs": [], "summary": [], "pairs": []}
+    for n, label in enumerate(labels):
+        runs = [_run(label, seed, 20.0 + n, 1.0 + n / 10) for seed in (1, 2)]
+        (line,) = report()["summary"][:1]
+        line |= {"label": label, "bleu_mean": 20.0 + n}
+        if n == number - 1:
+            runs = runs[:1]
+            runs[0] |= {"train_steps": None, "seed": None, "loss": None}
+            runs[0]["learning_curve"] = {"train": [], "dev": []}
+            line |= {"seeds": [None], "loss_mean": None, "loss_spread": None}
+        made["runs"] += runs
+        made["summary"].append(line)
+    made["all_pairs"] = [
+        _pair("BLEU", 20.0 + a, 20.0 + b, 0.3)
+        | {"a": labels[a], "b": labels[b]}
+        for a in range(number)
+        for b in range(a + 1, number)
+    ]
+    made["all_pairs"][1]["p_corrected"] = 0.0125
+    made["all_pairs"][2]["p_corrected"] = None
+    made["pairs"] = made["all_pairs"][: number - 1]
+    made["pairs_by_measure"] = {"chrF": made["pairs"]}
+    made["attention"] = {
+        label: _described(2, _tables()) for label in labels[:-1]
+    }
+    made["hparams_diff"] = {"pos": dict.fromkeys(labels[:-1], "none")}
+    made["samples"][0]["translations"] = dict.fromkeys(labels, "Hund")
+    return made
 
 
 def report(**changes: Any) -> dict[str, Any]:

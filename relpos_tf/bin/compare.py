@@ -5,7 +5,8 @@ r"""Compares hparams sets: trains them alike, and says which is better.
       --train_steps=1000 --output_dir=runs/compared
   relpos-compare --preset=table2 --problem=translate_ende_multi30k \
       --train_steps=1000 --output_dir=runs/table2
-  relpos-compare --runs=runs/relative,runs/absolute --output_dir=runs/compared
+  relpos-compare --runs=runs/relative,runs/absolute --output_dir=runs/compared \
+      --outputs=theirs=theirs.de
   relpos-compare --diff --hparams_sets=transformer_base,transformer_relative
 
 Runs are trained one after the other, in OUTPUT_DIR/runs/LABEL-seedN; runs of
@@ -18,16 +19,20 @@ LABEL-seedN are the runs of one label, and LABEL=DIR gives another label.
 Presets derive from one set with relative positions (--hparams_sets, default
 transformer_relative_tiny): table1, relative or absolute; table2, the clipping
 distance k; table3, a^K and a^V; length, five kinds of positions, trained on
-sentences up to --train_max_length; localness, Gaussian biases.
+sentences up to --train_max_length; localness, Gaussian biases; positions, all
+schemes: Shaw's, sinusoids, SHAPE, learned, T5's bias, ALiBi, rotary,
+convolutional, localness, sinusoids in the encoder only, none.
 """
 
 import pathlib
+from collections.abc import Sequence
 
 from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.utils import locks
@@ -59,6 +64,20 @@ FLAGS.define_string(
     "",
     "Directories of finished runs, or LABEL=DIR, in place of training; * and "
     "? match as in a shell.",
+)
+FLAGS.define_list(
+    "outputs",
+    [],
+    "LABEL=FILE: translations of the test set by another system, a line for "
+    "each line, beside the runs; LABEL:TEST_SET=FILE, of a further test set. "
+    "Several files of a label are several trainings; * and ? match as in a "
+    "shell.",
+)
+FLAGS.define_string(
+    "baseline",
+    "",
+    "Label that comes first in the report. Of more than four labels, each is "
+    "compared with the first. Default: the first that is named.",
 )
 FLAGS.define_bool("diff", False, "Print only which hparams differ.")
 FLAGS.define_list("seeds", ["1"], "Random seeds, each for all sets.")
@@ -142,6 +161,9 @@ def main() -> None:
     variants = [] if FLAGS.runs else make_variants()
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
+    labels = [one.label for one in (*variants, *runs)]
+    outputs = find_outputs(labels)
+    check_baseline([*labels, *(one.label for one in outputs)])
     if FLAGS.diff:
         by_label = {one.label: one.hparams for one in variants}
         by_label |= {run.label: run.files.read_hparams() for run in runs}
@@ -158,7 +180,7 @@ def main() -> None:
             locks.acquire_exclusive(folder)
             if variants:
                 train(runs, train_steps, folder)
-            report(runs, train_steps, limits, folder)
+            report(runs, train_steps, limits, folder, outputs)
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped. The same command goes on from there:\n  %s",
@@ -233,6 +255,23 @@ def make_variants() -> list[variants_lib.Variant]:
         return variants_lib.of_preset(FLAGS.preset, base, changes, more)
 
 
+def find_outputs(labels: Sequence[str]) -> list[outputs_lib.Output]:
+    """Returns the systems of --outputs, which have none of the labels."""
+    with command.flag_value("outputs"):
+        outputs = outputs_lib.parse(FLAGS.outputs)
+        outputs_lib.check_labels(outputs, labels)
+    return outputs
+
+
+def check_baseline(labels: Sequence[str]) -> None:
+    """Raises UsageError if no label is the --baseline."""
+    if FLAGS.baseline and FLAGS.baseline not in labels:
+        raise command.UsageError(
+            "--baseline must be one of the labels "
+            f"{', '.join(dict.fromkeys(labels))}. Received: {FLAGS.baseline}."
+        )
+
+
 def length_limits() -> list[int]:
     """Returns the upper limits of the length buckets; none for quartiles."""
     if FLAGS.length_buckets:
@@ -299,6 +338,7 @@ def report(
     train_steps: int,
     limits: list[int],
     folder: pathlib.Path,
+    outputs: Sequence[outputs_lib.Output],
 ) -> None:
     """Scores the models and writes the report."""
     from relpos_tf.comparison import collection
@@ -314,6 +354,8 @@ def report(
         limits=limits,
         num_samples=FLAGS.num_samples,
         command=command.command_line(),
+        outputs=outputs,
+        baseline=FLAGS.baseline,
     )
     written = files.write(content, folder)
     for warning in content["warnings"]:

@@ -8,6 +8,7 @@ from typing import Any
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import measures
+from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import score_cache
 from relpos_tf.comparison import word_frequencies
@@ -28,6 +29,8 @@ def collect(
     limits: Sequence[int] = (),
     num_samples: int = 10,
     command: str = "",
+    outputs: Sequence[outputs_lib.Output] = (),
+    baseline: str = "",
 ) -> dict[str, Any]:
     """Scores all runs and returns the report.
 
@@ -41,9 +44,12 @@ def collect(
         limits: See `content.make`.
         num_samples: int. See `content.make`.
         command: str. See `content.make`.
+        outputs: Translations of other systems; they come last.
+        baseline: str. See `content.make`.
 
     Raises:
-        UserError: the runs cannot be compared, or cannot be scored.
+        UserError: the runs cannot be compared, or cannot be scored; or other
+            translations do not fit the test sets.
     """
     problem = common_problem(runs)
     check_labels(runs)
@@ -55,7 +61,9 @@ def collect(
             f"{problem['problem']} has no test split: the scores are of the "
             "development split, which was also evaluated during training."
         )
-    results = _score(runs, checkpoints, [test_set, *further], folder)
+    # Mistakes in files are found before minutes of translation.
+    others = [outputs_lib.read(one, [test_set, *further]) for one in outputs]
+    results = _score(runs, checkpoints, [test_set, *further], folder) + others
     warnings += [result.warning for result in results if result.warning]
     frequencies, warning = word_frequencies.in_training(
         itertools.chain(
@@ -77,6 +85,7 @@ def collect(
         command=command,
         warnings=warnings,
         frequencies=frequencies,
+        baseline=baseline,
     )
 
 

@@ -1,6 +1,7 @@
 """Comparisons of two labels, and a verdict over all labels in words."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from relpos_tf.comparison import two_way
 from relpos_tf.training import corpus_measures
 
 # Up to so many labels, all pairs are compared.
-_MOST_FOR_ALL_PAIRS = 4
+MOST_FOR_ALL_PAIRS = 4
 # With at most this probability, any of several equal pairs is called different.
 LEVEL = 0.05
 # The smallest p-value that 10,000 trials can show.
@@ -28,31 +29,29 @@ class SeedScores(NamedTuple):
         counts: `measure.counts` of each model's translations.
     """
 
-    scores: dict[int | None, float]
-    counts: dict[int | None, np.ndarray]
+    scores: dict[int | str | None, float]
+    counts: dict[int | str | None, np.ndarray]
 
 
 def choose(labels: Sequence[str]) -> list[tuple[str, str]]:
     """Returns the pairs of labels to compare, whatever their scores.
 
-    Of up to four labels, all pairs; of more, each label with the first and
-    with its neighbour.
+    Of up to four labels, all pairs; of more, each label with the first, the
+    baseline: the more pairs are tested, the larger Holm's correction.
 
     Example:
 
-    >>> choose(["a", "b", "c", "d", "e"])[3:]
-    [('a', 'e'), ('b', 'c'), ('c', 'd'), ('d', 'e')]
+    >>> choose(["a", "b", "c", "d", "e"])
+    [('a', 'b'), ('a', 'c'), ('a', 'd'), ('a', 'e')]
     """
-    if len(labels) <= _MOST_FOR_ALL_PAIRS:
+    if len(labels) <= MOST_FOR_ALL_PAIRS:
         return list(itertools.combinations(labels, 2))
     first, *others = labels
-    return [(first, other) for other in others] + list(
-        itertools.pairwise(others)
-    )
+    return [(first, other) for other in others]
 
 
 def score_all(
-    translations: Mapping[str, Mapping[int | None, Sequence[str]]],
+    translations: Mapping[str, Mapping[int | str | None, Sequence[str]]],
     references: Sequence[str],
     measure: corpus_measures.Measure,
 ) -> dict[str, SeedScores]:
@@ -94,6 +93,30 @@ def compare_all(
     )
 
 
+def complete(
+    found: Sequence[Mapping[str, Any]],
+    scores: Mapping[str, SeedScores],
+    measure: corpus_measures.Measure,
+) -> list[dict[str, Any]]:
+    """Compares all pairs of labels, and corrects for all of them.
+
+    Args:
+        found: Results of `compare_all`, which are not computed again.
+        scores: By label.
+        measure: The measure.
+
+    Returns:
+        See `correct`.
+    """
+    known = {(pair["a"], pair["b"]): pair for pair in found}
+    return correct(
+        [
+            known.get((a, b)) or compare(a, b, scores, measure)
+            for a, b in itertools.combinations(scores, 2)
+        ]
+    )
+
+
 def compare(
     a: str,
     b: str,
@@ -103,6 +126,9 @@ def compare(
     """Compares two labels over the seeds that both have.
 
     If they share no seed, as runs from elsewhere may, all seeds are compared.
+    Seeds that are no numbers are unknown, as those of other systems: if there
+    are not as many on the other side, the translations of either side count
+    several times in the test over sentences, so that both weigh the same.
 
     Args:
         a: str. A label.
@@ -145,7 +171,9 @@ def compare(
         "p_value_seeds": significance.p_of_differences(by_seed)
         if seeds
         else significance.p_of_groups(scores_a, scores_b),
-        **_over_sentences(counts_a, counts_b, measure),
+        **_over_sentences(
+            counts_a, counts_b, measure, not _are_known(first, second)
+        ),
         **_over_both(counts_a, counts_b, measure, bool(seeds)),
     }
     p_values = [pair[f"p_value{name}"] for name in ("", "_seeds", "_both")]
@@ -189,12 +217,23 @@ def correct(pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _over_sentences(counts_a, counts_b, measure):
+def _are_known(*sides):
+    """Returns whether all seeds of the labels are known."""
+    return all(isinstance(seed, int) for side in sides for seed in side.scores)
+
+
+def _over_sentences(counts_a, counts_b, measure, is_repeated):
     """Returns the results over sentences, with all seeds together."""
     names = "difference", "difference_low", "difference_high", "p_value"
-    if len(counts_a) != len(counts_b):
-        return dict.fromkeys(names)
     sums = sum(counts_a), sum(counts_b)
+    if len(counts_a) != len(counts_b):
+        if not is_repeated:
+            return dict.fromkeys(names)
+        total = math.lcm(len(counts_a), len(counts_b))
+        sums = (
+            sums[0] * (total // len(counts_a)),
+            sums[1] * (total // len(counts_b)),
+        )
     interval = significance.interval(*sums, measure)
     p_value = significance.p_value(*sums, measure)
     return dict(zip(names, (*interval, p_value), strict=True))
@@ -224,6 +263,8 @@ def verdict(
         return f"{summary[0]['label']} has nothing to be compared with."
     rows = sorted(summary, key=lambda row: -row["bleu_mean"])
     best = rows[0]["label"]
+    if len(rows) > MOST_FOR_ALL_PAIRS:
+        return _verdict_of_many(rows[0], summary[0]["label"], pairs)
     by_labels = {frozenset((pair["a"], pair["b"])): pair for pair in pairs}
     if len(rows) == 2:
         (pair,) = by_labels.values()
@@ -243,9 +284,44 @@ def verdict(
     return " ".join(sentences)
 
 
+def _verdict_of_many(best, baseline, pairs):
+    """Says which of many labels differ from the baseline."""
+    found = {"better": [], "worse": [], "equal": [], "open": []}
+    for pair in sorted(pairs, key=lambda one: -one["score_b"]):
+        gain = pair["score_b"] - pair["score_a"]
+        if pair["p_corrected"] is None:
+            found["open"].append(pair["b"])
+        elif not pair["is_beyond_chance"]:
+            found["equal"].append(pair["b"])
+        else:
+            found["better" if gain > 0 else "worse"].append(
+                f"{pair['b']} by {abs(gain):.1f} {pair['measure']} (p = "
+                f"{format_p(pair['p_corrected'])})"
+            )
+    sentences = [
+        f"{best['label']} has the highest BLEU, {best['bleu_mean']:.1f}."
+    ]
+    if not found["better"]:
+        sentences.append(f"No label is better than {baseline} beyond chance.")
+    for kind, words in (
+        ("better", f"Better than {baseline}"),
+        ("worse", f"Worse than {baseline}"),
+        ("equal", f"Not different from {baseline} beyond chance"),
+        ("open", "Not decided, for lack of trainings or of common seeds"),
+    ):
+        if found[kind]:
+            sentences.append(f"{words}: {', '.join(found[kind])}.")
+    sentences.append(
+        f"p is corrected for {pairs[0]['tests']} pairs (Holm); below {LEVEL} "
+        "it is beyond chance."
+    )
+    return " ".join(sentences)
+
+
 def _pair_sentence(pair):
     """Returns the sentences for a pair."""
     a, b = pair["a"], pair["b"]
+    single = [x for x in "ab" if pair[f"spread_{x}"] is None]
     difference = pair["score_a"] - pair["score_b"]
     if difference < 0:
         a, b, difference = b, a, -difference
@@ -257,14 +333,22 @@ def _pair_sentence(pair):
     if pair["p_value"] is None:
         return f"{more} {evidence}."
     if pair["p_largest"] is None:
+        of = pair[single[0]] if len(single) == 1 else "each"
         return (
-            f"{more}, but one training of each cannot show which is better "
-            f"{evidence}. Train with more seeds, as in --seeds=1,2,3."
+            f"{more}, but one training of {of} cannot show which is better "
+            f"{evidence}. {_advice(pair, len(single) != 1)}"
         )
     return (
         f"{a} and {b} differ by {amount}: no difference beyond chance "
         f"{evidence}. {_chance(pair)}"
     )
+
+
+def _advice(pair, are_alike):
+    """Says what would show which label is better."""
+    if are_alike and None not in pair["seeds"]:
+        return "Train with more seeds, as in --seeds=1,2,3."
+    return "More trainings can."
 
 
 def _evidence(pair):

@@ -5,9 +5,11 @@ import glob
 import pathlib
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf.comparison import measures
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.models import run_dir
 
@@ -19,7 +21,7 @@ _NOT_COMPARED = frozenset({"vocab_size", "train_steps"})
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The training of one variant with one seed.
+    """The training of one variant with one seed, a `systems.System`.
 
     Attributes:
         label: str. The variant.
@@ -50,6 +52,30 @@ class Run:
     def files(self) -> run_dir.RunDir:
         """Its directory."""
         return run_dir.RunDir(self.path)
+
+    def hparams(self) -> hparam.HParams:
+        """Returns the hparams that it was trained with."""
+        return self.files.read_hparams()
+
+    def versions(self) -> str:
+        """Returns versions.json; "" in runs of earlier versions."""
+        path = self.path / "versions.json"
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+    def describe(self, checkpoint: str) -> dict[str, Any]:
+        """Returns the facts of the training up to a checkpoint."""
+        step = run_dir.checkpoint_step(checkpoint)
+        hparams = self.hparams()
+        return {
+            "hparams_set": self.hparams_set,
+            "hparams": self.overrides,
+            "train_steps": step,
+            "beam_size": hparams.beam_size,
+            "alpha": hparams.alpha,
+            "checkpoint": checkpoint,
+            "output_dir": str(self.path),
+            **measures.of_training(self.files.read_metrics(), step),
+        }
 
 
 def file_name(label: str, seed: int | None) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from relpos_tf.comparison import child_process
 from relpos_tf.comparison import runs as runs_lib
+from relpos_tf.comparison import systems
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
@@ -34,21 +35,22 @@ _NO_ATTENTION = {"attention": {}, "error": ""}
 
 
 class ModelResult(NamedTuple):
-    """The result of a run's model on the test sets.
+    """The result of a run's model, or of another system, on the test sets.
 
     Attributes:
-        run: The run.
+        run: The run, or another system.
         checkpoint: str. Prefix of the model.
         translations: One for each line.
         record: dict of `loss`, `parameters`, `source_lengths` and more, as
-            `score_process.score` writes it.
+            `score_process.score` writes it; None for what is unknown.
         attention: dict, as of `attention_maps.describe`; empty if it was not
             asked for.
         warning: str. Why there is no attention, else empty.
-        further: dict of further test sets' translations, by name.
+        further: dict of further test sets' translations, by name. Of another
+            system some may be missing.
     """
 
-    run: runs_lib.Run
+    run: systems.System
     checkpoint: str
     translations: list[str]
     record: dict[str, Any]

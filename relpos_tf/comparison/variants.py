@@ -42,6 +42,23 @@ PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
         ("relative", ""),
         ("relative+query", "localness=query"),
     ),
+    # One variant of each scheme in docs/positions.md that orders the words.
+    "positions": (
+        ("relative", ""),
+        ("sinusoids", _SINUSOIDS),
+        ("shape", f"{_SINUSOIDS},max_position_shift=500"),
+        ("learned", f"pos=emb,{_ABSOLUTE}"),
+        ("t5-bias", "self_attention_type=dot_product_relative_bias"),
+        ("alibi", "self_attention_type=dot_product_alibi"),
+        ("rotary", "self_attention_type=dot_product_rotary"),
+        (
+            "convolutional",
+            f"{_SINUSOIDS},attention_window=5,attention_window_layers=3",
+        ),
+        ("localness", f"{_SINUSOIDS},localness=query"),
+        ("encoder-only", f"{_SINUSOIDS},decoder_pos=none"),
+        ("none", _ABSOLUTE),
+    ),
 }
 DEFAULT_BASE = "transformer_relative_tiny"
 

@@ -116,6 +116,19 @@ class MistakeTest(parameterized.TestCase):
         ((SETS,), "--output_dir is required"),
         ((SETS, "--output_dir=HERE"), "--problem is required"),
         ((SETS, "--problem=nothing"), "--problem: Unknown problem `nothing`"),
+        (
+            (SETS, "--baseline=x"),
+            "--baseline must be one of the labels .*_tiny. Received: x",
+        ),
+        ((SETS, "--outputs=x"), "--outputs: Expected LABEL=FILE.* 'x'"),
+        (
+            (SETS, "--outputs=x=HERE/none.txt"),
+            "--outputs: .* 'x=.*none.txt', which has no file",
+        ),
+        (
+            (SETS, f"--outputs={TINY}={__file__}"),
+            f"--outputs: .*no run or set has. Received: {TINY}",
+        ),
         ((SETS, "--hparams=x:alpha=1"), "--hparams: .*labels transformer_re"),
         ((SETS, "--hparams=alpha"), "--hparams: .*Received: 'alpha'"),
         ((SETS, "--problem=translate_files"), "--train_source is required"),
@@ -232,6 +245,50 @@ class RunsTest(parameterized.TestCase):
         text = (self.folder / "out" / "report.md").read_text("utf-8")
         self.assertIn(f"**{report['verdict']}**", text)
         html.render.assert_called_once_with(report)
+
+    def test_files_of_others_stand_beside_the_runs(self):
+        examples.add_run(self.folder, "b-seed1", 2)
+        path = self.folder / "theirs.txt"
+        references = [target for _, target in examples.TEST]
+        path.write_text("".join(f"{line}\n" for line in references))
+        code, out, err = self.compare(
+            "HERE/a-seed1,b=HERE/b-seed1",
+            f"--outputs=theirs={path}",
+            "--num_samples=1",
+        )
+        self.assertEqual(code, 0, err)
+        report = self.report()
+        self.assertEqual(report["labels"], ["a", "b", "theirs"])
+        row = report["runs"][2]
+        self.assertAlmostEqual(row["bleu"], 100.0)
+        self.assertEqual(row["output_dir"], str(path))
+        for name in ("loss", "parameters", "train_steps", "seed", "minutes"):
+            self.assertIsNone(row[name], name)
+        self.assertIn("theirs", report["samples"][0]["translations"])
+        # 2 labels of one seed each, and a file: 3 pairs, tested by sentences.
+        self.assertLen(report["pairs"], 3)
+        for pair in report["pairs"]:
+            self.assertIsNotNone(pair["p_value"])
+            self.assertFalse(pair["is_beyond_chance"])
+        self.assertRegex(out, r"(?m)^theirs +100\.00 +100\.00 +– +100")
+        text = (self.folder / "out" / "report.md").read_text("utf-8")
+        self.assertIn("Only translations are known of theirs.", text)
+
+    def test_file_that_does_not_fit_is_refused_before_translating(self):
+        path = self.folder / "theirs.txt"
+        path.write_text("one\n")
+        with mock.patch.object(
+            engines.ModelEngine, "translate", side_effect=ValueError
+        ):
+            code, _, err = self.compare(
+                "HERE/a-seed1", f"--outputs=theirs={path}"
+            )
+        self.assertEqual(code, 1)
+        self.assertRegex(
+            err,
+            r"\Arelpos-compare: Expected \d+ lines in .*theirs.txt, one for "
+            r"each line of test. Received: 1\.\n\Z",
+        )
 
     def test_dev_split_if_asked_for(self):
         code, _, err = self.compare("HERE/a-seed1", "--nouse_test_set")

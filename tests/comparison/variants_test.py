@@ -1,14 +1,22 @@
 """Presets, sets with changes, and the differences between them."""
 
+import itertools
+import pathlib
 from unittest import mock
 
+import keras
+import numpy as np
 from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
+from relpos_tf import hparam
 from relpos_tf import registry
+from relpos_tf.bin import compare
 from relpos_tf.comparison import variants
+from relpos_tf.models import transformer
 
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 TINY = "transformer_relative_tiny"
 
 
@@ -74,6 +82,97 @@ class PresetTest(parameterized.TestCase):
         self.assertEqual(
             changed(found["relative+query"]), {"localness": "query"}
         )
+
+    @parameterized.parameters(
+        ("relative", {}),
+        ("sinusoids", {"pos": "timing"}),
+        ("shape", {"pos": "timing", "max_position_shift": 500}),
+        ("learned", {"pos": "emb"}),
+        ("t5-bias", {"self_attention_type": "dot_product_relative_bias"}),
+        ("alibi", {"self_attention_type": "dot_product_alibi"}),
+        ("rotary", {"self_attention_type": "dot_product_rotary"}),
+        (
+            "convolutional",
+            {
+                "pos": "timing",
+                "attention_window": 5,
+                "attention_window_layers": 3,
+            },
+        ),
+        ("localness", {"pos": "timing", "localness": "query"}),
+        ("encoder-only", {"pos": "timing", "decoder_pos": "none"}),
+        ("none", {}),
+    )
+    def test_every_scheme_of_positions(self, label, expected):
+        found = {v.label: v for v in variants.of_preset("positions", TINY, "")}
+        if label != "relative":
+            expected = {"self_attention_type": "dot_product", **expected}
+        self.assertEqual(changed(found[label]), expected)
+
+    def test_positions_agree_with_the_sets_of_the_schemes(self):
+        found = {v.label: v for v in variants.of_preset("positions", TINY, "")}
+        for label, name in (
+            ("sinusoids", "transformer_base"),
+            ("shape", "transformer_shape"),
+            ("learned", "transformer_learned"),
+            ("t5-bias", "transformer_t5_bias"),
+            ("alibi", "transformer_alibi"),
+            ("rotary", "transformer_rotary"),
+            ("convolutional", "transformer_convolutional_1d"),
+            ("localness", "transformer_localness_query"),
+        ):
+            own = registry.hparams(name)
+            tiny = registry.hparams("transformer_tiny")
+            base = registry.hparams("transformer_base")
+            expected = tiny.replace(
+                **{
+                    field: after
+                    for field, (_, after) in hparam.differences(
+                        base, own
+                    ).items()
+                }
+            )
+            difference = hparam.differences(found[label].hparams, expected)
+            # Only fields of Shaw's vectors, which no other scheme reads.
+            self.assertContainsSubset(
+                difference,
+                ("max_relative_position", "heads_share_relative_embedding"),
+            )
+
+    def test_every_position_scheme_builds_a_model_of_its_own(self):
+        # Longer than a window of 5 to each side.
+        inputs = np.array([[5, 7, 3, 4, 9, 2, 8, 6, 1], [4, 1] + [0] * 7])
+        targets = np.array([[6, 3, 8, 1, 0], [9, 2, 4, 7, 1]])
+        small = "hidden_size=8,filter_size=12,num_heads=4,vocab_size=11"
+        outputs = {}
+        for one in variants.of_preset("positions", TINY, small):
+            keras.utils.set_random_seed(3)
+            model = transformer.Transformer(one.hparams)
+            logits = model(inputs, targets)
+            self.assertEqual(logits.shape[:2], (2, 5), one.label)
+            outputs[one.label] = logits.numpy()
+        # SHAPE shifts in training only.
+        shape = outputs.pop("shape")
+        np.testing.assert_array_equal(shape, outputs["sinusoids"])
+        for a, b in itertools.combinations(outputs, 2):
+            self.assertGreater(abs(outputs[a] - outputs[b]).max(), 1e-4, (a, b))
+
+    def test_presets_have_distinct_labels_and_hparams(self):
+        for preset in variants.PRESETS:
+            found = variants.of_preset(preset, TINY, "")
+            labels = {one.label for one in found}
+            self.assertLen(labels, len(found))
+            if preset != "table2":  # All distances are beyond some lengths.
+                values = {one.hparams.to_json() for one in found}
+                self.assertLen(values, len(found))
+
+    def test_documents_name_every_variant(self):
+        page = (DOCS / "comparing.md").read_text("utf-8")
+        for label, _ in variants.PRESETS["positions"]:
+            self.assertIn(f"| `{label}` |", page)
+        help_text = compare.__doc__
+        for preset in variants.PRESETS:
+            self.assertIn(preset, help_text)
 
     def test_changes_for_all_do_not_undo_the_preset(self):
         found = variants.of_preset(

@@ -144,8 +144,8 @@ def maps(
         "cross": (target, source),
     }[stack]
     caption = (
-        "A row is a query, a column a key; the darker, the more weight, from "
-        "0 to 1."
+        "A row is a query, a column a key; the stronger the colour, the more "
+        "weight, from 0 to 1."
     )
     if max(len(rows), len(keys)) > _MOST_PIECES:
         caption += f" The first {_MOST_PIECES} pieces."

@@ -41,6 +41,7 @@ def make(
     command: str = "",
     warnings: Sequence[str] = (),
     frequencies: Mapping[str, int] | None = None,
+    baseline: str = "",
 ) -> dict[str, Any]:
     """Returns the report.
 
@@ -56,10 +57,13 @@ def make(
         warnings: More warnings, which come first.
         frequencies: How often words occur in the training data, if that is
             known, see `word_frequencies`.
+        baseline: str. A label to put first, which others are compared with.
     """
+    # The order of the others remains.
+    results = sorted(results, key=lambda one: one.run.label != baseline)
     by_label = _by_label(results)
     labels = list(by_label)
-    lengths = results[0].record["source_lengths"]
+    lengths = _lengths(results)
     limits = list(limits) or measures.quartiles(lengths)
     buckets = measures.buckets(lengths, limits)
     rows, run_warnings = _run_rows(
@@ -69,16 +73,12 @@ def make(
     compared = differences.describe(
         by_label, test_set, problem.get("target_language", "")
     )
-    hparams_diff = variants.differences(
-        {r.run.label: r.run.files.read_hparams() for r in results}
-    )
+    hparams_diff = _hparams_diff(results)
     all_warnings = [
         *warnings,
         *run_warnings,
         *check_conditions(rows),
-        *_check_batching(hparams_diff),
-        *_check_versions(results),
-        *_check_equal_hparams(results),
+        *_check(results, hparams_diff),
     ]
     report = {
         "title": f"{problem['problem']}: {', '.join(labels)}",
@@ -89,7 +89,7 @@ def make(
         "labels": labels,
         "runs": rows,
         "summary": summary,
-        "further_test_sets": _further(labels, rows, further),
+        "further_test_sets": _further(by_label, rows, further),
         **compared,
         "hparams_diff": hparams_diff,
         "samples": _samples(by_label, test_set, lengths, num_samples),
@@ -104,9 +104,11 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns a warning for each training condition that differs.
 
     Args:
-        rows: `runs` of the report.
+        rows: `runs` of the report. Those without `train_steps` are of other
+            systems, whose training is unknown.
     """
     warnings = []
+    rows = [row for row in rows if row["train_steps"] is not None]
     steps = {row["label"]: row["train_steps"] for row in rows}
     if len({row["train_steps"] for row in rows}) > 1:
         warnings.append(
@@ -136,6 +138,24 @@ def _listed(numbers):
     return ", ".join(f"{label} {number:,}" for label, number in numbers.items())
 
 
+def _hparams_diff(results):
+    """Returns the hparams that differ between labels that have any."""
+    by_label = {}
+    for result in results:
+        if hparams := result.run.hparams():
+            by_label[result.run.label] = hparams
+    return variants.differences(by_label)
+
+
+def _check(results, hparams_diff):
+    """Returns warnings on how the runs were trained."""
+    return [
+        *_check_batching(hparams_diff),
+        *_check_versions(results),
+        *_check_equal_hparams(results),
+    ]
+
+
 def _check_batching(hparams_diff):
     changed = [name for name in _BATCHING if name in hparams_diff]
     if not changed:
@@ -150,9 +170,7 @@ def _check_versions(results):
     """Returns a warning if runs were trained with different software."""
     first_runs = {}
     for result in results:
-        path = result.run.path / "versions.json"
-        if path.is_file():
-            text = path.read_text(encoding="utf-8")
+        if text := result.run.versions():
             first_runs.setdefault(text, result.run.title)
     if len(first_runs) < 2:
         return []
@@ -167,12 +185,22 @@ def _check_equal_hparams(results):
     """Returns a warning for each label whose hparams another label has."""
     warnings, labels = [], {}
     for result in results:
-        label = result.run.label
-        hparams = result.run.files.read_hparams().to_json()
-        other = labels.setdefault(hparams, label)
+        label, hparams = result.run.label, result.run.hparams()
+        if hparams is None:
+            continue
+        other = labels.setdefault(hparams.to_json(), label)
         if other != label:
             warnings.append(f"{other} and {label} have equal hparams.")
     return warnings
+
+
+def _lengths(results):
+    """Returns the lengths of the lines, which every run of ours has."""
+    return next(
+        result.record["source_lengths"]
+        for result in results
+        if "source_lengths" in result.record
+    )
 
 
 def _by_label(results):
@@ -211,37 +239,29 @@ def _run_row(result, sets, buckets, problem):
     """Returns the entry of a run in `runs`, and warnings."""
     run, record = result.run, result.record
     translations, references = result.translations, sets[0].references
-    hparams = run.files.read_hparams()
     language = problem.get("target_language", "")
     scores, warnings = _scores(translations, references, language)
     further = {}
     for one in sets[1:]:
-        further[one.name], more = _scores(
-            result.further[one.name], one.references, language
-        )
-        warnings += [f"{one.name}: {line}" for line in more]
-    step = run_dir.checkpoint_step(result.checkpoint)
+        if one.name in result.further:
+            further[one.name], more = _scores(
+                result.further[one.name], one.references, language
+            )
+            warnings += [f"{one.name}: {line}" for line in more]
     row = {
         "label": run.label,
-        "hparams_set": run.hparams_set,
-        "hparams": run.overrides,
         "seed": run.seed,
-        "train_steps": step,
+        **run.describe(result.checkpoint),
         "parameters": record["parameters"],
         "loss": record["loss"],
         **scores,
         "further_test_sets": further,
         "teacher_forced_accuracy": record["teacher_forced_accuracy"],
-        "beam_size": hparams.beam_size,
-        "alpha": hparams.alpha,
         "translation_seconds": record["translation_seconds"],
         "bleu_by_length": [
             _bucket_row(limit, lines, translations, references)
             for limit, lines in buckets
         ],
-        "checkpoint": result.checkpoint,
-        "output_dir": str(run.path),
-        **measures.of_training(run.files.read_metrics(), step),
     }
     return row, [f"{run.title}: {line}" for line in warnings]
 
@@ -308,22 +328,30 @@ def _summary(labels, rows):
     return summary
 
 
-def _further(labels, rows, further):
+def _further(by_label, rows, further):
     """Returns each further test set, with a row for each label."""
     entries = []
     for one in further:
         summary = []
-        for label in labels:
+        for label in by_label:
             own = [
                 row["further_test_sets"][one.name]
                 for row in rows
                 if row["label"] == label
+                and one.name in row["further_test_sets"]
             ]
+            if not own:
+                continue
             columns = {name: [row[name] for row in own] for name in own[0]}
             means = _means(columns, _MEANS_OF_FURTHER)
             summary.append({"label": label, **means})
         entries.append(
-            {"name": one.name, "lines": len(one.sources), "summary": summary}
+            {
+                "name": one.name,
+                "lines": len(one.sources),
+                "summary": summary,
+                "pairs": differences.in_further_set(by_label, one),
+            }
         )
     return entries
 
@@ -339,15 +367,6 @@ def _means(columns, names):
 
 def _ratio(value, base):
     return None if value is None or not base else value / base
-
-
-def _attention(by_label):
-    """Returns the attention of the first run of each label that has one."""
-    return {
-        label: own[0].attention
-        for label, own in by_label.items()
-        if own[0].attention
-    }
 
 
 def _samples(by_label, test_set, lengths, number):

@@ -30,7 +30,8 @@ def describe(
     Returns:
         dict of `pairs`, see `pairs.correct`, in BLEU, which also have their
         scores as `bleu_a` and `bleu_b`; `pairs_by_measure`, the same in other
-        measures, by name; and `gaps`: for each pair, the labels `better` and
+        measures, by name; `all_pairs`, see `pairs.complete`, in BLEU, empty if
+        `pairs` are all; and `gaps`: for each pair, the labels `better` and
         `worse`, and `sentences`, see `gaps.describe`, and once more with the
         labels exchanged.
     """
@@ -38,7 +39,8 @@ def describe(
         label: {result.run.seed: result.translations for result in own}
         for label, own in results.items()
     }
-    measures = [corpus_measures.Bleu(), corpus_measures.ChrF()]
+    bleu = corpus_measures.Bleu()
+    measures = [bleu, corpus_measures.ChrF()]
     if metrics.has_moses_rules(language):
         measures.append(corpus_measures.TokenizedBleu(language))
     scores, compared = {}, {}
@@ -49,7 +51,10 @@ def describe(
         compared[measure.name] = pairs_lib.compare_all(
             scores[measure.name], measure
         )
-    in_bleu = compared.pop(corpus_measures.Bleu.name)
+    in_bleu = compared.pop(bleu.name)
+    all_pairs = []
+    if len(results) > pairs_lib.MOST_FOR_ALL_PAIRS:
+        all_pairs = pairs_lib.complete(in_bleu, scores[bleu.name], bleu)
     found = []
     for pair in in_bleu:
         for labels in ((pair["a"], pair["b"]), (pair["b"], pair["a"])):
@@ -68,8 +73,33 @@ def describe(
             for pair in in_bleu
         ],
         "pairs_by_measure": compared,
+        "all_pairs": all_pairs,
         "gaps": found,
     }
+
+
+def in_further_set(
+    results: Mapping[str, Sequence[score_cache.ModelResult]],
+    test_set: test_sets.TestSet,
+) -> list[dict[str, Any]]:
+    """Compares labels in BLEU on a further test set, see `pairs.correct`.
+
+    Args:
+        results: By label. Labels without translations of the set are left out.
+        test_set: The set.
+    """
+    translations = {}
+    for label, own in results.items():
+        by_seed = {
+            result.run.seed: result.further[test_set.name]
+            for result in own
+            if test_set.name in result.further
+        }
+        if by_seed:
+            translations[label] = by_seed
+    bleu = corpus_measures.Bleu()
+    scores = pairs_lib.score_all(translations, test_set.references, bleu)
+    return pairs_lib.compare_all(scores, bleu)
 
 
 def _gaps(labels, scores, translations, test_set):

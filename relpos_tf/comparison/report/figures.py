@@ -16,6 +16,22 @@ from relpos_tf.comparison.report import reading
 _DASHES = "-", "--", "-.", ":"
 # A longer curve has no marker at each point.
 _MOST_MARKERS = 30
+# More curves would hide each other on the same axes.
+_MOST_CURVES = 4
+_PANEL_HEIGHT = 1.1  # inches
+_LONGEST_PANEL_NAME = 20
+_OWN_STYLE = {"color": plots.COLOURS[0], "linewidth": 2.0, "zorder": 3}
+_BASELINE_STYLE = {
+    "color": plots.INK,
+    "linewidth": 1.1,
+    "linestyle": (0, (4, 2)),
+    "zorder": 2.5,
+}
+_OTHER_STYLE = {"color": "#a0a0a0", "linewidth": 0.8}
+_CAPTION_APART = (
+    "Blue: the label; dashed: the first label; grey: the others, for "
+    "comparison."
+)
 
 
 class Picture(NamedTuple):
@@ -63,6 +79,33 @@ def learning_curve(
     }
     if not means:
         return None
+    has_seeds = any(len(curves) > 1 for curves in by_label.values())
+    if len(means) > _MOST_CURVES:
+        svg = _curves_apart(by_label, means, axis)
+        caption = _CAPTION_APART
+        if has_seeds:
+            caption += (
+                " The mean over seeds, shaded one standard deviation to each "
+                "side."
+            )
+    else:
+        svg = _curves_together(report, by_label, means, axis)
+        caption = ""
+        if has_seeds:
+            caption = (
+                "Thick: the mean over seeds, shaded one standard deviation to "
+                "each side; thin: each seed."
+            )
+    title = f"{axis[0].upper()}{axis[1:]} by step"
+    last = "; ".join(
+        f"{label} {mean[max(mean)]:.2f} at step {max(mean):,}"
+        for label, mean in means.items()
+    )
+    return Picture(svg, title, caption, f"{title}, at the end: {last}.")
+
+
+def _curves_together(report, by_label, means, axis) -> str:
+    """Returns an SVG of all learning curves on the same axes."""
     with plots.style():
         drawing = plots.new_figure(2.8 + _legend_height(means))
         axes = drawing.add_subplot(xlabel="step", ylabel=axis)
@@ -86,19 +129,57 @@ def learning_curve(
         axes.locator_params(axis="x", nbins=6, integer=True)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         _add_legend(drawing, axes)
-        svg = plots.to_svg(drawing)
-    title = f"{axis[0].upper()}{axis[1:]} by step"
-    caption = ""
-    if any(len(curves) > 1 for curves in by_label.values()):
-        caption = (
-            "Thick: the mean over seeds, shaded one standard deviation to each "
-            "side; thin: each seed."
-        )
-    last = "; ".join(
-        f"{label} {mean[max(mean)]:.2f} at step {max(mean):,}"
-        for label, mean in means.items()
-    )
-    return Picture(svg, title, caption, f"{title}, at the end: {last}.")
+        return plots.to_svg(drawing)
+
+
+def _curves_apart(by_label, means, axis) -> str:
+    """Returns an SVG with axes for each label, which also show the others."""
+    with plots.style():
+        drawing, panels = _panels(means, "step", axis)
+        for label, axes in panels.items():
+            spread = reading.spread_curve(by_label[label])
+            _draw_spread(axes, means[label], spread, _OWN_STYLE)
+            axes.locator_params(axis="x", nbins=3, integer=True)
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+        return plots.to_svg(drawing)
+
+
+def _panels(series, x_name, y_name):
+    """Draws a curve for each label on axes of its own.
+
+    Args:
+        series: Curves, {x: y}, by label. The first is the baseline.
+        x_name: str. What x is.
+        y_name: str. What y is.
+
+    Returns:
+        The figure, and its axes by label.
+    """
+    baseline, *_ = series
+    lines = math.ceil(len(series) / 2)
+    drawing = plots.new_figure(_PANEL_HEIGHT * lines + 0.5)
+    grid = drawing.subplots(lines, 2, sharex=True, sharey=True, squeeze=False)
+    for axes in grid.flat[len(series) :]:
+        axes.set_axis_off()
+    panels = dict(zip(series, grid.flat, strict=False))
+    for label, axes in panels.items():
+        for other, curve in series.items():
+            if other not in (label, baseline):
+                axes.plot(curve.keys(), curve.values(), **_OTHER_STYLE)
+        if label != baseline:
+            curve = series[baseline]
+            axes.plot(curve.keys(), curve.values(), **_BASELINE_STYLE)
+        curve = series[label]
+        name = short_name(label)
+        axes.plot(curve.keys(), curve.values(), **_OWN_STYLE, label=name)
+        axes.set_title(short_name(label, _LONGEST_PANEL_NAME), loc="left")
+        plots.set_grid(axes)
+    if len(series) % 2:
+        # The column above the empty place ends one line earlier.
+        grid[-2, 1].tick_params(labelbottom=True)
+    drawing.supxlabel(x_name, color=plots.GREY, fontsize="medium")
+    drawing.supylabel(y_name, color=plots.GREY, fontsize="medium")
+    return drawing, panels
 
 
 def _draw_spread(axes, mean, spread, line_style):
@@ -120,6 +201,10 @@ def scores(report: reading.Report) -> Picture:
         label: [run["bleu"] for run in reading.runs_of(report, label)]
         for label in report["labels"]
     }
+    if len(by_label) > _MOST_CURVES:
+        by_label = dict(
+            sorted(by_label.items(), key=lambda x: -statistics.fmean(x[1]))
+        )
     with plots.style():
         drawing = plots.new_figure(0.65 + 0.3 * len(by_label))
         axes = drawing.add_subplot(xlabel="BLEU")
@@ -190,6 +275,24 @@ def scores_by_length(report: reading.Report) -> Picture | None:
             by_label[label] = [math.nan if v is None else v for v in values]
     if not by_label or len(buckets) < 2:
         return None
+    caption = (
+        "The mean over seeds. With fewer lines, more of a difference is chance."
+    )
+    if len(by_label) > _MOST_CURVES:
+        svg = _lengths_apart(by_label, [name for name, _ in buckets])
+        caption = f"{_CAPTION_APART} {caption}"
+    else:
+        svg = _lengths_together(report, by_label, buckets)
+    return Picture(
+        svg,
+        "BLEU by length of the source",
+        caption,
+        "BLEU by length of the source; the numbers are in the table.",
+    )
+
+
+def _lengths_together(report, by_label, buckets) -> str:
+    """Returns an SVG of the scores of all labels on the same axes."""
     with plots.style():
         drawing = plots.new_figure(2.9 + _legend_height(by_label))
         axes = drawing.add_subplot(
@@ -202,14 +305,32 @@ def scores_by_length(report: reading.Report) -> Picture | None:
         axes.set_xticks(range(len(buckets)), names)
         plots.set_grid(axes)
         _add_legend(drawing, axes)
-        svg = plots.to_svg(drawing)
-    return Picture(
-        svg,
-        "BLEU by length of the source",
-        "The mean over seeds. With fewer lines, more of a difference is "
-        "chance.",
-        "BLEU by length of the source; the numbers are in the table.",
-    )
+        return plots.to_svg(drawing)
+
+
+def _lengths_apart(by_label, names) -> str:
+    """Returns an SVG with axes for each label, which also show the others."""
+    series = {
+        label: dict(enumerate(values)) for label, values in by_label.items()
+    }
+    with plots.style():
+        drawing, panels = _panels(series, "pieces of the source", "BLEU")
+        for axes in panels.values():
+            axes.set_xticks(range(len(names)), map(_short_bucket, names))
+        return plots.to_svg(drawing)
+
+
+def _short_bucket(name: str) -> str:
+    """Returns the name of a length bucket for a narrow figure.
+
+    Example:
+
+    >>> [_short_bucket(name) for name in ("up to 9", "10 to 20", "over 20")]
+    ['≤9', '10–20', '>20']
+    """
+    for words, sign in (("up to ", "≤"), ("over ", ">"), (" to ", "–")):
+        name = name.replace(words, sign)
+    return name
 
 
 def _line_style(report: reading.Report, label: str) -> dict[str, Any]:

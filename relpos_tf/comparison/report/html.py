@@ -34,26 +34,34 @@ p { max-width: 46rem; margin: 0.5rem 0; }
 .verdict { font-size: 1.15rem; }
 .small, caption, figcaption { color: var(--grey); font-size: 0.875rem; }
 .scroll { overflow-x: auto; margin: 0.8rem 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums;
-  font-size: 0.875rem; overflow-wrap: break-word; }
+/* Collapsed borders would scroll away from under a sticky cell. */
+table { border-collapse: separate; border-spacing: 0;
+  font-variant-numeric: tabular-nums; font-size: 0.875rem;
+  overflow-wrap: break-word; }
 caption { text-align: left; padding-bottom: 0.3rem; }
 /* Stays where it is while the table scrolls. */
 caption span { display: block; position: sticky; left: 0;
   min-width: 12rem; max-width: min(46rem, 100vw - 3rem); }
-th, td { padding: 0.3rem 0.7rem; text-align: right; vertical-align: top;
-  border-bottom: 1px solid var(--line); }
+/* Whole pixels, so that the lines of sticky and of other cells meet. */
+th, td { padding: 5px 11px; line-height: 21px; text-align: right;
+  vertical-align: top; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; }
 thead th { vertical-align: bottom; max-width: 14rem; }
 th:first-child, .words { text-align: left; }
+/* The names stay while a wide table scrolls. */
+th:first-child { position: sticky; left: 0; background: var(--page);
+  max-width: 11rem; }
 td { white-space: nowrap; }
 tbody th { min-width: 6rem; }
 .words { min-width: 6rem; max-width: 22rem; white-space: pre-wrap; }
 .figures { display: grid; gap: 1.2rem; align-items: start;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
 figure { margin: 0; max-width: 40rem; break-inside: avoid; }
-/* The figures are drawn for white paper. */
-figure img { display: block; width: 100%; height: auto; background: #ffffff;
-  border-radius: 4px; }
+/* The figures are drawn for white paper. Turned to a dark page, they keep
+   their hues. */
+figure img { display: block; width: 100%; height: auto; }
+@media screen and (prefers-color-scheme: dark) {
+  figure img { filter: invert(1) hue-rotate(180deg); } }
 figcaption { margin-top: 0.3rem; }
 .warnings { background: var(--box); border-left: 4px solid #d55e00;
   padding: 0.4rem 1rem; max-width: 46rem; }

@@ -17,6 +17,14 @@ def runs_of(report: Report, label: str) -> list[Mapping[str, Any]]:
     return [run for run in report["runs"] if run["label"] == label]
 
 
+def labels_without_run(report: Report) -> list[str]:
+    """Returns the labels of which only translations are known."""
+    labels = {
+        run["label"] for run in report["runs"] if run["train_steps"] is None
+    }
+    return [label for label in report["labels"] if label in labels]
+
+
 def values(report: Report, name: str) -> list[Any]:
     """Returns the distinct values of a field of the runs, ascending."""
     return sorted({run.get(name) for run in report["runs"]} - {None})

@@ -78,20 +78,26 @@ def build(report: reading.Report, has_figures: bool) -> Document:
         "Scores": [tables.scores(report), Code(_signatures(report))],
         "Further test sets": _further(report),
         "Cost": [tables.cost(report)],
-        "Differences between labels": [*tables.pairs(report)],
+        "Differences between labels": _pairs(report),
         "BLEU by length of the source": [tables.by_length(report)],
         "Words by frequency": [tables.words(report)],
-        "Learning curves": [tables.learning_curve(report)],
+        "Learning curves": _folded_if_large(
+            report, "BLEU by step as a table", tables.learning_curve(report)
+        ),
         "Hyper-parameters": [tables.hparams(report) or no_difference],
         "Translations": _samples(report),
         "Sentences that differ most": _gaps(report),
         "Attention": [],
-        "Runs": [tables.runs(report)],
+        "Runs": _folded_if_large(
+            report, f"All {len(report['runs'])} runs", tables.runs(report)
+        ),
         "Command and versions": [Code(report["command"]), Paragraph(versions)],
     }
     if has_figures:
         for title, blocks in _figures(report).items():
-            sections[title] += blocks
+            # Figures of many labels say more than their tables.
+            where = 0 if tables.is_large(report) else len(sections[title])
+            sections[title][where:where] = blocks
     filled = {
         title: [block for block in blocks if block and block[0]]
         for title, blocks in sections.items()
@@ -108,12 +114,43 @@ def build(report: reading.Report, has_figures: bool) -> Document:
 def _conditions(report) -> str:
     lines = sum(number for _, number in reading.length_buckets(report))
     steps = [f"{n:,}" for n in reading.values(report, "train_steps")]
-    seeds = ", ".join(map(str, reading.values(report, "seed")))
-    return (
-        f"Problem {report['problem']}, {report['split']} split, {lines:,} "
-        f"lines; {' or '.join(steps)} updates in each run"
-        f"{f'; seeds {seeds}' if seeds else ''}."
+    others = reading.labels_without_run(report)
+    seeds = sorted(
+        {
+            run["seed"]
+            for run in report["runs"]
+            if run["label"] not in others and run["seed"] is not None
+        }
     )
+    parts = [
+        f"Problem {report['problem']}, {report['split']} split, {lines:,} lines"
+    ]
+    if steps:
+        parts.append(f"{' or '.join(steps)} updates in each run")
+    if seeds:
+        parts.append(f"seeds {', '.join(map(str, seeds))}")
+    text = f"{'; '.join(parts)}."
+    if others:
+        text += f" Only translations are known of {', '.join(others)}."
+    return text
+
+
+def _folded_if_large(report, title, *found) -> list[Block | None]:
+    """Returns blocks; of many labels, hidden under a title."""
+    blocks = [block for block in found if block]
+    if tables.is_large(report) and blocks:
+        return [Folded(title, blocks)]
+    return blocks
+
+
+def _pairs(report) -> list[Block | None]:
+    """Returns the differences in BLEU, in other measures, and of all pairs."""
+    in_bleu, *more = tables.pairs(report) or [None]
+    blocks = [in_bleu, *_folded_if_large(report, "In other measures", *more)]
+    if all_pairs := tables.matrix(report):
+        title = f"All {len(report['all_pairs'])} pairs in BLEU"
+        blocks.append(Folded(title, [all_pairs]))
+    return blocks
 
 
 def _further(report) -> list[Block]:
@@ -121,11 +158,18 @@ def _further(report) -> list[Block]:
     if not further:
         return []
     note = (
-        "The same models, with the signatures above. "
-        f"Differences, lengths and translations below are of the "
-        f"{report['split']} split."
+        "The same models, with the signatures above. Other differences, "
+        f"lengths and translations below are of the {report['split']} split."
     )
-    return [Paragraph(note), *further]
+    return [
+        Paragraph(note),
+        *further,
+        *_folded_if_large(
+            report,
+            "Differences on these test sets",
+            *tables.further_pairs(report),
+        ),
+    ]
 
 
 def _signatures(report) -> str:
@@ -152,7 +196,11 @@ def _samples(report) -> list[Block]:
         for label, line in sample["translations"].items():
             is_same = line and line == sample["reference"]
             pairs.append((f"{label} =" if is_same else label, line))
-        samples.append(Terms(pairs, str(number)))
+        if tables.is_large(report):
+            title = f"{number}: {sample['source']}"
+            samples.append(Folded(title, [Terms(pairs)]))
+        else:
+            samples.append(Terms(pairs, str(number)))
     if not samples:
         return []
     note = (
@@ -202,16 +250,17 @@ def _figures(report) -> dict[str, list[Block]]:
             _without_none(figures.scores_by_length(report))
         ],
         "Learning curves": [_without_none(*curves)],
-        "Attention": _attention(report["attention"]),
+        "Attention": _attention(report),
     }
 
 
-def _attention(by_label) -> list[Block]:
+def _attention(report) -> list[Block]:
     """Returns the figures of the first run of each label."""
+    by_label = report["attention"]
     if not by_label:
         return []
     highest = max(map(attention_figures.highest_mean, by_label.values()))
-    means, norms, maps = [], [], []
+    means, norms, maps, labels = [], [], [], []
     for label, described in by_label.items():
         means.append(attention_figures.by_distance(described, label, highest))
         norms.append(attention_figures.table_norms(described, label))
@@ -226,6 +275,14 @@ def _attention(by_label) -> list[Block]:
                 [Terms(sentence), Figures(pictures)],
             )
         )
+        labels.append(
+            Folded(
+                f"Attention of {label}",
+                [_without_none(means[-1], norms[-1]), maps[-1]],
+            )
+        )
+    if tables.is_large(report):
+        return labels
     return [_without_none(*means, *norms), *maps]
 
 

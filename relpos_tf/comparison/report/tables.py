@@ -15,6 +15,7 @@ from relpos_tf.comparison import variants
 from relpos_tf.comparison.report import reading
 
 MISSING = "–"
+_BLANK = " "  # a cell that has no value, rather than a missing one
 _MOST_STEPS = 12  # rows of a learning curve
 # Columns of the table of runs that hold numbers, and their decimals.
 _RUN_NUMBERS = {
@@ -84,11 +85,12 @@ def scores(report: reading.Report) -> Table:
             number(line["parameters"]),
             *_score_cells(report, line),
         ]
-        for line in report["summary"]
+        for line in _from_the_best(report["summary"])
     ]
     caption = (
-        "Mean over seeds ± standard deviation between seeds. Loss in nats per "
-        "target token, given the reference's previous tokens."
+        "From the highest BLEU on. Mean over seeds ± standard deviation "
+        "between seeds. Loss in nats per target token, given the reference's "
+        "previous tokens."
     )
     if reading.has_tokenized_bleu(report):
         caption += (
@@ -112,10 +114,24 @@ def further_scores(report: reading.Report) -> list[Table]:
             ["label", *_names_of_means(report)],
             [
                 [line["label"], *_cells_of_means(report, line)]
-                for line in one["summary"]
+                for line in _from_the_best(one["summary"])
             ],
         )
         for one in report["further_test_sets"]
+    ]
+
+
+def further_pairs(report: reading.Report) -> list[Table]:
+    """Returns the differences in BLEU on each further test set."""
+    return [
+        _pairs_table(
+            "BLEU",
+            one["pairs"],
+            f"{one['name']}: differences in BLEU, corrected for the pairs of "
+            "this table.",
+        )
+        for one in report["further_test_sets"]
+        if one["pairs"]
     ]
 
 
@@ -155,8 +171,50 @@ def pairs(report: reading.Report) -> list[Table]:
     ]
 
 
+def matrix(report: reading.Report) -> Table | None:
+    """Returns the differences of all pairs in BLEU, as half a square."""
+    found = {}
+    for pair in report["all_pairs"]:
+        difference = pair["score_a"] - pair["score_b"]
+        p = pair["p_corrected"]
+        found[pair["a"], pair["b"]] = difference, p
+        found[pair["b"], pair["a"]] = -difference, p
+    if not found:
+        return None
+    labels = [line["label"] for line in _from_the_best(report["summary"])]
+    rows = [
+        [label]
+        + [_difference_with_p(*found[label, other]) for other in labels[:index]]
+        + [_BLANK] * (len(labels) - 1 - index)
+        for index, label in enumerate(labels)
+        if index
+    ]
+    return _table(
+        "BLEU of the row minus BLEU of the column, both from the highest BLEU "
+        "on. In brackets: the largest of the three p, corrected for all pairs "
+        "of this table (Holm); missing where it is unknown, as with one seed. "
+        f"*: below {pairs_lib.LEVEL}.",
+        ["label", *labels[:-1]],
+        rows,
+    )
+
+
+def _difference_with_p(difference, p) -> str:
+    text = f"{difference:+.2f}"
+    if p is None:
+        return text
+    star = "*" if p < pairs_lib.LEVEL else ""
+    return f"{text} ({pairs_lib.format_p(p)}){star}"
+
+
 def _caption_of_pairs(report) -> str:
-    return (
+    family = ""
+    if report["all_pairs"]:
+        family = (
+            f"Each label is compared with the first, {report['labels'][0]}; p "
+            "is corrected for the pairs of this table. "
+        )
+    return family + (
         "Both: seeds and test sentences together. The 95 % interval of the "
         "mean difference joins the standard error over seeds, with the "
         "quantile of t, and the standard error over sentences. It assumes that "
@@ -175,7 +233,14 @@ def _caption_of_pairs(report) -> str:
 
 
 def _pairs_table(name, pairs, caption) -> Table:
-    """Returns the differences between labels in a measure."""
+    """Returns the differences between labels in a measure.
+
+    If all are compared with the same label, that is b, and the best is first.
+    """
+    if len(pairs) > 1 and len({pair["a"] for pair in pairs}) == 1:
+        pairs = sorted(
+            map(_exchanged, pairs), key=lambda pair: -(pair["score_a"] or 0)
+        )
     rows = [
         [
             pair["a"],
@@ -203,6 +268,47 @@ def _pairs_table(name, pairs, caption) -> Table:
     )
 
 
+def is_large(report: reading.Report) -> bool:
+    """Returns whether a report has too many labels for columns side by side."""
+    return len(report["labels"]) > pairs_lib.MOST_FOR_ALL_PAIRS
+
+
+def _with_labels(
+    report: reading.Report,
+    caption: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    are_texts: bool = False,
+) -> Table:
+    """Returns a table with a column for each label; for many, with a row."""
+    if is_large(report):
+        first, *columns = zip(head, *rows, strict=True)
+        head, rows = ["label", *first[1:]], columns
+    texts = range(1, len(head)) if are_texts else ()
+    return _table(caption, head, rows, texts)
+
+
+def _exchanged(pair) -> dict[str, Any]:
+    """Returns a pair with its labels exchanged."""
+
+    def minus(name):
+        return None if pair[name] is None else -pair[name]
+
+    return {
+        **pair,
+        "a": pair["b"],
+        "b": pair["a"],
+        "score_a": pair["score_b"],
+        "score_b": pair["score_a"],
+        "both_low": minus("both_high"),
+        "both_high": minus("both_low"),
+        "difference": minus("difference"),
+        "difference_low": minus("difference_high"),
+        "difference_high": minus("difference_low"),
+        "by_seed": [-value for value in pair["by_seed"]],
+    }
+
+
 def by_length(report: reading.Report) -> Table:
     """Returns the scores of each label by the length of the source."""
     rows = []
@@ -215,7 +321,8 @@ def by_length(report: reading.Report) -> Table:
             )
             row.append(number(bleu, 2) + _in_brackets(exact_match, 1))
         rows.append(row)
-    return _table(
+    return _with_labels(
+        report,
         "BLEU by length of the source in pieces, EOS included; mean over "
         "seeds. In brackets: exact match, %. BLEU is missing where no "
         "reference has four words.",
@@ -240,7 +347,8 @@ def words(report: reading.Report) -> Table | None:
         rows.append(row)
     if not rows:
         return None
-    return _table(
+    return _with_labels(
+        report,
         "Words of the references, tokenized as for BLEU, by how often they "
         "occur in the target text of the training data. F1 of the words of "
         "the translations, %; mean over seeds. In brackets: recall, %, the "
@@ -270,7 +378,8 @@ def learning_curve(report: reading.Report) -> Table | None:
         ]
         for step in steps[::-1][::every][::-1]
     ]
-    return _table(
+    return _with_labels(
+        report,
         "BLEU on the development set during training: mean over seeds ± "
         "standard deviation between seeds.",
         ["step", *means],
@@ -281,16 +390,18 @@ def learning_curve(report: reading.Report) -> Table | None:
 def hparams(report: reading.Report) -> Table | None:
     """Returns the hyper-parameters that differ between labels."""
     rows = [
-        [name, *(variants.hparam_text(values[k]) for k in report["labels"])]
+        [name, *map(variants.hparam_text, values.values())]
         for name, values in report["hparams_diff"].items()
     ]
     if not rows:
         return None
-    return _table(
+    labels = list(next(iter(report["hparams_diff"].values())))
+    return _with_labels(
+        report,
         "Every hyper-parameter that is not the same for all labels.",
-        ["hparam", *report["labels"]],
+        ["hparam", *labels],
         rows,
-        text_columns=range(1, len(report["labels"]) + 1),
+        are_texts=True,
     )
 
 
@@ -325,7 +436,7 @@ def short_text(report: reading.Report) -> str:
             *_score_cells(report, line),
             number(line["steps_per_second"], 2),
         ]
-        for line in report["summary"]
+        for line in _from_the_best(report["summary"])
     ]
     lines = [*_aligned(rows), ""]
     for table, one in zip(
@@ -364,6 +475,14 @@ def _table(
 
 def _text(value: Any) -> str:
     return MISSING if value is None or value == "" else str(value)
+
+
+def _from_the_best(summary: Iterable[Any]) -> list[Any]:
+    """Returns the rows of a summary from the highest BLEU on."""
+    return sorted(
+        summary,
+        key=lambda line: (line["bleu_mean"] is None, -(line["bleu_mean"] or 0)),
+    )
 
 
 def _score_names(report: reading.Report) -> list[str]:

@@ -7,6 +7,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import hparam
+from relpos_tf.comparison import outputs
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import score_cache
 from relpos_tf.comparison import words
@@ -102,6 +103,80 @@ class TestSetsTest(ReportTestCase):
         )
         self.german = {"problem": "p_x", "target_language": "de"}
 
+    def files(self, label, seed=None, **paths):
+        """Returns the translations of another system."""
+        for name, lines in paths.items():
+            path = self.folder / f"{label}{seed}{name}"
+            path.write_text("".join(f"{line}\n" for line in lines))
+            paths[name] = path
+        if "first" in paths:
+            paths[""] = paths.pop("first")
+        output = outputs.Output(label, seed, paths)
+        return outputs.read(output, [self.test_set, self.more])
+
+    def test_translations_of_others_have_scores_and_tests_but_no_training(self):
+        theirs = self.files("x", first=["a", *REFERENCES[1:]])
+        ours = self.result("rel", 1, 1), self.result("rel", 2, 2)
+        alone, report = self.make(*ours), self.make(*ours, theirs)
+        self.assertEqual(report["runs"][:2], alone["runs"])
+        self.assertEqual(report["hparams_diff"], {})
+        self.assertEqual(report["warnings"], alone["warnings"])
+        first, others = report["summary"]
+        self.assertEqual(first, alone["summary"][0])
+        row = report["runs"][2]
+        self.assertEqual(
+            [row["bleu"], row["chrf"], row["exact_match"]],
+            [others["bleu_mean"], others["chrf_mean"], 75.0],
+        )
+        self.assertEqual(
+            [bucket["lines"] for bucket in row["bleu_by_length"]],
+            [bucket["lines"] for bucket in report["runs"][0]["bleu_by_length"]],
+        )
+        for name in ("loss_mean", "parameters", "steps_ratio", "bleu_spread"):
+            self.assertIsNone(others[name])
+        self.assertEqual(list(report["attention"]), ["rel"])
+        self.assertIn("x above rel", markdown.render(report))
+        for pairs in (report["pairs"], report["pairs_by_measure"]["chrF"]):
+            (pair,) = pairs
+            self.assertEqual((pair["a"], pair["b"]), ("rel", "x"))
+            self.assertIsNotNone(pair["p_value"])
+            self.assertIsNone(pair["p_largest"])
+        self.assertIn("one training of x cannot show", report["verdict"])
+
+    def test_files_of_another_set_stand_in_its_table_only(self):
+        both = self.files("y", first=REFERENCES, test_2=self.more.references)
+        report = self.make(
+            self.result_with("rel", 1, "a", "b"),
+            self.files("x", first=REFERENCES),
+            both,
+            further=[self.more],
+        )
+        (further,) = report["further_test_sets"]
+        self.assertEqual(
+            [row["label"] for row in further["summary"]], ["rel", "y"]
+        )
+        self.assertAlmostEqual(further["summary"][1]["bleu_mean"], 100)
+        self.assertEqual(report["labels"], ["rel", "x", "y"])
+        self.assertIn("\ntest\\_2, 2 lines. Mean", markdown.render(report))
+
+    def test_several_files_are_compared_as_seeds_without_a_common_one(self):
+        report = self.make(
+            self.result("rel", 1, 1),
+            self.result("rel", 2, 2),
+            self.files("x", "file 1", first=["a", *REFERENCES[1:]]),
+            self.files("x", "file 2", first=["b", "c", *REFERENCES[2:]]),
+            self.files("x", "file 3", first=["b", "d", *REFERENCES[2:]]),
+        )
+        self.assertLen(report["summary"][1]["seeds"], 3)
+        self.assertIsNotNone(report["summary"][1]["bleu_spread"])
+        (pair,) = report["pairs"]
+        self.assertEqual(pair["seeds"], [])
+        for name in ("p_value", "p_value_seeds", "p_value_both", "p_largest"):
+            self.assertIsNotNone(pair[name])
+        self.assertEqual(report["warnings"], [])
+        text = markdown.render(report)
+        self.assertIn("seeds 1, 2. Only translations are known of x.", text)
+
     def result_with(self, label, seed, *translations, wrong=0):
         result = self.result(label, seed, wrong)
         return result._replace(further={"test_2": list(translations)})
@@ -171,6 +246,37 @@ class TestSetsTest(ReportTestCase):
             for text in (tables.short_text(report), markdown.render(report)):
                 self.assertNotIn("tokenized", text)
                 self.assertIn("test", text)
+
+    def test_each_set_has_its_own_differences(self):
+        report = self.report()
+        (further,) = report["further_test_sets"]
+        (pair,) = further["pairs"]
+        rows = [run["further_test_sets"]["test_2"] for run in report["runs"]]
+        scores = [row["bleu"] for row in rows]
+        self.assertAlmostEqual(pair["score_a"], sum(scores[:2]) / 2)
+        self.assertAlmostEqual(pair["by_seed"][1], scores[1] - scores[3])
+        self.assertEqual(pair["p_corrected"], pair["p_largest"])
+        self.assertNotEqual(pair["p_value"], report["pairs"][0]["p_value"])
+        self.assertIn(
+            "test\\_2: differences in BLEU, corrected for the pairs of this",
+            markdown.render(report),
+        )
+
+    def test_baseline_stands_first(self):
+        x = self.files("x", first=REFERENCES)
+        results = [self.result(label, 1) for label in "abcde"]
+        report = self.make(*results, x, baseline="c")
+        self.assertEqual("".join(report["labels"]), "cabdex")
+        self.assertEqual(
+            [(pair["a"], pair["b"]) for pair in report["pairs"]],
+            [("c", label) for label in "abdex"],
+        )
+        self.assertLen(report["all_pairs"], 15)
+        self.assertEqual(report["summary"][0]["label"], "c")
+        # A file has no lengths of its own.
+        report = self.make(*results, x, baseline="x")
+        self.assertEqual(report["labels"][0], "x")
+        self.assertEqual(report["runs"][0]["bleu_by_length"][0]["up_to"], 2)
 
     def test_differences_are_of_the_first_set(self):
         alone = self.two()

@@ -148,6 +148,44 @@ class FiguresTest(parameterized.TestCase):
         names = [label.get_text() for label in axes.get_xticklabels()]
         self.assertEqual(names, ["up to 10\n(30)", "over 10\n(1,070)"])
 
+    def test_many_learning_curves_have_axes_of_their_own(self):
+        report = report_sample.large_report()
+        with drawn() as made:
+            picture = figures.learning_curve(report, "dev", 2, "dev BLEU")
+        shown = [axes for axes in made[0].axes if axes.axison]
+        self.assertLen(shown, 9)  # A file has no training.
+        for number, axes in enumerate(shown):
+            value = 1.0 + number / 10
+            self.assertEqual(axes.get_title("left"), f"label-{number}")
+            self.assertEqual(
+                lines_of(axes),
+                {f"label-{number}": [[100, value], [200, 10 * value]]},
+            )
+            self.assertLen(axes.lines, 9)  # all others, without names
+            dashed = [x for x in axes.lines if x.get_linestyle() == "--"]
+            self.assertLen(dashed, int(number > 0))
+            for line in dashed:  # the first label
+                self.assertEqual(line.get_ydata().tolist(), [1.0, 10.0])
+        self.assertIn("dashed: the first label", picture.caption)
+
+    def test_many_scores_by_length_have_axes_of_their_own(self):
+        report = report_sample.large_report()
+        with drawn() as made:
+            figures.scores_by_length(report)
+        shown = [axes for axes in made[0].axes if axes.axison]
+        self.assertLen(shown, 10)
+        self.assertEqual(
+            lines_of(shown[9]), {"label-9": [[0, 31.0], [1, 28.0]]}
+        )
+        names = [label.get_text() for label in shown[9].get_xticklabels()]
+        self.assertEqual(names, ["≤10", ">10"])
+
+    def test_many_scores_stand_from_the_highest_on(self):
+        with drawn() as made:
+            figures.scores(report_sample.large_report())
+        names = [t.get_text() for t in made[0].axes[0].get_yticklabels()]
+        self.assertEqual(names, [f"label-{n}" for n in range(9, -1, -1)])
+
     def test_missing_scores_have_no_figure(self):
         report = report_sample.report(attention={})
         for run in report["runs"]:
@@ -159,10 +197,25 @@ class FiguresTest(parameterized.TestCase):
         self.assertIsNone(figures.scores_by_length(report))
 
     def test_any_name_is_shown_inside_and_large_enough(self):
+        made = self.check_texts(renamed(HOSTILE))
+        names = [text.get_text() for text in made[0].legends[0].get_texts()]
+        self.assertEqual(names[0], "relative")
+        self.assertStartsWith(names[1], " _<b>&$\\frac$  ? 漢字 a")
+
+    def test_names_of_many_labels_are_shown_inside_and_large_enough(self):
+        report = report_sample.large_report()
+        report["labels"][3] = HOSTILE
+        for run in report["runs"][6:8]:
+            run["label"] = HOSTILE
+        report["attention"] = {}
+        self.check_texts(report)
+
+    def check_texts(self, report):
+        """Checks the texts of all figures of a report, and returns these."""
         from matplotlib.backends import backend_svg
 
         with drawn() as made:
-            for picture in all_pictures(renamed(HOSTILE)):
+            for picture in all_pictures(report):
                 ElementTree.fromstring(picture.svg)
         points_wide = 72 * plots.PAGE_WIDTH
         for figure in made:
@@ -181,9 +234,7 @@ class FiguresTest(parameterized.TestCase):
             self.assertGreaterEqual(min(box.x0, box.y0), 0)
             self.assertLessEqual(box.x1 * 72, width)
             self.assertLessEqual(box.y1 * 72, height)
-        names = [text.get_text() for text in made[0].legends[0].get_texts()]
-        self.assertEqual(names[0], "relative")
-        self.assertStartsWith(names[1], " _<b>&$\\frac$  ? 漢字 a")
+        return made
 
     def test_same_report_gives_the_same_figure(self):
         report = report_sample.report()

@@ -195,6 +195,46 @@ class ReportHtmlTest(parameterized.TestCase):
         self.assertIn("1,234,567 21.00 51.50", page.text)
         self.assertLen(page.all("img"), 10)
 
+    def test_page_of_ten_labels_folds_what_is_long(self):
+        report = report_sample.large_report()
+        page = self.page(report, plots.is_available())
+        self.assert_self_contained(page)
+        titles = re.findall("<summary>(.*?)</summary>", self.content)
+        for title in (
+            "In other measures",
+            "All 45 pairs in BLEU",
+            "BLEU by step as a table",
+            "1: A dog .",
+            "Attention of label-0",
+            "Attention of label-8",
+            "All 19 runs",
+        ):
+            self.assertIn(title, titles)
+        self.assertNotIn("Attention of label-9", titles)
+        # Half a square, the best label first.
+        self.assertIn("label label-9 label-8 label-7", page.text)
+        self.assertIn("label-7 -2.00 (0.62) -1.00 (0.62)", page.text)
+        self.assertIn("label-8 -1.00 (0.62)", page.text)
+        self.assertIn("-2.00 (0.013)*", page.text)
+        self.assertIn("Only translations are known of label-9.", page.text)
+        # A row for each label, and a column for each bucket.
+        self.assertIn(
+            "label up to 10 over 10 lines 30 1,070 label-0", page.text
+        )
+        self.assertIn("label never 1 to 9 over 9 words 40 0", page.text)
+        self.assertIn("label pos label-0 none label-1 none", page.text)
+        self.assertIn("label 100 200 label-0 1.00 ± 0.00", page.text)
+        self.assertIn(
+            "Each label is compared with the first, label-0; p is corrected",
+            page.text,
+        )
+        # The best label is first, and the first label is b.
+        self.assertIn(
+            "label-9 label-0 29.00 20.00 -14.50 to +10.50 -2.00 (-3.25 to "
+            "-0.75) 0.0001 0.30 0.31 0.62 -1.00, -3.00 label-8 label-0 28.00",
+            page.text,
+        )
+
     def test_without_matplotlib_it_says_how_to_get_figures(self):
         page = self.page(report_sample.report())
         self.assertEmpty(page.all("img"))

@@ -1,0 +1,119 @@
+"""Files of translations of other systems."""
+
+import os
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf.comparison import outputs
+from relpos_tf.problems import test_sets
+
+
+class OutputsTestCase(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        before = os.getcwd()
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, before)
+        for number, name in enumerate(
+            ("a.txt", "b.txt", "k=2.txt", "s-1.txt", "s-2.txt", "[s-3.txt")
+        ):
+            (self.folder / name).write_text(f"one\ntwo {number}\n")
+        self.sets = [
+            test_sets.TestSet(
+                name, ["x", "y"], ["u", "v"], self.folder, self.folder
+            )
+            for name in ("test", "test_2017_flickr")
+        ]
+
+
+class ParseTest(OutputsTestCase):
+    @parameterized.parameters(
+        (["x=a.txt"], [("x", None, {"": "a.txt"})]),
+        (["k=2=a.txt"], [("k=2", None, {"": "a.txt"})]),
+        (["x=k=2.txt"], [("x", None, {"": "k=2.txt"})]),
+        (["a:b=a.txt"], [("a:b", None, {"": "a.txt"})]),
+        (["x=[s-3.txt", " "], [("x", None, {"": "[s-3.txt"})]),
+        (
+            ["x=a.txt", "y=a.txt", "x:test_2017_flickr=b.txt"],
+            [
+                ("x", None, {"": "a.txt", "test_2017_flickr": "b.txt"}),
+                ("y", None, {"": "a.txt"}),
+            ],
+        ),
+        (
+            ["x=a.txt", "x=b.txt", "x:test_2=s-*.txt"],
+            [
+                ("x", "file 1", {"": "a.txt", "test_2": "s-1.txt"}),
+                ("x", "file 2", {"": "b.txt", "test_2": "s-2.txt"}),
+            ],
+        ),
+    )
+    def test_labels_sets_and_models(self, items, expected):
+        found = [
+            (one.label, one.seed, {k: str(v) for k, v in one.paths.items()})
+            for one in outputs.parse(items)
+        ]
+        self.assertEqual(found, expected)
+
+    @parameterized.parameters(
+        (["a.txt"], "Expected LABEL=FILE.* Received: 'a.txt'"),
+        (["=a.txt"], "Expected LABEL=FILE.* Received: '=a.txt'"),
+        (["x="], "Expected LABEL=FILE.* Received: 'x='"),
+        (["x=none"], "Received: 'x=none', which has no file"),
+        (["x=."], "Received: 'x=.', which has no file"),
+        (["x=a.txt", "x=a.txt"], "each model of x. Received twice: a.txt"),
+        (
+            ["x=a.txt", "x=b.txt", "x:test_2=s-1.txt"],
+            "for each test set. Received: 2 for the first test set, 1 for "
+            "test_2",
+        ),
+    )
+    def test_mistakes(self, items, message):
+        with self.assertRaisesRegex(errors.UserError, message) as caught:
+            outputs.parse(items)
+        self.assertNotIn("\n", str(caught.exception))
+
+    def test_label_of_a_run_is_refused(self):
+        found = outputs.parse(["x=a.txt", "y=b.txt"])
+        outputs.check_labels(found, ["z"])
+        with self.assertRaisesRegex(errors.UserError, "Received: y."):
+            outputs.check_labels(found, ["y", "z"])
+
+
+class ReadTest(OutputsTestCase):
+    def read(self, *items):
+        (one,) = outputs.parse(items)
+        return outputs.read(one, self.sets)
+
+    def test_each_set_has_its_lines(self):
+        result = self.read("x=b.txt", "x:test_2017_flickr=a.txt")
+        self.assertEqual(result.translations, ["one", "two 1"])
+        self.assertEqual(result.further, {"test_2017_flickr": ["one", "two 0"]})
+        self.assertEqual(self.read("x:test=b.txt").translations[1], "two 1")
+        self.assertEqual(self.read("x=b.txt").further, {})
+        self.assertEqual(result.attention, {})
+        self.assertEqual(set(result.record.values()), {None})
+
+    @parameterized.parameters(
+        (["x=long.txt"], "2 lines in long.txt, .* of test. Received: 3."),
+        (["x:test_2=a.txt"], "test, test_2017_flickr for a.txt.*: test_2."),
+        (
+            ["x:test_2017_flickr=a.txt"],
+            "file of x for test, .*: files for test_2017_flickr only.",
+        ),
+        (["x=a.txt", "x:test=b.txt"], "one file of x .* a.txt and b.txt."),
+        (["x:test=b.txt", "x=a.txt"], "one file of x .* a.txt and "),
+    )
+    def test_mistakes(self, items, message):
+        (self.folder / "long.txt").write_text("a\nb\nc\n")
+        with self.assertRaisesRegex(errors.UserError, message) as caught:
+            self.read(*items)
+        self.assertNotIn("\n", str(caught.exception))
+
+
+if __name__ == "__main__":
+    absltest.main()
