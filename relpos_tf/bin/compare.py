@@ -8,12 +8,13 @@ r"""Compares hparams sets: trains them alike, and says which is better.
   relpos-compare --runs=runs/relative,runs/absolute --output_dir=runs/compared
   relpos-compare --diff --hparams_sets=transformer_base,transformer_relative
 
-Runs are trained one after the other, in OUTPUT_DIR/runs/LABEL-seedN; runs of
-one seed see the same batches in the same order. The same command again resumes
-where the last one stopped. Then every model translates the test set, and
-report.md, report.html and report.json in OUTPUT_DIR compare scores,
-significance, speed and memory. With --runs, nothing is trained; directories
-LABEL-seedN are the runs of one label, and LABEL=DIR gives another label.
+Runs are trained in OUTPUT_DIR/runs/LABEL-seedN, one after the other, or with
+--jobs=N so many at once; runs of one seed see the same batches in the same
+order. The same command again resumes where the last one stopped. Then every
+model translates the test set, and report.md, report.html and report.json in
+OUTPUT_DIR compare scores, significance, speed and memory. With --runs, nothing
+is trained; directories LABEL-seedN are the runs of one label, and LABEL=DIR
+gives another label.
 
 Presets derive from one set with relative positions (--hparams_sets, default
 transformer_relative_tiny): table1, relative or absolute; table2, the clipping
@@ -28,6 +29,7 @@ from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.comparison import jobs as jobs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.utils import locks
@@ -67,6 +69,16 @@ FLAGS.define_integer(
     0,
     "Updates of each run. 0: train_steps of the sets.",
     lower_bound=0,
+)
+FLAGS.define_integer(
+    "jobs",
+    1,
+    "Number of runs to train, or models to score, at once: each on a GPU of "
+    "its own if there are GPUs (CUDA_VISIBLE_DEVICES chooses among them), else "
+    "each on an equal part of the cores. Runs at once slow each other down, "
+    "and the report says so beside their speed.",
+    lower_bound=1,
+    upper_bound=1024,
 )
 FLAGS.define_string("output_dir", "", "Folder for the runs and the report.")
 FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
@@ -139,6 +151,7 @@ def main() -> None:
             registry.import_usr_dir(FLAGS.usr_dir)
     check_flags()
     limits = length_limits()
+    slots = make_slots()
     variants = [] if FLAGS.runs else make_variants()
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
@@ -157,8 +170,8 @@ def main() -> None:
         try:
             locks.acquire_exclusive(folder)
             if variants:
-                train(runs, train_steps, folder)
-            report(runs, train_steps, limits, folder)
+                train(runs, train_steps, folder, slots)
+            report(runs, train_steps, limits, folder, slots)
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped. The same command goes on from there:\n  %s",
@@ -277,20 +290,32 @@ def plan(
     return runs, train_steps
 
 
+def make_slots() -> jobs_lib.Slots | None:
+    """Returns the parts of the machine for --jobs; None for one at a time."""
+    if FLAGS.jobs == 1 or FLAGS.diff:
+        return None
+    with command.flag_value("jobs"):
+        return jobs_lib.divide(FLAGS.jobs)
+
+
 def train(
-    runs: list[runs_lib.Run], train_steps: int, folder: pathlib.Path
+    runs: list[runs_lib.Run],
+    train_steps: int,
+    folder: pathlib.Path,
+    slots: jobs_lib.Slots | None,
 ) -> None:
     """Trains the runs."""
-    from relpos_tf.comparison import train_runs
+    from relpos_tf.comparison import side_by_side
 
     names = list(_TRAINER_FLAGS)
     if FLAGS.problem == "translate_files":
         names += [*_FILE_FLAGS, "vocab_size"]
-    train_runs.train(
+    side_by_side.train(
         runs,
         {name: getattr(FLAGS, name) for name in names},
         train_steps,
         folder / "logs",
+        slots,
     )
 
 
@@ -299,6 +324,7 @@ def report(
     train_steps: int,
     limits: list[int],
     folder: pathlib.Path,
+    slots: jobs_lib.Slots | None,
 ) -> None:
     """Scores the models and writes the report."""
     from relpos_tf.comparison import collection
@@ -314,6 +340,7 @@ def report(
         limits=limits,
         num_samples=FLAGS.num_samples,
         command=command.command_line(),
+        slots=slots,
     )
     written = files.write(content, folder)
     for warning in content["warnings"]:

@@ -7,9 +7,11 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf.comparison import jobs
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import score_cache
+from relpos_tf.comparison import side_by_side
 from relpos_tf.comparison import word_frequencies
 from relpos_tf.comparison.report import content
 from relpos_tf.problems import test_sets
@@ -28,6 +30,7 @@ def collect(
     limits: Sequence[int] = (),
     num_samples: int = 10,
     command: str = "",
+    slots: jobs.Slots | None = None,
 ) -> dict[str, Any]:
     """Scores all runs and returns the report.
 
@@ -41,6 +44,7 @@ def collect(
         limits: See `content.make`.
         num_samples: int. See `content.make`.
         command: str. See `content.make`.
+        slots: Where models are scored; None: one after the other.
 
     Raises:
         UserError: the runs cannot be compared, or cannot be scored.
@@ -55,7 +59,7 @@ def collect(
             f"{problem['problem']} has no test split: the scores are of the "
             "development split, which was also evaluated during training."
         )
-    results = _score(runs, checkpoints, [test_set, *further], folder)
+    results = _score(runs, checkpoints, [test_set, *further], folder, slots)
     warnings += [result.warning for result in results if result.warning]
     frequencies, warning = word_frequencies.in_training(
         itertools.chain(
@@ -80,25 +84,22 @@ def collect(
     )
 
 
-def _score(runs, checkpoints, sets, folder):
+def _score(runs, checkpoints, sets, folder, slots=None):
     """Returns the results of all runs, label by label."""
     lines = attention_lines(sets[0].sources)
-    by_label: dict[str, list[score_cache.ModelResult]] = {}
-    for number, run in enumerate(runs):
+    by_label: dict[str, list[score_cache.Scoring]] = {}
+    scorings = []
+    for run, checkpoint in zip(runs, checkpoints, strict=True):
         of_label = by_label.setdefault(run.label, [])
-        of_label.append(
-            score_cache.score(
-                run,
-                checkpoints[number],
-                sets[0],
-                folder,
-                f"[{number + 1}/{len(runs)}] {run.title}",
-                # Attention is shown for the first seed of each label only.
-                () if of_label else lines,
-                sets[1:],
-            )
+        # Attention is shown for the first seed of each label only.
+        sources = () if of_label else lines
+        scoring = score_cache.Scoring(
+            run, checkpoint, sets[0], folder, sources, sets[1:]
         )
-    return [result for of_label in by_label.values() for result in of_label]
+        of_label.append(scoring)
+        scorings.append(scoring)
+    side_by_side.score(scorings, slots)
+    return [one.result() for of_label in by_label.values() for one in of_label]
 
 
 def open_test_sets(

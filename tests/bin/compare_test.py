@@ -117,6 +117,7 @@ class MistakeTest(parameterized.TestCase):
         ((SETS, "--output_dir=HERE"), "--problem is required"),
         ((SETS, "--problem=nothing"), "--problem: Unknown problem `nothing`"),
         ((SETS, "--hparams=x:alpha=1"), "--hparams: .*labels transformer_re"),
+        ((SETS, "--jobs=1000"), "--jobs: Expected at most one job for each "),
         ((SETS, "--hparams=alpha"), "--hparams: .*Received: 'alpha'"),
         ((SETS, "--problem=translate_files"), "--train_source is required"),
         ((SETS, "--train_source=x"), "--train_source goes with --problem=tr"),

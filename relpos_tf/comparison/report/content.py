@@ -11,6 +11,7 @@ from relpos_tf.comparison import significance
 from relpos_tf.comparison import variants
 from relpos_tf.comparison import words
 from relpos_tf.comparison.report import differences
+from relpos_tf.comparison.report import reading
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
 from relpos_tf.training import corpus_measures
@@ -124,6 +125,11 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"With seed {seed}, the runs have not been trained on the same "
                 f"number of target tokens: {_listed(tokens)}."
             )
+    if len({reading.sharing_text(row) for row in rows}) > 1:
+        warnings.append(
+            "The runs did not share the machine alike, see Cost: their steps/s "
+            "are not comparable."
+        )
     seeds = {row["label"]: [] for row in rows}
     for row in rows:
         seeds[row["label"]].append(row["seed"])
@@ -235,6 +241,8 @@ def _run_row(result, sets, buckets, problem):
         "beam_size": hparams.beam_size,
         "alpha": hparams.alpha,
         "translation_seconds": record["translation_seconds"],
+        "translation_jobs": record.get("jobs", 1),
+        "sharing": run.files.read_sharing(),
         "bleu_by_length": [
             _bucket_row(limit, lines, translations, references)
             for limit, lines in buckets

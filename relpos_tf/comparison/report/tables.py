@@ -135,7 +135,8 @@ def cost(report: reading.Report) -> Table:
     ]
     return _table(
         "Medians over the training run, without evaluations. In brackets: the "
-        "ratio to the first label. Peak memory is that of the whole process.",
+        "ratio to the first label. Peak memory is that of the whole process."
+        + _conditions_of_time(report),
         ["label", "steps/s", "tokens/s", "peak memory, MiB"],
         rows,
     )
@@ -310,7 +311,8 @@ def runs(report: reading.Report) -> Table:
     ]
     head = [*texts, *numbers, "output_dir"]
     return _table(
-        "Every run, with the names of report.json; peak_memory_mb is in MiB.",
+        "Every run, with the names of report.json; peak_memory_mb is in MiB."
+        + _conditions_of_time(report),
         head,
         rows,
         text_columns=[2, 3, len(head) - 1],
@@ -333,6 +335,8 @@ def short_text(report: reading.Report) -> str:
     ):
         head = [one["name"], *table.head[1:]]
         lines += [*_aligned([head, *table.rows]), ""]
+    if conditions := reading.conditions_of_time(report):
+        lines += [f"steps/s: {conditions}", ""]
     return "\n".join([*lines, report["verdict"]]) + "\n"
 
 
@@ -392,6 +396,12 @@ def _cells_of_means(report: reading.Report, line) -> list[str]:
         with_spread(line[f"{name}_mean"], line[f"{name}_spread"], 2)
         for name in fields
     ]
+
+
+def _conditions_of_time(report: reading.Report) -> str:
+    """Returns the end of a caption, with a space before it."""
+    conditions = reading.conditions_of_time(report)
+    return f" {conditions}" if conditions else ""
 
 
 def _in_brackets(value: float | None, digits: int) -> str:
