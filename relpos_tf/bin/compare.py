@@ -16,6 +16,11 @@ OUTPUT_DIR compare scores, significance, speed and memory. With --runs, nothing
 is trained; directories LABEL-seedN are the runs of one label, and LABEL=DIR
 gives another label.
 
+--grid="learning_rate_constant=0.7,1,1.4" tunes every set alike: each is trained
+at each point with the first seed and scored on the development set; its best
+point is trained with all seeds and scored on the test set. Several fields have
+a semicolon between them, which makes the grid their product.
+
 Presets derive from one set with relative positions (--hparams_sets, default
 transformer_relative_tiny): table1, relative or absolute; table2, the clipping
 distance k; table3, a^K and a^V; length, five kinds of positions, trained on
@@ -23,12 +28,15 @@ sentences up to --train_max_length; localness, Gaussian biases.
 """
 
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.comparison import grid as grid_lib
 from relpos_tf.comparison import jobs as jobs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import variants as variants_lib
@@ -55,6 +63,12 @@ FLAGS.define_string(
     "",
     "Changes: LABEL:name=value,name=value;LABEL:name=value. Changes without "
     "a label apply to all.",
+)
+FLAGS.define_string(
+    "grid",
+    "",
+    "Values to choose from on the development set, for each set: "
+    "name=value,value;name=value,value (quote the semicolon).",
 )
 FLAGS.define_string(
     "runs",
@@ -153,6 +167,7 @@ def main() -> None:
     limits = length_limits()
     slots = make_slots()
     variants = [] if FLAGS.runs else make_variants()
+    grid = make_grid(variants)
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
     if FLAGS.diff:
@@ -162,16 +177,19 @@ def main() -> None:
     command.require(FLAGS, "output_dir")
     folder = pathlib.Path(FLAGS.output_dir)
     check_output(folder)
-    train_steps = 0
+    train_steps, tried = 0, []
     if variants:
         command.require(FLAGS, "problem")
-        runs, train_steps = plan(variants, folder / "runs")
+        runs, train_steps = plan(variants, folder / "runs", grid)
     with signals.caught():
         try:
             locks.acquire_exclusive(folder)
+            if grid:
+                variants, tried = tune(runs, grid, train_steps, folder, slots)
+                runs, _ = plan(variants, folder / "runs")
             if variants:
                 train(runs, train_steps, folder, slots)
-            report(runs, train_steps, limits, folder, slots)
+            report(runs, train_steps, limits, folder, slots, tried)
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped. The same command goes on from there:\n  %s",
@@ -188,7 +206,13 @@ def check_flags() -> None:
             "or runs to compare."
         )
     if FLAGS.runs:
-        training = ["hparams", "problem", "train_max_length", "train_steps"]
+        training = [
+            "grid",
+            "hparams",
+            "problem",
+            "train_max_length",
+            "train_steps",
+        ]
         for name in [*ways[:-1], *training]:
             if getattr(FLAGS, name):
                 raise command.UsageError(
@@ -246,6 +270,16 @@ def make_variants() -> list[variants_lib.Variant]:
         return variants_lib.of_preset(FLAGS.preset, base, changes, more)
 
 
+def make_grid(
+    variants: list[variants_lib.Variant],
+) -> list[variants_lib.Variant]:
+    """Returns the variants at all points of --grid; none without a grid."""
+    if not FLAGS.grid:
+        return []
+    with command.flag_value("grid"):
+        return grid_lib.Grid.parse(FLAGS.grid).expand(variants)
+
+
 def length_limits() -> list[int]:
     """Returns the upper limits of the length buckets; none for quartiles."""
     if FLAGS.length_buckets:
@@ -274,9 +308,14 @@ def numbers(name: str) -> list[int]:
 
 
 def plan(
-    variants: list[variants_lib.Variant], folder: pathlib.Path
+    variants: list[variants_lib.Variant],
+    folder: pathlib.Path,
+    grid: Sequence[variants_lib.Variant] = (),
 ) -> tuple[list[runs_lib.Run], int]:
-    """Returns all runs, seed by seed, and the updates of each."""
+    """Returns all runs, seed by seed, and the updates of each.
+
+    With a grid, they are the runs of its points with the first seed.
+    """
     steps = {FLAGS.train_steps or one.hparams.train_steps for one in variants}
     if len(steps) > 1:
         raise command.UsageError(
@@ -284,10 +323,39 @@ def plan(
             f"{', '.join(f'{n:,}' for n in sorted(steps))}."
         )
     train_steps = steps.pop()
-    runs = runs_lib.plan(
-        variants, numbers("seeds"), folder, FLAGS.problem, train_steps
-    )
+    seeds = numbers("seeds")
+    if grid:
+        variants, seeds = grid, seeds[:1]
+    runs = runs_lib.plan(variants, seeds, folder, FLAGS.problem, train_steps)
     return runs, train_steps
+
+
+def tune(
+    runs: list[runs_lib.Run],
+    grid: list[variants_lib.Variant],
+    train_steps: int,
+    folder: pathlib.Path,
+    slots: jobs_lib.Slots | None,
+) -> tuple[list[variants_lib.Variant], list[dict[str, Any]]]:
+    """Returns each variant at its best point, and what was tried."""
+    from relpos_tf.comparison import tuning
+
+    log, seeds = command.logger(), numbers("seeds")
+    labels = len({one.label for one in grid})
+    log.info(
+        "The grid has %d points: %d runs with seed %d, then %d with the other "
+        "seeds.",
+        len(grid) // labels,
+        len(grid),
+        seeds[0],
+        labels * (len(seeds) - 1),
+    )
+    train(runs, train_steps, folder, slots)
+    tuned = tuning.score(runs, grid, train_steps, FLAGS.data_dir, folder, slots)
+    tried = tuned.describe()
+    for one in tried:
+        log.info("%s: %s is the best point.", one["label"], one["chosen"])
+    return tuned.chosen(), tried
 
 
 def make_slots() -> jobs_lib.Slots | None:
@@ -325,6 +393,7 @@ def report(
     limits: list[int],
     folder: pathlib.Path,
     slots: jobs_lib.Slots | None,
+    tried: list[dict[str, Any]],
 ) -> None:
     """Scores the models and writes the report."""
     from relpos_tf.comparison import collection
@@ -341,6 +410,7 @@ def report(
         num_samples=FLAGS.num_samples,
         command=command.command_line(),
         slots=slots,
+        tuning=tried,
     )
     written = files.write(content, folder)
     for warning in content["warnings"]:

@@ -31,6 +31,7 @@ def collect(
     num_samples: int = 10,
     command: str = "",
     slots: jobs.Slots | None = None,
+    tuning: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Scores all runs and returns the report.
 
@@ -45,6 +46,7 @@ def collect(
         num_samples: int. See `content.make`.
         command: str. See `content.make`.
         slots: Where models are scored; None: one after the other.
+        tuning: See `content.make`.
 
     Raises:
         UserError: the runs cannot be compared, or cannot be scored.
@@ -55,10 +57,8 @@ def collect(
     test_set, *further = open_test_sets(data_dir, problem, use_test_set)
     warnings = []
     if use_test_set and test_set.name == "dev":
-        warnings.append(
-            f"{problem['problem']} has no test split: the scores are of the "
-            "development split, which was also evaluated during training."
-        )
+        warnings.append(_no_test_split(problem))
+    warnings += _warnings_of_tuning(tuning, test_set, folder)
     results = _score(runs, checkpoints, [test_set, *further], folder, slots)
     warnings += [result.warning for result in results if result.warning]
     frequencies, warning = word_frequencies.in_training(
@@ -81,7 +81,39 @@ def collect(
         command=command,
         warnings=warnings,
         frequencies=frequencies,
+        tuning=tuning,
     )
+
+
+def _no_test_split(problem) -> str:
+    return (
+        f"{problem['problem']} has no test split: the scores are of the "
+        "development split, which was also evaluated during training."
+    )
+
+
+def _warnings_of_tuning(tuning, test_set, folder):
+    """Returns warnings about points of a grid and the lines that chose them."""
+    warnings = []
+    if tuning and test_set.name == "dev":
+        warnings.append(
+            "The scores are of the development split, which also chose the "
+            "points of the grid: they are too high."
+        )
+    for entry in tuning:
+        for name in entry["at_edge"]:
+            warnings.append(
+                f"{entry['label']}: the best {name} is at the edge of the "
+                "grid. A better one may lie beyond."
+            )
+        warnings += [
+            f"{entry['label']} has test scores at {point['hparams']} as well: "
+            "an earlier command chose that point from another grid."
+            for point in entry["points"]
+            if not point["is_chosen"]
+            and score_cache.has_scores(folder, point["run"])
+        ]
+    return warnings
 
 
 def _score(runs, checkpoints, sets, folder, slots=None):

@@ -188,6 +188,20 @@ class Scoring:
         return [one for one in entries if not one.scores()]
 
 
+def has_scores(folder: pathlib.Path, name: str) -> bool:
+    """Returns whether a model was ever scored.
+
+    Args:
+        folder: The cache, see `score`.
+        name: str. The name of its run.
+    """
+    return _scores_path(folder, "", name).is_file()
+
+
+def _scores_path(folder, set_name, run_name):
+    return folder / "scores" / set_name / f"{run_name}.json"
+
+
 class _Entry:
     """The cached files of one model, and the keys that they must have.
 
@@ -202,7 +216,7 @@ class _Entry:
         self._translations_path = (
             folder / "translations" / name / f"{run.name}.txt"
         )
-        self._scores_path = folder / "scores" / name / f"{run.name}.json"
+        self._scores_path = _scores_path(folder, name, run.name)
         self._attention_path = folder / "attention" / f"{run.name}.json"
         self._test_set = test_set
         self._sources = attention_sources

@@ -42,6 +42,7 @@ def make(
     command: str = "",
     warnings: Sequence[str] = (),
     frequencies: Mapping[str, int] | None = None,
+    tuning: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Returns the report.
 
@@ -57,6 +58,7 @@ def make(
         warnings: More warnings, which come first.
         frequencies: How often words occur in the training data, if that is
             known, see `word_frequencies`.
+        tuning: What `tuning.Tuning.describe` returned, if there was a grid.
     """
     by_label = _by_label(results)
     labels = list(by_label)
@@ -76,10 +78,7 @@ def make(
     all_warnings = [
         *warnings,
         *run_warnings,
-        *check_conditions(rows),
-        *_check_batching(hparams_diff),
-        *_check_versions(results),
-        *_check_equal_hparams(results),
+        *_check_all(results, rows, hparams_diff),
     ]
     report = {
         "title": f"{problem['problem']}: {', '.join(labels)}",
@@ -93,12 +92,23 @@ def make(
         "further_test_sets": _further(labels, rows, further),
         **compared,
         "hparams_diff": hparams_diff,
+        "tuning": list(tuning),
         "samples": _samples(by_label, test_set, lengths, num_samples),
         "attention": _attention(by_label),
         "warnings": list(dict.fromkeys(all_warnings)),
         "versions": run_dir.versions(),
     }
     return measures.finite(report)
+
+
+def _check_all(results, rows, hparams_diff):
+    """Returns the warnings about all runs together."""
+    return [
+        *check_conditions(rows),
+        *_check_batching(hparams_diff),
+        *_check_versions(results),
+        *_check_equal_hparams(results),
+    ]
 
 
 def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:

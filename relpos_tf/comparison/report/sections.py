@@ -82,6 +82,7 @@ def build(report: reading.Report, has_figures: bool) -> Document:
         "BLEU by length of the source": [tables.by_length(report)],
         "Words by frequency": [tables.words(report)],
         "Learning curves": [tables.learning_curve(report)],
+        "Tuning": _tuning(report),
         "Hyper-parameters": [tables.hparams(report) or no_difference],
         "Translations": _samples(report),
         "Sentences that differ most": _gaps(report),
@@ -126,6 +127,21 @@ def _further(report) -> list[Block]:
         f"{report['split']} split."
     )
     return [Paragraph(note), *further]
+
+
+def _tuning(report) -> list[Block]:
+    tuned = tables.tuning(report)
+    if not tuned:
+        return []
+    note = (
+        "Every label was trained at every point of the grid with one seed, and "
+        "scored on the development set alone. The point with the highest BLEU "
+        "(of equal ones, with the lowest loss) was trained with all seeds and "
+        "scored above; test scores of the others were not computed. The "
+        "chosen run is one of those with that seed, and luck helped to choose "
+        "it: with this seed, scores of all labels are a little too high."
+    )
+    return [Paragraph(note), *tuned]
 
 
 def _signatures(report) -> str:

@@ -295,6 +295,37 @@ def hparams(report: reading.Report) -> Table | None:
     )
 
 
+def tuning(report: reading.Report) -> list[Table]:
+    """Returns the points of the grid that were tried for each label."""
+    tables = []
+    for entry in report["tuning"]:
+        rows = [
+            [
+                point["hparams"],
+                number(point["bleu"], 2),
+                number(point["loss"], 4),
+                "chosen" if point["is_chosen"] else "",
+            ]
+            for point in entry["points"]
+        ]
+        lead = ""
+        if entry["lead"] is not None:
+            lead = (
+                f" BLEU of the points has a range of "
+                f"{number(entry['range'], 2)}; the best is "
+                f"{number(entry['lead'], 2)} above the second."
+            )
+        tables.append(
+            _table(
+                f"{entry['label']}, seed {entry['seed']}.{lead}",
+                ["point", "dev BLEU", "dev loss", "choice"],
+                rows,
+                text_columns=[3],
+            )
+        )
+    return tables
+
+
 def runs(report: reading.Report) -> Table:
     """Returns every run, with the names of report.json."""
     texts = ["label", "seed", "hparams_set", "hparams"]
