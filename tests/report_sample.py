@@ -153,6 +153,27 @@ _REPORT = {
         {"better": "absolute", "worse": "relative", "sentences": []},
     ],
     "hparams_diff": {"pos": {"relative": "none", "absolute": "timing"}},
+    "tuning": [
+        {
+            "label": label,
+            "seed": 1,
+            "chosen": "learning_rate_constant=1",
+            "points": [
+                {
+                    "hparams": f"learning_rate_constant={rate}",
+                    "bleu": bleu,
+                    "loss": 2.25,
+                    "is_chosen": rate == 1,
+                    "run": f"{label}+learning_rate_constant={rate}-seed1",
+                }
+                for rate, bleu in ((0.5, 20.25), (1, 21.5))
+            ],
+            "range": 1.25,
+            "lead": 1.25,
+            "at_edge": ["learning_rate_constant"],
+        }
+        for label in ("relative", "absolute")
+    ],
     "samples": [
         {
             "source": "A dog .",

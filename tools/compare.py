@@ -1,6 +1,6 @@
 """Compares two sets, once undisturbed and once with repeated stops.
 
-    python -m tools.compare [--stops=6]
+    python -m tools.compare [--stops=6] [--jobs=2]
 
 Two sets and two seeds of a small model, from data to report. The second
 comparison gets SIGINT, SIGTERM or SIGKILL after a line of output drawn with a
@@ -12,7 +12,8 @@ which of these conditions fails:
 - there is no traceback;
 - translations, losses and scores equal those of the undisturbed comparison.
 
-After SIGKILL, the campaign waits for a trainer that is still running.
+After SIGKILL, the campaign waits for a trainer that is still running; with more
+than one job, the comparison itself waits. More options are for the comparison.
 """
 
 import json
@@ -37,6 +38,9 @@ OPTIONS = (
     "--train_steps=400",
     "--local_eval_frequency=200",
 )
+# Options of the campaign's own command line that are for the comparison.
+STOPS = "--stops="
+OTHERS = [text for text in sys.argv[1:] if not text.startswith(STOPS)]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 # The fields of a report that must not depend on stops.
 SAME = (
@@ -53,6 +57,7 @@ def start(folder):
             "-m",
             "relpos_tf.bin.compare",
             *OPTIONS,
+            *OTHERS,
             f"--data_dir={folder / 'data'}",
             f"--output_dir={folder / 'out'}",
         ],
@@ -101,7 +106,9 @@ def main():
     # Shells ignore SIGINT in background jobs. Processes inherit that, but they
     # do not inherit handlers.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    stops = int(sys.argv[1].partition("=")[2]) if len(sys.argv) > 1 else 6
+    given = [text for text in sys.argv[1:] if text.startswith(STOPS)]
+    stops = int(given[-1].removeprefix(STOPS)) if given else 6
+    is_serial = not any(text.startswith("--jobs=") for text in OTHERS)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="compare."))
     wrong = []
     code, said, _ = run_until_signal(folder / "undisturbed")
@@ -125,7 +132,8 @@ def main():
         if "Traceback" in said:
             wrong.append(said)
         if is_sent and number == signal.SIGKILL:
-            wait_for_trainers(folder / "stopped")
+            if is_serial:
+                wait_for_trainers(folder / "stopped")
         elif code or (is_sent and "goes on from there" not in said):
             wrong.append(f"exit code {code}:\n{said}")
     if result(folder / "undisturbed") != result(folder / "stopped"):

@@ -9,12 +9,18 @@ r"""Compares hparams sets: trains them alike, and says which is better.
       --outputs=theirs=theirs.de
   relpos-compare --diff --hparams_sets=transformer_base,transformer_relative
 
-Runs are trained one after the other, in OUTPUT_DIR/runs/LABEL-seedN; runs of
-one seed see the same batches in the same order. The same command again resumes
-where the last one stopped. Then every model translates the test set, and
-report.md, report.html and report.json in OUTPUT_DIR compare scores,
-significance, speed and memory. With --runs, nothing is trained; directories
-LABEL-seedN are the runs of one label, and LABEL=DIR gives another label.
+Runs are trained in OUTPUT_DIR/runs/LABEL-seedN, one after the other, or with
+--jobs=N so many at once; runs of one seed see the same batches in the same
+order. The same command again resumes where the last one stopped. Then every
+model translates the test set, and report.md, report.html and report.json in
+OUTPUT_DIR compare scores, significance, speed and memory. With --runs, nothing
+is trained; directories LABEL-seedN are the runs of one label, and LABEL=DIR
+gives another label.
+
+--grid="learning_rate_constant=0.7,1,1.4" tunes every set alike: each is trained
+at each point with the first seed and scored on the development set; its best
+point is trained with all seeds and scored on the test set. Several fields have
+a semicolon between them, which makes the grid their product.
 
 Presets derive from one set with relative positions (--hparams_sets, default
 transformer_relative_tiny): table1, relative or absolute; table2, the clipping
@@ -26,12 +32,15 @@ convolutional, localness, sinusoids in the encoder only, none.
 
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.comparison import grid as grid_lib
+from relpos_tf.comparison import jobs as jobs_lib
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import variants as variants_lib
@@ -60,6 +69,12 @@ FLAGS.define_string(
     "a label apply to all.",
 )
 FLAGS.define_string(
+    "grid",
+    "",
+    "Values to choose from on the development set, for each set: "
+    "name=value,value;name=value,value (quote the semicolon).",
+)
+FLAGS.define_string(
     "runs",
     "",
     "Directories of finished runs, or LABEL=DIR, in place of training; * and "
@@ -86,6 +101,16 @@ FLAGS.define_integer(
     0,
     "Updates of each run. 0: train_steps of the sets.",
     lower_bound=0,
+)
+FLAGS.define_integer(
+    "jobs",
+    1,
+    "Number of runs to train, or models to score, at once: each on a GPU of "
+    "its own if there are GPUs (CUDA_VISIBLE_DEVICES chooses among them), else "
+    "each on an equal part of the cores. Runs at once slow each other down, "
+    "and the report says so beside their speed.",
+    lower_bound=1,
+    upper_bound=1024,
 )
 FLAGS.define_string("output_dir", "", "Folder for the runs and the report.")
 FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
@@ -158,7 +183,9 @@ def main() -> None:
             registry.import_usr_dir(FLAGS.usr_dir)
     check_flags()
     limits = length_limits()
+    slots = make_slots()
     variants = [] if FLAGS.runs else make_variants()
+    grid = make_grid(variants)
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
     labels = [one.label for one in (*variants, *runs)]
@@ -171,16 +198,19 @@ def main() -> None:
     command.require(FLAGS, "output_dir")
     folder = pathlib.Path(FLAGS.output_dir)
     check_output(folder)
-    train_steps = 0
+    train_steps, tried = 0, []
     if variants:
         command.require(FLAGS, "problem")
-        runs, train_steps = plan(variants, folder / "runs")
+        runs, train_steps = plan(variants, folder / "runs", grid)
     with signals.caught():
         try:
             locks.acquire_exclusive(folder)
+            if grid:
+                variants, tried = tune(runs, grid, train_steps, folder, slots)
+                runs, _ = plan(variants, folder / "runs")
             if variants:
-                train(runs, train_steps, folder)
-            report(runs, train_steps, limits, folder, outputs)
+                train(runs, train_steps, folder, slots)
+            report(runs, train_steps, limits, folder, slots, tried, outputs)
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped. The same command goes on from there:\n  %s",
@@ -197,7 +227,13 @@ def check_flags() -> None:
             "or runs to compare."
         )
     if FLAGS.runs:
-        training = ["hparams", "problem", "train_max_length", "train_steps"]
+        training = [
+            "grid",
+            "hparams",
+            "problem",
+            "train_max_length",
+            "train_steps",
+        ]
         for name in [*ways[:-1], *training]:
             if getattr(FLAGS, name):
                 raise command.UsageError(
@@ -272,6 +308,16 @@ def check_baseline(labels: Sequence[str]) -> None:
         )
 
 
+def make_grid(
+    variants: list[variants_lib.Variant],
+) -> list[variants_lib.Variant]:
+    """Returns the variants at all points of --grid; none without a grid."""
+    if not FLAGS.grid:
+        return []
+    with command.flag_value("grid"):
+        return grid_lib.Grid.parse(FLAGS.grid).expand(variants)
+
+
 def length_limits() -> list[int]:
     """Returns the upper limits of the length buckets; none for quartiles."""
     if FLAGS.length_buckets:
@@ -300,9 +346,14 @@ def numbers(name: str) -> list[int]:
 
 
 def plan(
-    variants: list[variants_lib.Variant], folder: pathlib.Path
+    variants: list[variants_lib.Variant],
+    folder: pathlib.Path,
+    grid: Sequence[variants_lib.Variant] = (),
 ) -> tuple[list[runs_lib.Run], int]:
-    """Returns all runs, seed by seed, and the updates of each."""
+    """Returns all runs, seed by seed, and the updates of each.
+
+    With a grid, they are the runs of its points with the first seed.
+    """
     steps = {FLAGS.train_steps or one.hparams.train_steps for one in variants}
     if len(steps) > 1:
         raise command.UsageError(
@@ -310,26 +361,67 @@ def plan(
             f"{', '.join(f'{n:,}' for n in sorted(steps))}."
         )
     train_steps = steps.pop()
-    runs = runs_lib.plan(
-        variants, numbers("seeds"), folder, FLAGS.problem, train_steps
-    )
+    seeds = numbers("seeds")
+    if grid:
+        variants, seeds = grid, seeds[:1]
+    runs = runs_lib.plan(variants, seeds, folder, FLAGS.problem, train_steps)
     return runs, train_steps
 
 
+def tune(
+    runs: list[runs_lib.Run],
+    grid: list[variants_lib.Variant],
+    train_steps: int,
+    folder: pathlib.Path,
+    slots: jobs_lib.Slots | None,
+) -> tuple[list[variants_lib.Variant], list[dict[str, Any]]]:
+    """Returns each variant at its best point, and what was tried."""
+    from relpos_tf.comparison import tuning
+
+    log, seeds = command.logger(), numbers("seeds")
+    labels = len({one.label for one in grid})
+    log.info(
+        "The grid has %d points: %d runs with seed %d, then %d with the other "
+        "seeds.",
+        len(grid) // labels,
+        len(grid),
+        seeds[0],
+        labels * (len(seeds) - 1),
+    )
+    train(runs, train_steps, folder, slots)
+    tuned = tuning.score(runs, grid, train_steps, FLAGS.data_dir, folder, slots)
+    tried = tuned.describe()
+    for one in tried:
+        log.info("%s: %s is the best point.", one["label"], one["chosen"])
+    return tuned.chosen(), tried
+
+
+def make_slots() -> jobs_lib.Slots | None:
+    """Returns the parts of the machine for --jobs; None for one at a time."""
+    if FLAGS.jobs == 1 or FLAGS.diff:
+        return None
+    with command.flag_value("jobs"):
+        return jobs_lib.divide(FLAGS.jobs)
+
+
 def train(
-    runs: list[runs_lib.Run], train_steps: int, folder: pathlib.Path
+    runs: list[runs_lib.Run],
+    train_steps: int,
+    folder: pathlib.Path,
+    slots: jobs_lib.Slots | None,
 ) -> None:
     """Trains the runs."""
-    from relpos_tf.comparison import train_runs
+    from relpos_tf.comparison import side_by_side
 
     names = list(_TRAINER_FLAGS)
     if FLAGS.problem == "translate_files":
         names += [*_FILE_FLAGS, "vocab_size"]
-    train_runs.train(
+    side_by_side.train(
         runs,
         {name: getattr(FLAGS, name) for name in names},
         train_steps,
         folder / "logs",
+        slots,
     )
 
 
@@ -338,6 +430,8 @@ def report(
     train_steps: int,
     limits: list[int],
     folder: pathlib.Path,
+    slots: jobs_lib.Slots | None,
+    tried: list[dict[str, Any]],
     outputs: Sequence[outputs_lib.Output],
 ) -> None:
     """Scores the models and writes the report."""
@@ -356,6 +450,8 @@ def report(
         command=command.command_line(),
         outputs=outputs,
         baseline=FLAGS.baseline,
+        slots=slots,
+        tuning=tried,
     )
     written = files.write(content, folder)
     for warning in content["warnings"]:

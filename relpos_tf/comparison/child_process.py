@@ -1,6 +1,7 @@
 """Work in a child process, which returns all its memory when it ends."""
 
 import collections
+import contextlib
 import os
 import pathlib
 import signal
@@ -8,16 +9,108 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from relpos_tf import errors
 from relpos_tf.utils import files
+from relpos_tf.utils import locks
 from relpos_tf.utils import signals
 
 # Between two calls of the function that watches a process.
 POLL_SECONDS = 1.0
 _SHOWN_LINES = 4
 _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
+
+
+class Child:
+    """Python in a process of its own, which begins at once.
+
+    A terminal sends Ctrl-C to its whole process group. The child is in
+    another group: it gets one SIGTERM from us, and can save undisturbed.
+
+    Args:
+        arguments: list of str, after the interpreter's name.
+        log: Its standard output and standard error are appended to this file.
+        task: str. Name of its work, for messages.
+        content: bytes. Its standard input. Not an argument, because some
+            systems limit an argument to 128 KiB.
+        environment: Variables that it gets in addition to ours.
+        cores: The cores that it may run on; none: all of ours.
+
+    Raises:
+        UserError: the log is a link.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        log: pathlib.Path,
+        task: str,
+        content: bytes = b"",
+        environment: Mapping[str, str] | None = None,
+        cores: Collection[int] = (),
+    ):
+        self.log = log
+        self._task = task
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            files.open_appending(log) as file,
+            tempfile.TemporaryFile() as stdin,  # A full pipe would block.
+        ):
+            # A child outlives our SIGKILL; the next command can wait for it.
+            locks.mark_open(file)
+            self._start = file.tell()
+            stdin.write(content)
+            stdin.seek(0)
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments],
+                stdin=stdin,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=_ENVIRONMENT | os.environ | dict(environment or {}),
+            )
+        if cores:
+            # Python has no threads yet; later ones inherit the cores.
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(self._process.pid, cores)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits for the end, at most so long; returns whether it came."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Asks the process to save and end."""
+        # A shell lets a background process ignore SIGINT, not SIGTERM.
+        self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends the process at once, if it is still running."""
+        if self.is_running:
+            self._process.kill()
+            self._process.wait()
+
+    def check(self) -> None:
+        """Raises UserError, with the end of the log, if the process failed."""
+        code = self._process.returncode
+        if not code:
+            return
+        lines = _last_lines(self.log, self._start)
+        text = "".join(f"\n  {line}" for line in lines)
+        raise errors.UserError(
+            f"{self._task} failed with {_code_text(code)}. The end of "
+            f"{self.log}:{text or ' nothing.'}"
+        )
 
 
 def run(
@@ -29,67 +122,35 @@ def run(
 ) -> None:
     """Runs Python in a process of its own, and waits for its end.
 
-    A terminal sends Ctrl-C to its whole process group. The child is in
-    another group: it gets one SIGTERM from us, and can save undisturbed.
-
     Args:
-        arguments: list of str, after the interpreter's name.
-        log: Its standard output and standard error are appended to this file.
-        task: str. Name of its work, for messages.
+        arguments: See `Child`.
+        log: See `Child`.
+        task: See `Child`.
         watch: Function that is called every `POLL_SECONDS`, and at the end.
-        content: bytes. Its standard input. Not an argument, because some
-            systems limit an argument to 128 KiB.
+        content: See `Child`.
 
     Raises:
         UserError: it failed; the message has the last lines of the log. Or
             the log is a link.
         KeyboardInterrupt: a signal came. The process has ended by then.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        files.open_appending(log) as file,
-        tempfile.TemporaryFile() as stdin,  # A full pipe would block.
-    ):
-        start = file.tell()
-        stdin.write(content)
-        stdin.seek(0)
+    child = None
+    try:
         # Hold signals: one during the start would leave the process running.
         with signals.held():
-            process = subprocess.Popen(
-                [sys.executable, *arguments],
-                stdin=stdin,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=_ENVIRONMENT | os.environ,
-            )
-        try:
-            _wait(process, watch)
-        except KeyboardInterrupt:
-            # A shell lets a background process ignore SIGINT, not SIGTERM.
-            process.send_signal(signal.SIGTERM)
-            process.wait()
-            raise
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    if process.returncode:
-        lines = "".join(f"\n  {line}" for line in _last_lines(log, start))
-        raise errors.UserError(
-            f"{task} failed with {_code_text(process.returncode)}. The end of "
-            f"{log}:{lines or ' nothing.'}"
-        )
-
-
-def _wait(process, watch):
-    """Waits for the end of the process, and calls `watch` meanwhile."""
-    while process.poll() is None:
-        try:
-            process.wait(POLL_SECONDS)
-        except subprocess.TimeoutExpired:
+            child = Child(arguments, log, task, content)
+        while not child.wait(POLL_SECONDS):
             watch()
-    watch()
+        watch()
+    except KeyboardInterrupt:
+        if child:
+            child.stop()
+            child.wait()
+        raise
+    finally:
+        if child:
+            child.kill()
+    child.check()
 
 
 def _last_lines(log, start):

@@ -7,10 +7,12 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf.comparison import jobs
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import score_cache
+from relpos_tf.comparison import side_by_side
 from relpos_tf.comparison import word_frequencies
 from relpos_tf.comparison.report import content
 from relpos_tf.problems import test_sets
@@ -26,11 +28,10 @@ def collect(
     folder: pathlib.Path,
     *,
     use_test_set: bool = True,
-    limits: Sequence[int] = (),
-    num_samples: int = 10,
-    command: str = "",
     outputs: Sequence[outputs_lib.Output] = (),
-    baseline: str = "",
+    slots: jobs.Slots | None = None,
+    tuning: Sequence[dict[str, Any]] = (),
+    **options,
 ) -> dict[str, Any]:
     """Scores all runs and returns the report.
 
@@ -41,11 +42,10 @@ def collect(
         folder: The cache of translations and scores, see `score_cache.score`.
         use_test_set: bool. Whether to take the test sets, if there are any;
             else the development split.
-        limits: See `content.make`.
-        num_samples: int. See `content.make`.
-        command: str. See `content.make`.
         outputs: Translations of other systems; they come last.
-        baseline: str. See `content.make`.
+        slots: Where models are scored; None: one after the other.
+        tuning: See `content.make`.
+        **options: Other arguments of `content.make`.
 
     Raises:
         UserError: the runs cannot be compared, or cannot be scored; or other
@@ -57,13 +57,12 @@ def collect(
     test_set, *further = open_test_sets(data_dir, problem, use_test_set)
     warnings = []
     if use_test_set and test_set.name == "dev":
-        warnings.append(
-            f"{problem['problem']} has no test split: the scores are of the "
-            "development split, which was also evaluated during training."
-        )
+        warnings.append(_no_test_split(problem))
+    warnings += _warnings_of_tuning(tuning, test_set, folder)
     # Mistakes in files are found before minutes of translation.
     others = [outputs_lib.read(one, [test_set, *further]) for one in outputs]
-    results = _score(runs, checkpoints, [test_set, *further], folder) + others
+    results = _score(runs, checkpoints, [test_set, *further], folder, slots)
+    results += others
     warnings += [result.warning for result in results if result.warning]
     frequencies, warning = word_frequencies.in_training(
         itertools.chain(
@@ -80,34 +79,60 @@ def collect(
         test_set,
         problem,
         further=further,
-        limits=limits,
-        num_samples=num_samples,
-        command=command,
         warnings=warnings,
         frequencies=frequencies,
-        baseline=baseline,
+        tuning=tuning,
+        **options,
     )
 
 
-def _score(runs, checkpoints, sets, folder):
+def _no_test_split(problem) -> str:
+    return (
+        f"{problem['problem']} has no test split: the scores are of the "
+        "development split, which was also evaluated during training."
+    )
+
+
+def _warnings_of_tuning(tuning, test_set, folder):
+    """Returns warnings about points of a grid and the lines that chose them."""
+    warnings = []
+    if tuning and test_set.name == "dev":
+        warnings.append(
+            "The scores are of the development split, which also chose the "
+            "points of the grid: they are too high."
+        )
+    for entry in tuning:
+        for name in entry["at_edge"]:
+            warnings.append(
+                f"{entry['label']}: the best {name} is at the edge of the "
+                "grid. A better one may lie beyond."
+            )
+        warnings += [
+            f"{entry['label']} has test scores at {point['hparams']} as well: "
+            "an earlier command chose that point from another grid."
+            for point in entry["points"]
+            if not point["is_chosen"]
+            and score_cache.has_scores(folder, point["run"])
+        ]
+    return warnings
+
+
+def _score(runs, checkpoints, sets, folder, slots=None):
     """Returns the results of all runs, label by label."""
     lines = attention_lines(sets[0].sources)
-    by_label: dict[str, list[score_cache.ModelResult]] = {}
-    for number, run in enumerate(runs):
+    by_label: dict[str, list[score_cache.Scoring]] = {}
+    scorings = []
+    for run, checkpoint in zip(runs, checkpoints, strict=True):
         of_label = by_label.setdefault(run.label, [])
-        of_label.append(
-            score_cache.score(
-                run,
-                checkpoints[number],
-                sets[0],
-                folder,
-                f"[{number + 1}/{len(runs)}] {run.title}",
-                # Attention is shown for the first seed of each label only.
-                () if of_label else lines,
-                sets[1:],
-            )
+        # Attention is shown for the first seed of each label only.
+        sources = () if of_label else lines
+        scoring = score_cache.Scoring(
+            run, checkpoint, sets[0], folder, sources, sets[1:]
         )
-    return [result for of_label in by_label.values() for result in of_label]
+        of_label.append(scoring)
+        scorings.append(scoring)
+    side_by_side.score(scorings, slots)
+    return [one.result() for of_label in by_label.values() for one in of_label]
 
 
 def open_test_sets(

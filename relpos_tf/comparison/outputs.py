@@ -51,7 +51,7 @@ class Output:
 
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns its file, and None for what is unknown."""
-        names = "train_steps", "beam_size", "alpha"
+        names = "train_steps", "beam_size", "alpha", "sharing"
         return {
             "hparams_set": "",
             "hparams": "",

@@ -29,6 +29,7 @@ class Run:
         path: Its directory.
         hparams_set: str. "" if unknown.
         overrides: str. Changes to the set.
+        point: str. The last of them, those of a grid's point.
     """
 
     label: str
@@ -36,17 +37,19 @@ class Run:
     path: pathlib.Path
     hparams_set: str = ""
     overrides: str = ""
+    point: str = ""
 
     @property
     def name(self) -> str:
         """Its name in file names."""
-        return file_name(self.label, self.seed)
+        return file_name(self.label, self.seed, self.point)
 
     @property
     def title(self) -> str:
         """Its name in messages."""
         seed = "" if self.seed is None else f" seed {self.seed}"
-        return f"{self.label}{seed}"
+        point = f" {self.point}" if self.point else ""
+        return f"{self.label}{point}{seed}"
 
     @property
     def files(self) -> run_dir.RunDir:
@@ -74,18 +77,22 @@ class Run:
             "alpha": hparams.alpha,
             "checkpoint": checkpoint,
             "output_dir": str(self.path),
+            "sharing": self.files.read_sharing(),
             **measures.of_training(self.files.read_metrics(), step),
         }
 
 
-def file_name(label: str, seed: int | None) -> str:
-    """Returns a file name for a label and a seed.
+def file_name(label: str, seed: int | None, point: str = "") -> str:
+    """Returns a file name for a label, a seed and a grid's point.
 
     Example:
 
     >>> file_name("relative+query", 2), file_name("a/b c", None)
     ('relative+query-seed2', 'a_b_c')
+    >>> file_name("rel", 1, "alpha=1,pos=emb")
+    'rel+alpha=1+pos=emb-seed1'
     """
+    label = "+".join([label, *filter(None, point.split(","))])
     safe = re.sub(r"[^\w.=+-]", "_", label).lstrip(".") or "_"
     return safe if seed is None else f"{safe}-seed{seed}"
 
@@ -112,8 +119,15 @@ def plan(
     planned = []
     for seed in seeds:
         for one in variants:
-            path = folder / file_name(one.label, seed)
-            run = Run(one.label, seed, path, one.hparams_set, one.overrides)
+            path = folder / file_name(one.label, seed, one.point)
+            run = Run(
+                one.label,
+                seed,
+                path,
+                one.hparams_set,
+                one.overrides,
+                one.point,
+            )
             check_resumable(run, one.hparams, problem, train_steps)
             planned.append(run)
     if len({run.path for run in planned}) < len(planned):

@@ -85,39 +85,123 @@ def score(
     Raises:
         UserError: the model cannot be loaded, or scoring failed.
     """
-    entry = _Entry(run, checkpoint, test_set, folder, attention_sources)
-    more = {
-        one.name: _Entry(run, checkpoint, one, folder, (), one.name)
-        for one in further
-    }
-    missing = [e for e in (entry, *more.values()) if not e.scores()]
-    request = {
-        "checkpoint": checkpoint,
-        "scores": [one.score_request() for one in missing],
-        "attention": None if entry.attention() else entry.attention_request(),
-    }
-    if request["scores"] or request["attention"]:
-        lines = sum(one.num_lines for one in missing)
-        _log.info("%s  translating %d lines.", progress, lines)
-        for one in (entry, *more.values()):
-            one.make_folders()
-        child_process.run(
-            SCORER,
-            folder / "logs" / f"{run.name}.score.log",
-            f"Scoring of {run.title}",
-            content=json.dumps(request).encode(),
-        )
-    attention = entry.attention() or _NO_ATTENTION
-    error = attention["error"]
-    return ModelResult(
-        run,
-        checkpoint,
-        entry.translations(),
-        entry.scores(),
-        attention["attention"],
-        f"{run.title}: no attention: {error}" if error else "",
-        {name: one.translations() for name, one in more.items()},
+    scoring = Scoring(
+        run, checkpoint, test_set, folder, attention_sources, further
     )
+    compute(scoring, progress)
+    return scoring.result()
+
+
+def compute(scoring: "Scoring", progress: str) -> None:
+    """Computes what is missing of a result.
+
+    Args:
+        scoring: The result.
+        progress: str. See `score`.
+
+    Raises:
+        UserError: see `score`.
+    """
+    request = scoring.request()
+    if request:
+        _log.info(
+            "%s  translating %d lines.", progress, scoring.num_missing_lines
+        )
+        child_process.run(SCORER, scoring.log, scoring.task, content=request)
+
+
+class Scoring:
+    """The scoring of a run's model, in two halves: a request and its result.
+
+    Args:
+        run, checkpoint, test_set, folder, attention_sources, further: See
+            `score`.
+    """
+
+    def __init__(
+        self,
+        run: runs_lib.Run,
+        checkpoint: str,
+        test_set: test_sets.TestSet,
+        folder: pathlib.Path,
+        attention_sources: Sequence[str] = (),
+        further: Sequence[test_sets.TestSet] = (),
+    ):
+        self.run = run
+        self.log = folder / "logs" / f"{run.name}.score.log"
+        self.task = f"Scoring of {run.title}"
+        self._checkpoint = checkpoint
+        self._first = _Entry(
+            run, checkpoint, test_set, folder, attention_sources
+        )
+        self._further = {
+            one.name: _Entry(run, checkpoint, one, folder, (), one.name)
+            for one in further
+        }
+
+    @property
+    def num_missing_lines(self) -> int:
+        """The number of lines to translate."""
+        return sum(one.num_lines for one in self._missing())
+
+    def request(self, jobs: int = 1) -> bytes:
+        """Returns the input of `SCORER` that computes what is missing.
+
+        Args:
+            jobs: int. How many processes share the machine meanwhile, for the
+                record of the time.
+
+        Returns:
+            bytes, empty if nothing is missing. The folders of the results have
+            been made.
+        """
+        first = self._first
+        request = {
+            "checkpoint": self._checkpoint,
+            "scores": [one.score_request(jobs) for one in self._missing()],
+            "attention": (
+                None if first.attention() else first.attention_request()
+            ),
+        }
+        if not request["scores"] and not request["attention"]:
+            return b""
+        for one in (first, *self._further.values()):
+            one.make_folders()
+        return json.dumps(request).encode()
+
+    def result(self) -> ModelResult:
+        """Returns the result, once nothing is missing."""
+        entry = self._first
+        attention = entry.attention() or _NO_ATTENTION
+        error = attention["error"]
+        return ModelResult(
+            self.run,
+            self._checkpoint,
+            entry.translations(),
+            entry.scores(),
+            attention["attention"],
+            f"{self.run.title}: no attention: {error}" if error else "",
+            {name: one.translations() for name, one in self._further.items()},
+        )
+
+    def _missing(self):
+        """Returns the entries without scores."""
+        entries = (self._first, *self._further.values())
+        return [one for one in entries if not one.scores()]
+
+
+def has_scores(folder: pathlib.Path, name: str) -> bool:
+    """Returns whether a model was ever scored.
+
+    Args:
+        folder: The cache, see `score`.
+        name: str. The name of its run.
+    """
+    return _scores_path(folder, "", name).is_file()
+
+
+def _scores_path(folder, set_name, run_name):
+    return folder / "scores" / set_name / f"{run_name}.json"
 
 
 class _Entry:
@@ -134,7 +218,7 @@ class _Entry:
         self._translations_path = (
             folder / "translations" / name / f"{run.name}.txt"
         )
-        self._scores_path = folder / "scores" / name / f"{run.name}.json"
+        self._scores_path = _scores_path(folder, name, run.name)
         self._attention_path = folder / "attention" / f"{run.name}.json"
         self._test_set = test_set
         self._sources = attention_sources
@@ -187,7 +271,7 @@ class _Entry:
             self._attention_path, self._attention_key, _ATTENTION_FIELDS
         )
 
-    def score_request(self) -> dict[str, Any]:
+    def score_request(self, jobs: int) -> dict[str, Any]:
         """Returns the arguments of `score_process.score`."""
         return {
             "source": str(self._test_set.source_path),
@@ -195,6 +279,7 @@ class _Entry:
             "translations": str(self._translations_path),
             "scores": str(self._scores_path),
             "key": self._scores_key,
+            "jobs": jobs,
         }
 
     def attention_request(self) -> dict[str, Any]:

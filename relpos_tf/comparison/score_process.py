@@ -54,6 +54,7 @@ def score(
     translations: str,
     scores: str,
     key: dict[str, Any],
+    jobs: int = 1,
 ) -> None:
     """Translates a file, and computes the loss on the same pairs.
 
@@ -64,6 +65,7 @@ def score(
         translations: str. The file to write the translations to.
         scores: str. The file to write the scores to, as JSON.
         key: Identifies the scores, and is written with them.
+        jobs: int. How many processes share the machine; it is written as well.
 
     Raises:
         UserError: see `run_request`.
@@ -92,6 +94,7 @@ def score(
         "translations_sha256": files.sha256(translations),
         "parameters": int(model.count_params()),
         "translation_seconds": seconds,
+        "jobs": jobs,
         "source_lengths": [len(ids) for ids in encoded],
         **evaluation.teacher_forced(model, dataset),
     }

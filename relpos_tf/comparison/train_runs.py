@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.comparison import child_process
@@ -46,21 +47,30 @@ def train(
         _log.info("%s %s.", progress.title(number), start)
         progress.begin(number, step)
         child_process.run(
-            _arguments(run, flags, train_steps),
+            arguments(run, flags, train_steps),
             log,
             f"Training of {run.title}",
             MetricsReader(run, progress.log_event).read_new,
         )
         progress.end()
-        if not runs_lib.is_finished(run, train_steps):
-            raise errors.UserError(
-                f"Training of {run.title} ended before step {train_steps}, "
-                f"without an error; see {log}. Run the command again to go on."
-            )
+        check_finished(run, train_steps, log)
 
 
-def _arguments(run, flags, train_steps):
-    """Returns the trainer's command line for a run."""
+def check_finished(
+    run: runs_lib.Run, train_steps: int, log: pathlib.Path
+) -> None:
+    """Raises UserError if a run, whose trainer has ended, is not finished."""
+    if not runs_lib.is_finished(run, train_steps):
+        raise errors.UserError(
+            f"Training of {run.title} ended before step {train_steps}, "
+            f"without an error; see {log}. Run the command again to go on."
+        )
+
+
+def arguments(
+    run: runs_lib.Run, flags: Mapping[str, object], train_steps: int
+) -> list[str]:
+    """Returns the trainer's command line for a run; see `train`."""
     own = {
         "hparams_set": run.hparams_set,
         "hparams": run.overrides,
@@ -155,20 +165,12 @@ class TrainingProgress:
 
     def line(self, event: dict) -> str:
         """Returns the line for an event of the run."""
-        start = f"{self.title(self._number)}  step {event['step']}"
+        title = self.title(self._number)
         if event["split"] != "train":
-            averaged = "  averaged" * ("averaged" in event)
-            return (
-                f"{start}{averaged}  {event['split']} loss "
-                f"{event['loss']:.2f}  BLEU {event['bleu']:.2f}"
-            )
+            return evaluation_line(title, event)
         self._step = event["step"]
-        left, left_of_all = self._seconds_left()
-        return (
-            f"{start}/{self._train_steps}  loss {event['loss']:.2f}  "
-            f"{event['steps_per_second']:.1f} steps/s  "
-            f"{reporting.duration(left)} left, all "
-            f"{reporting.duration(left_of_all)}"
+        return training_line(
+            title, event, self._train_steps, *self._seconds_left()
         )
 
     def _seconds_left(self):
@@ -186,3 +188,42 @@ class TrainingProgress:
                 done = max(run_dir.all_steps(run.path), default=0)
                 later += max(self._train_steps - done, 0)
         return left, left + later * per_step
+
+
+def evaluation_line(title: str, event: Mapping[str, Any]) -> str:
+    """Returns the line for an evaluation of a run.
+
+    Args:
+        title: str. The beginning of the line.
+        event: An event of metrics.jsonl.
+    """
+    averaged = "  averaged" * ("averaged" in event)
+    return (
+        f"{title}  step {event['step']}{averaged}  {event['split']} loss "
+        f"{event['loss']:.2f}  BLEU {event['bleu']:.2f}"
+    )
+
+
+def training_line(
+    title: str,
+    event: Mapping[str, Any],
+    train_steps: int,
+    left: float,
+    left_of_all: float,
+) -> str:
+    """Returns the line for a training event of a run.
+
+    Args:
+        title: str. The beginning of the line.
+        event: An event of metrics.jsonl.
+        train_steps: int. Updates of the run.
+        left: float. Seconds left of the run.
+        left_of_all: float. Seconds left of all runs.
+    """
+    return (
+        f"{title}  step {event['step']}/{train_steps}  "
+        f"loss {event['loss']:.2f}  "
+        f"{event['steps_per_second']:.1f} steps/s  "
+        f"{reporting.duration(left)} left, all "
+        f"{reporting.duration(left_of_all)}"
+    )

@@ -71,12 +71,14 @@ class Variant(NamedTuple):
         hparams_set: str. The set that it derives from.
         overrides: str. Its changes to the set, `name=value,name=value`.
         hparams: The hparams with the changes.
+        point: str. The last of the changes, those of a grid's point.
     """
 
     label: str
     hparams_set: str
     overrides: str
     hparams: hparam.HParams
+    point: str = ""
 
 
 def of_sets(sets: Sequence[str], changes: str, more: str = "") -> list[Variant]:

@@ -22,6 +22,7 @@ METRICS = "metrics.jsonl"
 _FLAGS = "flags.txt"
 _VERSIONS = "versions.json"
 _PROBLEM = "problem.json"
+_SHARING = "sharing.json"
 _STATE = "checkpoint"
 _EPOCH = ".epoch"  # after a checkpoint's name: it is the end of an epoch
 # The files that are written whole or not at all.
@@ -33,6 +34,7 @@ _WRITTEN = (
     _FLAGS,
     _VERSIONS,
     _PROBLEM,
+    _SHARING,
     _STATE,
     "ckpt-*.json",  # beside an average
     "ckpt-*.epoch",  # beside the checkpoint at the end of an epoch
@@ -45,6 +47,8 @@ _PROBLEM_FIELDS = {
     "tokenizer_sha256": str,
     "data": dict[str, str],
 }
+# The fields of sharing.json.
+_SHARING_FIELDS = {"jobs": int, "cores": int, "gpus": int}
 # The fields of an event in metrics.jsonl; no event has all of them.
 _EVENT_FIELDS = {
     "step": int,
@@ -193,6 +197,27 @@ class RunDir:
     def write_problem(self, problem: dict) -> None:
         """Writes problem.json, which describes the run's data."""
         self._write(_PROBLEM, checked_json.dumps(problem).encode())
+
+    def read_sharing(self) -> dict[str, int] | None:
+        """Returns how many runs shared the machine with this one, if any did.
+
+        Returns:
+            dict of `jobs`, the runs at once, this one included, and of the
+            `cores` and `gpus` that they shared; None if it was alone.
+        """
+        path = self.path / _SHARING
+        try:
+            record = checked_json.loads(path.read_bytes(), _SHARING_FIELDS)
+        except (FileNotFoundError, ValueError):
+            return None
+        is_whole = _SHARING_FIELDS.keys() <= record.keys()
+        return {k: record[k] for k in _SHARING_FIELDS} if is_whole else None
+
+    def write_sharing(self, sharing: dict[str, int]) -> None:
+        """Writes sharing.json; of two records, the one with more jobs stays."""
+        before = self.read_sharing()
+        if before is None or before["jobs"] < sharing["jobs"]:
+            self._write(_SHARING, checked_json.dumps(sharing).encode())
 
     def copy_tokenizer(self, path: str | pathlib.Path) -> None:
         """Copies a tokenizer into the run.

@@ -14,6 +14,7 @@ import os
 import pathlib
 import time
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from relpos_tf import errors
 
@@ -127,6 +128,25 @@ def is_locked(directory: str | pathlib.Path) -> bool:
     if descriptor is None:
         return True
     os.close(descriptor)
+    return False
+
+
+def mark_open(file: BinaryIO) -> None:
+    """Makes `is_open` true for a file until all that inherit it have ended."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_open(path: str | pathlib.Path) -> bool:
+    """Returns whether a process has a file that `mark_open` marked."""
+    if fcntl is None or not pathlib.Path(path).is_file():
+        return False
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno in _TAKEN
     return False
 
 

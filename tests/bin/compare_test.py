@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from unittest import mock
@@ -12,12 +13,14 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.bin import compare
 from relpos_tf.bin import trainer
 from relpos_tf.comparison import attention_maps
 from relpos_tf.comparison import child_process
+from relpos_tf.comparison import score_process
 from relpos_tf.comparison import train_runs
 from relpos_tf.comparison.report import html
 from relpos_tf.decoding import engines
@@ -130,6 +133,10 @@ class MistakeTest(parameterized.TestCase):
             f"--outputs: .*no run or set has. Received: {TINY}",
         ),
         ((SETS, "--hparams=x:alpha=1"), "--hparams: .*labels transformer_re"),
+        (("--runs=a", "--grid=alpha=1"), "--grid is for training"),
+        ((SETS, "--grid=alhpa=1"), "--grid: Unknown hparams"),
+        ((SETS, "--grid=beam_size=0"), "--grid: `beam_size` must be "),
+        ((SETS, "--jobs=1000"), "--jobs: Expected at most one job for each "),
         ((SETS, "--hparams=alpha"), "--hparams: .*Received: 'alpha'"),
         ((SETS, "--problem=translate_files"), "--train_source is required"),
         ((SETS, "--train_source=x"), "--train_source goes with --problem=tr"),
@@ -336,6 +343,158 @@ class RunsTest(parameterized.TestCase):
             r"Stopped\. The same command goes on from there:\n  \S[^\n]+\n\Z",
         )
         self.assertFalse((self.folder / "out" / "report.json").exists())
+
+
+class GridTest(absltest.TestCase):
+    """Tuning, with a trainer that copies a trained run."""
+
+    # By alpha, which tells the labels apart: the rate that is best.
+    BEST = {0.6: 0.5, 0.9: 2.0}
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path) / "all"
+        examples.copy(self.folder)
+        self.trained, self.scored = [], []
+        self.fails = ""
+
+        def grid_tiny():
+            return examples.tiny_run.HPARAMS
+
+        def pairs():
+            return None
+
+        registry.register_hparams(grid_tiny)
+        registry.register_problem(pairs)
+        for makers, name in (
+            (registry._hparams._makers, "grid_tiny"),
+            (registry._problems._makers, "pairs"),
+        ):
+            self.addCleanup(makers.pop, name)
+        patches = [
+            mock.patch.object(child_process, "run", self.run_child),
+            mock.patch.object(
+                engines.ModelEngine,
+                "translate",
+                lambda engine, *arguments: self.search(engine, *arguments),
+            ),
+            mock.patch.object(
+                evaluation, "teacher_forced", examples.quick_loss
+            ),
+            mock.patch.object(attention_maps, "describe", return_value={}),
+            mock.patch.object(html, "render", return_value=""),
+        ]
+        for patch in patches:
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def run_child(self, arguments, log, task, watch=None, content=b""):
+        """Stands in for the trainer, and runs the scorer in this process."""
+        if content:
+            for one in json.loads(content).get("scores", []):
+                split = pathlib.Path(one["source"]).name.partition(".")[0]
+                self.scored.append((split, pathlib.Path(one["scores"]).stem))
+            self.assertEqual(score_process.main(content), 0)
+            return
+        flags = dict(x.removeprefix("--").split("=", 1) for x in arguments[2:])
+        path = pathlib.Path(flags["output_dir"])
+        if path.name == self.fails:
+            raise errors.UserError(f"{task} failed.")
+        self.trained.append(path.name)
+        shutil.copytree(self.folder / "a-seed1", path)
+        run = run_dir.RunDir(path)
+        hparams = registry.hparams("grid_tiny").override(flags["hparams"])
+        size = run.read_hparams().vocab_size
+        run.write_hparams(hparams.replace(vocab_size=size))
+        run.write_flags(
+            f"--random_seed={flags['random_seed']}\n--problem=pairs\n"
+        )
+
+    def search(self, engine, items, settings, n_best):
+        """Is right in some lines, if the rate is the best one."""
+        del settings, n_best
+        hparams = engine.model.hparams
+        is_best = hparams.learning_rate_constant == self.BEST[hparams.alpha]
+        text = examples.PAIRS[-1][1] if is_best else "x"
+        return [engines.Translation([text], [0.0], True) for _ in items]
+
+    def compare(self, grid, *more):
+        self.trained.clear()
+        self.scored.clear()
+        return execute(
+            "--problem=pairs",
+            "--hparams_sets=a=grid_tiny,b=grid_tiny",
+            "--hparams=b:alpha=0.9",
+            f"--grid=learning_rate_constant={grid}",
+            "--train_steps=7",
+            f"--data_dir={self.folder / 'data'}",
+            f"--output_dir={self.folder / 'out'}",
+            *more,
+        )
+
+    def test_best_points_alone_are_trained_further_and_tested(self):
+        code, out, err = self.compare("0.5,1,2", "--seeds=1,2")
+        self.assertEqual(code, 0, err)
+        self.assertIn(
+            "The grid has 3 points: 6 runs with seed 1, then 2 with the other",
+            err,
+        )
+        rate = "learning_rate_constant"
+        tried = [f"{x}+{rate}={y}-seed1" for x in "ab" for y in ("0.5", 1, 2)]
+        further = [f"a+{rate}=0.5-seed2", f"b+{rate}=2-seed2"]
+        self.assertEqual(self.trained, [*tried, *further])
+        tested = [tried[0], tried[5], *further]
+        self.assertCountEqual(
+            self.scored,
+            [("dev", name) for name in tried]
+            + [("test", name) for name in tested],
+        )
+        path = self.folder / "out" / "report.json"
+        report = json.loads(path.read_text())
+        self.assertEqual(
+            [(one["label"], one["chosen"]) for one in report["tuning"]],
+            [("a", f"{rate}=0.5"), ("b", f"{rate}=2")],
+        )
+        self.assertEqual(
+            [(one["label"], one["seed"]) for one in report["runs"]],
+            [("a", 1), ("a", 2), ("b", 1), ("b", 2)],
+        )
+        self.assertEqual(report["hparams_diff"][rate], {"a": 0.5, "b": 2.0})
+        edges = [w for w in report["warnings"] if "edge of the grid" in w]
+        self.assertLen(edges, 2)
+        # The same command has nothing left to do.
+        before = path.read_bytes()
+        self.assertEqual(self.compare("0.5,1,2", "--seeds=1,2")[0], 0)
+        self.assertEqual((self.trained, self.scored), ([], []))
+        self.assertEqual(path.read_bytes(), before)
+        # Another grid that chose otherwise is remembered.
+        code, _, err = self.compare("1,2")
+        self.assertEqual((code, self.trained), (0, []))
+        self.assertIn("a: learning_rate_constant=1 is the best point.", err)
+        self.assertEqual(self.compare("0.5,1,2")[0], 0)
+        report = json.loads(path.read_text())
+        self.assertIn(
+            f"a has test scores at {rate}=1 as well: an earlier command chose "
+            "that point from another grid.",
+            report["warnings"],
+        )
+
+    def test_failed_point_is_trained_again_before_a_choice(self):
+        self.fails = "a+learning_rate_constant=2-seed1"
+        code, _, err = self.compare("0.5,2")
+        self.assertEqual(code, 1)
+        self.assertIn("learning_rate_constant=2 seed 1 failed.", err)
+        self.assertEqual(self.scored, [])
+        self.fails = ""
+        code, _, err = self.compare("0.5,2")
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("a+learning_rate_constant=0.5-seed1", self.trained)
+
+    def test_dev_split_that_also_chose_is_reported(self):
+        code, _, err = self.compare("0.5,2", "--nouse_test_set")
+        self.assertEqual(code, 0, err)
+        self.assertIn("which also chose the points of the grid", err)
+        self.assertNotIn("test", [split for split, _ in self.scored])
 
 
 class TrainTest(absltest.TestCase):

@@ -11,6 +11,7 @@ from relpos_tf.comparison import significance
 from relpos_tf.comparison import variants
 from relpos_tf.comparison import words
 from relpos_tf.comparison.report import differences
+from relpos_tf.comparison.report import reading
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
 from relpos_tf.training import corpus_measures
@@ -42,6 +43,7 @@ def make(
     warnings: Sequence[str] = (),
     frequencies: Mapping[str, int] | None = None,
     baseline: str = "",
+    tuning: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Returns the report.
 
@@ -58,6 +60,7 @@ def make(
         frequencies: How often words occur in the training data, if that is
             known, see `word_frequencies`.
         baseline: str. A label to put first, which others are compared with.
+        tuning: What `tuning.Tuning.describe` returned, if there was a grid.
     """
     # The order of the others remains.
     results = sorted(results, key=lambda one: one.run.label != baseline)
@@ -77,8 +80,7 @@ def make(
     all_warnings = [
         *warnings,
         *run_warnings,
-        *check_conditions(rows),
-        *_check(results, hparams_diff),
+        *_check_all(results, rows, hparams_diff),
     ]
     report = {
         "title": f"{problem['problem']}: {', '.join(labels)}",
@@ -92,12 +94,23 @@ def make(
         "further_test_sets": _further(by_label, rows, further),
         **compared,
         "hparams_diff": hparams_diff,
+        "tuning": list(tuning),
         "samples": _samples(by_label, test_set, lengths, num_samples),
         "attention": _attention(by_label),
         "warnings": list(dict.fromkeys(all_warnings)),
         "versions": run_dir.versions(),
     }
     return measures.finite(report)
+
+
+def _check_all(results, rows, hparams_diff):
+    """Returns the warnings about all runs together."""
+    return [
+        *check_conditions(rows),
+        *_check_batching(hparams_diff),
+        *_check_versions(results),
+        *_check_equal_hparams(results),
+    ]
 
 
 def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -126,6 +139,11 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"With seed {seed}, the runs have not been trained on the same "
                 f"number of target tokens: {_listed(tokens)}."
             )
+    if len({reading.sharing_text(row) for row in rows}) > 1:
+        warnings.append(
+            "The runs did not share the machine alike, see Cost: their steps/s "
+            "are not comparable."
+        )
     seeds = {row["label"]: [] for row in rows}
     for row in rows:
         seeds[row["label"]].append(row["seed"])
@@ -145,15 +163,6 @@ def _hparams_diff(results):
         if hparams := result.run.hparams():
             by_label[result.run.label] = hparams
     return variants.differences(by_label)
-
-
-def _check(results, hparams_diff):
-    """Returns warnings on how the runs were trained."""
-    return [
-        *_check_batching(hparams_diff),
-        *_check_versions(results),
-        *_check_equal_hparams(results),
-    ]
 
 
 def _check_batching(hparams_diff):
@@ -258,6 +267,7 @@ def _run_row(result, sets, buckets, problem):
         "further_test_sets": further,
         "teacher_forced_accuracy": record["teacher_forced_accuracy"],
         "translation_seconds": record["translation_seconds"],
+        "translation_jobs": record.get("jobs", 1),
         "bleu_by_length": [
             _bucket_row(limit, lines, translations, references)
             for limit, lines in buckets

@@ -35,6 +35,43 @@ def has_tokenized_bleu(report: Report) -> bool:
     return bool(values(report, "tokenized_bleu"))
 
 
+def sharing_text(run: Mapping[str, Any]) -> str:
+    """Says how many runs were trained at once with a run; "" if it was alone.
+
+    Example:
+
+    >>> sharing_text({"sharing": {"jobs": 2, "cores": 4, "gpus": 0}})
+    '2 at once on 4 cores'
+    >>> sharing_text({"sharing": {"jobs": 2, "cores": 4, "gpus": 2}})
+    '2 at once on 4 cores and 2 GPUs'
+    """
+    sharing = run.get("sharing")
+    if not sharing:
+        return ""
+    gpus = f" and {sharing['gpus']} GPUs" if sharing["gpus"] else ""
+    return f"{sharing['jobs']} at once on {sharing['cores']} cores{gpus}"
+
+
+def conditions_of_time(report: Report) -> str:
+    """Says which runs were trained side by side; "" if none was."""
+    runs = report["runs"]
+    texts = list(dict.fromkeys(map(sharing_text, runs)))
+    if texts == [""]:
+        return ""
+    if len(texts) == 1:
+        return f"The runs were trained {texts[0]}."
+    parts = []
+    for text in texts:
+        own = [
+            run["label"]
+            + ("" if run["seed"] is None else f" seed {run['seed']}")
+            for run in runs
+            if sharing_text(run) == text
+        ]
+        parts.append(f"{', '.join(own)}: {text or 'alone'}")
+    return f"The runs were trained so: {'; '.join(parts)}."
+
+
 def known(numbers: Iterable[float | None]) -> list[float]:
     """Returns the numbers that are not None."""
     return [number for number in numbers if number is not None]

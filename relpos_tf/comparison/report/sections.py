@@ -84,6 +84,7 @@ def build(report: reading.Report, has_figures: bool) -> Document:
         "Learning curves": _folded_if_large(
             report, "BLEU by step as a table", tables.learning_curve(report)
         ),
+        "Tuning": _tuning(report),
         "Hyper-parameters": [tables.hparams(report) or no_difference],
         "Translations": _samples(report),
         "Sentences that differ most": _gaps(report),
@@ -170,6 +171,21 @@ def _further(report) -> list[Block]:
             *tables.further_pairs(report),
         ),
     ]
+
+
+def _tuning(report) -> list[Block]:
+    tuned = tables.tuning(report)
+    if not tuned:
+        return []
+    note = (
+        "Every label was trained at every point of the grid with one seed, and "
+        "scored on the development set alone. The point with the highest BLEU "
+        "(of equal ones, with the lowest loss) was trained with all seeds and "
+        "scored above; test scores of the others were not computed. The "
+        "chosen run is one of those with that seed, and luck helped to choose "
+        "it: with this seed, scores of all labels are a little too high."
+    )
+    return [Paragraph(note), *tuned]
 
 
 def _signatures(report) -> str:

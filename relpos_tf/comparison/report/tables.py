@@ -151,7 +151,8 @@ def cost(report: reading.Report) -> Table:
     ]
     return _table(
         "Medians over the training run, without evaluations. In brackets: the "
-        "ratio to the first label. Peak memory is that of the whole process.",
+        "ratio to the first label. Peak memory is that of the whole process."
+        + _conditions_of_time(report),
         ["label", "steps/s", "tokens/s", "peak memory, MiB"],
         rows,
     )
@@ -405,6 +406,37 @@ def hparams(report: reading.Report) -> Table | None:
     )
 
 
+def tuning(report: reading.Report) -> list[Table]:
+    """Returns the points of the grid that were tried for each label."""
+    tables = []
+    for entry in report["tuning"]:
+        rows = [
+            [
+                point["hparams"],
+                number(point["bleu"], 2),
+                number(point["loss"], 4),
+                "chosen" if point["is_chosen"] else "",
+            ]
+            for point in entry["points"]
+        ]
+        lead = ""
+        if entry["lead"] is not None:
+            lead = (
+                f" BLEU of the points has a range of "
+                f"{number(entry['range'], 2)}; the best is "
+                f"{number(entry['lead'], 2)} above the second."
+            )
+        tables.append(
+            _table(
+                f"{entry['label']}, seed {entry['seed']}.{lead}",
+                ["point", "dev BLEU", "dev loss", "choice"],
+                rows,
+                text_columns=[3],
+            )
+        )
+    return tables
+
+
 def runs(report: reading.Report) -> Table:
     """Returns every run, with the names of report.json."""
     texts = ["label", "seed", "hparams_set", "hparams"]
@@ -421,7 +453,8 @@ def runs(report: reading.Report) -> Table:
     ]
     head = [*texts, *numbers, "output_dir"]
     return _table(
-        "Every run, with the names of report.json; peak_memory_mb is in MiB.",
+        "Every run, with the names of report.json; peak_memory_mb is in MiB."
+        + _conditions_of_time(report),
         head,
         rows,
         text_columns=[2, 3, len(head) - 1],
@@ -444,6 +477,8 @@ def short_text(report: reading.Report) -> str:
     ):
         head = [one["name"], *table.head[1:]]
         lines += [*_aligned([head, *table.rows]), ""]
+    if conditions := reading.conditions_of_time(report):
+        lines += [f"steps/s: {conditions}", ""]
     return "\n".join([*lines, report["verdict"]]) + "\n"
 
 
@@ -511,6 +546,12 @@ def _cells_of_means(report: reading.Report, line) -> list[str]:
         with_spread(line[f"{name}_mean"], line[f"{name}_spread"], 2)
         for name in fields
     ]
+
+
+def _conditions_of_time(report: reading.Report) -> str:
+    """Returns the end of a caption, with a space before it."""
+    conditions = reading.conditions_of_time(report)
+    return f" {conditions}" if conditions else ""
 
 
 def _in_brackets(value: float | None, digits: int) -> str:

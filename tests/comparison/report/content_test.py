@@ -383,6 +383,33 @@ class MakeTest(ReportTestCase):
         ratios = [row["steps_ratio"] for row in rows["summary"]]
         self.assertEqual(ratios, [1.0, 0.25, 0.5])
 
+    def test_runs_that_shared_the_machine_say_so(self):
+        alone = self.two()
+        self.assertNotIn("at once", tables.cost(alone).caption)
+        self.assertNotIn("at once", tables.short_text(alone))
+        first, second = self.result("rel", 1), self.result("abs", 1)
+        sharing = {"jobs": 2, "cores": 4, "gpus": 0}
+        first.run.files.write_sharing(sharing)
+        second.record["jobs"] = 3
+        report = self.make(first, second)
+        self.assertEqual(
+            [(r["sharing"], r["translation_jobs"]) for r in report["runs"]],
+            [(sharing, 1), (None, 3)],
+        )
+        self.assertIn("are not comparable.", "".join(report["warnings"]))
+        said = "rel seed 1: 2 at once on 4 cores; abs seed 1: alone."
+        self.assertIn(said, tables.cost(report).caption)
+        second.run.files.write_sharing(sharing)
+        report = self.make(first, second)
+        self.assertEqual(report["warnings"], [])
+        said = "The runs were trained 2 at once on 4 cores."
+        for text in (
+            tables.cost(report).caption,
+            tables.runs(report).caption,
+            tables.short_text(report),
+        ):
+            self.assertIn(said, text)
+
     def test_other_measures_are_compared_alike(self):
         report = self.two()
         self.assertEqual(list(report["pairs_by_measure"]), ["chrF"])

@@ -43,6 +43,10 @@ class MarkdownTest(absltest.TestCase):
             "- relative (95.5): Zwei Katzen",
             "- absolute (20.5): Zwei Hunde",
             "| pos | none | timing |",
+            "| learning\\_rate\\_constant=0.5 | 20.25 | 2.2500 | – |",
+            "| learning\\_rate\\_constant=1 | 21.50 | 2.2500 | chosen |",
+            "absolute, seed 1. BLEU of the points has a range of 1.25; the "
+            "best is 1.25 above the second.",
             "- relative =: Ein Hund .",
             "- absolute: Hund",
             "    python -m relpos_tf.bin.compare --seeds=1,2",
@@ -80,7 +84,7 @@ class MarkdownTest(absltest.TestCase):
         self.assertNotIn("<", text)
 
     def test_missing_number_is_a_dash(self):
-        report = report_sample.report(samples=[], hparams_diff={})
+        report = report_sample.report(samples=[], hparams_diff={}, tuning=[])
         report["summary"][0] |= {"steps_per_second": None, "steps_ratio": None}
         report["pairs"][0] |= {
             "p_value": None,
@@ -93,6 +97,7 @@ class MarkdownTest(absltest.TestCase):
         self.assertIn("| – | – | – | 0.30 | 0.31 | – | +1.00, +3.00 |", text)
         self.assertIn("All labels have the same hyper-parameters.", text)
         self.assertNotIn("## Translations", text)
+        self.assertNotIn("## Tuning", text)
         self.assertNotIn("absolute above relative", text)
         self.assertNotIn("None", text)
 

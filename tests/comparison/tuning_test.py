@@ -1,0 +1,76 @@
+"""The choice of a grid's point: by dev BLEU, then by dev loss."""
+
+import math
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import hparam
+from relpos_tf.comparison import runs
+from relpos_tf.comparison import tuning
+from relpos_tf.comparison import variants
+
+
+def score(point, bleu, loss, label="a"):
+    variant = variants.Variant(label, "set", point, hparam.HParams(), point)
+    path = pathlib.Path("runs")
+    run = runs.Run(label, 3, path, "set", point, point)
+    return tuning.PointScore(variant, run, bleu, loss)
+
+
+class TuningTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ([(20.0, 3.0), (22.0, 9.0), (21.0, 1.0)], 1),
+        ([(20.0, 3.0), (20.0, 2.0), (19.0, 1.0)], 1),
+        ([(20.0, 3.0), (20.0, 3.0)], 0),
+        ([(0.0, math.nan), (0.0, 7.0), (0.0, math.nan)], 1),
+    )
+    def test_highest_bleu_then_lowest_loss_then_the_first(self, all_, best):
+        scores = [score(f"alpha={n}", *one) for n, one in enumerate(all_)]
+        self.assertIs(tuning.best(scores), scores[best])
+
+    def test_each_variant_has_a_choice_of_its_own(self):
+        found = tuning.Tuning(
+            [
+                score("alpha=1,pos=emb", 20.0, 3.0),
+                score("alpha=2,pos=emb", 23.5, 2.5),
+                score("alpha=3,pos=emb", 22.25, 2.0),
+                score("alpha=1,pos=emb", 30.0, 1.0, "b"),
+                score("alpha=2,pos=emb", 10.0, 4.0, "b"),
+                score("alpha=3,pos=emb", 15.0, 4.0, "b"),
+            ]
+        )
+        chosen = [(one.label, one.overrides) for one in found.chosen()]
+        self.assertEqual(
+            chosen, [("a", "alpha=2,pos=emb"), ("b", "alpha=1,pos=emb")]
+        )
+        a, b = found.describe()
+        self.assertEqual((a["label"], a["seed"]), ("a", 3))
+        self.assertEqual(a["chosen"], "alpha=2,pos=emb")
+        self.assertEqual((a["range"], a["lead"]), (3.5, 1.25))
+        self.assertEqual((b["range"], b["lead"]), (20.0, 15.0))
+        # A field of one value, or of text, has no edge.
+        self.assertEqual((a["at_edge"], b["at_edge"]), ([], ["alpha"]))
+        self.assertEqual(
+            a["points"][1],
+            {
+                "hparams": "alpha=2,pos=emb",
+                "bleu": 23.5,
+                "loss": 2.5,
+                "is_chosen": True,
+                "run": "a+alpha=2+pos=emb-seed3",
+            },
+        )
+        self.assertEqual(
+            [point["is_chosen"] for point in b["points"]], [True, False, False]
+        )
+
+    def test_one_point_has_no_lead(self):
+        (entry,) = tuning.Tuning([score("alpha=1", 5.0, 1.0)]).describe()
+        self.assertEqual((entry["range"], entry["lead"]), (0.0, None))
+        self.assertEmpty(entry["at_edge"])
+
+
+if __name__ == "__main__":
+    absltest.main()
