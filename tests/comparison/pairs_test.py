@@ -142,7 +142,8 @@ class CompareTest(absltest.TestCase):
         self.assertGreater(found["score_a"], found["score_b"])
 
     def test_translations_of_unknown_seeds_weigh_as_much_as_ours(self):
-        ours, theirs = [REFERENCES, WORSE, WORSE], [WORST, WORSE]
+        ours = [REFERENCES, WORSE[:2] + REFERENCES[2:], REFERENCES]
+        theirs = [WORSE[:3] + REFERENCES[3:], REFERENCES[:9] + WORSE[9:]]
         by_label = {
             "a": results(s1=ours[0], s2=ours[1], s3=ours[2]),
             "b": results(s1=theirs[0], s2=theirs[1]),
@@ -158,6 +159,7 @@ class CompareTest(absltest.TestCase):
             for side in (ours * 2, theirs * 3)
         ]
         self.assertEqual(found["p_value"], significance.p_value(*sides, BLEU))
+        self.assertBetween(found["p_value"], 0.01, 0.9)
         self.assertEqual(
             [found[f"difference{x}"] for x in ("", "_low", "_high")],
             list(significance.interval(*sides, BLEU)),

@@ -108,6 +108,32 @@ class MarkdownTest(absltest.TestCase):
             markdown.render(report_sample.report()),
         )
 
+    def test_half_a_square_has_the_row_minus_the_column(self):
+        report = report_sample.large_report()
+        for falling in (False, True):
+            if falling:  # Now the first label is the best.
+                for line in report["summary"]:
+                    line["bleu_mean"] = 60.0 - line["bleu_mean"]
+                for pair in report["all_pairs"]:
+                    for side in ("score_a", "score_b"):
+                        pair[side] = 60.0 - pair[side]
+            means = {x["label"]: x["bleu_mean"] for x in report["summary"]}
+            table = tables.matrix(report)
+            self.assertEqual(
+                [*table.head[1:], table.rows[-1][0]],
+                sorted(means, key=means.get, reverse=True),
+            )
+            for number, row in enumerate(table.rows, start=1):
+                for other, cell in zip(table.head[1:], row[1:], strict=True):
+                    if number:
+                        number -= 1
+                        difference = means[row[0]] - means[other]
+                        self.assertStartsWith(cell, f"{difference:+.2f}")
+                    else:
+                        self.assertEqual(cell, " ")
+        self.assertEqual(table.rows[1][1], "-2.00 (0.013)*")
+        self.assertEqual(table.rows[2][1], "-3.00")
+
     def test_terminal_gets_a_short_table(self):
         lines = tables.short_text(report_sample.report()).split("\n")
         self.assertRegex(
