@@ -153,12 +153,16 @@ class RunTest(JobsTestCase):
         self.assertTrue(self.there("b.ended"))
 
     def test_job_that_is_not_ready_lets_others_pass(self):
+        code = (
+            "import pathlib, sys; "
+            "sys.exit(not pathlib.Path(sys.argv[1], 'b.ended').exists())"
+        )
         queue = [
-            Fake(self.folder, "a", ready=lambda: self.there("b.ended")),
+            Fake(self.folder, "a", code, ready=lambda: self.there("b.ended")),
             Fake(self.folder, "b"),
         ]
         self.assertEqual(jobs.run(queue, slots(1)), [])
-        self.assertTrue(self.there("a.ended"))
+        self.assertIsNotNone(queue[0].child)
 
     @absltest.skipUnless(hasattr(os, "sched_setaffinity"), "Linux only.")
     def test_process_gets_the_cores_and_variables_of_its_slot(self):
