@@ -228,9 +228,12 @@ def _add_by_distance(x, numbers, band):
     diagonals = numbers + diagonals_of(x, band)  # [B, H, W, Q]
     shape = tf.shape(diagonals)
     if_several = tf.cast(shape[2] > 1, tf.int32)  # as in `diagonals_of`
-    # So that the graph does not know the rank: if the batch alone is unknown,
-    # TensorFlow expects one of 5 (its issue 38280).
-    if_several = tf.raw_ops.PlaceholderWithDefault(input=if_several, shape=[])
+    if x.shape[0] is None and None not in x.shape[1:]:
+        # The graph must not know the rank: if the batch alone is unknown,
+        # TensorFlow expects one of 5 (its issue 38280).
+        if_several = tf.raw_ops.PlaceholderWithDefault(
+            input=if_several, shape=[]
+        )
     shape = tf.concat([shape[:2], shape[2 : 2 + if_several], shape[3:]], 0)
     # In place: x is not copied where nothing else needs it.
     y = tf.raw_ops.MatrixSetDiagV3(
