@@ -6,7 +6,7 @@ r"""Compares hparams sets: trains them alike, and says which is better.
   relpos-compare --preset=table2 --problem=translate_ende_multi30k \
       --train_steps=1000 --output_dir=runs/table2
   relpos-compare --runs=runs/relative,runs/absolute --output_dir=runs/compared \
-      --outputs=theirs=theirs.de
+      --outputs=marian=marian.de
   relpos-compare --diff --hparams_sets=transformer_base,transformer_relative
 
 Runs are trained in OUTPUT_DIR/runs/LABEL-seedN, one after the other, or with

@@ -100,7 +100,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Corrects the p-values of several tests.
 
     The probability that any corrected p-value of a true hypothesis is below a
-    level is at most that level, whatever depends on whatever.
+    level is at most that level, also if the tests depend on one another.
 
     Args:
         p_values: A p-value for each test. None, where a test is impossible,

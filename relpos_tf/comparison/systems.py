@@ -37,7 +37,8 @@ class System(Protocol):
 
         Returns:
             dict of `hparams_set`, `hparams`, `train_steps`, `beam_size`,
-            `alpha`, `checkpoint`, `output_dir`, its folder or file, and the
-            items of `measures.of_training`. `train_steps` is None, as others
-            may be, if only translations are known.
+            `alpha`, `checkpoint`, `output_dir` (its folder or file), `sharing`
+            (see `RunDir.read_sharing`), and the items of
+            `measures.of_training`. If only translations are known,
+            `train_steps` is None, and others may be.
         """

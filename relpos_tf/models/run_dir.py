@@ -96,8 +96,10 @@ _MAY_CHANGE = frozenset(
         "optimizer_adam_epsilon",
         "optimizer_multistep_accumulate_steps",
         "pair_concatenation",
+        "r_drop_alpha",
         "relative_attention_implementation",
         "relu_dropout",
+        "symbol_dropout",
         "train_steps",
         "weight_decay",
     }

@@ -298,6 +298,29 @@ class SameArchitectureTest(absltest.TestCase):
                     old, old.replace(**{field: value})
                 )
 
+    def test_every_regulariser_may_change(self):
+        old = hparam.HParams()
+        for field in (
+            "attention_dropout",
+            "bpe_dropout",
+            "label_smoothing",
+            "layer_prepostprocess_dropout",
+            "moving_average_decay",
+            "pair_concatenation",
+            "r_drop_alpha",
+            "relu_dropout",
+            "symbol_dropout",
+            "weight_decay",
+        ):
+            lines = run_dir.check_same_architecture(
+                old, old.replace(**{field: 0.25})
+            )
+            was = getattr(old, field)
+            self.assertEqual(
+                lines,
+                [f"{field} was {was} in this run so far and is now 0.25."],
+            )
+
 
 if __name__ == "__main__":
     absltest.main()
