@@ -149,7 +149,7 @@ class CoverageTest(parameterized.TestCase):
 class ChanceTest(parameterized.TestCase):
     """The campaign `chance`, with few lines, trials and comparisons."""
 
-    NUMBER = 200
+    NUMBER = 100
 
     @classmethod
     def setUpClass(cls):

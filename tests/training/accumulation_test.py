@@ -57,7 +57,6 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
         (1, 2, CLIPPED, breakable.BagOfWords),
         (2, 1, replicas.HPARAMS, breakable.BagOfWords),
         (2, 2, CLIPPED, breakable.BagOfWords),
-        (2, 2, CLIPPED, transformer.Transformer),
         (2, 1, BIASED, transformer.Transformer),
     )
     def test_ten_updates_equal_those_of_one_batch(
@@ -171,8 +170,8 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
         # first.
         nothing = [replicas.batch([])] * 4
         found.append(losses(two, [nothing, parts[0]])[1])
-        other = machine(1, 2, hparams, model, random_seed=2)
-        found += losses(other, [parts[0][:2]])
+        other = machine(1, 1, hparams, model, random_seed=2)
+        found += losses(other, [[full]])
         self.assertGreater(np.diff(np.sort(found)).min(), 1e-3, found)
         self.assertEqual(losses(two, [parts[2]]), [found[2]])
 
