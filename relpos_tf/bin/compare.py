@@ -373,7 +373,7 @@ def tune(
     grid: list[variants_lib.Variant],
     train_steps: int,
     folder: pathlib.Path,
-    slots: jobs_lib.Slots | None,
+    slots: jobs_lib.Slots,
 ) -> tuple[list[variants_lib.Variant], list[dict[str, Any]]]:
     """Returns each variant at its best point, and what was tried."""
     from relpos_tf.comparison import tuning
@@ -396,10 +396,8 @@ def tune(
     return tuned.chosen(), tried
 
 
-def make_slots() -> jobs_lib.Slots | None:
-    """Returns the parts of the machine for --jobs; None for one at a time."""
-    if FLAGS.jobs == 1 or FLAGS.diff:
-        return None
+def make_slots() -> jobs_lib.Slots:
+    """Returns the parts of the machine for --jobs."""
     with command.flag_value("jobs"):
         return jobs_lib.divide(FLAGS.jobs)
 
@@ -408,15 +406,15 @@ def train(
     runs: list[runs_lib.Run],
     train_steps: int,
     folder: pathlib.Path,
-    slots: jobs_lib.Slots | None,
+    slots: jobs_lib.Slots,
 ) -> None:
     """Trains the runs."""
-    from relpos_tf.comparison import side_by_side
+    from relpos_tf.comparison import train_runs
 
     names = list(_TRAINER_FLAGS)
     if FLAGS.problem == "translate_files":
         names += [*_FILE_FLAGS, "vocab_size"]
-    side_by_side.train(
+    train_runs.train(
         runs,
         {name: getattr(FLAGS, name) for name in names},
         train_steps,
@@ -430,7 +428,7 @@ def report(
     train_steps: int,
     limits: list[int],
     folder: pathlib.Path,
-    slots: jobs_lib.Slots | None,
+    slots: jobs_lib.Slots,
     tried: list[dict[str, Any]],
     outputs: Sequence[outputs_lib.Output],
 ) -> None:
@@ -444,13 +442,13 @@ def report(
         train_steps,
         FLAGS.data_dir,
         folder,
+        slots,
         use_test_set=FLAGS.use_test_set,
         limits=limits,
         num_samples=FLAGS.num_samples,
         command=command.command_line(),
         outputs=outputs,
         baseline=FLAGS.baseline,
-        slots=slots,
         tuning=tried,
     )
     written = files.write(content, folder)

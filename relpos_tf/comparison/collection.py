@@ -12,7 +12,6 @@ from relpos_tf.comparison import measures
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import score_cache
-from relpos_tf.comparison import side_by_side
 from relpos_tf.comparison import word_frequencies
 from relpos_tf.comparison.report import content
 from relpos_tf.problems import test_sets
@@ -26,10 +25,10 @@ def collect(
     train_steps: int,
     data_dir: str,
     folder: pathlib.Path,
+    slots: jobs.Slots,
     *,
     use_test_set: bool = True,
     outputs: Sequence[outputs_lib.Output] = (),
-    slots: jobs.Slots | None = None,
     tuning: Sequence[dict[str, Any]] = (),
     **options,
 ) -> dict[str, Any]:
@@ -39,11 +38,12 @@ def collect(
         runs: Finished runs.
         train_steps: int. Their last step; 0: the newest of each.
         data_dir: str. Folder of prepared data.
-        folder: The cache of translations and scores, see `score_cache.score`.
+        folder: The cache of translations and scores, see
+            `score_cache.Scoring`.
+        slots: Where models are scored.
         use_test_set: bool. Whether to take the test sets, if there are any;
             else the development split.
         outputs: Translations of other systems; they come last.
-        slots: Where models are scored; None: one after the other.
         tuning: See `content.make`.
         **options: Other arguments of `content.make`.
 
@@ -117,7 +117,7 @@ def _warnings_of_tuning(tuning, test_set, folder):
     return warnings
 
 
-def _score(runs, checkpoints, sets, folder, slots=None):
+def _score(runs, checkpoints, sets, folder, slots):
     """Returns the results of all runs, label by label."""
     lines = attention_lines(sets[0].sources)
     by_label: dict[str, list[score_cache.Scoring]] = {}
@@ -131,7 +131,7 @@ def _score(runs, checkpoints, sets, folder, slots=None):
         )
         of_label.append(scoring)
         scorings.append(scoring)
-    side_by_side.score(scorings, slots)
+    score_cache.score(scorings, slots)
     return [one.result() for of_label in by_label.values() for one in of_label]
 
 

@@ -1,4 +1,4 @@
-"""Child processes side by side: a queue of jobs, and slots that they run in.
+"""Child processes, some at once: a queue of jobs, and slots they run in.
 
 A slot is a part of the machine: a GPU, or some of the cores. All decisions are
 made in the calling thread. Further threads only wait, one for the end of each
@@ -42,7 +42,7 @@ class Slots(NamedTuple):
 
     Attributes:
         parts: The slots.
-        cores: int. The cores that they share.
+        cores: int. The cores that several slots share.
         gpus: int. The GPUs that they share, one each; 0 if none is used.
     """
 
@@ -51,9 +51,11 @@ class Slots(NamedTuple):
     gpus: int
 
     @property
-    def sharing(self) -> dict[str, int]:
-        """Returns the record of `run_dir.RunDir.write_sharing`."""
-        return {"jobs": len(self.parts), "cores": self.cores, "gpus": self.gpus}
+    def sharing(self) -> dict[str, int] | None:
+        """The record of `RunDir.write_sharing`; None if nothing is shared."""
+        jobs = len(self.parts)
+        record = {"jobs": jobs, "cores": self.cores, "gpus": self.gpus}
+        return record if jobs > 1 else None
 
 
 class Job(Protocol):
@@ -102,11 +104,14 @@ class _Running(NamedTuple):
 def divide(number: int) -> Slots:
     """Divides the machine into so many slots.
 
-    Each gets a GPU if there are GPUs, else an equal number of cores.
+    One slot is the whole machine. Of several, each gets a GPU if there are
+    GPUs, else an equal number of cores.
 
     Raises:
         UserError: there are too few GPUs or cores.
     """
+    if number == 1:
+        return Slots((Slot(),), 0, 0)
     cores, gpus = _cores(), _gpus()
     if gpus:
         if number > len(gpus):

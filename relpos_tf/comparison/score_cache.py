@@ -9,11 +9,13 @@ from typing import Any
 from typing import NamedTuple
 
 from relpos_tf.comparison import child_process
+from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import systems
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
+from relpos_tf.utils import locks
 from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
@@ -59,16 +61,28 @@ class ModelResult(NamedTuple):
     further: dict[str, list[str]] = {}
 
 
-def score(
-    run: runs_lib.Run,
-    checkpoint: str,
-    test_set: test_sets.TestSet,
-    folder: pathlib.Path,
-    progress: str,
-    attention_sources: Sequence[str] = (),
-    further: Sequence[test_sets.TestSet] = (),
-) -> ModelResult:
-    """Returns the result of a run's model on the test sets.
+def score(scorings: Sequence["Scoring"], slots: jobs.Slots) -> None:
+    """Computes what is missing of results.
+
+    Args:
+        scorings: One for each model.
+        slots: Where they are computed.
+
+    Raises:
+        UserError: models cannot be loaded, or scoring failed; it names them.
+        KeyboardInterrupt: a signal came.
+    """
+    waiting = []
+    for number, one in enumerate(scorings, start=1):
+        if request := one.request(len(slots.parts)):
+            title = f"[{number}/{len(scorings)}] {one.run.title}"
+            waiting.append(_Job(one, request, title))
+    failures = jobs.run(waiting, slots)
+    jobs.raise_failures(failures, len(scorings), "Scoring")
+
+
+class Scoring:
+    """The scoring of a run's model, in two halves: a request and its result.
 
     Args:
         run: The run.
@@ -76,46 +90,10 @@ def score(
         test_set: The lines to translate.
         folder: The cache: `translations/NAME.txt`, `scores/NAME.json` and
             `attention/NAME.json`; for further test sets, `translations/SET/`
-            and `scores/SET/`. They are computed only if they are missing or
-            belong to another model or other lines.
-        progress: str. Beginning of the progress line.
+            and `scores/SET/`. What is missing, or belongs to another model or
+            other lines, is requested.
         attention_sources: Lines whose attention to describe; perhaps none.
         further: More test sets.
-
-    Raises:
-        UserError: the model cannot be loaded, or scoring failed.
-    """
-    scoring = Scoring(
-        run, checkpoint, test_set, folder, attention_sources, further
-    )
-    compute(scoring, progress)
-    return scoring.result()
-
-
-def compute(scoring: "Scoring", progress: str) -> None:
-    """Computes what is missing of a result.
-
-    Args:
-        scoring: The result.
-        progress: str. See `score`.
-
-    Raises:
-        UserError: see `score`.
-    """
-    request = scoring.request()
-    if request:
-        _log.info(
-            "%s  translating %d lines.", progress, scoring.num_missing_lines
-        )
-        child_process.run(SCORER, scoring.log, scoring.task, content=request)
-
-
-class Scoring:
-    """The scoring of a run's model, in two halves: a request and its result.
-
-    Args:
-        run, checkpoint, test_set, folder, attention_sources, further: See
-            `score`.
     """
 
     def __init__(
@@ -144,12 +122,12 @@ class Scoring:
         """The number of lines to translate."""
         return sum(one.num_lines for one in self._missing())
 
-    def request(self, jobs: int = 1) -> bytes:
+    def request(self, at_once: int = 1) -> bytes:
         """Returns the input of `SCORER` that computes what is missing.
 
         Args:
-            jobs: int. How many processes share the machine meanwhile, for the
-                record of the time.
+            at_once: int. How many processes share the machine meanwhile, for
+                the record of the time.
 
         Returns:
             bytes, empty if nothing is missing. The folders of the results have
@@ -158,7 +136,7 @@ class Scoring:
         first = self._first
         request = {
             "checkpoint": self._checkpoint,
-            "scores": [one.score_request(jobs) for one in self._missing()],
+            "scores": [one.score_request(at_once) for one in self._missing()],
             "attention": (
                 None if first.attention() else first.attention_request()
             ),
@@ -202,6 +180,38 @@ def has_scores(folder: pathlib.Path, name: str) -> bool:
 
 def _scores_path(folder, set_name, run_name):
     return folder / "scores" / set_name / f"{run_name}.json"
+
+
+class _Job:
+    """The process of a scoring, as a `jobs.Job`."""
+
+    def __init__(self, scoring, request, title):
+        self._scoring = scoring
+        self._request = request
+        self.title = scoring.run.title
+        self._start = f"{title}  translating {scoring.num_missing_lines} lines."
+
+    def is_ready(self) -> bool:
+        """Whether no scorer of an earlier command, killed, is running."""
+        return not locks.is_open(self._scoring.log)
+
+    def start(self, slot: jobs.Slot) -> child_process.Child:
+        child = child_process.Child(
+            SCORER,
+            self._scoring.log,
+            self._scoring.task,
+            self._request,
+            slot.environment,
+            slot.cores,
+        )
+        _log.info("%s", self._start)
+        return child
+
+    def watch(self) -> None:
+        """Does nothing: a scorer has no progress."""
+
+    def finish(self, child: child_process.Child) -> None:
+        child.check()
 
 
 class _Entry:
@@ -271,7 +281,7 @@ class _Entry:
             self._attention_path, self._attention_key, _ATTENTION_FIELDS
         )
 
-    def score_request(self, jobs: int) -> dict[str, Any]:
+    def score_request(self, at_once: int) -> dict[str, Any]:
         """Returns the arguments of `score_process.score`."""
         return {
             "source": str(self._test_set.source_path),
@@ -279,7 +289,7 @@ class _Entry:
             "translations": str(self._translations_path),
             "scores": str(self._scores_path),
             "key": self._scores_key,
-            "jobs": jobs,
+            "jobs": at_once,
         }
 
     def attention_request(self) -> dict[str, Any]:

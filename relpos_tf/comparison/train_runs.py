@@ -1,4 +1,4 @@
-"""Trains the runs of a comparison, one after the other."""
+"""Trains the runs of a comparison: one after the other, or several at once."""
 
 import logging
 import pathlib
@@ -10,9 +10,12 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.comparison import child_process
+from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.models import run_dir
 from relpos_tf.training import reporting
+from relpos_tf.utils import locks
+from relpos_tf.utils import terminal
 
 _log = logging.getLogger("relpos_tf")
 TRAINER = ("-m", "relpos_tf.bin.trainer")
@@ -23,48 +26,34 @@ def train(
     flags: Mapping[str, object],
     train_steps: int,
     log_folder: pathlib.Path,
+    slots: jobs.Slots,
 ) -> None:
     """Trains the runs that are not finished; resumes those that have begun.
+
+    A run that fails does not stop the others.
 
     Args:
         runs: All runs, which have been checked.
         flags: Flags of the trainer, the same for all, by name.
         train_steps: int. Updates of each run.
         log_folder: Gets a log file for each run.
+        slots: Where they run.
 
     Raises:
-        UserError: a run failed, or ended too early.
-        KeyboardInterrupt: a signal came; the run has saved its state.
+        UserError: runs failed, or ended too early; it names them.
+        KeyboardInterrupt: a signal came; the runs have saved their states.
     """
-    progress = TrainingProgress(runs, train_steps)
+    progress = Progress(runs, train_steps)
+    waiting = []
     for number, run in enumerate(runs, start=1):
         if runs_lib.is_finished(run, train_steps):
             _log.info("%s is trained.", progress.title(number))
             continue
         log = log_folder / f"{run.name}.log"
-        step = max(run_dir.all_steps(run.path), default=0)
-        start = f"goes on from step {step}" if step else "begins"
-        _log.info("%s %s.", progress.title(number), start)
-        progress.begin(number, step)
-        child_process.run(
-            arguments(run, flags, train_steps),
-            log,
-            f"Training of {run.title}",
-            MetricsReader(run, progress.log_event).read_new,
-        )
-        progress.end()
-        check_finished(run, train_steps, log)
-
-
-def check_finished(
-    run: runs_lib.Run, train_steps: int, log: pathlib.Path
-) -> None:
-    """Raises UserError if a run, whose trainer has ended, is not finished."""
-    if not runs_lib.is_finished(run, train_steps):
-        raise errors.UserError(
-            f"Training of {run.title} ended before step {train_steps}, "
-            f"without an error; see {log}. Run the command again to go on."
-        )
+        command = arguments(run, flags, train_steps)
+        waiting.append(_Training(number, command, log, progress, slots))
+    failures = jobs.run(waiting, slots)
+    jobs.raise_failures(failures, len(runs), "Training")
 
 
 def arguments(
@@ -80,6 +69,174 @@ def arguments(
         "log_step_count_steps": min(100, max(train_steps // 10, 1)),
     }
     return [*TRAINER, *(f"--{k}={v}" for k, v in (dict(flags) | own).items())]
+
+
+class Progress:
+    """Progress lines of runs, perhaps of several at once.
+
+    Every line begins with the name of its run. A terminal also has a line that
+    sums up all runs.
+
+    Args:
+        runs: All runs.
+        train_steps: int. Updates of each.
+        clock: Function that returns seconds.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[runs_lib.Run],
+        train_steps: int,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.runs = runs
+        self.train_steps = train_steps
+        self._clock = clock
+        self._begun = clock()
+        # Of each run: its updates so far, those of earlier calls included.
+        self._steps = {
+            number: train_steps
+            if runs_lib.is_finished(run, train_steps)
+            else max(run_dir.all_steps(run.path), default=0)
+            for number, run in enumerate(runs, start=1)
+        }
+        self._steps_before = sum(self._steps.values())
+        # Of each run in training: first update and time of its start.
+        self._starts: dict[int, tuple[int, float]] = {}
+
+    def title(self, number: int) -> str:
+        """Returns the beginning of the lines of a run, counted from 1."""
+        return f"[{number}/{len(self.runs)}] {self.runs[number - 1].title}"
+
+    @property
+    def is_any_running(self) -> bool:
+        return bool(self._starts)
+
+    def begin(self, number: int) -> None:
+        """Logs that a run starts, and starts its clock."""
+        step = self._steps[number]
+        self._starts[number] = step, self._clock()
+        start = f"goes on from step {step}" if step else "begins"
+        _log.info("%s %s.", self.title(number), start)
+
+    def end(self, number: int) -> None:
+        """Stops the clock of a run."""
+        del self._starts[number]
+
+    def log_event(self, number: int, event: dict) -> None:
+        """Logs the line for an event of a run."""
+        _log.info("%s", self.line(number, event))
+
+    def line(self, number: int, event: dict) -> str:
+        """Returns the line for an event of a run."""
+        if event["split"] != "train":
+            return _evaluation_line(self.title(number), event)
+        self._steps[number] = event["step"]
+        return _training_line(
+            self.title(number),
+            event,
+            self.train_steps,
+            self._seconds_left(number),
+            self._seconds_left_of_all(),
+        )
+
+    def show(self) -> None:
+        """Shows the line that sums up, if there is a terminal."""
+        terminal.show(self.summary)
+
+    def summary(self) -> str:
+        """Returns the line that sums up the runs in training."""
+        steps = ", ".join(
+            f"{self.runs[number - 1].title} {self._steps[number]}"
+            for number in self._starts
+        )
+        left = reporting.duration(self._seconds_left_of_all())
+        return f"of {self.train_steps}: {steps}  all {left} left"
+
+    def _seconds_left(self, number):
+        """Returns the seconds left of a run, evaluations included."""
+        first, since = self._starts[number]
+        steps = self._steps[number]
+        speed = (self._clock() - since) / max(steps - first, 1)
+        return (self.train_steps - steps) * speed
+
+    def _seconds_left_of_all(self):
+        """Returns the seconds left at the mean speed of all runs together."""
+        steps = sum(self._steps.values())
+        speed = (self._clock() - self._begun) / max(
+            steps - self._steps_before, 1
+        )
+        return (self.train_steps * len(self.runs) - steps) * speed
+
+
+class _Training:
+    """The training of a run, as a `jobs.Job`."""
+
+    def __init__(self, number, command, log, progress, slots):
+        self._run = progress.runs[number - 1]
+        self.title = self._run.title
+        self._number = number
+        self._command = command
+        self._log = log
+        self._progress = progress
+        self._slots = slots
+        self._reader = None
+        self._is_reported = False
+
+    def is_ready(self) -> bool:
+        """Whether the data are prepared, and no other process trains it.
+
+        The first run prepares the data. After a kill, the trainer of an earlier
+        command may still be running.
+        """
+        runs = self._progress.runs
+        if self._progress.is_any_running and not any(
+            run.files.has_hparams() for run in runs
+        ):
+            return False
+        is_busy = self._is_trained_elsewhere()
+        if is_busy and not self._is_reported:
+            self._is_reported = True
+            _log.info(
+                "Another process is training %s: waiting for it.",
+                self._run.path,
+            )
+        return not is_busy
+
+    def start(self, slot: jobs.Slot) -> child_process.Child:
+        self._reader = MetricsReader(self._run, self._report)
+        if self._slots.sharing:
+            self._run.files.write_sharing(self._slots.sharing)
+        child = child_process.Child(
+            self._command,
+            self._log,
+            f"Training of {self._run.title}",
+            environment=slot.environment,
+            cores=slot.cores,
+        )
+        self._progress.begin(self._number)
+        return child
+
+    def watch(self) -> None:
+        self._reader.read_new()
+        self._progress.show()
+
+    def finish(self, child: child_process.Child) -> None:
+        self._progress.end(self._number)
+        child.check()
+        _check_finished(self._run, self._progress.train_steps, self._log)
+
+    def _is_trained_elsewhere(self):
+        # A trainer has its log before it locks its directory.
+        if locks.is_open(self._log):
+            return True
+        if not self._run.path.is_dir():
+            return False
+        with locks.try_exclusive(self._run.path) as is_free:
+            return is_free is False
+
+    def _report(self, event):
+        self._progress.log_event(self._number, event)
 
 
 class MetricsReader:
@@ -121,76 +278,18 @@ class MetricsReader:
                 yield event
 
 
-class TrainingProgress:
-    """Progress lines with the time left, of one run and of all runs.
-
-    Args:
-        runs: All runs.
-        train_steps: int. Updates of each.
-        clock: Function that returns seconds.
-    """
-
-    def __init__(
-        self,
-        runs: Sequence[runs_lib.Run],
-        train_steps: int,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self._runs = runs
-        self._train_steps = train_steps
-        self._clock = clock
-        # Updates and seconds of the runs that ended, since our start.
-        self._steps, self._seconds = 0, 0.0
-        self._number = self._first_step = self._step = 0
-        self._start = clock()
-
-    def title(self, number: int) -> str:
-        """Returns the beginning of the lines of a run, counted from 1."""
-        return f"[{number}/{len(self._runs)}] {self._runs[number - 1].title}"
-
-    def begin(self, number: int, step: int) -> None:
-        """Starts the clock of a run that has made so many updates before."""
-        self._number, self._first_step, self._step = number, step, step
-        self._start = self._clock()
-
-    def end(self) -> None:
-        """Stops the clock of the run."""
-        self._steps += self._step - self._first_step
-        self._seconds += self._clock() - self._start
-        self._first_step = self._step
-
-    def log_event(self, event: dict) -> None:
-        """Logs the line for an event of the run."""
-        _log.info("%s", self.line(event))
-
-    def line(self, event: dict) -> str:
-        """Returns the line for an event of the run."""
-        title = self.title(self._number)
-        if event["split"] != "train":
-            return evaluation_line(title, event)
-        self._step = event["step"]
-        return training_line(
-            title, event, self._train_steps, *self._seconds_left()
+def _check_finished(
+    run: runs_lib.Run, train_steps: int, log: pathlib.Path
+) -> None:
+    """Raises UserError if a run, whose trainer has ended, is not finished."""
+    if not runs_lib.is_finished(run, train_steps):
+        raise errors.UserError(
+            f"Training of {run.title} ended before step {train_steps}, "
+            f"without an error; see {log}. Run the command again to go on."
         )
 
-    def _seconds_left(self):
-        """Returns the seconds left, of this run and of all runs.
 
-        The time of an update includes its share of the evaluations.
-        """
-        steps = max(self._step - self._first_step, 1)
-        seconds = self._clock() - self._start
-        left = (self._train_steps - self._step) * seconds / steps
-        per_step = (self._seconds + seconds) / (self._steps + steps)
-        later = 0
-        for run in self._runs[self._number :]:
-            if not runs_lib.is_finished(run, self._train_steps):
-                done = max(run_dir.all_steps(run.path), default=0)
-                later += max(self._train_steps - done, 0)
-        return left, left + later * per_step
-
-
-def evaluation_line(title: str, event: Mapping[str, Any]) -> str:
+def _evaluation_line(title: str, event: Mapping[str, Any]) -> str:
     """Returns the line for an evaluation of a run.
 
     Args:
@@ -204,7 +303,7 @@ def evaluation_line(title: str, event: Mapping[str, Any]) -> str:
     )
 
 
-def training_line(
+def _training_line(
     title: str,
     event: Mapping[str, Any],
     train_steps: int,

@@ -15,7 +15,6 @@ from relpos_tf.comparison import collection
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import score_cache
-from relpos_tf.comparison import side_by_side
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.training import metrics
 
@@ -82,7 +81,7 @@ def score(
     train_steps: int,
     data_dir: str,
     folder: pathlib.Path,
-    slots: jobs.Slots | None,
+    slots: jobs.Slots,
 ) -> Tuning:
     """Scores finished runs of a grid on the development set.
 
@@ -92,7 +91,7 @@ def score(
         train_steps: int. The last step of the runs.
         data_dir: str. Folder of prepared data.
         folder: The comparison's folder; see `FOLDER`.
-        slots: Where models are scored; None: one after the other.
+        slots: Where models are scored.
 
     Raises:
         UserError: a run cannot be scored.
@@ -108,7 +107,7 @@ def score(
         )
         for run in runs
     ]
-    side_by_side.score(scorings, slots)
+    score_cache.score(scorings, slots)
     scores = []
     for variant, scoring in zip(variants, scorings, strict=True):
         result = scoring.result()

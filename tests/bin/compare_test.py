@@ -1,6 +1,7 @@
 """The compare command: its flags, its output, its files and its errors."""
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -372,7 +373,11 @@ class GridTest(absltest.TestCase):
         ):
             self.addCleanup(makers.pop, name)
         patches = [
-            mock.patch.object(child_process, "run", self.run_child),
+            mock.patch.object(
+                child_process,
+                "Child",
+                functools.partial(examples.EndedChild, self.run_child),
+            ),
             mock.patch.object(
                 engines.ModelEngine,
                 "translate",
@@ -388,7 +393,7 @@ class GridTest(absltest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def run_child(self, arguments, log, task, watch=None, content=b""):
+    def run_child(self, arguments, task, content):
         """Stands in for the trainer, and runs the scorer in this process."""
         if content:
             for one in json.loads(content).get("scores", []):
@@ -504,14 +509,13 @@ class TrainTest(absltest.TestCase):
         folder = pathlib.Path(self.create_tempdir().full_path)
         given = []
 
-        def run(arguments, log, task, watch):
-            self.assertEqual(log, folder / "logs" / "k=0-seed3.log")
-            self.assertEqual(task, "Training of k=0 seed 3")
+        def work(arguments, task, content):
             self.assertEqual(arguments[:2], ["-m", "relpos_tf.bin.trainer"])
-            watch()
-            given.extend(arguments[2:])
+            self.assertEqual(content, b"")
+            given.append((task, arguments[2:]))
 
-        with mock.patch.object(child_process, "run", run):
+        child = functools.partial(examples.EndedChild, work)
+        with mock.patch.object(child_process, "Child", child):
             code, _, err = execute(
                 "--preset=table2",
                 "--problem=translate_files",
@@ -528,8 +532,12 @@ class TrainTest(absltest.TestCase):
                 f"--output_dir={folder}",
             )
         self.assertEqual(code, 1)
+        log = folder / "logs" / "k=0-seed3.log"
         self.assertIn("k=0 seed 3 ended before step 40", err)
-        command.parse(trainer.FLAGS, given)
+        self.assertIn(f"without an error; see {log}.", err)
+        task, arguments = given[0]
+        self.assertEqual(task, "Training of k=0 seed 3")
+        command.parse(trainer.FLAGS, arguments)
         self.assertEqual(
             trainer.make_hparams(),
             registry.hparams(TINY).override(

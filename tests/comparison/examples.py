@@ -9,6 +9,7 @@ from unittest import mock
 
 import numpy as np
 
+from relpos_tf import errors
 from relpos_tf.comparison import child_process
 from relpos_tf.comparison import score_process
 from relpos_tf.decoding import engines
@@ -111,15 +112,56 @@ def quick_loss(model, dataset):
     }
 
 
+class EndedChild:
+    """Stands in for a `child_process.Child`, whose process has ended.
+
+    Args:
+        work: Function that does its work in this process, given the arguments,
+            the task and the content.
+    """
+
+    is_running = False
+
+    def __init__(
+        self,
+        work,
+        arguments,
+        log,
+        task,
+        content=b"",
+        environment=None,
+        cores=(),
+    ):
+        del environment, cores
+        self.log = log
+        self._error = None
+        try:
+            work(arguments, task, content)
+        except errors.UserError as error:
+            self._error = error
+
+    def wait(self, seconds=None):
+        del seconds
+        return True
+
+    def kill(self):
+        """Does nothing: the work is done."""
+
+    def check(self):
+        if self._error:
+            raise self._error
+
+
 def in_this_process():
     """Returns a patch that scores models in this process.
 
     That saves the import of TensorFlow. The mock of the patch counts calls.
     """
 
-    def run(arguments, log, task, content):
-        del arguments, log, task
+    def score(arguments, task, content):
+        del arguments, task
         if score_process.main(content):
             raise ValueError("It failed.")
 
-    return mock.patch.object(child_process, "run", side_effect=run)
+    child = functools.partial(EndedChild, score)
+    return mock.patch.object(child_process, "Child", side_effect=child)

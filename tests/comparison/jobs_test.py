@@ -262,6 +262,11 @@ class DivideTest(parameterized.TestCase):
         )
         self.assertEqual(found.sharing, {"jobs": 2, "cores": 1, "gpus": 2})
 
+    def test_one_slot_is_the_whole_machine(self):
+        found = self.divide(1, {0, 1}, "4,7")
+        self.assertEqual(found.parts, (jobs.Slot(),))
+        self.assertIsNone(found.sharing)
+
     @parameterized.parameters("", "-1")
     def test_hidden_gpus_leave_the_cores(self, gpus):
         found = self.divide(2, {0, 1}, gpus, "GPU-aa\nGPU-bb\n")

@@ -1,5 +1,6 @@
 """Scores of models: the decoder's translations, computed once."""
 
+import functools
 import json
 import pathlib
 import shutil
@@ -13,6 +14,7 @@ from relpos_tf import errors
 from relpos_tf.comparison import attention_maps
 from relpos_tf.comparison import child_process
 from relpos_tf.comparison import collection
+from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import score_cache
 from relpos_tf.decoding import engines
@@ -32,7 +34,7 @@ class ScoresTestCase(parameterized.TestCase):
         examples.copy(self.folder)
         self.run = runs.Run("a", 1, self.folder / "a-seed1")
         self.problem = test_sets.problem_of(self.run.files)
-        self.true_run = child_process.run
+        self.true_child = child_process.Child
         patch = examples.in_this_process()
         self.process = patch.start()
         self.addCleanup(patch.stop)
@@ -48,15 +50,17 @@ class ScoresTestCase(parameterized.TestCase):
         )
         return found
 
-    def score(self, attention_sources=(), checkpoint=""):
-        return score_cache.score(
+    def score(self, attention_sources=(), checkpoint="", further=()):
+        scoring = score_cache.Scoring(
             self.run,
             checkpoint or runs.final_checkpoint(self.run),
             self.open_set(),
             self.folder / "out",
-            "[1/1] a",
             attention_sources,
+            further,
         )
+        score_cache.score([scoring], jobs.divide(1))
+        return scoring.result()
 
 
 class TrueScoresTest(ScoresTestCase):
@@ -136,16 +140,7 @@ class ScoresTest(ScoresTestCase):
     def test_further_sets_are_scored_in_the_same_process_once(self):
         dev = self.open_set(use_test_set=False)._replace(name="test_2")
 
-        def score():
-            return score_cache.score(
-                self.run,
-                runs.final_checkpoint(self.run),
-                self.open_set(),
-                self.folder / "out",
-                "[1/1] a",
-                further=[dev],
-            )
-
+        score = functools.partial(self.score, further=[dev])
         # A cache of the first set alone stays valid.
         alone = self.score()
         result = score()
@@ -200,6 +195,7 @@ class ScoresTest(ScoresTestCase):
                 0,
                 str(self.folder / "data"),
                 self.folder / "out",
+                jobs.divide(1),
                 use_test_set=use_test_set,
             )
             names = [one["name"] for one in report["further_test_sets"]]
@@ -286,17 +282,23 @@ class ScoresTest(ScoresTestCase):
 
 class ProcessTest(ScoresTestCase):
     def test_error_in_the_process_is_reported(self):
-        self.process.side_effect = self.true_run
+        self.process.side_effect = self.true_child
         (self.run.path / "ckpt-7.data-00000-of-00001").write_bytes(b"")
         # Longer than a command line may be.
         sources = ["\u6c34" * 600] * 60
         with self.assertRaisesRegex(
             errors.UserError,
+            r"Scoring failed for 1 of 1: a seed 1 \(see .*a-seed1\.score\.log",
+        ):
+            with self.assertLogs("relpos_tf", "WARNING") as logs:
+                self.score(sources)
+        (message,) = (record.getMessage() for record in logs.records)
+        self.assertRegex(
+            message,
             r"Scoring of a seed 1 failed with exit code 1\. The end of "
             r".*a-seed1\.score\.log:(?s:.*)\n  .*ckpt-7[^\n]*\Z",
-        ) as caught:
-            self.score(sources)
-        self.assertNotIn("Traceback", str(caught.exception))
+        )
+        self.assertNotIn("Traceback", message)
 
 
 if __name__ == "__main__":

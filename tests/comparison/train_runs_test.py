@@ -1,5 +1,6 @@
 """Training of all runs, by a trainer that only writes its files."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -15,11 +16,15 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import child_process
+from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import train_runs
 from relpos_tf.models import run_dir
+from relpos_tf.utils import locks
 from relpos_tf.utils import signals
 
+TWO = jobs.Slots((jobs.Slot(), jobs.Slot()), 4, 0)
+SHARING = {"jobs": 2, "cores": 4, "gpus": 0}
 # Trains to step 10, evaluates there; saves when it is told to stop.
 FAKE = """
 import json, pathlib, signal, sys, time
@@ -66,6 +71,8 @@ if mode != "nothing":
 
 
 class TrainTestCase(parameterized.TestCase):
+    slots = jobs.divide(1)
+
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
@@ -84,9 +91,13 @@ class TrainTestCase(parameterized.TestCase):
 
     def train(self, *wanted):
         """Trains; returns the lines that were written."""
-        with self.assertLogs("relpos_tf", "INFO") as logs:
-            train_runs.train(wanted, {"problem": "p"}, 10, self.folder / "logs")
-        return [record.getMessage() for record in logs.records]
+        logs = self.folder / "logs"
+        with self.assertLogs("relpos_tf", "INFO") as lines:
+            try:
+                train_runs.train(wanted, {"problem": "p"}, 10, logs, self.slots)
+            finally:
+                self.lines = [r.getMessage() for r in lines.records]
+        return self.lines
 
     def calls(self):
         text = (self.folder / "calls.jsonl").read_text()
@@ -144,12 +155,18 @@ class TrainTest(TrainTestCase):
         log.write_text("of an earlier start\n")
         with self.assertRaises(errors.UserError) as caught:
             self.train(self.run_of("a", "fails"), self.run_of("b"))
-        self.assertEqual(
-            str(caught.exception),
+        self.assertIn(
             f"Training of a seed 1 failed with exit code 7. The end of {log}:"
             "\n  two\n  three\n  four\n  trainer: it is bad.",
+            self.lines,
         )
-        self.assertLen(self.calls(), 1)
+        self.assertEqual(
+            str(caught.exception),
+            f"Training failed for 1 of 2: a seed 1 (see {log}). Run the "
+            "command again to try these again.",
+        )
+        # The other run was trained all the same.
+        self.assertEqual(run_dir.all_steps(self.folder / "b"), [10])
         self.assertStartsWith(log.read_text(), "of an earlier start\none\n")
 
     @parameterized.parameters(
@@ -160,8 +177,146 @@ class TrainTest(TrainTestCase):
         log = self.folder / "logs" / "a-seed1.log"
         log.parent.mkdir()
         log.write_text("of an earlier start\n")
-        with self.assertRaisesRegex(errors.UserError, message):
+        with self.assertRaisesRegex(errors.UserError, "failed for 1 of 1"):
             self.train(self.run_of("a", mode))
+        self.assertRegex(self.lines[-1], message)
+
+    def test_a_run_with_the_machine_to_itself_has_no_record_of_sharing(self):
+        run = self.run_of("a")
+        self.train(run)
+        self.assertIsNone(run.files.read_sharing())
+
+
+class AtOnceTest(TrainTestCase):
+    slots = TWO
+
+    def test_every_run_is_trained_once_with_lines_of_its_own(self):
+        wanted = [self.run_of(x, "alpha=1", n) for n, x in enumerate("abc", 1)]
+        lines = self.train(*wanted)
+        self.assertCountEqual(
+            [
+                (call["output_dir"], call["random_seed"])
+                for call in self.calls()
+            ],
+            [(str(run.path), str(run.seed)) for run in wanted],
+        )
+        for number, run in enumerate(wanted, start=1):
+            start = f"[{number}/3] {run.title}"
+            own = [line for line in lines if line.startswith(start)]
+            self.assertEqual(own[0], f"{start} begins.")
+            self.assertRegex(own[1], r"step 5/10  loss .* left, all \d:\d\d")
+            self.assertEqual(
+                own[3], f"{start}  step 10  dev loss 2.50  BLEU 33.30"
+            )
+            self.assertEqual(run.files.read_sharing(), SHARING)
+        self.assertLen(lines, 12)
+        self.assertEqual(
+            self.train(*wanted),
+            [
+                f"[{n}/3] {run.title} is trained."
+                for n, run in enumerate(wanted, 1)
+            ],
+        )
+
+    def test_others_wait_until_the_first_run_has_prepared_the_data(self):
+        seen, start = [], child_process.Child
+
+        def watched_start(*args, **kwargs):
+            paths = [self.folder / name / "hparams.json" for name in "abc"]
+            seen.append(sum(path.exists() for path in paths))
+            return start(*args, **kwargs)
+
+        with mock.patch.object(child_process, "Child", watched_start):
+            self.train(*(self.run_of(name) for name in "abc"))
+        self.assertEqual(seen[0], 0)
+        self.assertGreaterEqual(min(seen[1:]), 1)
+
+    def test_failed_runs_are_named_and_tried_again(self):
+        logs = self.folder / "logs"
+        wanted = [self.run_of(*x) for x in (("a", "fails"), ("b", "nothing"))]
+        good = self.run_of("c")
+        with self.assertRaises(errors.UserError) as caught:
+            self.train(*wanted, good)
+        self.assertEqual(
+            str(caught.exception),
+            f"Training failed for 2 of 3: a seed 1 (see {logs}/a-seed1.log), b "
+            f"seed 1 (see {logs}/b-seed1.log). Run the command again to try "
+            "these again.",
+        )
+        self.assertEqual(run_dir.all_steps(good.path), [10])
+        self.assertLen(self.calls(), 3)
+        self.train(self.run_of("a"), self.run_of("b"), good)
+        paths = [call["output_dir"] for call in self.calls()[3:]]
+        self.assertCountEqual(paths, [str(run.path) for run in wanted])
+
+    def test_run_that_another_process_trains_is_waited_for(self):
+        run = self.run_of("a")
+        run.path.mkdir()
+        descriptor = os.open(run.path, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+        def release():
+            while not (self.folder / "b" / "ckpt-10.index").exists():
+                time.sleep(0.01)
+            os.close(descriptor)
+
+        thread = threading.Thread(target=release)
+        thread.start()
+        lines = self.train(run, self.run_of("b"))
+        thread.join()
+        self.assertEqual(
+            lines[0], f"Another process is training {run.path}: waiting for it."
+        )
+        self.assertEqual(lines.count(lines[0]), 1)
+        paths = [call["output_dir"] for call in self.calls()]
+        self.assertEqual(paths, [str(self.folder / x) for x in "ba"])
+
+    def test_trainer_that_has_not_locked_its_run_is_waited_for(self):
+        # As after SIGKILL, when a trainer still imports TensorFlow.
+        log = self.folder / "logs" / "a-seed1.log"
+        child_process.Child(["-S", "-c", ""], log, "Older").wait()
+        self.assertFalse(locks.is_open(log))
+        child = child_process.Child(
+            ["-S", "-c", "import time; time.sleep(0.5)"], log, "Old"
+        )
+        self.assertTrue(locks.is_open(log))
+        lines = self.train(self.run_of("a"))
+        self.assertFalse(child.is_running)
+        self.assertIn("waiting for it", lines[0])
+        self.assertEqual(lines[1], "[1/1] a seed 1 begins.")
+
+    def test_interrupted_runs_go_on_from_the_states_that_they_saved(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        waiting = [self.run_of(name, "waits") for name in "ab"]
+
+        def send():
+            while not all((run.path / "waits").exists() for run in waiting):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        with signals.caught(), self.assertRaises(KeyboardInterrupt):
+            self.train(*waiting, self.run_of("c"))
+        sender.join()
+        for run in waiting:
+            self.assertEqual(run_dir.all_steps(run.path), [5])
+        self.assertLen(self.calls(), 2)
+        lines = self.train(*map(self.run_of, "abc"))
+        self.assertEqual(lines[0], "[1/3] a seed 1 goes on from step 5.")
+        for name in "abc":
+            self.assertIn(10, run_dir.all_steps(self.folder / name))
+
+    def test_record_keeps_the_larger_number_of_jobs(self):
+        files = self.run_of("a").files
+        self.assertIsNone(files.read_sharing())
+        for number in (3, 2):
+            files.write_sharing(SHARING | {"jobs": number})
+        self.assertEqual(files.read_sharing(), SHARING | {"jobs": 3})
+        path = files.path / "sharing.json"
+        path.write_text(json.dumps({"jobs": 2}))
+        self.assertIsNone(files.read_sharing())
 
 
 class SignalTest(TrainTestCase):
@@ -213,30 +368,35 @@ class SignalTest(TrainTestCase):
         self.assertEqual(log.read_text(), f"0 True\n{251 * 20_011} True\n")
 
 
-class ProgressTest(absltest.TestCase):
-    def test_time_left_follows_from_the_updates_so_far(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        (folder / "c").mkdir()
-        (folder / "c" / "ckpt-40.index").touch()
-        all_runs = [runs.Run(n, None, folder / n) for n in "abc"]
+class ProgressTest(TrainTestCase):
+    def test_time_left_is_of_all_runs_together(self):
+        runs = [self.run_of(name) for name in "abc"]
+        (self.folder / "c").mkdir()
+        (self.folder / "c" / "ckpt-40.index").touch()
         now = [1000.0]
-        progress = train_runs.TrainingProgress(all_runs, 100, lambda: now[0])
+        progress = train_runs.Progress(runs, 100, lambda: now[0])
 
-        def line(step, seconds):
-            now[0] += seconds
+        def line(number, step):
             event = {"step": step, "split": "train", "loss": 1}
-            text = progress.line(event | {"steps_per_second": 4})
+            text = progress.line(number, event | {"steps_per_second": 4})
             return text.partition("steps/s  ")[2]
 
-        progress.begin(1, 0)
-        # 2 s a step; then 75 here, 100 of b and 60 of c.
-        self.assertEqual(line(25, 50), "0:02:30 left, all 0:07:50")
-        self.assertEqual(line(100, 150), "0:00:00 left, all 0:05:20")
-        now[0] += 10  # the last evaluation
-        progress.end()
-        progress.begin(2, 50)
-        # Begun at 50: 10 steps in 5 s. Over all, 215 s for 110 steps.
-        self.assertEqual(line(60, 5), "0:00:20 left, all 0:02:17")
+        progress.begin(1)
+        now[0] += 10
+        progress.begin(3)
+        now[0] += 40
+        # a: 2 s a step. All: 25 of 260 steps in 50 s.
+        self.assertEqual(line(1, 25), "0:02:30 left, all 0:07:50")
+        # c: 20 steps in 40 s, 40 left. All: 45 steps in 50 s, 215 left.
+        self.assertEqual(line(3, 60), "0:01:20 left, all 0:03:59")
+        self.assertEqual(
+            progress.summary(),
+            "of 100: a seed 1 25, c seed 1 60  all 0:03:59 left",
+        )
+        progress.end(1)
+        self.assertEqual(
+            progress.summary(), "of 100: c seed 1 60  all 0:03:59 left"
+        )
 
 
 if __name__ == "__main__":
