@@ -2,6 +2,9 @@
 # make test   every test
 # make test-backends  the layers that need no TensorFlow, on JAX and PyTorch, in
 #             an environment of its own: TORCH and JAX choose other versions
+# make test-oldest    the layers on the oldest TensorFlow and Keras that setup.py
+#             allows, without the packages of translation, in an environment of
+#             its own: TENSORFLOW, KERAS and NUMPY choose other versions
 # make check  for daily work: lint, and the shortest test files, two minutes
 # make lint   ruff: rules and formatting
 # make bench  every figure that the project aims at, ten quiet minutes
@@ -18,13 +21,17 @@ STAMP := $(VENV)/.installed
 BACKENDS := .venv-backends
 JAX ?= jax
 TORCH ?= torch
+OLDEST := .venv-oldest
+TENSORFLOW ?= 2.18.1
+KERAS ?= 3.8.0
+NUMPY ?= 1.26.4
 DEMO := runs/demo
 PROBLEM := translate_ende_phrases
 
 PYTEST := TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
   --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-backends check lint bench bench-peers golden durations clean venv
+.PHONY: demo test test-backends test-oldest check lint bench bench-peers golden durations clean venv
 
 venv: $(STAMP)
 
@@ -68,6 +75,19 @@ test-backends: $(BACKENDS)/.installed
 	  KERAS_BACKEND=$$backend $(BACKENDS)/bin/python -m pytest -q \
 	    --confcutdir=tests/backends tests/backends || exit 1; \
 	done
+
+# Installs the package with its requirements, which must allow the versions.
+$(OLDEST)/.installed-$(TENSORFLOW)-$(KERAS)-$(NUMPY): setup.py
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	rm -f $(OLDEST)/.installed-*
+	$(OLDEST)/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -e . pytest \
+	  tensorflow==$(TENSORFLOW) keras==$(KERAS) numpy==$(NUMPY)
+	@touch $@
+
+test-oldest: $(OLDEST)/.installed-$(TENSORFLOW)-$(KERAS)-$(NUMPY)
+	TF_CPP_MIN_LOG_LEVEL=3 $(OLDEST)/bin/python -m pytest -q \
+	  tests/layers tests/backends
 
 check: lint
 	$(PYTEST) --fast tests

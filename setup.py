@@ -12,6 +12,28 @@ from setuptools import find_packages
 from setuptools import setup
 
 ROOT = pathlib.Path(__file__).resolve().parent
+# The layers: the versions of `make test-oldest`, and all between these and the
+# ones in constraints.txt.
+LAYERS = [
+    "tensorflow>=2.18,<2.22",
+    "keras>=3.8,<3.16",
+    "numpy>=1.26,<3",
+    "absl-py>=2.1",
+]
+# Translation, with every command: the versions that read and write the same
+# checkpoints, exports and data.
+TRANSLATE = [
+    "tensorflow>=2.21,<2.22",
+    # 2.21.0 does not import: undefined symbol icudt77_dat.
+    "tensorflow-text>=2.21.1,<2.22",
+    "keras>=3.15,<3.16; python_version >= '3.11'",
+    # The last line of Keras that runs on Python 3.10.
+    "keras>=3.12.4,<3.13; python_version < '3.11'",
+    "sacrebleu>=2.4,<3",
+    "sacremoses>=0.1.1,<0.3",
+    # 0.2.1 crashes on a crafted tokenizer, which 0.2.3 refuses.
+    "sentencepiece>=0.2.3,<0.3",
+]
 COMMANDS = (
     "trainer",
     "decoder",
@@ -55,26 +77,15 @@ setup(
     package_data={"relpos_tf": ["py.typed"]},
     py_modules=[],
     python_requires=">=3.10,<3.14",
-    install_requires=[
-        "tensorflow>=2.21,<2.22",
-        # 2.21.0 does not import: undefined symbol icudt77_dat.
-        "tensorflow-text>=2.21.1,<2.22",
-        "keras>=3.15,<3.16; python_version >= '3.11'",
-        # The last line of Keras that runs on Python 3.10.
-        "keras>=3.12.4,<3.13; python_version < '3.11'",
-        "absl-py>=2.1",
-        "numpy>=1.26",
-        "sacrebleu>=2.4,<3",
-        "sacremoses>=0.1.1,<0.3",
-        # 0.2.1 crashes on a crafted tokenizer, which 0.2.3 refuses.
-        "sentencepiece>=0.2.3,<0.3",
-    ],
+    install_requires=LAYERS,
     extras_require={
-        "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
+        "translate": TRANSLATE,
+        "gpu": ["tensorflow[and-cuda]>=2.18,<2.22"],
         "tensorboard": ["tensorboard>=2.20,<2.22"],
         "plots": ["matplotlib>=3.8"],
-        "ctranslate2": ["ctranslate2>=4.5,<5"],
+        "ctranslate2": [*TRANSLATE, "ctranslate2>=4.5,<5"],
         "dev": [
+            *TRANSLATE,
             "Babel>=2.14",
             "hypothesis>=6.100",
             "num2words>=0.5.13",

@@ -5,7 +5,7 @@
 Needs the packages tensorflow and tensorflow_text only.
 
 A SavedModel is a program, and this script runs it without a check. For a model
-that you do not trust, use `decoder.py --export_dir`, which checks it first.
+that you do not trust, use `relpos-decoder --export_dir`, which checks it first.
 """
 
 import argparse

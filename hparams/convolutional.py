@@ -7,7 +7,7 @@ the two-dimensional form also to the same positions of the neighbouring heads.
 weights. Both sets have sinusoids, and are `transformer_base` otherwise. With
 relative positions instead:
 
-    python trainer.py --hparams_set=transformer_relative \
+    relpos-trainer --hparams_set=transformer_relative \
         --hparams=attention_window=5,attention_window_layers=3
 
 For a small model, add the same fields to `--hparams_set=transformer_small`.
@@ -23,7 +23,7 @@ from . import transformer
 def transformer_convolutional_1d():
     r"""Windows of 11 positions in the lowest three encoder layers.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_convolutional_1d --worker_gpu=8
 
     Cost: as `transformer_base`; a window is a mask, and saves nothing.
@@ -37,7 +37,7 @@ def transformer_convolutional_1d():
 def transformer_convolutional_2d():
     r"""Windows of 11 positions and 3 heads in the same layers.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_convolutional_2d --worker_gpu=8
 
     Cost: in these three layers, three times the logits and weights of

@@ -6,7 +6,7 @@ the formulas. The three sets differ in the width of the Gaussian. All have
 sinusoids, and are `transformer_base` otherwise. With relative positions
 instead:
 
-    python trainer.py --hparams_set=transformer_relative \
+    relpos-trainer --hparams_set=transformer_relative \
         --hparams=localness=query
 
 For a small model, use `--hparams_set=transformer_small`. Cost of each set: as
@@ -22,7 +22,7 @@ from . import transformer
 def transformer_localness_fixed():
     r"""`transformer_base` with Gaussian windows of 10 positions.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_localness_fixed --worker_gpu=8
 
     `localness_window` is the width: sigma is half of it.
@@ -36,7 +36,7 @@ def transformer_localness_fixed():
 def transformer_localness_layer():
     r"""One window for each layer, predicted from the mean of its keys.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_localness_layer --worker_gpu=8
     """
     return transformer.transformer_base().replace(localness="layer")
@@ -46,7 +46,7 @@ def transformer_localness_layer():
 def transformer_localness_query():
     r"""A window for each query: the best of the three in the paper.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_localness_query --worker_gpu=8
     """
     return transformer.transformer_base().replace(localness="query")

@@ -2,7 +2,7 @@ r"""Transformers with position schemes of other papers than Shaw's.
 
 Each set is `transformer_base` with other positions. For a small model:
 
-    python trainer.py --hparams_set=transformer_small \
+    relpos-trainer --hparams_set=transformer_small \
         --hparams=self_attention_type=dot_product_alibi,pos=none
 """
 
@@ -15,7 +15,7 @@ from . import transformer
 def transformer_alibi():
     r"""Linear biases by distance (Press et al., 2022), on both sides.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_alibi --worker_gpu=8
 
     Cost: as `transformer_base`. Score: not measured; the paper trains
@@ -30,7 +30,7 @@ def transformer_alibi():
 def transformer_shape():
     r"""Sinusoids that begin at random positions (SHAPE; Kiyono et al., 2021).
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_shape --worker_gpu=8
 
     Cost: as `transformer_base`. Score: not measured.
@@ -42,7 +42,7 @@ def transformer_shape():
 def transformer_t5_bias():
     r"""T5's bias of 32 buckets of distances (Raffel et al., 2020).
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_t5_bias --worker_gpu=8
 
     Cost: as `transformer_base`, and 256 weights for each stack. Score: not
@@ -57,7 +57,7 @@ def transformer_t5_bias():
 def transformer_rotary():
     r"""Queries and keys rotated by their positions (Su et al., 2021).
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_rotary --worker_gpu=8
 
     Cost: as `transformer_base`. Score: 27.5 BLEU on newstest2014 (sinusoids:

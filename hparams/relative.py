@@ -19,7 +19,7 @@ def _relative(absolute: hparam.HParams) -> hparam.HParams:
 def transformer_relative():
     r"""Base Transformer with relative positions only, clipped at k = 16.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_relative --worker_gpu=8
 
     Cost: 100,000 steps of 8 x 4,096 tokens. Score: 26.8 BLEU (en-de;
@@ -34,7 +34,7 @@ def transformer_relative():
 def transformer_relative_big():
     r"""Big Transformer with relative positions, k = 8, shared by the heads.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_relative_big --worker_gpu=8
 
     Cost: 300,000 steps of 8 x 4,096 tokens; the last 20 checkpoints are
@@ -50,7 +50,7 @@ def transformer_relative_big():
 def transformer_relative_big_enfr():
     r"""`transformer_relative_big` for English to French, with less dropout.
 
-        python trainer.py --problem=translate_enfr_wmt14 \
+        relpos-trainer --problem=translate_enfr_wmt14 \
             --hparams_set=transformer_relative_big_enfr --worker_gpu=8
 
     Cost: as `transformer_relative_big`. Score: 41.5 BLEU (en-fr), reported by
@@ -63,7 +63,7 @@ def transformer_relative_big_enfr():
 def transformer_relative_small():
     r"""`transformer_small` with relative positions, k = 16, shared tables.
 
-        python trainer.py --problem=translate_ende_multi30k \
+        relpos-trainer --problem=translate_ende_multi30k \
             --hparams_set=transformer_relative_small --train_steps=5000 \
             --local_eval_frequency=500 --hparams=activation_dtype=bfloat16
 
@@ -79,7 +79,7 @@ def transformer_relative_small():
 def transformer_relative_tiny():
     """`transformer_tiny` with relative positions, k = 16, shared tables.
 
-        python trainer.py
+        relpos-trainer
 
     Cost: a few minutes on two cores. Score on the built-in phrases: 97.60 %
     exact match, the mean of three seeds, measured by us (docs/results.md).
@@ -93,7 +93,7 @@ def transformer_relative_tiny():
 def transformer_relative_and_absolute():
     r"""Base Transformer with relative positions and sinusoids.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_relative_and_absolute --worker_gpu=8
 
     Cost: as `transformer_relative`. Score: no gain over relative positions

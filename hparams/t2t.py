@@ -4,7 +4,7 @@ The names end in `_t2t`, because the paper's values differ nearly everywhere;
 `docs/differences.md` lists the differences. To train an imported checkpoint
 further (relpos_tf.bin.import_t2t), with data of your own:
 
-    python trainer.py --hparams_set=transformer_relative_t2t \
+    relpos-trainer --hparams_set=transformer_relative_t2t \
         --warm_start_from=IMPORTED
 
 The same command without `--warm_start_from` trains from the start. Cost of

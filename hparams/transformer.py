@@ -8,7 +8,7 @@ from relpos_tf import registry
 def transformer_base():
     r"""Base Transformer with sinusoids: the paper's baseline.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_base --worker_gpu=8
 
     Cost: 100,000 steps of 8 x 4,096 tokens; no checkpoint averaging.
@@ -23,7 +23,7 @@ def transformer_base():
 def transformer_big():
     r"""Big Transformer with sinusoids: the paper's big baseline.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_big --worker_gpu=8
 
     Cost: 300,000 steps of 8 x 4,096 tokens; the last 20 checkpoints are
@@ -44,7 +44,7 @@ def transformer_big():
 def transformer_big_enfr():
     r"""`transformer_big` for English to French, with less dropout.
 
-        python trainer.py --problem=translate_enfr_wmt14 \
+        relpos-trainer --problem=translate_enfr_wmt14 \
             --hparams_set=transformer_big_enfr --worker_gpu=8
 
     Cost: as `transformer_big`. Score: 41.2 BLEU (en-fr), reported by Shaw et
@@ -57,7 +57,7 @@ def transformer_big_enfr():
 def transformer_small():
     r"""Three layers of 256, about 4 M weights beside the embeddings.
 
-        python trainer.py --problem=translate_ende_multi30k \
+        relpos-trainer --problem=translate_ende_multi30k \
             --hparams_set=transformer_small --train_steps=5000 \
             --local_eval_frequency=500 --hparams=activation_dtype=bfloat16
 
@@ -85,7 +85,7 @@ def transformer_small():
 def transformer_tiny():
     r"""Two layers of 128, for minutes on a CPU and for tests.
 
-        python trainer.py --hparams_set=transformer_tiny
+        relpos-trainer --hparams_set=transformer_tiny
 
     Cost: three to five minutes on one core. Score on the built-in phrases:
     95.87 % exact match, the mean of three seeds, measured by us
@@ -107,7 +107,7 @@ def transformer_tiny():
 def transformer_learned():
     r"""Base Transformer with learned absolute positions.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_learned --worker_gpu=8
 
     Vaswani et al. (2017), table 3, row E. Positions beyond `max_length` share
@@ -120,7 +120,7 @@ def transformer_learned():
 def transformer_vaswani_base():
     r"""Attention Is All You Need, base: feed-forward size 2,048.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_vaswani_base --worker_gpu=8
 
     Cost: 100,000 steps of about 25,000 tokens; the last 5 checkpoints are
@@ -133,7 +133,7 @@ def transformer_vaswani_base():
 def transformer_vaswani_big():
     r"""Attention Is All You Need, big.
 
-        python trainer.py --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_vaswani_big --worker_gpu=8
 
     Cost: 300,000 steps of about 25,000 tokens; the last 20 checkpoints are

@@ -18,6 +18,7 @@ is trained; docs/walkthrough.md leads through the rooms: `data`, `problems`,
 """
 
 import importlib
+import importlib.util
 import warnings
 
 from relpos_tf.utils import saved_names
@@ -33,6 +34,15 @@ _LAZY = {
     "Translator": "relpos_tf.decoding.translator",
     "load_model": "relpos_tf.decoding.loading",
     "relative_attention": "relpos_tf.layers.positions.relative",
+}
+# Packages that an installation of the layers may lack.
+_NEEDS = {
+    "RelationAttention": ("tensorflow",),
+    "Transformer": ("tensorflow",),
+    "TransformerAttention": ("tensorflow",),
+    "Translator": ("tensorflow_text", "sentencepiece"),
+    "load_model": ("tensorflow_text", "sentencepiece"),
+    "relative_attention": ("tensorflow",),
 }
 _RENAMED = (
     "relpos_tf.MultiHeadAttention is now relpos_tf.TransformerAttention; "
@@ -53,4 +63,10 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted([*globals(), *_LAZY])
+    """Lists the names that can be imported: help() would stop at others."""
+    return sorted([*globals(), *filter(_can_be_imported, _LAZY)])
+
+
+def _can_be_imported(name):
+    packages = _NEEDS.get(name, ())
+    return all(importlib.util.find_spec(package) for package in packages)

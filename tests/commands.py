@@ -6,7 +6,8 @@ a server. The server has imported TensorFlow and the package except the
 commands, and has computed nothing. A fork starts in a tenth of a second; the
 import takes more than three. The fork is an ordinary child of the caller, with
 its own arguments, environment, folder, streams and signals. All other calls
-start an ordinary process.
+start an ordinary process. `folder` names another folder from which the package
+is imported, such as one into which a wheel was installed.
 
 Use `subprocess` to test what a process imports, what happens during the import
 of TensorFlow, or the effect of environment variables named PYTHON...
@@ -32,13 +33,16 @@ import threading
 import types
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "relpos_tf"
 _SET_CHILD_SUBREAPER = 36  # of prctl
 _LENGTH = struct.Struct("!I")
 
 
 class Popen(subprocess.Popen):
     """A `subprocess.Popen` that forks calls of this Python from the server."""
+
+    def __init__(self, *args, folder=ROOT, **kwargs):
+        self._folder = folder
+        super().__init__(*args, **kwargs)
 
     def _execute_child(self, *args, **kwargs):
         start = super()._execute_child
@@ -47,7 +51,7 @@ class Popen(subprocess.Popen):
         if not _can_fork(words, call):
             return start(*args, **kwargs)
         pipes = call["p2cread"], call["c2pwrite"], call["errwrite"]
-        self.pid = _server().start(
+        self.pid = _server(self._folder).start(
             {
                 "argv": [os.fspath(word) for word in words],
                 "cwd": os.fspath(call["cwd"] or os.getcwd()),
@@ -102,24 +106,23 @@ def _can_fork(words, call):
 
 
 @functools.cache
-def _server():
-    return _Server()
+def _server(folder):
+    return _Server(folder)
 
 
 class _Server:
     """A process that forks on request, and the connection to it."""
 
-    def __init__(self):
+    def __init__(self, folder):
         self._lock = threading.Lock()
         self._errors = tempfile.TemporaryFile()
         self._socket, other = socket.socketpair()
-        path = os.pathsep.join(
-            [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        )
+        own = filter(None, [os.environ.get("PYTHONPATH")])
+        path = os.pathsep.join([str(folder), str(ROOT), *own])
         with other:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.commands", str(other.fileno())],
-                cwd=ROOT,
+                cwd=folder,
                 env=os.environ
                 | {"KERAS_BACKEND": "tensorflow", "PYTHONPATH": path},
                 pass_fds=[other.fileno()],
@@ -221,9 +224,12 @@ def _import_package():
     import sacrebleu  # noqa: F401
     import tensorflow_text  # noqa: F401
 
-    for path in sorted(PACKAGE.rglob("*.py")):
+    import relpos_tf
+
+    package = pathlib.Path(relpos_tf.__file__).parent
+    for path in sorted(package.rglob("*.py")):
         if path.stem != "__init__" and path.parent.name != "bin":
-            parts = path.relative_to(ROOT).with_suffix("").parts
+            parts = path.relative_to(package.parent).with_suffix("").parts
             importlib.import_module(".".join(parts))
 
 

@@ -14,13 +14,13 @@ TEXT = pathlib.Path(__file__).parents[1].joinpath("docs/distributed.md")
 # In place of the commands of Slurm, and of the trainer.
 STAND_INS = """
 scontrol() { printf 'node1\\nnode2\\n'; }
-python() { printf '%s' "$TF_CONFIG"; }
+relpos-trainer() { printf '%s' "$TF_CONFIG"; }
 exec() { "$@"; }
 srun() {
   while [[ $1 == -* ]]; do shift; done
   "$@"
 }
-export -f scontrol python exec
+export -f scontrol relpos-trainer exec
 """
 
 

@@ -276,6 +276,26 @@ def command_line() -> str:
     return shlex.join(sys.orig_argv if by_python else sys.argv)
 
 
+def call_of(name: str) -> str:
+    """Returns how to call another command, in the way this one was called.
+
+    Args:
+        name: str. The command's module, such as `decoder`.
+
+    Returns:
+        str, for a shell: `relpos-decoder`; or, where this command was called
+        without an installation, `python decoder.py` or
+        `python -m relpos_tf.bin.decoder`.
+    """
+    program, here = pathlib.Path(sys.argv[0]), pathlib.Path(__file__).parent
+    if program.suffix != ".py" or not (here / program.name).is_file():
+        return f"relpos-{name}"
+    launcher = program.with_name(f"{name}.py")
+    if program.resolve().parent != here.resolve() and launcher.is_file():
+        return shlex.join([sys.orig_argv[0], str(launcher)])
+    return shlex.join([sys.orig_argv[0], "-m", f"relpos_tf.bin.{name}"])
+
+
 def write(text: str) -> None:
     """Writes a result to standard output, without terminal controls.
 

@@ -1,21 +1,21 @@
 r"""Translates with a trained model, one line of output for each line of input.
 
-  python decoder.py < test.en > test.de
+  relpos-decoder < test.en > test.de
       translates standard input with the newest run in runs/
 
-  python decoder.py --output_dir=runs/mine --decode_from_file=test.en \
+  relpos-decoder --output_dir=runs/mine --decode_from_file=test.en \
       --decode_to_file=test.de --decode_reference=reference.de
       writes a file and scores it
 
-  python decoder.py --output_dir=runs/mine --test_set=all \
+  relpos-decoder --output_dir=runs/mine --test_set=all \
       --decode_to_file=out.de
       translates and scores all test sets of the run's problem; names of
       sacreBLEU's sets, as multi30k/2016, are understood, too
 
-  python decoder.py --decode_interactive
+  relpos-decoder --decode_interactive
       asks for a line at a time; :help lists its commands
 
-  python decoder.py --score_file=pairs.tsv
+  relpos-decoder --score_file=pairs.tsv
       scores given translations by their probability
 
 A line ends at a line feed and nowhere else. A blank line gives a blank line.

@@ -9,7 +9,7 @@ r"""Exports a trained model, for use without this package.
       writes a folder for CTranslate2, tokens in and tokens out, with the
       tokenizer beside it; pip install 'relpos_tf[ctranslate2]' first
 
-decoder.py --export_dir translates with both.
+relpos-decoder --export_dir translates with both.
 """
 
 from relpos_tf import errors

@@ -66,7 +66,8 @@ def main() -> None:
     log.info("Train on with: %s", training_command(result.hparams))
     if result.has_vocabulary:
         log.info(
-            "Translate with: python decoder.py %s",
+            "Translate with: %s %s",
+            command.call_of("decoder"),
             shlex.quote(f"--output_dir={FLAGS.output_dir}"),
         )
         return
@@ -90,7 +91,7 @@ def training_command(hparams: hparam.HParams) -> str:
     differences = hparam.differences(sets[closest], hparams)
     changes = ",".join(f"{name}={b}" for name, (_, b) in differences.items())
     return (
-        f"python trainer.py --problem=... --hparams_set={closest} "
+        f"{command.call_of('trainer')} --problem=... --hparams_set={closest} "
         + (f"--hparams={changes} " if changes else "")
         + shlex.quote(f"--warm_start_from={FLAGS.output_dir}")
     )

@@ -1,18 +1,18 @@
 r"""Trains a Transformer with relative or absolute positions.
 
-  python trainer.py
+  relpos-trainer
       trains transformer_relative_tiny on the built-in phrases, in minutes
 
-  python trainer.py --problem=translate_ende_multi30k \
+  relpos-trainer --problem=translate_ende_multi30k \
       --hparams_set=transformer_relative_small --tmp_dir=downloads
 
-  python trainer.py --problem=translate_files \
+  relpos-trainer --problem=translate_files \
       --train_source=train.en --train_target=train.de \
       --dev_source=dev.en --dev_target=dev.de \
       --hparams_set=transformer_relative_small --output_dir=runs/mine
 
 The same command again resumes a run that was stopped. The run's directory holds
-all files that decoder.py and relpos_tf.bin.export need.
+all files that relpos-decoder and relpos-export need.
 """
 
 import dataclasses
@@ -276,7 +276,7 @@ def train_and_average(trainer, output_dir: str, is_chief: bool) -> None:
         return
     flag = "output_dir" if path == output_dir else "checkpoint_path"
     argument = shlex.quote(f"--{flag}={path}")
-    log.info("Translate with: python decoder.py %s", argument)
+    log.info("Translate with: %s %s", command.call_of("decoder"), argument)
 
 
 def make_config() -> run_config.RunConfig:

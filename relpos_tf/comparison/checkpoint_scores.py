@@ -22,6 +22,7 @@ from relpos_tf.comparison import plots
 from relpos_tf.training import metrics
 from relpos_tf.training import reporting
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import extras
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
 from relpos_tf.utils import text
@@ -282,7 +283,7 @@ class _Events:
         if importlib.util.find_spec("tensorboard") is None:
             raise errors.UserError(
                 "Expected tensorboard, to write events. Received: none. "
-                "Install it: pip install 'relpos_tf[tensorboard]'"
+                f"Install it: {extras.how_to_install('tensorboard')}"
             )
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

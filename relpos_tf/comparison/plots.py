@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from relpos_tf.utils import extras
 from relpos_tf.utils import files
 
 FORMATS = "png", "pdf", "svg"
-HOW_TO_INSTALL = "pip install 'relpos_tf[plots]'"
+HOW_TO_INSTALL = extras.how_to_install("plots")
 
 INK, GREY, PALE = "#222222", "#6b6b6b", "#e3e3e3"
 

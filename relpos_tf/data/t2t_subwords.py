@@ -21,11 +21,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text
 
 from relpos_tf import errors
 from relpos_tf.data import t2t_escaping
+from relpos_tf.utils import extras
 from relpos_tf.utils import text as text_lib
+
+with extras.imports("translate", "translation"):
+    import tensorflow_text
 
 _CACHED_TOKENS = 2**16
 _LONGEST_TOKEN = 2**31 - 1  # Bytes.

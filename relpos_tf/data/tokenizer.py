@@ -22,16 +22,19 @@ import tempfile
 from collections.abc import Iterable
 from collections.abc import Sequence
 
-import sentencepiece
 import tensorflow as tf
-import tensorflow_text
-from sentencepiece import sentencepiece_model_pb2
 
 from relpos_tf import errors
 from relpos_tf.data import bpe_dropout
 from relpos_tf.data import t2t_subwords
+from relpos_tf.utils import extras
 from relpos_tf.utils import files
 from relpos_tf.utils import text as text_lib
+
+with extras.imports("translate", "translation"):
+    import sentencepiece
+    import tensorflow_text
+    from sentencepiece import sentencepiece_model_pb2
 
 PAD_ID = text_lib.PAD_ID
 EOS_ID = text_lib.EOS_ID

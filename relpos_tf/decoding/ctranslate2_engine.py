@@ -36,6 +36,7 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import saved_model_engine
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import extras
 from relpos_tf.utils import paths
 from relpos_tf.utils import text
 
@@ -68,7 +69,7 @@ def package() -> Any:
     except ImportError as error:
         raise errors.UserError(
             "CTranslate2 is needed, and not installed: "
-            "pip install 'relpos_tf[ctranslate2]'. "
+            f"{extras.how_to_install('ctranslate2')}. "
             f"Received: {' '.join(str(error).split())}"
         ) from error
     return ctranslate2
@@ -107,7 +108,7 @@ class CTranslate2Engine:
         self.info = saved_model_engine.read_info(folder)
         if self.info.get("format") != FORMAT:
             raise errors.UserError(
-                "Expected a folder made by relpos_tf.bin.export "
+                "Expected a folder made by relpos-export "
                 f"--format={FORMAT}. Received: {folder}."
             )
         saved_model_engine.check_files(folder, self.info)

@@ -1,7 +1,7 @@
-"""The prompt of `decoder.py --decode_interactive`.
+"""The prompt of `relpos-decoder --decode_interactive`.
 
 Translations go to standard output and messages to standard error, so that
-`decoder.py --decode_interactive > file` writes the translations alone.
+`relpos-decoder --decode_interactive > file` writes the translations alone.
 """
 
 import dataclasses

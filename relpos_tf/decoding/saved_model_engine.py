@@ -95,7 +95,7 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
         return checked_json.loads(path.read_bytes(), _FIELDS)
     except OSError as error:
         raise errors.UserError(
-            "Expected a folder made by relpos_tf.bin.export. "
+            "Expected a folder made by relpos-export. "
             f"Received: {folder}, without {engines.EXPORT_INFO}. A run is "
             "named with --output_dir."
         ) from error
@@ -167,7 +167,7 @@ def check_operations(folder: str | pathlib.Path) -> None:
         model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     except (OSError, message.DecodeError) as error:
         raise errors.UserError(
-            "Expected a SavedModel made by relpos_tf.bin.export. Received: "
+            "Expected a SavedModel made by relpos-export. Received: "
             f"{folder}, whose {SAVED_MODEL} is missing or damaged."
         ) from error
     wrong = _not_of_an_export(model)
@@ -250,7 +250,7 @@ class ExportEngine:
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
             raise errors.UserError(
-                "Expected a SavedModel made by relpos_tf.bin.export. "
+                "Expected a SavedModel made by relpos-export. "
                 f"Received: {folder} ({reason})."
             ) from error
 

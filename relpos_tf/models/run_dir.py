@@ -363,7 +363,7 @@ def latest_run(root: str = "runs") -> pathlib.Path:
     if not runs:
         raise errors.UserError(
             f"Expected a trained run in {root}/. Received: none. Train one "
-            "with trainer.py, or name one with --output_dir."
+            "with relpos-trainer, or name one with --output_dir."
         )
     return max(runs)[1]
 

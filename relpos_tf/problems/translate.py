@@ -154,7 +154,7 @@ def translate_files() -> problem.Problem:
     raise errors.UserError(
         "translate_files is text of your own. Name its files with "
         "--train_source, --train_target, --dev_source and --dev_target of "
-        "trainer.py or relpos-compare, which prepare it."
+        "relpos-trainer or relpos-compare, which prepare it."
     )
 
 

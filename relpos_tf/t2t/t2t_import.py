@@ -2,8 +2,8 @@
 
 A model directory holds checkpoints in the format of TensorFlow 1,
 `hparams.json`, and sometimes the vocabulary. The run holds all files that
-decoder.py, the exporter and `trainer.py --warm_start_from` need, and a record
-of the import.
+relpos-decoder, relpos-export and `relpos-trainer --warm_start_from` need, and a
+record of the import.
 """
 
 import itertools

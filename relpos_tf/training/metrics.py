@@ -13,12 +13,14 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import sacrebleu
-import sacremoses
-from sacrebleu import metrics as sacrebleu_metrics
-
 from relpos_tf import errors
+from relpos_tf.utils import extras
 from relpos_tf.utils import text
+
+with extras.imports("translate", "scoring"):
+    import sacrebleu
+    import sacremoses
+    from sacrebleu import metrics as sacrebleu_metrics
 
 _SGM_TAG = re.compile(r"</?(refset|srcset|tstset|mteval|doc|seg|hl)\b", re.I)
 # A few commas after a blank are slips; a majority comes from a tokenizer.

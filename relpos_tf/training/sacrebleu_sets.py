@@ -7,13 +7,15 @@ environment variable SACREBLEU, or ~/.sacrebleu.
 import os
 import pathlib
 
-import sacrebleu
-from sacrebleu.utils import SACREBLEU_DIR
-
 from relpos_tf import errors
 from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
+from relpos_tf.utils import extras
 from relpos_tf.utils import text
+
+with extras.imports("translate", "scoring"):
+    import sacrebleu
+    from sacrebleu.utils import SACREBLEU_DIR
 
 
 def check_name(name: str) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import io
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.utils import signals
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLAGS = command.Flags()
 FLAGS.define_string("problem", None, "The data\n set.")
 FLAGS.define_integer("steps", 7, "How long.", 1)
@@ -314,6 +316,44 @@ class AgainTest(parameterized.TestCase):
     def test_command_line_is_that_of_the_user(self, argv, orig_argv, expected):
         with mock.patch.multiple(sys, argv=argv, orig_argv=orig_argv):
             self.assertEqual(command.command_line(), expected)
+
+    @parameterized.named_parameters(
+        (
+            "installed",
+            ["bin/relpos-trainer"],
+            ["python3", "bin/relpos-trainer"],
+            ("relpos-decoder", "relpos-export"),
+        ),
+        (
+            "launcher",
+            ["trainer.py"],
+            ["python", "trainer.py"],
+            ("python decoder.py", "python -m relpos_tf.bin.export"),
+        ),
+        (
+            "as_a_module",
+            [str(ROOT / "relpos_tf" / "bin" / "trainer.py")],
+            ["python", "-m", "relpos_tf.bin.trainer"],
+            (
+                "python -m relpos_tf.bin.decoder",
+                "python -m relpos_tf.bin.export",
+            ),
+        ),
+        (
+            "other_program",
+            [str(ROOT / "tests" / "bin" / "command_test.py")],
+            ["python", "tests/bin/command_test.py"],
+            ("relpos-decoder", "relpos-export"),
+        ),
+    )
+    def test_other_commands_are_called_in_the_same_way(
+        self, argv, orig_argv, expected
+    ):
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(ROOT)
+        with mock.patch.multiple(sys, argv=argv, orig_argv=orig_argv):
+            for name, call in zip(("decoder", "export"), expected, strict=True):
+                self.assertEqual(command.call_of(name), call)
 
 
 class Screen(io.StringIO):

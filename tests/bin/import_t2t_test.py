@@ -65,7 +65,7 @@ class ImportT2tTest(parameterized.TestCase):
         )
         self.assertEqual(
             lines[1],
-            "Train on with: python trainer.py --problem=... "
+            "Train on with: relpos-trainer --problem=... "
             "--hparams_set=transformer_relative_tiny_t2t "
             "--hparams=hidden_size=32,filter_size=64,max_relative_position=4,"
             "use_target_space_embedding=False "
@@ -73,7 +73,7 @@ class ImportT2tTest(parameterized.TestCase):
         )
         self.assertEqual(
             lines[2:],
-            [f"Translate with: python decoder.py --output_dir={self.run_dir}"],
+            [f"Translate with: relpos-decoder --output_dir={self.run_dir}"],
         )
         tokens = loading.load_tokenizer(self.run_dir)
         self.assertEqual(tokens.pieces(), VOCAB)

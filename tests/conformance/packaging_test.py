@@ -3,6 +3,7 @@
 import importlib
 import os
 import pathlib
+import re
 import runpy
 from unittest import mock
 
@@ -118,12 +119,29 @@ class PackagingTest(parameterized.TestCase):
     ):
         (wish,) = (
             requirement
-            for line in self.setup["install_requires"]
+            for line in self.setup["extras_require"]["translate"]
             if (requirement := requirements.Requirement(line)).name
             == "sentencepiece"
         )
         self.assertNotIn("0.2.1", wish.specifier)
         self.assertIn("0.2.3", wish.specifier)
+
+    def test_layers_allow_the_versions_that_make_test_oldest_installs(self):
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        wishes = {
+            wish.name: wish.specifier
+            for wish in map(
+                requirements.Requirement, self.setup["install_requires"]
+            )
+        }
+        self.assertCountEqual(
+            wishes, ["tensorflow", "keras", "numpy", "absl-py"]
+        )
+        for name in ("tensorflow", "keras", "numpy"):
+            oldest = re.search(rf"^{name.upper()} \?= (.*)$", makefile, re.M)[1]
+            floor = [s.version for s in wishes[name] if s.operator == ">="]
+            self.assertEqual(floor, [oldest.rpartition(".")[0]])
+            self.assertIn(pins("3.11")[name], wishes[name])
 
     def test_constraints_are_exact_and_have_no_urls(self):
         for line in read_lines("constraints.txt"):

@@ -50,9 +50,14 @@ T2T_LINES = ("abc", "seven houses; and 9", "", "ein Haus? \u4e16")
 ALONE = """
 import contextlib, io, json, runpy, sys
 import tensorflow as tf
-import tensorflow_text
 
 folder = sys.argv[1]
+try:
+    tf.saved_model.load(folder)
+except Exception as error:
+    missing = str(error)
+import tensorflow_text
+
 given = json.load(sys.stdin)
 lines = tf.constant([line.encode() for line in given["lines"]])
 translate = tf.saved_model.load(folder).signatures["serving_default"]
@@ -75,6 +80,7 @@ def run(code, arguments, content=b""):
     return out.buffer.getvalue().decode()
 
 found = {
+    "missing": missing,
     "translated": plain(translate(inputs=lines)),
     "empty": {
         name: value.shape.as_list()
@@ -119,6 +125,12 @@ def documented_command(**replacements):
     return shlex.split(command.replace("\\\n", " "))
 
 
+def documented_error():
+    """Returns what docs/serving.md says of a missing tensorflow_text."""
+    text = " ".join((ROOT / "docs" / "serving.md").read_text("utf-8").split())
+    return re.search(r"loading fails with `(Op type [^`]+)`", text)[1]
+
+
 class ExportTest(tf.test.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -154,6 +166,7 @@ class ExportTest(tf.test.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr.decode()[-2000:])
         found = json.loads(done.stdout)
         self.assertEqual(found["ours"], [])
+        self.assertIn(documented_error(), found["missing"])
         beams = self.translator.translate(LINES, n_best=3, return_scores=True)
         beam_texts, beam_scores = zip(*beams, strict=True)
         texts = [row[0] for row in beam_texts]

@@ -248,7 +248,7 @@ class LatestRunTest(absltest.TestCase):
         )
 
     def test_none_is_an_error_that_says_what_to_do(self):
-        with self.assertRaisesRegex(errors.UserError, "trainer.py"):
+        with self.assertRaisesRegex(errors.UserError, "relpos-trainer"):
             run_dir.latest_run(str(self.root))
 
 

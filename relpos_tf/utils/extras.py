@@ -1,0 +1,64 @@
+"""The optional parts of the package, and how to install them.
+
+setup.py has an extra for each: the layers need TensorFlow, Keras and NumPy
+alone.
+"""
+
+import contextlib
+import importlib.metadata
+import pathlib
+from collections.abc import Iterator
+
+from relpos_tf import errors
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class MissingPackageError(ImportError, errors.UserError):
+    """A package of an extra is not installed.
+
+    Commands print it as one line; in Python, `except ImportError` catches it.
+    """
+
+
+def how_to_install(extra: str) -> str:
+    """Returns the command that installs an extra.
+
+    An installed package is found by its name, which no index needs to know; a
+    clone that was not installed is named by its folder.
+    """
+    try:
+        importlib.metadata.distribution("relpos_tf")
+    except importlib.metadata.PackageNotFoundError:
+        return f"pip install -e '{_ROOT}[{extra}]'"
+    return f"pip install 'relpos_tf[{extra}]'"
+
+
+@contextlib.contextmanager
+def imports(extra: str, task: str) -> Iterator[None]:
+    """Explains imports that fail in the block.
+
+    Args:
+        extra: str. The extra of setup.py with the imported packages.
+        task: str. What needs them, for the message.
+
+    Raises:
+        MissingPackageError: a package is not installed.
+
+    Example:
+
+    >>> with imports("translate", "translation"):
+    ...     import no_such_package
+    Traceback (most recent call last):
+        ...
+    relpos_tf.utils.extras.MissingPackageError: Expected the package
+    no_such_package, which translation needs. Received: none. Install it: ...
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            f"Expected the package {error.name}, which {task} needs. "
+            f"Received: none. Install it: {how_to_install(extra)}",
+            name=error.name,
+        ) from error

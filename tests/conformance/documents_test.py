@@ -1,0 +1,132 @@
+"""The commands in the documents that need a clone of the project.
+
+tests/integration/installation_test.py has the installed commands.
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tests import commands
+from tests import documents
+from tests.conformance import packaging_test
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OTHER_PACKAGES = frozenset({"tensorflow-serving-api"})
+# These read their arguments without argparse.
+WITHOUT_PARSER = ("tools.compare", "tools.full_disk")
+# Runs each command up to the arguments, and writes those that fail.
+PARSE = """
+import argparse, contextlib, io, json, os, runpy, sys
+
+class Parsed(BaseException):
+    pass
+
+known = argparse.ArgumentParser.parse_known_args
+
+def parse_known_args(parser, *args, **kwargs):
+    known(parser, *args, **kwargs)
+    raise Parsed
+
+def parse_args(parser, *args, **kwargs):
+    _, rest = known(parser, *args, **kwargs)
+    if rest:
+        parser.error(f"unrecognized: {rest}")
+    raise Parsed
+
+argparse.ArgumentParser.parse_known_args = parse_known_args
+argparse.ArgumentParser.parse_args = parse_args
+path = list(sys.path)
+for words in json.load(sys.stdin):
+    first, *sys.argv = words
+    sys.path[:] = path
+    error = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(error):
+            if first == "-m":
+                runpy.run_module(sys.argv[0], run_name="__main__")
+            else:
+                sys.argv = words
+                sys.path.insert(0, os.path.dirname(first))
+                runpy.run_path(first, run_name="__main__")
+        print(words, "has no arguments")
+    except Parsed:
+        pass
+    except SystemExit:
+        print(words, error.getvalue())
+"""
+
+
+def scripts():
+    """Returns the arguments of Python in the documents, each once."""
+    found = [
+        words[1:]
+        for words in documents.all_commands()
+        if words[0] == "python"
+        and words[1] != "-c"
+        and not {"trainer.py", "decoder.py"} & set(words)
+        and not any("relpos_tf.bin" in word for word in words)
+        and not set(WITHOUT_PARSER) & set(words)
+    ]
+    return [words for i, words in enumerate(found) if words not in found[:i]]
+
+
+class DocumentedCommandsTest(parameterized.TestCase):
+    def test_scripts_take_their_arguments(self):
+        found = scripts()
+        self.assertGreater(len(found), 20)
+        wrong = ["benchmarks/scaling.py", "--stops=3"]
+        done = commands.run(
+            [sys.executable, "-c", PARSE],
+            input=json.dumps([*found, wrong]),
+            capture_output=True,
+            cwd=ROOT,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (line,) = filter(None, done.stdout.split("\n\n"))
+        self.assertStartsWith(line, str(wrong))
+
+    def test_goals_of_make_exist(self):
+        text = (ROOT / "Makefile").read_text(encoding="utf-8")
+        goals = set(re.search(r"^\.PHONY: (.*)$", text, re.M)[1].split())
+        named = {
+            word
+            for words in documents.all_commands()
+            if words[0] == "make"
+            for word in words[1:]
+            if "=" not in word
+        }
+        self.assertContainsSubset(named, goals)
+        self.assertContainsSubset({"demo", "test", "test-oldest"}, named)
+
+    def test_pip_installs_what_there_is(self):
+        setup = packaging_test.arguments_of_setup()
+        extras = setup["extras_require"]
+        wheel = re.escape(f"relpos_tf-{setup['version']}-py3-none-any.whl")
+        number = 0
+        for words in documents.all_commands():
+            if words[:2] != ["pip", "install"]:
+                continue
+            number += 1
+            self.assertEmpty({"relpos_tf", "relpos-tf"} & set(words), words)
+            rest = iter(words[2:])
+            for word in rest:
+                if word == "-c":
+                    self.assertTrue((ROOT / next(rest)).is_file())
+                elif word not in ("-e", "--no-deps", *OTHER_PACKAGES):
+                    target, names = re.fullmatch(
+                        rf"(\.|{wheel})(?:\[(.*)\])?", word
+                    ).groups()
+                    self.assertContainsSubset(
+                        filter(None, (names or "").split(",")), extras
+                    )
+        self.assertGreater(number, 4)
+
+
+if __name__ == "__main__":
+    absltest.main()
