@@ -23,7 +23,10 @@ from tests import tiny_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = "benchmarks docs examples hparams relpos_tf tests tools".split()
-FILES = "*.py", "*.md", "*.txt", "*.toml", "LICENSE", "Makefile", "MANIFEST.in"
+FILES = (
+    "CHANGELOG.md CONTRIBUTING.md LICENSE MANIFEST.in Makefile README.md "
+    "constraints.txt decoder.py pyproject.toml setup.py trainer.py"
+).split()
 BUILD = "import sys; from setuptools import build_meta as b; "
 EXTRAS = "relpos_tf[translate,plots,tensorboard]"
 # Small, so that a step takes no time.
@@ -108,11 +111,10 @@ def copy_sources(folder):
         shutil.copytree(
             ROOT / name,
             folder / name,
-            ignore=shutil.ignore_patterns("__pycache__"),
+            ignore=shutil.ignore_patterns("__pycache__", ".*"),
         )
-    for pattern in FILES:
-        for path in ROOT.glob(pattern):
-            shutil.copy(path, folder)
+    for name in FILES:
+        shutil.copy(ROOT / name, folder)
 
 
 def names_in(folder):
