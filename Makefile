@@ -2,7 +2,7 @@
 # make test   every test
 # make test-backends  the layers that need no TensorFlow, on JAX and PyTorch, in
 #             an environment of its own: TORCH and JAX choose other versions
-# make test-oldest    the layers on the oldest TensorFlow and Keras that setup.py
+# make test-oldest    layers and model on the oldest TensorFlow and Keras that setup.py
 #             allows, without the packages of translation, in an environment of
 #             its own: TENSORFLOW, KERAS and NUMPY choose other versions
 # make check  for daily work: lint, and the shortest test files, two minutes
@@ -87,7 +87,7 @@ $(OLDEST)/.installed-$(TENSORFLOW)-$(KERAS)-$(NUMPY): setup.py
 
 test-oldest: $(OLDEST)/.installed-$(TENSORFLOW)-$(KERAS)-$(NUMPY)
 	TF_CPP_MIN_LOG_LEVEL=3 $(OLDEST)/bin/python -m pytest -q \
-	  tests/layers tests/backends
+	  tests/layers tests/backends tests/models/transformer*_test.py
 
 check: lint
 	$(PYTEST) --fast tests
