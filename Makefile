@@ -2,9 +2,9 @@
 # make test   every test
 # make test-backends  the layers that need no TensorFlow, on JAX and PyTorch, in
 #             an environment of its own: TORCH and JAX choose other versions
-# make test-oldest    layers and model on the oldest TensorFlow and Keras that setup.py
-#             allows, without the packages of translation, in an environment of
-#             its own: TENSORFLOW, KERAS and NUMPY choose other versions
+# make test-oldest    layers and model on the oldest TensorFlow and Keras that
+#             setup.py allows, without the packages of translation, in an
+#             environment of its own: TENSORFLOW, KERAS and NUMPY choose others
 # make check  for daily work: lint, and the shortest test files, two minutes
 # make lint   ruff: rules and formatting
 # make bench  every figure that the project aims at, ten quiet minutes

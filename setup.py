@@ -12,16 +12,15 @@ from setuptools import find_packages
 from setuptools import setup
 
 ROOT = pathlib.Path(__file__).resolve().parent
-# The layers: the versions of `make test-oldest`, and all between these and the
-# ones in constraints.txt.
+# What the layers need: `make test-oldest` tests the oldest versions, `make test`
+# those in constraints.txt.
 LAYERS = [
     "tensorflow>=2.18,<2.22",
     "keras>=3.8,<3.16",
     "numpy>=1.26,<3",
     "absl-py>=2.1",
 ]
-# Translation, with every command: the versions that read and write the same
-# checkpoints, exports and data.
+# What translation needs, in Python and by commands.
 TRANSLATE = [
     "tensorflow>=2.21,<2.22",
     # 2.21.0 does not import: undefined symbol icudt77_dat.
