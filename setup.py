@@ -12,8 +12,8 @@ from setuptools import find_packages
 from setuptools import setup
 
 ROOT = pathlib.Path(__file__).resolve().parent
-# What the layers need: `make test-oldest` tests the oldest versions, `make test`
-# those in constraints.txt.
+# What the layers need. `make test-oldest` tests the oldest versions,
+# `make test` those in constraints.txt.
 LAYERS = [
     "tensorflow>=2.18,<2.22",
     "keras>=3.8,<3.16",
