@@ -67,11 +67,16 @@ def heads(hidden_size, num_heads):
 
 
 def needs_tensorflow(layer):
-    """Refuses a layer of TensorFlow while Keras runs on another backend."""
+    """Refuses a layer of TensorFlow while Keras runs on another backend.
+
+    Args:
+        layer: The layer, or the name of a function.
+    """
     backend = keras.backend.backend()
     if backend != "tensorflow":
+        name = layer if isinstance(layer, str) else type(layer).__name__
         raise errors.UserError(
-            f"`{type(layer).__name__}` must run on TensorFlow: set "
+            f"`{name}` must run on TensorFlow: set "
             "KERAS_BACKEND=tensorflow, or use `RelativeMultiHeadAttention`, "
             f"which runs on every backend. Received: Keras on {backend}."
         )

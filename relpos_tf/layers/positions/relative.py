@@ -172,18 +172,8 @@ def relative_attention(
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
     """
     checks.choice("implementation", implementation, IMPLEMENTATIONS)
-    q, k, v, key_table, value_table = (
-        None if x is None else tf.convert_to_tensor(x)
-        for x in (q, k, v, key_table, value_table)
-    )
-    _check_shapes(q, k, v, key_table, value_table)
-    if bias is not None and tf.convert_to_tensor(bias).dtype.is_bool:
-        raise errors.UserError(
-            "`bias` must be float, 0 where attention is allowed: masks.to_bias"
-            "(mask) of a mask. Received: dtype bool."
-        )
-    if left is None:
-        _check_rows(key_table, value_table)
+    arrays = q, k, v, key_table, value_table
+    q, k, v, key_table, value_table = _checked(arrays, bias, left)
     pairs = pairs_lib.Sequence(
         tf.shape(q)[2], tf.shape(k)[2], query_start, causal
     )
@@ -308,8 +298,18 @@ def _without_gradient(table):
     return tf.identity(table), tf.zeros_like
 
 
-def _check_shapes(q, k, v, key_table, value_table):
-    """Refuses arrays of other axes, which TensorFlow would broadcast."""
+def _checked(arrays, bias, left):
+    """Returns q, k, v and tables as tensors, if their shapes fit."""
+    checks.needs_tensorflow("relative_attention")
+    q, k, v, key_table, value_table = arrays = [
+        None if array is None else tf.convert_to_tensor(array)
+        for array in arrays
+    ]
+    if bias is not None and tf.convert_to_tensor(bias).dtype.is_bool:
+        raise errors.UserError(
+            "`bias` must be float, 0 where attention is allowed: masks.to_bias"
+            "(mask) of a mask. Received: dtype bool."
+        )
     checks.sizes("q", q.shape, ("batch", "heads", "queries", "depth"))
     _, heads, _, depth = q.shape
     checks.sizes("k", k.shape, ("batch", heads, "keys", depth))
@@ -321,6 +321,9 @@ def _check_shapes(q, k, v, key_table, value_table):
         if table is not None:
             shape = (heads, "rows", size)[-max(table.shape.rank, 2) :]
             checks.sizes(name, table.shape, shape)
+    if left is None:
+        _check_rows(key_table, value_table)
+    return arrays
 
 
 def _check_rows(*arrays):
