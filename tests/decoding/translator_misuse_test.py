@@ -1,11 +1,8 @@
 """What users try first with a `Translator` works, or is one sentence."""
 
-import json
 import os
 import pathlib
 import pickle
-import shutil
-import sys
 from unittest import mock
 
 import numpy as np
@@ -16,8 +13,6 @@ import relpos_tf
 from relpos_tf import errors
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import translator as translator_lib
-from tests import commands
-from tests import tiny_run
 from tests.decoding import translator_test
 
 LINES = "`lines` must be a list of lines, each a str"
@@ -57,44 +52,6 @@ OPTIONS = {
     "return_beams": (True, "`return_beams` is `n_best` here"),
     "prefix": ("Der", "`prefix` must be a list of lines, each a str"),
 }
-# A process that has loaded a translator, and its fork.
-FIRST = """
-import json, os, pickle, signal
-import relpos_tf
-
-def outcome(work):
-    try:
-        return work()
-    except Exception as error:
-        return type(error).__name__, str(error)
-
-translator = relpos_tf.Translator.load("run")
-results = {"before": translator.translate(["twenty-one days", "7"])}
-with open("pickle", "wb") as stream:
-    pickle.dump(translator, stream)
-if not os.fork():
-    signal.alarm(100)  # ends a process that waits for ever
-    tasks = (
-        lambda: translator.translate(["7"]),
-        lambda: relpos_tf.Translator.load("run"),
-        lambda: relpos_tf.load_model("run"),
-        lambda: pickle.loads(pickle.dumps(translator)).translate(["7"]),
-    )
-    with open("fork", "w") as stream:
-        json.dump([outcome(task) for task in tasks], stream)
-    os._exit(0)
-os.wait()
-results["after"] = translator.translate(["twenty-one days", "7"])
-print(json.dumps(results))
-"""
-# Another process, in another folder.
-SECOND = """
-import json, pickle, sys
-
-with open(sys.argv[1], "rb") as stream:
-    translator = pickle.load(stream)
-print(json.dumps(translator.translate(["twenty-one days", "7"])))
-"""
 
 
 class Prefixes(translator_test.EchoEngine, engines.ModelEngine):
@@ -191,32 +148,6 @@ class MisuseTest(tf.test.TestCase, parameterized.TestCase):
                 self.assertEqual(one.name, "export")
             load.assert_called_once_with("export", os.path.abspath("export"))
             self.assertEqual(one.engine.batches[-2:], [["ab"], ["e"]])
-
-    def test_another_process_translates_and_a_fork_says_why_not(self):
-        folder = self.create_tempdir().full_path
-        shutil.copytree(tiny_run.path(), f"{folder}/run")
-        first, second = (
-            commands.run(
-                [sys.executable, "-c", *words],
-                cwd=cwd,
-                capture_output=True,
-                check=True,
-                timeout=300,
-            )
-            for cwd, words in (
-                (folder, [FIRST]),
-                ("/", [SECOND, f"{folder}/pickle"]),
-            )
-        )
-        results = json.loads(first.stdout)
-        self.assertLen(set(results["before"]), 2)
-        self.assertEqual(results["after"], results["before"])
-        self.assertEqual(json.loads(second.stdout), results["before"])
-        forked = json.loads(pathlib.Path(folder, "fork").read_text())
-        self.assertLen(forked, 4)
-        for kind, message in forked:
-            self.assertEqual(kind, "UserError")
-            self.assertRegex(message, "must be loaded after a fork.*--preload")
 
 
 if __name__ == "__main__":

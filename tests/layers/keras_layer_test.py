@@ -29,12 +29,15 @@ BLOCK = {
     "residual_args": NORMS,
 }
 X = (2, 5, 12)
-ATTENTION = SIZES | {"positions": [shaw.Shaw(2)], "dropout": 0.1}
 # The arguments, the shape of the inputs and of the output, and the number of
 # weights that are trained.
 LAYERS = {
-    attention.TransformerAttention: (ATTENTION, X, X, 6),
-    attention.MultiHeadAttention: (ATTENTION, X, X, 6),
+    attention.TransformerAttention: (
+        SIZES | {"positions": [shaw.Shaw(2)], "dropout": 0.1},
+        X,
+        X,
+        6,
+    ),
     relations.RelationAttention: (SIZES, X, X, 4),
     sublayers.FeedForward: (FEED_FORWARD, X, X, 4),
     sublayers.Residual: (NORMS, {"x_shape": X, "y_shape": X}, X, 2),
@@ -117,8 +120,10 @@ class LayerOfKerasTest(keras_testing.TestCase, parameterized.TestCase):
             if issubclass(kind, keras.Layer)
             and not issubclass(kind, keras.Model)
         }
-        # tests/backends has this one, on all backends.
-        elsewhere = {keras_attention.RelativeMultiHeadAttention}
+        elsewhere = {
+            keras_attention.RelativeMultiHeadAttention,  # in tests/backends
+            attention.MultiHeadAttention,  # a name of `TransformerAttention`
+        }
         self.assertEqual(layers, LAYERS.keys() | elsewhere)
 
 
