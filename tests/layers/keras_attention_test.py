@@ -125,11 +125,12 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*keras_attention.IMPLEMENTATIONS)
     def test_litert_runs_every_implementation(self, implementation):
-        inputs = keras.Input([5, F], batch_size=2)
+        batch = 1 if implementation == "auto" else 2  # 1 in Keras' export
+        inputs = keras.Input([5, F], batch_size=batch)
         layer = example_layer(implementation=implementation)
         model = keras.Model(inputs, layer(inputs, inputs))
         testing.randomize(model)
-        x = example_inputs()[0]
+        x = example_inputs()[0][:batch]
         if implementation == "auto":
             with tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder, "model.tflite")
