@@ -18,6 +18,7 @@ relpos_tf.errors.UserError: `dropout` must be below 1. Received: dropout=1.5.
 
 import dataclasses
 import math
+import numbers
 import types
 import typing
 from collections.abc import Mapping
@@ -124,15 +125,18 @@ def limits(cls: type, name: str) -> Number | Choice | None:
 
 
 def check(instance: Any) -> None:
-    """Holds the fields of a dataclass to their limits; None passes.
+    """Holds the fields of a dataclass to their types and limits; None passes.
 
     Raises:
         UserError: naming the field, its limits and its value.
     """
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
+        if value is None:
+            continue
+        _check_kind(field.name, value, _kind(field.type))
         bounds = field.metadata.get("limits")
-        if bounds is None or value is None:
+        if bounds is None:
             continue
         if expected := bounds.expected(value):
             refuse(field.name, value, expected, _why_not(bounds, value))
@@ -185,12 +189,16 @@ def parse(text: str, cls: type) -> dict[str, Any]:
     return values
 
 
-def check_names(names: typing.Iterable[str], known: Mapping[str, Any]) -> None:
+def check_names(
+    names: typing.Iterable[str],
+    known: Mapping[str, Any],
+    what: str = "hparams",
+) -> None:
     """Raises UserError if a name is not known, with the nearest that is."""
     if unknown := sorted(set(names) - set(known)):
         hints = "".join(errors.did_you_mean(name, known) for name in unknown)
         raise errors.UserError(
-            f"Unknown hparams {unknown}.{hints} Known: {sorted(known)}."
+            f"Unknown {what} {unknown}.{hints} Known: {sorted(known)}."
         )
 
 
@@ -204,6 +212,16 @@ def _kind(annotation):
     if isinstance(annotation, types.UnionType):
         return typing.get_args(annotation)[0]
     return annotation
+
+
+def _check_kind(name, value, kind):
+    """Refuses a value of another type; a float may be an int."""
+    kinds = {int: numbers.Integral, float: numbers.Real}.get(kind, kind)
+    is_bool = isinstance(value, bool)
+    if not isinstance(value, kinds) or is_bool != (kind is bool):
+        raise errors.UserError(
+            f"`{name}` must be of type {kind.__name__}. Received: {value!r}."
+        )
 
 
 def _parse_value(name, text, kind):

@@ -4,6 +4,7 @@ This module does not need TensorFlow, so mistakes are found without delay.
 """
 
 import dataclasses
+import numbers
 from typing import Any
 
 from relpos_tf import errors
@@ -88,14 +89,15 @@ class DecodeHParams:
         """Raises UserError if there are not so many translations of a line.
 
         Args:
-            number: int, or a str that is no number.
+            number: int, or something else, which is refused.
             name: str. The user's name for the number.
         """
         most, reason = self.beam_size, f"beam_size={self.beam_size}"
         if self.is_random:
             most = MOST_DRAWN
             reason = f"{most}, the most that are drawn of a line"
-        if isinstance(number, str) or not 1 <= number <= most:
+        is_integer = isinstance(number, numbers.Integral)
+        if not is_integer or not 1 <= number <= most:
             raise errors.UserError(
                 f"`{name}` must be 1 to {reason}. Received: {number}."
             )

@@ -10,6 +10,7 @@ from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.models import shapes
 from relpos_tf.models import transformer
+from relpos_tf.utils import forks
 
 
 def load_model(
@@ -26,8 +27,10 @@ def load_model(
 
     Raises:
         UserError: there is no run or checkpoint, or the checkpoint has other
-            variables than the model.
+            variables than the model, or this process was forked from one
+            that had loaded a model.
     """
+    forks.check()
     prefix = checkpoints.resolve(run_dir_or_checkpoint)
     hparams = run_of(prefix).read_hparams()
     check_fit(prefix, hparams)

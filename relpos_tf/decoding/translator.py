@@ -9,24 +9,32 @@ sentence does not depend on the others: its length limit is its own length plus
 `extra_length`.
 """
 
+import functools
+import inspect
 import itertools
 import logging
+import os
 import pathlib
+import uuid
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
+from relpos_tf.layers import checks
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
+from relpos_tf.utils import forks
 
 _log = logging.getLogger("relpos_tf")
 
@@ -45,10 +53,21 @@ _TARGET_SHARE = 8
 LONG_LINE = 2000
 # Line numbers that a warning names.
 _NAMED_LINES = 8
+# Fields of `DecodeHParams` that are something else in Python.
+_NO_OPTIONS = {
+    "batch_size": "is an argument of `Translator.load`",
+    "max_input_size": "is an argument of `Translator.load`",
+    "return_beams": "is `n_best` here",
+    "write_beam_scores": "is `return_scores` here",
+}
 
 
 class Translator:
     """Translates text with a trained model or an exported one.
+
+    Several threads may use one translator. A pickle of it has the path that it
+    was loaded from; another process loads it from there at its first call. A
+    fork cannot use it, because TensorFlow does not survive a fork.
 
     Args:
         model: `transformer.Transformer`.
@@ -58,6 +77,10 @@ class Translator:
         max_input_size: int. Longer lines are cut to that many ids, with a
             warning. 0: never.
         name: str. Where the model came from, for messages.
+
+    Raises:
+        UserError: there is neither a model nor an engine, or a size is no
+            number.
 
     Example:
 
@@ -75,10 +98,38 @@ class Translator:
         max_input_size: int = 0,
         name: str = "",
     ):
+        checks.integer("batch_size", batch_size, least=0)
+        checks.integer("max_input_size", max_input_size, least=0)
+        if engine is None:
+            if tokenizer is None or isinstance(model, str | os.PathLike):
+                raise errors.UserError(
+                    "Expected a model and its tokenizer, or an engine: "
+                    "Translator.load(path) loads both. Received: "
+                    f"model={model!r}, tokenizer={tokenizer!r}."
+                )
+            engine = engines.ModelEngine(model, tokenizer)
+        forks.check()
         self.name = name
-        self.engine = engine or engines.ModelEngine(model, tokenizer)
+        self._engine = engine
+        self._source = None  # the arguments of `_load`, if it was loaded
         self._batch_size = batch_size or BATCH_LINES
         self._max_input_size = max_input_size
+
+    @property
+    def engine(self) -> engines.Engine:
+        """What translates."""
+        if self._engine is None:  # the translator comes from a pickle
+            self._engine = _load_once(*self._source)
+        return self._engine
+
+    def __getstate__(self):
+        if self._source is None:
+            raise errors.UserError(
+                "A translator can be pickled if Translator.load made it, "
+                "because the other process loads it from the same path. "
+                f"Received: one made of a {type(self.engine).__name__}."
+            )
+        return vars(self) | {"_engine": None}
 
     @classmethod
     def load(
@@ -130,13 +181,7 @@ class Translator:
                 "in Python with `Translator.load_export`."
             )
         prefix = checkpoints.resolve(path)
-        return cls(
-            loading.load_model(prefix),
-            loading.load_tokenizer(prefix),
-            batch_size=batch_size,
-            max_input_size=max_input_size,
-            name=prefix,
-        )
+        return cls._loaded("run", prefix, batch_size, max_input_size)
 
     @classmethod
     def load_export(
@@ -159,16 +204,23 @@ class Translator:
         Raises:
             UserError: it is no export, or not complete.
         """
-        return cls(
-            engine=ctranslate2_engine.load_export(path),
+        return cls._loaded("export", str(path), batch_size, max_input_size)
+
+    @classmethod
+    def _loaded(cls, kind, path, batch_size, max_input_size):
+        source = kind, os.path.abspath(path), uuid.uuid4().hex
+        translator = cls(
+            engine=_load(kind, path),
             batch_size=batch_size,
             max_input_size=max_input_size,
-            name=str(path),
+            name=path,
         )
+        translator._source = source
+        return translator
 
     def translate(
         self,
-        lines: list[str],
+        lines: Iterable[str],
         beam_size: int | None = None,
         alpha: float | None = None,
         extra_length: int | None = None,
@@ -186,10 +238,6 @@ class Translator:
         Returns:
             A list as long as `lines`, of what `translate_lines` yields.
         """
-        if isinstance(lines, str):
-            raise ValueError(
-                f"Expected a list of lines. Received: the str {lines[:40]!r}."
-            )
         search = beam_size, alpha, extra_length
         return list(self.translate_lines(lines, *search, **kwargs))
 
@@ -210,7 +258,8 @@ class Translator:
         """Yields translations while reading lines, a chunk at a time.
 
         Args:
-            lines: The lines; a blank one gives an empty translation.
+            lines: The lines, each a str; a blank one gives an empty
+                translation.
             beam_size: int. None here and below: the value in the hparams that
                 the model was trained with.
             alpha: float. Of the length penalty.
@@ -234,10 +283,12 @@ class Translator:
             score and attention, or lists of both.
 
         Raises:
-            UserError: the settings are impossible, or a line does not fit
-                into memory.
+            UserError: the settings are impossible, or this process was forked
+                from the one that loaded the model. When it is read: a line
+                that is no str, or that does not fit into memory.
         """
-        for translation in self.translations(
+        _check_options(options)
+        translations = self.translations(
             lines,
             decode_hparam.DecodeHParams(
                 beam_size, alpha, extra_length, **options
@@ -247,15 +298,11 @@ class Translator:
             prefix=prefix,
             chunk_lines=chunk_lines,
             progress=progress,
-        ):
-            parts = [translation.texts]
-            if return_scores:
-                parts.append(translation.scores)
-            if return_attention:
-                parts.append(translation.attention)
-            if n_best == 1:
-                parts = [part[0] for part in parts]
-            yield parts[0] if len(parts) == 1 else tuple(parts)
+        )
+        return (
+            _public(one, n_best, return_scores, return_attention)
+            for one in translations
+        )
 
     def translations(
         self,
@@ -279,7 +326,15 @@ class Translator:
             prefix: Strings.
             chunk_lines: int.
             progress: Function.
+
+        Raises:
+            UserError: see `translate_lines`.
         """
+        forks.check()
+        lines = _strings("lines", lines)
+        if prefix is not None:
+            prefix = _strings("prefix", prefix)
+        checks.integer("chunk_lines", chunk_lines, least=1)
         decode_hparams = self.engine.complete(decode_hparams)
         decode_hparams.check_n_best(n_best)
         is_model = isinstance(self.engine, engines.ModelEngine)
@@ -295,17 +350,88 @@ class Translator:
             self._batch_size,
             self._max_input_size,
         )
-        lines = iter(lines)
-        prefixes = itertools.repeat("") if prefix is None else iter(prefix)
-        while chunk := list(itertools.islice(lines, chunk_lines)):
-            beginnings = list(itertools.islice(prefixes, len(chunk)))
-            if len(beginnings) < len(chunk):
-                raise errors.UserError(
-                    "Expected a prefix for each line, perhaps empty. "
-                    "Received: fewer."
-                )
-            yield from job.translate(chunk, beginnings, progress)
-        job.warn()
+        return job.translations(lines, prefix, chunk_lines, progress)
+
+
+def _load(kind: str, path: str) -> engines.Engine:
+    """Loads the engine of a checkpoint or of an export."""
+    forks.check()
+    if kind == "export":
+        return ctranslate2_engine.load_export(path)
+    return engines.ModelEngine(
+        loading.load_model(path), loading.load_tokenizer(path)
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _load_once(kind, path, key):
+    """Loads the engine of pickled translators that have the same `key`.
+
+    A pool of processes pickles a translator for each of its tasks.
+    """
+    del key
+    return _load(kind, path)
+
+
+def _strings(name, texts):
+    """Returns an iterator over strings, which refuses everything else.
+
+    Raises:
+        UserError: at once, an argument that does not hold strings in an
+            order; when it is read, an element that is no str.
+    """
+    wrong = str, bytes, bytearray, Mapping, set, frozenset
+    try:
+        elements = None if isinstance(texts, wrong) else iter(texts)
+    except TypeError:
+        elements = None
+    if elements is None or isinstance(texts, tf.Tensor | tf.RaggedTensor):
+        raise errors.UserError(
+            f"`{name}` must be a list of lines, each a str. Received: "
+            f"{_received(texts)}."
+        )
+    return _checked_strings(name, elements)
+
+
+def _checked_strings(name, elements):
+    for number, one in enumerate(elements, 1):
+        if not isinstance(one, str):
+            raise errors.UserError(
+                f'`{name}` must be a list of lines, each a str: "" for a '
+                "missing one, line.decode() for bytes. Received: "
+                f"{_received(one)} as number {number}."
+            )
+        yield one
+
+
+def _received(value):
+    text = " ".join(repr(value).split())
+    more = "..." if len(text) > 40 else ""
+    return f"the {type(value).__name__} {text[:40]}{more}"
+
+
+def _check_options(options):
+    """Refuses unknown options of `translate_lines`, and names the known."""
+    for name in sorted(_NO_OPTIONS.keys() & options.keys()):
+        raise errors.UserError(
+            f"`{name}` {_NO_OPTIONS[name]}. Received: {name}={options[name]!r}."
+        )
+    parameters = inspect.signature(Translator.translate_lines).parameters
+    known = {*parameters, *fields.kinds(decode_hparam.DecodeHParams)}
+    known -= {"self", "lines", "options", *_NO_OPTIONS}
+    fields.check_names(options, dict.fromkeys(known), "options")
+
+
+def _public(translation, n_best, return_scores, return_attention):
+    """Returns what `Translator.translate_lines` yields for a line."""
+    parts = [translation.texts]
+    if return_scores:
+        parts.append(translation.scores)
+    if return_attention:
+        parts.append(translation.attention)
+    if n_best == 1:
+        parts = [part[0] for part in parts]
+    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def _is_export(path: str | pathlib.Path) -> bool:
@@ -351,6 +477,24 @@ class _Job:
         self._done = 0  # lines of earlier chunks
         # Line numbers, for the warnings at the end.
         self._truncated, self._incomplete, self._without = [], [], []
+
+    def translations(self, lines, prefixes, chunk_lines, progress):
+        """Yields the translation of each line, while reading lines."""
+        has_prefixes = prefixes is not None
+        prefixes = prefixes if has_prefixes else itertools.repeat("")
+        while chunk := list(itertools.islice(lines, chunk_lines)):
+            beginnings = list(itertools.islice(prefixes, len(chunk)))
+            if len(beginnings) < len(chunk):
+                raise errors.UserError(
+                    "Expected a prefix for each line, perhaps empty. "
+                    "Received: fewer."
+                )
+            yield from self.translate(chunk, beginnings, progress)
+        if has_prefixes and next(prefixes, None) is not None:
+            raise errors.UserError(
+                "Expected a prefix for each line. Received: more."
+            )
+        self.warn()
 
     def translate(self, lines, prefixes, progress):
         """Returns a chunk's translations, in the order of its lines."""

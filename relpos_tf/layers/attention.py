@@ -16,6 +16,7 @@ n hypotheses of one source.
 import keras
 import tensorflow as tf
 
+from relpos_tf import errors
 from relpos_tf.layers import caches
 from relpos_tf.layers import heads as heads_lib
 from relpos_tf.layers import masks
@@ -62,7 +63,8 @@ class TransformerAttention(heads_lib.Heads):
         `[B, H, Q, K]`.
 
     Raises:
-        UserError: sizes that do not divide, or something else than schemes.
+        UserError: sizes that do not divide, something else than schemes, or
+            inputs and masks of shapes that do not fit.
 
     Example:
 
@@ -134,9 +136,15 @@ class TransformerAttention(heads_lib.Heads):
         queries_mask=None,
         memory_mask=None,
     ):
-        padding = (mask, queries_mask) if memory is None else (memory_mask,)
-        may_attend = self.allowed(may_attend, padding, queries, memory)
+        padding = {
+            "mask": mask,
+            "queries_mask": queries_mask,
+            "memory_mask": memory_mask,
+        }
+        may_attend = self.allowed(queries, memory, may_attend, padding)
         start, causal = None, False
+        if memory is not None and use_causal_mask:
+            _check_causal(queries.shape[1], memory.shape[1])
         if memory is None:
             q, keys_values = self._project_all(queries, 0)
             start = 0  # as many keys as queries
@@ -365,6 +373,17 @@ class TransformerAttention(heads_lib.Heads):
         return super().get_config() | {
             "positions": scheme_lib.serialized(self.positions)
         }
+
+
+def _check_causal(queries, keys):
+    """Refuses a causal mask that leaves queries without any key."""
+    if None not in (queries, keys) and queries > keys:
+        raise errors.UserError(
+            "With `use_causal_mask`, the memory must be at least as long as "
+            "the queries, which are its last positions; "
+            "`RelativeMultiHeadAttention` counts from the first. Received: "
+            f"{queries} queries and {keys} keys."
+        )
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")

@@ -4,10 +4,14 @@ Shapes: B batch, S source length, T target length, F features, H heads,
 D depth per head, n hypotheses of one source.
 """
 
+from collections.abc import Mapping
+
 import keras
 import tensorflow as tf
 
+from relpos_tf import errors
 from relpos_tf.layers import attention
+from relpos_tf.layers import checks
 from relpos_tf.layers import sublayers
 from relpos_tf.layers.positions import scheme
 
@@ -50,6 +54,8 @@ class EncoderBlock(keras.layers.Layer):
         self, attention_args, feed_forward_args, residual_args, **kwargs
     ):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
+        _check_sizes(attention_args, feed_forward_args)
         self.supports_masking = True  # the attention obeys the mask of x
         self.attention_args = _plain(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
@@ -69,6 +75,8 @@ class EncoderBlock(keras.layers.Layer):
         )
 
     def build(self, x_shape):
+        features = self.attention_args["hidden_size"]
+        checks.sizes("x", x_shape, ("batch", "positions", features))
         for layer in (
             self.self_attention,
             self.self_attention_residual,
@@ -146,6 +154,8 @@ class DecoderBlock(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
+        _check_sizes(attention_args, feed_forward_args)
         self.supports_masking = True  # the attention obeys the mask of x
         self.attention_args = _plain(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
@@ -175,6 +185,8 @@ class DecoderBlock(keras.layers.Layer):
         )
 
     def build(self, x_shape, memory_shape=None):
+        features = self.attention_args["hidden_size"]
+        checks.sizes("x", x_shape, ("batch", "positions", features))
         memory_shape = memory_shape or x_shape
         self.encdec_attention.build(x_shape, memory_shape)
         for layer in (
@@ -277,6 +289,28 @@ class DecoderBlock(keras.layers.Layer):
             "residual_args": self.residual_args,
             "source_positions": self.source_positions,
         }
+
+
+def _check_sizes(attention_args, feed_forward_args):
+    """Refuses sublayers whose outputs cannot be added to the block's input."""
+    for name, arguments in (
+        ("attention_args", attention_args),
+        ("feed_forward_args", feed_forward_args),
+    ):
+        if not isinstance(arguments, Mapping):
+            raise errors.UserError(
+                f"`{name}` must be a dict of arguments. "
+                f"Received: {name}={arguments!r}."
+            )
+    sizes = [
+        arguments.get("hidden_size")
+        for arguments in (attention_args, feed_forward_args)
+    ]
+    if sizes[0] != sizes[1]:
+        raise errors.UserError(
+            "`hidden_size` must be the same in `attention_args` and "
+            f"`feed_forward_args`. Received: {sizes[0]!r} and {sizes[1]!r}."
+        )
 
 
 def _plain(attention_args):

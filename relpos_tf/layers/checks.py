@@ -8,6 +8,7 @@ import math
 import numbers
 
 import keras
+import numpy as np
 
 from relpos_tf import errors
 
@@ -47,6 +48,13 @@ def choice(name, value, choices):
         _refuse(name, value, f"one of {choices}")
 
 
+def flag(name, value):
+    """Refuses a value that is neither True nor False, nor 1 nor 0."""
+    is_number = isinstance(value, numbers.Integral | np.bool_)
+    if not is_number or value not in (0, 1):
+        _refuse(name, value, "True or False")
+
+
 def heads(hidden_size, num_heads):
     """Refuses sizes below 1, and a hidden size that heads do not divide."""
     integer("hidden_size", hidden_size, least=1)
@@ -59,36 +67,99 @@ def heads(hidden_size, num_heads):
 
 
 def needs_tensorflow(layer):
-    """Refuses a layer of TensorFlow while Keras runs on another backend."""
+    """Refuses a layer of TensorFlow while Keras runs on another backend.
+
+    Args:
+        layer: The layer, or the name of a function.
+    """
     backend = keras.backend.backend()
     if backend != "tensorflow":
+        name = layer if isinstance(layer, str) else type(layer).__name__
         raise errors.UserError(
-            f"`{type(layer).__name__}` must run on TensorFlow: set "
+            f"`{name}` must run on TensorFlow: set "
             "KERAS_BACKEND=tensorflow, or use `RelativeMultiHeadAttention`, "
             f"which runs on every backend. Received: Keras on {backend}."
         )
 
 
-def mask_of_pairs(name, mask, queries, keys):
+def mask_of_pairs(name, mask, sizes):
     """Refuses a mask that does not broadcast to `[B, H, Q, K]`, or by accident.
 
     Args:
         name: str.
-        mask: The mask.
-        queries: int, Q, or None if only the graph knows.
-        keys: int, K, or None.
+        mask: tensor.
+        sizes: B, H, Q and K, each an int, or None if only the graph knows.
     """
-    shape = tuple(mask.shape)
-    sizes = zip(reversed(shape), (keys, queries), strict=False)
-    fits = all(n == 1 or None in (n, m) or n == m for n, m in sizes)
-    # Of rank 3, it has an axis of examples where the heads would be.
-    if len(shape) in (0, 1, 2, 4) and fits:
-        return
+    if not (mask.dtype.is_bool or mask.dtype.is_integer):
+        raise errors.UserError(
+            f"`{name}` must be bool: `bias == 0` of a bias that is added to "
+            f"the logits. Received: dtype {mask.dtype.name}."
+        )
+    shape = _known(mask.shape)
+    if shape is not None and len(shape) in (0, 1, 2, 4) and _fits(shape, sizes):
+        # Of rank 3, it has an axis of examples where the heads would be. Of
+        # rank 2, [B, K] and [Q, K] are alike where B and Q are.
+        if len(shape) != 2 or shape[0] == 1 or shape[0] != sizes[0]:
+            return
+    queries, keys = ("" if n is None else f"{n} " for n in sizes[2:])
     raise errors.UserError(
-        f"`{name}` must have the axes [batch, heads, {queries or ''} queries, "
-        f"{keys or ''} keys]: mask[:, None] of [batch, queries, keys], "
-        f"mask[:, None, None] of [batch, keys]. Received: a shape of {shape}."
+        f"`{name}` must have the axes [batch, heads, {queries}queries, "
+        f"{keys}keys], each of its size or 1: mask[:, None] of [batch, "
+        "queries, keys], mask[:, None, None] of [batch, keys], mask[None, "
+        f"None] of [queries, keys]. Received: a shape of {mask.shape}."
     )
+
+
+def sizes(name, shape, expected):
+    """Refuses a shape that does not have the `expected` sizes.
+
+    Args:
+        name: str, of the tensor.
+        shape: Its shape. TensorFlow's unknown one passes.
+        expected: Sequence of int; None, or a str that names the axis, for
+            any size.
+    """
+    shape, expected = _known(shape), _known(expected)
+    if None in (shape, expected):
+        return
+    if len(shape) != len(expected) or not _fits(shape, expected, ones=False):
+        raise errors.UserError(
+            f"`{name}` must have the shape {_listed(expected)}. "
+            f"Received: a shape of {shape}."
+        )
+
+
+def ids(name, tensor):
+    """Refuses a tensor that does not hold integers."""
+    dtype = keras.backend.standardize_dtype(tensor.dtype)
+    if "int" not in dtype:
+        raise errors.UserError(
+            f"`{name}` must be integers, such as int32. Received: dtype "
+            f"{dtype}."
+        )
+
+
+def _known(shape):
+    """Returns a shape as a tuple, or None if only the graph knows its rank."""
+    try:
+        return tuple(shape)
+    except ValueError:  # TensorFlow's unknown rank
+        return None
+
+
+def _fits(shape, sizes, ones=True):
+    """Returns whether the last axes have these sizes, or 1 if `ones`."""
+    return all(
+        n is None
+        or not isinstance(size, int)
+        or n in ((1, size) if ones else (size,))
+        for n, size in zip(reversed(shape), reversed(sizes), strict=False)
+    )
+
+
+def _listed(sizes):
+    """Returns sizes as in `[2, positions, any, 12]`."""
+    return f"[{', '.join('any' if n is None else str(n) for n in sizes)}]"
 
 
 def _is_number(value):

@@ -143,8 +143,10 @@ class SymbolDropout(keras.layers.Layer):
 
     def __init__(self, rate: float, **kwargs):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
         checks.fraction("rate", rate)
         self.rate = rate
+        self.supports_masking = True
         self.built = True
 
     def call(self, inputs, *, training=False):

@@ -121,6 +121,7 @@ class TokenEmbedding(keras.layers.Layer):
         )
 
     def call(self, ids):
+        checks.ids("ids", ids)
         return self.look_up(ids, self.table())
 
     def table(self):
@@ -193,6 +194,7 @@ class TargetSpaceEmbedding(keras.layers.Layer):
                 "`space_id` must be below `spaces`. Received: "
                 f"space_id={space_id}, spaces={spaces}."
             )
+        self.supports_masking = True
         self.space_id = space_id
         self.spaces = spaces
         self.hidden_size = hidden_size
@@ -203,6 +205,9 @@ class TargetSpaceEmbedding(keras.layers.Layer):
             initializer="glorot_uniform",
             name="embeddings",
         )
+
+        features = {-1: self.hidden_size}
+        self.input_spec = keras.layers.InputSpec(axes=features)
 
     def call(self, x):
         vector = self.embeddings.value[self.space_id]  # [F]
@@ -256,6 +261,7 @@ class LearnedPositions(keras.layers.Layer):
         )
 
     def call(self, positions):
+        checks.ids("positions", positions)
         # A product with one-hot rows has a dense gradient, in which any
         # optimizer finds the sum for the shared last position.
         rows = tf.minimum(positions, self.max_length - 1)

@@ -94,32 +94,61 @@ class Heads(keras.layers.Layer):
         self.v.build(memory_shape or queries_shape)
         self.output_transform.build((*queries_shape[:-1], self.hidden_size))
 
-    def allowed(self, may_attend, padding, queries, memory):
+    def allowed(self, queries, memory, may_attend, padding):
         """Joins the mask of a caller with the masks that Keras attaches.
 
         Args:
-            may_attend: None or a mask that broadcasts to `[B, H, Q, K]`.
-            padding: Sequence of None or masks `[B, K]`: True for real keys.
-                Keras gives the same one under different names.
             queries: `[B, Q, F]` tensor.
             memory: None or `[B, K, F]` tensor.
+            may_attend: None or a mask that broadcasts to `[B, H, Q, K]`.
+            padding: dict of None or masks `[B, K]`, True for real keys, by
+                the names of call arguments. Keras gives the same one under
+                different names.
 
         Returns:
             None or a bool tensor.
+
+        Raises:
+            UserError: shapes that do not fit, or masks of nothing.
         """
+        batch, length = queries.shape[:2]
+        keys = length if memory is None else memory.shape[1]
+        self._check_memory(queries, memory, padding)
         joined = None
         if may_attend is not None:
-            joined = tf.cast(may_attend, tf.bool)
-            lengths = [
-                x.shape[1]
-                for x in (queries, queries if memory is None else memory)
-            ]
-            checks.mask_of_pairs("may_attend", joined, *lengths)
-        for mask in padding:
-            if mask is not None:
-                keys = tf.cast(mask, tf.bool)[:, tf.newaxis, tf.newaxis]
-                joined = masks.join(joined, keys)  # [B, H or 1, Q or 1, K]
+            mask = tf.convert_to_tensor(may_attend)
+            sizes = batch, self.num_heads, length, keys
+            checks.mask_of_pairs("may_attend", mask, sizes)
+            joined = tf.cast(mask, tf.bool)
+        for name, mask in padding.items():
+            # With a memory, Keras gives the queries' mask too.
+            if mask is not None and (memory is None or name == "memory_mask"):
+                checks.sizes(
+                    name, mask.shape, (batch or "batch", keys or "keys")
+                )
+                mask = tf.cast(mask, tf.bool)[:, tf.newaxis, tf.newaxis]
+                joined = masks.join(joined, mask)  # [B, H or 1, Q or 1, K]
         return joined
+
+    def _check_memory(self, queries, memory, padding):
+        features = self.k.kernel.shape[0]
+        if memory is not None:
+            expected = (queries.shape[0] or "batch", "keys", features)
+            checks.sizes("memory", memory.shape, expected)
+        elif features != queries.shape[-1]:
+            raise errors.UserError(
+                f"This layer needs a memory of {features} features, as in its "
+                "first call. Received: none."
+            )
+        if memory is None and padding["memory_mask"] is not None:
+            raise errors.UserError(
+                "Without a memory, the padding of the keys is `mask`. "
+                "Received: `memory_mask`."
+            )
+        if memory is not None and padding["mask"] is not None:
+            raise errors.UserError(
+                "The padding of a memory is `memory_mask`. Received: `mask`."
+            )
 
     def compute_output_shape(self, queries_shape, memory_shape=None, **others):
         del memory_shape, others
@@ -139,7 +168,7 @@ class Heads(keras.layers.Layer):
         One product with it takes less time than one with each kernel. The
         kernel of the queries is multiplied with the scale of the logits.
         """
-        kernels = [layer.kernel.value for layer in layers]
+        kernels = [projections.kernel_of(layer) for layer in layers]
         if layers[0] is self.q:
             kernels[0] = kernels[0] * self.scale
         return tf.cast(tf.concat(kernels, 1), self.compute_dtype)

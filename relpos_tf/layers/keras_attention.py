@@ -11,6 +11,7 @@ Shapes: B batch, T queries, S keys, N heads, D depth per head, F features,
 k clipping, R = 2k+1 rows of a table. The letters are Keras' here.
 """
 
+import sys
 from typing import Any
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ from relpos_tf.layers.positions import relative_ops
 
 HAS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if HAS_TENSORFLOW:
+    import tensorflow as tf
+
     from relpos_tf.layers import masks as masks_lib
     from relpos_tf.layers.positions import relative
 
@@ -141,7 +144,18 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         checks.integer("key_dim", key_dim, least=1)
         if value_dim is not None:
             checks.integer("value_dim", value_dim, least=1)
+        if output_shape is not None:
+            one = not isinstance(output_shape, list | tuple)
+            for size in [output_shape] if one else output_shape:
+                checks.integer("output_shape", size, least=1)
         checks.fraction("dropout", dropout)
+        for name, value in (
+            ("use_bias", use_bias),
+            ("add_relative_to_keys", add_relative_to_keys),
+            ("add_relative_to_values", add_relative_to_values),
+            ("heads_share_relative_embedding", heads_share_relative_embedding),
+        ):
+            checks.flag(name, value)
         checks.integer("max_relative_position", max_relative_position, least=0)
         checks.choice("implementation", implementation, IMPLEMENTATIONS)
         if kwargs.get("flash_attention"):
@@ -169,14 +183,10 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         self.implementation = implementation
 
     def build(self, query_shape, value_shape, key_shape=None):
-        for name, shape in (("query", query_shape), ("value", value_shape)):
-            if len(shape) < 3:
-                raise errors.UserError(
-                    f"`{name}` must have the axes batch, positions and "
-                    f"features. Received: a shape of {tuple(shape)}."
-                )
-        super().build(query_shape, value_shape, key_shape)
         key_shape = value_shape if key_shape is None else key_shape
+        _check_shapes(query_shape, value_shape, key_shape, len(query_shape))
+        self._rank = len(query_shape)
+        super().build(query_shape, value_shape, key_shape)
         for layer, shape in (
             (self.query_dense, query_shape),
             (self.key_dense, key_shape),
@@ -218,6 +228,8 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         use_causal_mask=False,
     ):
         inputs = [x for x in (query, value, key) if x is not None]
+        shapes = (tuple(x.shape) for x in (*inputs, value)[:3])
+        _check_shapes(*shapes, self._rank)
         padding = [backend.get_keras_mask(x) for x in inputs]
         outputs = super().call(
             query,
@@ -239,15 +251,44 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         return outputs
 
     def _build_attention(self, rank):
-        super()._build_attention(rank)
-        if len(self.attention_axes) != 1:
+        rank -= 1  # of the inputs
+        axes = self.attention_axes
+        axes = tuple(range(1, rank - 1)) if axes is None else tuple(axes)
+        if len(axes) != 1:
             raise errors.UserError(
                 "`attention_axes` must name one axis, along which distances "
                 "are counted, if inputs have a rank above 3. Received: inputs "
-                f"of rank {rank - 1} and axes {self.attention_axes}."
+                f"of rank {rank} and axes {axes}."
             )
+        if axes[0] not in (*range(1, rank - 1), *range(1 - rank, -1)):
+            raise errors.UserError(
+                "`attention_axes` must name an axis between batch and "
+                f"features. Received: inputs of rank {rank} and axis {axes[0]}."
+            )
+        super()._build_attention(rank + 1)
         # A negative axis counts from the end of the inputs.
-        self._axis = self.attention_axes[0] % (rank - 1)
+        self._axis = axes[0] % rank
+
+    def _check_masks(self, query_shape, keys, attention_mask, padding):
+        """Refuses masks that do not fit, or that fit by accident only.
+
+        Args:
+            query_shape: `[B, T, .., F]`.
+            keys: int, S, or None.
+            attention_mask: None or a tensor.
+            padding: dict of None or tensors by name.
+        """
+        batch, queries = query_shape[:2]
+        leading = batch, self.num_heads
+        if len(query_shape) > 3:
+            leading = (None,) * (len(query_shape) - 1)
+            padding = {}
+        _check_mask(attention_mask, (*leading, queries, keys))
+        for name, mask in padding.items():
+            if mask is not None:
+                length = queries if name == "query_mask" else keys
+                expected = batch or "batch", length or "positions"
+                checks.sizes(name, mask.shape, expected)
 
     def _compute_attention_mask(
         self,
@@ -260,7 +301,7 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
     ):
         # Keras takes the lengths from axis 1.
         x, y = (ops.moveaxis(z, self._axis, 1) for z in (query, value))
-        _check_mask(attention_mask, x.shape[1], y.shape[1])
+        self._check_masks(x.shape, y.shape[1], attention_mask, masks)
         may_attend = super()._compute_attention_mask(
             x,
             y,
@@ -313,6 +354,8 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
             return False
         if self.implementation in ("ops", "reshape"):
             return self.implementation == "reshape"
+        if _is_for_litert():
+            return False
         if mask.is_self:
             return True
         # The compact form needs a key at the position of each query.
@@ -331,6 +374,15 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
     def compute_output_spec(
         self, query, value, key=None, *, return_attention_scores=False, **kwargs
     ):
+        if len(query.shape) == 3:  # the call checks the others
+            names = "query_mask", "value_mask", "key_mask"
+            padding = {name: kwargs.get(name) for name in names}
+            self._check_masks(
+                query.shape,
+                value.shape[1],
+                kwargs.get("attention_mask"),
+                padding,
+            )
         output = super().compute_output_spec(query, value, key, **kwargs)
         if not return_attention_scores:
             return output
@@ -355,20 +407,78 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         }
 
 
-def _check_mask(mask, queries, keys):
-    """Refuses a mask that does not broadcast to `[.., T, S]`."""
+def _is_for_litert():
+    """Returns whether this is the trace of an export to LiteRT.
+
+    LiteRT has no operations for diagonals, which the compact form needs.
+    Nothing but the callers tells for what a graph is made.
+    """
+    if tf.executing_eagerly():
+        return False
+    frame = sys._getframe()
+    while frame is not None:
+        module = frame.f_globals.get("__name__") or ""
+        if module.startswith(("keras.src.export.litert", "tensorflow.lite.")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _check_shapes(query, value, key, rank):
+    """Refuses shapes that do not fit to one another, or of another rank."""
+    for name, shape in (("query", query), ("value", value), ("key", key)):
+        if len(shape) < 3 or len(shape) != rank:
+            raise errors.UserError(
+                f"`{name}` must have the axes batch, positions and features"
+                f"{f', {rank} in all' if rank > 3 else ''}. Received: a shape "
+                f"of {tuple(shape)}."
+            )
+    if _differ(value[1:-1], key[1:-1]):
+        raise errors.UserError(
+            "`key` must have the positions of `value`. Received: shapes of "
+            f"{tuple(key)} and {tuple(value)}."
+        )
+    if _differ(query[:1], value[:1]) and 1 not in (query[0], value[0]):
+        raise errors.UserError(
+            "`query` and `value` must be batches of one size. Received: shapes "
+            f"of {tuple(query)} and {tuple(value)}."
+        )
+
+
+def _differ(shape, other):
+    """Returns whether sizes are known to differ."""
+    return any(
+        None not in pair and pair[0] != pair[1]
+        for pair in zip(shape, other, strict=True)
+    )
+
+
+def _check_mask(mask, sizes):
+    """Refuses a mask that does not broadcast to `[.., T, S]`, or by accident.
+
+    Args:
+        mask: None or a tensor.
+        sizes: B, N, T and S, or None where any size is right.
+    """
     if mask is None:
         return
-    sizes = zip(mask.shape[-2:], (queries, keys), strict=False)
-    if len(mask.shape) < 2 or any(
-        None not in pair and pair[0] not in (1, pair[1]) for pair in sizes
-    ):
-        raise errors.UserError(
-            "`attention_mask` must broadcast to [batch, "
-            f"{queries} queries, {keys} keys]; a mask of padding, [batch, "
-            f"{keys} keys], is a `value_mask`. Received: a mask of shape "
-            f"{tuple(mask.shape)}."
+    *leading, queries, keys = sizes
+    shape = tuple(mask.shape)
+    fits = 2 <= len(shape) <= len(sizes) and all(
+        None in pair or pair[0] in (1, pair[1])
+        for pair in zip(
+            shape, (*leading[: len(shape) - 2], queries, keys), strict=True
         )
+    )
+    # Of rank 2, [B, S] and [T, S] are alike where B and T are.
+    if fits and (len(shape) > 2 or shape[0] == 1 or shape[0] != leading[0]):
+        return
+    raise errors.UserError(
+        f"`attention_mask` must broadcast to [batch, {queries} queries, "
+        f"{keys} keys]; a mask of padding, [batch, {keys} keys], is a "
+        "`value_mask`; one of [queries, keys] is mask[None]. Received: a mask "
+        f"of shape {shape}."
+    )
 
 
 def _attend_in_tensorflow(arrays, mask, implementation, dropout):

@@ -6,6 +6,18 @@ Shapes: F features, N rows: all axes but the last, flattened.
 import keras
 import tensorflow as tf
 
+from relpos_tf import errors
+from relpos_tf.layers import checks
+
+
+def kernel_of(layer):
+    """Returns the kernel of a `Projection` as a tensor.
+
+    With LoRA it is no variable but a sum.
+    """
+    kernel = layer.kernel
+    return getattr(kernel, "value", kernel)
+
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Projection(keras.layers.Dense):
@@ -30,10 +42,14 @@ class Projection(keras.layers.Dense):
     (2, 3, 4)
     """
 
+    def __init__(self, units: int, *args, **kwargs):
+        super().__init__(units, *args, **kwargs)
+        checks.needs_tensorflow(self)
+
     def call(self, inputs, training=None):
         del training
         rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
-        rows = tf.matmul(rows, tf.cast(self.kernel.value, rows.dtype))
+        rows = tf.matmul(rows, tf.cast(kernel_of(self), rows.dtype))
         if self.use_bias:
             # In float32 TensorFlow fuses this sum with the product before it.
             wide = rows.dtype in (tf.float32, tf.float64)
@@ -65,7 +81,8 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     Args:
         epsilon: float, added to the variance.
-        **kwargs: Passed to `keras.layers.LayerNormalization`.
+        **kwargs: Passed to `keras.layers.LayerNormalization`. `axis`, `center`
+            and `scale` must be the defaults.
 
     Call arguments:
         inputs: `[.., F]` tensor.
@@ -81,6 +98,24 @@ class LayerNorm(keras.layers.LayerNormalization):
     Reference:
         [Ba et al., 2016](https://arxiv.org/abs/1607.06450), equation 4.
     """
+
+    def __init__(self, axis=-1, epsilon: float = 1e-3, **kwargs):
+        super().__init__(axis, epsilon, **kwargs)
+        checks.needs_tensorflow(self)
+        checks.number("epsilon", epsilon, least=0.0)
+        for name, only in (("axis", -1), ("center", True), ("scale", True)):
+            received = getattr(self, name)
+            if received not in (only, [only]):
+                raise errors.UserError(
+                    f"`{name}` must be {only}: `keras.layers."
+                    f"LayerNormalization` has others. Received: {name}="
+                    f"{received!r}."
+                )
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        features = {-1: input_shape[-1]}
+        self.input_spec = keras.layers.InputSpec(axes=features)
 
     def call(self, inputs):
         dtype = tf.float64 if inputs.dtype == tf.float64 else tf.float32

@@ -118,6 +118,13 @@ class RelationAttention(heads_lib.Heads):
             checks.integer("num_relations", num_relations, least=1)
         if no_relation is not None:
             checks.integer("no_relation", no_relation)
+        for name, value in (
+            ("add_relations_to_keys", add_relations_to_keys),
+            ("add_relations_to_values", add_relations_to_values),
+            ("add_relation_bias", add_relation_bias),
+            ("heads_share_relations", heads_share_relations),
+        ):
+            checks.flag(name, value)
         self.num_relations = num_relations
         self.no_relation = no_relation
         self.add_relations_to_keys = add_relations_to_keys
@@ -165,8 +172,12 @@ class RelationAttention(heads_lib.Heads):
         queries_mask=None,
         memory_mask=None,
     ):
-        padding = (mask, queries_mask) if memory is None else (memory_mask,)
-        may_attend = self.allowed(may_attend, padding, queries, memory)
+        padding = {
+            "mask": mask,
+            "queries_mask": queries_mask,
+            "memory_mask": memory_mask,
+        }
+        may_attend = self.allowed(queries, memory, may_attend, padding)
         memory = queries if memory is None else memory
         sizes = [
             row_blocks.size(x, axis, tf.int32)

@@ -128,6 +128,8 @@ class Residual(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
+        checks.flag("norm_before", norm_before)
+        checks.flag("norm_after", norm_after)
         checks.fraction("rate", rate)
         checks.number("epsilon", epsilon, least=0.0)
         self.norm_before = norm_before
@@ -154,6 +156,7 @@ class Residual(keras.layers.Layer):
         return x if self.before_norm is None else self.before_norm(x)
 
     def call(self, x, y, *, training=False):
+        checks.sizes("y", y.shape, x.shape)
         x = x + self.drop(y, training=training)
         return x if self.after_norm is None else self.after_norm(x)
 

@@ -7,14 +7,17 @@ Shapes: B batch, S source length, T target length, V vocabulary, F features,
 H heads, D depth per head, n hypotheses of one source, L decoder layers.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
+from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.layers import blocks
 from relpos_tf.layers import caches
+from relpos_tf.layers import checks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
 from relpos_tf.layers import masks
@@ -108,6 +111,13 @@ class Transformer(keras.Model):
 
     def __init__(self, hparams, name="transformer", **kwargs):
         super().__init__(name=name, **kwargs)
+        checks.needs_tensorflow(self)
+        if not isinstance(hparams, hparam.HParams | Mapping):
+            raise errors.UserError(
+                "`hparams` must be an HParams or a dict of its fields; "
+                "registry.hparams(name) returns a set. Received: "
+                f"{hparams!r}."
+            )
         if not isinstance(hparams, hparam.HParams):
             hparams = hparam.HParams().replace(**hparams)
         self.hparams = hparams
@@ -204,8 +214,27 @@ class Transformer(keras.Model):
         self.built = True
 
     def call(self, inputs, targets, training=False):
+        checks.sizes("inputs", inputs.shape, ("batch", "positions"))
+        expected = inputs.shape[0] or "batch", "positions"
+        checks.sizes("targets", targets.shape, expected)
         x = self.features(inputs, targets, training=training)
         return self.softmax_embedding.logits(x)
+
+    def fit(self, *args, **kwargs):
+        """Refuses: the trainer trains this model.
+
+        Raises:
+            UserError: always.
+        """
+        _refuse("fit", "relpos-trainer trains it")
+
+    def evaluate(self, *args, **kwargs):
+        """Refuses, as `fit`."""
+        _refuse("evaluate", "relpos-trainer and relpos-decoder score it")
+
+    def predict(self, *args, **kwargs):
+        """Refuses, as `fit`."""
+        _refuse("predict", "relpos_tf.Translator translates with it")
 
     def features(self, inputs, targets, training=False):
         """Returns the inputs of the softmax layer, `[B, T, F]`."""
@@ -461,6 +490,15 @@ class Transformer(keras.Model):
 
     def get_config(self):
         return super().get_config() | {"hparams": self.hparams.to_dict()}
+
+
+def _refuse(method, instead):
+    """Refuses a method of Keras' models."""
+    raise errors.UserError(
+        f"`Transformer.{method}` is not supported: {instead}, and "
+        "model(inputs, targets) returns its logits. For Keras' own training, "
+        "put `relpos_tf.RelativeMultiHeadAttention` into a Keras model."
+    )
 
 
 def _norm(norm, x):

@@ -1,6 +1,7 @@
 """Lines stay in order, and do not depend on one another."""
 
 import concurrent.futures
+import json
 import logging
 import pathlib
 import re
@@ -21,6 +22,7 @@ from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
+from tests import commands
 from tests import tiny_run
 
 LINES = (
@@ -33,6 +35,44 @@ LINES = (
     "twenty-one days",
     "7",
 )
+
+
+# A process that loads a translator, and its fork.
+FIRST = """
+import json, os, pickle, signal, sys
+import relpos_tf
+
+def outcome(work):
+    try:
+        return work()
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+translator = relpos_tf.Translator.load("run")
+with open("pickle", "wb") as stream:
+    pickle.dump(translator, stream)
+if not os.fork():
+    signal.alarm(100)  # ends a process that waits for ever
+    tasks = (
+        lambda: translator.translate(["7"]),
+        lambda: relpos_tf.Translator.load("run"),
+        lambda: relpos_tf.load_model("run"),
+        lambda: pickle.loads(pickle.dumps(translator)).translate(["7"]),
+    )
+    with open("fork", "w") as stream:
+        json.dump([outcome(task) for task in tasks], stream)
+    os._exit(0)
+os.wait()
+print(json.dumps(translator.translate(sys.argv[1:])))
+"""
+# Another process, in another folder.
+SECOND = """
+import json, pickle, sys
+
+with open(sys.argv[1], "rb") as stream:
+    translator = pickle.load(stream)
+print(json.dumps(translator.translate(sys.argv[2:])))
+"""
 
 
 class EchoEngine:
@@ -374,6 +414,29 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertLen(seen, 2)
         for ids, limit in seen:
             self.assertEqual(limit, np.count_nonzero(ids) + 7)
+
+    def test_another_process_translates_and_a_fork_says_why_not(self):
+        folder = self.create_tempdir().full_path
+        shutil.copytree(tiny_run.path(), f"{folder}/run")
+        lines, expected = LINES[::7], [text for text, _ in self.expected[::7]]
+        self.assertLen(set(expected), 2)
+        for cwd, words in (
+            (folder, [FIRST]),
+            ("/", [SECOND, f"{folder}/pickle"]),
+        ):
+            done = commands.run(
+                [sys.executable, "-c", *words, *lines],
+                cwd=cwd,
+                capture_output=True,
+                check=True,
+                timeout=300,
+            )
+            self.assertEqual(json.loads(done.stdout), expected)
+        forked = json.loads(pathlib.Path(folder, "fork").read_text())
+        self.assertLen(forked, 4)
+        for kind, message in forked:
+            self.assertEqual(kind, "UserError")
+            self.assertRegex(message, "must be loaded after a fork.*--preload")
 
     def test_many_shapes_are_traced_once(self):
         for number in (1, 2, 5):

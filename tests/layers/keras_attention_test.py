@@ -5,6 +5,7 @@ tests/backends has those that hold on every backend of Keras.
 Shapes: B batch, T queries, S keys, N heads, D depth per head, F features.
 """
 
+import pathlib
 import tempfile
 import warnings
 
@@ -122,15 +123,23 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
             loaded = tf.saved_model.load(folder)
             self.assertAllClose(loaded.serve(x), model(x))
 
-    @parameterized.parameters("ops", "reshape")
-    def test_litert_runs_two_implementations(self, implementation):
-        inputs = keras.Input([5, F], batch_size=2)
+    @parameterized.parameters(*keras_attention.IMPLEMENTATIONS)
+    def test_litert_runs_every_implementation(self, implementation):
+        batch = 1 if implementation == "auto" else 2  # 1 in Keras' export
+        inputs = keras.Input([5, F], batch_size=batch)
         layer = example_layer(implementation=implementation)
         model = keras.Model(inputs, layer(inputs, inputs))
         testing.randomize(model)
-        x = example_inputs()[0]
-        converter = tf.lite.TFLiteConverter.from_keras_model(model)
-        content = converter.convert()  # refuses operations of TensorFlow
+        x = example_inputs()[0][:batch]
+        if implementation == "auto":
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder, "model.tflite")
+                model.export(path, format="litert", verbose=False)
+                content = path.read_bytes()
+            self.assertNotIn(b"Flex", content)  # operations of TensorFlow
+        else:
+            converter = tf.lite.TFLiteConverter.from_keras_model(model)
+            content = converter.convert()  # refuses such operations
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a later package
             interpreter = tf.lite.Interpreter(model_content=content)

@@ -1,7 +1,10 @@
 """Keras' own check of a layer, on the layers of this package."""
 
+import importlib
 import warnings
 
+import keras
+import numpy as np
 from absl.testing import parameterized
 from keras.src import testing as keras_testing
 
@@ -9,12 +12,22 @@ from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
+from relpos_tf.layers import keras_attention
 from relpos_tf.layers import projections
 from relpos_tf.layers import relations
 from relpos_tf.layers import sublayers
+from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import shaw
+from relpos_tf.utils import saved_names
 
 SIZES = {"hidden_size": 12, "num_heads": 3}
+FEED_FORWARD = {"filter_size": 7, "hidden_size": 12}
+NORMS = {"norm_before": True, "norm_after": False}
+BLOCK = {
+    "attention_args": SIZES,
+    "feed_forward_args": FEED_FORWARD,
+    "residual_args": NORMS,
+}
 X = (2, 5, 12)
 # The arguments, the shape of the inputs and of the output, and the number of
 # weights that are trained.
@@ -26,46 +39,92 @@ LAYERS = {
         6,
     ),
     relations.RelationAttention: (SIZES, X, X, 4),
-    sublayers.FeedForward: ({"filter_size": 7, "hidden_size": 12}, X, X, 4),
+    sublayers.FeedForward: (FEED_FORWARD, X, X, 4),
+    sublayers.Residual: (NORMS, {"x_shape": X, "y_shape": X}, X, 2),
     projections.Projection: ({"units": 7}, X, (2, 5, 7), 2),
     projections.LayerNorm: ({}, X, X, 2),
     dropout.Dropout: ({"rate": 0.1}, X, X, 0),
+    dropout.SymbolDropout: ({"rate": 0.1}, X, X, 0),
+    embeddings.TokenEmbedding: (
+        {"vocab_size": 7, "hidden_size": 12},
+        (2, 5),
+        X,
+        1,
+    ),
+    embeddings.TargetSpaceEmbedding: (
+        {"space_id": 1, "spaces": 3, "hidden_size": 12},
+        X,
+        X,
+        1,
+    ),
     embeddings.LearnedPositions: (
         {"max_length": 7, "hidden_size": 12},
         (5,),
         (5, 12),
         1,
     ),
-    blocks.EncoderBlock: (
-        {
-            "attention_args": SIZES,
-            "feed_forward_args": {"filter_size": 7, "hidden_size": 12},
-            "residual_args": {"norm_before": True, "norm_after": False},
-        },
+    localness.Gaussians: (
+        SIZES | {"kind": "query"},
+        {"x_shape": X, "keys_shape": (2, 3, 7, 4)},
+        (2, 3, 5, 7),
+        3,
+    ),
+    blocks.EncoderBlock: (BLOCK, X, X, 12),
+    blocks.DecoderBlock: (
+        BLOCK,
+        {"x_shape": X, "memory_shape": (2, 7, 12)},
         X,
-        X,
-        12,
+        18,
     ),
 }
+NO_MASKS = (
+    embeddings.TokenEmbedding,
+    embeddings.LearnedPositions,
+    localness.Gaussians,
+)
+CALLS = {localness.Gaussians: {"size": 7, "positions": np.arange(7)}}
 
 
 class LayerOfKerasTest(keras_testing.TestCase, parameterized.TestCase):
     @parameterized.parameters(*LAYERS)
     def test_layer_passes(self, kind):
         arguments, shape, output, weights = LAYERS[kind]
+        is_one = isinstance(shape, tuple)
+        dtype = "int32" if is_one and len(shape) < 3 else "float32"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it shuffles no generator
             self.run_layer_test(
                 kind,
                 init_kwargs=arguments,
                 input_shape=shape,
-                input_dtype="int32" if len(shape) == 1 else "float32",
+                input_dtype=dtype if is_one else dict.fromkeys(shape, dtype),
+                call_kwargs=CALLS.get(kind),
                 expected_output_shape=output,
                 expected_num_trainable_weights=weights,
                 expected_num_non_trainable_weights=0,
-                supports_masking=kind is not embeddings.LearnedPositions,
-                run_training_check=len(shape) > 1,
+                supports_masking=kind not in NO_MASKS,
+                # Keras trains layers of one input.
+                run_training_check=is_one and len(shape) > 1,
+                # That check passes no arguments of the call.
+                run_mixed_precision_check=kind not in CALLS,
             )
+
+    def test_no_layer_is_left_out(self):
+        kinds = [
+            getattr(importlib.import_module(module), name)
+            for name, module in saved_names.MODULES.items()
+        ]
+        layers = {
+            kind
+            for kind in kinds
+            if issubclass(kind, keras.Layer)
+            and not issubclass(kind, keras.Model)
+        }
+        elsewhere = {
+            keras_attention.RelativeMultiHeadAttention,  # in tests/backends
+            attention.MultiHeadAttention,  # a name of `TransformerAttention`
+        }
+        self.assertEqual(layers, LAYERS.keys() | elsewhere)
 
 
 if __name__ == "__main__":

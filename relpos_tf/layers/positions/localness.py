@@ -146,6 +146,10 @@ class Gaussians(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
+        checks.heads(hidden_size, num_heads)
+        checks.choice("kind", kind, KINDS)
+        checks.number("window", window, least=_SMALLEST_WINDOW)
         self.hidden_size = hidden_size
         self.num_heads = num_heads
         self.kind = kind

@@ -31,6 +31,7 @@ R = 2k+1 rows of a table.
 
 import tensorflow as tf
 
+from relpos_tf import errors
 from relpos_tf.layers import checks
 from relpos_tf.layers import masks
 from relpos_tf.layers import pairs as pairs_lib
@@ -157,8 +158,7 @@ def relative_attention(
         The softmax is in float32, of float64 in float64.
 
     Raises:
-        UserError: an unknown implementation.
-        ValueError: tables that do not fit.
+        UserError: an unknown implementation, or shapes that do not fit.
 
     Example:
 
@@ -172,8 +172,8 @@ def relative_attention(
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
     """
     checks.choice("implementation", implementation, IMPLEMENTATIONS)
-    if left is None:
-        _check_rows(key_table, value_table)
+    arrays = q, k, v, key_table, value_table
+    q, k, v, key_table, value_table = _checked(arrays, bias, left)
     pairs = pairs_lib.Sequence(
         tf.shape(q)[2], tf.shape(k)[2], query_start, causal
     )
@@ -273,7 +273,7 @@ def _padding(implementation, queries, keys, pairs):
         0, or a scalar tensor if only the graph knows. None for the
         implementation "reshape", which queries at positions without a key need.
     """
-    if implementation == "reshape":
+    if implementation == "reshape" or 0 in (queries, keys):
         return None
     if implementation == "auto" and queries == 1:
         return None
@@ -298,10 +298,38 @@ def _without_gradient(table):
     return tf.identity(table), tf.zeros_like
 
 
+def _checked(arrays, bias, left):
+    """Returns q, k, v and tables as tensors, if their shapes fit."""
+    checks.needs_tensorflow("relative_attention")
+    q, k, v, key_table, value_table = arrays = [
+        None if array is None else tf.convert_to_tensor(array)
+        for array in arrays
+    ]
+    if bias is not None and tf.convert_to_tensor(bias).dtype.is_bool:
+        raise errors.UserError(
+            "`bias` must be float, 0 where attention is allowed: masks.to_bias"
+            "(mask) of a mask. Received: dtype bool."
+        )
+    checks.sizes("q", q.shape, ("batch", "heads", "queries", "depth"))
+    _, heads, _, depth = q.shape
+    checks.sizes("k", k.shape, ("batch", heads, "keys", depth))
+    checks.sizes("v", v.shape, ("batch", heads, k.shape[2], "depth"))
+    for name, table, size in (
+        ("key_table", key_table, depth),
+        ("value_table", value_table, v.shape[3]),
+    ):
+        if table is not None:
+            shape = (heads, "rows", size)[-max(table.shape.rank, 2) :]
+            checks.sizes(name, table.shape, shape)
+    if left is None:
+        _check_rows(key_table, value_table)
+    return arrays
+
+
 def _check_rows(*arrays):
     rows = [table.shape[-2] for table in arrays if table is not None]
     if any(row is not None and row % 2 == 0 for row in rows):
-        raise ValueError(
+        raise errors.UserError(
             "A relative table must have 2k+1 rows. "
             f"Received: tables with {rows} rows."
         )

@@ -17,6 +17,9 @@ Shapes: B batch, H heads, Q queries, K keys, L queries or keys, D depth per
 head, F features.
 """
 
+from collections.abc import Iterable
+from collections.abc import Mapping
+
 import keras
 import tensorflow as tf
 
@@ -186,6 +189,14 @@ def copies(schemes):
     Raises:
         UserError: another type, or several schemes that compute logits.
     """
+    if isinstance(schemes, Scheme | Mapping | str) or not isinstance(
+        schemes, Iterable
+    ):
+        raise errors.UserError(
+            "`positions` must be a sequence of schemes of "
+            "relpos_tf.layers.positions, such as [shaw.Shaw(16)]. Received: "
+            f"{schemes!r}."
+        )
     schemes = tuple(restored(one) for one in schemes)
     for one in schemes:
         if not isinstance(one, Scheme):

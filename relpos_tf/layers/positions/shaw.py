@@ -60,6 +60,12 @@ class Shaw(scheme.Scheme):
                 max_relative_position_right,
                 least=0,
             )
+        for name, value in (
+            ("add_to_keys", add_to_keys),
+            ("add_to_values", add_to_values),
+            ("heads_share", heads_share),
+        ):
+            checks.flag(name, value)
         checks.choice(
             "implementation", implementation, relative.IMPLEMENTATIONS
         )
