@@ -11,7 +11,7 @@ from each square to all others. One of them also knows the step from square to
 square, so many rows and so many columns: 225 labels, the same for all boards.
 So it learns a knight's jump once, and the other model for each square anew.
 
-Takes two minutes on one CPU core.
+Takes a minute and a half on one CPU core.
 """
 
 import os

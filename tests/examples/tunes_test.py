@@ -1,0 +1,116 @@
+"""The example of composed tunes: its rule, and its steps with a cache."""
+
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf.layers.positions import alibi
+from relpos_tf.layers.positions import rotary
+from relpos_tf.layers.positions import shaw
+from tests import examples
+
+TUNES = examples.load("tunes")
+
+
+def phrases_of(tune):
+    """Returns the notes of each phrase, a list of lists."""
+    phrases = [[]]
+    for token in tune:
+        if TUNES.NAMES[token] == "|":
+            phrases.append([])
+        else:
+            phrases[-1].append(token)
+    return phrases[:-1]
+
+
+def recompute(model, prompts, length, seed):
+    """Composes without cache: each note from a call with all before it."""
+    ids, rows = prompts, []
+    while ids.shape[1] < length:
+        logits = model(ids)
+        rows = logits  # all rows so far
+        note = TUNES.draw(logits[:, -1], [seed, ids.shape[1]])
+        ids = np.concatenate([ids, note[:, None]], 1)
+    return ids, rows
+
+
+class DataTest(absltest.TestCase):
+    def test_tunes_repeat_a_motif_at_other_heights(self):
+        tunes = TUNES.tunes(300, 5, seed=3)
+        self.assertEqual(tunes.shape, (300, 45))
+        heights, leaps, notes = set(), set(), set()
+        for tune in tunes:
+            first, *others = phrases_of(tune)
+            leaps |= {b - a for a, b in zip(first, first[1:], strict=False)}
+            for phrase in others:
+                self.assertLen(phrase, 8)
+                height = phrase[0] - first[0]
+                self.assertEqual([note + height for note in first], phrase)
+                heights.add(height)
+                notes |= set(phrase)
+        self.assertEqual(heights, set(range(-8, 9)))
+        self.assertEqual(leaps, set(range(-2, 3)))
+        self.assertEqual(notes, set(range(15)))
+        np.testing.assert_array_equal(TUNES.tunes(300, 5, seed=3), tunes)
+
+    def test_a_wrong_note_is_counted_where_it_is(self):
+        tunes = TUNES.tunes(2, 4, seed=3)
+        obeyed = TUNES.obeys(tunes)
+        self.assertEqual(obeyed.shape, (2, 3, 8))
+        self.assertTrue(obeyed.all())
+        phrases = tunes.reshape(2, 4, 9)
+        phrases[0, 2, 5] += 1
+        phrases[1, 1, 8] = 0  # in the place of a bar line
+        phrases[1, 3, 0] += 1  # seven notes do not follow it
+        wrong = np.argwhere(~TUNES.obeys(tunes)).tolist()
+        others = [[1, 2, i] for i in range(7)]
+        self.assertEqual(wrong, [[0, 1, 4], [1, 0, 7], *others])
+
+    def test_tunes_are_shown_as_notes(self):
+        self.assertEqual(TUNES.show([0, 7, 14, 15]), "C c c' |")
+
+
+class ComposerTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        with mock.patch.object(TUNES, "SHORT", 2):
+            cls.model = TUNES.train(6, seed=1)
+
+    def test_it_learns_the_rule(self):
+        self.assertGreater(TUNES.score(self.model, 2, seed=2), 0.45)
+        untrained = TUNES.Composer()
+        self.assertLess(TUNES.score(untrained, 2, seed=2), 0.2)
+
+    def test_composing_with_a_cache_equals_recomputing_everything(self):
+        prompts = TUNES.tunes(3, 1, seed=5)
+        tunes, logits = self.model.compose(prompts, 24, seed=7)
+        expected, rows = recompute(self.model, prompts, 24, seed=7)
+        np.testing.assert_array_equal(tunes, expected)
+        self.assertGreater(np.abs(logits).max(), 2.0)
+        np.testing.assert_allclose(logits, rows, rtol=0, atol=1e-4)
+
+
+class ExactnessTest(parameterized.TestCase):
+    @parameterized.parameters(shaw.Shaw(4), rotary.Rotary(), alibi.Alibi(), 0)
+    def test_steps_are_exact_in_float64_with_any_positions(self, scheme):
+        policy = keras.config.dtype_policy()
+        keras.config.set_dtype_policy("float64")
+        self.addCleanup(keras.config.set_dtype_policy, policy)
+        tf.config.run_functions_eagerly(True)  # quicker than a graph
+        self.addCleanup(tf.config.run_functions_eagerly, False)
+        model = TUNES.Composer([scheme] if scheme else [])
+        prompts = TUNES.tunes(3, 1, seed=5)
+        model(prompts)  # builds
+        tunes, logits = model.compose(prompts, 15, seed=7)
+        np.testing.assert_allclose(
+            logits, model(tunes[:, :-1]), rtol=0, atol=1e-12
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()
