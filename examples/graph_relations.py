@@ -8,7 +8,7 @@ answer is the value of the node at the other end of that edge.
 
 Two models are trained. Both attend along the edges only; one of them receives
 no labels. All values of a graph differ, so that model can only guess one of
-four neighbours. Takes about a minute on two CPU cores.
+four neighbours. Takes half a minute on one CPU core.
 """
 
 import os

@@ -12,7 +12,7 @@ sinusoids added to the words so that it sees positions, and
 `RelativeMultiHeadAttention`, which needs no others. Absolute positions beyond
 20 were never trained; distances beyond k have the vectors of distance k.
 
-Takes less than a minute on two CPU cores. KERAS_BACKEND=jax or torch in the
+Takes less than a minute on one CPU core. KERAS_BACKEND=jax or torch in the
 environment runs it on another backend.
 """
 

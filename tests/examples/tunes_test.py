@@ -8,7 +8,6 @@ import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import shaw
 from tests import examples
@@ -74,35 +73,43 @@ class DataTest(absltest.TestCase):
         self.assertEqual(TUNES.show([0, 7, 14, 15]), "C c c' |")
 
 
-class ComposerTest(absltest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        with mock.patch.object(TUNES, "SHORT", 2):
-            cls.model = TUNES.train(6, seed=1)
+class ComposerTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        tf.config.run_functions_eagerly(True)  # quicker than a graph
+        self.addCleanup(tf.config.run_functions_eagerly, False)
 
-    def test_it_learns_the_rule(self):
-        self.assertGreater(TUNES.score(self.model, 2, seed=2), 0.45)
-        untrained = TUNES.Composer()
-        self.assertLess(TUNES.score(untrained, 2, seed=2), 0.2)
+    def test_a_short_training_lowers_the_loss_of_new_tunes(self):
+        def loss(model):
+            ids = TUNES.tunes(20, 2, seed=2)
+            losses = keras.losses.sparse_categorical_crossentropy(
+                ids[:, 1:], model(ids[:, :-1]), from_logits=True
+            )
+            return np.mean(losses)
+
+        with mock.patch.multiple(TUNES, SHORT=2, UPDATES=8):
+            model = TUNES.train(1, seed=1)
+        uniform = np.log(len(TUNES.NAMES))
+        self.assertLess(loss(model), uniform - 0.1)
+        self.assertGreater(loss(TUNES.Composer()), uniform)
+        self.assertBetween(TUNES.score(model, 2, seed=2), 0.05, 1.0)
 
     def test_composing_with_a_cache_equals_recomputing_everything(self):
-        prompts = TUNES.tunes(3, 1, seed=5)
-        tunes, logits = self.model.compose(prompts, 24, seed=7)
-        expected, rows = recompute(self.model, prompts, 24, seed=7)
+        tf.config.run_functions_eagerly(False)  # as the example does
+        model = TUNES.Composer()
+        prompts = TUNES.tunes(3, 1, seed=5)[:, :1]
+        model(prompts)  # builds
+        tunes, logits = model.compose(prompts, 15, seed=7)
+        expected, rows = recompute(model, prompts, 15, seed=7)
         np.testing.assert_array_equal(tunes, expected)
-        self.assertGreater(np.abs(logits).max(), 2.0)
-        np.testing.assert_allclose(logits, rows, rtol=0, atol=1e-4)
+        self.assertGreater(np.abs(logits).max(), 1.0)
+        np.testing.assert_allclose(logits, rows, rtol=0, atol=2e-6)
 
-
-class ExactnessTest(parameterized.TestCase):
-    @parameterized.parameters(shaw.Shaw(4), rotary.Rotary(), alibi.Alibi(), 0)
+    @parameterized.parameters(shaw.Shaw(4), rotary.Rotary(), 0)
     def test_steps_are_exact_in_float64_with_any_positions(self, scheme):
         policy = keras.config.dtype_policy()
         keras.config.set_dtype_policy("float64")
         self.addCleanup(keras.config.set_dtype_policy, policy)
-        tf.config.run_functions_eagerly(True)  # quicker than a graph
-        self.addCleanup(tf.config.run_functions_eagerly, False)
         model = TUNES.Composer([scheme] if scheme else [])
         prompts = TUNES.tunes(3, 1, seed=5)
         model(prompts)  # builds
