@@ -110,12 +110,12 @@ class ComposerTest(parameterized.TestCase):
         self.assertGreater(np.abs(logits).max(), 1.0)
         np.testing.assert_allclose(logits, rows, rtol=0, atol=2e-6)
 
-    @parameterized.parameters(shaw.Shaw(4), rotary.Rotary(), 0)
+    @parameterized.parameters(shaw.Shaw(4), rotary.Rotary())
     def test_steps_are_exact_in_float64_with_any_positions(self, scheme):
         policy = keras.config.dtype_policy()
         keras.config.set_dtype_policy("float64")
         self.addCleanup(keras.config.set_dtype_policy, policy)
-        model = TUNES.Composer([scheme] if scheme else [])
+        model = TUNES.Composer([scheme])
         prompts = TUNES.tunes(3, 1, seed=5)
         model(prompts)  # builds
         tunes, logits = model.compose(prompts, 15, seed=7)
