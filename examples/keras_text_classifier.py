@@ -12,15 +12,15 @@ sinusoids added to the words so that it sees positions, and
 `RelativeMultiHeadAttention`, which needs no others. Absolute positions beyond
 20 were never trained; distances beyond k have the vectors of distance k.
 
-Takes less than a minute on two CPU cores. KERAS_BACKEND=jax or torch in the
+Takes less than a minute on one CPU core. KERAS_BACKEND=jax or torch in the
 environment runs it on another backend.
 """
 
-import argparse
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import common
 import keras
 import numpy as np
 
@@ -80,12 +80,7 @@ def build(relative):
             attention = keras.layers.MultiHeadAttention(4, FEATURES // 4)
             # By name, because this layer takes the mask off x.
             y = attention(x, x, value_mask=is_word)
-        # `x + y` would have no mask; layers pass it on.
-        x = keras.layers.Add()([x, y])
-        x = keras.layers.LayerNormalization()(x)
-        y = keras.layers.Dense(4 * FEATURES, activation="relu")(x)
-        y = keras.layers.Dense(FEATURES)(y)
-        x = keras.layers.LayerNormalization()(keras.layers.Add()([x, y]))
+        x = common.add_and_feed_forward(x, y)
     mask = None if relative else is_word
     x = keras.layers.GlobalAveragePooling1D()(x, mask=mask)
     model = keras.Model(ids, keras.layers.Dense(1)(x))
@@ -114,19 +109,8 @@ def accuracies(relative, number, epochs, seed):
     ]
 
 
-def _positive_int(text):
-    """Parses a flag of 1 or more."""
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, not {text}")
-    return int(text)
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--texts", type=_positive_int, default=6000)
-    parser.add_argument("--epochs", type=_positive_int, default=6)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = common.parse_flags(__doc__, texts=6000, epochs=6, seed=1)
     print("accuracy on texts of     4-20 words  40-60 words", flush=True)
     for name, relative in (
         ("keras with sinusoids", False),

@@ -35,6 +35,10 @@ class KerasLayerDocTest(absltest.TestCase):
             (names["new"](x, x), names["old"](x, x)),
             (names["same"](x, x), names["y"]),
             (names["back"](x), names["y"]),
+            (
+                np.concatenate(names["rows"], 1),
+                names["layer"](x, use_causal_mask=True),
+            ),
         ):
             np.testing.assert_allclose(result, expected, 1e-5, 1e-6)
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from relpos_tf import errors
+
 
 class KeysValues(NamedTuple):
     """Projected keys and values of one attention, both `[B, H, K, D]`."""
@@ -36,6 +38,19 @@ class GrowingCache(NamedTuple):
     dot = KeysValues.dot
     key_rows = KeysValues.key_rows
 
+    def check_start(self, start, new):
+        """Refuses `new` positions from `start` that do not follow the others.
+
+        Sizes that only the graph knows are not checked.
+        """
+        del new
+        start, length = tf.get_static_value(start), self.keys.shape[2]
+        if start is not None and length is not None and start != length:
+            raise errors.UserError(
+                "`start` must be the number of positions in the cache, "
+                f"{length}. Received: start={start}."
+            )
+
     def extend(self, keys, values, start):
         """Appends the keys and values of new positions."""
         del start  # the new positions follow the old ones
@@ -56,6 +71,19 @@ class FixedCache(NamedTuple):
 
     dot = KeysValues.dot
     key_rows = KeysValues.key_rows
+
+    def check_start(self, start, new):
+        """Refuses `new` positions from `start` for which there is no room.
+
+        Sizes that only the graph knows are not checked.
+        """
+        start, length = tf.get_static_value(start), self.keys.shape[2]
+        if None not in (start, new, length) and start + new > length:
+            raise errors.UserError(
+                f"The cache has room for {length} positions: make it with a "
+                f"larger `max_length`. Received: start={start}, {new} new "
+                "positions."
+            )
 
     def extend(self, keys, values, start):
         """Writes the keys and values of the positions from `start`."""

@@ -311,15 +311,12 @@ class Transformer(keras.Model):
         """
         if memory is None:
             memory = self.encode(inputs)
-        kind = caches.FixedCache
-        if max_length is None:
-            kind, max_length = caches.GrowingCache, 0
-        heads = self.hparams.num_heads
-        depth = self.hparams.hidden_size // heads
         rows = tf.shape(inputs)[0] * beam_size
-        empty = tf.zeros([rows, heads, max_length, depth], self.compute_dtype)
         return DecoderCache(
-            layers=tuple(kind(empty, empty) for _ in self.decoder_blocks),
+            layers=tuple(
+                block.self_attention.init_cache(rows, max_length)
+                for block in self.decoder_blocks
+            ),
             memory=tuple(
                 block.encdec_attention.project(memory)
                 for block in self.decoder_blocks

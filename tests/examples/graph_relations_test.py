@@ -1,21 +1,16 @@
 """The example of labelled graphs: its data, and its two models."""
 
-import contextlib
-import io
-import pathlib
-import runpy
-import sys
-
 import numpy as np
 from absl.testing import absltest
 
-PATH = pathlib.Path(__file__).resolve().parents[2] / "examples"
-EXAMPLE = runpy.run_path(str(PATH / "graph_relations.py"))
+from tests import examples
+
+EXAMPLE = examples.load("graph_relations")
 
 
 class GraphRelationsTest(absltest.TestCase):
     def test_the_answer_is_the_value_along_the_edge_of_the_question(self):
-        inputs, answers = EXAMPLE["Graphs"](3, 2)[1]
+        inputs, answers = EXAMPLE.Graphs(3, 2)[1]
         values, questions, edges = inputs.values()
         labels = set()
         for graph, i in np.ndindex(answers.shape):
@@ -34,7 +29,7 @@ class GraphRelationsTest(absltest.TestCase):
 
     def test_graphs_depend_on_seed_and_step_alone(self):
         answers = [
-            EXAMPLE["Graphs"](seed, 2)[step][1]
+            EXAMPLE.Graphs(seed, 2)[step][1]
             for seed, step in ((3, 0), (3, 1), (4, 0), (3, 0))
         ]
         self.assertTrue(np.any(answers[0] != answers[1]))
@@ -42,33 +37,20 @@ class GraphRelationsTest(absltest.TestCase):
         np.testing.assert_array_equal(answers[0], answers[3])
 
     def test_the_model_with_labels_learns_to_answer(self):
-        self.assertGreater(EXAMPLE["accuracy"](True, 100, 1), 0.95)
+        self.assertGreater(EXAMPLE.accuracy(True, 100, 1), 0.95)
 
     def test_the_model_without_labels_ignores_labels(self):
-        inputs, _ = EXAMPLE["Graphs"](3, 1)[0]
+        inputs, _ = EXAMPLE.Graphs(3, 1)[0]
         edges = inputs["edges"]
         others = np.where(edges >= 0, (edges + 1) % 4, edges)
         for labelled in (False, True):
-            model = EXAMPLE["build"](labelled)
+            model = EXAMPLE.build(labelled)
             results = [
                 np.asarray(model(inputs | {"edges": labels}))
                 for labels in (edges, others, edges[:, ::-1])
             ]
             unlike = [np.abs(results[0] - r).max() > 0.01 for r in results[1:]]
             self.assertEqual(unlike, [labelled, True])
-
-    def test_zero_steps_are_refused(self):
-        stderr = io.StringIO()
-        with (
-            absltest.mock.patch.object(sys, "argv", ["graph", "--steps=0"]),
-            contextlib.redirect_stderr(stderr),
-            self.assertRaises(SystemExit) as raised,
-        ):
-            EXAMPLE["main"]()
-        self.assertEqual(raised.exception.code, 2)
-        self.assertEndsWith(
-            stderr.getvalue(), "argument --steps: expected 1 or more, not 0\n"
-        )
 
 
 if __name__ == "__main__":

@@ -1,21 +1,16 @@
 """The example of a text classifier: its data, its masks, what it shows."""
 
-import contextlib
-import io
-import pathlib
-import runpy
-import sys
-
 import numpy as np
 from absl.testing import absltest
 
-PATH = pathlib.Path(__file__).resolve().parents[2] / "examples"
-EXAMPLE = runpy.run_path(str(PATH / "keras_text_classifier.py"))
+from tests import examples
+
+EXAMPLE = examples.load("keras_text_classifier")
 
 
 class KerasTextClassifierTest(absltest.TestCase):
     def test_the_class_says_whether_a_is_before_b(self):
-        ids, classes = EXAMPLE["texts"](200, 4, 20, seed=3)
+        ids, classes = EXAMPLE.texts(200, 4, 20, seed=3)
         lengths = set()
         for line, a_first in zip(ids.tolist(), classes, strict=True):
             self.assertEqual((line.count(1), line.count(2)), (1, 1))
@@ -26,14 +21,14 @@ class KerasTextClassifierTest(absltest.TestCase):
             lengths.add(length)
         self.assertEqual(lengths, set(range(4, 21)))
         self.assertEqual(set(classes.tolist()), {0, 1})
-        again, _ = EXAMPLE["texts"](200, 4, 20, seed=3)
+        again, _ = EXAMPLE.texts(200, 4, 20, seed=3)
         np.testing.assert_array_equal(again, ids)
 
     def test_padding_changes_no_prediction(self):
-        ids, _ = EXAMPLE["texts"](5, 4, 20, seed=3)
+        ids, _ = EXAMPLE.texts(5, 4, 20, seed=3)
         padded = np.pad(ids, ((0, 0), (0, 9)))
         for relative in (True, False):
-            model = EXAMPLE["build"](relative)
+            model = EXAMPLE.build(relative)
             np.testing.assert_allclose(
                 model.predict(padded, verbose=0),
                 model.predict(ids, verbose=0),
@@ -41,22 +36,9 @@ class KerasTextClassifierTest(absltest.TestCase):
             )
 
     def test_relative_positions_hold_for_longer_texts(self):
-        short, long = EXAMPLE["accuracies"](True, 5000, 4, seed=1)
+        short, long = EXAMPLE.accuracies(True, 5000, 4, seed=1)
         self.assertGreater(short, 0.97)
         self.assertGreater(long, 0.85)
-
-    def test_zero_epochs_are_refused(self):
-        stderr = io.StringIO()
-        with (
-            absltest.mock.patch.object(sys, "argv", ["text", "--epochs=0"]),
-            contextlib.redirect_stderr(stderr),
-            self.assertRaises(SystemExit) as raised,
-        ):
-            EXAMPLE["main"]()
-        self.assertEqual(raised.exception.code, 2)
-        self.assertEndsWith(
-            stderr.getvalue(), "argument --epochs: expected 1 or more, not 0\n"
-        )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from relpos_tf import errors
 from relpos_tf.layers import attention
 from relpos_tf.layers import caches
 from relpos_tf.layers import dropout
@@ -273,16 +274,63 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         layer = attention_layer(kind)
         x = example(5, B, K, F)
         expected = layer(x, may_attend=masks.causal_mask(K, K))
-        state = self.empty(caches.GrowingCache, 0)
-        if cache == "fixed":  # four places stay free
-            state = self.empty(caches.FixedCache, K + 4)
+        # Of the fixed one, four places stay free.
+        state = layer.init_cache(B, None if cache == "growing" else K + 4)
         rows = []
         start = 0
         for end in range(3, K + 1):
             row, state = layer.step(x[:, start:end], state, start=start)
             rows.append(row)
             start = end
-        self.assertAllClose(tf.concat(rows, 1), expected, atol=1e-5)
+        # Rounding only: the outputs are up to 2.
+        self.assertAllClose(tf.concat(rows, 1), expected, rtol=0, atol=1e-6)
+
+    def test_steps_are_exact_in_float64(self):
+        layer = attention_layer("per_head", dtype="float64")
+        x = tf.constant(testing.normal(5, B, K, F))
+        rows, state = [], layer.init_cache(B, K)
+        for i in range(K):
+            row, state = layer.step(x[:, i : i + 1], state, start=i)
+            rows.append(row)
+        expected = layer(x, use_causal_mask=True)
+        self.assertAllClose(tf.concat(rows, 1), expected, rtol=0, atol=1e-14)
+
+    def test_the_first_cache_has_no_positions_or_the_given_number(self):
+        policy = {"dtype": "mixed_bfloat16"}
+        layer = attention.TransformerAttention(F, H, **policy)
+        for kind, places, arguments in (
+            (caches.GrowingCache, 0, ()),
+            (caches.FixedCache, 5, (5,)),
+            (caches.FixedCache, 5, (tf.constant(5),)),
+        ):
+            state = layer.init_cache(tf.constant(B), *arguments)
+            self.assertIsInstance(state, kind)
+            for part in state:
+                self.assertEqual(part.dtype, tf.bfloat16)
+                self.assertAllEqual(part, np.zeros([B, H, places, F // H]))
+
+    def test_a_step_of_a_layer_that_was_not_built_is_refused(self):
+        layer = attention.TransformerAttention(F, H, name="mine")
+        with self.assertRaisesRegex(errors.UserError, "built.*name=mine"):
+            layer.step(tf.ones([B, 1, F]), layer.init_cache(B), start=0)
+
+    def test_a_step_without_room_or_with_a_gap_is_refused(self):
+        layer = attention_layer("shared")
+        x = example(5, B, 3, F)
+        _, growing = layer.step(x, layer.init_cache(B), start=0)
+        _, fixed = layer.step(x, layer.init_cache(B, 5), start=0)
+        for start in (0, 2, 4, tf.constant(4)):
+            with self.assertRaisesRegex(
+                errors.UserError, "positions in the cache, 3. .*: start=[024]"
+            ):
+                layer.step(x, growing, start=start)
+        with self.assertRaisesRegex(
+            errors.UserError,
+            "room for 5 positions: .*`max_length`. .*=3, 3 new positions",
+        ):
+            layer.step(x, fixed, start=3)
+        layer.step(x[:, :2], fixed, start=3)
+        layer.step(x, growing, start=3)
 
     def test_fixed_cache_holds_written_positions_and_zeros(self):
         state = self.empty(caches.FixedCache, 7)
