@@ -89,7 +89,9 @@ class DocumentedCommandsTest(parameterized.TestCase):
             text=True,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-        (line,) = filter(None, done.stdout.split("\n\n"))
+        lines = [text for text in done.stdout.split("\n\n") if text]
+        self.assertLen(lines, 1, done.stdout)
+        (line,) = lines
         self.assertStartsWith(line, str(wrong))
 
     def test_goals_of_make_exist(self):
