@@ -74,6 +74,7 @@ setup(
         "tensorboard": ["tensorboard>=2.20,<2.22"],
         "plots": ["matplotlib>=3.8"],
         "ctranslate2": ["ctranslate2>=4.5,<5"],
+        "litert": ["ai-edge-litert>=2.3,<3"],
         "dev": [
             "Babel>=2.14",
             "hypothesis>=6.100",
