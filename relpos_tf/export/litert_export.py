@@ -24,6 +24,7 @@ from relpos_tf.decoding import litert_engine
 from relpos_tf.decoding import search
 from relpos_tf.export import quantizations
 from relpos_tf.export import saved_model
+from relpos_tf.layers import row_blocks
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.utils import files
@@ -74,30 +75,34 @@ class IdTranslator(tf.Module):
         decode_hparams: decode_hparam.DecodeHParams,
     ):
         super().__init__(name="id_translator")
-        # The converter fails on a Keras model, so this function hides it.
-        self._search = lambda inputs, limits, n_best: search.search_fixed(
-            model,
-            inputs,
-            limits,
-            max_length=limits[0],
-            beam_size=decode_hparams.beam_size,
-            alpha=decode_hparams.alpha,
-            n_best=n_best,
-        )
         self._beam_size = decode_hparams.beam_size
         self.weights = [variable.value for variable in model.variables]
+
+        # The converter fails on a Keras model, so this function hides it.
+        def find(inputs, limits, n_best):
+            with row_blocks.whole():
+                ids, scores = search.search_fixed(
+                    model,
+                    inputs,
+                    limits,
+                    max_length=limits[0],
+                    beam_size=decode_hparams.beam_size,
+                    alpha=decode_hparams.alpha,
+                    n_best=n_best,
+                )
+            return {"ids": ids, "scores": scores}
+
+        self._find = find
 
     @tf.function(input_signature=_IDS)
     def best(self, inputs, limits):
         """Returns the best translation: ids `[1, 1, T]`, scores `[1, 1]`."""
-        ids, scores = self._search(inputs, limits, 1)
-        return {"ids": ids, "scores": scores}
+        return self._find(inputs, limits, 1)
 
     @tf.function(input_signature=_IDS)
     def n_best(self, inputs, limits):
         """Returns all translations: ids `[1, N, T]`, scores `[1, N]`."""
-        ids, scores = self._search(inputs, limits, self._beam_size)
-        return {"ids": ids, "scores": scores}
+        return self._find(inputs, limits, self._beam_size)
 
     def signatures(self):
         """Returns the functions to convert, by the names of the engine."""
