@@ -274,7 +274,7 @@ class ExportTest(parameterized.TestCase):
         size = len(converted(kind))
         source = [5, 9, 2, 1]
         want, _ = litert_engine.Program(converted(kind)).translate(source, 9)
-        for quantization, share in (("int8", 0.4), ("float16", 0.65)):
+        for quantization, share in (("int8", 0.45), ("float16", 0.65)):
             content = converted(kind, quantization)
             self.assertLess(len(content), share * size)
             program = litert_engine.Program(content)
