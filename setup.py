@@ -83,6 +83,7 @@ setup(
         "tensorboard": ["tensorboard>=2.20,<2.22"],
         "plots": ["matplotlib>=3.8"],
         "ctranslate2": [*TRANSLATE, "ctranslate2>=4.5,<5"],
+        "litert": [*TRANSLATE, "ai-edge-litert>=2.3,<3"],
         "dev": [
             *TRANSLATE,
             "Babel>=2.14",

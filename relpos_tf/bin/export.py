@@ -9,7 +9,13 @@ r"""Exports a trained model, for use without this package.
       writes a folder for CTranslate2, tokens in and tokens out, with the
       tokenizer beside it; pip install 'relpos_tf[ctranslate2]' first
 
-relpos-decoder --export_dir translates with both.
+  relpos-export --output_dir=runs/mine --export_dir=exported \
+      --format=litert --quantization=int8
+      writes a folder for LiteRT, which runs on phones, ids in and ids out,
+      with the tokenizer beside it: see examples/litert_translate.py;
+      pip install 'relpos_tf[litert]' first
+
+relpos-decoder --export_dir translates with all three.
 """
 
 from relpos_tf import errors
@@ -29,17 +35,21 @@ FLAGS.define_string(
 FLAGS.define_string(
     "export_dir",
     "",
-    "Folder to write. Default: export, or export_ctranslate2, in the run's "
-    "directory.",
+    "Folder to write. Default: export, export_ctranslate2 or export_litert, "
+    "in the run's directory.",
 )
 FLAGS.define_enum(
-    "format", "saved_model", ["saved_model", "ctranslate2"], "What to write."
+    "format",
+    "saved_model",
+    ["saved_model", "ctranslate2", "litert"],
+    "What to write.",
 )
 FLAGS.define_enum(
     "quantization",
     "none",
     list(quantizations.ALL),
-    "With --format=ctranslate2: how the weights are stored.",
+    "With --format=ctranslate2 and --format=litert: how the weights are "
+    f"stored. LiteRT has {', '.join(quantizations.LITERT)}.",
 )
 FLAGS.define_string(
     "decode_hparams",
@@ -61,10 +71,12 @@ def main() -> None:
         raise command.UsageError(
             "--output_dir and --checkpoint_path exclude each other."
         )
-    is_ctranslate2 = FLAGS.format == "ctranslate2"
-    if FLAGS.quantization != "none" and not is_ctranslate2:
-        raise command.UsageError("--quantization needs --format=ctranslate2.")
-    if FLAGS.warmup_file and is_ctranslate2:
+    is_saved_model = FLAGS.format == "saved_model"
+    if FLAGS.quantization != "none" and is_saved_model:
+        raise command.UsageError(
+            "--quantization needs --format=ctranslate2 or --format=litert."
+        )
+    if FLAGS.warmup_file and not is_saved_model:
         raise command.UsageError("--warmup_file needs --format=saved_model.")
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
@@ -77,25 +89,28 @@ def main() -> None:
     command.import_tensorflow()
     from relpos_tf.decoding import loading
     from relpos_tf.export import ctranslate2_export  # these import TensorFlow
+    from relpos_tf.export import litert_export
     from relpos_tf.export import saved_model
     from relpos_tf.models import run_dir
     from relpos_tf.utils import text
 
     path = FLAGS.output_dir or FLAGS.checkpoint_path
     path = path or run_dir.latest_run("runs")
-    name = "export_ctranslate2" if is_ctranslate2 else "export"
+    name = "export" if is_saved_model else f"export_{FLAGS.format}"
     export_dir = FLAGS.export_dir or loading.run_of(path).path / name
-    if is_ctranslate2:
-        ctranslate2_export.export_ctranslate2(
-            path, export_dir, quantization=FLAGS.quantization, **search
-        )
-    else:
+    if is_saved_model:
         lines = None
         if FLAGS.warmup_file:
             lines = list(text.read_nonempty(FLAGS.warmup_file))
         saved_model.export_saved_model(
             path, export_dir, warmup_lines=lines, **search
         )
+    else:
+        export = {
+            "ctranslate2": ctranslate2_export.export_ctranslate2,
+            "litert": litert_export.export_litert,
+        }[FLAGS.format]
+        export(path, export_dir, quantization=FLAGS.quantization, **search)
     command.logger().info("Exported %s to %s.", path, export_dir)
 
 

@@ -34,6 +34,7 @@ from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
+from relpos_tf.decoding import litert_engine
 from relpos_tf.decoding import saved_model_engine
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import extras
@@ -75,17 +76,17 @@ def package() -> Any:
     return ctranslate2
 
 
-def load_export(
-    folder: str | pathlib.Path,
-) -> "CTranslate2Engine | saved_model_engine.ExportEngine":
+def load_export(folder: str | pathlib.Path) -> engines.Engine:
     """Returns the engine for the format of an export.
 
     Raises:
-        UserError: it is damaged, or CTranslate2 is needed and not installed.
+        UserError: it is damaged, or CTranslate2 or LiteRT is needed and not
+            installed.
     """
-    if saved_model_engine.read_info(folder).get("format") == FORMAT:
-        return CTranslate2Engine(folder)
-    return saved_model_engine.ExportEngine(folder)
+    kinds = {FORMAT: CTranslate2Engine}
+    kinds[litert_engine.FORMAT] = litert_engine.LiteRTEngine
+    name = saved_model_engine.read_info(folder).get("format")
+    return kinds.get(name, saved_model_engine.ExportEngine)(folder)
 
 
 class CTranslate2Engine:

@@ -1,6 +1,6 @@
-"""The ways to store weights in a CTranslate2 export. No TensorFlow."""
+"""The ways to store weights in an export. No TensorFlow."""
 
-# "none" keeps float32.
+# Of CTranslate2; "none" keeps float32.
 ALL = (
     "none",
     "int8",
@@ -11,3 +11,6 @@ ALL = (
     "float16",
     "bfloat16",
 )
+# Of LiteRT, which computes in float32 with float16 weights, and multiplies
+# int8 weights with inputs that it rounds to int8 as it goes.
+LITERT = ("none", "int8", "float16")

@@ -5,6 +5,10 @@ vocabulary, outgrow any memory with the length of a line. If no gradient needs
 the whole matrix, its rows are computed, used and freed block by block.
 """
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util  # nothing public says it
 
@@ -12,17 +16,35 @@ from tensorflow.python.ops import control_flow_util  # nothing public says it
 # are in use at once. With lines of usual length, no batch comes near it.
 MOST_NUMBERS = 2**24
 
+_is_whole = contextvars.ContextVar("is_whole", default=False)
+
+
+@contextlib.contextmanager
+def whole() -> Iterator[None]:
+    """Has graphs that are built in the block compute each matrix as a whole.
+
+    For LiteRT, which has no operation that concatenates blocks. Memory then
+    grows with the square of a line's length.
+    """
+    token = _is_whole.set(True)
+    try:
+        yield
+    finally:
+        _is_whole.reset(token)
+
 
 def fits(rows, numbers_per_row):
     """Returns whether to compute a matrix as a whole.
 
-    Always under XLA, which needs one size in all iterations of a loop, and
-    which manages the memory itself.
+    Always in `whole`, and under XLA, which needs one size in all iterations of
+    a loop, and which manages the memory itself.
 
     Returns:
         A bool if both arguments are ints, else a bool scalar tensor.
     """
-    return in_xla() or rows * numbers_per_row <= MOST_NUMBERS
+    if _is_whole.get() or in_xla():
+        return True
+    return rows * numbers_per_row <= MOST_NUMBERS
 
 
 def in_xla() -> bool:

@@ -42,6 +42,7 @@ IMPORTERS = {
     "sacremoses": {"training.metrics"},
     "matplotlib": {"comparison.plots"},
     "ctranslate2": {"decoding.ctranslate2_engine"},
+    "ai_edge_litert": {"decoding.litert_engine"},
     "absl": set(),
 }
 # Modules that must not import TensorFlow, which takes seconds.

@@ -36,6 +36,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "relpos_tf"
 OTHERS = {
     "utils.files": "",
     "export.ctranslate2_export": "into a folder it has just made",
+    "export.litert_export": "into a folder it has just made",
     "export.saved_model": "into a folder it has just made",
     "t2t.t2t_import": "into a folder it has just made",
     "problems.manifest": "into a folder it has just made",

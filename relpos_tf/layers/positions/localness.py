@@ -195,8 +195,10 @@ class Gaussians(keras.layers.Layer):
             if self.kind == "layer":
                 hidden = self.window_hidden(_mean(keys, may_attend))
             window = size * self._share(hidden, self.window_vectors)
-            window = tf.maximum(window, _SMALLEST_WINDOW)[..., tf.newaxis]
-        distance = tf.cast(positions, self._float) - center[..., tf.newaxis]
+            window = tf.expand_dims(tf.maximum(window, _SMALLEST_WINDOW), -1)
+        # Not center[..., tf.newaxis], which LiteRT's converter refuses.
+        center = tf.expand_dims(center, -1)  # [B, H, Q, 1]
+        distance = tf.cast(positions, self._float) - center
         # (j - P)^2 / (2 sigma^2), with sigma = window / 2.
         return -2.0 * tf.square(distance / window)  # [B, H, Q, K]
 

@@ -1,0 +1,226 @@
+"""An engine of a LiteRT export, formerly TensorFlow Lite.
+
+`ai_edge_litert` is imported in this module only, when it is needed.
+
+The search is part of the model: it is `search.search_fixed`, so translations
+are those of the run, except for rounding. LiteRT translates one line at a time
+and on one thread, which is the quickest way for one line. An interpreter has
+one state, so threads that share an engine wait for one another.
+
+Shapes: N beams, S source length, T target length.
+"""
+
+import pathlib
+import re
+import threading
+from typing import Any
+
+import numpy as np
+
+from relpos_tf import errors
+from relpos_tf.data import tokenizer as tokenizer_lib
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import saved_model_engine
+from relpos_tf.utils import text
+
+FORMAT = "litert"
+MODEL = "model.tflite"
+# The signatures of the model: the best translation, and those of all beams.
+BEST = "translate"
+ALL = "translate_n_best"
+# The names of their inputs and outputs.
+INPUTS = "inputs", "limits"
+OUTPUTS = "ids", "scores"
+# Exceptions from a damaged export.
+_DAMAGE = KeyError, OSError, RuntimeError, TypeError, ValueError
+
+
+def package() -> Any:
+    """Imports and returns `ai_edge_litert.interpreter`.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        from ai_edge_litert import interpreter
+    except ImportError as error:
+        raise errors.UserError(
+            "LiteRT is needed, and not installed: "
+            "pip install 'relpos_tf[litert]'. "
+            f"Received: {' '.join(str(error).split())}"
+        ) from error
+    return interpreter
+
+
+class Program:
+    """A model of LiteRT, from ids to ids.
+
+    Args:
+        content: bytes. What `litert_export.convert` returned.
+
+    Raises:
+        UserError: LiteRT is not installed, or `content` is something else.
+    """
+
+    def __init__(self, content: bytes):
+        interpreter = package()
+        try:
+            self._interpreter = interpreter.Interpreter(
+                model_content=content, num_threads=1
+            )
+            self._runners = {
+                name: self._interpreter.get_signature_runner(name)
+                for name in self._interpreter.get_signature_list()
+            }
+        except _DAMAGE as error:
+            raise errors.UserError(
+                "Expected a model for LiteRT. Received: another file, or a "
+                f"damaged one ({' '.join(str(error).split())})."
+            ) from error
+        if BEST not in self._runners:
+            raise errors.UserError(
+                f"Expected a model with the signature {BEST}. Received: "
+                f"{', '.join(self._runners) or 'none'}."
+            )
+        self._lock = threading.Lock()
+
+    def translate(
+        self, ids: list[int], limit: int, n_best: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Translates one sentence.
+
+        Args:
+            ids: Of the source, EOS last.
+            limit: int. Most ids of a translation.
+            n_best: int. How many translations are wanted. With 1, the search
+                ends sooner.
+
+        Returns:
+            Ids, int32 `[N or 1, T]`, best first, EOS last and then zeros; and
+            scores, float32 `[N or 1]`.
+
+        Raises:
+            RuntimeError: LiteRT cannot run here, for want of memory perhaps.
+        """
+        name = ALL if n_best > 1 else BEST
+        with self._lock:
+            found = self._runners[name](
+                inputs=np.array([ids], np.int32),  # [1, S]
+                limits=np.array([limit], np.int32),
+            )
+        return found["ids"][0], found["scores"][0]
+
+
+class LiteRTEngine:
+    """An `engines.Engine` of a LiteRT model and its tokenizer.
+
+    Args:
+        folder: str or path. What `litert_export` wrote.
+
+    Attributes:
+        info: dict. The content of `export_info.json`.
+        tokenizer: `tokenizer.Tokenizer`.
+        program: `Program`.
+
+    Raises:
+        UserError: LiteRT is not installed, or the folder is another export,
+            none, or damaged.
+    """
+
+    def __init__(self, folder: str | pathlib.Path):
+        self.info = saved_model_engine.read_info(folder)
+        if self.info.get("format") != FORMAT:
+            raise errors.UserError(
+                "Expected a folder made by relpos_tf.bin.export "
+                f"--format={FORMAT}. Received: {folder}."
+            )
+        package()  # a missing package is no damage
+        saved_model_engine.check_files(folder, self.info)
+        try:
+            path = saved_model_engine.file_of(folder, self.info["tokenizer"])
+            self.tokenizer = tokenizer_lib.load(path)
+            self._decode_hparams = decode_hparam.DecodeHParams.from_json(
+                self.info["decode_hparams"]
+            )
+            self.program = Program(pathlib.Path(folder, MODEL).read_bytes())
+        except (*_DAMAGE, errors.UserError) as error:
+            raise errors.UserError(
+                f"Expected a complete export for {FORMAT}. "
+                f"Received: {folder} ({' '.join(str(error).split())})."
+            ) from error
+        if self.info.get("tokenizer_sha256") != self.tokenizer.fingerprint:
+            raise errors.UserError(
+                "Expected the tokenizer that the model was trained with. "
+                f"Received: {path}, another one. Export again."
+            )
+
+    def complete(
+        self, decode_hparams: decode_hparam.DecodeHParams
+    ) -> decode_hparam.DecodeHParams:
+        """Replaces None by the values of the export.
+
+        Raises:
+            UserError: `beam_size` or `alpha`, which are part of the model, is
+                another one, or something else than a plain beam search is
+                wanted.
+        """
+        decode_hparams.check_plain("LiteRT")
+        for name in ("beam_size", "alpha"):
+            value = getattr(decode_hparams, name)
+            fixed = getattr(self._decode_hparams, name)
+            if value not in (None, fixed):
+                raise errors.UserError(
+                    f"This export was made with {name}={fixed}. "
+                    f"Received: {name}={value}. Export again, or translate "
+                    "with the run."
+                )
+        return decode_hparams.fill(self._decode_hparams)
+
+    def items(self, lines: list[str]) -> list[engines.Item]:
+        """Turns lines into ids, without the blanks around them."""
+        encoded = self.tokenizer.encode_batch([line.strip() for line in lines])
+        return [engines.Item(ids, len(ids)) for ids in encoded]
+
+    def truncate(self, item: engines.Item, size: int) -> engines.Item:
+        """Returns a line cut to `size` ids, of which EOS is the last."""
+        ids = [*item.content[: size - 1], text.EOS_ID]
+        return item._replace(content=ids, size=len(ids))
+
+    def translate(
+        self,
+        items: list[engines.Item],
+        decode_hparams: decode_hparam.DecodeHParams,
+        n_best: int,
+    ) -> list[engines.Translation]:
+        """Translates lines, one after another.
+
+        Raises:
+            UserError: LiteRT cannot translate a line.
+        """
+        return [
+            self._translation(
+                item, item.limit(decode_hparams.extra_length), n_best
+            )
+            for item in items
+        ]
+
+    def _translation(self, item, limit, n_best):
+        try:
+            ids, scores = self.program.translate(item.content, limit, n_best)
+        except (MemoryError, RuntimeError, ValueError) as error:
+            raise errors.UserError(
+                f"LiteRT cannot translate a line of {item.size} ids here. "
+                f"Received: {' '.join(str(error).split())}. Split the line, "
+                "cut it with max_input_size, or translate with the run."
+            ) from error
+        rows = ids[:n_best].tolist()  # [n_best, T]
+        return engines.Translation(
+            [
+                re.sub(engines.LINE_END, " ", self.tokenizer.decode(row))
+                for row in rows
+            ],
+            scores[:n_best].tolist(),
+            text.EOS_ID in rows[0],
+            rows,
+        )

@@ -1,0 +1,293 @@
+"""A model as a folder for LiteRT: ids in, ids and scores out.
+
+LiteRT, formerly TensorFlow Lite, runs on phones. Its runtime there has builtin
+operations only, so a model that needs others is refused. Strings stay outside:
+the folder has the tokenizer's file, which SentencePiece reads on every device.
+
+Shapes: N beams, S source length, T target length.
+"""
+
+import pathlib
+import re
+import tempfile
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.lite.python import convert_phase
+
+from relpos_tf import errors
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import litert_engine
+from relpos_tf.decoding import search
+from relpos_tf.export import quantizations
+from relpos_tf.export import saved_model
+from relpos_tf.layers import row_blocks
+from relpos_tf.models import run_dir
+from relpos_tf.models import transformer
+from relpos_tf.utils import files
+
+_IDS = (
+    tf.TensorSpec([1, None], tf.int32, "inputs"),
+    tf.TensorSpec([1], tf.int32, "limits"),
+)
+# The signatures, as export_info.json describes them.
+_INPUTS = {
+    "inputs": "int32 [1, S]: the source's ids, EOS (1) last",
+    "limits": "int32 [1]: the most ids of a translation, for example S + "
+    "extra_length",
+}
+_OUTPUTS = {
+    "ids": "int32 [1, {n}, T]: the ids of {what}, EOS last and then zeros; no "
+    "EOS where the limit cut a translation off",
+    "scores": "float32 [1, {n}]: the log-probability / length penalty; -1e7: "
+    "no translation",
+}
+_USAGE = """\
+import numpy as np
+from ai_edge_litert import interpreter
+model = interpreter.Interpreter(model_path=folder + "/model.tflite")
+translate = model.get_signature_runner("translate")
+ids = np.array([[17, 4, 1]], np.int32)  # by the tokenizer's file, 1 is EOS
+limits = np.array([ids.size + 50], np.int32)
+print(translate(inputs=ids, limits=limits)["ids"][0, 0])
+"""
+# Ids of the sentences with which a converted model is compared.
+_SIZES = (2, 9)
+# LiteRT adds in another order; scores of equal translations differ by 1e-5.
+_TOLERANCE = 1e-3
+
+
+class IdTranslator(tf.Module):
+    """The module that is converted: search and model.
+
+    Args:
+        model: `transformer.Transformer`, with the implementation "reshape" of
+            relative attention.
+        decode_hparams: `DecodeHParams` without None; constants of the graph.
+    """
+
+    def __init__(
+        self,
+        model: transformer.Transformer,
+        decode_hparams: decode_hparam.DecodeHParams,
+    ):
+        super().__init__(name="id_translator")
+        self._beam_size = decode_hparams.beam_size
+        self.weights = [variable.value for variable in model.variables]
+
+        # The converter fails on a Keras model, so this function hides it.
+        def find(inputs, limits, n_best):
+            with row_blocks.whole():
+                ids, scores = search.search_fixed(
+                    model,
+                    inputs,
+                    limits,
+                    max_length=limits[0],
+                    beam_size=decode_hparams.beam_size,
+                    alpha=decode_hparams.alpha,
+                    n_best=n_best,
+                )
+            return {"ids": ids, "scores": scores}
+
+        self._find = find
+
+    @tf.function(input_signature=_IDS)
+    def best(self, inputs, limits):
+        """Returns the best translation: ids `[1, 1, T]`, scores `[1, 1]`."""
+        return self._find(inputs, limits, 1)
+
+    @tf.function(input_signature=_IDS)
+    def n_best(self, inputs, limits):
+        """Returns all translations: ids `[1, N, T]`, scores `[1, N]`."""
+        return self._find(inputs, limits, self._beam_size)
+
+    def signatures(self):
+        """Returns the functions to convert, by the names of the engine."""
+        if self._beam_size == 1:
+            return {litert_engine.BEST: self.best}
+        return {litert_engine.BEST: self.best, litert_engine.ALL: self.n_best}
+
+
+def export_litert(
+    run_dir_or_checkpoint: str | pathlib.Path,
+    export_dir: str | pathlib.Path,
+    *,
+    quantization: str = "none",
+    beam_size: int | None = None,
+    alpha: float | None = None,
+    extra_length: int | None = None,
+) -> pathlib.Path:
+    """Writes a folder for LiteRT, whole or not at all.
+
+    The folder has `model.tflite`, the tokenizer's file, and
+    `export_info.json`, which describes the signatures and the settings.
+
+    Args:
+        run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
+            or the prefix of a checkpoint.
+        export_dir: Folder to write. An earlier export there is replaced.
+        quantization: str. One of `quantizations.LITERT`; "none" keeps float32.
+        beam_size: int. None here and below: the value of the run's hparams.
+            This and `alpha` become part of the model.
+        alpha: float. The exponent of the length penalty.
+        extra_length: int. How many ids a translation may have more than its
+            source; the default of the loaded `Translator`.
+
+    Returns:
+        `export_dir`.
+
+    Raises:
+        UserError: LiteRT is not installed or has no operation for the model,
+            the run is not complete, a setting is impossible, or `export_dir`
+            holds something else.
+    """
+    export_dir = pathlib.Path(export_dir)
+    saved_model.check_replaceable(export_dir)
+    if quantization not in quantizations.LITERT:
+        raise errors.UserError(
+            "`quantization` must be one of "
+            f"{', '.join(quantizations.LITERT)} for LiteRT. "
+            f"Received: {quantization!r}."
+        )
+    litert_engine.package()
+    prefix, engine, decode_hparams = saved_model.load(
+        run_dir_or_checkpoint, beam_size, alpha, extra_length
+    )
+    module = IdTranslator(with_lookups(engine.model), decode_hparams)
+    content = convert(module, quantization)
+    if quantization == "none":
+        check_equal(module, content, engine.model.hparams.vocab_size)
+    info = describe(engine, decode_hparams, prefix, quantization)
+    with files.replacing_folder(export_dir) as partial:
+        (partial / litert_engine.MODEL).write_bytes(content)
+        (partial / info["tokenizer"]).write_bytes(engine.tokenizer.model_bytes)
+        saved_model.write_info(partial, info)
+    return export_dir
+
+
+def with_lookups(model: transformer.Transformer) -> transformer.Transformer:
+    """Returns a model that looks up the vectors of relative positions.
+
+    LiteRT has no operations for the diagonals of the compact form.
+    """
+    hparams = model.hparams.replace(relative_attention_implementation="reshape")
+    if hparams == model.hparams:
+        return model
+    same = transformer.Transformer(hparams)
+    for new, old in zip(same.variables, model.variables, strict=True):
+        new.assign(old)
+    return same
+
+
+def convert(module: IdTranslator, quantization: str = "none") -> bytes:
+    """Returns the file's content of a model for LiteRT.
+
+    Args:
+        module: The model.
+        quantization: str. One of `quantizations.LITERT`.
+
+    Raises:
+        UserError: LiteRT has no operation of its own for a part of the model.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        signatures = module.signatures()
+        tf.saved_model.save(module, folder, signatures=signatures)
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            folder, signature_keys=list(signatures)
+        )
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        if quantization != "none":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if quantization == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        try:
+            content = converter.convert()
+        except convert_phase.ConverterError as error:
+            raise errors.UserError(
+                "LiteRT has no operation of its own for a part of this "
+                f"model: {reason_of(error)}. Export a SavedModel."
+            ) from error
+    return content
+
+
+def reason_of(error: Exception) -> str:
+    """Returns the operations that a message of the converter complains of."""
+    found = re.findall(r"'tf\.(\w+)' op is neither", str(error))
+    if not found:
+        return " ".join(str(error).split())[:300]
+    return f"TensorFlow's {', '.join(sorted(set(found)))}"
+
+
+def check_equal(module: IdTranslator, content: bytes, vocab_size: int) -> None:
+    """Compares what LiteRT computes with what TensorFlow computes.
+
+    Args:
+        module: The model.
+        content: bytes. What `convert` made of it, in float32.
+        vocab_size: int. The number of ids.
+
+    Raises:
+        UserError: LiteRT cannot run it, or computes something else.
+    """
+    program = litert_engine.Program(content)
+    for size in _SIZES:
+        ids = [*(2 + i % (vocab_size - 2) for i in range(size - 1)), 1]
+        limit = size + max(_SIZES)
+        wanted = module.best(tf.constant([ids]), tf.constant([limit]))
+        wanted = wanted["scores"].numpy()[0]  # [1]
+        try:
+            _, found = program.translate(ids, limit)
+        except (RuntimeError, ValueError) as error:
+            raise errors.UserError(
+                "LiteRT cannot run this model, although it converts. "
+                f"Received: {' '.join(str(error).split())}. Export a "
+                "SavedModel."
+            ) from error
+        if not np.allclose(found, wanted, rtol=_TOLERANCE, atol=_TOLERANCE):
+            raise errors.UserError(
+                f"LiteRT computes something else: expected the score "
+                f"{wanted[0]:.4f}. Received: {found[0]:.4f}. Export a "
+                "SavedModel."
+            )
+
+
+def describe(
+    engine: engines.ModelEngine,
+    decode_hparams: decode_hparam.DecodeHParams,
+    prefix: str | pathlib.Path,
+    quantization: str,
+) -> dict[str, Any]:
+    """Returns the content of export_info.json.
+
+    Args:
+        engine: The exported model and tokenizer.
+        decode_hparams: The settings in the graph.
+        prefix: The prefix of the checkpoint.
+        quantization: str. How the weights are stored.
+    """
+    beams = decode_hparams.beam_size
+    numbers = {litert_engine.BEST: (1, "the best translation")}
+    if beams > 1:
+        numbers[litert_engine.ALL] = (beams, "all translations, best first")
+    return saved_model.describe(engine, decode_hparams, prefix) | {
+        "format": litert_engine.FORMAT,
+        "requires": ["ai_edge_litert", "sentencepiece"],
+        "versions": run_dir.versions()
+        | {"ai-edge-litert": metadata.version("ai-edge-litert")},
+        "usage": _USAGE.splitlines(),
+        "quantization": quantization,
+        "max_positions": None,
+        "signatures": {
+            name: {
+                "inputs": _INPUTS,
+                "outputs": {
+                    output: text.format(n=n, what=what)
+                    for output, text in _OUTPUTS.items()
+                },
+            }
+            for name, (n, what) in numbers.items()
+        },
+    }

@@ -1,0 +1,396 @@
+"""LiteRT computes what the run computes, or the model is refused.
+
+Conversions are slow, so the exporter, its engine and the example are tested
+here, with one export for all.
+
+Shapes: S source length.
+"""
+
+import concurrent.futures
+import functools
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+from absl.testing import parameterized
+
+import relpos_tf
+from relpos_tf import errors
+from relpos_tf.bin import export
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import litert_engine
+from relpos_tf.export import litert_export
+from tests import tiny_run
+from tests.bin import export_test
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "litert_translate.py"
+LINES = (
+    "twenty-one days",
+    "",
+    "Where is the station?",
+    " \t",
+    "It is raining, and it will rain tomorrow as well. " * 3,
+    "a\u2028b \u6f22",
+    "twenty-one days",
+    "7",
+)
+SETTINGS = decode_hparam.DecodeHParams(3, 0.6, 7)
+# Runs the example in a process that has neither TensorFlow nor this package.
+ALONE = """
+import runpy, sys
+sys.modules["tensorflow"] = sys.modules["relpos_tf"] = None
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+# Beside the tiny run, which has sinusoids and tables for each head.
+KINDS = {
+    "shared_tables_and_rotary": {
+        "pos": "emb",
+        "max_length": 5,
+        "heads_share_relative_embedding": True,
+        "max_relative_position_right": 1,
+        "decoder_self_attention_type": "dot_product_rotary",
+        "layer_preprocess_sequence": "n",
+        "layer_postprocess_sequence": "da",
+    },
+    "bias_and_alibi": {
+        "filter_size": 4000,
+        "pos": "none",
+        "self_attention_type": "dot_product_relative_bias",
+        "decoder_self_attention_type": "dot_product_alibi",
+    },
+}
+
+
+def setUpModule():
+    try:
+        litert_engine.package()
+    except errors.UserError as error:
+        raise unittest.SkipTest(str(error)) from error
+
+
+@functools.cache
+def exported(quantization="none"):
+    """Exports the tiny run."""
+    return litert_export.export_litert(
+        tiny_run.path(),
+        tiny_run.path() / f"litert_{quantization}",
+        quantization=quantization,
+    )
+
+
+@functools.cache
+def ours():
+    """Returns the run's own translator."""
+    return relpos_tf.Translator.load(tiny_run.path())
+
+
+@functools.cache
+def translator():
+    return relpos_tf.Translator.load(exported())
+
+
+@functools.cache
+def module_of(kind):
+    """Returns a module with one layer and one beam, quick to convert."""
+    hparams = tiny_run.HPARAMS.replace(
+        vocab_size=61,
+        num_hidden_layers=1,
+        relative_attention_implementation="reshape",
+    )
+    model = tiny_run.random_model(hparams.replace(**KINDS[kind]))
+    settings = decode_hparam.DecodeHParams(1, 0.6, 7)
+    return litert_export.IdTranslator(model, settings)
+
+
+@functools.cache
+def converted(kind, quantization="none"):
+    """Converts a module."""
+    return litert_export.convert(module_of(kind), quantization)
+
+
+class NoOperation(tf.Module):
+    """A module with an operation that LiteRT does not have."""
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 2], tf.float32, "x")])
+    def diagonal(self, x):
+        return {"y": tf.linalg.diag_part(x, k=1)}
+
+    def signatures(self):
+        return {litert_engine.BEST: self.diagonal}
+
+
+class EngineTest(parameterized.TestCase):
+    def assert_equal(self, found, want):
+        for one, other in zip(found, want, strict=True):
+            self.assertEqual(one.texts, other.texts)
+            np.testing.assert_allclose(one.scores, other.scores, atol=1e-4)
+            self.assertEqual(one.is_complete, other.is_complete)
+            # A search alone in its batch has fewer zeros at the end.
+            for a, b in zip(one.ids, other.ids, strict=True):
+                self.assertEqual(a, b[: len(a)])
+                self.assertFalse(any(b[len(a) :]))
+
+    def test_translations_are_those_of_the_run(self):
+        want = list(ours().translations(LINES, SETTINGS, n_best=3))
+        nothing = decode_hparam.DecodeHParams()
+        found = list(translator().translations(LINES, nothing, n_best=3))
+        self.assert_equal(found, want)
+        self.assertGreater(len({one.texts[0] for one in found}), 4)
+        # The best is found by a graph of its own.
+        self.assertEqual(
+            translator().translate(LINES, return_scores=True),
+            [(one.texts[0], one.scores[0]) for one in found],
+        )
+
+    def test_each_line_has_its_own_limit(self):
+        engine = translator().engine
+        settings = engine.complete(decode_hparam.DecodeHParams(extra_length=0))
+        items = engine.items([line for line in LINES if line.strip()])
+        # Nothing but EOS is left of the last.
+        items.append(engine.truncate(items[-1], 1))
+        want = ours().engine.translate(items, settings, 3)
+        found = engine.translate(items, settings, 3)
+        self.assert_equal(found, want)
+        self.assertLen({one.is_complete for one in found}, 2)
+
+    def test_lines_are_cut(self):
+        found, want = (
+            relpos_tf.Translator(engine=one.engine, max_input_size=5).translate(
+                ["7 days " * 3000], n_best=3
+            )
+            for one in (translator(), ours())
+        )
+        self.assertEqual(found, want)
+
+    def test_eight_threads_get_what_one_gets(self):
+        want = translator().translate(LINES)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for found in pool.map(translator().translate, [LINES] * 8):
+                self.assertEqual(found, want)
+
+    def test_what_is_part_of_the_model_cannot_be_changed(self):
+        engine = translator().engine
+        for wanted, message in (
+            ({"beam_size": 2}, "made with beam_size=3. Received: beam_size=2"),
+            ({"alpha": 1.0}, "made with alpha=0.6. Received: alpha=1.0"),
+            ({"min_length": 3}, "LiteRT cannot do min_length=3"),
+        ):
+            with self.assertRaisesRegex(errors.UserError, message):
+                engine.complete(decode_hparam.DecodeHParams(**wanted))
+        with self.assertRaisesRegex(errors.UserError, "takes no prefix"):
+            translator().translate(["7"], prefix=["7"])
+        settings = engine.complete(
+            decode_hparam.DecodeHParams(beam_size=3, extra_length=2)
+        )
+        self.assertEqual(
+            settings.search_settings(),
+            {"beam_size": 3, "alpha": 0.6, "extra_length": 2},
+        )
+
+    def test_faults_of_the_library_get_a_name(self):
+        engine = translator().engine
+        (item,) = engine.items(["7"])
+        items = [item._replace(size=3)]
+        with (
+            mock.patch.object(
+                engine.program, "translate", side_effect=RuntimeError("Arena")
+            ),
+            self.assertRaisesRegex(errors.UserError, "of 3 ids here.*Arena"),
+        ):
+            engine.translate(items, SETTINGS, 1)
+
+
+class ExportTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def copy(self):
+        shutil.copytree(exported(), self.folder / "copy")
+        return self.folder / "copy"
+
+    def test_folder_says_what_it_is(self):
+        folder = exported()
+        info = json.loads((folder / "export_info.json").read_text())
+        self.assertEqual(info["format"], "litert")
+        self.assertEqual(info["quantization"], "none")
+        self.assertIsNone(info["max_positions"])
+        self.assertEqual(info["decode_hparams"], SETTINGS.search_settings())
+        self.assertCountEqual(
+            info["files"], ["model.tflite", "tokenizer.model"]
+        )
+        self.assertIn("ai-edge-litert", info["versions"])
+        # What the export was told to do, not what it was trained with.
+        self.assertEqual(
+            info["hparams"]["relative_attention_implementation"], "auto"
+        )
+        interpreter = litert_engine.package().Interpreter(
+            model_content=(folder / "model.tflite").read_bytes()
+        )
+        signatures = {
+            name: {kind: list(names) for kind, names in one.items()}
+            for name, one in info["signatures"].items()
+        }
+        self.assertEqual(interpreter.get_signature_list(), signatures)
+        with mock.patch("builtins.print") as printed:
+            exec("\n".join(info["usage"]), {"folder": str(folder)})
+        (ids,) = printed.call_args.args
+        want, _ = translator().engine.program.translate([17, 4, 1], 53)
+        np.testing.assert_array_equal(ids, want[0])
+
+    def test_the_example_and_the_decoder_print_the_same(self):
+        source = self.folder / "source"
+        source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        code, out, err = export_test.execute(
+            export_test.decoder.main,
+            f"--export_dir={exported()}",
+            f"--decode_from_file={source}",
+            f"--decode_to_file={self.folder / 'target'}",
+        )
+        self.assertEqual((code, out), (0, ""), err)
+        flag = f"--export_dir={exported()}"
+        done = subprocess.run(
+            [sys.executable, "-c", ALONE, EXAMPLE, flag],
+            input=source.read_bytes(),
+            capture_output=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        target = (self.folder / "target").read_bytes()
+        self.assertEqual(done.stdout, target)
+        self.assertLen(target.split(b"\n"), len(LINES) + 1)
+
+    def test_quantised_weights_are_small_and_translate(self):
+        kind = "bias_and_alibi"
+        size = len(converted(kind))
+        source = [5, 9, 2, 1]
+        want, _ = litert_engine.Program(converted(kind)).translate(source, 9)
+        for quantization, share in (("int8", 0.45), ("float16", 0.65)):
+            content = converted(kind, quantization)
+            self.assertLess(len(content), share * size)
+            program = litert_engine.Program(content)
+            found, scores = program.translate(source, 9)
+            np.testing.assert_array_equal(found, want)
+            self.assertLess(scores[0], 0)
+
+    @parameterized.parameters(*KINDS)
+    def test_other_positions_compute_the_same(self, kind):
+        program = litert_engine.Program(converted(kind))
+        random = np.random.default_rng(1)
+        lengths = set()
+        for size in (1, 4, 9, 23):
+            source = [*random.integers(2, 61, size - 1).tolist(), 1]  # [S]
+            want = module_of(kind).best(
+                tf.constant([source]), tf.constant([size + 7])
+            )
+            ids, scores = program.translate(source, size + 7)
+            np.testing.assert_array_equal(ids, want["ids"][0])
+            np.testing.assert_allclose(scores, want["scores"][0], rtol=1e-4)
+            lengths.add(ids.shape)
+        self.assertGreater(len(lengths), 1)
+
+    def test_models_without_operations_are_refused(self):
+        with self.assertRaisesRegex(
+            errors.UserError, "no operation .*MatrixDiagPartV3.*SavedModel"
+        ) as caught:
+            litert_export.convert(NoOperation())
+        self.assertNotIn("\n", str(caught.exception))
+
+    def test_a_model_that_computes_something_else_is_refused(self):
+        content = (exported() / "model.tflite").read_bytes()
+        model = litert_export.with_lookups(ours().engine.model)
+        module = litert_export.IdTranslator(model, SETTINGS)
+        litert_export.check_equal(module, content, 340)
+        weight = model.decoder_blocks[1].ffn.conv2.bias
+        weight.assign_add(tf.linspace(0.0, 0.5, weight.shape[0]))
+        with self.assertRaisesRegex(
+            errors.UserError, "something else: .*score"
+        ):
+            litert_export.check_equal(module, content, 340)
+
+    def test_refusal_leaves_nothing_behind(self):
+        target = self.folder / "new"
+        with self.assertRaisesRegex(
+            errors.UserError, "one of none, int8, float16 for LiteRT"
+        ):
+            litert_export.export_litert(
+                tiny_run.path(), target, quantization="int16"
+            )
+        with (
+            mock.patch.dict(sys.modules, {"ai_edge_litert": None}),
+            self.assertRaisesRegex(errors.UserError, r"relpos_tf\[litert\]"),
+        ):
+            litert_export.export_litert(tiny_run.path(), target)
+        with (
+            mock.patch.object(litert_export, "convert", return_value=b"x" * 99),
+            self.assertRaisesRegex(errors.UserError, "a model for LiteRT"),
+        ):
+            litert_export.export_litert(tiny_run.path(), target)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        (self.folder / "letter.txt").write_text("mine")
+        with self.assertRaisesRegex(errors.UserError, "something else"):
+            litert_export.export_litert(tiny_run.path(), self.folder)
+
+    def test_the_command_exports(self):
+        with mock.patch.object(litert_export, "export_litert") as exporter:
+            code, _, err = export_test.execute(
+                export.main,
+                f"--output_dir={tiny_run.path()}",
+                "--format=litert",
+                "--quantization=int8",
+                "--decode_hparams=beam_size=2",
+            )
+        self.assertEqual(code, 0, err)
+        exporter.assert_called_once_with(
+            str(tiny_run.path()),
+            tiny_run.path() / "export_litert",
+            quantization="int8",
+            beam_size=2,
+            alpha=None,
+            extra_length=None,
+        )
+
+    def test_damaged_exports_are_named(self):
+        folder = self.copy()
+        model = folder / "model.tflite"
+        content = bytearray(model.read_bytes())
+        content[len(content) // 2] ^= 1
+        model.write_bytes(content)
+        with self.assertRaisesRegex(
+            errors.UserError, "model.tflite is damaged"
+        ):
+            relpos_tf.Translator.load(folder)
+        # Without checksums, as somebody else might write it.
+        path = folder / "export_info.json"
+        info = json.loads(path.read_text())
+        del info["files"], info["sha256"]
+        path.write_text(json.dumps(info))
+        model.write_bytes(content[: len(content) // 2])
+        with self.assertRaisesRegex(errors.UserError, "complete export"):
+            relpos_tf.Translator.load(folder)
+        model.unlink()
+        with self.assertRaisesRegex(errors.UserError, "complete export"):
+            relpos_tf.Translator.load(folder)
+        path.write_text(json.dumps(info | {"format": "ctranslate2"}))
+        with self.assertRaisesRegex(errors.UserError, "--format=litert"):
+            litert_engine.LiteRTEngine(folder)
+
+    def test_missing_library_is_named(self):
+        with (
+            mock.patch.dict(sys.modules, {"ai_edge_litert": None}),
+            self.assertRaisesRegex(errors.UserError, r"relpos_tf\[litert\]"),
+        ):
+            relpos_tf.Translator.load(exported())
+
+
+if __name__ == "__main__":
+    absltest.main()
