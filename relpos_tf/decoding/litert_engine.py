@@ -22,6 +22,7 @@ from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import saved_model_engine
+from relpos_tf.utils import extras
 from relpos_tf.utils import text
 
 FORMAT = "litert"
@@ -47,7 +48,7 @@ def package() -> Any:
     except ImportError as error:
         raise errors.UserError(
             "LiteRT is needed, and not installed: "
-            "pip install 'relpos_tf[litert]'. "
+            f"{extras.how_to_install('litert')}. "
             f"Received: {' '.join(str(error).split())}"
         ) from error
     return interpreter
