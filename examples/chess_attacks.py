@@ -18,7 +18,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import common
+import parts
 import keras
 import numpy as np
 
@@ -85,7 +85,7 @@ def build(related):
             num_relations=labels.max() + 1 if related else None,
         )
         y = layer(x, relations=labels) if related else layer(x)
-        x = common.add_and_feed_forward(x, y)
+        x = parts.add_and_feed_forward(x, y)
     logits = keras.layers.Dense(1)(x)[..., 0]
     model = keras.Model(pieces, logits)
     model.compile(
@@ -107,7 +107,7 @@ def train(related, updates, seed):
 
 
 def main():
-    flags = common.parse_flags(__doc__, updates=800, seed=1)
+    flags = parts.parse_flags(__doc__, updates=800, seed=1)
     pieces = boards(1000, [flags.seed, 1])
     truth = attacked(pieces)
     print("squares of new boards that are judged rightly", flush=True)

@@ -15,7 +15,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import common
+import parts
 import keras
 import numpy as np
 
@@ -85,7 +85,7 @@ def build(labelled):
         )
         arguments = {"relations": edges} if labelled else {}
         y = layer(x, may_attend=may_attend, **arguments)
-        x = common.add_and_feed_forward(x, y)
+        x = parts.add_and_feed_forward(x, y)
     logits = keras.layers.Dense(NODES)(x)
     model = keras.Model([values, questions, edges], logits)
     model.compile(
@@ -107,7 +107,7 @@ def accuracy(labelled, steps, seed):
 
 
 def main():
-    arguments = common.parse_flags(__doc__, steps=400, seed=1)
+    arguments = parts.parse_flags(__doc__, steps=400, seed=1)
     print(f"chance: {1 / LABELS:.3f}", flush=True)
     for labelled in (False, True):
         name = "with labels" if labelled else "without labels"

@@ -20,7 +20,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import common
+import parts
 import keras
 import numpy as np
 
@@ -80,7 +80,7 @@ def build(relative):
             attention = keras.layers.MultiHeadAttention(4, FEATURES // 4)
             # By name, because this layer takes the mask off x.
             y = attention(x, x, value_mask=is_word)
-        x = common.add_and_feed_forward(x, y)
+        x = parts.add_and_feed_forward(x, y)
     mask = None if relative else is_word
     x = keras.layers.GlobalAveragePooling1D()(x, mask=mask)
     model = keras.Model(ids, keras.layers.Dense(1)(x))
@@ -110,7 +110,7 @@ def accuracies(relative, number, epochs, seed):
 
 
 def main():
-    arguments = common.parse_flags(__doc__, texts=6000, epochs=6, seed=1)
+    arguments = parts.parse_flags(__doc__, texts=6000, epochs=6, seed=1)
     print("accuracy on texts of     4-20 words  40-60 words", flush=True)
     for name, relative in (
         ("keras with sinusoids", False),

@@ -19,7 +19,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import common
+import parts
 import keras
 import numpy as np
 import tensorflow as tf
@@ -200,7 +200,7 @@ def show(tune):
 
 
 def main():
-    arguments = common.parse_flags(__doc__, epochs=30, seed=1)
+    arguments = parts.parse_flags(__doc__, epochs=30, seed=1)
     model = train(arguments.epochs, arguments.seed)
     for repeats in (SHORT, LONG):
         right = score(model, repeats, [arguments.seed, 1])

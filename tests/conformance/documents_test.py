@@ -44,7 +44,6 @@ path = list(sys.path)
 for words in json.load(sys.stdin):
     first, *sys.argv = words
     sys.path[:] = path
-    sys.modules.pop("common", None)  # examples and benchmarks have one each
     error = io.StringIO()
     try:
         with contextlib.redirect_stderr(error):

@@ -9,15 +9,15 @@ from absl.testing import parameterized
 
 from tests import examples
 
-COMMON = examples.load("common")
+PARTS = examples.load("parts")
 
 
 def parse(*words):
     with absltest.mock.patch.object(sys, "argv", ["example", *words]):
-        return COMMON.parse_flags("What it does.\n", steps=400, seed=1)
+        return PARTS.parse_flags("What it does.\n", steps=400, seed=1)
 
 
-class CommonTest(parameterized.TestCase):
+class PartsTest(parameterized.TestCase):
     def test_flags_have_defaults_and_other_values(self):
         self.assertEqual(vars(parse()), {"steps": 400, "seed": 1})
         self.assertEqual(
