@@ -18,9 +18,9 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import parts
 import keras
 import numpy as np
+import parts
 
 import relpos_tf
 

@@ -15,9 +15,9 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import parts
 import keras
 import numpy as np
+import parts
 
 from relpos_tf.layers import relations
 

@@ -36,7 +36,18 @@ FOLDERS = (
 # The first part of a dotted name that belongs to another package.
 OTHER_PACKAGES = frozenset({"keras", "opennmt", "tensorflow", "tf"})
 FILE_ENDINGS = frozenset(
-    {"bin", "data", "extra", "gz", "html", "index", "json", "jsonl", "md"}
+    {
+        "bin",
+        "data",
+        "extra",
+        "gz",
+        "html",
+        "index",
+        "json",
+        "jsonl",
+        "md",
+        "tflite",
+    }
     | {"model", "npz", "part", "pb", "py", "sh", "source", "subwords", "tar"}
     | {"target", "txt", "yml", "zip"}
 )
