@@ -89,7 +89,7 @@ def load_export(folder: str | pathlib.Path) -> engines.Engine:
     return kinds.get(name, saved_model_engine.ExportEngine)(folder)
 
 
-class CTranslate2Engine:
+class CTranslate2Engine(engines.IdEngine):
     """An `engines.Engine` of a CTranslate2 model and its tokenizer.
 
     Args:
@@ -132,11 +132,7 @@ class CTranslate2Engine:
                 f"Expected a complete export for {FORMAT}. "
                 f"Received: {folder} ({reason})."
             ) from error
-        if self.info.get("tokenizer_sha256") != self.tokenizer.fingerprint:
-            raise errors.UserError(
-                "Expected the tokenizer that the model was trained with. "
-                f"Received: {path}, another one. Export again."
-            )
+        saved_model_engine.check_tokenizer(self.info, self.tokenizer, path)
         self._tokens = tokens
         self._ids = {token: i for i, token in enumerate(tokens)}
 
@@ -153,16 +149,6 @@ class CTranslate2Engine:
         decode_hparams = decode_hparams.fill(self._decode_hparams)
         decode_hparams.check_beam_size(len(self._tokens))
         return decode_hparams
-
-    def items(self, lines: list[str]) -> list[engines.Item]:
-        """Turns lines into ids, without the blanks around them."""
-        encoded = self.tokenizer.encode_batch([line.strip() for line in lines])
-        return [engines.Item(ids, len(ids)) for ids in encoded]
-
-    def truncate(self, item: engines.Item, size: int) -> engines.Item:
-        """Returns a line cut to `size` ids, of which EOS is the last."""
-        ids = [*item.content[: size - 1], text.EOS_ID]
-        return item._replace(content=ids, size=len(ids))
 
     def translate(
         self,

@@ -132,6 +132,22 @@ class DecodeHParams:
                 "translate with the run."
             )
 
+    def check_fixed(self, fixed: "DecodeHParams", *names: str) -> None:
+        """Raises UserError unless these are the fixed values, or None.
+
+        Args:
+            fixed: The settings that an export was made with.
+            *names: The fields that nobody can change after that.
+        """
+        for name in names:
+            value, expected = getattr(self, name), getattr(fixed, name)
+            if value not in (None, expected):
+                raise errors.UserError(
+                    f"This export was made with {name}={expected}. "
+                    f"Received: {name}={value}. Export again, or translate "
+                    "with the run."
+                )
+
     def search_settings(self) -> dict[str, Any]:
         """Returns the fields that are part of an export."""
         names = "beam_size", "alpha", "extra_length"

@@ -144,7 +144,28 @@ _SIGNATURE = _Batch(
 )
 
 
-class ModelEngine:
+class IdEngine:
+    """What engines of models from ids to ids share: their lines are ids.
+
+    Attributes:
+        tokenizer: `tokenizer.Tokenizer`.
+    """
+
+    tokenizer: tokenizer_lib.AnyTokenizer
+
+    def items(self, lines: list[str]) -> list[Item]:
+        """Turns lines into ids, without the blanks around them."""
+        # Training pairs have no such blanks.
+        encoded = self.tokenizer.encode_batch([line.strip() for line in lines])
+        return [Item(ids, len(ids)) for ids in encoded]
+
+    def truncate(self, item: Item, size: int) -> Item:
+        """Returns a line cut to `size` ids, of which EOS is the last."""
+        ids = [*item.content[: size - 1], tokenizer_lib.EOS_ID]
+        return item._replace(content=ids, size=len(ids))
+
+
+class ModelEngine(IdEngine):
     """An `Engine` of a model and its tokenizer.
 
     Args:
@@ -174,12 +195,6 @@ class ModelEngine:
         decode_hparams.check_beam_size(self.model.hparams.vocab_size)
         return decode_hparams
 
-    def items(self, lines: list[str]) -> list[Item]:
-        """Turns lines into ids, without the blanks around them."""
-        # Training pairs have no such blanks.
-        encoded = self.tokenizer.encode_batch([line.strip() for line in lines])
-        return [Item(ids, len(ids)) for ids in encoded]
-
     def with_prefixes(
         self, items: list[Item], prefixes: list[str]
     ) -> list[Item]:
@@ -189,11 +204,6 @@ class ModelEngine:
             item._replace(prefix=tuple(ids[:-1]))  # without EOS
             for item, ids in zip(items, encoded, strict=True)
         ]
-
-    def truncate(self, item: Item, size: int) -> Item:
-        """Returns a line cut to `size` ids, of which EOS is the last."""
-        ids = [*item.content[: size - 1], tokenizer_lib.EOS_ID]
-        return item._replace(content=ids, size=len(ids))
 
     def translate(
         self,

@@ -113,7 +113,7 @@ class Program:
         return found["ids"][0], found["scores"][0]
 
 
-class LiteRTEngine:
+class LiteRTEngine(engines.IdEngine):
     """An `engines.Engine` of a LiteRT model and its tokenizer.
 
     Args:
@@ -133,7 +133,7 @@ class LiteRTEngine:
         self.info = saved_model_engine.read_info(folder)
         if self.info.get("format") != FORMAT:
             raise errors.UserError(
-                "Expected a folder made by relpos_tf.bin.export "
+                "Expected a folder made by relpos-export "
                 f"--format={FORMAT}. Received: {folder}."
             )
         package()  # a missing package is no damage
@@ -150,11 +150,7 @@ class LiteRTEngine:
                 f"Expected a complete export for {FORMAT}. "
                 f"Received: {folder} ({' '.join(str(error).split())})."
             ) from error
-        if self.info.get("tokenizer_sha256") != self.tokenizer.fingerprint:
-            raise errors.UserError(
-                "Expected the tokenizer that the model was trained with. "
-                f"Received: {path}, another one. Export again."
-            )
+        saved_model_engine.check_tokenizer(self.info, self.tokenizer, path)
 
     def complete(
         self, decode_hparams: decode_hparam.DecodeHParams
@@ -167,26 +163,8 @@ class LiteRTEngine:
                 wanted.
         """
         decode_hparams.check_plain("LiteRT")
-        for name in ("beam_size", "alpha"):
-            value = getattr(decode_hparams, name)
-            fixed = getattr(self._decode_hparams, name)
-            if value not in (None, fixed):
-                raise errors.UserError(
-                    f"This export was made with {name}={fixed}. "
-                    f"Received: {name}={value}. Export again, or translate "
-                    "with the run."
-                )
+        decode_hparams.check_fixed(self._decode_hparams, "beam_size", "alpha")
         return decode_hparams.fill(self._decode_hparams)
-
-    def items(self, lines: list[str]) -> list[engines.Item]:
-        """Turns lines into ids, without the blanks around them."""
-        encoded = self.tokenizer.encode_batch([line.strip() for line in lines])
-        return [engines.Item(ids, len(ids)) for ids in encoded]
-
-    def truncate(self, item: engines.Item, size: int) -> engines.Item:
-        """Returns a line cut to `size` ids, of which EOS is the last."""
-        ids = [*item.content[: size - 1], text.EOS_ID]
-        return item._replace(content=ids, size=len(ids))
 
     def translate(
         self,

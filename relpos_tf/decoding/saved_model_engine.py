@@ -16,6 +16,7 @@ from google.protobuf import message
 from tensorflow.core.protobuf import saved_model_pb2
 
 from relpos_tf import errors
+from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.models import checkpoint_index
@@ -225,6 +226,25 @@ def _described(operation: str) -> str:
     return repr(operation)
 
 
+def check_tokenizer(
+    info: dict[str, Any],
+    tokenizer: tokenizer_lib.AnyTokenizer,
+    path: str | pathlib.Path,
+) -> None:
+    """Raises UserError unless an export's tokenizer is that of its model.
+
+    Args:
+        info: The content of `export_info.json`.
+        tokenizer: The tokenizer in the export's folder.
+        path: Its file.
+    """
+    if info.get("tokenizer_sha256") != tokenizer.fingerprint:
+        raise errors.UserError(
+            "Expected the tokenizer that the model was trained with. "
+            f"Received: {path}, another one. Export again."
+        )
+
+
 class ExportEngine:
     """An `engines.Engine` of a SavedModel.
 
@@ -265,14 +285,8 @@ class ExportEngine:
         decode_hparams.check_plain("An export")
         if decode_hparams.max_input_size:
             self._refuse_to_cut(decode_hparams.max_input_size)
-        fixed = self._decode_hparams.search_settings()
-        for name, value in decode_hparams.search_settings().items():
-            if value not in (None, fixed[name]):
-                raise errors.UserError(
-                    f"This export was made with {name}={fixed[name]}. "
-                    f"Received: {name}={value}. Export again, or translate "
-                    "with the run."
-                )
+        fixed = self._decode_hparams
+        decode_hparams.check_fixed(fixed, *fixed.search_settings())
         return decode_hparams.fill(self._decode_hparams)
 
     def items(self, lines: list[str]) -> list[engines.Item]:
