@@ -6,6 +6,7 @@
 | `transformer_relative`, `transformer_relative_big` | relative positions only |
 | `transformer_big_enfr`, `transformer_relative_big_enfr` | dropout .1 |
 | `transformer_{relative_,}{tiny,small}` | small models for CPUs |
+| `transformer_{relative_,}multi30k` | the recipe for small data |
 | `transformer_relative_and_absolute` | relative positions and sinusoids |
 | `transformer_learned` | learned absolute positions |
 | `transformer_vaswani_base`, `transformer_vaswani_big` | Vaswani et al. 2017 |

@@ -76,6 +76,21 @@ def transformer_relative_small():
 
 
 @registry.register_hparams
+def transformer_relative_multi30k():
+    r"""`transformer_multi30k` with relative positions, k = 16, shared tables.
+
+        relpos-trainer --problem=translate_ende_multi30k \
+            --hparams_set=transformer_relative_multi30k \
+            --hparams=activation_dtype=bfloat16
+
+    The recipe for some ten thousand pairs of short lines.
+    """
+    return _relative(transformer.transformer_multi30k()).replace(
+        heads_share_relative_embedding=True
+    )
+
+
+@registry.register_hparams
 def transformer_relative_tiny():
     """`transformer_tiny` with relative positions, k = 16, shared tables.
 

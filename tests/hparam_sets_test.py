@@ -76,6 +76,7 @@ class SetsTest(parameterized.TestCase):
         ("transformer_base", "transformer_relative"),
         ("transformer_tiny", "transformer_relative_tiny"),
         ("transformer_small", "transformer_relative_small"),
+        ("transformer_multi30k", "transformer_relative_multi30k"),
         ("transformer_big", "transformer_relative_big"),
         ("transformer_big_enfr", "transformer_relative_big_enfr"),
     )
