@@ -40,7 +40,7 @@ $(STAMP): setup.py pyproject.toml constraints.txt
 	  sys.exit("Python 3.10 to 3.13 is needed: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  -c constraints.txt -e '.[dev,tensorboard,plots,ctranslate2,litert]'
+	  -c constraints.txt -e '.[dev,tensorboard,plots,ctranslate2,litert,serve]'
 	@touch $@
 
 demo: $(STAMP)

@@ -43,6 +43,7 @@ COMMANDS = (
     "export",
     "import_t2t",
     "compare",
+    "serve",
 )
 
 
@@ -73,7 +74,10 @@ setup(
         "relpos_tf.hparams",
     ],
     package_dir={"relpos_tf.hparams": "hparams"},
-    package_data={"relpos_tf": ["py.typed"]},
+    package_data={
+        "relpos_tf": ["py.typed"],
+        "relpos_tf.serving": ["page/*"],
+    },
     py_modules=[],
     python_requires=">=3.10,<3.14",
     install_requires=LAYERS,
@@ -84,6 +88,12 @@ setup(
         "plots": ["matplotlib>=3.8"],
         "ctranslate2": [*TRANSLATE, "ctranslate2>=4.5,<5"],
         "litert": [*TRANSLATE, "ai-edge-litert>=2.3,<3"],
+        "serve": [
+            *TRANSLATE,
+            "starlette>=1,<2",
+            "uvicorn>=0.40,<1",
+            "prometheus-client>=0.22,<1",
+        ],
         "dev": [
             *TRANSLATE,
             "Babel>=2.14",

@@ -82,6 +82,9 @@ class Flags(flags.FlagValues):
     def define_list(self, *args, **kwargs):
         flags.DEFINE_list(*args, flag_values=self, **kwargs)
 
+    def define_multi_string(self, *args, **kwargs):
+        flags.DEFINE_multi_string(*args, flag_values=self, **kwargs)
+
     def define_string(self, *args, **kwargs):
         flags.DEFINE_string(*args, flag_values=self, **kwargs)
 

@@ -32,6 +32,7 @@ ROOMS = (
     "export",
     "t2t",
     "comparison",
+    "serving",
     "bin",
 )
 # The only modules that may import a library.
@@ -43,6 +44,9 @@ IMPORTERS = {
     "matplotlib": {"comparison.plots"},
     "ctranslate2": {"decoding.ctranslate2_engine"},
     "ai_edge_litert": {"decoding.litert_engine"},
+    "starlette": {"serving.app"},
+    "uvicorn": {"serving.server"},
+    "prometheus_client": {"serving.metrics"},
     "absl": set(),
 }
 # Modules that must not import TensorFlow, which takes seconds.
@@ -54,6 +58,9 @@ LIGHT = (
     "relpos_tf.registry",
     "relpos_tf.utils.text",
     "relpos_tf.bin.command",
+    "relpos_tf.bin.serve",
+    "relpos_tf.serving.app",
+    "relpos_tf.serving.server",
 )
 
 

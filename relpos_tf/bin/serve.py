@@ -1,0 +1,209 @@
+r"""Answers requests to translate, and shows a page to try models with.
+
+  relpos-serve --model=runs/mine
+      loads a run or an export; the page is at http://127.0.0.1:8000/
+
+  relpos-serve --model=relative=runs/relative --model=int8=runs/int8
+      serves two models, by their names; the page shows them side by side
+
+  curl http://127.0.0.1:8000/translate -d '{"lines": ["A dog runs."]}'
+      translates; docs/serving.md has the fields, limits and status codes
+
+Requests of many users are joined into batches. Ctrl-C and SIGTERM stop the
+server once the requests under way are answered. pip install
+'relpos_tf[serve]' first.
+"""
+
+import dataclasses
+import logging
+import pathlib
+import re
+import time
+
+from relpos_tf import errors
+from relpos_tf.bin import command
+from relpos_tf.models import run_dir
+from relpos_tf.serving import limits as limits_lib
+
+_LIMITS = limits_lib.Limits()
+FLAGS = command.Flags()
+FLAGS.define_multi_string(
+    "model",
+    [],
+    "A run, a checkpoint or an export, of any format; NAME=PATH gives it a "
+    "name. Several times: several models. Default: the newest run in runs/.",
+)
+FLAGS.define_string(
+    "host",
+    "127.0.0.1",
+    "Address to listen at. 0.0.0.0 lets other machines in.",
+)
+FLAGS.define_integer(
+    "port",
+    8000,
+    "Port to listen at; 0: any that is free.",
+    lower_bound=0,
+    upper_bound=65535,
+)
+FLAGS.define_integer(
+    "max_batch_lines", _LIMITS.max_batch_lines, "Lines translated at once."
+)
+FLAGS.define_float(
+    "batch_wait_ms",
+    _LIMITS.batch_wait_ms,
+    "Milliseconds that a line waits for others while the model is idle.",
+)
+FLAGS.define_integer(
+    "max_queue_lines",
+    _LIMITS.max_queue_lines,
+    "Lines that may wait for a model; further requests get status 503.",
+)
+FLAGS.define_float(
+    "timeout_s",
+    _LIMITS.timeout_s,
+    "Seconds after which a request gets status 504.",
+)
+FLAGS.define_integer(
+    "max_body_bytes",
+    _LIMITS.max_body_bytes,
+    "Bytes of a request; larger ones get status 413.",
+)
+FLAGS.define_integer(
+    "max_lines",
+    _LIMITS.max_lines,
+    "Lines of a request; more get status 422.",
+)
+FLAGS.define_integer(
+    "max_line_length",
+    _LIMITS.max_line_length,
+    "Characters of a line; more get status 422.",
+)
+FLAGS.define_integer(
+    "max_beam_size",
+    _LIMITS.max_beam_size,
+    "Beams, or translations of a line, that a request may ask for.",
+)
+FLAGS.define_integer(
+    "max_extra_length",
+    _LIMITS.max_extra_length,
+    "The extra_length that a request may ask for.",
+)
+# What precedes "=" in --model, if it is a name.
+_NAME = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+_WARM_UP = ["Hello.", "This line is translated before the first request."]
+
+
+def main() -> None:
+    """Serves until a signal."""
+    limits = limits_of_flags()
+    paths = models_of_flags()
+    from relpos_tf.serving import app as app_lib  # imports Starlette
+    from relpos_tf.serving import batching
+    from relpos_tf.serving import metrics as metrics_lib
+    from relpos_tf.serving import server
+
+    listener = server.listen(FLAGS.host, FLAGS.port)
+    log = command.logger()
+    log.addFilter(_is_ours)
+    try:
+        metrics = metrics_lib.Metrics()
+        workers = {
+            name: batching.Worker(load(name, path), limits, metrics)
+            for name, path in paths.items()
+        }
+        app = app_lib.make_app(workers, limits, metrics)
+        log.info("Listening at %s", server.url_of(listener))
+        server.run(app, listener, limits.timeout_s + 5)
+        log.info("Stopped.")
+    finally:
+        listener.close()
+        log.removeFilter(_is_ours)
+
+
+def limits_of_flags() -> limits_lib.Limits:
+    """Returns the limits that the flags set."""
+    names = [field.name for field in dataclasses.fields(limits_lib.Limits)]
+    try:
+        return limits_lib.Limits(**{n: FLAGS[n].value for n in names})
+    except errors.UserError as error:
+        raise command.UsageError(str(error)) from error
+
+
+def models_of_flags() -> dict[str, str]:
+    """Returns the paths of the models by their names.
+
+    Raises:
+        UserError: two models have one name.
+    """
+    found = {}
+    for word in FLAGS.model or [run_dir.latest_run("runs")]:
+        match = _NAME.fullmatch(str(word))
+        name, path = match.groups() if match else ("", str(word))
+        name = name or pathlib.Path(path).resolve().name
+        if name in found:
+            raise command.UsageError(
+                f"--model: expected different names. Received: {name!r} for "
+                f"{found[name]} and {path}. Write --model=NAME=PATH."
+            )
+        found[name] = path
+    return found
+
+
+def load(name: str, path: str):
+    """Loads a model and translates a first line with it."""
+    begun = time.monotonic()
+    command.import_tensorflow()
+    from relpos_tf.decoding import translator as translator_lib
+    from relpos_tf.serving import served
+
+    with command.flag_value("model"):
+        translator = translator_lib.Translator.load(path)
+    description = description_of(translator, path)
+    model = served.ServedModel(name, translator, description)
+    model.warm_up(_WARM_UP)
+    seconds = time.monotonic() - begun
+    command.logger().info("Loaded %s from %s in %.0f s.", name, path, seconds)
+    return model
+
+
+def description_of(translator, path: str) -> dict[str, str]:
+    """Returns what is known of a model besides its settings.
+
+    Returns:
+        `kind`, which is `run` or the format of an export, and the codes of
+        its languages, "" where unknown.
+    """
+    names = "source_language", "target_language"
+    info = getattr(translator.engine, "info", None)
+    kind = "run"
+    if info is None:
+        info = problem_of(pathlib.Path(path))
+    else:
+        kind = info.get("format") or "saved_model"
+    return {"kind": kind} | {name: info.get(name) or "" for name in names}
+
+
+def problem_of(path: pathlib.Path) -> dict:
+    """Returns what a run knows of its problem."""
+    for folder in (path, *list(path.parents)[:2]):
+        run = run_dir.RunDir(folder)
+        if run.has_hparams():
+            return run.read_problem()
+    return {}
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Drops warnings about lines by numbers that they have in a batch.
+
+    Answers say it of each line.
+    """
+    return record.module != "translator"
+
+
+def run() -> None:
+    """Runs the command."""
+    command.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,1 @@
+"""A server of translations: requests, batches, a page to look at."""

@@ -1,0 +1,261 @@
+"""Joins the lines of many requests into batches, one thread for each model.
+
+A batch of lines takes little longer than one of them, so a thread for each
+request would waste the processor. Here a thread takes the waiting lines of
+equal settings, translates them together, and takes the next ones. While it
+translates, the next batch gathers by itself; only an idle thread waits a moment
+for other lines.
+
+A request of many lines does not hold up the others: a batch takes a line of
+each request in turn.
+"""
+
+import collections
+import concurrent.futures
+import logging
+import math
+import threading
+import time
+from typing import Any
+
+from relpos_tf import errors
+from relpos_tf.serving import limits as limits_lib
+from relpos_tf.serving import metrics as metrics_lib
+from relpos_tf.serving import queries
+from relpos_tf.serving import served
+
+_log = logging.getLogger("relpos_tf")
+
+# Most characters of a batch, with every line as long as the longest: a batch
+# cannot be interrupted, so it must not take long.
+BATCH_CHARACTERS = 16384
+# Most lines of a batch with attention, whose weights take much memory.
+ATTENTION_LINES = 8
+
+
+class Job:
+    """One query that waits for its translations.
+
+    Attributes:
+        future: `concurrent.futures.Future` of a list of
+            `engines.Translation`. Cancelling it gives up the query.
+    """
+
+    def __init__(self, query: queries.Query, settings: served.Settings):
+        self.query = query
+        self.settings = settings
+        self.future = concurrent.futures.Future()
+        self.arrived = time.monotonic()
+        self.begun = 0  # lines taken for a batch
+        self.translations = []
+        # Numbers decide what is drawn for a line: a random query is never
+        # joined with others or taken apart.
+        self.is_whole = settings.decode_hparams.is_random
+        self.key = (settings, id(self)) if self.is_whole else settings
+
+    @property
+    def waiting(self) -> int:
+        """The number of lines that are not taken yet."""
+        return len(self.query.lines) - self.begun
+
+
+class Worker:
+    """Translates the jobs of one model, in a thread of its own.
+
+    Args:
+        model: `served.ServedModel`.
+        limits: What the server takes on.
+        metrics: Where batches are counted.
+    """
+
+    def __init__(
+        self,
+        model: served.ServedModel,
+        limits: limits_lib.Limits,
+        metrics: metrics_lib.Metrics,
+    ):
+        self.model = model
+        self._limits = limits
+        self._metrics = metrics
+        self._changed = threading.Condition()
+        self._jobs = []  # the next one first
+        self._is_closing = False
+        self._lines_per_second = 0.0  # of the last batches
+        self._thread = threading.Thread(
+            target=self._run, name=f"translate {model.name}", daemon=True
+        )
+        metrics.watch_queue(model.name, self.waiting)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def submit(self, query: queries.Query) -> Job:
+        """Queues a query.
+
+        Raises:
+            RefusedError: 422 where the model cannot do it, 503 where too many
+                lines wait or the server stops.
+        """
+        job = Job(query, self.model.settings(query))
+        with self._changed:
+            self._drop_cancelled()
+            waiting = self._waiting()
+            if self._is_closing:
+                raise limits_lib.RefusedError(
+                    503, "The server stops.", retry_after=10
+                )
+            # An empty queue takes any query.
+            most = self._limits.max_queue_lines
+            if waiting and waiting + job.waiting > most:
+                raise limits_lib.RefusedError(
+                    503,
+                    f"Too busy: {waiting} lines wait already.",
+                    retry_after=self._seconds_for(waiting),
+                )
+            if job.query.lines:
+                self._jobs.append(job)
+                self._changed.notify()
+        if not job.query.lines:
+            job.future.set_result([])
+        return job
+
+    def waiting(self) -> int:
+        """Returns the number of lines that wait."""
+        with self._changed:
+            self._drop_cancelled()
+            return self._waiting()
+
+    def close(self, drop: bool = False) -> None:
+        """Ends the thread after the last job.
+
+        Args:
+            drop: bool. Whether to give up the jobs that wait.
+        """
+        with self._changed:
+            self._is_closing = True
+            if drop:
+                for job in self._jobs:
+                    job.future.cancel()
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _waiting(self):
+        return sum(job.waiting for job in self._jobs)
+
+    def _seconds_for(self, lines):
+        return min(60, max(1, math.ceil(lines / (self._lines_per_second or 1))))
+
+    def _drop_cancelled(self):
+        self._jobs = [job for job in self._jobs if not job.future.cancelled()]
+
+    def _run(self):
+        while batch := self._next_batch():
+            begun = time.monotonic()
+            self._translate(batch)
+            seconds = time.monotonic() - begun
+            self._metrics.count_batch(self.model.name, len(batch), seconds)
+            speed = len(batch) / max(seconds, 1e-6)
+            self._lines_per_second += 0.2 * (speed - self._lines_per_second)
+
+    def _next_batch(self):
+        """Waits for lines; returns (job, index) of each, or None at the end."""
+        most = self._limits.max_batch_lines
+        with self._changed:
+            while True:
+                self._drop_cancelled()
+                if not self._jobs:
+                    if self._is_closing:
+                        return None
+                    self._changed.wait()
+                    continue
+                waited = time.monotonic() - self._jobs[0].arrived
+                left = self._limits.batch_wait_ms / 1000 - waited
+                if left <= 0 or self._is_closing or self._waiting() >= most:
+                    return self._take()
+                self._changed.wait(left)
+
+    def _take(self):
+        """Takes lines from the queue, one of each job in turn."""
+        first = self._jobs[0]
+        most = self._limits.max_batch_lines
+        if first.settings.has_attention:
+            most = min(most, ATTENTION_LINES)
+        if first.is_whole:
+            most = len(first.query.lines)
+        turns = collections.deque(
+            job for job in self._jobs if job.key == first.key
+        )
+        batch, longest = [], 0
+        while turns and len(batch) < most:
+            job = turns.popleft()
+            longest = max(longest, len(job.query.lines[job.begun]))
+            if (
+                batch
+                and not job.is_whole
+                and longest * (len(batch) + 1) > BATCH_CHARACTERS
+            ):
+                break
+            batch.append((job, job.begun))
+            job.begun += 1
+            if job.waiting:
+                turns.append(job)
+        taken = {job for job, _ in batch}
+        # Those with more lines stand behind those that have not begun.
+        self._jobs = [job for job in self._jobs if job not in taken] + [
+            job for job in self._jobs if job in taken and job.waiting
+        ]
+        return batch
+
+    def _translate(self, batch):
+        """Translates a batch, and completes the jobs that it was the last of.
+
+        A line that cannot be translated fails its own job only.
+        """
+        jobs = list(dict.fromkeys(job for job, _ in batch))
+        try:
+            translations = self._translations(batch)
+        except Exception as error:  # whatever it is, the thread must go on
+            if len(jobs) > 1:
+                for one in jobs:
+                    self._translate([part for part in batch if part[0] is one])
+            else:
+                self._fail(jobs[0], error)
+        else:
+            for (job, _), translation in zip(batch, translations, strict=True):
+                job.translations.append(translation)
+            for job in jobs:
+                if len(job.translations) == len(job.query.lines):
+                    _settle(job, job.translations)
+
+    def _translations(self, batch) -> list[Any]:
+        settings = batch[0][0].settings
+        return self.model.translate(
+            settings,
+            [job.query.lines[i] for job, i in batch],
+            [
+                job.query.prefixes[i] if job.query.prefixes else ""
+                for job, i in batch
+            ],
+        )
+
+    def _fail(self, job, error):
+        if isinstance(error, errors.UserError):
+            refusal = limits_lib.RefusedError(422, str(error))
+        else:
+            _log.error("Translating failed.", exc_info=error)
+            refusal = limits_lib.RefusedError(500, "Translating failed.")
+        _settle(job, refusal)
+        with self._changed:
+            self._jobs = [other for other in self._jobs if other is not job]
+
+
+def _settle(job, outcome):
+    """Sets the result or the exception of a job, unless it was given up."""
+    if not job.future.set_running_or_notify_cancel():
+        return
+    if isinstance(outcome, Exception):
+        job.future.set_exception(outcome)
+    else:
+        job.future.set_result(outcome)

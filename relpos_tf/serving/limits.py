@@ -1,0 +1,52 @@
+"""What one server takes on, and how it refuses the rest."""
+
+import dataclasses
+
+from relpos_tf import errors
+from relpos_tf import fields
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The limits of a server. Each is a flag of `relpos-serve`.
+
+    Raises:
+        UserError: a value is outside what its field can hold.
+    """
+
+    max_body_bytes: int = fields.number(1_000_000, least=1)
+    max_lines: int = fields.number(512, least=1)  # of one request
+    max_line_length: int = fields.number(2000, least=1)  # characters
+    max_beam_size: int = fields.number(16, least=1)  # also most translations
+    max_extra_length: int = fields.number(500)  # ids beyond the source's
+    max_batch_lines: int = fields.number(64, least=1)
+    # How long a line waits for others before an idle model translates it.
+    batch_wait_ms: float = fields.number(3.0, most=1000)
+    # Lines that wait for one model; further ones are refused.
+    max_queue_lines: int = fields.number(4096, least=1)
+    timeout_s: float = fields.number(60.0, above=0, most=3600)  # of a request
+
+    def __post_init__(self):
+        fields.check(self)
+
+
+class RefusedError(errors.UserError):
+    """A request that is answered with an error.
+
+    Attributes:
+        status: int. The status code.
+        retry_after: int. Seconds after which to try again; 0: never.
+        closes: bool. Whether the connection ends, with a body left unread.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        retry_after: int = 0,
+        closes: bool = False,
+    ):
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+        self.closes = closes

@@ -1,0 +1,213 @@
+"""A model that the server translates with, and the form of its answers."""
+
+import math
+from typing import Any
+from typing import NamedTuple
+
+from relpos_tf import errors
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.serving import limits as limits_lib
+from relpos_tf.serving import queries
+
+# A graph for each kind of search stays in memory, so there are so many at most.
+MOST_KINDS = 64
+# Scores at or below it stand for translations that were not found.
+_NOT_FOUND = -1e6
+_DIGITS = 4
+
+
+class Settings(NamedTuple):
+    """How to translate. Lines of equal settings can share a batch."""
+
+    decode_hparams: decode_hparam.DecodeHParams  # completed by the model
+    n_best: int
+    has_prefixes: bool
+    has_attention: bool
+
+
+class ServedModel:
+    """A translator with a name.
+
+    Args:
+        name: str.
+        translator: `translator.Translator`, or anything with its
+            `translations` and `engine.complete`.
+        description: dict. What `/models` says of it besides.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        translator: Any,
+        description: dict[str, Any] | None = None,
+    ):
+        self.name = name
+        self._translator = translator
+        self._kinds = set()
+        self._defaults = self._complete(decode_hparam.DecodeHParams())
+        self.has_prefixes = self._can(prefix=[])
+        self.has_attention = self._can(with_attention=True)
+        self._description = description or {}
+
+    def _complete(self, decode_hparams):
+        return self._translator.engine.complete(decode_hparams)
+
+    def _can(self, **arguments):
+        """Returns whether the translator takes these arguments."""
+        try:
+            self._translator.translations([], self._defaults, **arguments)
+        except errors.UserError:
+            return False
+        return True
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the model's entry in `/models`."""
+        return {
+            "name": self.name,
+            **self._description,
+            "prefix": self.has_prefixes,
+            "attention": self.has_attention,
+            **self._defaults.search_settings(),
+        }
+
+    def settings(self, query: queries.Query) -> Settings:
+        """Returns the settings of a query.
+
+        Raises:
+            RefusedError: the model cannot translate so.
+        """
+        try:
+            return self._settings(query)
+        except limits_lib.RefusedError:
+            raise
+        except errors.UserError as error:
+            raise limits_lib.RefusedError(422, str(error)) from error
+
+    def _settings(self, query):
+        decode_hparams = self._complete(query.decode_hparams)
+        arguments = {"with_attention": True} if query.attention else {}
+        if query.prefixes:
+            arguments["prefix"] = []
+        # Checks everything at the call, before a line is read.
+        self._translator.translations(
+            [], decode_hparams, n_best=query.n_best, **arguments
+        )
+        n_best = query.n_best
+        if n_best > 1 and not decode_hparams.is_random:
+            # The search is the same, and such lines can share a batch.
+            n_best = decode_hparams.beam_size
+        settings = Settings(
+            decode_hparams, n_best, bool(query.prefixes), bool(query.attention)
+        )
+        self._count_kind(settings)
+        return settings
+
+    def _count_kind(self, settings):
+        how = settings.decode_hparams
+        kind = (
+            settings.n_best,
+            settings.has_prefixes,
+            how.beam_size,
+            how.min_length,
+            how.no_repeat_ngram_size,
+            how.sampling_method,
+            how.sampling_keep_top_k,
+        )
+        if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
+            raise errors.UserError(
+                f"This server searches in {MOST_KINDS} different ways at most, "
+                "and has done so: n_best, beam_size, min_length, "
+                "no_repeat_ngram_size, sampling_method and "
+                "sampling_keep_top_k must be those of an earlier request."
+            )
+        self._kinds.add(kind)
+
+    def translate(
+        self, settings: Settings, lines: list[str], prefixes: list[str]
+    ) -> list[Any]:
+        """Translates lines of the same settings.
+
+        Args:
+            settings: What `settings` returned.
+            lines: list of str.
+            prefixes: list of str, read if the settings have prefixes.
+
+        Returns:
+            An `engines.Translation` for each line.
+
+        Raises:
+            UserError: a line cannot be translated.
+        """
+        arguments = {"with_attention": True} if settings.has_attention else {}
+        if settings.has_prefixes:
+            arguments["prefix"] = prefixes
+        return list(
+            self._translator.translations(
+                lines,
+                settings.decode_hparams,
+                n_best=settings.n_best,
+                **arguments,
+            )
+        )
+
+    def warm_up(self, lines: list[str]) -> None:
+        """Translates lines before the first request, which then is quick.
+
+        Args:
+            lines: list of str.
+        """
+        for n_best in sorted({1, self._defaults.beam_size}):
+            settings = Settings(self._defaults, n_best, False, False)
+            self.translate(settings, lines, [])
+
+
+def answer(
+    query: queries.Query, model: str, translations: list[Any]
+) -> dict[str, Any]:
+    """Returns the JSON object that answers a query.
+
+    Args:
+        query: The query.
+        model: str. The model's name.
+        translations: An `engines.Translation` for each line.
+    """
+    return {
+        "model": model,
+        "translations": [_line(query, one) for one in translations],
+    }
+
+
+def _line(query, translation):
+    hypotheses = []
+    for i, (text, score) in enumerate(
+        zip(translation.texts, translation.scores, strict=True)
+    ):
+        if i == query.n_best or not score > _NOT_FOUND:
+            break
+        hypothesis = {"text": text, "score": round(score, _DIGITS)}
+        if query.attention:
+            hypothesis["attention"] = _attention(
+                translation.attention[i], query.attention
+            )
+        hypotheses.append(hypothesis)
+    return {"complete": translation.is_complete, "hypotheses": hypotheses}
+
+
+def _attention(attention, kind):
+    """Returns pieces and weights as lists; None for a blank line."""
+    if attention is None:
+        return None
+    weights = attention.weights  # [layers, heads, T, S]
+    if kind == queries.AVERAGE:
+        weights = weights.mean((0, 1))  # [T, S]
+    return {
+        "source": attention.source,
+        "target": attention.target,
+        "weights": _rounded(weights.tolist()),
+    }
+
+
+def _rounded(values):
+    if isinstance(values, list):
+        return [_rounded(value) for value in values]
+    return round(values, _DIGITS) if math.isfinite(values) else 0.0

@@ -1,0 +1,353 @@
+"""The server's addresses, over a socket: answers, refusals, limits, an end."""
+
+import concurrent.futures
+import json
+import re
+import socket
+import threading
+import time
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+import relpos_tf
+from tests import tiny_run
+from tests.serving import servers
+
+LINE = "twenty-one days"
+
+
+class AppTest(parameterized.TestCase):
+    def serve(self, *translators, **limits):
+        """Starts a server of fake translators."""
+        self.fakes = translators or (servers.FakeTranslator(),)
+        names = ("first", "second")[: len(self.fakes)]
+        served = servers.Served(
+            dict(zip(names, self.fakes, strict=True)), **limits
+        )
+        self.enter_context(served)
+        for fake in self.fakes:  # the server waits for it at its end
+            self.addCleanup(fake.gate.set)
+        return served
+
+    def test_translations_with_scores(self):
+        served = self.serve()
+        status, headers, answer = served.post(
+            {"lines": ["abc", "x" * 100], "n_best": 4}
+        )
+        self.assertEqual(status, 200)
+        self.assertEqual(headers["content-type"], "application/json")
+        first, second = answer["translations"]
+        self.assertEqual(answer["model"], "first")
+        self.assertEqual(
+            first,
+            {
+                "complete": True,
+                # The fourth was not found.
+                "hypotheses": [
+                    {"text": "CBA", "score": -1.5},
+                    {"text": "CBA'", "score": -2.5},
+                    {"text": "CBA''", "score": -3.5},
+                ],
+            },
+        )
+        self.assertFalse(second["complete"])
+        _, _, answer = served.post({"lines": ["abc"], "n_best": 2})
+        self.assertLen(answer["translations"][0]["hypotheses"], 2)
+        self.assertEqual(
+            served.post({"lines": []})[2],
+            {"model": "first", "translations": []},
+        )
+
+    def test_attention_as_an_average_or_by_heads(self):
+        served = self.serve()
+        _, _, answer = served.post({"lines": ["ab"], "attention": True})
+        attention = answer["translations"][0]["hypotheses"][0]["attention"]
+        self.assertEqual(attention["source"], ["a", "b"])
+        self.assertEqual(attention["weights"], [[0.25] * 5] * 2)
+        _, _, answer = served.post({"lines": ["ab"], "attention": "heads"})
+        attention = answer["translations"][0]["hypotheses"][0]["attention"]
+        self.assertEqual(attention["weights"], [[[[0.25] * 5] * 2] * 3] * 2)
+
+    def test_models_by_name_and_what_they_can_do(self):
+        served = self.serve(
+            servers.FakeTranslator(), servers.FakeTranslator(False)
+        )
+        served.translate("a", model="second")
+        served.translate("b", prefix=["P"])
+        self.assertEqual(
+            [fake.batches for fake in self.fakes], [[["b"]], [["a"]]]
+        )
+        status, _, answer = served.post({"lines": ["a"], "model": "secnd"})
+        self.assertEqual(status, 422)
+        self.assertIn("Did you mean second?", answer["error"])
+        wrong = {"lines": ["a"], "model": "second", "attention": True}
+        status, _, answer = served.post(wrong)
+        self.assertEqual(status, 422)
+        self.assertIn("no attention", answer["error"])
+        models = json.loads(served.ask("GET", "/models")[2])
+        self.assertEqual(models["version"], relpos_tf.__version__)
+        self.assertEqual(models["limits"]["max_lines"], 512)
+        known = {"kind": "fake", "beam_size": 4, "alpha": 0.6}
+        known |= {"extra_length": 5}
+        self.assertEqual(
+            models["models"],
+            [
+                {"name": "first", "prefix": True, "attention": True} | known,
+                {"name": "second", "prefix": False, "attention": False} | known,
+            ],
+        )
+        health = json.loads(served.ask("GET", "/health")[2])
+        self.assertEqual(
+            health, {"status": "ok", "models": ["first", "second"]}
+        )
+
+    def test_refusals_have_the_usual_codes(self):
+        served = self.serve(max_body_bytes=100)
+        for status, *request in (
+            (400, "POST", "/translate", "{"),
+            (413, "POST", "/translate", " " * 101),
+            (422, "POST", "/translate", '{"lines": "a"}'),
+            (422, "POST", "/translate", '{"lines": ["a"], "n_best": 5}'),
+            (422, "POST", "/translate", '{"lines": ["a"], "min_length": 13}'),
+            (422, "POST", "/translate", '{"lines": ["bad"]}'),
+            (404, "GET", "/none", None),
+            (405, "GET", "/translate", None),
+            (405, "POST", "/health", "{}"),
+        ):
+            found, headers, body = served.ask(*request)
+            self.assertEqual(found, status, request)
+            self.assertEqual(headers["content-type"], "application/json")
+            self.assertIn("error", json.loads(body))
+        self.assertEqual(served.translate("ab"), ["BA"])
+        counted = [
+            served.metric(f'relpos_requests_total{{status="{status}"}}')
+            for status in (200, 400, 413, 422)
+        ]
+        self.assertEqual(counted, [1, 1, 1, 4])
+
+    def test_a_bug_is_500_and_logged(self):
+        served = self.serve()
+        with self.assertLogs("relpos_tf", "ERROR"):
+            status, _, answer = served.post({"lines": ["bug"]})
+        self.assertEqual(
+            (status, answer["error"]), (500, "Translating failed.")
+        )
+        self.assertEqual(served.translate("ab"), ["BA"])
+
+    def test_a_connection_goes_on_after_a_body_that_is_too_large(self):
+        served = self.serve(max_body_bytes=100)
+        with served.connect() as connection:
+            for body, expected in ((b"x" * 300_000, 413), (b"{", 400)):
+                connection.request("POST", "/translate", body)
+                response = connection.getresponse()
+                response.read()
+                self.assertEqual(response.status, expected)
+
+    def test_an_endless_body_is_cut_off(self):
+        served = self.serve(max_body_bytes=100)
+        head = b"POST /translate HTTP/1.1\r\nHost: x\r\n"
+        length = b"Content-Length: 99999999999\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", served.port)) as one:
+            one.settimeout(20)
+            one.sendall(head + length)
+            self.assertStartsWith(one.recv(999).decode(), "HTTP/1.1 413")
+        with socket.create_connection(("127.0.0.1", served.port)) as one:
+            one.settimeout(20)
+            one.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+            chunk = b"%x\r\n%s\r\n" % (2**20, b"x" * 2**20)
+            sent = 0
+            with self.assertRaises(OSError):
+                while sent < 100:
+                    one.sendall(chunk)
+                    sent += 1
+        self.assertEqual(served.translate("ab"), ["BA"])
+
+    def test_a_body_that_does_not_arrive_is_408(self):
+        served = self.serve(timeout_s=0.3)
+        with socket.create_connection(("127.0.0.1", served.port)) as one:
+            one.settimeout(20)
+            one.sendall(
+                b"POST /translate HTTP/1.1\r\nHost: x\r\n"
+                b"Content-Length: 20\r\n\r\n{"
+            )
+            answer = b"".join(iter(lambda: one.recv(9999), b""))
+        self.assertStartsWith(answer.decode(), "HTTP/1.1 408")
+
+    def test_what_takes_too_long_is_504_and_given_up(self):
+        served = self.serve(timeout_s=0.4)
+        (fake,) = self.fakes
+        fake.gate.clear()
+        status, headers, _ = served.post({"lines": ["ab"]})
+        self.assertEqual(status, 504)
+        self.assertGreater(int(headers["retry-after"]), 0)
+        self.assertEqual(served.post({"lines": ["waits"]})[0], 504)
+        fake.gate.set()
+        self.assertEqual(served.translate("cd"), ["DC"])
+        self.assertEqual(fake.batches, [["ab"], ["cd"]])
+
+    def test_a_full_queue_is_503_and_others_are_answered(self):
+        served = self.serve(max_queue_lines=3)
+        (fake,) = self.fakes
+        fake.gate.clear()
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            answers = [pool.submit(served.translate, "a")]
+            servers.wait_until(lambda: fake.batches)
+            for i in range(3):
+                answers.append(pool.submit(served.translate, f"{i}"))
+            queue = 'relpos_queue_lines{model="first"}'
+            servers.wait_until(lambda: served.metric(queue) == 3)
+            status, headers, answer = served.post({"lines": ["more"]})
+            self.assertEqual(status, 503)
+            self.assertRegex(headers["retry-after"], r"\A[1-9]\d?\Z")
+            self.assertIn("Too busy: 3 lines wait", answer["error"])
+            fake.gate.set()
+            self.assertEqual(
+                [one.result(20) for one in answers],
+                [["A"], ["0"], ["1"], ["2"]],
+            )
+
+    def test_a_client_that_hangs_up_frees_its_place(self):
+        served = self.serve()
+        (fake,) = self.fakes
+        fake.gate.clear()
+        body = json.dumps({"lines": ["ab", "cd"]})
+        with served.connect() as first, served.connect() as second:
+            first.request("POST", "/translate", body)
+            servers.wait_until(lambda: fake.batches)
+            second.request("POST", "/translate", body)
+            queue = 'relpos_queue_lines{model="first"}'
+            servers.wait_until(lambda: served.metric(queue) == 2)
+        self.assertTrue(servers.wait_until(lambda: served.metric(queue) == 0))
+        fake.gate.set()
+        self.assertEqual(served.translate("ef"), ["FE"])
+        self.assertEqual(fake.batches, [["ab", "cd"], ["ef"]])
+        self.assertEqual(
+            served.metric('relpos_requests_total{status="499"}'), 2
+        )
+
+    def test_metrics_count_lines_and_batches(self):
+        served = self.serve()
+        served.translate("ab", "cd")
+        served.translate("ef")
+        for name, value in (
+            ("relpos_lines_total", 3),
+            ("relpos_batch_lines_count", 2),
+            ("relpos_batch_lines_sum", 3),
+            ("relpos_batch_seconds_count", 2),
+            ("relpos_request_seconds_count", 2),
+            ("relpos_queue_lines", 0),
+        ):
+            found = served.metric(f'{name}{{model="first"}}')
+            self.assertEqual(found, value, name)
+        self.assertGreater(served.metric("process_resident_memory_bytes"), 2e6)
+
+    def test_requests_under_way_are_finished_at_the_end(self):
+        served = self.serve()
+        (fake,) = self.fakes
+        fake.gate.clear()
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            answers = [pool.submit(served.translate, "0", "x")]
+            servers.wait_until(lambda: fake.batches)
+            for i in (1, 2):
+                answers.append(pool.submit(served.translate, f"{i}", "x"))
+            queue = 'relpos_queue_lines{model="first"}'
+            servers.wait_until(lambda: served.metric(queue) == 4)
+            served.server.should_exit = True
+            time.sleep(0.3)
+            with self.assertRaises(ConnectionError):
+                served.translate("too late")
+            self.assertTrue(served.thread.is_alive())
+            fake.gate.set()
+            self.assertEqual(
+                [one.result(20) for one in answers],
+                [[f"{i}", "X"] for i in range(3)],
+            )
+        served.thread.join(20)
+        self.assertFalse(served.thread.is_alive())
+        self.assertNotIn(
+            "translate first", [one.name for one in threading.enumerate()]
+        )
+
+    def test_the_page_is_complete_and_asks_nobody_else(self):
+        served = self.serve()
+        texts = {}
+        for path, media_type in (
+            ("/", "text/html"),
+            ("/page.css", "text/css"),
+            ("/page.js", "text/javascript"),
+        ):
+            status, headers, body = served.ask("GET", path)
+            self.assertEqual(status, 200)
+            self.assertStartsWith(headers["content-type"], media_type)
+            policy = headers["content-security-policy"]
+            self.assertStartsWith(policy, "default-src 'none';")
+            texts[path] = body.decode()
+        named = re.findall(r'(?:src|href)="([^"]*)"', texts["/"])
+        self.assertCountEqual(
+            [name for name in named if name[0] != "#"], ["page.css", "page.js"]
+        )
+        for text in texts.values():
+            others = re.findall(r"https?://[^\s\"']*", text)
+            self.assertEmpty(set(others) - {"http://www.w3.org/2000/svg"})
+        # The policy forbids code and style within the page.
+        self.assertNotRegex(texts["/"], r"<style|style=|\son\w+=")
+        self.assertNotRegex(texts["/"], r"<script>")
+
+
+class RunTest(absltest.TestCase):
+    """A model of random weights."""
+
+    def test_answers_are_those_of_the_translator(self):
+        translator = relpos_tf.Translator.load(tiny_run.path())
+        lines = [text.strip() for text in tiny_run.TEXT for _ in range(2)] + [
+            "",
+            "\u00e9\u2028x",
+        ]
+        expected = translator.translate(lines, n_best=2, return_scores=True)
+        forced = translator.translate(
+            lines[:2],
+            prefix=["Der", ""],
+            return_attention=True,
+        )
+        with servers.Served({"tiny": translator}, max_batch_lines=5) as served:
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                answers = list(
+                    pool.map(
+                        lambda x: served.post({"lines": [x], "n_best": 2}),
+                        lines,
+                    )
+                )
+            forced_answer = served.post(
+                {
+                    "lines": lines[:2],
+                    "prefix": ["Der", ""],
+                    "attention": "heads",
+                }
+            )[2]
+        for line, (status, _, answer), (texts, scores) in zip(
+            lines, answers, expected, strict=True
+        ):
+            self.assertEqual(status, 200)
+            (one,) = answer["translations"]
+            found = one["hypotheses"]
+            self.assertLen(found, 2 if line else 1)
+            for hypothesis, text, score in zip(
+                found, texts[: len(found)], scores[: len(found)], strict=True
+            ):
+                self.assertEqual(hypothesis["text"], text)
+                self.assertAlmostEqual(hypothesis["score"], score, places=3)
+        for found, (text, attention) in zip(
+            forced_answer["translations"], forced, strict=True
+        ):
+            (found,) = found["hypotheses"]
+            self.assertEqual(found["text"], text)
+            self.assertEqual(found["attention"]["target"], attention.target)
+            self.assertLess(
+                abs(attention.weights - found["attention"]["weights"]).max(),
+                1e-3,
+            )
+
+
+if __name__ == "__main__":
+    absltest.main()

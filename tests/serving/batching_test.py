@@ -1,0 +1,253 @@
+"""How lines of many requests are joined into batches."""
+
+import concurrent.futures
+import threading
+
+from absl.testing import absltest
+
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.serving import batching
+from relpos_tf.serving import limits as limits_lib
+from relpos_tf.serving import metrics as metrics_lib
+from relpos_tf.serving import queries
+from relpos_tf.serving import served
+from tests.serving import servers
+
+
+def query(*lines, prefixes=(), n_best=1, attention="", **options):
+    how = decode_hparam.DecodeHParams(**options)
+    return queries.Query(lines, how, "", n_best, prefixes, attention)
+
+
+class BatchingTest(absltest.TestCase):
+    def make(self, start=True, **limits):
+        """Makes a worker of a fake translator."""
+        self.fake = servers.FakeTranslator()
+        self.worker = batching.Worker(
+            served.ServedModel("fake", self.fake),
+            limits_lib.Limits(**limits),
+            metrics_lib.Metrics(),
+        )
+        if start:
+            self.worker.start()
+        self.addCleanup(self.worker.close)
+        self.addCleanup(self.fake.gate.set)
+        return self.worker
+
+    def occupy(self, **limits):
+        """Makes a worker that is stopped within a batch of one line."""
+        worker = self.make(**limits)
+        self.fake.gate.clear()
+        job = worker.submit(query("first"))
+        servers.wait_until(lambda: self.fake.batches)
+        return worker, job
+
+    def texts(self, job):
+        return [one.texts[0] for one in job.future.result(20)]
+
+    def assert_translated(self, *jobs):
+        for job in jobs:
+            expected = list(map(servers.translation_of, job.query.lines))
+            self.assertEqual(self.texts(job), expected)
+
+    def test_lines_that_came_during_a_batch_form_the_next(self):
+        worker, first = self.occupy()
+        jobs = [worker.submit(query(f"a{i}", f"b{i}")) for i in range(5)]
+        self.fake.gate.set()
+        self.assert_translated(first, *jobs)
+        self.assertLen(self.fake.batches, 2)
+        self.assertLen(self.fake.batches[1], 10)
+
+    def test_an_idle_worker_waits_a_moment_for_others(self):
+        worker = self.make(start=False, batch_wait_ms=1000)
+        jobs = [worker.submit(query(f"{i}")) for i in range(7)]
+        worker.start()
+        self.assert_translated(*jobs)
+        self.assertLen(self.fake.batches, 1)
+
+    def test_a_full_batch_does_not_wait(self):
+        worker = self.make(max_batch_lines=3, batch_wait_ms=1000)
+        jobs = [worker.submit(query(f"{i}")) for i in range(3)]
+        for job in jobs:
+            job.future.result(0.8)
+
+    def test_a_short_request_does_not_wait_for_a_long_one(self):
+        worker, _ = self.occupy(max_batch_lines=4)
+        long = worker.submit(query(*(f"l{i}" for i in range(9))))
+        short = worker.submit(query("s0", "s1"))
+        self.fake.gate.set()
+        self.assert_translated(long, short)
+        self.assertEqual(
+            self.fake.batches[1:],
+            [["l0", "s0", "l1", "s1"], ["l2", "l3", "l4", "l5"]]
+            + [["l6", "l7", "l8"]],
+        )
+
+    def test_a_request_of_other_settings_has_its_turn(self):
+        worker, _ = self.occupy(max_batch_lines=2)
+        long = worker.submit(query("l0", "l1", "l2", "l3", "l4"))
+        other = worker.submit(query("o0", alpha=1.5))
+        self.fake.gate.set()
+        self.assert_translated(long, other)
+        self.assertEqual(
+            self.fake.batches[1:],
+            [["l0", "l1"], ["o0"], ["l2", "l3"], ["l4"]],
+        )
+
+    def test_different_settings_are_not_joined(self):
+        worker, _ = self.occupy()
+        jobs = [
+            worker.submit(one)
+            for one in (
+                query("plain"),
+                query("prefix", prefixes=("P",)),
+                query("attention", attention="heads"),
+                query("alpha", alpha=1.5),
+                query("best", n_best=2),
+                query("random", sampling_method="random"),
+                query("again", sampling_method="random"),
+            )
+        ]
+        self.fake.gate.set()
+        for job in jobs:
+            job.future.result(20)
+        self.assertEqual(
+            self.fake.batches[1:], [list(job.query.lines) for job in jobs]
+        )
+        self.assertEqual(self.texts(jobs[1]), ["PXIFERP"])
+
+    def test_searches_for_several_translations_are_joined(self):
+        worker, _ = self.occupy()
+        jobs = [worker.submit(query("x", n_best=n)) for n in (2, 3, 4)]
+        self.fake.gate.set()
+        for job in jobs:
+            self.assertLen(job.future.result(20)[0].texts, 4)
+        self.assertLen(self.fake.batches, 2)
+
+    def test_a_random_request_stays_whole(self):
+        worker = self.make(max_batch_lines=2)
+        lines = [f"{i}" for i in range(7)]
+        job = worker.submit(query(*lines, sampling_method="random"))
+        self.assert_translated(job)
+        self.assertEqual(self.fake.batches, [lines])
+
+    def test_long_lines_and_attention_make_small_batches(self):
+        worker = self.make(start=False)
+        long = "x" * (batching.BATCH_CHARACTERS // 3)
+        jobs = [worker.submit(query(long)) for _ in range(7)]
+        jobs += [worker.submit(query("a", attention="heads")) for _ in range(9)]
+        worker.start()
+        for job in jobs:
+            job.future.result(20)
+        self.assertEqual(list(map(len, self.fake.batches)), [3, 3, 1, 8, 1])
+
+    def test_a_line_that_fails_does_not_fail_the_others(self):
+        worker, _ = self.occupy()
+        jobs = [worker.submit(query(x)) for x in ("a", "bad", "b", "bug", "c")]
+        bad = worker.submit(query("d", "bad", "e"))
+        self.fake.gate.set()
+        for i in (1, 3):
+            with self.assertRaises(limits_lib.RefusedError) as caught:
+                jobs[i].future.result(20)
+            # A bug is not the client's.
+            self.assertEqual(caught.exception.status, {1: 422, 3: 500}[i])
+        with self.assertRaisesRegex(limits_lib.RefusedError, "bad cannot"):
+            bad.future.result(20)
+        self.assert_translated(*jobs[::2])
+        self.assert_translated(worker.submit(query("the thread goes on")))
+
+    def test_a_bug_fails_its_own_job(self):
+        worker, _ = self.occupy()
+        jobs = [worker.submit(query(x)) for x in ("a", "bug", "b")]
+        self.fake.gate.set()
+        with self.assertLogs("relpos_tf", "ERROR"):
+            with self.assertRaisesRegex(limits_lib.RefusedError, "failed"):
+                jobs[1].future.result(20)
+            self.assert_translated(jobs[0], jobs[2])
+
+    def test_a_job_that_failed_is_not_continued(self):
+        worker = self.make(max_batch_lines=1)
+        job = worker.submit(query("bad", "never"))
+        with self.assertRaises(limits_lib.RefusedError):
+            job.future.result(20)
+        self.assert_translated(worker.submit(query("next")))
+        self.assertEqual(self.fake.batches, [["bad"], ["next"]])
+        self.assertEqual(worker.waiting(), 0)
+
+    def test_a_request_that_was_given_up_is_not_translated(self):
+        worker, first = self.occupy(max_batch_lines=2)
+        gone = worker.submit(query("g0", "g1"))
+        stays = worker.submit(query("s"))
+        self.assertEqual(worker.waiting(), 3)
+        gone.future.cancel()
+        first.future.cancel()  # while it is translated
+        self.assertEqual(worker.waiting(), 1)
+        self.fake.gate.set()
+        self.assert_translated(stays)
+        self.assertEqual(self.fake.batches, [["first"], ["s"]])
+
+    def test_a_full_queue_is_503_with_the_time_to_try_again(self):
+        worker, _ = self.occupy(max_queue_lines=5)
+        worker.submit(query("a", "b", "c"))
+        with self.assertRaises(limits_lib.RefusedError) as caught:
+            worker.submit(query("d", "e", "f"))
+        self.assertEqual(caught.exception.status, 503)
+        self.assertGreater(caught.exception.retry_after, 0)
+        last = worker.submit(query("g", "h"))
+        self.fake.gate.set()
+        self.assert_translated(last)
+
+    def test_closing_translates_what_waits_and_takes_nothing_more(self):
+        worker, first = self.occupy(max_batch_lines=1)
+        jobs = [worker.submit(query(f"{i}")) for i in range(3)]
+        closing = threading.Thread(target=worker.close)
+        closing.start()
+
+        def is_refused():
+            try:
+                worker.submit(query())
+            except limits_lib.RefusedError as error:
+                return error.status == 503
+            return False
+
+        self.assertTrue(servers.wait_until(is_refused))
+        self.assertTrue(closing.is_alive())
+        self.fake.gate.set()
+        closing.join(20)
+        self.assertFalse(closing.is_alive())
+        self.assert_translated(first, *jobs)
+
+    def test_closing_at_once_gives_up_what_waits(self):
+        worker, first = self.occupy(max_batch_lines=1)
+        job = worker.submit(query("waits"))
+        self.fake.gate.set()
+        worker.close(drop=True)
+        self.assert_translated(first)
+        if not job.future.done():
+            self.fail("The job is neither translated nor given up.")
+
+    def test_many_threads_get_their_own_translations(self):
+        worker = self.make(batch_wait_ms=1, max_batch_lines=8)
+
+        def ask(i):
+            job = worker.submit(query(*(f"{i} {j}" for j in range(i % 5))))
+            self.assert_translated(job)
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            list(pool.map(ask, range(400)))
+        lines = sum(map(len, self.fake.batches))
+        self.assertEqual(lines, sum(i % 5 for i in range(400)))
+
+    def test_kinds_of_searches_are_limited(self):
+        worker = self.make()
+        for i in range(served.MOST_KINDS):
+            worker.submit(query("x", no_repeat_ngram_size=i, alpha=i / 7))
+        with self.assertRaisesRegex(limits_lib.RefusedError, "64 different"):
+            worker.submit(query("x", no_repeat_ngram_size=99))
+        self.assert_translated(
+            worker.submit(query("x", no_repeat_ngram_size=3, alpha=5.0))
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,102 @@
+"""What a request may contain."""
+
+import json
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf.serving import limits as limits_lib
+from relpos_tf.serving import queries
+
+LIMITS = limits_lib.Limits(
+    max_lines=3, max_line_length=11, max_beam_size=5, max_extra_length=17
+)
+
+
+def parse(**values):
+    return queries.parse(json.dumps(values).encode(), LIMITS)
+
+
+class QueriesTest(parameterized.TestCase):
+    def test_fields_become_a_query(self):
+        query = parse(
+            lines=["a", "b"],
+            model="m",
+            n_best=3,
+            prefix=["x", ""],
+            attention="heads",
+            beam_size=5,
+            alpha=1,
+            no_repeat_ngram_size=2,
+        )
+        self.assertEqual(query.lines, ("a", "b"))
+        self.assertEqual((query.model, query.n_best), ("m", 3))
+        self.assertEqual(query.prefixes, ("x", ""))
+        self.assertEqual(query.attention, "heads")
+        how = query.decode_hparams
+        self.assertEqual((how.beam_size, how.alpha), (5, 1.0))
+        self.assertEqual(how.no_repeat_ngram_size, 2)
+        self.assertIsNone(how.extra_length)
+
+    def test_what_is_null_or_blank_is_left_out(self):
+        query = parse(
+            lines=["a"], model=None, prefix=[" "], attention=False, alpha=None
+        )
+        self.assertEqual(query, parse(lines=["a"]))
+        self.assertEqual(parse(lines=["a"], prefix=None), query)
+        self.assertEqual(
+            parse(lines=["a"], attention=True).attention, "average"
+        )
+
+    def test_half_a_character_is_replaced(self):
+        body = b'{"lines": ["a\\ud83d", "\\ud83d\\ude00"]}'
+        lines = queries.parse(body, LIMITS).lines
+        self.assertEqual(lines, ("a\ufffd", "\U0001f600"))
+
+    @parameterized.parameters(
+        (b"",),
+        (b"lines=a",),
+        (b'{"lines": ["\xff"]}',),
+        (b"[" * 100_000,),
+        (b'["a"]',),
+        (b"7",),
+    )
+    def test_what_is_no_json_object_is_400(self, body):
+        with self.assertRaisesRegex(
+            limits_lib.RefusedError, "body must be"
+        ) as caught:
+            queries.parse(body, LIMITS)
+        self.assertEqual(caught.exception.status, 400)
+
+    @parameterized.parameters(
+        ({}, 'Expected "lines"'),
+        ({"lines": "abc"}, "`lines` must be of type"),
+        ({"lines": ["a", 7]}, "`lines` must be of type"),
+        ({"lines": ["a", None]}, "`lines` must be of type"),
+        ({"lines": ["a"] * 4}, "`lines` may have 3 elements. Received: 4"),
+        ({"lines": ["a", "b" * 12]}, "11 characters. Received: 12 in number 2"),
+        ({"lines": ["a"], "prefix": ["b" * 12]}, "`prefix` may have elements"),
+        ({"lines": ["a"], "prefix": ["b", "c"]}, "2 for 1 lines"),
+        ({"lines": ["a"], "line": "b"}, "Did you mean lines?"),
+        ({"lines": ["a"], "batch_size": 2}, "Unknown fields"),
+        ({"lines": ["a"], "n_best": 6}, "`n_best` may be 5 here. Received: 6"),
+        ({"lines": ["a"], "n_best": True}, "`n_best` must be of type int"),
+        ({"lines": ["a"], "beam_size": 6}, "`beam_size` may be 5 here"),
+        ({"lines": ["a"], "beam_size": 0}, "`beam_size` must be at least 1"),
+        ({"lines": ["a"], "beam_size": 2.0}, "`beam_size` must be of type int"),
+        ({"lines": ["a"], "extra_length": 18}, "`extra_length` may be 17"),
+        ({"lines": ["a"], "alpha": float("inf")}, "`alpha` must be a finite"),
+        ({"lines": ["a"], "alpha": float("nan")}, "`alpha` must be a finite"),
+        ({"lines": ["a"], "sampling_method": "best"}, "argmax, random"),
+        ({"lines": ["a"], "attention": "all"}, "`attention` must be true"),
+        ({"lines": ["a"], "attention": 1}, "`attention` must be of type"),
+    )
+    def test_what_a_field_cannot_hold_is_422(self, values, message):
+        with self.assertRaises(limits_lib.RefusedError) as caught:
+            parse(**values)
+        self.assertIn(message, str(caught.exception))
+        self.assertEqual(caught.exception.status, 422)
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,161 @@
+"""Servers in a thread of the tests, a translator that is none, and requests."""
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+import types
+
+import numpy as np
+
+from relpos_tf import errors
+from relpos_tf.decoding import engines
+from relpos_tf.serving import app as app_lib
+from relpos_tf.serving import batching
+from relpos_tf.serving import limits as limits_lib
+from relpos_tf.serving import metrics as metrics_lib
+from relpos_tf.serving import served
+from relpos_tf.serving import server as server_lib
+
+DEFAULTS = types.SimpleNamespace(beam_size=4, alpha=0.6, extra_length=5)
+
+
+def translation_of(line, rank=0, prefix=""):
+    """Returns what `FakeTranslator` makes of a line."""
+    return prefix + line[::-1].upper() + "'" * rank
+
+
+class FakeTranslator:
+    """Spells lines backwards; records batches and can be stopped.
+
+    Attributes:
+        batches: list of lists of lines, in the order in which they came.
+        gate: `threading.Event`. Nothing is translated while it is not set.
+        has_attention: bool. Whether prefixes and attention are known.
+        seconds: float. What a batch takes.
+    """
+
+    def __init__(self, has_attention=True, seconds=0.0):
+        self.batches = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.has_attention = has_attention
+        self.seconds = seconds
+        self.engine = types.SimpleNamespace(complete=self._complete)
+
+    def _complete(self, decode_hparams):
+        if decode_hparams.min_length == 13:
+            raise errors.UserError("13 is refused.")
+        return decode_hparams.fill(DEFAULTS)
+
+    def translations(
+        self, lines, decode_hparams, n_best=1, with_attention=False, prefix=None
+    ):
+        decode_hparams.check_n_best(n_best)
+        if not self.has_attention and (with_attention or prefix is not None):
+            raise errors.UserError("An export has no attention.")
+        return self._translations(list(lines), n_best, with_attention, prefix)
+
+    def _translations(self, lines, n_best, with_attention, prefix):
+        self.batches.append(lines)
+        self.gate.wait(60)
+        time.sleep(self.seconds)
+        if "bad" in lines:
+            raise errors.UserError("bad cannot be translated.")
+        if "bug" in lines:
+            raise RuntimeError("a bug")
+        prefix = prefix or [""] * len(lines)
+        for line, start in zip(lines, prefix, strict=True):
+            attention = engines.Attention(
+                list(line), list(line), np.full([2, 3, len(line), 5], 0.25)
+            )
+            yield engines.Translation(
+                [translation_of(line, i, start) for i in range(n_best)],
+                [-1.5 - i if i < 3 else -1e7 for i in range(n_best)],
+                len(line) < 100,
+                attention=[attention] * n_best if with_attention else [],
+            )
+
+
+class Served:
+    """A server in a thread.
+
+    Args:
+        translators: dict of translators by name.
+        **limits: Fields of `limits.Limits`.
+    """
+
+    def __init__(self, translators, **limits):
+        self.limits = limits_lib.Limits(**limits)
+        self.metrics = metrics_lib.Metrics()
+        self.workers = {
+            name: batching.Worker(
+                served.ServedModel(name, translator, {"kind": "fake"}),
+                self.limits,
+                self.metrics,
+            )
+            for name, translator in translators.items()
+        }
+        app = app_lib.make_app(self.workers, self.limits, self.metrics)
+        self._listener = server_lib.listen("127.0.0.1", 0)
+        self.url = server_lib.url_of(self._listener)
+        self.port = self._listener.getsockname()[1]
+        self.server = server_lib.make_server(app, 10)
+        self.thread = threading.Thread(
+            target=server_lib.run_server, args=(self.server, self._listener)
+        )
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.should_exit = True
+        self.thread.join(30)
+
+    def connect(self, timeout=60):
+        """Returns a connection that closes at the end of a block."""
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=timeout
+        )
+        return contextlib.closing(connection)
+
+    def ask(self, method, path, body=None, headers=None):
+        """Returns status, headers and body of an answer."""
+        with self.connect() as connection:
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+
+    def post(self, content):
+        """Posts JSON to /translate; returns status, headers and JSON."""
+        if not isinstance(content, bytes | str):
+            content = json.dumps(content)
+        status, headers, body = self.ask("POST", "/translate", content)
+        return status, headers, json.loads(body)
+
+    def translate(self, *lines, **fields):
+        """Returns the best translation of each line."""
+        status, _, answer = self.post({"lines": lines, **fields})
+        if status != 200:
+            raise RuntimeError(f"{status}: {answer}")
+        return [one["hypotheses"][0]["text"] for one in answer["translations"]]
+
+    def metric(self, name):
+        """Returns the value of a line of /metrics, or None."""
+        _, _, body = self.ask("GET", "/metrics")
+        for line in body.decode().splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.rpartition(" ")[2])
+        return None
+
+
+def wait_until(condition, seconds=20):
+    """Waits until a condition holds; returns whether it does."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.005)
+    return False
