@@ -1,0 +1,235 @@
+"""Drives a page in headless Chromium by its DevTools protocol, over pipes.
+
+Chromium is found on the PATH, or named by the environment variable CHROMIUM.
+"""
+
+import base64
+import json
+import os
+import pathlib
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+_NAMES = "chromium chromium-browser google-chrome google-chrome-stable".split()
+# Keys without a character: (code, number).
+_KEYS = {
+    "Tab": ("Tab", 9),
+    "Enter": ("Enter", 13),
+    "Escape": ("Escape", 27),
+    "End": ("End", 35),
+    "Home": ("Home", 36),
+    "ArrowLeft": ("ArrowLeft", 37),
+    "ArrowUp": ("ArrowUp", 38),
+    "ArrowRight": ("ArrowRight", 39),
+    "ArrowDown": ("ArrowDown", 40),
+    "Backspace": ("Backspace", 8),
+}
+_SHIFT = 8
+
+
+def find():
+    """Returns Chromium's path.
+
+    Raises:
+        SkipTest: there is none.
+    """
+    found = os.environ.get("CHROMIUM")
+    for name in _NAMES:
+        found = found or shutil.which(name)
+    if not found:
+        raise unittest.SkipTest(
+            "Expected Chromium on the PATH, or its path in CHROMIUM."
+        )
+    return found
+
+
+class Browser:
+    """A browser with one page. Leave it as a context.
+
+    Attributes:
+        requested: list of str, the addresses that the page asked for.
+        messages: list of str, errors and warnings of the page.
+    """
+
+    def __init__(self):
+        path = find()
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self._in_reader, self._in_writer = os.pipe()
+        self._out_reader, self._out_writer = os.pipe()
+        # Chromium reads from descriptor 3 and writes to 4.
+        pipes = f"3<&{self._in_reader} 4>&{self._out_writer}"
+        self._process = subprocess.Popen(
+            [
+                *("sh", "-c", f'exec "$@" {pipes}', "sh", path),
+                *("--headless=new", "--remote-debugging-pipe", "--no-sandbox"),
+                *("--disable-gpu", "--no-first-run", "--hide-scrollbars"),
+                "--disable-dev-shm-usage",
+                "--force-device-scale-factor=1",
+                f"--user-data-dir={self._folder.name}",
+                "about:blank",
+            ],
+            pass_fds=[self._in_reader, self._out_writer],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        os.close(self._in_reader)
+        os.close(self._out_writer)
+        self._buffer, self._number, self._session = b"", 0, None
+        self.requested, self.messages = [], []
+
+    def __enter__(self):
+        try:
+            target = self.call("Target.createTarget", url="about:blank")
+            self._session = self.call(
+                "Target.attachToTarget",
+                targetId=target["targetId"],
+                flatten=True,
+            )["sessionId"]
+            for domain in ("Page", "Runtime", "Network", "Log"):
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+        os.close(self._in_writer)
+        os.close(self._out_reader)
+        self._folder.cleanup()
+
+    def call(self, method, **params):
+        """Calls a method of the protocol and returns its result."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._in_writer, json.dumps(message).encode() + b"\0")
+        end = time.monotonic() + 60
+        while True:
+            answer = self._read(end - time.monotonic())
+            if answer.get("id") == self._number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+
+    def _read(self, seconds):
+        """Returns the next message, and notes what it says of the page."""
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._out_reader], [], [], seconds)
+            data = os.read(self._out_reader, 2**20) if ready else b""
+            if not data:
+                raise RuntimeError("Chromium does not answer.")
+            self._buffer += data
+        text, _, self._buffer = self._buffer.partition(b"\0")
+        message = json.loads(text)
+        params = message.get("params", {})
+        match message.get("method"):
+            case "Network.requestWillBeSent":
+                self.requested.append(params["request"]["url"])
+            case "Runtime.exceptionThrown":
+                self.messages.append(str(params["exceptionDetails"]))
+            case "Log.entryAdded":
+                if params["entry"]["level"] in ("error", "warning"):
+                    self.messages.append(str(params["entry"]))
+        return message
+
+    def open(self, url, width=1280, height=900, dark=False):
+        """Opens a page in a window of a size, in light or dark."""
+        self.resize(width, height)
+        theme = "dark" if dark else "light"
+        feature = {"name": "prefers-color-scheme", "value": theme}
+        self.call("Emulation.setEmulatedMedia", features=[feature])
+        self.call("Page.navigate", url=url)
+        self.wait_for("document.readyState === 'complete'")
+
+    def resize(self, width, height):
+        """Changes the size of the window."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
+    def run(self, code):
+        """Returns the value of an expression in JavaScript."""
+        answer = self.call(
+            "Runtime.evaluate",
+            expression=code,
+            returnByValue=True,
+            awaitPromise=True,
+        )
+        if "exceptionDetails" in answer:
+            raise RuntimeError(f"{code}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
+
+    def wait_for(self, code, seconds=30):
+        """Waits until an expression is true; raises if it stays false."""
+        end = time.monotonic() + seconds
+        while not (value := self.run(f"Boolean({code})")):
+            if time.monotonic() > end:
+                text = self.run("document.body.innerText")
+                raise RuntimeError(f"{code} stays {value} in: {text}")
+            time.sleep(0.02)
+        return value
+
+    def type(self, text):
+        """Types text into what has the focus, a character at a time."""
+        for character in text:
+            if character == "\n":
+                self.press("Enter")
+            else:
+                self.call("Input.insertText", text=character)
+
+    def press(self, key, times=1, shift=False):
+        """Presses a key."""
+        code, number = _KEYS[key]
+        event = {
+            "key": key,
+            "code": code,
+            "windowsVirtualKeyCode": number,
+            "modifiers": _SHIFT if shift else 0,
+        }
+        if key == "Enter":
+            event["text"] = "\r"
+        for _ in range(times):
+            self.call("Input.dispatchKeyEvent", type="keyDown", **event)
+            event.pop("text", None)
+            self.call("Input.dispatchKeyEvent", type="keyUp", **event)
+            if key == "Enter":
+                event["text"] = "\r"
+
+    def point(self, selector, click=False):
+        """Moves the mouse to the middle of an element, and clicks it."""
+        box = self.run(
+            f"(() => {{ const e = {selector};"
+            "e.scrollIntoView({block: 'center'});"
+            "const b = e.getBoundingClientRect();"
+            "return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+        )
+        place = {"x": box[0], "y": box[1]}
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+        for kind in ("mousePressed", "mouseReleased") if click else ():
+            self.call(
+                "Input.dispatchMouseEvent",
+                type=kind,
+                button="left",
+                clickCount=1,
+                **place,
+            )
+
+    def photograph(self, path, whole=True):
+        """Writes a picture of the page, PNG."""
+        picture = self.call(
+            "Page.captureScreenshot", captureBeyondViewport=whole
+        )
+        pathlib.Path(path).write_bytes(base64.b64decode(picture["data"]))
