@@ -81,7 +81,7 @@ $(OLDEST)/.installed-$(TENSORFLOW)-$(KERAS)-$(NUMPY): setup.py
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	rm -f $(OLDEST)/.installed-*
 	$(OLDEST)/bin/python -m pip install --quiet \
-	  --disable-pip-version-check -e . pytest \
+	  --disable-pip-version-check -e '.[layers]' pytest \
 	  tensorflow==$(TENSORFLOW) keras==$(KERAS) numpy==$(NUMPY)
 	@touch $@
 

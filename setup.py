@@ -12,15 +12,28 @@ from setuptools import find_packages
 from setuptools import setup
 
 ROOT = pathlib.Path(__file__).resolve().parent
+# TensorFlow and Keras are in extras: translating with an export for
+# CTranslate2 or LiteRT needs neither, and an extra cannot take away what every
+# installation gets. Nor does an installation replace another build of
+# TensorFlow.
+EVERYWHERE = [
+    "numpy>=1.26,<3",
+    "absl-py>=2.1",
+]
 # What the layers need. `make test-oldest` tests the oldest versions,
 # `make test` those in constraints.txt.
 LAYERS = [
     "tensorflow>=2.18,<2.22",
     "keras>=3.8,<3.16",
-    "numpy>=1.26,<3",
-    "absl-py>=2.1",
 ]
-# What translation needs, in Python and by commands.
+# What turns lines into ids and scores translations.
+TEXT = [
+    "sacrebleu>=2.4,<3",
+    "sacremoses>=0.1.1,<0.3",
+    # 0.2.1 crashes on a crafted tokenizer, which 0.2.3 refuses.
+    "sentencepiece>=0.2.3,<0.3",
+]
+# What all commands need, and translation with a run or a SavedModel.
 TRANSLATE = [
     "tensorflow>=2.21,<2.22",
     # 2.21.0 does not import: undefined symbol icudt77_dat.
@@ -28,10 +41,7 @@ TRANSLATE = [
     "keras>=3.15,<3.16; python_version >= '3.11'",
     # The last line of Keras that runs on Python 3.10.
     "keras>=3.12.4,<3.13; python_version < '3.11'",
-    "sacrebleu>=2.4,<3",
-    "sacremoses>=0.1.1,<0.3",
-    # 0.2.1 crashes on a crafted tokenizer, which 0.2.3 refuses.
-    "sentencepiece>=0.2.3,<0.3",
+    *TEXT,
 ]
 COMMANDS = (
     "trainer",
@@ -80,16 +90,16 @@ setup(
     },
     py_modules=[],
     python_requires=">=3.10,<3.14",
-    install_requires=LAYERS,
+    install_requires=EVERYWHERE,
     extras_require={
+        "layers": LAYERS,
         "translate": TRANSLATE,
         "gpu": ["tensorflow[and-cuda]>=2.18,<2.22"],
         "tensorboard": ["tensorboard>=2.20,<2.22"],
         "plots": ["matplotlib>=3.8"],
-        "ctranslate2": [*TRANSLATE, "ctranslate2>=4.5,<5"],
-        "litert": [*TRANSLATE, "ai-edge-litert>=2.3,<3"],
+        "ctranslate2": [*TEXT, "ctranslate2>=4.5,<5"],
+        "litert": [*TEXT, "ai-edge-litert>=2.3,<3"],
         "serve": [
-            *TRANSLATE,
             "starlette>=1,<2",
             "uvicorn>=0.40,<1",
             "prometheus-client>=0.22,<1",

@@ -21,6 +21,7 @@ import importlib
 import importlib.util
 import warnings
 
+from relpos_tf.utils import extras
 from relpos_tf.utils import saved_names
 
 __version__ = "0.1.0"
@@ -38,10 +39,11 @@ _LAZY = {
 # Packages that an installation of the layers may lack.
 _NEEDS = {
     "RelationAttention": ("tensorflow",),
+    "RelativeMultiHeadAttention": ("keras",),
     "Transformer": ("tensorflow",),
     "TransformerAttention": ("tensorflow",),
-    "Translator": ("tensorflow_text", "sentencepiece"),
-    "load_model": ("tensorflow_text", "sentencepiece"),
+    "Translator": ("sentencepiece",),
+    "load_model": ("tensorflow", "sentencepiece"),
     "relative_attention": ("tensorflow",),
 }
 _RENAMED = (
@@ -59,7 +61,10 @@ def __getattr__(name):
         return __getattr__("TransformerAttention")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    extra = "translate" if name in ("Translator", "load_model") else "layers"
+    with extras.imports(extra, f"relpos_tf.{name}"):
+        module = importlib.import_module(_LAZY[name])
+    return getattr(module, name)
 
 
 def __dir__():

@@ -44,6 +44,7 @@ from absl import flags
 from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf import registry
+from relpos_tf.utils import extras
 from relpos_tf.utils import memory
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
@@ -320,7 +321,9 @@ def logger() -> logging.Logger:
     return log
 
 
-def import_tensorflow(num_logical_cpus: int = 0, quiet: bool = True) -> Any:
+def import_tensorflow(
+    num_logical_cpus: int = 0, quiet: bool = True, task: str = "this command"
+) -> Any:
     """Imports TensorFlow without its start-up messages.
 
     The C++ libraries write to file descriptor 2 whatever the log level is,
@@ -332,11 +335,13 @@ def import_tensorflow(num_logical_cpus: int = 0, quiet: bool = True) -> Any:
             devices, to try replicas without GPUs.
         quiet: bool. False shows every message, and so does a
             `TF_CPP_MIN_LOG_LEVEL` below 3 in the environment.
+        task: str. What needs TensorFlow, if it is not installed.
 
     Returns:
         The `tensorflow` module.
 
     Raises:
+        MissingPackageError: TensorFlow is not installed.
         RuntimeError: `num_logical_cpus` is above 1 and TensorFlow has started
             its devices before.
     """
@@ -346,7 +351,9 @@ def import_tensorflow(num_logical_cpus: int = 0, quiet: bool = True) -> Any:
     os.environ["KERAS_BACKEND"] = "tensorflow"
     quiet = quiet and level not in ("0", "1", "2")
     with _hidden_stderr() if quiet else contextlib.nullcontext():
-        import tensorflow as tf  # Slow: only once the flags are known good.
+        with extras.imports("translate", task):
+            # Slow: only once the flags are known good.
+            import tensorflow as tf
 
         cpus = tf.config.list_physical_devices("CPU")
         tf.config.list_physical_devices("GPU")

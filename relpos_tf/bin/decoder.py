@@ -29,6 +29,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from relpos_tf import errors
 from relpos_tf.bin import command
@@ -152,13 +153,8 @@ def main() -> None:
     lines = source_lines()
     prefix = prefix_lines(lines)
     pairs = pairs_to_score() if FLAGS.score_file else []
-    command.import_tensorflow()
-    from relpos_tf.decoding import translator as translator_lib
-
-    load = translator_lib.Translator.load_run
-    if FLAGS.export_dir:
-        load = translator_lib.Translator.load_export
     path = first_given(*_MODELS) or run_dir.latest_run("runs")
+    load = loader_of(path)
     sets = open_test_sets(path)
     translator = load(
         path,
@@ -169,7 +165,7 @@ def main() -> None:
     with command.flag_value("decode_hparams"):
         decode_hparams = translator.engine.complete(decode_hparams)
     if is_prompt():
-        from relpos_tf.decoding import interactive  # imports TensorFlow
+        from relpos_tf.decoding import interactive  # imports SentencePiece
 
         interactive.run(translator, decode_hparams)
     elif FLAGS.score_file:
@@ -186,6 +182,23 @@ def main() -> None:
             report_scores(
                 translator, decode_hparams, texts, target_language(path)
             )
+
+
+def loader_of(path) -> Callable:
+    """Returns the function that loads the translator.
+
+    TensorFlow is imported only if it is needed.
+    """
+    from relpos_tf.decoding import engine_kinds  # imports SentencePiece
+    from relpos_tf.decoding import translator as translator_lib
+
+    kind, load = engine_kinds.RUN, translator_lib.Translator.load_run
+    if FLAGS.export_dir:
+        kind = engine_kinds.of_export(path)
+        load = translator_lib.Translator.load_export
+    if kind.needs_tensorflow:
+        command.import_tensorflow(task=kind.folder)
+    return load
 
 
 def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
@@ -313,10 +326,9 @@ def open_test_sets(path) -> list:
 
 def sets_of_run(name: str, path) -> list:
     """Returns the set of this name of the run's problem, or all of them."""
-    from relpos_tf.decoding import loading  # imports TensorFlow
     from relpos_tf.problems import test_sets
 
-    run = loading.run_of(path)
+    run = run_dir.run_of(path)
     data_dir = FLAGS.data_dir or run.read_flags().get("data_dir", "data")
     problem = test_sets.problem_of(run)
     found = test_sets.of_problem(data_dir, problem, [name])
@@ -347,10 +359,9 @@ def sets_of_sacrebleu(name: str, path) -> list:
 
 def languages_of(path) -> tuple[str, str]:
     """Returns the codes of a model's languages; "" where unknown."""
-    from relpos_tf.decoding import loading  # imports TensorFlow
 
     try:
-        problem = loading.run_of(path).read_problem()
+        problem = run_dir.run_of(path).read_problem()
     except errors.UserError:  # an export elsewhere
         problem = {}
     return problem.get("source_language", ""), problem.get(

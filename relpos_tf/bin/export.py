@@ -87,7 +87,6 @@ def main() -> None:
                 f"Received: {FLAGS.decode_hparams}."
             )
     command.import_tensorflow()
-    from relpos_tf.decoding import loading
     from relpos_tf.export import ctranslate2_export  # these import TensorFlow
     from relpos_tf.export import litert_export
     from relpos_tf.export import saved_model
@@ -97,7 +96,7 @@ def main() -> None:
     path = FLAGS.output_dir or FLAGS.checkpoint_path
     path = path or run_dir.latest_run("runs")
     name = "export" if is_saved_model else f"export_{FLAGS.format}"
-    export_dir = FLAGS.export_dir or loading.run_of(path).path / name
+    export_dir = FLAGS.export_dir or run_dir.run_of(path).path / name
     if is_saved_model:
         lines = None
         if FLAGS.warmup_file:

@@ -150,46 +150,43 @@ def models_of_flags() -> dict[str, str]:
 
 
 def load(name: str, path: str):
-    """Loads a model and translates a first line with it."""
-    begun = time.monotonic()
-    command.import_tensorflow()
+    """Loads a model and translates first lines with it."""
+    from relpos_tf.decoding import engine_kinds
+    from relpos_tf.decoding import export_files
     from relpos_tf.decoding import translator as translator_lib
     from relpos_tf.serving import served
 
+    begun = time.monotonic()
     with command.flag_value("model"):
+        kind = engine_kinds.RUN
+        if export_files.is_export(path):
+            kind = engine_kinds.of_export(path)
+        if kind.needs_tensorflow:
+            command.import_tensorflow(task=kind.folder)
         translator = translator_lib.Translator.load(path)
-    description = description_of(translator, path)
-    model = served.ServedModel(name, translator, description)
+    model = served.ServedModel(name, translator, description_of(path))
     model.warm_up(_WARM_UP)
     seconds = time.monotonic() - begun
     command.logger().info("Loaded %s from %s in %.0f s.", name, path, seconds)
     return model
 
 
-def description_of(translator, path: str) -> dict[str, str]:
+def description_of(path: str) -> dict[str, str]:
     """Returns what is known of a model besides its settings.
 
     Returns:
         `kind`, which is `run` or the format of an export, and the codes of
         its languages, "" where unknown.
     """
-    names = "source_language", "target_language"
-    info = getattr(translator.engine, "info", None)
-    kind = "run"
-    if info is None:
-        info = problem_of(pathlib.Path(path))
-    else:
+    from relpos_tf.decoding import export_files
+
+    if export_files.is_export(path):
+        info = export_files.read_info(path)
         kind = info.get("format") or "saved_model"
+    else:
+        info, kind = run_dir.run_of(path).read_problem(), "run"
+    names = "source_language", "target_language"
     return {"kind": kind} | {name: info.get(name) or "" for name in names}
-
-
-def problem_of(path: pathlib.Path) -> dict:
-    """Returns what a run knows of its problem."""
-    for folder in (path, *list(path.parents)[:2]):
-        run = run_dir.RunDir(folder)
-        if run.has_hparams():
-            return run.read_problem()
-    return {}
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

@@ -13,6 +13,7 @@ from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import model_engine
 from relpos_tf.layers.positions import tables
 from relpos_tf.models import transformer
 
@@ -54,7 +55,7 @@ def describe(
         UserError: there is no run, or it cannot be read, or see
             `weights_of`.
     """
-    engine = engines.ModelEngine(
+    engine = model_engine.ModelEngine(
         loading.load_model(run_dir_or_checkpoint),
         loading.load_tokenizer(run_dir_or_checkpoint),
     )
@@ -174,7 +175,7 @@ def mean_by_distance(
 def _describe_weights(model, sources, targets, shown):
     """Returns the parts `encoder`, `decoder` and `cross` of `describe`."""
     weights = weights_of(
-        model, engines.padded(sources), engines.padded(targets)
+        model, model_engine.padded(sources), model_engine.padded(targets)
     )
     lengths = [len(row) for row in sources], [len(row) for row in targets]
     rows = {"encoder": lengths[0], "decoder": lengths[1], "cross": lengths[1]}

@@ -18,8 +18,8 @@ from relpos_tf.comparison import words as words_lib
 from relpos_tf.data import batching
 from relpos_tf.data import records
 from relpos_tf.data import tokenizer as tokenizer_lib
-from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.models import run_dir
 from relpos_tf.training import evaluation
 from relpos_tf.utils import files
 from relpos_tf.utils import system_errors
@@ -81,7 +81,7 @@ def score(
     made_by = {
         "vocab_size": model.hparams.vocab_size,
         "tokenizer": records.tokenizer_mark(
-            loading.tokenizer_path_of(checkpoint)
+            run_dir.tokenizer_path_of(checkpoint)
         ),
     }
     dataset = batching.evaluation_batches(

@@ -1,7 +1,5 @@
 """The subword tokenizer: SentencePiece BPE with byte fallback.
 
-Shapes: N strings, T ids per string.
-
 Decoding restores any text: nothing is normalised, blanks are kept, and a
 character without a piece of its own is spelled in bytes. The one exception is
 U+2581, SentencePiece's sign for a blank, which is read as "_". The paper used
@@ -9,7 +7,8 @@ U+2581, SentencePiece's sign for a blank, which is read as "_". The paper used
 
 Ids: 0 padding, 1 end of sentence (EOS), 2 unknown. There is no start symbol.
 
-`load` also reads vocabularies of tensor2tensor, see `t2t_subwords`.
+`load` also reads vocabularies of tensor2tensor, see `t2t_subwords`. No
+TensorFlow: `graph_tokenizers` has the same tokenizers for graphs.
 """
 
 import functools
@@ -22,8 +21,6 @@ import tempfile
 from collections.abc import Iterable
 from collections.abc import Sequence
 
-import tensorflow as tf
-
 from relpos_tf import errors
 from relpos_tf.data import bpe_dropout
 from relpos_tf.data import t2t_subwords
@@ -33,8 +30,6 @@ from relpos_tf.utils import text as text_lib
 
 with extras.imports("translate", "translation"):
     import sentencepiece
-    import tensorflow_text
-    from sentencepiece import sentencepiece_model_pb2
 
 PAD_ID = text_lib.PAD_ID
 EOS_ID = text_lib.EOS_ID
@@ -44,7 +39,6 @@ UNKNOWN_ID = 2
 _RULES = "2581\t5F\n"
 # In bytes; SentencePiece skips longer lines.
 _MAX_SENTENCE_BYTES = 16384
-_LONGEST_TEXT = 2**31 - 1
 
 
 def train(
@@ -98,6 +92,11 @@ def train(
                 f"vocab_size={vocab_size}; SentencePiece says: "
                 f"{' '.join(str(error).split())}"
             ) from error
+    with extras.imports("translate", "training"):
+        # Not at the top: protobuf comes with TensorFlow, and who translates
+        # with an export may have neither.
+        from sentencepiece import sentencepiece_model_pb2
+
     proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
     # The rules are compiled in; the path of their file is random.
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
@@ -105,7 +104,7 @@ def train(
 
 
 class Tokenizer:
-    """A trained tokenizer, in Python and in the graph, with equal results.
+    """A trained tokenizer.
 
     Args:
         model_path: str or path. A file that `train` wrote.
@@ -192,60 +191,6 @@ class Tokenizer:
     def pieces(self) -> list[str]:
         """Returns the piece of every id, in order."""
         return [self._processor.id_to_piece(i) for i in range(self.vocab_size)]
-
-    @functools.cached_property
-    def graph_tokenizer(self) -> tensorflow_text.SentencepieceTokenizer:
-        """The same model as a trackable object, for SavedModels.
-
-        TensorFlow forgets it when its kernels are dropped, and
-        `tf.random.set_seed` drops them: set seeds first.
-        """
-        return tensorflow_text.SentencepieceTokenizer(
-            self.model_bytes, out_type=tf.int32, add_eos=True
-        )
-
-    def encode_tf(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of each string, EOS last.
-
-        Args:
-            strings: string [N].
-
-        Returns:
-            int32 [N, (T)], ragged.
-        """
-        # This op puts U+FFFD in the same places as Python's `decode`;
-        # SentencePiece itself would put more of them.
-        valid = tf.strings.unicode_transcode(
-            strings, "UTF-8", "UTF-8", replace_control_characters=False
-        )
-        return self.graph_tokenizer.tokenize(valid)
-
-    def decode_tf(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the text before the first EOS of each row.
-
-        Args:
-            ids: int32 [N, T], padded with 0.
-
-        Returns:
-            string [N].
-        """
-        ids = tf.cast(ids, tf.int32)
-        ends = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1)  # [N, T]
-        kept = (ends == 0) & (ids != PAD_ID)  # [N, T]
-        rows = tf.ragged.boolean_mask(ids, kept)
-        # Encoding puts one blank in front, but the op removes every leading
-        # blank. An unknown id in front prevents that; its text is cut off
-        # afterwards, together with the one blank.
-        first = tf.fill([tf.shape(ids)[0], 1], UNKNOWN_ID)
-        texts = self.graph_tokenizer.detokenize(
-            tf.concat([first, rows], axis=1)
-        )  # [N]
-        start = len(self._processor.decode([UNKNOWN_ID]).encode())
-        blank = [piece.startswith("\u2581") for piece in self.pieces()]
-        leading = rows[:, :1].to_tensor(PAD_ID, shape=[None, 1])  # [N, 1]
-        starts = start + tf.cast(tf.gather(blank, leading[:, 0]), tf.int32)
-        rest = tf.fill(tf.shape(starts), _LONGEST_TEXT)  # [N]
-        return tf.strings.substr(texts, starts, rest)
 
 
 # The two classes have the same methods.

@@ -35,10 +35,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from relpos_tf.decoding import engines
+
 take = functools.partial(tf.gather, batch_dims=1)
 
 # The score of a place in the result that no hypothesis fills.
-NO_HYPOTHESIS = -1e7
+NO_HYPOTHESIS = engines.NO_HYPOTHESIS
 
 
 class Search(NamedTuple):

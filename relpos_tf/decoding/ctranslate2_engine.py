@@ -27,15 +27,11 @@ import re
 from typing import Any
 from typing import NamedTuple
 
-import tensorflow as tf
-
 from relpos_tf import errors
 from relpos_tf.data import tokenizer as tokenizer_lib
-from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import litert_engine
-from relpos_tf.decoding import saved_model_engine
+from relpos_tf.decoding import export_files
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import extras
 from relpos_tf.utils import paths
@@ -76,19 +72,6 @@ def package() -> Any:
     return ctranslate2
 
 
-def load_export(folder: str | pathlib.Path) -> engines.Engine:
-    """Returns the engine for the format of an export.
-
-    Raises:
-        UserError: it is damaged, or CTranslate2 or LiteRT is needed and not
-            installed.
-    """
-    kinds = {FORMAT: CTranslate2Engine}
-    kinds[litert_engine.FORMAT] = litert_engine.LiteRTEngine
-    name = saved_model_engine.read_info(folder).get("format")
-    return kinds.get(name, saved_model_engine.ExportEngine)(folder)
-
-
 class CTranslate2Engine(engines.IdEngine):
     """An `engines.Engine` of a CTranslate2 model and its tokenizer.
 
@@ -106,17 +89,17 @@ class CTranslate2Engine(engines.IdEngine):
     """
 
     def __init__(self, folder: str | pathlib.Path):
-        self.info = saved_model_engine.read_info(folder)
+        self.info = export_files.read_info(folder)
         if self.info.get("format") != FORMAT:
             raise errors.UserError(
                 "Expected a folder made by relpos-export "
                 f"--format={FORMAT}. Received: {folder}."
             )
-        saved_model_engine.check_files(folder, self.info)
+        export_files.check_files(folder, self.info)
         translator = package().Translator
         try:
             self._max_positions = self.info["max_positions"]
-            path = saved_model_engine.file_of(folder, self.info["tokenizer"])
+            path = export_files.file_of(folder, self.info["tokenizer"])
             self.tokenizer = tokenizer_lib.load(path)
             self._decode_hparams = decode_hparam.DecodeHParams.from_json(
                 self.info["decode_hparams"]
@@ -132,7 +115,7 @@ class CTranslate2Engine(engines.IdEngine):
                 f"Expected a complete export for {FORMAT}. "
                 f"Received: {folder} ({reason})."
             ) from error
-        saved_model_engine.check_tokenizer(self.info, self.tokenizer, path)
+        export_files.check_tokenizer(self.info, self.tokenizer, path)
         self._tokens = tokens
         self._ids = {token: i for i, token in enumerate(tokens)}
 
@@ -160,7 +143,7 @@ class CTranslate2Engine(engines.IdEngine):
 
         Raises:
             UserError: a line is longer than the model has positions for.
-            ResourceExhaustedError: the batch does not fit into memory.
+            MemoryError: the batch does not fit into memory.
         """
         if not items:
             return []
@@ -223,9 +206,7 @@ class CTranslate2Engine(engines.IdEngine):
             )
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "memory" in str(error):
-                raise tf.errors.ResourceExhaustedError(
-                    None, None, str(error)
-                ) from error
+                raise MemoryError(str(error)) from error
             raise errors.UserError(
                 f"CTranslate2 cannot translate here. Received: {error}. With "
                 "CUDA_VISIBLE_DEVICES= it uses no GPU."
@@ -256,7 +237,7 @@ class CTranslate2Engine(engines.IdEngine):
         missing = n_best - len(best)
         return engines.Translation(
             texts + [""] * missing,
-            [one.score for one in best] + [beam_search.NO_HYPOTHESIS] * missing,
+            [one.score for one in best] + [engines.NO_HYPOTHESIS] * missing,
             best[0].is_complete,
             [one.ids for one in best] + [[]] * missing,
         )

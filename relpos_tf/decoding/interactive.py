@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 from relpos_tf import errors
-from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import engines
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
@@ -222,7 +222,7 @@ class Session:
         else:
             pairs = zip(found.texts, found.scores, strict=True)
             for rank, (line, score) in enumerate(pairs, start=1):
-                if score > beam_search.NO_HYPOTHESIS:
+                if score > engines.NO_HYPOTHESIS:
                     self._write(f"{rank:2}  {score:8.4f}  {line}")
         is_first = self._key() not in self._used
         self._used.add(self._key())

@@ -21,7 +21,7 @@ from relpos_tf import errors
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import saved_model_engine
+from relpos_tf.decoding import export_files
 from relpos_tf.utils import extras
 from relpos_tf.utils import text
 
@@ -130,16 +130,16 @@ class LiteRTEngine(engines.IdEngine):
     """
 
     def __init__(self, folder: str | pathlib.Path):
-        self.info = saved_model_engine.read_info(folder)
+        self.info = export_files.read_info(folder)
         if self.info.get("format") != FORMAT:
             raise errors.UserError(
                 "Expected a folder made by relpos-export "
                 f"--format={FORMAT}. Received: {folder}."
             )
         package()  # a missing package is no damage
-        saved_model_engine.check_files(folder, self.info)
+        export_files.check_files(folder, self.info)
         try:
-            path = saved_model_engine.file_of(folder, self.info["tokenizer"])
+            path = export_files.file_of(folder, self.info["tokenizer"])
             self.tokenizer = tokenizer_lib.load(path)
             self._decode_hparams = decode_hparam.DecodeHParams.from_json(
                 self.info["decode_hparams"]
@@ -150,7 +150,7 @@ class LiteRTEngine(engines.IdEngine):
                 f"Expected a complete export for {FORMAT}. "
                 f"Received: {folder} ({' '.join(str(error).split())})."
             ) from error
-        saved_model_engine.check_tokenizer(self.info, self.tokenizer, path)
+        export_files.check_tokenizer(self.info, self.tokenizer, path)
 
     def complete(
         self, decode_hparams: decode_hparam.DecodeHParams

@@ -7,7 +7,7 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.models import checkpoints
-from relpos_tf.models import run_dir as run_dir_lib
+from relpos_tf.models import run_dir
 from relpos_tf.models import shapes
 from relpos_tf.models import transformer
 from relpos_tf.utils import forks
@@ -32,7 +32,7 @@ def load_model(
     """
     forks.check()
     prefix = checkpoints.resolve(run_dir_or_checkpoint)
-    hparams = run_of(prefix).read_hparams()
+    hparams = run_dir.run_of(prefix).read_hparams()
     check_fit(prefix, hparams)
     model = transformer.Transformer(hparams)
     checkpoints.restore_model(
@@ -70,7 +70,7 @@ def load_tokenizer(
         UserError: there is no run, or its tokenizer is missing, damaged or
             not the model's.
     """
-    run = run_of(run_dir_or_checkpoint)
+    run = run_dir.run_of(run_dir_or_checkpoint)
     tokenizer = tokenizer_lib.load(run.tokenizer_path)
     known = run.read_problem().get("tokenizer_sha256", tokenizer.fingerprint)
     if tokenizer.fingerprint != known:
@@ -87,31 +87,3 @@ def load_tokenizer(
             f"{tokenizer.vocab_size}. Put the original file back."
         )
     return tokenizer
-
-
-def tokenizer_path_of(run_dir_or_checkpoint: str | pathlib.Path) -> str | None:
-    """Returns the path of a run's tokenizer, or None if there is none."""
-    try:
-        path = run_of(run_dir_or_checkpoint).tokenizer_path
-    except errors.UserError:
-        return None
-    return path if pathlib.Path(path).is_file() else None
-
-
-def run_of(path: str | pathlib.Path) -> run_dir_lib.RunDir:
-    """Returns the run that a directory or a checkpoint belongs to.
-
-    An average of checkpoints lies in a folder of its own inside its run.
-
-    Raises:
-        UserError: neither the path nor the two folders above it is a run.
-    """
-    path = pathlib.Path(path)
-    for folder in (path, *list(path.parents)[:2]):
-        run = run_dir_lib.RunDir(folder)
-        if run.has_hparams():
-            return run
-    raise errors.UserError(
-        "Expected a run's directory, which holds hparams.json, or a checkpoint "
-        f"in one. Received: {path}."
-    )

@@ -1,4 +1,4 @@
-"""An engine of an exported SavedModel, and the files of exports.
+"""An engine of an exported SavedModel.
 
 A SavedModel is a program. Before it is loaded, every operation in it is
 compared with the list of the operations that exports have; none of these
@@ -9,20 +9,21 @@ Shapes: N lines.
 
 import pathlib
 import re
-from typing import Any
 
 import tensorflow as tf
 from google.protobuf import message
 from tensorflow.core.protobuf import saved_model_pb2
 
 from relpos_tf import errors
-from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
+from relpos_tf.decoding import export_files
 from relpos_tf.models import checkpoint_index
-from relpos_tf.utils import checked_json
-from relpos_tf.utils import files
+from relpos_tf.utils import extras
 from relpos_tf.utils import paths
+
+with extras.imports("translate", "a SavedModel"):
+    import tensorflow_text  # noqa: F401  # registers the tokenizer's operations
 
 SAVED_MODEL = "saved_model.pb"
 # The operations in exports of every kind of model.
@@ -72,87 +73,6 @@ _DAMAGE = (
     ValueError,
     tf.errors.OpError,
 )
-
-
-# The fields of `export_info.json` that are read.
-_FIELDS = {
-    "format": str,
-    "files": dict[str, str],
-    "decode_hparams": dict,
-    "tokenizer": str,
-    "tokenizer_sha256": str,
-    "max_positions": int | None,
-}
-
-
-def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
-    """Returns the content of an export's `export_info.json`.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
-    path = pathlib.Path(folder, engines.EXPORT_INFO)
-    try:
-        return checked_json.loads(path.read_bytes(), _FIELDS)
-    except OSError as error:
-        raise errors.UserError(
-            "Expected a folder made by relpos-export. "
-            f"Received: {folder}, without {engines.EXPORT_INFO}. A run is "
-            "named with --output_dir."
-        ) from error
-    except ValueError as error:
-        raise errors.UserError(
-            f"{path} is damaged: {error} Or export again."
-        ) from error
-
-
-def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:
-    """Returns the sha256 of each file of an export, by its name there.
-
-    It is the field `files` of `export_info.json`, which has its own checksum.
-    """
-    folder = pathlib.Path(folder)
-    return {
-        path.relative_to(folder).as_posix(): files.sha256(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != engines.EXPORT_INFO
-    }
-
-
-def check_files(folder: str | pathlib.Path, info: dict[str, Any]) -> None:
-    """Compares an export's files with their checksums.
-
-    Args:
-        folder: The export.
-        info: What `read_info` returned. Without `files`, as in exports of
-            earlier versions, nothing is compared.
-
-    Raises:
-        UserError: a file is damaged or missing.
-    """
-    for name, expected in info.get("files", {}).items():
-        path = file_of(folder, name)
-        if not path.is_file() or files.sha256(path) != expected:
-            state = "damaged" if path.is_file() else "missing"
-            raise errors.UserError(
-                f"{path} is {state}: expected the file that was exported, of "
-                f"sha256 {expected[:8]}... Export again, or copy it again."
-            )
-
-
-def file_of(folder: str | pathlib.Path, name: str) -> pathlib.Path:
-    """Returns the path of a file named in `export_info.json`.
-
-    Raises:
-        UserError: the name leads out of the folder.
-    """
-    parts = pathlib.PurePosixPath(name).parts
-    if not parts or ".." in parts or pathlib.PurePath(name).is_absolute():
-        raise errors.UserError(
-            f"{pathlib.Path(folder, engines.EXPORT_INFO)} is damaged: "
-            f"expected names of files in its folder. Received: {name!r}."
-        )
-    return pathlib.Path(folder, *parts)
 
 
 def check_operations(folder: str | pathlib.Path) -> None:
@@ -226,25 +146,6 @@ def _described(operation: str) -> str:
     return repr(operation)
 
 
-def check_tokenizer(
-    info: dict[str, Any],
-    tokenizer: tokenizer_lib.AnyTokenizer,
-    path: str | pathlib.Path,
-) -> None:
-    """Raises UserError unless an export's tokenizer is that of its model.
-
-    Args:
-        info: The content of `export_info.json`.
-        tokenizer: The tokenizer in the export's folder.
-        path: Its file.
-    """
-    if info.get("tokenizer_sha256") != tokenizer.fingerprint:
-        raise errors.UserError(
-            "Expected the tokenizer that the model was trained with. "
-            f"Received: {path}, another one. Export again."
-        )
-
-
 class ExportEngine:
     """An `engines.Engine` of a SavedModel.
 
@@ -256,8 +157,8 @@ class ExportEngine:
     """
 
     def __init__(self, folder: str | pathlib.Path):
-        self.info = read_info(folder)
-        check_files(folder, self.info)
+        self.info = export_files.read_info(folder)
+        export_files.check_files(folder, self.info)
         check_operations(folder)
         try:
             checkpoint_index.check(f"{folder}/variables/variables")

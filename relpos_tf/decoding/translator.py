@@ -15,6 +15,7 @@ import itertools
 import logging
 import os
 import pathlib
+import sys
 import uuid
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -22,19 +23,16 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from relpos_tf import errors
 from relpos_tf import fields
-from relpos_tf.decoding import beam_search
-from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import engine_kinds
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import loading
+from relpos_tf.decoding import export_files
 from relpos_tf.layers import checks
-from relpos_tf.models import checkpoints
-from relpos_tf.models import run_dir
+from relpos_tf.utils import extras
 from relpos_tf.utils import forks
+from relpos_tf.utils import system_errors
 
 _log = logging.getLogger("relpos_tf")
 
@@ -107,7 +105,11 @@ class Translator:
                     "Translator.load(path) loads both. Received: "
                     f"model={model!r}, tokenizer={tokenizer!r}."
                 )
-            engine = engines.ModelEngine(model, tokenizer)
+            # Not at the top: who translates with an export for CTranslate2 or
+            # LiteRT needs no TensorFlow. Here it is imported already.
+            from relpos_tf.decoding import model_engine
+
+            engine = model_engine.ModelEngine(model, tokenizer)
         forks.check()
         self.name = name
         self._engine = engine
@@ -153,7 +155,8 @@ class Translator:
         Raises:
             UserError: none of them is there, or it is not complete.
         """
-        load = cls.load_export if _is_export(path) else cls.load_run
+        is_export = export_files.is_export(path)
+        load = cls.load_export if is_export else cls.load_run
         return load(path, batch_size=batch_size, max_input_size=max_input_size)
 
     @classmethod
@@ -174,12 +177,16 @@ class Translator:
         Raises:
             UserError: neither is there, or it is not complete.
         """
-        if _is_export(path):
+        if export_files.is_export(path):
             raise errors.UserError(
                 "Expected a run's directory or a checkpoint. Received: "
                 f"{path}, which is an export. Name it with --export_dir, or "
                 "in Python with `Translator.load_export`."
             )
+        with extras.imports("translate", engine_kinds.RUN.folder):
+            # Not at the top, as above.
+            from relpos_tf.models import checkpoints
+
         prefix = checkpoints.resolve(path)
         return cls._loaded("run", prefix, batch_size, max_input_size)
 
@@ -337,8 +344,8 @@ class Translator:
         checks.integer("chunk_lines", chunk_lines, least=1)
         decode_hparams = self.engine.complete(decode_hparams)
         decode_hparams.check_n_best(n_best)
-        is_model = isinstance(self.engine, engines.ModelEngine)
-        if not is_model and (with_attention or prefix is not None):
+        is_steerable = isinstance(self.engine, engines.SteerableEngine)
+        if not is_steerable and (with_attention or prefix is not None):
             raise errors.UserError(
                 "An export has no attention and takes no prefix: use the run."
             )
@@ -357,10 +364,8 @@ def _load(kind: str, path: str) -> engines.Engine:
     """Loads the engine of a checkpoint or of an export."""
     forks.check()
     if kind == "export":
-        return ctranslate2_engine.load_export(path)
-    return engines.ModelEngine(
-        loading.load_model(path), loading.load_tokenizer(path)
-    )
+        return engine_kinds.of_export(path).load(path)
+    return engine_kinds.RUN.load(path)
 
 
 @functools.lru_cache(maxsize=1)
@@ -385,12 +390,20 @@ def _strings(name, texts):
         elements = None if isinstance(texts, wrong) else iter(texts)
     except TypeError:
         elements = None
-    if elements is None or isinstance(texts, tf.Tensor | tf.RaggedTensor):
+    if elements is None or _is_tensor(texts):
         raise errors.UserError(
             f"`{name}` must be a list of lines, each a str. Received: "
             f"{_received(texts)}."
         )
     return _checked_strings(name, elements)
+
+
+def _is_tensor(value):
+    """Tests the class without importing TensorFlow, which takes seconds."""
+    tensorflow = sys.modules.get("tensorflow")
+    names = "Tensor", "RaggedTensor"  # missing while another thread imports it
+    kinds = tuple(getattr(tensorflow, name, ()) for name in names)
+    return isinstance(value, kinds)
 
 
 def _checked_strings(name, elements):
@@ -432,15 +445,6 @@ def _public(translation, n_best, return_scores, return_attention):
     if n_best == 1:
         parts = [part[0] for part in parts]
     return parts[0] if len(parts) == 1 else tuple(parts)
-
-
-def _is_export(path: str | pathlib.Path) -> bool:
-    """Returns whether a directory is an export and not a run."""
-    return (
-        pathlib.Path(path, engines.EXPORT_INFO).is_file()
-        and not pathlib.Path(path, run_dir.HPARAMS).exists()
-        and not run_dir.all_steps(path)
-    )
 
 
 class _Job:
@@ -515,7 +519,7 @@ class _Job:
                 results = self._engine.with_attention(batch, results)
             for item, result in zip(batch, results, strict=True):
                 translations[item.number - first] = result
-                if result.scores[0] <= beam_search.NO_HYPOTHESIS:
+                if result.scores[0] <= engines.NO_HYPOTHESIS:
                     self._without.append(item.number)
                 elif not result.is_complete:
                     self._incomplete.append(item.number)
@@ -549,7 +553,9 @@ class _Job:
             return self._engine.translate(
                 items, self._decode_hparams, self._n_best
             )
-        except tf.errors.ResourceExhaustedError as error:
+        except Exception as error:
+            if not system_errors.is_out_of_memory(error):
+                raise
             if len(items) == 1:
                 raise errors.UserError(
                     f"Line {items[0].number} of {items[0].size} ids does not "

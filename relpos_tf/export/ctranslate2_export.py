@@ -9,7 +9,6 @@ import pathlib
 
 from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
-from relpos_tf.decoding import loading
 from relpos_tf.export import ctranslate2_spec
 from relpos_tf.export import quantizations
 from relpos_tf.export import saved_model
@@ -71,7 +70,7 @@ def export_ctranslate2(
         "requires": ["ctranslate2"],
         "quantization": quantization,
         "max_positions": ctranslate2_spec.max_positions(engine.model),
-        "tokenizer": pathlib.Path(loading.run_of(prefix).tokenizer_path).name,
+        "tokenizer": pathlib.Path(run_dir.run_of(prefix).tokenizer_path).name,
         "decode_hparams": decode_hparams.search_settings(),
         "checkpoint": str(prefix),
         "tokenizer_sha256": engine.tokenizer.fingerprint,

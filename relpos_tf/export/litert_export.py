@@ -19,8 +19,8 @@ from tensorflow.lite.python import convert_phase
 
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
-from relpos_tf.decoding import engines
 from relpos_tf.decoding import litert_engine
+from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import search
 from relpos_tf.export import quantizations
 from relpos_tf.export import saved_model
@@ -255,7 +255,7 @@ def check_equal(module: IdTranslator, content: bytes, vocab_size: int) -> None:
 
 
 def describe(
-    engine: engines.ModelEngine,
+    engine: model_engine.ModelEngine,
     decode_hparams: decode_hparam.DecodeHParams,
     prefix: str | pathlib.Path,
     quantization: str,

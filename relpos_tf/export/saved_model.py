@@ -15,11 +15,13 @@ from typing import Any
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
+from relpos_tf.decoding import export_files
 from relpos_tf.decoding import loading
-from relpos_tf.decoding import saved_model_engine
+from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import search
 from relpos_tf.export import serving_warmup
 from relpos_tf.models import checkpoints
@@ -82,11 +84,11 @@ class TextTranslator(tf.Module):
             alpha=decode_hparams.alpha,
             n_best=decode_hparams.beam_size,
         )
-        self._encode = tokenizer.encode_tf
-        self._decode = tokenizer.decode_tf
+        graph = graph_tokenizers.of(tokenizer)
+        self._encode, self._decode = graph.encode, graph.decode
         self._decode_hparams = decode_hparams
         self.weights = [variable.value for variable in model.variables]
-        self.tokenizer = tokenizer.graph_tokenizer
+        self.tokenizer = graph.tokenizer
 
     @tf.function(input_signature=[_LINES])
     def count_ids(self, lines):
@@ -227,7 +229,7 @@ def export_saved_model(
 
 
 def describe(
-    engine: engines.ModelEngine,
+    engine: model_engine.ModelEngine,
     decode_hparams: decode_hparam.DecodeHParams,
     prefix: str | pathlib.Path,
 ) -> dict[str, Any]:
@@ -238,7 +240,7 @@ def describe(
         decode_hparams: The settings in the graph.
         prefix: The prefix of the checkpoint.
     """
-    run = loading.run_of(prefix)
+    run = run_dir.run_of(prefix)
     problem = run.read_problem()  # {} if it was imported
     return {
         "format": "saved_model",
@@ -269,7 +271,7 @@ def load(
     beam_size: int | None,
     alpha: float | None,
     extra_length: int | None,
-) -> tuple[str, engines.ModelEngine, decode_hparam.DecodeHParams]:
+) -> tuple[str, model_engine.ModelEngine, decode_hparam.DecodeHParams]:
     """Loads a model to export; the arguments are those of the exporters.
 
     Returns:
@@ -277,7 +279,7 @@ def load(
         None.
     """
     prefix = checkpoints.resolve(run_dir_or_checkpoint)
-    engine = engines.ModelEngine(
+    engine = model_engine.ModelEngine(
         loading.load_model(prefix), loading.load_tokenizer(prefix)
     )
     decode_hparams = engine.complete(
@@ -288,15 +290,15 @@ def load(
 
 def write_info(folder: pathlib.Path, info: dict[str, Any]) -> None:
     """Writes export_info.json with the checksums of all other files."""
-    info = info | {"files": saved_model_engine.file_checksums(folder)}
-    (folder / engines.EXPORT_INFO).write_text(
+    info = info | {"files": export_files.file_checksums(folder)}
+    (folder / export_files.EXPORT_INFO).write_text(
         checked_json.dumps(info), encoding="utf-8"
     )
 
 
 def check_replaceable(
     folder: pathlib.Path,
-    marker: str = engines.EXPORT_INFO,
+    marker: str = export_files.EXPORT_INFO,
     kind: str = "export",
 ) -> None:
     """Refuses a folder that cannot be written, or holds something else.

@@ -2,12 +2,14 @@
 
 A wrong argument is refused where it is written, with one sentence, instead of
 by an error of TensorFlow when the layer is called.
+
+Keras is imported by the checks of layers and tensors alone: the translator
+checks numbers, also where Keras is not installed.
 """
 
 import math
 import numbers
 
-import keras
 import numpy as np
 
 from relpos_tf import errors
@@ -72,6 +74,8 @@ def needs_tensorflow(layer):
     Args:
         layer: The layer, or the name of a function.
     """
+    import keras  # not at the top, see above
+
     backend = keras.backend.backend()
     if backend != "tensorflow":
         name = layer if isinstance(layer, str) else type(layer).__name__
@@ -131,6 +135,8 @@ def sizes(name, shape, expected):
 
 def ids(name, tensor):
     """Refuses a tensor that does not hold integers."""
+    import keras  # not at the top, see above
+
     dtype = keras.backend.standardize_dtype(tensor.dtype)
     if "int" not in dtype:
         raise errors.UserError(

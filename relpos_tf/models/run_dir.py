@@ -368,6 +368,34 @@ def latest_run(root: str = "runs") -> pathlib.Path:
     return max(runs)[1]
 
 
+def run_of(path: str | pathlib.Path) -> RunDir:
+    """Returns the run that a directory or a checkpoint belongs to.
+
+    An average of checkpoints lies in a folder of its own inside its run.
+
+    Raises:
+        UserError: neither the path nor the two folders above it is a run.
+    """
+    path = pathlib.Path(path)
+    for folder in (path, *list(path.parents)[:2]):
+        run = RunDir(folder)
+        if run.has_hparams():
+            return run
+    raise errors.UserError(
+        "Expected a run's directory, which holds hparams.json, or a checkpoint "
+        f"in one. Received: {path}."
+    )
+
+
+def tokenizer_path_of(run_dir_or_checkpoint: str | pathlib.Path) -> str | None:
+    """Returns the path of a run's tokenizer, or None if there is none."""
+    try:
+        path = run_of(run_dir_or_checkpoint).tokenizer_path
+    except errors.UserError:
+        return None
+    return path if pathlib.Path(path).is_file() else None
+
+
 def check_same_architecture(
     old: hparam.HParams, new: hparam.HParams
 ) -> list[str]:

@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import engines
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import queries
 
 # A graph for each kind of search stays in memory, so there are so many at most.
 MOST_KINDS = 64
-# Scores at or below it stand for translations that were not found.
-_NOT_FOUND = -1e6
 _DIGITS = 4
 
 
@@ -182,7 +181,7 @@ def _line(query, translation):
     for i, (text, score) in enumerate(
         zip(translation.texts, translation.scores, strict=True)
     ):
-        if i == query.n_best or not score > _NOT_FOUND:
+        if i == query.n_best or not score > engines.NO_HYPOTHESIS:
             break
         hypothesis = {"text": text, "score": round(score, _DIGITS)}
         if query.attention:

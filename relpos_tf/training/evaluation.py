@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from relpos_tf.decoding import engines
+from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import search
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.layers import losses
@@ -144,8 +144,8 @@ def log_probabilities(
     log_probs = [0.0] * len(pairs)
     for batch in translator_lib.make_batches(sizes):
         batch_log_probs = function(
-            engines.padded([sources[i] for i in batch]),
-            engines.padded([targets[i] for i in batch]),
+            model_engine.padded([sources[i] for i in batch]),
+            model_engine.padded([targets[i] for i in batch]),
         )
         for i, value in zip(batch, batch_log_probs.numpy(), strict=True):
             log_probs[i] = float(value)

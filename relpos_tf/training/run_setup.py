@@ -54,7 +54,7 @@ def with_tokenizer_of(problem, data_dir: str, start: str):
         start: str. A run or a checkpoint, or "". Without a tokenizer there,
             the problem is returned unchanged.
     """
-    path = loading.tokenizer_path_of(start) if start else None
+    path = run_dir.tokenizer_path_of(start) if start else None
     if path is None:
         return problem
     if problem.is_prepared(data_dir):

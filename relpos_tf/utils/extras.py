@@ -1,7 +1,7 @@
 """The optional parts of the package, and how to install them.
 
-setup.py has an extra for each: the layers need TensorFlow, Keras and NumPy
-alone.
+setup.py has an extra for each part. Every installation has NumPy and absl-py;
+TensorFlow and Keras come with the extras `layers` and `translate`.
 """
 
 import contextlib

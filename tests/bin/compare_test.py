@@ -25,6 +25,7 @@ from relpos_tf.comparison import score_process
 from relpos_tf.comparison import train_runs
 from relpos_tf.comparison.report import html
 from relpos_tf.decoding import engines
+from relpos_tf.decoding import model_engine
 from relpos_tf.models import run_dir
 from relpos_tf.training import evaluation
 from tests.comparison import examples
@@ -200,7 +201,7 @@ class RunsTest(parameterized.TestCase):
         patches = [
             examples.in_this_process(),
             mock.patch.object(
-                engines.ModelEngine, "translate", examples.quick_search
+                model_engine.ModelEngine, "translate", examples.quick_search
             ),
             mock.patch.object(
                 evaluation, "teacher_forced", examples.quick_loss
@@ -286,7 +287,7 @@ class RunsTest(parameterized.TestCase):
         path = self.folder / "theirs.txt"
         path.write_text("one\n")
         with mock.patch.object(
-            engines.ModelEngine, "translate", side_effect=ValueError
+            model_engine.ModelEngine, "translate", side_effect=ValueError
         ):
             code, _, err = self.compare(
                 "HERE/a-seed1", f"--outputs=theirs={path}"
@@ -335,7 +336,7 @@ class RunsTest(parameterized.TestCase):
 
     def test_interrupted_command_says_how_to_go_on(self):
         with mock.patch.object(
-            engines.ModelEngine, "translate", side_effect=KeyboardInterrupt
+            model_engine.ModelEngine, "translate", side_effect=KeyboardInterrupt
         ):
             code, out, err = self.compare("HERE/a-seed1")
         self.assertEqual((code, out), (0, ""))
@@ -379,7 +380,7 @@ class GridTest(absltest.TestCase):
                 functools.partial(examples.EndedChild, self.run_child),
             ),
             mock.patch.object(
-                engines.ModelEngine,
+                model_engine.ModelEngine,
                 "translate",
                 lambda engine, *arguments: self.search(engine, *arguments),
             ),

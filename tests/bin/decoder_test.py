@@ -23,6 +23,7 @@ from relpos_tf.bin import decoder
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
@@ -619,7 +620,7 @@ class DecoderTest(parameterized.TestCase):
         code, _, err = self.decode(f"--score_file={path}")
         self.assertEqual(code, 1)
         self.assertIn("Line 2 of", err)
-        self.engine = engines.ModelEngine(
+        self.engine = model_engine.ModelEngine(
             loading.load_model(tiny_run.path()),
             loading.load_tokenizer(tiny_run.path()),
         )

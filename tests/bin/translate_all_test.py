@@ -20,6 +20,7 @@ from relpos_tf.bin import command
 from relpos_tf.bin import translate_all
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import transformer
@@ -179,7 +180,9 @@ class FilesTest(TranslateAllTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        quick = mock.patch.object(engines.ModelEngine, "translate", say_weights)
+        quick = mock.patch.object(
+            model_engine.ModelEngine, "translate", say_weights
+        )
         quick.start()
         cls.addClassCleanup(quick.stop)
         cls.expected = translate_alone()
@@ -204,7 +207,9 @@ class FilesTest(TranslateAllTestCase):
                 raise KeyboardInterrupt
             return say_weights(engine, items, settings, n_best)
 
-        with mock.patch.object(engines.ModelEngine, "translate", interrupted):
+        with mock.patch.object(
+            model_engine.ModelEngine, "translate", interrupted
+        ):
             code, _, err = self.translate()
         self.assertEqual(code, 130)
         self.assertEndsWith(err, "relpos-translate_all: interrupted.\n")

@@ -11,6 +11,7 @@ from relpos_tf import errors
 from relpos_tf.comparison import attention_maps
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import model_engine
 from relpos_tf.models import transformer
 from tests import oracles
 from tests import testing
@@ -197,7 +198,7 @@ class DescribeTest(tf.test.TestCase):
             for target in targets
         ]
         with mock.patch.object(
-            engines.ModelEngine, "translate", return_value=found
+            model_engine.ModelEngine, "translate", return_value=found
         ):
             return attention_maps.describe(tiny_run.path(), lines)
 

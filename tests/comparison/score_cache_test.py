@@ -17,7 +17,7 @@ from relpos_tf.comparison import collection
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import score_cache
-from relpos_tf.decoding import engines
+from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.problems import problem as problem_lib
@@ -39,7 +39,7 @@ class ScoresTestCase(parameterized.TestCase):
         self.process = patch.start()
         self.addCleanup(patch.stop)
         patch = mock.patch.object(
-            engines.ModelEngine, "translate", examples.quick_search
+            model_engine.ModelEngine, "translate", examples.quick_search
         )
         patch.start()
         self.addCleanup(patch.stop)

@@ -128,10 +128,12 @@ class PackagingTest(parameterized.TestCase):
 
     def test_layers_allow_the_versions_that_make_test_oldest_installs(self):
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        layers = self.setup["extras_require"]["layers"]
         wishes = {
             wish.name: wish.specifier
             for wish in map(
-                requirements.Requirement, self.setup["install_requires"]
+                requirements.Requirement,
+                [*self.setup["install_requires"], *layers],
             )
         }
         self.assertCountEqual(
@@ -142,6 +144,16 @@ class PackagingTest(parameterized.TestCase):
             floor = [s.version for s in wishes[name] if s.operator == ">="]
             self.assertEqual(floor, [oldest.rpartition(".")[0]])
             self.assertIn(pins("3.11")[name], wishes[name])
+
+    def test_exports_are_translated_without_tensorflow(self):
+        extras = self.setup["extras_require"]
+        for extra in ("ctranslate2", "litert"):
+            lines = [*self.setup["install_requires"], *extras[extra]]
+            names = {requirements.Requirement(line).name for line in lines}
+            self.assertNoCommonElements(
+                names, ["tensorflow", "tensorflow-text", "keras"]
+            )
+            self.assertIn("sentencepiece", names)
 
     def test_constraints_are_exact_and_have_no_urls(self):
         for line in read_lines("constraints.txt"):

@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from relpos_tf.data import graph_escaping
 from relpos_tf.data import t2t_escaping
 
 _ALPHABET = t2t_escaping.SPELLING | set("abcé .日")
@@ -80,12 +81,12 @@ _STRINGS = tf.TensorSpec([None], tf.string)
 
 @tf.function(input_signature=[_STRINGS])
 def spell_in_graph(strings):
-    return t2t_escaping.spell_tf(strings, _ALPHABET)
+    return graph_escaping.spell(strings, _ALPHABET)
 
 
 @tf.function(input_signature=[_STRINGS])
 def read_in_graph(spelled):
-    return t2t_escaping.read_tf(spelled)
+    return graph_escaping.read(spelled)
 
 
 def constant(strings):

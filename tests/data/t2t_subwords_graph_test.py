@@ -1,5 +1,6 @@
 """tensor2tensor's subwords in graphs, also without this package."""
 
+import functools
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 from hypothesis import strategies
 
+from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import t2t_subwords
 from tests.data import t2t_subwords_test
 
@@ -70,8 +72,9 @@ class Both(tf.Module):
 
     def __init__(self, tokens):
         super().__init__()
-        self._encode, self._decode = tokens.encode_tf, tokens.decode_tf
-        self.tokenizer = tokens.graph_tokenizer
+        graph = graph_tokenizers.of(tokens)
+        self._encode, self._decode = graph.encode, graph.decode
+        self.tokenizer = graph.tokenizer
 
     @tf.function(input_signature=[_LINES])
     def encode(self, strings):
@@ -101,7 +104,9 @@ class SubwordGraphTest(parameterized.TestCase):
         cls.small_path = t2t_subwords_test.write(
             folder.name, t2t_subwords_test.SMALL
         )
-        cls.small = t2t_subwords.SubwordTokenizer(cls.small_path)
+        cls.small = graph_tokenizers.of(
+            t2t_subwords.SubwordTokenizer(cls.small_path)
+        )
         path = pathlib.Path(folder.name, "t2t.subwords")
         path.write_bytes(t2t_subwords_test.T2T["vocab_file"].encode())
         cls.t2t = t2t_subwords.SubwordTokenizer(path)
@@ -152,15 +157,15 @@ class SubwordGraphTest(parameterized.TestCase):
     def test_examples(self):
         strings, ids = zip(*t2t_subwords_test.BY_HAND, strict=True)
         # Not in a graph of its own, and int64 ids.
-        found = self.small.encode_tf(constant(strings))
+        found = self.small.encode(constant(strings))
         self.assertEqual(found.to_list(), [[*row, 1] for row in ids])
         rows, texts = zip(*t2t_subwords_test.DECODED_BY_HAND, strict=True)
         rows = tf.ragged.constant(rows, tf.int64, ragged_rank=1)
-        found = self.small.decode_tf(rows.to_tensor())
+        found = self.small.decode(rows.to_tensor())
         self.assertEqual([t.decode() for t in found.numpy()], list(texts))
 
     def test_token_without_pieces_raises(self):
-        for encode in (self.small.encode_tf, tf.function(self.small.encode_tf)):
+        for encode in (self.small.encode, tf.function(self.small.encode)):
             with self.assertRaisesRegex(
                 tf.errors.InvalidArgumentError, r"(?s)lacks a piece.*tp_"
             ):
@@ -168,10 +173,11 @@ class SubwordGraphTest(parameterized.TestCase):
 
     def test_graph_that_asks_first_does_not_own_the_pieces(self):
         tokens = t2t_subwords.SubwordTokenizer(self.small_path)
+        graph = functools.cache(lambda: graph_tokenizers.of(tokens))
         lines = tf.data.Dataset.from_tensors(constant(["the", "th"]))
-        (first,) = lines.map(tokens.encode_tf)
+        (first,) = lines.map(lambda x: graph().encode(x))
         self.assertEqual(first.to_list(), [[2, 1], [3, 9, 1]])
-        again = tokens.encode_tf(constant(["the"]))
+        again = graph().encode(constant(["the"]))
         self.assertEqual(again.to_list(), [[2, 1]])
 
     def test_saved_model_alone_agrees(self):

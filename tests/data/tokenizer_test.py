@@ -10,6 +10,7 @@ from absl.testing import parameterized
 from hypothesis import strategies
 
 from relpos_tf import errors
+from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import tokenizer
 
 _TEXT = [
@@ -41,11 +42,12 @@ _EDGE_CASES = (
 
 
 def setUpModule():
-    global _folder, _tokens
+    global _folder, _tokens, _graph
     _folder = tempfile.TemporaryDirectory()
     path = pathlib.Path(_folder.name, "tokenizer.model")
     tokenizer.train(_TEXT, path, 400)
     _tokens = tokenizer.Tokenizer(path)
+    _graph = graph_tokenizers.of(_tokens)
 
 
 def tearDownModule():
@@ -55,7 +57,7 @@ def tearDownModule():
 # Not tf.test.TestCase, which drops the kernel that holds the graph's tokenizer.
 class TokenizerTest(parameterized.TestCase):
     def in_graph(self, string):
-        return _tokens.encode_tf(tf.constant([string])).to_list()[0]
+        return _graph.encode(tf.constant([string])).to_list()[0]
 
     @parameterized.parameters(*_EDGE_CASES)
     def test_text_comes_back_and_graph_agrees(self, string):
@@ -66,7 +68,7 @@ class TokenizerTest(parameterized.TestCase):
         self.assertNotIn(tokenizer.UNKNOWN_ID, ids)
         self.assertEqual(_tokens.decode(ids), string)
         self.assertEqual(self.in_graph(string), ids)
-        decoded = _tokens.decode_tf(tf.constant([ids]))
+        decoded = _graph.decode(tf.constant([ids]))
         self.assertEqual(decoded.numpy()[0].decode(), string)
 
     @hypothesis.settings(
@@ -82,7 +84,7 @@ class TokenizerTest(parameterized.TestCase):
         meant = string.replace("\u2581", "_")
         self.assertEqual(_tokens.decode(ids), meant)
         self.assertEqual(self.in_graph(string), ids)
-        decoded = _tokens.decode_tf(tf.constant([ids]))
+        decoded = _graph.decode(tf.constant([ids]))
         self.assertEqual(decoded.numpy()[0].decode(), meant)
 
     @parameterized.parameters(
@@ -96,7 +98,7 @@ class TokenizerTest(parameterized.TestCase):
         expected = string.decode("utf-8", errors="replace")
         ids = self.in_graph(string)
         self.assertEqual(ids, _tokens.encode(expected))
-        decoded = _tokens.decode_tf(tf.constant([ids]))
+        decoded = _graph.decode(tf.constant([ids]))
         self.assertEqual(decoded.numpy()[0].decode(), expected)
 
     def test_lone_surrogates_do_not_raise(self):
@@ -120,12 +122,12 @@ class TokenizerTest(parameterized.TestCase):
         self.assertEqual(texts[:4], ["A man.", "A man.", " two dogs ", ""])
         padded = tf.ragged.constant(rows, dtype=tf.int32).to_tensor()
         decode = tf.function(
-            _tokens.decode_tf,
+            _graph.decode,
             input_signature=[tf.TensorSpec([None, None], tf.int32)],
         )
         in_graph = [string.decode() for string in decode(padded).numpy()]
         self.assertEqual(in_graph, texts)
-        as_int64 = _tokens.decode_tf(tf.cast(padded, tf.int64))
+        as_int64 = _graph.decode(tf.cast(padded, tf.int64))
         self.assertEqual(
             as_int64.numpy().tolist(), decode(padded).numpy().tolist()
         )
@@ -133,7 +135,7 @@ class TokenizerTest(parameterized.TestCase):
     def test_all_single_ids_decode_alike(self):
         ids = list(range(_tokens.vocab_size))
         texts = [_tokens.decode([i]) for i in ids]
-        in_graph = _tokens.decode_tf(tf.constant(ids)[:, tf.newaxis])
+        in_graph = _graph.decode(tf.constant(ids)[:, tf.newaxis])
         decoded = [string.decode() for string in in_graph.numpy()]
         self.assertEqual(decoded, texts)
 
@@ -142,7 +144,7 @@ class TokenizerTest(parameterized.TestCase):
             _tokens.encode_batch(_EDGE_CASES),
             [_tokens.encode(string) for string in _EDGE_CASES],
         )
-        ragged = _tokens.encode_tf(tf.constant([], tf.string))
+        ragged = _graph.encode(tf.constant([], tf.string))
         self.assertEqual(ragged.shape[0], 0)
         self.assertEqual(ragged.dtype, tf.int32)
 

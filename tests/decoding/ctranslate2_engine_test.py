@@ -184,8 +184,8 @@ class EngineTest(parameterized.TestCase):
 
     @parameterized.parameters(
         (RuntimeError("libcublas.so.12 is not found"), errors.UserError),
-        (RuntimeError("out of memory"), tf.errors.ResourceExhaustedError),
-        (MemoryError(), tf.errors.ResourceExhaustedError),
+        (RuntimeError("out of memory"), MemoryError),
+        (MemoryError(), MemoryError),
     )
     def test_faults_of_the_library_get_a_name(self, fault, expected):
         engine = ctranslate2_engine.CTranslate2Engine(export_of())

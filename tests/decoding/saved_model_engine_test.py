@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from relpos_tf import errors
 from relpos_tf.data import tokenizer
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import export_files
 from relpos_tf.decoding import saved_model_engine
 from relpos_tf.export import saved_model
 from relpos_tf.models import run_dir
@@ -55,7 +56,7 @@ class ExportEngineTest(parameterized.TestCase):
         }
         self.assertEqual(files.keys(), there - {"export_info.json"})
         self.assertIn("assets.extra/tf_serving_warmup_requests", there)
-        self.assertEqual(files, saved_model_engine.file_checksums(self.folder))
+        self.assertEqual(files, export_files.file_checksums(self.folder))
 
     @parameterized.parameters(
         {"files": ["saved_model.pb"]},
@@ -129,7 +130,7 @@ class ExportEngineTest(parameterized.TestCase):
             module, str(self.folder), signatures={"details": module.details}
         )
         info = checked_json.loads(self.info.read_bytes())
-        info["files"] = saved_model_engine.file_checksums(self.folder)
+        info["files"] = export_files.file_checksums(self.folder)
         self.info.write_text(checked_json.dumps(info))
 
     @parameterized.parameters(
@@ -324,15 +325,13 @@ class ExportEngineTest(parameterized.TestCase):
     )
     def test_names_do_not_lead_out_of_the_folder(self, name):
         with self.assertRaisesRegex(errors.UserError, "in its folder"):
-            saved_model_engine.file_of(self.folder, name)
+            export_files.file_of(self.folder, name)
         with self.assertRaisesRegex(errors.UserError, "in its folder"):
-            saved_model_engine.check_files(
-                self.folder, {"files": {name: "0" * 64}}
-            )
+            export_files.check_files(self.folder, {"files": {name: "0" * 64}})
 
     def test_names_inside_the_folder_are_followed(self):
         self.assertEqual(
-            saved_model_engine.file_of(self.folder, "variables/..data"),
+            export_files.file_of(self.folder, "variables/..data"),
             self.folder / "variables" / "..data",
         )
 

@@ -11,7 +11,7 @@ from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf import errors
-from relpos_tf.decoding import engines
+from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from tests.decoding import translator_test
 
@@ -54,7 +54,7 @@ OPTIONS = {
 }
 
 
-class Prefixes(translator_test.EchoEngine, engines.ModelEngine):
+class Prefixes(translator_test.EchoEngine, model_engine.ModelEngine):
     """Takes prefixes, as a model does, and ignores them."""
 
     def with_prefixes(self, items, prefixes):

@@ -20,7 +20,9 @@ from relpos_tf import errors
 from relpos_tf.data import tokenizer
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import engines
+from relpos_tf.decoding import export_files
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from tests import commands
 from tests import tiny_run
@@ -449,8 +451,8 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_many_settings_are_no_reason_for_tensorflow_to_warn(self):
         # TensorFlow warns twice in a process, and may have done so by now.
-        model_engine = self.translator.engine
-        engine = engines.ModelEngine(model_engine.model, model_engine.tokenizer)
+        other = self.translator.engine
+        engine = model_engine.ModelEngine(other.model, other.tokenizer)
         translator = translator_lib.Translator(engine=engine)
 
         def search(model, sources, limits, **_):
@@ -462,7 +464,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
                 "_frequent_tracing_detector_manager",
                 polymorphic_function._FrequentTracingDetectorManager(),
             ),
-            mock.patch.object(engines.search_lib, "search", search),
+            mock.patch.object(model_engine.search_lib, "search", search),
             self.assertNoLogs(tf.get_logger(), "WARNING"),
         ):
             for size in range(9):
@@ -499,7 +501,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         folder.mkdir(exist_ok=True)
         for path in run.glob("ckpt-*") if place else ():
             shutil.copy(path, folder)
-        (folder / engines.EXPORT_INFO).write_text("{}")
+        (folder / export_files.EXPORT_INFO).write_text("{}")
         (folder / "saved_model.pb").write_bytes(b"")
         with mock.patch.object(tf.saved_model, "load") as load:
             for start in (
@@ -507,12 +509,12 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
                 relpos_tf.Translator.load_run,
             ):
                 engine = start(folder).engine
-                self.assertIsInstance(engine, engines.ModelEngine)
+                self.assertIsInstance(engine, model_engine.ModelEngine)
         load.assert_not_called()
 
     def test_an_export_is_no_run(self):
         folder = self.create_tempdir().full_path
-        pathlib.Path(folder, engines.EXPORT_INFO).write_text("{}")
+        pathlib.Path(folder, export_files.EXPORT_INFO).write_text("{}")
         with self.assertRaisesRegex(errors.UserError, "which is an export"):
             relpos_tf.Translator.load_run(folder)
         with self.assertRaisesRegex(errors.UserError, "SavedModel"):

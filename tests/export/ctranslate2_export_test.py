@@ -18,6 +18,7 @@ from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
+from relpos_tf.decoding import export_files
 from relpos_tf.export import ctranslate2_export
 from relpos_tf.t2t import t2t_import
 from tests import ctranslate2_runs
@@ -123,7 +124,7 @@ class ExportTest(parameterized.TestCase):
                 run_of(), target, quantization="int4"
             )
         with (
-            mock.patch.object(engines, "EXPORT_INFO", "no/such/folder"),
+            mock.patch.object(export_files, "EXPORT_INFO", "no/such/folder"),
             self.assertRaises(OSError),
         ):
             ctranslate2_export.export_ctranslate2(run_of(), target)

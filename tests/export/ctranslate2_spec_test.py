@@ -10,7 +10,7 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
-from relpos_tf.decoding import engines
+from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import search
 from relpos_tf.export import ctranslate2_spec
 from relpos_tf.models import transformer
@@ -155,7 +155,10 @@ class SpecTest(parameterized.TestCase):
         found = self.translator(model).score_batch(
             names(sources), names(targets)
         )
-        inputs, outputs = engines.padded(sources), engines.padded(targets)
+        inputs, outputs = (
+            model_engine.padded(sources),
+            model_engine.padded(targets),
+        )
         logits = tf.nn.log_softmax(model(inputs, outputs)).numpy()  # [B, T, V]
         for b, target in enumerate(targets):
             expected = logits[b, range(len(target)), target]  # [T]

@@ -28,6 +28,7 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import litert_engine
 from relpos_tf.export import litert_export
 from tests import tiny_run
+from tests import without_tensorflow
 from tests.bin import export_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -49,6 +50,15 @@ import runpy, sys
 sys.modules["tensorflow"] = sys.modules["relpos_tf"] = None
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+# Runs where there is no TensorFlow.
+LIGHT = """
+import json, sys
+from relpos_tf import Translator
+
+translator = Translator.load(sys.argv[1])
+for n_best in 1, 3:
+    print(json.dumps(translator.translate(sys.argv[2:], n_best=n_best)))
 """
 # Beside the tiny run, which has sinusoids and tables for each head.
 KINDS = {
@@ -246,6 +256,22 @@ class ExportTest(parameterized.TestCase):
         (ids,) = printed.call_args.args
         want, _ = translator().engine.program.translate([17, 4, 1], 53)
         np.testing.assert_array_equal(ids, want[0])
+
+    def test_the_export_translates_without_tensorflow(self):
+        without_tensorflow.skip_without_packages(self)
+        done = without_tensorflow.run("-c", LIGHT, exported(), *LINES)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        texts, n_best = map(json.loads, done.stdout.splitlines())
+        self.assertEqual(texts, translator().translate(LINES))
+        self.assertEqual(n_best, translator().translate(LINES, n_best=3))
+        self.assertGreater(len(set(texts)), 3)
+        source = self.folder / "source"
+        source.write_text("\n".join(LINES[:4]) + "\n", encoding="utf-8")
+        done = without_tensorflow.run(
+            *("-m", "relpos_tf.bin.decoder", f"--export_dir={exported()}"),
+            f"--decode_from_file={source}",
+        )
+        self.assertEqual(done.stdout.split("\n"), [*texts[:4], ""])
 
     def test_the_example_and_the_decoder_print_the_same(self):
         source = self.folder / "source"

@@ -1,0 +1,59 @@
+"""Chooses the engine for a folder: one kind of engine, one module.
+
+The module of a kind is imported when a folder of that kind is loaded, because
+TensorFlow takes seconds and hundreds of megabytes, and may not be installed
+where CTranslate2 or LiteRT translates.
+"""
+
+import importlib
+import pathlib
+from typing import NamedTuple
+
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import export_files
+from relpos_tf.utils import extras
+
+
+class Kind(NamedTuple):
+    """A kind of engine."""
+
+    module: str  # in this room
+    loader: str  # a class or function in it: path -> engine
+    folder: str  # the word for its folders, in messages
+    needs_tensorflow: bool
+
+    def load(self, path: str | pathlib.Path) -> engines.Engine:
+        """Imports the engine and loads it.
+
+        Raises:
+            UserError: the folder is damaged, or a package is not installed.
+        """
+        with extras.imports("translate", self.folder):
+            module = importlib.import_module(f"{__package__}.{self.module}")
+        return getattr(module, self.loader)(path)
+
+
+RUN = Kind("model_engine", "load", "a run", True)
+SAVED_MODEL = Kind("saved_model_engine", "ExportEngine", "a SavedModel", True)
+# By the field `format` of `export_info.json`; others are SavedModels.
+_EXPORTS = {
+    "ctranslate2": Kind(
+        "ctranslate2_engine",
+        "CTranslate2Engine",
+        "an export for CTranslate2",
+        False,
+    ),
+    "litert": Kind(
+        "litert_engine", "LiteRTEngine", "an export for LiteRT", False
+    ),
+}
+
+
+def of_export(folder: str | pathlib.Path) -> Kind:
+    """Returns the kind of an export.
+
+    Raises:
+        UserError: the folder is no export, or a damaged one.
+    """
+    name = export_files.read_info(folder).get("format")
+    return _EXPORTS.get(name, SAVED_MODEL)

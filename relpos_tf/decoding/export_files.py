@@ -1,0 +1,123 @@
+"""The files of exports, of every format. No TensorFlow.
+
+Each export has an `export_info.json`, which names its format and has the
+checksums of its other files.
+"""
+
+import pathlib
+from typing import Any
+
+from relpos_tf import errors
+from relpos_tf.data import tokenizer as tokenizer_lib
+from relpos_tf.models import run_dir
+from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
+
+EXPORT_INFO = "export_info.json"
+# The fields of `export_info.json` that are read.
+_FIELDS = {
+    "format": str,
+    "files": dict[str, str],
+    "decode_hparams": dict,
+    "tokenizer": str,
+    "tokenizer_sha256": str,
+    "max_positions": int | None,
+}
+
+
+def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
+    """Returns the content of an export's `export_info.json`.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    path = pathlib.Path(folder, EXPORT_INFO)
+    try:
+        return checked_json.loads(path.read_bytes(), _FIELDS)
+    except OSError as error:
+        raise errors.UserError(
+            "Expected a folder made by relpos-export. "
+            f"Received: {folder}, without {EXPORT_INFO}. A run is "
+            "named with --output_dir."
+        ) from error
+    except ValueError as error:
+        raise errors.UserError(
+            f"{path} is damaged: {error} Or export again."
+        ) from error
+
+
+def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:
+    """Returns the sha256 of each file of an export, by its name there.
+
+    It is the field `files` of `export_info.json`, which has its own checksum.
+    """
+    folder = pathlib.Path(folder)
+    return {
+        path.relative_to(folder).as_posix(): files.sha256(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != EXPORT_INFO
+    }
+
+
+def check_files(folder: str | pathlib.Path, info: dict[str, Any]) -> None:
+    """Compares an export's files with their checksums.
+
+    Args:
+        folder: The export.
+        info: What `read_info` returned. Without `files`, as in exports of
+            earlier versions, nothing is compared.
+
+    Raises:
+        UserError: a file is damaged or missing.
+    """
+    for name, expected in info.get("files", {}).items():
+        path = file_of(folder, name)
+        if not path.is_file() or files.sha256(path) != expected:
+            state = "damaged" if path.is_file() else "missing"
+            raise errors.UserError(
+                f"{path} is {state}: expected the file that was exported, of "
+                f"sha256 {expected[:8]}... Export again, or copy it again."
+            )
+
+
+def file_of(folder: str | pathlib.Path, name: str) -> pathlib.Path:
+    """Returns the path of a file named in `export_info.json`.
+
+    Raises:
+        UserError: the name leads out of the folder.
+    """
+    parts = pathlib.PurePosixPath(name).parts
+    if not parts or ".." in parts or pathlib.PurePath(name).is_absolute():
+        raise errors.UserError(
+            f"{pathlib.Path(folder, EXPORT_INFO)} is damaged: "
+            f"expected names of files in its folder. Received: {name!r}."
+        )
+    return pathlib.Path(folder, *parts)
+
+
+def is_export(path: str | pathlib.Path) -> bool:
+    """Returns whether a directory is an export and not a run."""
+    return (
+        pathlib.Path(path, EXPORT_INFO).is_file()
+        and not pathlib.Path(path, run_dir.HPARAMS).exists()
+        and not run_dir.all_steps(path)
+    )
+
+
+def check_tokenizer(
+    info: dict[str, Any],
+    tokenizer: tokenizer_lib.AnyTokenizer,
+    path: str | pathlib.Path,
+) -> None:
+    """Raises UserError unless an export's tokenizer is that of its model.
+
+    Args:
+        info: The content of `export_info.json`.
+        tokenizer: The tokenizer in the export's folder.
+        path: Its file.
+    """
+    if info.get("tokenizer_sha256") != tokenizer.fingerprint:
+        raise errors.UserError(
+            "Expected the tokenizer that the model was trained with. "
+            f"Received: {path}, another one. Export again."
+        )

@@ -1,0 +1,180 @@
+"""Exports for CTranslate2 translate where there is no TensorFlow.
+
+tests/export/litert_export_test.py has the same for LiteRT.
+"""
+
+import json
+import pathlib
+import re
+
+import numpy as np
+from absl.testing import absltest
+from absl.testing import parameterized
+
+import relpos_tf
+from relpos_tf.training import metrics
+from relpos_tf.utils import checked_json
+from tests import ctranslate2_runs
+from tests import tiny_run
+from tests import without_tensorflow
+from tests.ctranslate2_runs import LINES
+from tests.ctranslate2_runs import export_of
+
+HEAVY = "tensorflow", "tensorflow_text", "keras"
+# Which of these packages can be found.
+FIND = f"""
+import importlib.util
+print([x for x in {HEAVY} if importlib.util.find_spec(x)])
+"""
+TRANSLATE = """
+import json, pickle, sys
+from relpos_tf import Translator
+
+translator = Translator.load(sys.argv[1])
+translator = pickle.loads(pickle.dumps(translator))
+for arguments in {}, {"n_best": 3, "return_scores": True, "alpha": 1.0}:
+    print(json.dumps(translator.translate(sys.argv[2:], **arguments)))
+"""
+GET = """
+import sys
+import relpos_tf
+try:
+    getattr(relpos_tf, sys.argv[1])
+except ImportError as error:
+    print(error)
+"""
+LOAD = """
+import sys
+import relpos_tf
+try:
+    relpos_tf.Translator.load(sys.argv[1])
+except relpos_tf.errors.UserError as error:
+    print(error)
+"""
+# A clone that is not installed is named by its folder.
+ADVICE = r"Received: none\. Install it: pip install -e '.*\[{}\]'\n\Z"
+
+
+class WithoutTensorFlowTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        ctranslate2_runs.skip_without_library()
+        without_tensorflow.skip_without_packages(self)
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+
+    def python(self, *words, **kwargs):
+        """Returns the standard output of Python without TensorFlow."""
+        done = without_tensorflow.run(*words, cwd=self.folder, **kwargs)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_the_environment_has_none(self):
+        self.assertEqual(self.python("-c", FIND), "[]\n")
+
+    def test_translations_are_those_of_a_process_with_tensorflow(self):
+        folder = export_of(seed=2)
+        found = self.python("-c", TRANSLATE, folder, *LINES).splitlines()
+        plain, n_best = map(json.loads, found)
+        translator = relpos_tf.Translator.load(folder)
+        self.assertEqual(plain, translator.translate(LINES))
+        want = translator.translate(
+            LINES, n_best=3, return_scores=True, alpha=1.0
+        )
+        for (texts, scores), (want_texts, want_scores) in zip(
+            n_best, want, strict=True
+        ):
+            self.assertEqual(texts, want_texts)
+            np.testing.assert_allclose(scores, want_scores, rtol=1e-5)
+        self.assertGreater(len(set(plain)), 3)
+
+    def test_decoder_translates_and_scores(self):
+        export = f"--export_dir={export_of()}"
+        lines = [line for line in LINES if "\u2028" not in line]
+        want = relpos_tf.Translator.load(export_of()).translate(lines)
+        for name, content in (("in", lines), ("reference", want)):
+            text = "".join(f"{line}\n" for line in content)
+            (self.folder / name).write_text(text, encoding="utf-8")
+        decoder = "-m", "relpos_tf.bin.decoder", export
+        scores = self.python(
+            *decoder,
+            *("--decode_from_file=in", "--decode_to_file=out"),
+            "--decode_reference=reference",
+        )
+        self.assertIn("exact match = 100.00% of 7 lines", scores)
+        self.assertEqual(
+            (self.folder / "out").read_bytes(),
+            (self.folder / "reference").read_bytes(),
+        )
+        for flags in ((), ("--decode_interactive",)):
+            out = self.python(*decoder, *flags, input=f"{lines[0]}\n")
+            self.assertEqual(out, f"{want[0]}\n")
+
+    def test_bleu_is_that_of_a_process_with_tensorflow(self):
+        pairs = tiny_run.TEXT[1::2], tiny_run.TEXT[3::2]
+        hypotheses, references = (pairs[0][:3], pairs[1])
+        for name, lines in (("a", hypotheses), ("b", references)):
+            text = "".join(f"{line}\n" for line in lines)
+            (self.folder / name).write_text(text, encoding="utf-8")
+        self.python(
+            *("-m", "relpos_tf.bin.bleu", "--translation=a", "--reference=b"),
+            *("--tokenized_language=de", "--score_json=scores"),
+        )
+        found = json.loads((self.folder / "scores").read_text())
+        want = metrics.corpus_bleu(hypotheses, references)
+        self.assertEqual(found["bleu"], want.bleu)
+        self.assertEqual(found["chrf"], want.chrf)
+        self.assertGreater(want.chrf, 0)
+
+    def test_a_run_and_a_saved_model_say_what_to_install(self):
+        saved_model = self.folder / "saved_model"
+        saved_model.mkdir()
+        info = checked_json.dumps({"format": "saved_model"})
+        (saved_model / "export_info.json").write_text(info)
+        for path, flag, kind in (
+            (tiny_run.path(), "output_dir", "a run"),
+            (tiny_run.path() / "ckpt-7", "checkpoint_path", "a run"),
+            (saved_model, "export_dir", "a SavedModel"),
+        ):
+            says = f"Expected the package tensorflow, which {kind} needs. "
+            says = re.escape(says) + ADVICE.format("translate")
+            out = self.python("-c", LOAD, path)
+            self.assertRegex(out, rf"\A{says}")
+            done = without_tensorflow.run(
+                *("-m", "relpos_tf.bin.decoder", f"--{flag}={path}"),
+                cwd=self.folder,
+                input="7\n",
+            )
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, rf"\Arelpos-decoder: {says}")
+
+    @parameterized.parameters(
+        ("RelativeMultiHeadAttention", "keras", "layers"),
+        ("TransformerAttention", "keras", "layers"),
+        ("relative_attention", "tensorflow", "layers"),
+        ("load_model", "tensorflow", "translate"),
+    )
+    def test_names_of_the_package_say_what_to_install(
+        self, name, package, extra
+    ):
+        says = rf"\AExpected the package {package}, which relpos_tf\.{name} "
+        self.assertRegex(
+            self.python("-c", GET, name),
+            says + r"needs\. " + ADVICE.format(extra),
+        )
+
+    @parameterized.parameters("trainer", "export", "average")
+    def test_other_commands_say_what_to_install(self, name):
+        flag = f"--output_dir={tiny_run.path()}"
+        done = without_tensorflow.run(
+            *("-m", f"relpos_tf.bin.{name}", flag), cwd=self.folder
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(
+            done.stderr,
+            rf"\Arelpos-{name}: Expected the package tensorflow, which "
+            r"this command needs\. " + ADVICE.format("translate"),
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()
