@@ -10,6 +10,7 @@ import pathlib
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -29,6 +30,16 @@ _KEYS = {
     "Backspace": ("Backspace", 8),
 }
 _SHIFT = 8
+# Chromium reads from descriptor 3 and writes to 4.
+_EXECUTE = """
+import fcntl, os, sys
+reader, writer = (
+    fcntl.fcntl(int(number), fcntl.F_DUPFD, 64) for number in sys.argv[1:3]
+)
+os.dup2(reader, 3)
+os.dup2(writer, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def find():
@@ -60,11 +71,10 @@ class Browser:
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._in_reader, self._in_writer = os.pipe()
         self._out_reader, self._out_writer = os.pipe()
-        # Chromium reads from descriptor 3 and writes to 4.
-        pipes = f"3<&{self._in_reader} 4>&{self._out_writer}"
+        numbers = self._in_reader, self._out_writer
         self._process = subprocess.Popen(
             [
-                *("sh", "-c", f'exec "$@" {pipes}', "sh", path),
+                *(sys.executable, "-c", _EXECUTE, *map(str, numbers), path),
                 *("--headless=new", "--remote-debugging-pipe", "--no-sandbox"),
                 *("--disable-gpu", "--no-first-run", "--hide-scrollbars"),
                 "--disable-dev-shm-usage",
@@ -72,7 +82,7 @@ class Browser:
                 f"--user-data-dir={self._folder.name}",
                 "about:blank",
             ],
-            pass_fds=[self._in_reader, self._out_writer],
+            pass_fds=numbers,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -227,9 +237,7 @@ class Browser:
                 **place,
             )
 
-    def photograph(self, path, whole=True):
-        """Writes a picture of the page, PNG."""
-        picture = self.call(
-            "Page.captureScreenshot", captureBeyondViewport=whole
-        )
+    def photograph(self, path):
+        """Writes a picture of the window, PNG."""
+        picture = self.call("Page.captureScreenshot")
         pathlib.Path(path).write_bytes(base64.b64decode(picture["data"]))

@@ -26,6 +26,18 @@ def translation_of(line, rank=0, prefix=""):
     return prefix + line[::-1].upper() + "'" * rank
 
 
+def attention_of(line, text):
+    """Returns attention in which the order of the words is reversed."""
+    source, target = (
+        [f"\u2581{word}" for word in words.split()] + ["</s>"]
+        for words in (line, text)
+    )
+    weights = np.full([2, 3, len(target), len(source)], 0.125)
+    for i in range(min(len(source), len(target)) - 1):
+        weights[:, :, i, len(source) - 2 - i] = 0.75
+    return engines.Attention(source, target, weights)
+
+
 class FakeTranslator:
     """Spells lines backwards; records batches and can be stopped.
 
@@ -67,9 +79,7 @@ class FakeTranslator:
             raise RuntimeError("a bug")
         prefix = prefix or [""] * len(lines)
         for line, start in zip(lines, prefix, strict=True):
-            attention = engines.Attention(
-                list(line), list(line), np.full([2, 3, len(line), 5], 0.25)
-            )
+            attention = attention_of(line, translation_of(line, 0, start))
             yield engines.Translation(
                 [translation_of(line, i, start) for i in range(n_best)],
                 [-1.5 - i if i < 3 else -1e7 for i in range(n_best)],

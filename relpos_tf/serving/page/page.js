@@ -7,7 +7,9 @@ const ATTENTION_PAUSE_MS = 120; // after a translation
 const MOST_REMEMBERED = 400; // translated lines of a column
 const MOST_ALTERNATIVES = 8;
 const MOST_TRIES = 5; // where the server is busy
-const CELL = { least: 13, most: 30 }; // pixels of the attention map
+// Pixels of the attention map.
+const CELL = { least: 13, most: 30 };
+const LABEL = { least: 10.5, most: 14 };
 
 const $ = (selector, root = document) => root.querySelector(selector);
 
@@ -273,12 +275,17 @@ class AttentionMap {
     );
     const map = $(".map", this.root);
     const width = map.clientWidth;
+    const right = 26;
+    const room = (width - right) / (sources.length + 4);
+    const font = Math.max(LABEL.least, Math.min(LABEL.most, 0.9 * room));
+    map.style.fontSize = `${font}px`;
     const left = Math.min(this.widest(targets) + 10, 0.45 * width);
     // Labels of columns are slanted by 50 degrees.
     const top = Math.min(0.77 * this.widest(sources) + 18, 160);
-    const right = 26;
-    const room = (width - left - right) / sources.length;
-    const cell = Math.max(CELL.least, Math.min(CELL.most, room));
+    const cell = Math.max(
+      CELL.least,
+      Math.min(CELL.most, (width - left - right) / sources.length),
+    );
     const size = [
       left + cell * sources.length + right,
       top + cell * targets.length + 4,
@@ -442,7 +449,6 @@ class Column {
     this.more = $(".more", this.root);
     this.active = 0; // the line that `more` is about
     this.chosen = 0; // its alternative that is shown
-    this.word = -1; // of the translation: pointed at
     this.beginnings = new Map(); // by number of line
     this.known = new Map(); // hypotheses by line and beginning
     this.controller = new AbortController();
@@ -494,7 +500,10 @@ class Column {
     }
     this.output.addEventListener("click", (event) => {
       const word = event.target.closest(".word");
-      if (word) this.change(word);
+      // The first touch of a word is what pointing at it is with a mouse.
+      const isSecond = event.pointerType !== "touch" || word === this.touched;
+      this.touched = word;
+      if (word && isSecond) this.change(word);
     });
   }
 
@@ -650,9 +659,11 @@ class Column {
         const word = make("span", {
           className: to <= forced ? "word forced" : "word",
           textContent: text.slice(from, to),
-          tabIndex: -1,
         });
-        word.setAttribute("role", "button");
+        if (this.model.prefix || this.model.attention) {
+          word.tabIndex = -1;
+          word.setAttribute("role", "button");
+        }
         word.dataset.from = from;
         row.append(text.slice(end, from), word);
         end = to;
@@ -662,7 +673,7 @@ class Column {
     });
     // One word is in the order of Tab; the arrows lead to the others.
     const words = this.words();
-    if (words.length) words[0].tabIndex = 0;
+    if (words[0]?.role === "button") words[0].tabIndex = 0;
     this.link();
   }
 
@@ -865,7 +876,8 @@ async function start() {
   setUpTheme();
   const response = await fetch("models");
   const { models, limits } = await response.json();
-  const [{ source_language: from, target_language: to }] = models;
+  const known = models.find((model) => model.source_language) ?? models[0];
+  const { source_language: from, target_language: to } = known;
   const names = [languageName(from), languageName(to)];
   if (names[0] && names[1]) {
     $("#title").textContent = names.join(" → ");
