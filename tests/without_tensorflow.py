@@ -49,11 +49,15 @@ def skip_without_packages(test):
 
 
 @functools.cache
-def names() -> frozenset[str]:
-    """Returns the names of the distributions, with all that they require."""
+def names(*extras: str) -> frozenset[str]:
+    """Returns the names of the distributions, with all that they require.
+
+    Args:
+        *extras: Of setup.py. Default: `EXTRAS`.
+    """
     setup = packaging_test.arguments_of_setup()
     waiting = [*setup["install_requires"]]
-    for extra in EXTRAS:
+    for extra in extras or EXTRAS:
         waiting += setup["extras_require"][extra]
     found = set()
     while waiting:
@@ -67,11 +71,11 @@ def names() -> frozenset[str]:
 
 
 @functools.cache
-def folder() -> pathlib.Path:
-    """Makes the folder of links, once in a process."""
+def folder(*extras: str) -> pathlib.Path:
+    """Makes the folder of links, once in a process. See `names`."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="without_tensorflow."))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
-    for name in names():
+    for name in names(*extras):
         distribution = importlib.metadata.distribution(name)
         for file in distribution.files:
             depth = 2 if file.parts[0] in _SHARED else 1

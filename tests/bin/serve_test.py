@@ -1,0 +1,174 @@
+"""The serve command: its flags, its models, its start and its end."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import signal
+import sys
+import urllib.request
+
+from absl.testing import absltest
+
+import relpos_tf
+from relpos_tf.bin import command
+from relpos_tf.bin import serve
+from tests import commands
+from tests import ctranslate2_runs
+from tests import tiny_run
+from tests import without_tensorflow
+from tests.serving import servers
+
+
+def execute(*arguments):
+    """Returns (exit code, standard error)."""
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        code = command.execute(serve.main, arguments)
+    return code, err.getvalue()
+
+
+def post(url, content):
+    """Posts JSON to /translate and returns the translations."""
+    request = urllib.request.Request(
+        f"{url}translate", json.dumps(content).encode()
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)["translations"]
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=60) as response:
+        return json.load(response)
+
+
+class FlagsTest(absltest.TestCase):
+    def assert_error(self, code, message, *arguments):
+        found, err = execute(*arguments)
+        self.assertEqual(found, code, err)
+        self.assertLen(err.splitlines(), 1)
+        self.assertIn(message, err)
+
+    def test_mistakes_are_refused(self):
+        run = f"--model={tiny_run.path()}"
+        for message, *flags in (
+            ("`max_lines` must be at least 1", run, "--max_lines=0"),
+            ("`timeout_s` must be above 0", run, "--timeout_s=0"),
+            ("port", run, "--port=65536"),
+            ("expected different names", run, run),
+            ("expected different names", "--model=a=x", "--model=a=y"),
+            ("--model: ", "--port=0", "--model=none"),
+        ):
+            self.assert_error(2, message, *flags)
+
+    def test_an_address_that_is_taken_is_said(self):
+        with servers.server_lib.listen("127.0.0.1", 0) as listener:
+            port = listener.getsockname()[1]
+            self.assert_error(
+                1, "Choose another port", "--model=none", f"--port={port}"
+            )
+        self.assert_error(
+            1, "an address of this machine", "--model=none", "--host=192.0.2.1"
+        )
+
+    def test_models_have_names(self):
+        for words, expected in (
+            (["--model=runs/mine"], {"mine": "runs/mine"}),
+            (
+                ["--model=a=runs/mine", "--model=b.2=x=y"],
+                {"a": "runs/mine", "b.2": "x=y"},
+            ),
+            (["--model=runs/alpha=1"], {"alpha=1": "runs/alpha=1"}),
+        ):
+            command.parse(serve.FLAGS, words)
+            self.assertEqual(serve.models_of_flags(), expected)
+
+    def test_runs_and_exports_are_described(self):
+        found = serve.description_of(str(tiny_run.path()))
+        self.assertEqual(found["kind"], "run")
+        ctranslate2_runs.skip_without_library()
+        found = serve.description_of(ctranslate2_runs.export_of(seed=2))
+        self.assertEqual(found["kind"], "ctranslate2")
+
+
+class ServeTest(absltest.TestCase):
+    def start(self, *flags, popen=commands.Popen, **kwargs):
+        """Starts the command; returns its process and address."""
+        process = popen(
+            [sys.executable, "-m", "relpos_tf.bin.serve", "--port=0", *flags],
+            cwd=tiny_run.path(),
+            stderr=commands.subprocess.PIPE,
+            text=True,
+            **kwargs,
+        )
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if found := re.match(r"Listening at (http://127\S+)$", line):
+                return process, found[1], said
+        self.fail("".join(said))
+
+    def stop(self, process, number):
+        process.send_signal(number)
+        text = process.stderr.read()
+        self.assertEqual(process.wait(30), 0, text)
+        self.assertEqual(
+            text.splitlines(),
+            ["Stopping: 0 requests are under way.", "Stopped."],
+        )
+
+    def test_a_run_is_served_until_sigterm(self):
+        process, url, said = self.start(f"--model=tiny={tiny_run.path()}")
+        self.assertLen(said, 2, said)
+        self.assertStartsWith(said[0], f"Loaded tiny from {tiny_run.path()} in")
+        line = "twenty-one days"
+        translator = relpos_tf.Translator.load(tiny_run.path())
+        (found,) = post(url, {"lines": [line]})
+        self.assertEqual(
+            found["hypotheses"][0]["text"], translator.translate([line])[0]
+        )
+        (model,) = get(f"{url}models")["models"]
+        self.assertEqual(
+            (model["name"], model["kind"], model["prefix"]),
+            ("tiny", "run", True),
+        )
+        self.stop(process, signal.SIGTERM)
+
+    def test_an_export_is_served_without_tensorflow_until_ctrl_c(self):
+        ctranslate2_runs.skip_without_library()
+        without_tensorflow.skip_without_packages(self)
+        folder = ctranslate2_runs.export_of(seed=2)
+        packages = without_tensorflow.folder("ctranslate2", "serve")
+        process, url, _ = self.start(
+            f"--model={folder}",
+            popen=start_without_tensorflow,
+            env=os.environ
+            | {
+                "PYTHONPATH": os.pathsep.join(
+                    map(str, (packages, without_tensorflow.ROOT))
+                )
+            },
+        )
+        lines = list(ctranslate2_runs.LINES)
+        translator = relpos_tf.Translator.load(folder)
+        self.assertEqual(
+            [
+                found["hypotheses"][0]["text"]
+                for found in post(url, {"lines": lines})
+            ],
+            translator.translate(lines),
+        )
+        self.stop(process, signal.SIGINT)
+
+
+def start_without_tensorflow(words, **kwargs):
+    """Starts Python with the packages of PYTHONPATH alone."""
+    program, *others = words
+    return commands.subprocess.Popen([program, "-S", *others], **kwargs)
+
+
+if __name__ == "__main__":
+    absltest.main()

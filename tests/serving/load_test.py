@@ -1,0 +1,67 @@
+"""Many clients at once, some of which misbehave: benchmarks/serving.py, small.
+
+The translator is none, so that the server itself has most of the work.
+"""
+
+import pathlib
+import sys
+
+from absl.testing import absltest
+
+from tests.serving import servers
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import serving  # noqa: E402
+
+
+class LoadTest(absltest.TestCase):
+    def test_nothing_is_lost_among_rubbish(self):
+        lines = [f"line {i} " * (1 + i % 7) for i in range(131)]
+        expected = [(servers.translation_of(line), -1.5) for line in lines]
+        fake = servers.FakeTranslator(seconds=0.004)
+        with servers.Served({"fake": fake}, max_batch_lines=16) as served:
+            load = serving.Load(served.port, lines, expected, 1200)
+            load.run(clients=24, bad_clients=5)
+            self.assertEqual(load.outcomes, {"right": 1200})
+            joined = served.metric('relpos_batch_lines_sum{model="fake"}')
+            joined /= served.metric('relpos_batch_lines_count{model="fake"}')
+        self.assertGreater(joined, 3)
+        self.assertLessEqual(max(map(len, fake.batches)), 16)
+        # Whatever the bad clients sent, the answer was a refusal.
+        self.assertContainsSubset(
+            load.bad, {"400", "413", "422", "431", "none"}
+        )
+        self.assertContainsSubset({"400", "413", "422"}, load.bad)
+
+    def test_wrong_and_missing_answers_are_counted(self):
+        lines = ["one", "bad", "two", "three"]
+        expected = [("ENO", -1.5), ("DAB", -1.5), ("2", -1.5), ("3", -2.0)]
+        with servers.Served({"fake": servers.FakeTranslator()}) as served:
+            load = serving.Load(served.port, lines, expected, 8)
+            load.run(clients=1, bad_clients=0)
+        self.assertEqual(
+            load.outcomes, {"right": 2, "422": 2, "different": 2, "wrong": 2}
+        )
+
+    def test_memory_does_not_grow_with_the_requests(self):
+        fake = servers.FakeTranslator()
+        body = b'{"lines": [' + b'"a", ' * 80_000 + b'"a"]}'
+        with servers.Served({"fake": fake}) as served:
+
+            def memory_after(number):
+                for _ in range(number):
+                    self.assertEqual(served.post(body)[0], 422)
+                    self.assertEqual(served.translate("a" * 999), ["A" * 999])
+                    fake.batches.clear()
+                return served.metric("process_resident_memory_bytes")
+
+            before = memory_after(30)
+            growth = (memory_after(60) - before) / 60
+        # Of a body of 400 kB, which becomes a list of 80,000 str.
+        self.assertLess(growth, 100_000)
+
+
+if __name__ == "__main__":
+    absltest.main()
