@@ -14,7 +14,8 @@ Where to begin:
 Training and decoding are commands: `relpos-trainer --help` and
 `relpos-decoder --help`. `hparam`, `registry` and the sets in `hparams` say what
 is trained; docs/walkthrough.md leads through the rooms: `data`, `problems`,
-`models`, `layers`, `training`, `decoding`, `export`, `t2t`, `comparison`.
+`models`, `layers`, `training`, `decoding`, `export`, `t2t`, `comparison`,
+`serving`.
 """
 
 import importlib

@@ -90,6 +90,8 @@ FLAGS.define_integer(
 )
 # What precedes "=" in --model, if it is a name.
 _NAME = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+# Seconds beyond a request's time that answers under way have at the end.
+_GRACE_S = 5
 _WARM_UP = ["Hello.", "This line is translated before the first request."]
 
 
@@ -105,17 +107,19 @@ def main() -> None:
     listener = server.listen(FLAGS.host, FLAGS.port)
     log = command.logger()
     log.addFilter(_is_ours)
+    workers = {}
     try:
         metrics = metrics_lib.Metrics()
-        workers = {
-            name: batching.Worker(load(name, path), limits, metrics)
-            for name, path in paths.items()
-        }
+        for name, path in paths.items():
+            model = load(name, path)
+            workers[name] = batching.Worker(model, limits, metrics)
         app = app_lib.make_app(workers, limits, metrics)
         log.info("Listening at %s", server.url_of(listener))
-        server.run(app, listener, limits.timeout_s + 5)
+        server.run(app, listener, limits.timeout_s + _GRACE_S)
         log.info("Stopped.")
     finally:
+        for worker in workers.values():  # after a second Ctrl-C
+            worker.close(drop=True)
         listener.close()
         log.removeFilter(_is_ours)
 

@@ -65,14 +65,13 @@ def export_ctranslate2(
         engine.model, ctranslate2_spec.token_names(engine.tokenizer.pieces())
     )
     _quantize(spec, quantization)
-    run = run_dir.run_of(prefix)
-    problem = run.read_problem()  # {} if it was imported
+    problem = run_dir.run_of(prefix).read_problem()  # {} if it was imported
     info = {
         "format": ctranslate2_engine.FORMAT,
         "requires": ["ctranslate2"],
         "quantization": quantization,
         "max_positions": ctranslate2_spec.max_positions(engine.model),
-        "tokenizer": pathlib.Path(run.tokenizer_path).name,
+        "tokenizer": pathlib.Path(run_dir.run_of(prefix).tokenizer_path).name,
         "source_language": problem.get("source_language"),
         "target_language": problem.get("target_language"),
         "decode_hparams": decode_hparams.search_settings(),

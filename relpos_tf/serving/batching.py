@@ -127,7 +127,7 @@ class Worker:
             return self._waiting()
 
     def close(self, drop: bool = False) -> None:
-        """Ends the thread after the last job.
+        """Ends the thread after the last job. Closing twice is no error.
 
         Args:
             drop: bool. Whether to give up the jobs that wait.
