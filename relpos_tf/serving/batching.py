@@ -3,8 +3,10 @@
 A batch of lines takes little longer than one of them, so a thread for each
 request would waste the processor. Here a thread takes the waiting lines of
 equal settings, translates them together, and takes the next ones. While it
-translates, the next batch gathers by itself; only an idle thread waits a moment
-for other lines.
+translates, the next batch gathers by itself. An idle thread waits a moment for
+other lines. So does one that has just answered, because clients who wait for an
+answer before they send the next line would form two groups otherwise, and
+batches would be half as large.
 
 A request of many lines does not hold up the others: a batch takes a line of
 each request in turn.
@@ -29,6 +31,8 @@ _log = logging.getLogger("relpos_tf")
 # Most characters of a batch, with every line as long as the longest: a batch
 # cannot be interrupted, so it must not take long.
 BATCH_CHARACTERS = 16384
+# After a batch, the share of its seconds to wait for a full one.
+WAIT_SHARE = 0.1
 # Most lines of a batch with attention, whose weights take much memory.
 ATTENTION_LINES = 8
 
@@ -81,6 +85,7 @@ class Worker:
         self._jobs = []  # the next one first
         self._is_closing = False
         self._lines_per_second = 0.0  # of the last batches
+        self._rested = 0.0  # the time until which to wait for a full batch
         self._thread = threading.Thread(
             target=self._run, name=f"translate {model.name}", daemon=True
         )
@@ -156,6 +161,7 @@ class Worker:
             self._translate(batch)
             seconds = time.monotonic() - begun
             self._metrics.count_batch(self.model.name, len(batch), seconds)
+            self._rested = time.monotonic() + WAIT_SHARE * seconds
             speed = len(batch) / max(seconds, 1e-6)
             self._lines_per_second += 0.2 * (speed - self._lines_per_second)
 
@@ -170,8 +176,9 @@ class Worker:
                         return None
                     self._changed.wait()
                     continue
-                waited = time.monotonic() - self._jobs[0].arrived
-                left = self._limits.batch_wait_ms / 1000 - waited
+                wait = self._limits.batch_wait_ms / 1000
+                end = max(self._jobs[0].arrived + wait, self._rested)
+                left = end - time.monotonic()
                 if left <= 0 or self._is_closing or self._waiting() >= most:
                     return self._take()
                 self._changed.wait(left)

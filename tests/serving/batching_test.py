@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import threading
+import time
+from unittest import mock
 
 from absl.testing import absltest
 
@@ -64,6 +66,17 @@ class BatchingTest(absltest.TestCase):
         worker.start()
         self.assert_translated(*jobs)
         self.assertLen(self.fake.batches, 1)
+
+    def test_after_a_batch_it_waits_for_a_full_one(self):
+        worker = self.make(max_batch_lines=2, batch_wait_ms=0)
+        self.fake.seconds = 0.01
+        with mock.patch.object(batching, "WAIT_SHARE", 1000):
+            self.assert_translated(worker.submit(query("first", "other")))
+            jobs = [worker.submit(query("a"))]
+            time.sleep(0.1)
+            jobs.append(worker.submit(query("b")))
+            self.assert_translated(*jobs)
+        self.assertEqual(self.fake.batches[1:], [["a", "b"]])
 
     def test_a_full_batch_does_not_wait(self):
         worker = self.make(max_batch_lines=3, batch_wait_ms=1000)

@@ -280,12 +280,14 @@ class AttentionMap {
     const font = Math.max(LABEL.least, Math.min(LABEL.most, 0.9 * room));
     map.style.fontSize = `${font}px`;
     const left = Math.min(this.widest(targets) + 10, 0.45 * width);
-    // Labels of columns are slanted by 50 degrees.
-    const top = Math.min(0.77 * this.widest(sources) + 18, 160);
     const cell = Math.max(
       CELL.least,
       Math.min(CELL.most, (width - left - right) / sources.length),
     );
+    // Labels of columns are slanted, the steeper, the closer they are.
+    const slant = cell < 18 ? 65 : 50; // degrees
+    const rise = Math.sin((slant / 180) * Math.PI);
+    const top = Math.min(rise * this.widest(sources) + 18, 160);
     const size = [
       left + cell * sources.length + right,
       top + cell * targets.length + 4,
@@ -301,7 +303,7 @@ class AttentionMap {
       const x = left + (s + 0.5) * cell + 3;
       const text = draw(
         "text",
-        { transform: `translate(${x} ${top - 6}) rotate(-50)` },
+        { transform: `translate(${x} ${top - 6}) rotate(${-slant})` },
         word.text,
       );
       if (word.isEnd) text.classList.add("end");
