@@ -186,7 +186,7 @@ class PageTest(parameterized.TestCase):
         forced = (
             "[...document.querySelectorAll('.forced')].map(x => x.innerText)"
         )
-        self.assertEqual(self.browser.run(forced), "FE")
+        self.assertEqual(self.browser.run(forced), ["FE"])
         self.browser.press("Escape")
         self.wait_for_text("FE DC BA")
         self.assertEqual(self.browser.run(f"{ACTIVE}.value"), "")
