@@ -353,7 +353,6 @@ class InstallationTest(absltest.TestCase):
         self.assertEqual(done.stdout.count("\n"), 1)
 
     def test_commands_that_compare(self):
-        # tests/comparison trains its runs, as the installed trainer does here.
         self.train_as_documented()
         (self.work / "marian.de").write_bytes(
             (self.work / "test.de").read_bytes()
