@@ -23,6 +23,7 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import sampling
 from relpos_tf.decoding import search as search_lib
 from relpos_tf.models import transformer
+from relpos_tf.utils import graphs
 
 EXPORT_INFO = "export_info.json"
 # What ends a line, which byte pieces can spell. Also for RE2.
@@ -294,7 +295,7 @@ class ModelEngine(IdEngine):
                 n_best=n_best,
             )
 
-        return tf.function(search, input_signature=[_SIGNATURE])
+        return graphs.function(search, input_signature=[_SIGNATURE])
 
     def with_attention(
         self, items: list[Item], translations: list[Translation]
@@ -327,7 +328,7 @@ class ModelEngine(IdEngine):
 
     @functools.cached_property
     def _attention(self):
-        return tf.function(
+        return graphs.function(
             self.model.attention,
             input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
         )
