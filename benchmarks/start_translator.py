@@ -5,9 +5,8 @@
 
 For each run or export, a new process imports the package, loads the folder,
 translates the first line of the file, and then all of them in one call. The
-folders take turns. Prints a JSON line for each: the medians of seconds from the
-start of the process, and of its peak memory in MiB after the first line and
-after all.
+folders take turns. Prints a JSON line for each, with medians: seconds since the
+start of the process, `cpu` for processor seconds; and its peak memory in MiB.
 """
 
 import json
@@ -26,21 +25,21 @@ from relpos_tf import Translator
 folder, path = sys.argv[1:]
 with open(path, encoding="utf-8", newline="\\n") as file:
     lines = file.read().splitlines()
-times, peaks = [], []
+times, cpu, peaks = [], [], []
 translator = Translator.load(folder)
-times.append(time.time())
 for text in lines[:1], lines:
     found = translator.translate(text)
     times.append(time.time())
+    cpu.append(time.process_time())
     # Not of the process that started this one.
     with open("/proc/self/status") as file:
         (peak,) = (x for x in file if x.startswith("VmHWM"))
     peaks.append(int(peak.split()[1]) / 1024)
 import hashlib, json
 text = hashlib.sha256("\\n".join(found).encode()).hexdigest()
-print(json.dumps([times, peaks, text, "tensorflow" in sys.modules]))
+print(json.dumps([times, cpu, peaks, text, "tensorflow" in sys.modules]))
 """
-NAMES = "loaded", "first_line", "all_lines"
+NAMES = "first_line", "all_lines"
 
 
 def main():
@@ -54,13 +53,14 @@ def main():
         for folder, found in results.items():
             found.append(measure(folder, args.lines))
     for folder, found in results.items():
-        times, peaks, texts, imports = zip(*found, strict=True)
+        times, cpu, peaks, texts, imports = zip(*found, strict=True)
         print(
             json.dumps(
                 {
                     "folder": folder,
-                    **medians(NAMES, times, 2),
-                    **medians(["first_mb", "all_mb"], peaks, 0),
+                    **medians("", times, 2),
+                    **medians("_cpu", cpu, 2),
+                    **medians("_mb", peaks, 0),
                     "imports_tensorflow": any(imports),
                     "sha256_of_translations": sorted({x[:8] for x in texts}),
                 }
@@ -83,11 +83,13 @@ def measure(folder, lines):
     return [[moment - start for moment in times], *others]
 
 
-def medians(names, rows, digits):
+def medians(unit, rows, digits):
     """Returns the median of each column, by its name."""
     columns = map(statistics.median, zip(*rows, strict=True))
-    rounded = (round(value, digits) for value in columns)
-    return dict(zip(names, rounded, strict=True))
+    return {
+        f"{name}{unit}": round(value, digits)
+        for name, value in zip(NAMES, columns, strict=True)
+    }
 
 
 if __name__ == "__main__":

@@ -287,7 +287,7 @@ def score_folder():
     if FLAGS.event_dir:
         with command.flag_value("event_dir"):
             paths.check_folder(FLAGS.event_dir)
-        command.import_tensorflow()
+        command.import_tensorflow(task="--event_dir")
 
     def find():
         with command.flag_value("translation_name"):

@@ -20,6 +20,7 @@ from relpos_tf.decoding import loading
 from relpos_tf.decoding import sampling
 from relpos_tf.decoding import search as search_lib
 from relpos_tf.models import transformer
+from relpos_tf.utils import graphs
 
 
 class _Batch(NamedTuple):
@@ -176,7 +177,7 @@ class ModelEngine(engines.IdEngine):
                 n_best=n_best,
             )
 
-        return tf.function(search, input_signature=[_SIGNATURE])
+        return graphs.function(search, input_signature=[_SIGNATURE])
 
     def with_attention(
         self, items: list[engines.Item], translations: list[engines.Translation]
@@ -209,7 +210,7 @@ class ModelEngine(engines.IdEngine):
 
     @functools.cached_property
     def _attention(self):
-        return tf.function(
+        return graphs.function(
             self.model.attention,
             input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
         )

@@ -28,6 +28,7 @@ from relpos_tf.layers import row_blocks
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.utils import files
+from relpos_tf.utils import graphs
 
 _IDS = (
     tf.TensorSpec([1, None], tf.int32, "inputs"),
@@ -94,12 +95,12 @@ class IdTranslator(tf.Module):
 
         self._find = find
 
-    @tf.function(input_signature=_IDS)
+    @graphs.function(input_signature=_IDS)
     def best(self, inputs, limits):
         """Returns the best translation: ids `[1, 1, T]`, scores `[1, 1]`."""
         return self._find(inputs, limits, 1)
 
-    @tf.function(input_signature=_IDS)
+    @graphs.function(input_signature=_IDS)
     def n_best(self, inputs, limits):
         """Returns all translations: ids `[1, N, T]`, scores `[1, N]`."""
         return self._find(inputs, limits, self._beam_size)

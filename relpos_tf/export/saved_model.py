@@ -29,6 +29,7 @@ from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
+from relpos_tf.utils import graphs
 from relpos_tf.utils import paths
 
 _log = logging.getLogger("relpos_tf")
@@ -90,14 +91,14 @@ class TextTranslator(tf.Module):
         self.weights = [variable.value for variable in model.variables]
         self.tokenizer = graph.tokenizer
 
-    @tf.function(input_signature=[_LINES])
+    @graphs.function(input_signature=[_LINES])
     def count_ids(self, lines):
         """Returns the number of ids of each line, EOS included: int32 `[N]`."""
         with tf.device("CPU"):
             ids = self._encode(stripped(lines))
             return tf.cast(ids.row_lengths(), tf.int32)
 
-    @tf.function(input_signature=[_LINES])
+    @graphs.function(input_signature=[_LINES])
     def translate(self, inputs):
         """Translates lines.
 
@@ -113,7 +114,7 @@ class TextTranslator(tf.Module):
         details = self.details(inputs)
         return {name: details[name] for name in _OUTPUTS}
 
-    @tf.function(input_signature=[_LINES])
+    @graphs.function(input_signature=[_LINES])
     def details(self, inputs):
         """Translates lines, and tells which translations are complete.
 

@@ -17,6 +17,7 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.layers import losses
 from relpos_tf.models import transformer
 from relpos_tf.training import metrics
+from relpos_tf.utils import graphs
 
 # One traced function for each model: TensorFlow never frees a traced graph, so
 # one for each evaluation would fill the memory.
@@ -87,7 +88,7 @@ def teacher_forced_function(model: transformer.Transformer) -> Callable:
             )
 
         ids = tf.TensorSpec([None, None], tf.int32)
-        _functions[model] = tf.function(sums, input_signature=[ids, ids])
+        _functions[model] = graphs.function(sums, input_signature=[ids, ids])
     return _functions[model]
 
 
@@ -132,7 +133,7 @@ def log_probabilities(
     """
     engine = translator.engine
     ids = tf.TensorSpec([None, None], tf.int32)
-    function = tf.function(
+    function = graphs.function(
         functools.partial(search.log_probabilities, engine.model),
         input_signature=[ids, ids],
     )

@@ -10,6 +10,7 @@ import tensorflow as tf
 from relpos_tf.layers import consistency
 from relpos_tf.layers import dropout
 from relpos_tf.layers import losses
+from relpos_tf.utils import graphs
 
 
 def compile_step(
@@ -62,7 +63,7 @@ def compile_step(
     """
     gradients = _gradient_function(model)
     if jit_compile:
-        gradients = tf.function(gradients, jit_compile=True)
+        gradients = graphs.function(gradients, jit_compile=True)
     kind = AccumulatingStep if accumulate_steps > 1 else _single_step
     return kind(strategy, optimizer, gradients, element_spec, random_seed)
 
@@ -89,7 +90,7 @@ def _single_step(strategy, optimizer, gradients, element_spec, random_seed):
             strategy, *strategy.run(replica_step, args=(batch,))
         )
 
-    return tf.function(step, input_signature=[element_spec])
+    return graphs.function(step, input_signature=[element_spec])
 
 
 class AccumulatingStep:
@@ -122,11 +123,11 @@ class AccumulatingStep:
                 name: _own_variable([], tf.float32)
                 for name in ("loss", "target_tokens", "source_tokens")
             }
-        self.accumulate = tf.function(
+        self.accumulate = graphs.function(
             self._accumulate,
             input_signature=[element_spec, tf.TensorSpec([], tf.int32)],
         )
-        self.update = tf.function(self._update, input_signature=[])
+        self.update = graphs.function(self._update, input_signature=[])
 
     def __call__(self, *batches):
         for number, batch in enumerate(batches):

@@ -5,7 +5,6 @@ TensorFlow and Keras come with the extras `layers` and `translate`.
 """
 
 import contextlib
-import importlib.metadata
 import pathlib
 from collections.abc import Iterator
 
@@ -27,6 +26,10 @@ def how_to_install(extra: str) -> str:
     An installed package is found by its name, which no index needs to know; a
     clone that was not installed is named by its folder.
     """
+    # Not at the top: it takes longer than all else that `import relpos_tf`
+    # imports, and serves a message.
+    import importlib.metadata
+
     try:
         importlib.metadata.distribution("relpos_tf")
     except importlib.metadata.PackageNotFoundError:

@@ -271,8 +271,13 @@ class EventsTest(ReportTestCase):
         """Returns {tag: [(step, value)]} of all that lies in a folder."""
         import tensorflow as tf
 
+        def written(path):
+            # events.out.tfevents.SECONDS.HOST.PROCESS.COUNT.v2: of two files
+            # of one second, the 10th comes after the 9th.
+            return path.name.split(".")[3], int(path.name.split(".")[-2])
+
         found = {}
-        for path in sorted(folder.glob("events.*")):
+        for path in sorted(folder.glob("events.*"), key=written):
             for record in tf.data.TFRecordDataset(str(path)):
                 event = tf.compat.v1.Event.FromString(record.numpy())
                 for value in event.summary.value:

@@ -8,6 +8,7 @@ from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import constraints
 from relpos_tf.decoding import sampling
 from relpos_tf.decoding import search
+from relpos_tf.utils import graphs
 from tests.decoding import search_test
 
 V = search_test.VOCAB_SIZE
@@ -139,7 +140,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         model = search_test.make_model(num_hidden_layers=1)
         lengths = [11, 7, 5]
 
-        @tf.function(jit_compile=True)
+        @graphs.function(jit_compile=True)
         def compiled():
             return search.search_fixed(
                 model, INPUTS, lengths, max_length=11, beam_size=3, alpha=0.6

@@ -77,12 +77,16 @@ print(json.dumps(translator.translate(sys.argv[2:])))
 """
 
 
+EXHAUSTED = tf.errors.ResourceExhaustedError(None, None, "no memory")
+
+
 class EchoEngine:
     """Translates into capitals, and records the batches."""
 
-    def __init__(self, memory=1000):
+    def __init__(self, memory=1000, error=EXHAUSTED):
         self.batches = []
         self._memory = memory
+        self._error = error
 
     def complete(self, decode_hparams):
         return decode_hparams.fill(tiny_run.HPARAMS)
@@ -95,7 +99,7 @@ class EchoEngine:
 
     def translate(self, items, decode_hparams, n_best):
         if sum(item.size for item in items) > self._memory:
-            raise tf.errors.ResourceExhaustedError(None, None, "no memory")
+            raise self._error
         self.batches.append([item.content for item in items])
         return [
             engines.Translation([""], [beam_search.NO_HYPOTHESIS], False)
@@ -191,12 +195,20 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
             self.assertLen(list(found), 3)
         self.assertLen(logs.output, 1)
 
-    def test_batch_that_does_not_fit_is_halved(self):
-        engine = EchoEngine(memory=9)
+    @parameterized.parameters(EXHAUSTED, MemoryError())
+    def test_batch_that_does_not_fit_is_halved(self, error):
+        engine = EchoEngine(memory=9, error=error)
         translator = translator_lib.Translator(engine=engine)
         found = translator.translate(["aa", "bbb", "c", "dd", "e"])
         self.assertEqual(found, ["AA", "BBB", "C", "DD", "E"])
         self.assertGreater(len(engine.batches), 1)
+
+    def test_other_errors_are_raised_at_once(self):
+        engine = EchoEngine(memory=9, error=RuntimeError("out of memory"))
+        translator = translator_lib.Translator(engine=engine)
+        with self.assertRaisesRegex(RuntimeError, "^out of memory$"):
+            translator.translate(["aa", "bbb", "c", "dd", "e"])
+        self.assertEmpty(engine.batches)
 
     def test_line_that_does_not_fit_is_named(self):
         translator = translator_lib.Translator(engine=EchoEngine(memory=9))

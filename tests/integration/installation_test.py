@@ -19,6 +19,7 @@ from absl.testing import absltest
 
 from tests import commands
 from tests import documents
+from tests import t2t_checkpoint
 from tests import tiny_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -229,7 +230,7 @@ class InstallationTest(absltest.TestCase):
         calls = [
             ["trainer"],
             ["decoder"],
-            ["datagen", "--problem=translate_ende_phrases"],
+            ["datagen", "--problem=translate_ende_phrases", "--data_dir=none"],
             ["bleu", "--translation=test.de", "--reference=test.de"],
             ["export", "--output_dir=runs/none"],
             [
@@ -277,21 +278,90 @@ class InstallationTest(absltest.TestCase):
         (line,) = done.stdout.splitlines()
         self.assertIn("transformer_giant", line)
 
-    def test_commands_of_the_documents_run(self):
-        # tests/bin runs the others, from the sources.
-        done = self.run_documented("trainer --problem=translate_files", *SMALL)
-        self.assertIn(
-            "Translate with: relpos-decoder --output_dir=runs/mine\n",
-            done.stderr,
-        )
+    def train_as_documented(self):
+        """Trains for a step; runs/mine and runs/relative are there then."""
         runs = self.work / "runs"
-        shutil.copytree(runs / "mine", runs / "relative")
+        if not runs.exists():
+            done = self.run_documented(
+                "trainer --problem=translate_files", *SMALL
+            )
+            self.assertIn(
+                "Translate with: relpos-decoder --output_dir=runs/mine\n",
+                done.stderr,
+            )
+            shutil.copytree(runs / "mine", runs / "relative")
+            shutil.copytree(runs / "mine", runs / "absolute")
+        return runs
+
+    def test_commands_that_train_translate_and_score(self):
+        runs = self.train_as_documented()
         self.run_documented("decoder --output_dir=runs/relative --test_set")
         self.assertLen((self.work / "out.de").read_text().splitlines(), 20)
         self.assertIn("bleu", (self.work / "score.json").read_text())
         shutil.copy(self.work / "out.de", self.work / "reference.de")
+        shutil.copy(self.work / "out.de", self.work / "test.de")
         done = self.run_documented("bleu", file="docs/results.md")
         self.assertIn("BLEU", done.stdout)
+        done = self.run_documented(
+            "average --output_dir=runs/mine --n",
+            "--n=1",
+            file="relpos_tf/bin/average.py",
+        )
+        self.assertEqual(done.stdout, f"{runs.name}/mine/average/ckpt-1\n")
+        done = self.run_documented(
+            "translate_all --output_dir=runs/mine",
+            file="relpos_tf/bin/translate_all.py",
+        )
+        self.assertIn("average 1", done.stdout)
+        self.run_documented(
+            "datagen --problem=translate_ende_wmt14",
+            "--problem=translate_ende_lists",
+            "--num_shards=2",
+            file="relpos_tf/bin/datagen.py",
+        )
+        prepared = self.work / "data" / "translate_ende_lists"
+        self.assertLen(list(prepared.glob("train-0000?-of-00002*")), 2)
+
+    def test_commands_that_export(self):
+        self.train_as_documented()
+        formats = {"relative": "export --output_dir=runs/relative"}
+        if importlib.util.find_spec("ctranslate2"):
+            formats["int8"] = f"{formats['relative']} --format=ctranslate2"
+        if importlib.util.find_spec("ai_edge_litert"):
+            formats["litert"] = f"{formats['relative']} --format=litert"
+        for name, start in formats.items():
+            folder = f"--export_dir=exported/{name}"
+            self.run_documented(start, folder)
+            script = self.folder / "bin" / "relpos-decoder"
+            done = self.run_installed(script, folder, input="seven\ntwo days\n")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.count("\n"), 2, name)
+
+    def test_commands_that_import(self):
+        hparams = t2t_checkpoint.hparams_dict()
+        vocab = t2t_checkpoint.subtokens(59)
+        t2t_checkpoint.write(
+            self.work / "t2t_train" / "mine",
+            t2t_checkpoint.random_variables(hparams, len(vocab), 5),
+            hparams,
+            vocab=vocab,
+        )
+        self.run_documented("import_t2t")
+        done = self.run_documented(
+            "decoder --output_dir=runs/imported", input="a dog\n"
+        )
+        self.assertEqual(done.stdout.count("\n"), 1)
+
+    def test_commands_that_compare(self):
+        self.train_as_documented()
+        (self.work / "marian.de").write_bytes(
+            (self.work / "test.de").read_bytes()
+        )
+        done = self.run_documented(
+            "compare --runs=runs/relative,runs/absolute",
+            file="docs/comparing.md",
+        )
+        self.assertIn("marian", done.stdout)
 
 
 if __name__ == "__main__":

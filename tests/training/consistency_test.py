@@ -11,6 +11,7 @@ from relpos_tf.layers import dropout
 from relpos_tf.layers import losses
 from relpos_tf.models import transformer
 from relpos_tf.training import train_step
+from relpos_tf.utils import graphs
 from tests import testing
 from tests.campaigns import breakable
 from tests.campaigns import replicas
@@ -56,7 +57,7 @@ def gradients_of(hparams, seed=(3, 5)):
     """Returns the result of a step's gradient function, and the model."""
     keras.utils.set_random_seed(7)
     model = transformer.Transformer(hparams)
-    function = tf.function(train_step._gradient_function(model))
+    function = graphs.function(train_step._gradient_function(model))
     return model, function(
         *BATCH.values(), tf.constant(1.0), tf.constant(seed, tf.int32)
     )

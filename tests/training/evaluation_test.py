@@ -29,6 +29,7 @@ import json
 import tensorflow as tf
 from relpos_tf.decoding import search
 from relpos_tf.training import evaluation
+from relpos_tf.utils import graphs
 from tests import tiny_run
 
 def peak():
@@ -38,7 +39,7 @@ def peak():
 model = tiny_run.random_model(
     tiny_run.HPARAMS.replace(vocab_size=13, num_hidden_layers=1))
 ids = tf.random.stateless_uniform([1, 7001], [1, 2], 2, 13, tf.int32)
-find = tf.function(lambda ids, limits: search.search(
+find = graphs.function(lambda ids, limits: search.search(
     model, ids, limits, beam_size=3, alpha=0.6),
     input_signature=[tf.TensorSpec([None, None], tf.int32),
                      tf.TensorSpec([None], tf.int32)])
