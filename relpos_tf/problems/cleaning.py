@@ -34,10 +34,14 @@ def clean_pair(
         The cleaned pair, or None if it is dropped; and the name of the rule
         that changed or dropped it, or None. Removed blanks have no name.
     """
-    rule = KEEPING_RULE if "\0" in source or "\0" in target else None
-    source = source.replace("\0", "").strip()
-    target = target.replace("\0", "").strip()
-    shorter, longer = sorted((len(source), len(target)))
+    rule = None
+    if "\0" in source or "\0" in target:
+        rule = KEEPING_RULE
+        source, target = source.replace("\0", ""), target.replace("\0", "")
+    source, target = source.strip(), target.strip()
+    shorter, longer = len(source), len(target)
+    if shorter > longer:
+        shorter, longer = longer, shorter
     if not shorter:
         return None, "blank"
     if "\ufffd" in source or "\ufffd" in target:
@@ -59,13 +63,23 @@ def clean_pairs(
         pairs: The training pairs.
         counts: Counter. Gains `read` and one count per rule applied.
     """
-    for source, target in pairs:
-        counts["read"] += 1
-        pair, rule = clean_pair(source, target)
-        if rule:
-            counts[rule] += 1
-        if pair:
-            yield pair
+    counts["read"] += 0
+    read = 0
+    try:
+        for source, target in pairs:
+            read += 1
+            pair, rule = clean_pair(source, target)
+            if rule:
+                counts[rule] += 1
+            if pair:
+                yield pair
+    finally:
+        counts["read"] += read
+
+
+def unchanged(line: str) -> str:
+    """Returns the line as it is."""
+    return line
 
 
 def collapse_blanks(line: str) -> str:

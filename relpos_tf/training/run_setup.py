@@ -21,6 +21,7 @@ from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.training import hosts as hosts_lib
 from relpos_tf.utils import files
+from relpos_tf.utils import processes
 
 _log = logging.getLogger("relpos_tf")
 # Each host may see the shared file system under another path.
@@ -107,7 +108,9 @@ def prepare_data(
 def _prepare(problem, data_dir, tmp_dir, regenerate):
     if regenerate or not problem.is_prepared(data_dir):
         _log.info("Preparing %s.", problem.folder(data_dir))
-        manifest = problem.prepare_anew(data_dir, tmp_dir)
+        manifest = problem.prepare_anew(
+            data_dir, tmp_dir, num_processes=processes.available()
+        )
         _log_cleaning(manifest["cleaning"])
     counts = problem.manifest(data_dir)["counts"]
     _log.info(

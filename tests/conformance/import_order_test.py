@@ -37,7 +37,7 @@ ROOMS = (
 # The only modules that may import a library.
 IMPORTERS = {
     "tensorflow_text": {"data.t2t_subwords", "data.tokenizer"},
-    "sentencepiece": {"data.tokenizer"},
+    "sentencepiece": {"data.pieces", "data.tokenizer"},
     "sacrebleu": {"training.metrics", "training.sacrebleu_sets"},
     "sacremoses": {"training.metrics"},
     "matplotlib": {"comparison.plots"},
@@ -53,6 +53,8 @@ LIGHT = (
     "relpos_tf.hparam",
     "relpos_tf.registry",
     "relpos_tf.utils.text",
+    "relpos_tf.problems.parts",
+    "relpos_tf.problems.writing",
     "relpos_tf.bin.command",
 )
 
