@@ -48,7 +48,7 @@ _BLANK_SIGN = "\u2581"
 _MAX_SENTENCE_BYTES = 16384
 # SentencePiece skips lines with its sign for a rare character.
 _SKIPPED = "\u2585"
-_LARGEST_CACHE = 1 << 17  # words, of some 200 bytes each
+_LARGEST_CACHE = 1 << 18  # words, of some 200 bytes each
 _PIECE = sentencepiece_model_pb2.ModelProto.SentencePiece
 
 

@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.utils import text
@@ -24,6 +25,13 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Pairs = Iterable[tuple[str, str]]
 
 
+class Content(NamedTuple):
+    """The pairs of lines of a block, and a checksum of them."""
+
+    pairs: Pairs
+    digest: str
+
+
 @dataclasses.dataclass(frozen=True)
 class TextBlock:
     """The bytes of as many lines of two files."""
@@ -31,18 +39,25 @@ class TextBlock:
     source: bytes
     target: bytes
 
-    def pairs(self) -> Pairs:
-        """Returns the pairs of lines."""
-        return zip(
-            text.lines_of(self.source), text.lines_of(self.target), strict=True
-        )
+    def read(self) -> Content:
+        """Returns the content."""
+        checksum = hashlib.sha256(b"%d " % len(self.source))
+        checksum.update(self.source)
+        checksum.update(self.target)
+        lines = text.lines_of(self.source), text.lines_of(self.target)
+        return Content(zip(*lines, strict=True), checksum.hexdigest())
 
-    def digest(self) -> bytes:
-        """Returns a checksum of the content."""
-        content = hashlib.sha256(b"%d " % len(self.source))
-        content.update(self.source)
-        content.update(self.target)
-        return content.digest()
+
+@dataclasses.dataclass(frozen=True)
+class FileBlock:
+    """The places of as many lines in two files: path, first byte, bytes."""
+
+    source: tuple[pathlib.Path, int, int]
+    target: tuple[pathlib.Path, int, int]
+
+    def read(self) -> Content:
+        """Returns the content."""
+        return TextBlock(*map(_read, (self.source, self.target))).read()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,16 +66,13 @@ class PairsBlock:
 
     items: list[tuple[str, str]]
 
-    def pairs(self) -> Pairs:
-        """Returns the pairs of lines."""
-        return self.items
-
-    def digest(self) -> bytes:
-        """Returns a checksum of the content."""
-        return hashlib.sha256(json.dumps(self.items).encode()).digest()
+    def read(self) -> Content:
+        """Returns the content."""
+        content = json.dumps(self.items).encode()
+        return Content(self.items, hashlib.sha256(content).hexdigest())
 
 
-Block = TextBlock | PairsBlock
+Block = TextBlock | FileBlock | PairsBlock
 
 
 def cut(pairs: Pairs) -> Iterator[Block]:
@@ -78,14 +90,19 @@ def cut(pairs: Pairs) -> Iterator[Block]:
         yield PairsBlock(items)
 
 
-def of_files(source: pathlib.Path, target: pathlib.Path) -> Iterator[TextBlock]:
+def of_files(
+    source: pathlib.Path, target: pathlib.Path
+) -> Iterator[TextBlock | FileBlock]:
     """Yields the blocks of two files whose lines correspond.
+
+    Where a file is not compressed, a block is only its place in the file.
 
     Raises:
         UserError: a file cannot be read, or one has more lines.
     """
+    is_compressed = {source.suffix, target.suffix} & {*text.COMPRESSED}
     with text.opened(source) as first, text.opened(target) as second:
-        is_start = True
+        ends = [0, 0]
         while True:
             sides = _lines(first, second)
             counts = [len(side) for side in sides]
@@ -97,11 +114,34 @@ def of_files(source: pathlib.Path, target: pathlib.Path) -> Iterator[TextBlock]:
                 )
             if not counts[0]:
                 return
-            content = [b"".join(side) for side in sides]
-            if is_start:
-                content = [c.removeprefix(_BYTE_ORDER_MARK) for c in content]
-            is_start = False
-            yield TextBlock(*content)
+            starts, ends = (
+                ends,
+                [
+                    end + sum(map(len, side))
+                    for end, side in zip(ends, sides, strict=True)
+                ],
+            )
+            # A byte order mark is no text.
+            marks = [
+                len(_BYTE_ORDER_MARK)
+                if not start and side[0].startswith(_BYTE_ORDER_MARK)
+                else 0
+                for start, side in zip(starts, sides, strict=True)
+            ]
+            if is_compressed:
+                content = map(b"".join, sides)
+                yield TextBlock(
+                    *(c[m:] for c, m in zip(content, marks, strict=True))
+                )
+            else:
+                yield FileBlock(
+                    *(
+                        (path, start + mark, end - start - mark)
+                        for path, start, end, mark in zip(
+                            (source, target), starts, ends, marks, strict=True
+                        )
+                    )
+                )
 
 
 def _lines(first, second) -> tuple[list[bytes], list[bytes]]:
@@ -117,11 +157,19 @@ def _lines(first, second) -> tuple[list[bytes], list[bytes]]:
     return sides
 
 
+def _read(place: tuple[pathlib.Path, int, int]) -> bytes:
+    """Returns the bytes at a place in a file."""
+    path, start, size = place
+    with text.opened(path) as file:
+        file.seek(start)
+        return file.read(size)
+
+
 def normalized(
     blocks: Iterable[Block], normalize: Callable[[str], str]
 ) -> Iterator[PairsBlock]:
     """Yields blocks with a function applied to both sides of each pair."""
     for block in blocks:
         yield PairsBlock(
-            [(normalize(s), normalize(t)) for s, t in block.pairs()]
+            [(normalize(s), normalize(t)) for s, t in block.read().pairs]
         )

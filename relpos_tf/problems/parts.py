@@ -91,11 +91,13 @@ class Words(NamedTuple):
     """The words of a block.
 
     Attributes:
+        digest: str. A checksum of the block.
         read: int. Its pairs.
         kept: int. Those that cleaning keeps.
         words: Counter of the words of those that count, by `pieces`.
     """
 
+    digest: str
     read: int
     kept: int
     words: collections.Counter
@@ -106,18 +108,20 @@ class EncodingTask:
     """A block that becomes a part.
 
     Attributes:
-        block: The text; None if the part is there.
+        block: The text.
         recipe: `Recipe`.
         mark: int. The tokenizer's, see `tfrecord.tokenizer_mark`.
         num_groups: int. The number of shards.
-        path: The file to write.
+        folder: Gets the file, unless it is there.
+        key: str. Of all that the file depends on, but the text.
     """
 
-    block: blocks_lib.Block | None
+    block: blocks_lib.Block
     recipe: Recipe
     mark: int
     num_groups: int
-    path: pathlib.Path
+    folder: pathlib.Path
+    key: str
 
 
 class Part(NamedTuple):
@@ -159,23 +163,29 @@ class ShardTask:
 
 def count_words(task: WordsTask) -> Words:
     """Counts the words of a block."""
-    counts = collections.Counter()
-    sources, targets = _cleaned(task.block, task.recipe, counts)
+    content, counts = task.block.read(), collections.Counter()
+    sources, targets = _cleaned(content.pairs, task.recipe, counts)
     kept, words = len(sources), collections.Counter()
     if task.with_words:
         sides = sources, targets
         if task.chosen is not None:
             sides = ([side[i] for i in task.chosen] for side in sides)
         words = pieces.count_words(itertools.chain.from_iterable(sides))
-    return Words(counts["read"], kept, words)
+    return Words(content.digest, counts["read"], kept, words)
+
+
+def digest(block: blocks_lib.Block) -> str:
+    """Returns the checksum of a block."""
+    return block.read().digest
 
 
 def encode(task: EncodingTask) -> Part:
     """Writes the part of a block, unless it is there, and describes it."""
-    if task.block is None:
-        return _described(task.path)
-    counts = collections.Counter()
-    sources, targets = _cleaned(task.block, task.recipe, counts)
+    content, counts = task.block.read(), collections.Counter()
+    path = task.folder / f"part-{task.key}-{content.digest}"
+    if path.is_file():
+        return _described(path)
+    sources, targets = _cleaned(content.pairs, task.recipe, counts)
     packer = packer_of(task.recipe.tokenizer)
     packed = [packer.pack(sources), packer.pack(targets)]
     del sources, targets
@@ -189,7 +199,7 @@ def encode(task: EncodingTask) -> Part:
     groups = [
         framed[group :: task.num_groups] for group in range(task.num_groups)
     ]
-    part = Part(task.path, len(framed), counts, lengths)
+    part = Part(path, len(framed), counts, lengths)
     _write(part, groups)
     return part
 
@@ -375,10 +385,10 @@ def _content(file: BinaryIO) -> bytes:
 
 
 def _cleaned(
-    block: blocks_lib.Block, recipe: Recipe, counts: collections.Counter
+    pairs: blocks_lib.Pairs, recipe: Recipe, counts: collections.Counter
 ) -> tuple[list[str], list[str]]:
-    """Returns the sides of the cleaned pairs of a block, with the tag."""
-    pairs, normalize = block.pairs(), recipe.normalize
+    """Returns the sides of cleaned pairs, with the tag."""
+    normalize = recipe.normalize
     if normalize is not cleaning.unchanged:
         pairs = ((normalize(s), normalize(t)) for s, t in pairs)
     kept = list(cleaning.clean_pairs(pairs, counts))

@@ -121,15 +121,15 @@ def learn_tokenizer(
             probability.
     """
 
-    def finished(digests: Iterable[bytes]) -> pathlib.Path:
-        content = hashlib.sha256(b"".join(digests)).hexdigest()
+    def finished(digests: Iterable[str]) -> pathlib.Path:
         settings = [vocab_size, character_coverage, most_pairs]
         tags = [training.recipe(i).tag for i in range(training.num_corpora)]
-        key = training.key("tokenizer", content, tags, settings)
+        key = training.key("tokenizer", *digests, tags, settings)
         return training.folder / f"tokenizer-{key}"
 
     if any(training.folder.glob("tokenizer-*")):
-        found = finished(block.digest() for _, block in training.all_blocks())
+        blocks = (block for _, block in training.all_blocks())
+        found = finished(training.pool.map(parts_lib.digest, blocks))
         if found.is_file():
             shutil.copyfile(found, path)
             return
@@ -145,7 +145,7 @@ def learn_tokenizer(
 
 
 def _count_words(
-    training: TrainingText, most_pairs: int, digests: list[bytes]
+    training: TrainingText, most_pairs: int, digests: list[str]
 ) -> collections.Counter:
     """Counts the words of training pairs, of a sample if there are many.
 
@@ -155,22 +155,18 @@ def _count_words(
         digests: Gains the checksum of each block.
     """
 
-    def noted(blocks):
-        for recipe, block in blocks:
-            digests.append(block.digest())
-            yield recipe, block
-
     # If the text is short enough, one look at it suffices.
     is_short = training.num_pairs and training.num_pairs <= most_pairs
     tasks = (
         parts_lib.WordsTask(block, recipe, with_words=bool(is_short))
-        for recipe, block in noted(training.all_blocks())
+        for recipe, block in training.all_blocks()
     )
     words, kept = collections.Counter(), []
     progress = _progress("Reading", training.num_pairs)
     for found in training.pool.map(parts_lib.count_words, tasks):
         words.update(found.words)
         kept.append(found.kept)
+        digests.append(found.digest)
         progress.add(found.read)
     if is_short or not sum(kept):
         return words
@@ -237,14 +233,10 @@ def encode_training(
 
         def tasks(corpus=corpus, recipe=recipe):
             blocks = training.blocks(corpus)
+            key = training.key(checksum, recipe.tag, num_shards)
             for block in itertools.islice(blocks, task[0], None, task[1]):
-                digest = block.digest().hex()
-                key = training.key(checksum, recipe.tag, num_shards, digest)
-                path = training.folder / f"part-{key}"
-                if path.is_file():
-                    block = None
                 yield parts_lib.EncodingTask(
-                    block, recipe, mark, num_shards, path
+                    block, recipe, mark, num_shards, training.folder, key
                 )
 
         found = []
@@ -345,15 +337,13 @@ def write_held_out(
                 split,
                 name,
             )
-    packer, mark = (
-        parts_lib.packer_of(str(tokenizer)),
-        tfrecord.tokenizer_mark(tokenizer),
-    )
+    packer = parts_lib.packer_of(str(tokenizer))
+    mark = tfrecord.tokenizer_mark(tokenizer)
     shard = parts_lib.Shard(mark)
     [path] = shard_paths(folder, split, 1)
     with files.replacing(path) as file:
         for block in blocks_lib.cut(pairs):
-            sides = zip(*block.pairs(), strict=True)
+            sides = zip(*block.read().pairs, strict=True)
             packed = [packer.pack(side) for side in sides]
             file.write(shard.add(parts_lib.frames(packed, mark)))
     return len(pairs), {path.name: shard.entry()}
