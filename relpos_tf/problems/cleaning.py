@@ -13,12 +13,21 @@ import collections
 import html
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 
 MAX_CHARACTERS = 4000
 MAX_RATIO = 9
 RATIO_SLACK = 50
 # The rule that changes a pair and keeps it.
 KEEPING_RULE = "nul"
+# The others, and `tokens`, which is applied after encoding.
+_REASONS = {
+    "blank": "a side is empty",
+    "undecodable": "a side is not UTF-8",
+    "long": f"a side has more than {MAX_CHARACTERS:,} characters",
+    "ratio": "one side is far longer than the other",
+    "tokens": "a side has more than 1,024 ids",
+}
 
 
 def clean_pair(
@@ -75,6 +84,44 @@ def clean_pairs(
                 yield pair
     finally:
         counts["read"] += read
+
+
+def table(counts: Mapping[str, int]) -> str:
+    """Returns what became of the pairs that were read, as lines of text.
+
+    Args:
+        counts: Pairs by rule; `read`; and `tokens`, those with too many ids.
+
+    Example:
+
+    >>> for line in table({"read": 80, "blank": 3, "nul": 5}).splitlines():
+    ...     print(line)
+    pairs  percent
+       80   100.00  read
+        3     3.75  dropped: a side is empty
+       77    96.25  written
+        5     6.25  of these without their NUL characters
+    """
+    read = counts["read"]
+    dropped = {rule: counts.get(rule, 0) for rule in _REASONS}
+    rows = [
+        (read, "read"),
+        *(
+            (number, f"dropped: {_REASONS[rule]}")
+            for rule, number in dropped.items()
+            if number
+        ),
+        (read - sum(dropped.values()), "written"),
+    ]
+    if counts.get(KEEPING_RULE):
+        text = "of these without their NUL characters"
+        rows.append((counts[KEEPING_RULE], text))
+    width = max(len("pairs"), len(f"{read:,}"))
+    lines = [f"{'pairs':>{width}}  percent"] + [
+        f"{number:>{width},}  {100 * number / max(read, 1):7.2f}  {text}"
+        for number, text in rows
+    ]
+    return "\n".join(lines)
 
 
 def unchanged(line: str) -> str:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import glob
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -16,7 +17,9 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.utils import checked_json
@@ -27,6 +30,7 @@ from relpos_tf.utils import processes
 MANIFEST = "manifest.json"
 # The folder of what a preparation has finished, while it goes on.
 PARTS = "parts"
+_WORTH_KEEPING = 4  # Fewer parts are made again in seconds.
 # Errors of renaming a folder over one that is not empty.
 _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 _SHOWN = 5  # most names in a message
@@ -36,7 +40,8 @@ _FIELDS = {
     "files": dict,
     "vocab_size": int,
 }
-_OPTIONAL = {"lengths": dict[str, int]}  # not in earlier versions
+# Not in earlier versions; `corpora` only where they are kept apart.
+_OPTIONAL = {"lengths": dict[str, int], "corpora": list}
 _RECORDS = r"-\d{5}-of-\d{5}\.tfrecord"
 _LINES = r"\.(source|target)"
 _TEST_SET = r"test(_\w+)?"
@@ -48,8 +53,8 @@ def new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields a new folder that replaces `folder` at the end of the block.
 
     It does not if the block raises, or if `folder` has the same files already.
-    After Ctrl-C, and when a process was killed, the new folder stays where it
-    is, for the next preparation.
+    After Ctrl-C, and when a process was killed, a new folder with several parts
+    stays where it is, for the next preparation.
 
     Args:
         folder: The final folder, or a link to it.
@@ -67,7 +72,8 @@ def new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
             shutil.rmtree(partial / PARTS)
             _put(partial, folder.resolve())
         except (KeyboardInterrupt, processes.LostError):
-            is_kept = True  # The next process goes on with the parts.
+            # The next process goes on with the parts.
+            is_kept = len([*(partial / PARTS).iterdir()]) >= _WORTH_KEEPING
             raise
         finally:
             if not is_kept:
@@ -203,6 +209,47 @@ def record_files(
                 f"bytes. Received: {_received(path, size)}. {_ANEW}"
             )
     return [str(path) for path in paths]
+
+
+class TrainingFiles(NamedTuple):
+    """The training files of one corpus.
+
+    Attributes:
+        paths: Their paths.
+        pairs: int. The pairs in them.
+        weight: float. The corpus' share of the training pairs, up to a factor.
+    """
+
+    paths: list[str]
+    pairs: int
+    weight: float
+
+
+def training_files(
+    paths: Sequence[str],
+    manifest: dict[str, Any],
+    weights: Sequence[float],
+) -> list[TrainingFiles]:
+    """Returns the training files of each corpus.
+
+    Args:
+        paths: All training files, sorted.
+        manifest: Theirs.
+        weights: One for each corpus; none: by its size.
+    """
+    corpora = manifest.get("corpora") or [
+        {"pairs": manifest["counts"]["train"], "files": len(paths)}
+    ]
+    files_left = iter(paths)
+    weights = weights or [corpus["pairs"] for corpus in corpora]
+    return [
+        TrainingFiles(
+            list(itertools.islice(files_left, corpus["files"])),
+            corpus["pairs"],
+            float(weight),
+        )
+        for corpus, weight in zip(corpora, weights, strict=True)
+    ]
 
 
 def checked(

@@ -1,6 +1,7 @@
 """Parallel text in pairs of files: find, check and read them."""
 
 import dataclasses
+import itertools
 import logging
 import pathlib
 from collections.abc import Iterator
@@ -85,6 +86,23 @@ class ParallelText:
         """Yields the pairs in blocks, see `blocks.cut`."""
         for source, target in self._files:
             yield from blocks.of_files(source, target)
+
+
+class KeptApart:
+    """Training text of several corpora that go into files of their own.
+
+    Args:
+        texts: The `ParallelText` of each corpus.
+    """
+
+    def __init__(self, texts: Sequence[ParallelText]):
+        self.texts = list(texts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.texts))
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return itertools.chain.from_iterable(self.texts)
 
 
 def read(corpora: Sequence[Corpus], tmp_dir: str | None) -> ParallelText:

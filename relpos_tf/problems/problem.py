@@ -89,6 +89,10 @@ class Problem:
             evenly from the training text.
         tokenizer_file: str or None. A tokenizer to use instead of learning
             one. Its checksum becomes part of the folder's name.
+        train_tags: tuple. A word put before each source line, or "", for each
+            corpus of the training text, if its corpora are kept apart.
+        train_weights: tuple. The share of the training pairs that each corpus
+            should have, up to a factor. Not for the prepared files.
     """
 
     name: str
@@ -105,6 +109,8 @@ class Problem:
     character_coverage: float = 1.0
     tokenizer_pairs: int = 1_000_000
     tokenizer_file: str | None = None
+    train_tags: tuple[str, ...] = ()
+    train_weights: tuple[float, ...] = ()
 
     def pairs(
         self, split: str, tmp_dir: str | None = None
@@ -272,6 +278,22 @@ class Problem:
             )
         return manifest_lib.record_files(self.folder(data_dir), manifest, split)
 
+    def training_corpora(
+        self, data_dir: str | pathlib.Path
+    ) -> list[manifest_lib.TrainingFiles]:
+        """Returns the training files of each corpus that is kept apart.
+
+        Otherwise there is one corpus, of all files.
+
+        Raises:
+            UserError: see `record_files`.
+        """
+        return manifest_lib.training_files(
+            self.record_files(data_dir, "train"),
+            self.manifest(data_dir),
+            self.train_weights,
+        )
+
     def tokenizer_path(self, data_dir: str | pathlib.Path) -> str:
         """Returns the path of the tokenizer's model, checked.
 
@@ -358,6 +380,7 @@ class Problem:
             "lengths": {str(n): lengths[n] for n in sorted(lengths)},
             "vocab_size": writing.vocab_size_of(path),
             "files": writing.finish(folder, described),
+            **_corpora_entry(encoded, num_shards),
             "versions": {
                 name: importlib.metadata.version(name)
                 for name in ("sentencepiece", "tensorflow")
@@ -382,8 +405,13 @@ class Problem:
         """
         from relpos_tf.problems import writing
 
+        corpora = getattr(train, "texts", [train])
         training = writing.TrainingText(
-            [train], [""], self.normalize, folder / manifest_lib.PARTS, pool
+            corpora,
+            self.train_tags or [""] * len(corpora),
+            self.normalize,
+            folder / manifest_lib.PARTS,
+            pool,
         )
         path = folder / self._tokenizer_name()
         if self.tokenizer_file:
@@ -421,3 +449,17 @@ class Problem:
         if self.tokenizer_file:
             settings["tokenizer_sha256"] = self._tokenizer_checksum()
         return json.loads(json.dumps(settings))
+
+
+def _corpora_entry(encoded, num_shards: int) -> dict[str, Any]:
+    """Returns the manifest's field about corpora that are kept apart, if any.
+
+    Args:
+        encoded: The parts of each corpus.
+        num_shards: int. Files of each corpus.
+    """
+    if len(encoded) == 1:
+        return {}
+    counts = [sum(part.count for part in parts) for parts in encoded]
+    corpora = [{"pairs": count, "files": num_shards} for count in counts]
+    return {"corpora": corpora}
