@@ -80,6 +80,7 @@ setup(
     extras_require={
         "translate": TRANSLATE,
         "gpu": ["tensorflow[and-cuda]>=2.18,<2.22"],
+        "zstd": ["zstandard>=0.22,<1"],
         "tensorboard": ["tensorboard>=2.20,<2.22"],
         "plots": ["matplotlib>=3.8"],
         "ctranslate2": [*TRANSLATE, "ctranslate2>=4.5,<5"],
@@ -92,6 +93,7 @@ setup(
             "pytest>=8.2",
             "pytest-xdist>=3.6",
             "ruff>=0.9",
+            "zstandard>=0.22,<1",
         ],
     },
     entry_points={
