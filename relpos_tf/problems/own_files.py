@@ -7,6 +7,8 @@ import glob
 import math
 import os
 import pathlib
+from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -141,6 +143,33 @@ def training_settings(
     if tagged:
         settings["train_tags"] = list(tagged)
     return settings
+
+
+def splits(
+    held_out: Mapping[str, tuple[str, str]],
+) -> dict[str, Callable[[str | None], parallel.ParallelText]]:
+    """Returns the functions that open development and test sets.
+
+    Args:
+        held_out: The pair of files of each split.
+    """
+    return {
+        split: lambda tmp_dir, pair=pair: parallel_text([pair])
+        for split, pair in held_out.items()
+    }
+
+
+def settings(held_out: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """Returns the settings on which prepared development and test sets depend.
+
+    Args:
+        held_out: The pair of files of each split.
+    """
+    return {
+        f"{split}_{side}": fingerprint(path)
+        for split, pair in held_out.items()
+        for side, path in zip(("source", "target"), pair, strict=True)
+    }
 
 
 def test_sets(

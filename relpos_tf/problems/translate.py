@@ -130,7 +130,7 @@ def files_problem(
     corpora = own_files.corpora(train_source, train_target)
     weights = own_files.weights(train_weights, len(corpora))
     tags = own_files.tags(train_tags, len(corpora))
-    paths = {
+    held_out = {
         "dev": (dev_source, dev_target),
         **own_files.test_sets(test_source, test_target),
     }
@@ -144,20 +144,11 @@ def files_problem(
             "train": lambda tmp_dir: own_files.training_text(
                 corpora, bool(weights or tags)
             ),
-            **{
-                split: lambda tmp_dir, pair=pair: own_files.parallel_text(
-                    [pair]
-                )
-                for split, pair in paths.items()
-            },
+            **own_files.splits(held_out),
         },
         settings={
             **own_files.training_settings(corpora, tags, bool(weights)),
-            **{
-                f"{split}_{side}": own_files.fingerprint(path)
-                for split, pair in paths.items()
-                for side, path in zip(("source", "target"), pair, strict=True)
-            },
+            **own_files.settings(held_out),
         },
         train_tags=tags,
         train_weights=weights,

@@ -22,6 +22,7 @@ from relpos_tf.data import records
 from relpos_tf.data import tokenizer
 from relpos_tf.problems import blocks
 from relpos_tf.problems import cleaning
+from relpos_tf.problems import parallel
 from relpos_tf.problems import parts
 from relpos_tf.problems import problem as problem_lib
 from relpos_tf.problems import translate
@@ -314,6 +315,84 @@ class PreparationTest(parameterized.TestCase):
             )
             self.assertEqual(self.prepared("two", made=made)[1], expected)
             shutil.rmtree(self.folder / "two")
+
+    @parameterized.parameters("", ".gz")
+    def test_blocks_have_the_pairs_of_the_files(self, suffix):
+        mark = b"\xef\xbb\xbf"
+        lines = [b"%d \xff\xe2\x82\r\n" % i for i in range(70)]
+        sides = (
+            mark + b"".join(lines) + b"last",
+            mark + mark + b"\n" * 70 + b"x",
+        )
+        names = []
+        for language, content in zip(("en", "de"), sides, strict=True):
+            names.append(self.folder / f"odd.{language}{suffix}")
+            names[-1].write_bytes(gzip.compress(content) if suffix else content)
+        made = parallel.ParallelText([tuple(names)] * 2, [71, 71])
+        found = [pair for b in blocks.cut(made) for pair in b.read().pairs]
+        self.assertEqual(found, list(made))
+        self.assertLen(found, len(made))
+        self.assertEqual(found[0], ("0 \ufffd\ufffd", "\ufeff"))
+        self.assertEqual(found[70], ("last", "x"))
+        self.assertEqual(found[71:], found[:71])
+
+    def test_text_that_has_changed_since_it_was_counted_is_refused(self):
+        made = make(self.folder).splits["train"](None)
+        with open(self.folder / "train.en", "a") as file:
+            file.write("more\n")
+        with self.assertRaisesRegex(errors.UserError, "changed since"):
+            list(blocks.cut(made))
+
+    @parameterized.parameters(
+        ({"train_weights": "1"}, "2 positive numbers.*Received: '1'"),
+        ({"train_weights": "1,0"}, "2 positive numbers"),
+        ({"train_weights": "1,inf"}, "2 positive numbers"),
+        ({"train_weights": "1,x"}, "2 positive numbers"),
+        ({"train_tags": ",a b"}, "2 words"),
+        ({"train_tags": "a,b,c"}, "2 words.*Received: 'a,b,c'"),
+    )
+    def test_weights_and_tags_that_do_not_fit_are_refused(self, given, message):
+        with self.assertRaisesRegex(errors.UserError, message):
+            self.two_corpora(**given)
+
+    def two_corpora(self, **given):
+        """Returns the problem of the training text and the development text."""
+        sides = [
+            f"{self.folder}/train.{side},{self.folder}/dev.{side}"
+            for side in ("en", "de")
+        ]
+        dev = [f"{self.folder}/dev.{side}" for side in ("en", "de")]
+        return translate.files_problem(*sides, *dev, vocab_size=330, **given)
+
+    def test_corpora_with_weights_or_tags_are_kept_apart(self):
+        manifests = {
+            name: self.prepared(name, made=made)[0]
+            for name, made in (
+                ("one", self.two_corpora()),
+                ("weights", self.two_corpora(train_weights="1,4")),
+                ("others", self.two_corpora(train_weights="2,3")),
+                ("tags", self.two_corpora(train_tags=",BT")),
+            )
+        }
+        count = manifests["one"]["counts"]["train"]
+        self.assertNotIn("corpora", manifests["one"])
+        # Weights are for training, whichever they are.
+        self.assertEqual(manifests["weights"], manifests["others"])
+        for name in ("weights", "tags"):
+            self.assertEqual(manifests[name]["counts"]["train"], count)
+            first, second = manifests[name]["corpora"]
+            self.assertEqual(first["pairs"] + second["pairs"], count)
+            self.assertBetween(second["pairs"], 4, 7)
+            self.assertEqual((first["files"], second["files"]), (3, 3))
+        made = self.two_corpora(train_weights="1,4")
+        found = made.training_corpora(self.folder / "weights")
+        self.assertEqual([c.weight for c in found], [1.0, 4.0])
+        self.assertEqual(
+            [records.count_records(c.paths) for c in found],
+            [c["pairs"] for c in manifests["weights"]["corpora"]],
+        )
+        [only] = self.two_corpora().training_corpora(self.folder / "one")
+        self.assertEqual((only.pairs, only.weight), (count, count))
 
     @parameterized.parameters(
         ("part-*.en", "x.de", "which no file fits"),
