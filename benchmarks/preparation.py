@@ -6,8 +6,10 @@
 
 Prepares synthetic text of each size with one process and with two, and prints a
 table. `--earlier` is a checkout of an earlier version, which prepares the first
-size in the same session. Files must be the same for any number of processes,
-and after a preparation that was killed at random and started again.
+size in the same session. "Twice at once" are two preparations by one process
+each, which share nothing: no two processes do more on this machine. Files must
+be the same for any number of processes, and after a preparation that was killed
+at random and started again.
 
 `CPU us` is processor time for each pair, of all processes, in microseconds.
 Memory is the largest sum over all processes, of pages that they share once for
@@ -31,6 +33,7 @@ import synthetic_corpus
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 VOCAB = 32_000
+EARLIER_NAME = "earlier version"
 EARLIER = """
 import sys
 from relpos_tf.problems import translate
@@ -114,19 +117,39 @@ def start(folder, data_dir, processes, args, earlier=None):
         )
 
 
-def measure(folder, data_dir, processes, args, earlier=None):
-    """Prepares; returns seconds, processor seconds and MB."""
+def measure(text, data_dirs, processes, args, earlier=None):
+    """Prepares the same text in several folders at once.
+
+    Returns:
+        Seconds, processor seconds and MB, of all together.
+    """
+    for data_dir in data_dirs:
+        shutil.rmtree(data_dir, ignore_errors=True)
+    return wait_for(text, data_dirs, processes, args, earlier)
+
+
+def wait_for(text, data_dirs, processes, args, earlier=None):
+    """Is `measure`, but goes on with what is in the folders."""
     before, began = os.times(), time.perf_counter()
-    process = start(folder, data_dir, processes, args, earlier)
-    usage = Usage(process)
-    usage.start()
-    if process.wait():
-        log = data_dir.with_suffix(".log").read_text(errors="replace")
-        raise common.BenchmarkFailedError(log)
+    started = [
+        start(text, data_dir, processes, args, earlier)
+        for data_dir in data_dirs
+    ]
+    usages = [Usage(process) for process in started]
+    for usage in usages:
+        usage.start()
+    for process, data_dir in zip(started, data_dirs, strict=True):
+        if process.wait():
+            log = data_dir.with_suffix(".log").read_text(errors="replace")
+            raise common.BenchmarkFailedError(log)
     seconds, after = time.perf_counter() - began, os.times()
-    usage.join()
-    cpu = sum(after[2:4]) - sum(before[2:4])
-    return {"seconds": seconds, "cpu": cpu, "mb": usage.peak_mb}
+    for usage in usages:
+        usage.join()
+    return {
+        "seconds": seconds,
+        "cpu": sum(after[2:4]) - sum(before[2:4]),
+        "mb": sum(usage.peak_mb for usage in usages),
+    }
 
 
 def checksums(data_dir):
@@ -136,6 +159,17 @@ def checksums(data_dir):
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.iterdir()
     }
+
+
+def cases(args, is_first):
+    """Yields version, processes, and how many preparations run at once."""
+    if args.earlier and is_first:
+        yield EARLIER_NAME, 1, 1
+    if is_first:
+        # Two that share nothing: what two processes can reach at most.
+        yield "this version", 1, 2
+    yield "this version", 1, 1
+    yield "this version", 2, 1
 
 
 def killed_and_started_again(folder, work, seconds, args):
@@ -153,7 +187,7 @@ def killed_and_started_again(folder, work, seconds, args):
     process.kill()
     process.wait()
     parts = len(list(data_dir.glob(".*/parts/part-*")))
-    again = measure(folder, data_dir, 2, args)
+    again = wait_for(folder, [data_dir], 2, args)
     return moment, parts, again["seconds"]
 
 
@@ -168,45 +202,48 @@ def main():
     if args.small:
         args.pairs, args.vocab = "2000,4000", 400
     folder = args.folder or pathlib.Path(tempfile.mkdtemp())
-    rows, found = [], {}
-    for number, size in enumerate(map(int, args.pairs.split(","))):
+    head = "version", "pairs", "processes", "s", "pairs/s", "CPU us", "MB"
+    rows, seconds = [], {}
+    sizes = list(map(int, args.pairs.split(",")))
+    for size in sizes:
         text = folder / f"text-{size}"
         if not (text / "train.de").exists():
             synthetic_corpus.write(text, size)
-        cases = [("this version", 1, None), ("this version", 2, None)]
-        if args.earlier and not number:
-            cases.insert(0, ("earlier version", 1, args.earlier.resolve()))
-        for version, processes, earlier in cases:
-            data_dir = folder / f"data-{size}-{processes}-{bool(earlier)}"
-            shutil.rmtree(data_dir, ignore_errors=True)
-            used = measure(text, data_dir, processes, args, earlier)
+        for version, processes, number in cases(args, size == sizes[0]):
+            data_dirs = [
+                folder / f"data-{size}-{version[0]}-{processes}-{i}"
+                for i in range(number)
+            ]
+            earlier = version == EARLIER_NAME and args.earlier.resolve()
+            used = measure(text, data_dirs, processes, args, earlier)
+            seconds[size, processes] = used["seconds"]
+            pairs = size * number
             rows.append(
                 [
-                    version,
+                    version if number == 1 else f"{version}, twice at once",
                     f"{size:,}",
                     processes,
                     f"{used['seconds']:.1f}",
-                    f"{size / used['seconds']:,.0f}",
-                    f"{1e6 * used['cpu'] / size:.1f}",
+                    f"{pairs / used['seconds']:,.0f}",
+                    f"{1e6 * used['cpu'] / pairs:.1f}",
                     f"{used['mb']:.0f}",
                 ]
             )
             print(json.dumps(rows[-1]), flush=True)
-            found[size, processes, bool(earlier)] = checksums(data_dir)
-            if processes == 2 and not number:
-                seconds = used["seconds"]
-    head = "version", "pairs", "processes", "s", "pairs/s", "CPU us", "MB"
     print("\n" + common.table(head, rows))
-    sizes = sorted({size for size, *_ in found})
     for size in sizes:
-        same = found[size, 1, False] == found[size, 2, False]
-        print(f"{size:,} pairs, 1 and 2 processes, same bytes: {same}")
+        one, two = (
+            checksums(folder / f"data-{size}-t-{number}-0") for number in (1, 2)
+        )
+        print(f"{size:,} pairs, 1 and 2 processes, same bytes: {one == two}")
+    size = sizes[0]
     moment, parts, rest = killed_and_started_again(
-        folder / f"text-{sizes[0]}", folder, seconds, args
+        folder / f"text-{size}", folder, seconds[size, 2], args
     )
-    same = checksums(folder / "killed") == found[sizes[0], 2, False]
+    expected = checksums(folder / f"data-{size}-t-2-0")
+    same = checksums(folder / "killed") == expected
     print(
-        f"{sizes[0]:,} pairs, killed after {moment:.1f} s with {parts} parts, "
+        f"{size:,} pairs, killed after {moment:.1f} s with {parts} parts, "
         f"the rest took {rest:.1f} s, same bytes: {same}"
     )
     if not args.folder:

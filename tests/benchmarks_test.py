@@ -184,9 +184,12 @@ class RunTest(absltest.TestCase):
         self.assertEqual(
             [row[:3] for row in rows],
             [
-                ["this version", f"{size:,}", processes]
-                for size in (2000, 4000)
-                for processes in (1, 2)
+                ["this version, twice at once", "2,000", 1],
+                *(
+                    ["this version", f"{size:,}", processes]
+                    for size in (2000, 4000)
+                    for processes in (1, 2)
+                ),
             ],
         )
         verdicts = [line for line in found if "same bytes" in line]
