@@ -95,6 +95,7 @@ setup(
         "layers": LAYERS,
         "translate": TRANSLATE,
         "gpu": ["tensorflow[and-cuda]>=2.18,<2.22"],
+        "zstd": ["zstandard>=0.22,<1"],
         "tensorboard": ["tensorboard>=2.20,<2.22"],
         "plots": ["matplotlib>=3.8"],
         "ctranslate2": [*TEXT, "ctranslate2>=4.5,<5"],
@@ -112,6 +113,7 @@ setup(
             "pytest>=8.2",
             "pytest-xdist>=3.6",
             "ruff>=0.9",
+            "zstandard>=0.22,<1",
         ],
     },
     entry_points={

@@ -172,6 +172,31 @@ class RunTest(absltest.TestCase):
         self.assertEqual([row["peak_memory_mb"] for row in rows], [101, 102])
         self.assertEqual(rows[0]["ratio"], 1.0)
 
+    def test_preparation_is_measured_and_compared(self):
+        done = subprocess.run(
+            [sys.executable, FOLDER / "preparation.py", "--small"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = done.stdout.splitlines()
+        rows = [json.loads(line) for line in found if line.startswith("[")]
+        self.assertEqual(
+            [row[:3] for row in rows],
+            [
+                ["this version, twice at once", "2,000", 1],
+                *(
+                    ["this version", f"{size:,}", processes]
+                    for size in (2000, 4000)
+                    for processes in (1, 2)
+                ),
+            ],
+        )
+        verdicts = [line for line in found if "same bytes" in line]
+        self.assertLen(verdicts, 3)
+        for line in verdicts:
+            self.assertEndsWith(line, "same bytes: True")
+
     def test_an_unknown_flag_is_named(self):
         done = subprocess.run(
             [sys.executable, FOLDER / "compare_steps.py", "relatif=1"],

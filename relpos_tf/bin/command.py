@@ -43,6 +43,7 @@ from absl import flags
 
 from relpos_tf import errors
 from relpos_tf import fields
+from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.utils import extras
 from relpos_tf.utils import memory
@@ -56,6 +57,23 @@ _HELP_FLAGS = frozenset(
     for dash in ("-", "--")
     for name in ("h", "help", "helpshort", "helpfull")
 )
+# The flags of text of the user's own, and what they name. The first four are
+# required.
+FILE_FLAGS = {
+    "train_source": "training text, plain, .gz or .zst; several files, with "
+    "commas between them, or patterns such as part-*.en, are several corpora",
+    "train_target": "its translation; as many files",
+    "dev_source": "development text",
+    "dev_target": "its translation",
+    "test_source": "test text; several files, with commas between them, are "
+    "several test sets",
+    "test_target": "its translation; as many files",
+    "train_weights": "numbers with commas between them, as many as corpora: "
+    "how the training pairs are divided among them, as in 1,4. Without it, "
+    "each pair comes once in an epoch",
+    "train_tags": "words with commas between them, as many as corpora: each is "
+    "put before the source lines of its corpus, as in ,<bt>",
+}
 _MEMORY_ADVICE = "Take a smaller batch_size, a smaller beam or shorter lines."
 
 
@@ -173,6 +191,56 @@ def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
             "options are written --name=value. "
             f"Received: {words[0]!r}, which is not an option."
         )
+
+
+def define_file_flags(flag_values: Flags) -> None:
+    """Defines the flags of `translate_files`, text of the user's own."""
+    for name, text in FILE_FLAGS.items():
+        flag_values.define_string(name, "", f"translate_files: {text}.")
+    flag_values.define_integer(
+        "vocab_size",
+        8000,
+        "translate_files: pieces of the vocabulary.",
+        lower_bound=1,
+        upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
+    )
+
+
+def check_file_flags(flag_values: Flags) -> None:
+    """Refuses files for another problem than `translate_files`, or too few.
+
+    Raises:
+        UsageError: naming the first such flag.
+    """
+    given = [name for name in FILE_FLAGS if flag_values[name].value]
+    problem = flag_values["problem"].value
+    if problem == "translate_files":
+        require(flag_values, *list(FILE_FLAGS)[:4])
+    elif given:
+        raise UsageError(
+            f"--{given[0]} goes with --problem=translate_files. "
+            f"Received: --problem={problem}."
+        )
+
+
+def make_problem(flag_values: Flags):
+    """Returns the `Problem` that the flags name.
+
+    Raises:
+        UsageError: see `check_file_flags`, or there is no such problem.
+        UserError: see `translate.files_problem`.
+    """
+    check_file_flags(flag_values)
+    name = flag_values["problem"].value
+    if name != "translate_files":
+        with flag_value("problem"):
+            return registry.problem(name)
+    from relpos_tf.problems import translate
+
+    given = {name: flag_values[name].value or None for name in FILE_FLAGS}
+    return translate.files_problem(
+        **given, vocab_size=flag_values["vocab_size"].value
+    )
 
 
 def require(flag_values: Flags, *names: str) -> None:

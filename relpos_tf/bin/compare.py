@@ -36,7 +36,6 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import fields
-from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.comparison import grid as grid_lib
@@ -122,25 +121,7 @@ FLAGS.define_string(
 FLAGS.define_string(
     "usr_dir", "", "Folder of your own registrations; it is imported."
 )
-_FILE_FLAGS = [
-    f"{split}_{side}"
-    for split in ("train", "dev", "test")
-    for side in ("source", "target")
-]
-for _name in _FILE_FLAGS:
-    _more = "; several, with commas" if _name.startswith("test") else ""
-    FLAGS.define_string(
-        _name,
-        "",
-        f"translate_files: the {_name.replace('_', ' ')} text{_more}.",
-    )
-FLAGS.define_integer(
-    "vocab_size",
-    8000,
-    "translate_files: pieces of the vocabulary.",
-    lower_bound=1,
-    upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
-)
+command.define_file_flags(FLAGS)
 FLAGS.define_integer(
     "local_eval_frequency",
     1000,
@@ -250,15 +231,8 @@ def check_flags() -> None:
             "--preset=length needs --train_max_length: it trains on sentences "
             "up to so many pieces and tests on longer ones."
         )
-    given = [name for name in _FILE_FLAGS if getattr(FLAGS, name)]
-    if given and FLAGS.problem != "translate_files":
-        raise command.UsageError(
-            f"--{given[0]} goes with --problem=translate_files. "
-            f"Received: --problem={FLAGS.problem}."
-        )
-    if FLAGS.problem == "translate_files":
-        command.require(FLAGS, *_FILE_FLAGS[:4])
-    elif FLAGS.problem:
+    command.check_file_flags(FLAGS)
+    if FLAGS.problem and FLAGS.problem != "translate_files":
         with command.flag_value("problem"):
             registry.problem(FLAGS.problem)
 
@@ -413,7 +387,7 @@ def train(
 
     names = list(_TRAINER_FLAGS)
     if FLAGS.problem == "translate_files":
-        names += [*_FILE_FLAGS, "vocab_size"]
+        names += [*command.FILE_FLAGS, "vocab_size"]
     train_runs.train(
         runs,
         {name: getattr(FLAGS, name) for name in names},

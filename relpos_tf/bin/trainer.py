@@ -21,8 +21,6 @@ import platform
 import shlex
 
 from relpos_tf import errors
-from relpos_tf import fields
-from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.models import run_dir
@@ -62,24 +60,7 @@ FLAGS.define_string(
 FLAGS.define_bool(
     "generate_data", False, "Prepare the data again even if they are there."
 )
-_FILE_FLAGS = {
-    "train_source": "training text",
-    "train_target": "its translation",
-    "dev_source": "development text",
-    "dev_target": "its translation",
-    "test_source": "test text; several files, with commas between them, are "
-    "several test sets",
-    "test_target": "its translation; as many files",
-}
-for _name, _text in _FILE_FLAGS.items():
-    FLAGS.define_string(_name, "", f"translate_files: {_text}.")
-FLAGS.define_integer(
-    "vocab_size",
-    8000,
-    "translate_files: pieces of the vocabulary.",
-    lower_bound=1,
-    upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
-)
+command.define_file_flags(FLAGS)
 FLAGS.define_integer(
     "train_steps",
     0,
@@ -249,6 +230,7 @@ def train(problem, hparams, output_dir: str) -> None:
         trainer.evaluate()
         return
     run_setup.describe_training(trainer, problem, strategy)
+    run_setup.describe_corpora(problem, FLAGS.data_dir)
     if hosts.is_chief:
         # Weights, two moments and an average, of 4 bytes each.
         copies = 4 if hparams.moving_average_decay else 3
@@ -329,20 +311,7 @@ def memory_advice(hparams) -> str:
 
 def make_problem():
     """Returns the problem that the flags name."""
-    if FLAGS.problem != "translate_files":
-        given = [name for name in _FILE_FLAGS if getattr(FLAGS, name)]
-        if given:
-            raise command.UsageError(
-                f"--{given[0]} goes with --problem=translate_files. "
-                f"Received: --problem={FLAGS.problem}."
-            )
-        with command.flag_value("problem"):
-            return registry.problem(FLAGS.problem)
-    command.require(FLAGS, *list(_FILE_FLAGS)[:4])
-    from relpos_tf.problems import translate
-
-    paths = {name: getattr(FLAGS, name) or None for name in _FILE_FLAGS}
-    return translate.files_problem(**paths, vocab_size=FLAGS.vocab_size)
+    return command.make_problem(FLAGS)
 
 
 def make_hparams():

@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf.data import augmentation as augmentation_lib
+from relpos_tf.data import mixing
 from relpos_tf.data import records
 
 # Records held for shuffling. Smaller corpora are shuffled as a whole.
@@ -84,7 +85,7 @@ def boundaries_and_batch_sizes(
 
 
 def training_batches(
-    files: Sequence[str],
+    files: Sequence[str] | mixing.Mixture,
     *,
     batch_size: int,
     max_length: int,
@@ -103,7 +104,8 @@ def training_batches(
     Pairs with more than `max_length` tokens on a side are left out.
 
     Args:
-        files: TFRecord files, in the same order every time.
+        files: TFRecord files, in the same order every time; or a mixture of
+            corpora.
         batch_size: int. Padded tokens per batch, on the longer side.
         max_length: int. Most tokens on a side, EOS included.
         seed: int. Another seed gives another order.
@@ -127,7 +129,8 @@ def training_batches(
     buckets = boundaries_and_batch_sizes(
         batch_size, max_length, min_length_bucket, length_bucket_step
     )
-    _check_not_empty(files, max_length)
+    is_mixture = isinstance(files, mixing.Mixture)
+    _check_not_empty(files.all_files() if is_mixture else files, max_length)
     check = functools.partial(
         records.checked, vocab_size=vocab_size, tokenizer=tokenizer
     )
@@ -152,7 +155,7 @@ def training_batches(
 
 
 def _epoch(
-    files: Sequence[str],
+    files: Sequence[str] | mixing.Mixture,
     seeds: tf.Tensor,
     max_length: int,
     buckets,
@@ -163,7 +166,11 @@ def _epoch(
     # Without this, the order would also depend on the program's seed. It sets
     # the seed of the graph being traced, not the program's.
     tf.random.set_seed(1)
-    pairs = _parsed(_shuffled_records(files, seeds))
+    if isinstance(files, mixing.Mixture):
+        serialized = files.records(seeds, _shuffled_records)
+    else:
+        serialized = _shuffled_records(files, seeds)
+    pairs = _parsed(serialized)
     pairs = augmentation.apply(pairs, seeds, max_length).filter(
         lambda pair: _length(pair) <= max_length
     )

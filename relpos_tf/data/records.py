@@ -25,7 +25,7 @@ import tensorflow as tf
 from google.protobuf import message
 
 from relpos_tf import errors
-from relpos_tf.utils import files
+from relpos_tf.data import tfrecord
 
 _HEADER_SIZE = 12
 _FOOTER_SIZE = 4
@@ -113,7 +113,7 @@ def checked(
 
 def tokenizer_mark(path: str | pathlib.Path) -> int:
     """Returns the number that marks the records of the tokenizer in a file."""
-    return int(files.sha256(path)[:8], 16)
+    return tfrecord.tokenizer_mark(path)
 
 
 def write(

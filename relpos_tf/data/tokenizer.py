@@ -13,11 +13,8 @@ TensorFlow: `graph_tokenizers` has the same tokenizers for graphs.
 
 import functools
 import hashlib
-import io
-import os
 import pathlib
 import random
-import tempfile
 from collections.abc import Iterable
 from collections.abc import Sequence
 
@@ -25,7 +22,6 @@ from relpos_tf import errors
 from relpos_tf.data import bpe_dropout
 from relpos_tf.data import t2t_subwords
 from relpos_tf.utils import extras
-from relpos_tf.utils import files
 from relpos_tf.utils import text as text_lib
 
 with extras.imports("translate", "translation"):
@@ -34,11 +30,6 @@ with extras.imports("translate", "translation"):
 PAD_ID = text_lib.PAD_ID
 EOS_ID = text_lib.EOS_ID
 UNKNOWN_ID = 2
-
-# U+2581 becomes U+005F, see the module's docstring.
-_RULES = "2581\t5F\n"
-# In bytes; SentencePiece skips longer lines.
-_MAX_SENTENCE_BYTES = 16384
 
 
 def train(
@@ -62,45 +53,10 @@ def train(
     Raises:
         UserError: no text, or more characters than `vocab_size` has room for.
     """
-    model = io.BytesIO()
-    with tempfile.TemporaryDirectory() as folder:
-        rules = os.path.join(folder, "rules.tsv")
-        with open(rules, "w", encoding="utf-8") as file:
-            file.write(_RULES)
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines),
-                model_writer=model,
-                model_type="bpe",
-                vocab_size=vocab_size,
-                hard_vocab_limit=False,
-                character_coverage=character_coverage,
-                byte_fallback=True,
-                normalization_rule_tsv=rules,
-                remove_extra_whitespaces=False,
-                pad_id=PAD_ID,
-                eos_id=EOS_ID,
-                unk_id=UNKNOWN_ID,
-                bos_id=-1,
-                max_sentence_length=_MAX_SENTENCE_BYTES,
-                minloglevel=2,
-            )
-        except RuntimeError as error:
-            raise errors.UserError(
-                "Cannot learn a vocabulary: expected text, and room for 256 "
-                "bytes and every character. Received: "
-                f"vocab_size={vocab_size}; SentencePiece says: "
-                f"{' '.join(str(error).split())}"
-            ) from error
-    with extras.imports("translate", "training"):
-        # Not at the top: protobuf comes with TensorFlow, and who translates
-        # with an export may have neither.
-        from sentencepiece import sentencepiece_model_pb2
+    # Not at the top: this brings protobuf, which translating does without.
+    from relpos_tf.data import pieces
 
-    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
-    # The rules are compiled in; the path of their file is random.
-    proto.normalizer_spec.ClearField("normalization_rule_tsv")
-    files.write(model_path, proto.SerializeToString(deterministic=True))
+    pieces.train(lines, model_path, vocab_size, character_coverage)
 
 
 class Tokenizer:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import glob
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -16,14 +17,20 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import locks
+from relpos_tf.utils import processes
 
 MANIFEST = "manifest.json"
+# The folder of what a preparation has finished, while it goes on.
+PARTS = "parts"
+_WORTH_KEEPING = 4  # Fewer parts are made again in seconds.
 # Errors of renaming a folder over one that is not empty.
 _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 _SHOWN = 5  # most names in a message
@@ -33,7 +40,8 @@ _FIELDS = {
     "files": dict,
     "vocab_size": int,
 }
-_OPTIONAL = {"lengths": dict[str, int]}  # not in earlier versions
+# Not in earlier versions; `corpora` only where they are kept apart.
+_OPTIONAL = {"lengths": dict[str, int], "corpora": list}
 _RECORDS = r"-\d{5}-of-\d{5}\.tfrecord"
 _LINES = r"\.(source|target)"
 _TEST_SET = r"test(_\w+)?"
@@ -45,25 +53,56 @@ def new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields a new folder that replaces `folder` at the end of the block.
 
     It does not if the block raises, or if `folder` has the same files already.
-    Remains of killed processes are removed.
+    After Ctrl-C, and when a process was killed, a new folder with several parts
+    stays where it is, for the next preparation.
 
     Args:
         folder: The final folder, or a link to it.
 
+    Yields:
+        The new folder, with what `unfinished_folder` puts there.
+
     Raises:
         UserError: see `check_replaceable` and `without_readers`.
+    """
+    with unfinished_folder(folder) as partial:
+        is_kept = False
+        try:
+            yield partial
+            shutil.rmtree(partial / PARTS)
+            _put(partial, folder.resolve())
+        except (KeyboardInterrupt, processes.LostError):
+            # The next process goes on with the parts.
+            is_kept = len([*(partial / PARTS).iterdir()]) >= _WORTH_KEEPING
+            raise
+        finally:
+            if not is_kept:
+                shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def unfinished_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a new folder for work on `folder`, and leaves it there.
+
+    Remains of killed processes are removed. Their parts are kept.
+
+    Args:
+        folder: The final folder, or a link to it.
+
+    Yields:
+        The new folder. It has a folder `PARTS` with the finished parts of
+        processes that have worked on `folder` and ended before.
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Too long to be the name of a user's folder by chance.
     prefix = f".{folder.name}.preparing."
-    _remove_abandoned(folder, prefix)
     partial = _make_locked(prefix, folder.parent)
     try:
+        (partial / PARTS).mkdir()
+        _remove_abandoned(folder, prefix, partial / PARTS)
         yield partial
-        _put(partial, folder)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
         locks.release(partial)
 
 
@@ -172,6 +211,47 @@ def record_files(
     return [str(path) for path in paths]
 
 
+class TrainingFiles(NamedTuple):
+    """The training files of one corpus.
+
+    Attributes:
+        paths: Their paths.
+        pairs: int. The pairs in them.
+        weight: float. The corpus' share of the training pairs, up to a factor.
+    """
+
+    paths: list[str]
+    pairs: int
+    weight: float
+
+
+def training_files(
+    paths: Sequence[str],
+    manifest: dict[str, Any],
+    weights: Sequence[float],
+) -> list[TrainingFiles]:
+    """Returns the training files of each corpus.
+
+    Args:
+        paths: All training files, sorted.
+        manifest: Theirs.
+        weights: One for each corpus; none: by its size.
+    """
+    corpora = manifest.get("corpora") or [
+        {"pairs": manifest["counts"]["train"], "files": len(paths)}
+    ]
+    files_left = iter(paths)
+    weights = weights or [corpus["pairs"] for corpus in corpora]
+    return [
+        TrainingFiles(
+            list(itertools.islice(files_left, corpus["files"])),
+            corpus["pairs"],
+            float(weight),
+        )
+        for corpus, weight in zip(corpora, weights, strict=True)
+    ]
+
+
 def checked(
     folder: pathlib.Path, manifest: dict[str, Any], name: str
 ) -> pathlib.Path:
@@ -247,8 +327,16 @@ def longer_than(manifest: dict[str, Any], max_length: int) -> int | None:
     )
 
 
-def _remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
-    """Removes folders of killed processes, or puts a replaced one back."""
+def _remove_abandoned(
+    folder: pathlib.Path, prefix: str, parts: pathlib.Path
+) -> None:
+    """Removes folders of killed processes, or puts a replaced one back.
+
+    Args:
+        folder: The final folder.
+        prefix: str. How their names begin.
+        parts: The folder that gets their finished parts.
+    """
     for path in folder.parent.glob(f"{glob.escape(prefix)}????????*"):
         with (
             contextlib.suppress(FileNotFoundError),
@@ -260,6 +348,9 @@ def _remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
             if path.suffix == files.OLD and not folder.exists():
                 os.rename(path, folder)
             else:
+                for part in (path / PARTS).glob("*"):
+                    if not part.match(f"*{files.PART}"):
+                        os.replace(part, parts / part.name)
                 shutil.rmtree(path, ignore_errors=True)
 
 

@@ -1,6 +1,7 @@
 """Parallel text in pairs of files: find, check and read them."""
 
 import dataclasses
+import itertools
 import logging
 import pathlib
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from relpos_tf import errors
+from relpos_tf.problems import blocks
 from relpos_tf.problems import download
 from relpos_tf.utils import text
 
@@ -66,14 +68,41 @@ class ParallelText:
         num_lines: Sequence[int | None],
     ):
         self._files = list(files)
-        for (source, target), expected in zip(files, num_lines, strict=True):
+        self._counts = [
             _check_pair(source, target, expected)
+            for (source, target), expected in zip(files, num_lines, strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return sum(self._counts)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for source, target in self._files:
             yield from zip(
                 text.read_lines(source), text.read_lines(target), strict=True
             )
+
+    def blocks(self) -> Iterator[blocks.TextBlock]:
+        """Yields the pairs in blocks, see `blocks.cut`."""
+        for source, target in self._files:
+            yield from blocks.of_files(source, target)
+
+
+class KeptApart:
+    """Training text of several corpora that go into files of their own.
+
+    Args:
+        texts: The `ParallelText` of each corpus.
+    """
+
+    def __init__(self, texts: Sequence[ParallelText]):
+        self.texts = list(texts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.texts))
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return itertools.chain.from_iterable(self.texts)
 
 
 def read(corpora: Sequence[Corpus], tmp_dir: str | None) -> ParallelText:
@@ -186,8 +215,8 @@ def _log_left_out(
 
 def _check_pair(
     source: pathlib.Path, target: pathlib.Path, expected: int | None
-) -> None:
-    """Raises unless both files have the same lines, at least one."""
+) -> int:
+    """Returns the number of lines, or raises unless both files have as many."""
     counts = [text.count_lines(path) for path in (source, target)]
     received = (
         f"{source} has {counts[0]} lines, {target} has {counts[1]} lines."
@@ -207,3 +236,4 @@ def _check_pair(
             "These are other files of the same name: put the right ones into "
             "--tmp_dir."
         )
+    return counts[0]

@@ -35,6 +35,7 @@ from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import locks
+from relpos_tf.utils import processes
 from relpos_tf.utils import text
 
 # Increased when folders prepared before can no longer be used.
@@ -55,11 +56,6 @@ class Reiterable:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return self._start()
-
-
-def unchanged(line: str) -> str:
-    """Returns the line as it is."""
-    return line
 
 
 def no_further_tests(tmp_dir: str | None) -> Mapping[str, Pairs]:
@@ -93,6 +89,10 @@ class Problem:
             evenly from the training text.
         tokenizer_file: str or None. A tokenizer to use instead of learning
             one. Its checksum becomes part of the folder's name.
+        train_tags: tuple. A word put before each source line, or "", for each
+            corpus of the training text, if its corpora are kept apart.
+        train_weights: tuple. The share of the training pairs that each corpus
+            should have, up to a factor. Not for the prepared files.
     """
 
     name: str
@@ -103,12 +103,14 @@ class Problem:
     further_tests: Callable[[str | None], Mapping[str, Pairs]] = (
         no_further_tests
     )
-    normalize: Callable[[str], str] = unchanged
+    normalize: Callable[[str], str] = cleaning.unchanged
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     num_shards: int = 4
     character_coverage: float = 1.0
     tokenizer_pairs: int = 1_000_000
     tokenizer_file: str | None = None
+    train_tags: tuple[str, ...] = ()
+    train_weights: tuple[float, ...] = ()
 
     def pairs(
         self, split: str, tmp_dir: str | None = None
@@ -137,6 +139,7 @@ class Problem:
         data_dir: str | pathlib.Path,
         tmp_dir: str | None = None,
         num_shards: int | None = None,
+        num_processes: int = 1,
     ) -> dict[str, Any]:
         """Writes the problem's folder, unless it is there already.
 
@@ -145,6 +148,8 @@ class Problem:
                 is replaced once the new one is complete.
             tmp_dir: str or None. Folder of raw files, and for downloads.
             num_shards: int or None. Number of training files.
+            num_processes: int. Processes that prepare training text, if it is
+                long enough for them. The files do not depend on it.
 
         Returns:
             The manifest. Among its fields are `counts` (pairs per split),
@@ -158,13 +163,14 @@ class Problem:
         """
         if self.is_prepared(data_dir):
             return self.manifest(data_dir)
-        return self.prepare_anew(data_dir, tmp_dir, num_shards)
+        return self.prepare_anew(data_dir, tmp_dir, num_shards, num_processes)
 
     def prepare_anew(
         self,
         data_dir: str | pathlib.Path,
         tmp_dir: str | None = None,
         num_shards: int | None = None,
+        num_processes: int = 1,
     ) -> dict[str, Any]:
         """Writes the problem's folder even if it is there already.
 
@@ -178,8 +184,47 @@ class Problem:
                 pass  # An error now is better than one after the work.
         opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
         opened |= self.further_tests(tmp_dir)
-        with manifest_lib.new_folder(folder) as partial:
-            return self._write(partial, opened, num_shards or self.num_shards)
+        with (
+            manifest_lib.new_folder(folder) as partial,
+            processes.Pool(num_processes) as pool,
+        ):
+            return self._write(
+                partial, opened, num_shards or self.num_shards, pool
+            )
+
+    def prepare_share(
+        self,
+        data_dir: str | pathlib.Path,
+        tmp_dir: str | None = None,
+        num_shards: int | None = None,
+        num_processes: int = 1,
+        task: tuple[int, int] = (0, 1),
+    ) -> int:
+        """Encodes a share of the training text, for a later `prepare`.
+
+        Several machines with the same text can each encode a share. The shares
+        lie in hidden folders of `data_dir`, where `prepare` finds them once
+        they are complete.
+
+        Args:
+            data_dir: See `prepare`.
+            tmp_dir: See `prepare`.
+            num_shards: See `prepare`. The same for all.
+            num_processes: See `prepare`.
+            task: (number of this share, from 0; number of shares).
+
+        Returns:
+            The number of pairs in this share, before cleaning.
+        """
+        train = self.splits["train"](tmp_dir)
+        with (
+            manifest_lib.unfinished_folder(self.folder(data_dir)) as partial,
+            processes.Pool(num_processes) as pool,
+        ):
+            _, _, encoded = self._encode(
+                partial, train, num_shards or self.num_shards, pool, task
+            )
+        return sum(p.cleaning["read"] for parts in encoded for p in parts)
 
     def lock(self, data_dir: str | pathlib.Path) -> None:
         """Keeps other processes from replacing the folder until this one ends.
@@ -233,6 +278,22 @@ class Problem:
             )
         return manifest_lib.record_files(self.folder(data_dir), manifest, split)
 
+    def training_corpora(
+        self, data_dir: str | pathlib.Path
+    ) -> list[manifest_lib.TrainingFiles]:
+        """Returns the training files of each corpus that is kept apart.
+
+        Otherwise there is one corpus, of all files.
+
+        Raises:
+            UserError: see `record_files`.
+        """
+        return manifest_lib.training_files(
+            self.record_files(data_dir, "train"),
+            self.manifest(data_dir),
+            self.train_weights,
+        )
+
     def tokenizer_path(self, data_dir: str | pathlib.Path) -> str:
         """Returns the path of the tokenizer's model, checked.
 
@@ -277,51 +338,49 @@ class Problem:
         return manifest_lib.read_manifest(folder)
 
     def _write(
-        self, folder: pathlib.Path, opened: Mapping[str, Pairs], num_shards: int
+        self,
+        folder: pathlib.Path,
+        opened: Mapping[str, Pairs],
+        num_shards: int,
+        pool: processes.Pool,
     ) -> dict[str, Any]:
         """Writes every file of the folder; returns the manifest."""
-        # Import TensorFlow, which listing problems does not need.
-        from relpos_tf.data import tokenizer
+        # Import SentencePiece, which listing problems does not need.
         from relpos_tf.problems import writing
 
-        path = folder / self._tokenizer_name()
-        if self.tokenizer_file:
-            shutil.copyfile(self.tokenizer_file, path)
-        else:
-            writing.learn_tokenizer(
-                path,
-                self._cleaned(opened["train"], collections.Counter()),
-                vocab_size=self.vocab_size,
-                character_coverage=self.character_coverage,
-                most_pairs=self.tokenizer_pairs,
-            )
-        tokens = tokenizer.load(path)
-        cleaned, lengths = collections.Counter(), collections.Counter()
-        train = self._cleaned(opened["train"], cleaned)
-        counts = {
-            "train": writing.write_training(
-                folder, train, tokens, num_shards, cleaned, lengths
-            )
-        }
+        training, path, encoded = self._encode(
+            folder, opened["train"], num_shards, pool
+        )
+        described = writing.write_training(
+            folder, training, path, encoded, num_shards
+        )
+        parts = [part for of_corpus in encoded for part in of_corpus]
+        counts = {"train": sum(part.count for part in parts)}
         for split, pairs in opened.items():
             if split == "train":
                 continue
-            counts[split] = writing.write_held_out(
-                folder, split, pairs, self.normalize, tokens
+            counts[split], entries = writing.write_held_out(
+                folder, split, pairs, self.normalize, path
             )
+            described |= entries
             if not counts[split]:
                 raise errors.UserError(
                     f"Expected lines in the {split} set of {self.name}. "
                     "Received: none."
                 )
+        cleaned, lengths = (
+            sum((getattr(part, name) for part in parts), collections.Counter())
+            for name in ("cleaning", "lengths")
+        )
         manifest = {
             "problem": self.name,
             "settings": self._all_settings(),
             "counts": counts,
             "cleaning": dict(cleaned),
             "lengths": {str(n): lengths[n] for n in sorted(lengths)},
-            "vocab_size": tokens.vocab_size,
-            "files": writing.finish(folder, path),
+            "vocab_size": writing.vocab_size_of(path),
+            "files": writing.finish(folder, described),
+            **_corpora_entry(encoded, num_shards),
             "versions": {
                 name: importlib.metadata.version(name)
                 for name in ("sentencepiece", "tensorflow")
@@ -330,13 +389,43 @@ class Problem:
         manifest_lib.write_manifest(folder, manifest)
         return manifest
 
-    def _cleaned(self, pairs: Pairs, counts: collections.Counter) -> Pairs:
-        """Yields training pairs, normalized and cleaned."""
-        normalized = (
-            (self.normalize(source), self.normalize(target))
-            for source, target in pairs
+    def _encode(self, folder, train, num_shards, pool, task=(0, 1)):
+        """Encodes training text, with a tokenizer that is learnt or given.
+
+        Args:
+            folder: pathlib.Path. Gets the tokenizer, and the parts in `PARTS`.
+            train: The training pairs.
+            num_shards: int. Number of training files.
+            pool: `processes.Pool`.
+            task: The share to encode, see `prepare_share`.
+
+        Returns:
+            `writing.TrainingText`, the path of the tokenizer, and the parts of
+            the share by corpus.
+        """
+        from relpos_tf.problems import writing
+
+        corpora = getattr(train, "texts", [train])
+        training = writing.TrainingText(
+            corpora,
+            self.train_tags or [""] * len(corpora),
+            self.normalize,
+            folder / manifest_lib.PARTS,
+            pool,
         )
-        return cleaning.clean_pairs(normalized, counts)
+        path = folder / self._tokenizer_name()
+        if self.tokenizer_file:
+            shutil.copyfile(self.tokenizer_file, path)
+        else:
+            writing.learn_tokenizer(
+                path,
+                training,
+                vocab_size=self.vocab_size,
+                character_coverage=self.character_coverage,
+                most_pairs=self.tokenizer_pairs,
+            )
+        encoded = writing.encode_training(training, path, num_shards, task)
+        return training, path, encoded
 
     def _tokenizer_name(self) -> str:
         """Returns the file name of the tokenizer; the suffix is its kind."""
@@ -360,3 +449,17 @@ class Problem:
         if self.tokenizer_file:
             settings["tokenizer_sha256"] = self._tokenizer_checksum()
         return json.loads(json.dumps(settings))
+
+
+def _corpora_entry(encoded, num_shards: int) -> dict[str, Any]:
+    """Returns the manifest's field about corpora that are kept apart, if any.
+
+    Args:
+        encoded: The parts of each corpus.
+        num_shards: int. Files of each corpus.
+    """
+    if len(encoded) == 1:
+        return {}
+    counts = [sum(part.count for part in parts) for parts in encoded]
+    corpora = [{"pairs": count, "files": num_shards} for count in counts]
+    return {"corpora": corpora}

@@ -4,8 +4,6 @@ Files are looked for in `--tmp_dir`, first in the sub-folders named below.
 Missing files are downloaded.
 """
 
-import os
-import pathlib
 from collections.abc import Callable
 from collections.abc import Iterator
 
@@ -13,14 +11,13 @@ from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf.problems import cleaning
 from relpos_tf.problems import multi30k
+from relpos_tf.problems import own_files
 from relpos_tf.problems import parallel
 from relpos_tf.problems import problem
 from relpos_tf.problems import tatoeba
 from relpos_tf.problems import wmt
 from relpos_tf.problems.generated import lists
 from relpos_tf.problems.generated import phrases
-from relpos_tf.utils import files
-from relpos_tf.utils import paths as paths_lib
 
 
 @registry.register_problem
@@ -96,19 +93,28 @@ def files_problem(
     dev_target: str,
     test_source: str | None = None,
     test_target: str | None = None,
+    train_weights: str | None = None,
+    train_tags: str | None = None,
     vocab_size: int = 32768,
 ) -> problem.Problem:
     """Returns the problem `translate_files`, for the user's parallel text.
 
     Args:
-        train_source: Path of a text file, plain or `.gz`, one sentence a line.
-        train_target: Path of its translation, line by line.
+        train_source: Path of a text file, plain, `.gz` or `.zst`, one sentence
+            a line; or several paths, with commas between them; or patterns
+            such as `part-*.en`, whose files are taken in the order of names.
+        train_target: The translation, line by line; as many files.
         dev_source: Source text for evaluation during training.
         dev_target: Its translation.
         test_source: Source text for the final score, or None. Several paths,
             separated by commas, are several test sets, whose splits are
             `test`, `test_2`, `test_3` and so on.
         test_target: Its translation, or None; as many paths.
+        train_weights: Numbers with commas between them, one for each path or
+            pattern of `train_source`, its corpus: how the training pairs are
+            divided among the corpora. None: all pairs are one corpus.
+        train_tags: Words with commas between them, one for each corpus: each is
+            put before the source lines of its corpus. An empty one is none.
         vocab_size: int. Most pieces in the shared vocabulary.
 
     Returns:
@@ -117,30 +123,35 @@ def files_problem(
         own, found again by the same text in any place.
 
     Raises:
-        UserError: a file is missing, or the sides of the test sets are not
-            equally many. `prepare` compares line counts before it writes.
+        UserError: a file is missing, the sides of a corpus or of the test sets
+            do not have equally many files, or weights or tags do not fit.
+            `prepare` compares line counts before it writes.
     """
-    paths = {
-        "train": (train_source, train_target),
+    corpora = own_files.corpora(train_source, train_target)
+    weights = own_files.weights(train_weights, len(corpora))
+    tags = own_files.tags(train_tags, len(corpora))
+    held_out = {
         "dev": (dev_source, dev_target),
-        **_test_paths(test_source, test_target),
+        **own_files.test_sets(test_source, test_target),
     }
+    first = corpora[0][0]
     return problem.Problem(
         name="translate_files",
-        source_language=_language(train_source, "source"),
-        target_language=_language(train_target, "target"),
+        source_language=own_files.language(first[0], "source"),
+        target_language=own_files.language(first[1], "target"),
         vocab_size=vocab_size,
         splits={
-            split: lambda tmp_dir, pair=pair: parallel.ParallelText(
-                [tuple(map(pathlib.Path, pair))], [None]
-            )
-            for split, pair in paths.items()
+            "train": lambda tmp_dir: own_files.training_text(
+                corpora, bool(weights or tags)
+            ),
+            **own_files.splits(held_out),
         },
         settings={
-            f"{split}_{side}": _fingerprint(path)
-            for split, pair in paths.items()
-            for side, path in zip(("source", "target"), pair, strict=True)
+            **own_files.training_settings(corpora, tags, bool(weights)),
+            **own_files.settings(held_out),
         },
+        train_tags=tags,
+        train_weights=weights,
     )
 
 
@@ -154,7 +165,7 @@ def translate_files() -> problem.Problem:
     raise errors.UserError(
         "translate_files is text of your own. Name its files with "
         "--train_source, --train_target, --dev_source and --dev_target of "
-        "relpos-trainer or relpos-compare, which prepare it."
+        "relpos-trainer, relpos-datagen or relpos-compare."
     )
 
 
@@ -218,51 +229,3 @@ def _wmt14(target: str) -> problem.Problem:
         # thousand are spelled in bytes, which saves pieces for frequent text.
         character_coverage=0.9995,
     )
-
-
-def _language(path: str, otherwise: str) -> str:
-    """Returns a file's suffix if it looks like a language's code."""
-    suffix = pathlib.Path(path.removesuffix(".gz")).suffix[1:]
-    return suffix if len(suffix) == 2 and suffix.isalpha() else otherwise
-
-
-def _test_paths(
-    sources: str | None, targets: str | None
-) -> dict[str, tuple[str, str]]:
-    """Returns the pair of paths of each test set, by split."""
-    listed = paths_lib.listed(sources), paths_lib.listed(targets)
-    if bool(listed[0]) != bool(listed[1]):
-        raise errors.UserError(
-            "Expected both --test_source and --test_target, or neither. "
-            f"Received: {sources!r} and {targets!r}."
-        )
-    if len(listed[0]) != len(listed[1]):
-        raise errors.UserError(
-            "Expected as many files in --test_source as in --test_target, in "
-            f"the same order. Received: {len(listed[0])}, {sources!r}, and "
-            f"{len(listed[1])}, {targets!r}."
-        )
-    pairs = enumerate(zip(*listed, strict=True), start=1)
-    return {f"test_{n}" if n > 1 else "test": pair for n, pair in pairs}
-
-
-def _fingerprint(path: str) -> dict[str, int | str]:
-    """Returns the size and checksum of a file, which do not tell its place.
-
-    Raises:
-        UserError: there is no such file.
-    """
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise errors.UserError(
-            f"Expected a text file, which can be read more than once. "
-            f"Received: {path!r}, a folder, a pipe or a device."
-        )
-    try:
-        return {
-            "bytes": os.path.getsize(path),
-            "sha256": files.sha256(path),
-        }
-    except OSError as error:
-        raise errors.UserError(
-            f"Expected a text file. Received: {path!r} ({error.strerror})."
-        ) from error

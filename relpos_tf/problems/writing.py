@@ -1,36 +1,110 @@
 """Writes the files of a prepared problem, one function per kind of file.
 
-Imports TensorFlow, so `problem` imports this module only to prepare data.
+The work on training text is that of `parts`, block by block, in any number of
+processes. What is finished lies in a folder of parts, under names that tell
+what it was made from, so that a preparation that was killed goes on where it
+stopped.
+
+Nothing here imports TensorFlow.
 """
 
 import collections
+import hashlib
+import importlib.metadata
 import itertools
+import json
 import logging
+import os
 import pathlib
 import random
+import secrets
+import shutil
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from relpos_tf import errors
-from relpos_tf.data import records
-from relpos_tf.data import tokenizer
+from relpos_tf.data import pieces
+from relpos_tf.data import tfrecord
+from relpos_tf.problems import blocks as blocks_lib
+from relpos_tf.problems import cleaning
+from relpos_tf.problems import parts as parts_lib
 from relpos_tf.utils import files
+from relpos_tf.utils import processes
+from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
-# Pairs with more ids on a side than this are not written for training.
-MAX_TOKENS = 1024
-_BATCH = 4096
+# Increased when parts of killed preparations can no longer be used.
+_FORMAT = 1
 _SEED = 429459
 
 Pairs = Iterable[tuple[str, str]]
 
 
+class TrainingText:
+    """The training text of a problem, in blocks, and where its parts go.
+
+    Args:
+        corpora: The pairs of each corpus.
+        tags: The tag of each corpus, or "".
+        normalize: Function applied to both sides.
+        folder: For parts, those of a killed preparation included.
+        pool: `processes.Pool`.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[Pairs],
+        tags: Sequence[str],
+        normalize: Callable[[str], str],
+        folder: pathlib.Path,
+        pool: processes.Pool,
+    ):
+        self.folder, self.pool = folder, pool
+        self.num_corpora = len(corpora)
+        self.num_pairs = _total(corpora)
+        # A function that cannot be sent is applied here.
+        self._sends = pool.number == 1 or processes.can_be_sent(normalize)
+        self._corpora, self._normalize = corpora, normalize
+        sent = normalize if self._sends else cleaning.unchanged
+        self._recipes = [parts_lib.Recipe(sent, tag) for tag in tags]
+        self._identity = [_FORMAT, _identity(sent)]
+
+    def blocks(self, corpus: int) -> Iterator[blocks_lib.Block]:
+        """Yields the blocks of a corpus."""
+        blocks = blocks_lib.cut(self._corpora[corpus])
+        if self._sends:
+            return blocks
+        return blocks_lib.normalized(blocks, self._normalize)
+
+    def recipe(self, corpus: int, tokenizer: str = "") -> parts_lib.Recipe:
+        """Returns how the lines of a corpus become ids."""
+        recipe = self._recipes[corpus]
+        return parts_lib.Recipe(recipe.normalize, recipe.tag, tokenizer)
+
+    def all_blocks(
+        self,
+    ) -> Iterator[tuple[parts_lib.Recipe, blocks_lib.Block]]:
+        """Yields the blocks of all corpora with what belongs to them."""
+        for corpus in range(self.num_corpora):
+            for block in self.blocks(corpus):
+                yield self.recipe(corpus), block
+
+    def key(self, *values: Any) -> str:
+        """Returns a name for what is made from blocks and some values."""
+        content = json.dumps([*self._identity, *values])
+        return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
 def learn_tokenizer(
     path: pathlib.Path,
-    pairs: Pairs,
+    training: TrainingText,
     *,
     vocab_size: int,
     character_coverage: float,
@@ -40,68 +114,192 @@ def learn_tokenizer(
 
     Args:
         path: Where the model goes.
-        pairs: Cleaned training pairs.
+        training: `TrainingText`.
         vocab_size: int. Pieces wanted.
-        character_coverage: float. See `tokenizer.train`.
+        character_coverage: float. See `pieces.train`.
         most_pairs: int. Of more pairs, as many are drawn with equal
             probability.
     """
-    # Reservoir sampling.
-    generator = random.Random(_SEED)
-    sample = []
-    for count, pair in enumerate(pairs):
-        if count < most_pairs:
-            sample.append(pair)
-        elif (index := generator.randrange(count + 1)) < most_pairs:
-            sample[index] = pair
-    if not sample:
+
+    def finished(digests: Iterable[str]) -> pathlib.Path:
+        settings = [vocab_size, character_coverage, most_pairs]
+        tags = [training.recipe(i).tag for i in range(training.num_corpora)]
+        key = training.key("tokenizer", *digests, tags, settings)
+        return training.folder / f"tokenizer-{key}"
+
+    if any(training.folder.glob("tokenizer-*")):
+        blocks = (block for _, block in training.all_blocks())
+        found = finished(training.pool.map(parts_lib.digest, blocks))
+        if found.is_file():
+            shutil.copyfile(found, path)
+            return
+    digests = []
+    words = _count_words(training, most_pairs, digests)
+    if not words:
         raise errors.UserError(
             "Expected training pairs. Received: none that pass cleaning. "
             "Check the contents of the two files."
         )
-    lines = (line for pair in sample for line in pair)
-    tokenizer.train(lines, path, vocab_size, character_coverage)
+    pieces.learn(words, path, vocab_size, character_coverage)
+    files.write(finished(digests), path.read_bytes())
+
+
+def _count_words(
+    training: TrainingText, most_pairs: int, digests: list[str]
+) -> collections.Counter:
+    """Counts the words of training pairs, of a sample if there are many.
+
+    Args:
+        training: `TrainingText`.
+        most_pairs: int. Size of the sample.
+        digests: Gains the checksum of each block.
+    """
+
+    # If the text is short enough, one look at it suffices.
+    is_short = training.num_pairs and training.num_pairs <= most_pairs
+    tasks = (
+        parts_lib.WordsTask(block, recipe, with_words=bool(is_short))
+        for recipe, block in training.all_blocks()
+    )
+    words, kept = collections.Counter(), []
+    progress = _progress("Reading", training.num_pairs)
+    for found in training.pool.map(parts_lib.count_words, tasks):
+        words.update(found.words)
+        kept.append(found.kept)
+        digests.append(found.digest)
+        progress.add(found.read)
+    if is_short or not sum(kept):
+        return words
+    chosen = _sample(kept, most_pairs)
+    tasks = (
+        parts_lib.WordsTask(block, recipe, indices)
+        for (recipe, block), indices in zip(
+            training.all_blocks(), chosen, strict=True
+        )
+    )
+    progress = _progress("Counting words", training.num_pairs)
+    for found in training.pool.map(parts_lib.count_words, tasks):
+        words.update(found.words)
+        progress.add(found.read)
+    return words
+
+
+def _sample(kept: Sequence[int], most_pairs: int) -> Iterator[np.ndarray]:
+    """Yields the numbers of the pairs of each block that are in the sample.
+
+    Args:
+        kept: Pairs of each block.
+        most_pairs: int. Size of the sample.
+    """
+    # Reservoir sampling.
+    generator = random.Random(_SEED)
+    total = sum(kept)
+    sample = np.arange(min(most_pairs, total))
+    for count in range(most_pairs, total):
+        if (index := generator.randrange(count + 1)) < most_pairs:
+            sample[index] = count
+    sample.sort()
+    start = 0
+    for count in kept:
+        first, last = np.searchsorted(sample, (start, start + count))
+        yield sample[first:last] - start
+        start += count
+
+
+def encode_training(
+    training: TrainingText,
+    tokenizer: pathlib.Path,
+    num_shards: int,
+    task: tuple[int, int] = (0, 1),
+) -> list[list[parts_lib.Part]]:
+    """Writes the parts of the training text, those that are not there.
+
+    Args:
+        training: `TrainingText`.
+        tokenizer: The tokenizer's file.
+        num_shards: int. Number of files of each corpus.
+        task: The number of this task, and the number of tasks. Each of them
+            writes every so many parts.
+
+    Returns:
+        The parts of this task, by corpus.
+    """
+    checksum = files.sha256(tokenizer)
+    mark = tfrecord.tokenizer_mark(tokenizer)
+    progress = _progress("Encoding", training.num_pairs)
+    encoded = []
+    for corpus in range(training.num_corpora):
+        recipe = training.recipe(corpus, str(tokenizer))
+
+        def tasks(corpus=corpus, recipe=recipe):
+            blocks = training.blocks(corpus)
+            key = training.key(checksum, recipe.tag, num_shards)
+            for block in itertools.islice(blocks, task[0], None, task[1]):
+                yield parts_lib.EncodingTask(
+                    block, recipe, mark, num_shards, training.folder, key
+                )
+
+        found = []
+        for part in training.pool.map(parts_lib.encode, tasks()):
+            found.append(part)
+            progress.add(part.cleaning["read"])
+        encoded.append(found)
+    return encoded
 
 
 def write_training(
     folder: pathlib.Path,
-    pairs: Pairs,
-    tokens: tokenizer.AnyTokenizer,
+    training: TrainingText,
+    tokenizer: pathlib.Path,
+    encoded: Sequence[Sequence[parts_lib.Part]],
     num_shards: int,
-    counts: collections.Counter,
-    lengths: collections.Counter,
-) -> int:
-    """Writes the training files, shuffled; returns the number of pairs.
+) -> dict[str, dict[str, Any]]:
+    """Writes the training files, shuffled.
 
     Args:
         folder: Gets the files.
-        pairs: Cleaned training pairs.
-        tokens: The tokenizer.
-        num_shards: int. Number of files.
-        counts: Counter. Gains `tokens`: pairs dropped because they have more
-            than `MAX_TOKENS` ids on a side.
-        lengths: Counter. Gains the pairs written, by the number of ids of the
-            longer side.
+        training: `TrainingText`.
+        tokenizer: The tokenizer's file.
+        encoded: All parts, by corpus.
+        num_shards: int. Number of files of each corpus.
+
+    Returns:
+        The entries of the files in the manifest, by name.
     """
-
-    def encoded() -> Iterator[tuple[list[int], list[int]]]:
-        for inputs, targets in _encode(pairs, tokens):
-            length = max(len(inputs), len(targets))
-            if length > MAX_TOKENS:
-                counts["tokens"] += 1
-            else:
-                lengths[length] += 1
-                yield inputs, targets
-
-    paths = shard_paths(folder, "train", num_shards)
-    written = records.write(encoded(), paths)
-    if not written:
-        raise errors.UserError(
-            f"No training pair has at most {MAX_TOKENS} tokens on both sides."
+    for parts in encoded:
+        if not any(part.count for part in parts):
+            raise errors.UserError(
+                "No training pair has at most "
+                f"{parts_lib.MAX_TOKENS} tokens on both sides."
+            )
+    mark, shards = tfrecord.tokenizer_mark(tokenizer), []
+    for number, shard in enumerate(
+        itertools.product(encoded, range(num_shards))
+    ):
+        parts = [(part.path, part.count) for part in shard[0]]
+        names = [path.name for path, _ in parts]
+        key = training.key("shard", names, shard[1], number)
+        shards.append(
+            parts_lib.ShardTask(
+                parts,
+                shard[1],
+                num_shards,
+                _SEED + number,
+                mark,
+                training.folder / f"shard-{key}",
+            )
         )
-    for number, path in enumerate(paths):
-        records.shuffle_file(path, seed=_SEED + number)
-    return written
+    count = sum(part.count for parts in encoded for part in parts)
+    progress = _progress("Shuffling", count)
+    paths = shard_paths(folder, "train", len(shards))
+    entries = training.pool.map(parts_lib.gather, shards)
+    described = {}
+    for path, entry in zip(paths, entries, strict=True):
+        described[path.name] = entry
+        progress.add(count // len(shards))
+    for path, shard in zip(paths, shards, strict=True):
+        os.replace(shard.path, path)
+    return described
 
 
 def write_held_out(
@@ -109,8 +307,8 @@ def write_held_out(
     split: str,
     pairs: Pairs,
     normalize: Callable[[str], str],
-    tokens: tokenizer.AnyTokenizer,
-) -> int:
+    tokenizer: pathlib.Path,
+) -> tuple[int, dict[str, dict[str, Any]]]:
     """Writes the lines and the records of "dev" or a test set, in order.
 
     All pairs are written, and references stay as they are.
@@ -120,10 +318,10 @@ def write_held_out(
         split: str. "dev", "test" or the name of another test set.
         pairs: Its pairs of lines.
         normalize: Applied to the source side.
-        tokens: The tokenizer.
+        tokenizer: The tokenizer's file.
 
     Returns:
-        The number of pairs.
+        The number of pairs; the entries of the manifest, by name.
     """
     pairs = [(normalize(source), target) for source, target in pairs]
     for side, name in enumerate(("source", "target")):
@@ -139,7 +337,16 @@ def write_held_out(
                 split,
                 name,
             )
-    return records.write(_encode(pairs, tokens), shard_paths(folder, split, 1))
+    packer = parts_lib.packer_of(str(tokenizer))
+    mark = tfrecord.tokenizer_mark(tokenizer)
+    shard = parts_lib.Shard(mark)
+    [path] = shard_paths(folder, split, 1)
+    with files.replacing(path) as file:
+        for block in blocks_lib.cut(pairs):
+            sides = zip(*block.read().pairs, strict=True)
+            packed = [packer.pack(side) for side in sides]
+            file.write(shard.add(parts_lib.frames(packed, mark)))
+    return len(pairs), {path.name: shard.entry()}
 
 
 def shard_paths(
@@ -153,40 +360,52 @@ def shard_paths(
 
 
 def finish(
-    folder: pathlib.Path, tokenizer_path: pathlib.Path
+    folder: pathlib.Path, described: Mapping[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Marks records with their tokenizer; returns the entries of the manifest.
+    """Returns the entries of the manifest.
 
     Args:
         folder: Has all files but the manifest.
-        tokenizer_path: The file of the tokenizer, in that folder.
+        described: The entries that are known, by name.
 
     Returns:
         For each file name, `bytes` and `sha256`; for record files also
         `sha256_unmarked`, which identifies the data of runs that are older
         than the marks.
     """
-    mark = records.tokenizer_mark(tokenizer_path)
-    described = {}
-    for path in sorted(folder.iterdir()):
-        entry = described[path.name] = {}
-        if path.suffix == ".tfrecord":
-            entry["sha256_unmarked"] = files.sha256(path)
-            records.mark(path, mark)
-        entry["bytes"] = path.stat().st_size
-        entry["sha256"] = files.sha256(path)
-    return described
+    return {
+        path.name: described.get(path.name)
+        or {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
+        for path in sorted(folder.iterdir())
+        if path.is_file()
+    }
 
 
-def _encode(
-    pairs: Pairs, tokens: tokenizer.AnyTokenizer
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields pairs of ids, many encoded at once for speed."""
-    iterator = iter(pairs)
-    while batch := list(itertools.islice(iterator, _BATCH)):
-        sources, targets = zip(*batch, strict=True)
-        yield from zip(
-            tokens.encode_batch(sources),
-            tokens.encode_batch(targets),
-            strict=True,
-        )
+def vocab_size_of(tokenizer: pathlib.Path) -> int:
+    """Returns the number of ids of the tokenizer in a file."""
+    return parts_lib.packer_of(str(tokenizer)).vocab_size
+
+
+def _progress(task: str, total: int) -> terminal.RateProgress:
+    return terminal.RateProgress(task, "pairs", total)
+
+
+def _total(corpora: Sequence[Pairs]) -> int:
+    """Returns the number of pairs before cleaning, or 0 if it is unknown."""
+    if not all(hasattr(pairs, "__len__") for pairs in corpora):
+        return 0
+    return sum(map(len, corpora))
+
+
+def _identity(normalize: Callable[[str], str]) -> list[str]:
+    """Returns what tells a function from others, also in another process."""
+    module = getattr(normalize, "__module__", None) or ""
+    name = getattr(normalize, "__qualname__", "")
+    versions = [
+        importlib.metadata.version("sentencepiece"),
+        importlib.metadata.version("numpy"),
+    ]
+    if module.split(".")[0] == "relpos_tf" and "<" not in name:
+        return [module, name, *versions]
+    # The user's function may change under its name: use no older parts.
+    return [secrets.token_hex(16)]

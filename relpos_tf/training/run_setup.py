@@ -13,6 +13,7 @@ from typing import Any
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import augmentation
+from relpos_tf.data import mixing
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import loading
 from relpos_tf.models import arguments
@@ -21,6 +22,7 @@ from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.training import hosts as hosts_lib
 from relpos_tf.utils import files
+from relpos_tf.utils import processes
 
 _log = logging.getLogger("relpos_tf")
 # Each host may see the shared file system under another path.
@@ -107,7 +109,9 @@ def prepare_data(
 def _prepare(problem, data_dir, tmp_dir, regenerate):
     if regenerate or not problem.is_prepared(data_dir):
         _log.info("Preparing %s.", problem.folder(data_dir))
-        manifest = problem.prepare_anew(data_dir, tmp_dir)
+        manifest = problem.prepare_anew(
+            data_dir, tmp_dir, num_processes=processes.available()
+        )
         _log_cleaning(manifest["cleaning"])
     counts = problem.manifest(data_dir)["counts"]
     _log.info(
@@ -194,7 +198,7 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
     data = manifest_lib.fingerprints(problem.manifest(data_dir))
     if run.has_hparams():
         warnings = _check_same_run(run, hparams, tokenizer_path, data)
-        warnings += _changed_seed(run, run_dir.parse_flags(flags_text))
+        warnings += _changed_order(run, run_dir.parse_flags(flags_text))
         for warning in warnings:
             _log.warning("%s", warning)
     run.copy_tokenizer(tokenizer_path)
@@ -289,28 +293,74 @@ def _check_same_run(
     ]
 
 
-def _changed_seed(run: run_dir.RunDir, flags: Mapping[str, str]) -> list[str]:
-    """Returns a warning if a run is resumed with another seed.
+def _changed_order(run: run_dir.RunDir, flags: Mapping[str, str]) -> list[str]:
+    """Returns a warning for each flag that changes the order of the data.
 
-    Its weights come from the first seed, and the position of its last batch
-    is one in the first seed's order of the data.
+    A run's weights come from the first seed, and the position of its last batch
+    is one in the first order.
 
     Args:
         run: the run. A run of an earlier version may have no seed.
         flags: the new values by name.
     """
-    name = "random_seed"
-    before = run.read_flags().get(name)
-    if not run_dir.all_steps(run.path) or before is None:
+    if not run_dir.all_steps(run.path):
         return []
-    if flags.get(name, before) == before:
-        return []
+    before = run.read_flags()
     return [
-        f"{name} was {before} in this run so far and is now {flags[name]}: the "
-        "pairs come in another order, so that some of this epoch come twice "
-        "and others not at all, and the result is that of neither seed. With "
-        f"--{name}={before} the run goes on as it was started."
+        f"{name} was {before[name]} in this run so far and is now "
+        f"{flags[name]}: the pairs come in another order, so that some of this "
+        "epoch come twice and others not at all, and the result is that of "
+        f"neither. With --{name}={before[name]} the run goes on as it was "
+        "started."
+        for name in ("random_seed", "train_weights")
+        if name in before and flags.get(name, before[name]) != before[name]
     ]
+
+
+def training_files(problem, data_dir: str) -> list[str] | mixing.Mixture:
+    """Returns the training files, as a mixture if their corpora have weights.
+
+    Args:
+        problem: a prepared `Problem`.
+        data_dir: str. The folder where it was prepared.
+    """
+    if not problem.train_weights:
+        return problem.record_files(data_dir, "train")
+    corpora = problem.training_corpora(data_dir)
+    if len(corpora) == 1:
+        return corpora[0].paths
+    return mixing.Mixture(
+        tuple(tuple(corpus.paths) for corpus in corpora),
+        tuple(corpus.pairs for corpus in corpora),
+        tuple(corpus.weight for corpus in corpora),
+    )
+
+
+def describe_corpora(problem, data_dir: str) -> None:
+    """Logs the share of each corpus, if the corpora have weights."""
+    mixture = training_files(problem, data_dir)
+    if not isinstance(mixture, mixing.Mixture):
+        return
+    tags = problem.train_tags or [""] * len(mixture.pairs)
+    for number, (pairs, share, passes, tag) in enumerate(
+        zip(
+            mixture.pairs,
+            mixture.shares(),
+            mixture.passes(),
+            tags,
+            strict=True,
+        ),
+        start=1,
+    ):
+        _log.info(
+            "Corpus %d%s: %s pairs, %.3g %% of the training pairs, read "
+            "%.3g times in an epoch.",
+            number,
+            f", tag {tag}" if tag else "",
+            f"{pairs:,}",
+            100 * share,
+            passes,
+        )
 
 
 def describe_model(trainer) -> None:

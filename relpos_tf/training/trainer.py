@@ -249,7 +249,7 @@ class Trainer:
 
         def dataset(context):
             batches = batching.training_batches(
-                self._problem.record_files(self._data_dir, "train"),
+                run_setup.training_files(self._problem, self._data_dir),
                 batch_size=self.hparams.batch_size,
                 max_length=self.hparams.max_length,
                 seed=self.config.random_seed,

@@ -117,6 +117,66 @@ class LineProgress:
             self._logged = time.monotonic()
 
 
+class RateProgress:
+    """Tells the user now and then how much is done, and how long it takes.
+
+    Args:
+        task: str. What is done: "Encoding".
+        unit: str. To what: "pairs".
+        total: int. How many of them there are; 0 if that is unknown.
+        clock: Function without arguments that returns seconds.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        unit: str,
+        total: int,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._task, self._unit, self._total = task, unit, total
+        self._clock, self._done = clock, 0
+        self._start = self._logged = clock()
+
+    def add(self, number: int) -> None:
+        """Notes that so many more are done."""
+        self._done += number
+        if _shows_progress():
+            show(self.line)
+        elif self._clock() - self._logged >= _LOG_SECONDS:
+            _log.info("%s.", self.line())
+            self._logged = self._clock()
+
+    def line(self) -> str:
+        """Returns the state: what is done, how fast, and the time left."""
+        rate = self._done / max(self._clock() - self._start, 1e-9)
+        line = (
+            f"{self._task}: {self._done:,} {self._unit}, {rate:,.0f} a second"
+        )
+        left = max(self._total - self._done, 0)
+        if left and rate:
+            line += f", {_duration(left / rate)} left"
+        return line
+
+
+def _duration(seconds: float) -> str:
+    """Returns a time as a user reads it.
+
+    Example:
+
+    >>> _duration(59), _duration(3599), _duration(7300)
+    ('59 s', '60 min', '2 h 2 min')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return (
+        f"{minutes // 60} h {minutes % 60} min"
+        if minutes > 90
+        else f"{minutes} min"
+    )
+
+
 def reader() -> Callable[[], str]:
     """Returns a function that asks for a line, or raises EOFError."""
     # Bytes that are not UTF-8 must not end the program.

@@ -9,6 +9,7 @@ and replaces bytes that are not UTF-8 by U+FFFD. Every line keeps its place.
 
 import contextlib
 import gzip
+import io
 import itertools
 import os
 import pathlib
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from relpos_tf import errors
+from relpos_tf.utils import extras
 from relpos_tf.utils import files
 from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
@@ -26,6 +28,9 @@ from relpos_tf.utils import terminal
 # Of every vocabulary: padding, and the end of a sentence.
 PAD_ID = 0
 EOS_ID = 1
+COMPRESSED = ".gz", ".zst"  # the ends of names of compressed files
+_BLOCK = 1 << 20
+_COMPRESSED_BLOCK = 1 << 16
 
 
 def stream_lines(stream: Iterable[bytes]) -> Iterator[str]:
@@ -37,17 +42,36 @@ def stream_lines(stream: Iterable[bytes]) -> Iterator[str]:
         yield line.decode("utf-8", errors="replace")
 
 
-def read_lines(path: str | pathlib.Path) -> Iterator[str]:
-    """Yields the lines of a text file, plain or gzipped (name ends in .gz).
+def lines_of(content: bytes) -> list[str]:
+    """Returns the lines of whole lines of a file, as `stream_lines` does.
+
+    A byte order mark is no part of `content`.
+    """
+    # No byte of another character looks like a line end.
+    lines = content.decode("utf-8", errors="replace").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    if b"\r" in content:
+        lines = [line.removesuffix("\r") for line in lines]
+    return lines
+
+
+@contextlib.contextmanager
+def opened(path: str | pathlib.Path) -> Iterator[BinaryIO]:
+    """Yields a text file, open for reading bytes.
+
+    Args:
+        path: The file: plain, gzipped (its name ends in .gz) or compressed by
+            Zstandard (.zst), which needs the extra `zstd`.
 
     Raises:
         UserError: the file does not exist, or cannot be read to its end.
     """
     path = pathlib.Path(path)
-    open_ = gzip.open if path.suffix == ".gz" else open
+    open_ = {".gz": _open_gzip, ".zst": _open_zstandard}.get(path.suffix, open)
     try:
         with open_(path, "rb") as file:
-            yield from stream_lines(file)
+            yield file
     except FileNotFoundError as error:
         raise errors.UserError(
             f"Expected a text file. Received: {path}, which does not exist."
@@ -57,6 +81,16 @@ def read_lines(path: str | pathlib.Path) -> Iterator[str]:
             f"Cannot read {path} to its end ({error}). Put a complete copy "
             "of the file in its place."
         ) from error
+
+
+def read_lines(path: str | pathlib.Path) -> Iterator[str]:
+    """Yields the lines of a text file; see `opened` for its kinds.
+
+    Raises:
+        UserError: the file does not exist, or cannot be read to its end.
+    """
+    with opened(path) as file:
+        yield from stream_lines(file)
 
 
 def read_nonempty(path: str | pathlib.Path) -> Iterator[str]:
@@ -74,7 +108,12 @@ def read_nonempty(path: str | pathlib.Path) -> Iterator[str]:
 
 def count_lines(path: str | pathlib.Path) -> int:
     """Returns the number of lines that `read_lines` yields."""
-    return sum(1 for _ in read_lines(path))
+    count, last = 0, b"\n"
+    with opened(path) as file:
+        while content := file.read(_BLOCK):
+            count += content.count(b"\n")
+            last = content[-1:]
+    return count + (last != b"\n")
 
 
 def count_broken(lines: Iterable[str]) -> int:
@@ -127,6 +166,67 @@ def write_lines(path: str | pathlib.Path, lines: Iterable[str]) -> None:
                     f"Received: {line!r} as line {number}."
                 )
             write(line)
+
+
+def _open_gzip(path, mode):
+    # Without the buffer, Python would run for each line.
+    return io.BufferedReader(gzip.open(path, mode), _BLOCK)
+
+
+def _open_zstandard(path, mode):
+    with extras.imports("zstd", "reading .zst"):
+        import zstandard
+    reader = _Zstandard(open(path, mode), zstandard)
+    return io.BufferedReader(reader, _BLOCK)
+
+
+class _Zstandard(io.RawIOBase):
+    """The content of a file compressed by Zstandard, of any number of frames.
+
+    The package's own reader ends without an error where a file was cut.
+
+    Args:
+        file: The compressed file, which is closed with this one.
+        zstandard: The package.
+    """
+
+    def __init__(self, file: BinaryIO, zstandard):
+        self._file, self._zstandard = file, zstandard
+        self._frame = None
+        self._input, self._output = b"", memoryview(b"")
+
+    def readable(self):
+        return True
+
+    def close(self):
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer):
+        while not self._output and self._decompress():
+            pass
+        size = min(len(buffer), len(self._output))
+        buffer[:size] = self._output[:size]
+        self._output = self._output[size:]
+        return size
+
+    def _decompress(self):
+        """Decompresses one more block; returns False at the end."""
+        self._input = self._input or self._file.read(_COMPRESSED_BLOCK)
+        if not self._input:
+            if self._frame is not None:
+                raise EOFError("the file ends within a frame")
+            return False
+        if self._frame is None:
+            self._frame = self._zstandard.ZstdDecompressor().decompressobj()
+        try:
+            content = self._frame.decompress(self._input)
+        except self._zstandard.ZstdError as error:
+            raise OSError(str(error)) from error
+        self._output, self._input = memoryview(content), b""
+        if self._frame.eof:
+            self._input, self._frame = self._frame.unused_data, None
+        return True
 
 
 def _keep(file, path, on_kept):

@@ -14,7 +14,7 @@ from absl.testing import parameterized
 
 from relpos_tf.bin import command
 from relpos_tf.bin import trainer
-from relpos_tf.data import tokenizer
+from relpos_tf.data import pieces
 from tests import testing
 from tests.campaigns import kill
 
@@ -183,7 +183,7 @@ class NothingIsLeftTest(parameterized.TestCase):
         self.assertIn("--xla_compile works on one device", err)
 
     def test_terminated_while_data_are_prepared(self):
-        with mock.patch.object(tokenizer, "train", side_effect=terminate):
+        with mock.patch.object(pieces, "learn", side_effect=terminate):
             code, _, err = execute("--problem=algorithmic_reverse", *self.own)
         self.assertEqual(code, 143, err)
         *_, title, line, last, end = err.split("\n")

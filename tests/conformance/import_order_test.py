@@ -38,7 +38,7 @@ ROOMS = (
 # The only modules that may import a library.
 IMPORTERS = {
     "tensorflow_text": {"data.graph_tokenizers", "decoding.saved_model_engine"},
-    "sentencepiece": {"data.tokenizer"},
+    "sentencepiece": {"data.pieces", "data.tokenizer"},
     "sacrebleu": {"training.metrics", "training.sacrebleu_sets"},
     "sacremoses": {"training.metrics"},
     "matplotlib": {"comparison.plots"},
@@ -72,6 +72,8 @@ LIGHT = (
     "relpos_tf.comparison.checkpoint_scores",
     "relpos_tf.comparison.plots",
     "relpos_tf.bin.bleu",
+    "relpos_tf.problems.parts",
+    "relpos_tf.problems.writing",
     "relpos_tf.bin.command",
     "relpos_tf.bin.decoder",
     "relpos_tf.bin.serve",

@@ -151,7 +151,7 @@ class InstallationTest(absltest.TestCase):
         )
         cls.work = root / "work"
         cls.work.mkdir()
-        for name in ("train", "dev", "test"):
+        for name in ("train", "dev", "test", "mono"):
             for language, start in (("en", 0), ("de", 1)):
                 lines = "\n".join(tiny_run.TEXT[start::2]) + "\n"
                 (cls.work / f"{name}.{language}").write_text(lines * 5)

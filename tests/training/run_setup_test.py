@@ -99,6 +99,15 @@ class OpenRunTest(parameterized.TestCase):
         self.assertIn("and is now 31: the pairs", logs.output[0])
         self.assertIn("With --random_seed=5 the run goes on", logs.output[0])
 
+    def test_other_weights_of_corpora_are_a_warning(self):
+        self.open(flags="--random_seed=5\n--train_weights=1,4\n")
+        (self.run_dir / "ckpt-7.index").touch()
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.open(flags="--random_seed=5\n--train_weights=1,3\n")
+        [line] = logs.output
+        self.assertIn("train_weights was 1,4 in this run so far and is", line)
+        self.assertIn("now 1,3: the pairs come in another order", line)
+
     def test_run_of_an_earlier_version_need_not_know_its_seed(self):
         (self.run_dir / "ckpt-7.index").touch()
         for old in ("--problem=p\n", None):

@@ -117,6 +117,37 @@ class MovingLineTest(absltest.TestCase):
         with text.writer("", io.BytesIO()) as write:
             write("red \x1b[31m")  # a pipe gets it as it is
 
+    def test_rates_tell_the_time_left(self):
+        times = iter([100.0, 110.0, 150.0, 150.0])
+        progress = terminal.RateProgress(
+            "Encoding", "pairs", 7000, clock=lambda: next(times)
+        )
+        with mock.patch.object(terminal, "show"):
+            progress._done = 1000
+            self.assertEqual(
+                progress.line(),
+                "Encoding: 1,000 pairs, 100 a second, 60 s left",
+            )
+            progress._done = 7000
+            self.assertEqual(
+                progress.line(), "Encoding: 7,000 pairs, 140 a second"
+            )
+
+    def test_rates_are_logged_every_half_minute_without_a_terminal(self):
+        now = [0.0]
+        progress = terminal.RateProgress(
+            "Encoding", "pairs", 0, clock=lambda: now[0]
+        )
+        with (
+            mock.patch.object(terminal, "_shows_progress", return_value=False),
+            self.assertLogs("relpos_tf", "INFO") as logs,
+        ):
+            for seconds in range(0, 100, 10):
+                now[0] = float(seconds)
+                progress.add(20)
+        self.assertLen(logs.output, 3)
+        self.assertIn("Encoding: 80 pairs, 3 a second.", logs.output[0])
+
     def test_lines_so_far_move_at_a_terminal(self):
         progress = terminal.LineProgress()
         for lines in (3, 7):

@@ -1,0 +1,118 @@
+"""The commands in docs/recipes.md, run at small size."""
+
+import contextlib
+import io
+import itertools
+import os
+import pathlib
+
+import numpy as np
+from absl.testing import absltest
+
+from relpos_tf.bin import command
+from relpos_tf.bin import decoder
+from relpos_tf.bin import trainer
+from relpos_tf.problems.generated import phrases
+from tests import documents
+from tests.campaigns import kill
+from tests.problems import problem_test
+
+TEXT = pathlib.Path(__file__).parents[1].joinpath("docs/recipes.md").read_text()
+PAIRS, LINES, STEPS = 150, 40, 6
+SMALL = (
+    "--hparams_set=transformer_relative_tiny",
+    "--hparams=hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=1,"
+    "batch_size=256,beam_size=1,extra_length=2",
+    "--vocab_size=400",
+    f"--train_steps={STEPS}",
+    "--schedule=train",
+    "--deterministic",
+)
+
+
+def execute(main, *arguments):
+    """Runs a command in this process; returns its messages."""
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error):
+        code = command.execute(main, arguments)
+    if code:
+        raise RuntimeError(error.getvalue())
+    return error.getvalue()
+
+
+class BackTranslationTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder)
+        pairs = iter(phrases.pairs("train"))
+        for name, number in (("train", PAIRS), ("dev", 5), ("mono", LINES)):
+            sides = zip(*itertools.islice(pairs, number), strict=True)
+            for language, lines in zip(("en", "de"), sides, strict=True):
+                text = "".join(f"{line}\n" for line in lines)
+                pathlib.Path(f"{name}.{language}").write_text(text)
+        # What a system would draw that was trained for longer.
+        self.translated = pathlib.Path("mono.en").read_text()
+        pathlib.Path("mono.en").unlink()
+
+    def test_the_commands_lead_to_a_tagged_system_that_resumes_exactly(self):
+        commands = [
+            words
+            for words in documents.commands(TEXT)
+            if words[0] in ("relpos-trainer", "relpos-decoder")
+            and len(words) > 1
+        ]
+        names = ["relpos-trainer", "relpos-decoder", "relpos-trainer"]
+        self.assertEqual([name for name, *_ in commands], names)
+        back, draw, tagged = (words for _, *words in commands)
+        execute(trainer.main, *back, *SMALL)
+        execute(decoder.main, *draw)
+        drawn = pathlib.Path("mono.en")
+        self.assertLen(drawn.read_bytes().split(b"\n"), LINES + 1)
+        drawn.write_text(self.translated)
+        messages = execute(trainer.main, *tagged, *SMALL)
+        share = "50 % of the training pairs, read"
+        self.assertIn(f"Corpus 1: {PAIRS} pairs, {share}", messages)
+        self.assertIn(f"Corpus 2, tag BT: {LINES} pairs, {share}", messages)
+        self.check_tags(tagged, LINES)
+        self.check_resumed(tagged)
+
+    def check_tags(self, words, lines):
+        """Checks that the second corpus has tags and the first has none."""
+        command.parse(trainer.FLAGS, [*words, *SMALL])
+        problem = trainer.make_problem()
+        corpora = problem.training_corpora("data")
+        self.assertEqual([c.pairs for c in corpora], [PAIRS, lines])
+        from relpos_tf.data import tokenizer
+
+        tokens = tokenizer.Tokenizer(problem.tokenizer_path("data"))
+        self.assertIn("\u2581BT", tokens.pieces())
+        for corpus, is_tagged in zip(corpora, (False, True), strict=True):
+            texts = [
+                (tokens.decode(inputs), tokens.decode(targets))
+                for inputs, targets in problem_test.read(corpus.paths)
+            ]
+            self.assertLen(texts, corpus.pairs)
+            for source, target in texts:
+                self.assertEqual(source.startswith("BT "), is_tagged)
+                self.assertFalse(target.startswith("BT "))
+
+    def check_resumed(self, words):
+        """Compares a run that was stopped and resumed with the first one."""
+        other = "--output_dir=runs/resumed"
+        for steps in (STEPS // 2 + 1, STEPS):
+            execute(
+                trainer.main, *words, *SMALL, other, f"--train_steps={steps}"
+            )
+        expected, found = (
+            kill.weights(pathlib.Path("runs", name, f"ckpt-{STEPS}"))
+            for name in ("tagged", "resumed")
+        )
+        self.assertEqual(found.keys(), expected.keys())
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, name)
+
+
+if __name__ == "__main__":
+    absltest.main()
