@@ -66,18 +66,6 @@ class RunConfig:
                 f"{self.eval_early_stopping_metric!r}."
             )
 
-    def check_devices(self, replicas: int) -> None:
-        """Raises UserError for XLA on several devices.
-
-        XLA cannot read a variable of another device.
-        """
-        if self.xla_compile and replicas > 1:
-            raise errors.UserError(
-                "--xla_compile works on one device only. Received: "
-                f"{replicas} devices. Leave it out, or use one of them "
-                "(--worker_gpu=1, or no --num_logical_cpus)."
-            )
-
 
 class EarlyStopping:
     """Ends training when a metric has stopped improving.

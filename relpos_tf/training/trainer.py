@@ -54,7 +54,7 @@ class Trainer:
 
     Raises:
         UserError: the checkpoint to resume or to start from does not fit the
-            model; or XLA is to compile for several devices.
+            model.
     """
 
     def __init__(
@@ -66,7 +66,6 @@ class Trainer:
         strategy: tf.distribute.Strategy,
         config: run_config.RunConfig,
     ):
-        config.check_devices(strategy.num_replicas_in_sync)
         self.hparams = hparams
         self.run = run
         self.config = config

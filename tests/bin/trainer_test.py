@@ -178,10 +178,6 @@ class NothingIsLeftTest(parameterized.TestCase):
         self.assertRegex(err, message)
         self.assertNotIn("Traceback", err)
 
-    def test_xla_on_several_devices_is_refused(self):
-        err = self.refuse("--xla_compile")
-        self.assertIn("--xla_compile works on one device", err)
-
     def test_terminated_while_data_are_prepared(self):
         with mock.patch.object(tokenizer, "train", side_effect=terminate):
             code, _, err = execute("--problem=algorithmic_reverse", *self.own)
