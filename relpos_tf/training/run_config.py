@@ -22,6 +22,8 @@ class Metric(NamedTuple):
     delta: float
 
 
+# Keras' names of the hparams' activation_dtype.
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 METRICS = {
     "loss": Metric(minimize=True, delta=0.1),
     "bleu": Metric(minimize=False, delta=0.1),

@@ -37,7 +37,6 @@ from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
 
 _log = logging.getLogger("relpos_tf")
-_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class Trainer:
@@ -479,7 +478,7 @@ class TrainingState:
         keras.utils.set_random_seed(config.random_seed)
         with strategy.scope(), hosts.explain_failures():
             self.model = transformer.Transformer(
-                hparams, dtype=_POLICIES[hparams.activation_dtype]
+                hparams, dtype=run_config.POLICIES[hparams.activation_dtype]
             )
             self.optimizer = optimizers.adam(
                 hparams,

@@ -178,6 +178,10 @@ class NothingIsLeftTest(parameterized.TestCase):
         self.assertRegex(err, message)
         self.assertNotIn("Traceback", err)
 
+    def test_the_largest_batch_that_fits_needs_a_gpu(self):
+        err = self.refuse("--hparams=max_length=70, batch_size = auto")
+        self.assertIn("batch_size=auto needs a GPU", err)
+
     def test_terminated_while_data_are_prepared(self):
         with mock.patch.object(tokenizer, "train", side_effect=terminate):
             code, _, err = execute("--problem=algorithmic_reverse", *self.own)
