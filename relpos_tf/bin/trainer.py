@@ -16,6 +16,7 @@ all files that relpos-decoder and relpos-export need.
 """
 
 import dataclasses
+import itertools
 import os
 import platform
 import shlex
@@ -53,7 +54,12 @@ FLAGS.define_string(
     "transformer_relative_tiny",
     "Name of a set of hyper-parameters; --registry_help lists them.",
 )
-FLAGS.define_string("hparams", "", "Changes to the set: name=value,name=value.")
+FLAGS.define_string(
+    "hparams",
+    "",
+    "Changes to the set: name=value,name=value. batch_size=auto: the largest "
+    "that fits into the memory of a GPU.",
+)
 FLAGS.define_string(
     "usr_dir", "", "Folder of your own registrations, imported."
 )
@@ -144,7 +150,8 @@ FLAGS.define_integer(
 FLAGS.define_bool(
     "xla_compile",
     False,
-    "Compile with XLA: faster steps, seconds for each new shape.",
+    "Compile gradients with XLA, which takes seconds for each new shape. For "
+    "GPUs: on CPUs steps become slower.",
 )
 FLAGS.define_bool(
     "profile", False, "Write a profile of ten steps for TensorBoard."
@@ -191,6 +198,7 @@ def train(problem, hparams, output_dir: str) -> None:
     with signals.held():  # Half an import ends in strange errors.
         tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
         from relpos_tf.models import checkpoints
+        from relpos_tf.training import batch_size
         from relpos_tf.training import devices
         from relpos_tf.training import hosts as hosts_lib
         from relpos_tf.training import run_setup
@@ -206,7 +214,8 @@ def train(problem, hparams, output_dir: str) -> None:
         if is_scored_only
         else run_setup.launch_config(FLAGS.flag_values_dict(), hparams),
     )
-    config.check_devices(strategy.num_replicas_in_sync)
+    if is_batch_size_auto():
+        batch_size.check_device(run_dir.RunDir(output_dir))
     hosts = hosts_lib.Hosts(strategy)
     problem = run_setup.with_tokenizer_of(
         problem, FLAGS.data_dir, FLAGS.warm_start_from
@@ -218,6 +227,10 @@ def train(problem, hparams, output_dir: str) -> None:
     )
     if hosts.is_chief:
         locks.acquire_exclusive(output_dir)
+    if is_batch_size_auto():
+        sized = hparams.replace(vocab_size=vocab_size(problem))
+        run = run_dir.RunDir(output_dir)
+        hparams = batch_size.chosen(hosts, run, sized, config)
     flags_text = "" if is_scored_only else command.flags_text(FLAGS)
     run, hparams = run_setup.open_run(
         hosts, output_dir, problem, FLAGS.data_dir, hparams, flags_text
@@ -238,6 +251,11 @@ def train(problem, hparams, output_dir: str) -> None:
             output_dir, 4 * copies * trainer.model.count_params()
         )
     train_and_average(trainer, output_dir, hosts.is_chief)
+
+
+def vocab_size(problem) -> int:
+    """Returns the size of a prepared problem's vocabulary."""
+    return problem.manifest(FLAGS.data_dir)["vocab_size"]
 
 
 def train_and_average(trainer, output_dir: str, is_chief: bool) -> None:
@@ -319,7 +337,19 @@ def make_hparams():
     with command.flag_value("hparams_set"):
         hparams = registry.hparams(FLAGS.hparams_set)
     with command.flag_value("hparams"):
-        return hparams.override(FLAGS.hparams)
+        items = FLAGS.hparams.split(",")
+        return hparams.override(",".join(itertools.filterfalse(is_auto, items)))
+
+
+def is_auto(item: str) -> bool:
+    """Returns whether an item of --hparams is `batch_size=auto`."""
+    name, _, value = (part.strip() for part in item.partition("="))
+    return (name, value) == ("batch_size", "auto")
+
+
+def is_batch_size_auto() -> bool:
+    """Returns whether --hparams asks for the largest batch that fits."""
+    return any(map(is_auto, FLAGS.hparams.split(",")))
 
 
 def check_environment() -> int:

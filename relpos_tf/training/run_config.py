@@ -22,6 +22,8 @@ class Metric(NamedTuple):
     delta: float
 
 
+# Keras' names of the hparams' activation_dtype.
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 METRICS = {
     "loss": Metric(minimize=True, delta=0.1),
     "bleu": Metric(minimize=False, delta=0.1),
@@ -64,18 +66,6 @@ class RunConfig:
                 "--eval_early_stopping_metric must be one of "
                 f"{', '.join(METRICS)}. Received: "
                 f"{self.eval_early_stopping_metric!r}."
-            )
-
-    def check_devices(self, replicas: int) -> None:
-        """Raises UserError for XLA on several devices.
-
-        XLA cannot read a variable of another device.
-        """
-        if self.xla_compile and replicas > 1:
-            raise errors.UserError(
-                "--xla_compile works on one device only. Received: "
-                f"{replicas} devices. Leave it out, or use one of them "
-                "(--worker_gpu=1, or no --num_logical_cpus)."
             )
 
 

@@ -48,8 +48,9 @@ def compile_step(
             signature: it is traced once.
         random_seed: int. Dropout masks are a function of this seed, the step,
             the replica and the batch's number in the update.
-        jit_compile: bool. Whether XLA compiles the gradients; every new shape
-            then costs seconds.
+        jit_compile: bool. Whether XLA compiles the gradients, for each
+            replica; every new shape then costs seconds. For GPUs: on CPUs a
+            step takes longer.
         accumulate_steps: int. Batches of an update, for each replica; 0 and 1
             are one. More batches take the memory of one, and of a copy of the
             weights for the sum of their gradients.
@@ -63,6 +64,9 @@ def compile_step(
     """
     gradients = _gradient_function(model)
     if jit_compile:
+        # Not the whole step: XLA refuses variables of another device. Under a
+        # strategy a function is traced for each device, and each trace reads
+        # the weights of its own replica.
         gradients = graphs.function(gradients, jit_compile=True)
     kind = AccumulatingStep if accumulate_steps > 1 else _single_step
     return kind(strategy, optimizer, gradients, element_spec, random_seed)

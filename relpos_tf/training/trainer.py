@@ -37,7 +37,6 @@ from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
 
 _log = logging.getLogger("relpos_tf")
-_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class Trainer:
@@ -54,7 +53,7 @@ class Trainer:
 
     Raises:
         UserError: the checkpoint to resume or to start from does not fit the
-            model; or XLA is to compile for several devices.
+            model.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Trainer:
         strategy: tf.distribute.Strategy,
         config: run_config.RunConfig,
     ):
-        config.check_devices(strategy.num_replicas_in_sync)
         self.hparams = hparams
         self.run = run
         self.config = config
@@ -480,7 +478,7 @@ class TrainingState:
         keras.utils.set_random_seed(config.random_seed)
         with strategy.scope(), hosts.explain_failures():
             self.model = transformer.Transformer(
-                hparams, dtype=_POLICIES[hparams.activation_dtype]
+                hparams, dtype=run_config.POLICIES[hparams.activation_dtype]
             )
             self.optimizer = optimizers.adam(
                 hparams,

@@ -178,9 +178,9 @@ class NothingIsLeftTest(parameterized.TestCase):
         self.assertRegex(err, message)
         self.assertNotIn("Traceback", err)
 
-    def test_xla_on_several_devices_is_refused(self):
-        err = self.refuse("--xla_compile")
-        self.assertIn("--xla_compile works on one device", err)
+    def test_the_largest_batch_that_fits_needs_a_gpu(self):
+        err = self.refuse("--hparams=max_length=70, batch_size = auto")
+        self.assertIn("batch_size=auto needs a GPU", err)
 
     def test_terminated_while_data_are_prepared(self):
         with mock.patch.object(pieces, "learn", side_effect=terminate):
