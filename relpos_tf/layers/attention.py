@@ -308,10 +308,9 @@ class TransformerAttention(heads_lib.Heads):
         Returns:
             A pair: a `[B * n, F]` tensor, and the cache with this position.
         """
-        sources = tf.shape(cache.values)[0]
         q, k, v = heads_lib.split_projections(
             tf.matmul(rows, kernel),  # [B * n, 3 F]
-            [sources, -1, 3, self.num_heads, self.depth],
+            [*_sources(cache, pairs), 3, self.num_heads, self.depth],
         )  # [B, H, n, D] each
         if self._transforming:
             position = pairs.number_of_keys() - 1
@@ -322,8 +321,8 @@ class TransformerAttention(heads_lib.Heads):
 
     def attend_rows(self, rows, keys_values, pairs):
         """Attends from `[B * n, F]`: hypotheses at one position."""
-        sources = tf.shape(keys_values.values)[0]
-        q = self._split_rows(self.q(rows), sources)  # [B, H, n, D]
+        shape = [*_sources(keys_values, pairs), self.num_heads, self.depth]
+        q = heads_lib.split_heads(self.q(rows), shape)  # [B, H, n, D]
         return self._attend_rows(rows, q * self.scale, keys_values, pairs)
 
     def tables(self):
@@ -366,8 +365,8 @@ class TransformerAttention(heads_lib.Heads):
         """Attends from `[B, H, n, D]` queries of one position: `[B * n, F]`."""
         x = None
         if self._adding:
-            sources = tf.shape(keys_values.values)[0]
-            x = tf.reshape(rows, [sources, -1, self.hidden_size])  # [B, n, F]
+            shape = [*_sources(keys_values, pairs), self.hidden_size]
+            x = tf.reshape(rows, shape)  # [B, n, F]
         heads, _ = self._heads(x, q, keys_values, pairs)
         rows = heads_lib.join_heads(heads, [-1, self.hidden_size])
         return self.output_transform(rows)
@@ -415,6 +414,16 @@ class TransformerAttention(heads_lib.Heads):
         return super().get_config() | {
             "positions": scheme_lib.serialized(self.positions)
         }
+
+
+def _sources(keys_values, pairs):
+    """Returns the sizes B, n of rows `[B * n, F]`, of which one may be -1.
+
+    Constants save operations in every step of a search.
+    """
+    if pairs.number is not None:
+        return -1, pairs.number
+    return tf.shape(keys_values.values)[0], -1
 
 
 def _check_causal(queries, keys):

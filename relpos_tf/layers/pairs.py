@@ -84,10 +84,13 @@ class OnePosition(NamedTuple):
         key_distances: int32 `[K]`: key positions minus the position of the
             queries; the first key is at position 0. None if there are no
             schemes.
+        number: int, n, the number of queries of a source; None if only the
+            graph knows.
     """
 
     mask_bias: tf.Tensor
     key_distances: tf.Tensor | None = None
+    number: int | None = None
 
     def distances(self):
         """Returns key positions minus the query position: int32 `[1, K]`."""
@@ -139,4 +142,6 @@ def of_hypotheses(ancestors) -> OnePosition:
     is_own = ancestors[..., tf.newaxis] == tf.range(n)  # [B, n, T, n]
     is_own = tf.reshape(is_own, [batch, 1, n, length * n])
     distances = tf.range(length) - (length - 1)  # [T]
-    return OnePosition(masks.to_bias(is_own), tf.repeat(distances, n))
+    return OnePosition(
+        masks.to_bias(is_own), tf.repeat(distances, n), ancestors.shape[1]
+    )

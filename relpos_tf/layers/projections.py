@@ -48,7 +48,10 @@ class Projection(keras.layers.Dense):
 
     def call(self, inputs, training=None):
         del training
-        rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
+        is_flat = inputs.shape.rank == 2  # as in each step of a search
+        rows = inputs
+        if not is_flat:
+            rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
         rows = tf.matmul(rows, tf.cast(kernel_of(self), rows.dtype))
         if self.use_bias:
             # In float32 TensorFlow fuses this sum with the product before it.
@@ -56,6 +59,8 @@ class Projection(keras.layers.Dense):
             add = tf.nn.bias_add if wide else _add_bias
             rows = add(rows, tf.cast(self.bias.value, rows.dtype))
         rows = self.activation(rows)  # [N, units]
+        if is_flat:
+            return rows
         shape = tf.concat([tf.shape(inputs)[:-1], [self.units]], 0)
         rows = tf.reshape(rows, shape)
         rows.set_shape([*inputs.shape[:-1], self.units])

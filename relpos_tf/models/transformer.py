@@ -388,6 +388,7 @@ class Transformer(keras.Model):
         position = tf.shape(ancestors)[2] - 1
         x = self._add_target_positions(x[:, tf.newaxis], position)[:, 0]
         past = pairs.of_hypotheses(ancestors)
+        source = cache.source._replace(number=past.number)
         layers = []
         for block, kernel, layer, memory in zip(
             self.decoder_blocks,
@@ -397,7 +398,7 @@ class Transformer(keras.Model):
             strict=True,
         ):
             x, layer = block.step_rows(
-                x, kernel, layer, memory, past=past, source=cache.source
+                x, kernel, layer, memory, past=past, source=source
             )
             layers.append(layer)
         x = _norm(self.decoder_norm, x)

@@ -115,7 +115,7 @@ class Shaw(scheme.Scheme):
         if table is None:
             return logits
         a = self._vectors_of_keys(table, pairs)
-        return logits + tables.multiply(q, a, transpose=True)
+        return logits + tables.multiply(q, a, True, tf.shape(logits))
 
     def output(self, weights, keys_values, pairs, sums_to_one):
         table = self._table("values")
@@ -133,7 +133,7 @@ class Shaw(scheme.Scheme):
         if table is None:
             return output
         a = self._vectors_of_keys(table, pairs)
-        return output + tables.multiply(weights, a)
+        return output + tables.multiply(weights, a, False, tf.shape(output))
 
     def pair_vectors(self, kind, pairs):
         """Returns the vectors of pairs, `[Q, K, D]` or `[H, Q, K, D]`, or None.
@@ -162,7 +162,8 @@ class Shaw(scheme.Scheme):
         """Returns the vectors `[K, D]` or `[H, K, D]` for one position."""
         left, right = self.left, self.right
         ids = tf.clip_by_value(pairs.key_distances, -left, right) + left  # [K]
-        return tables.look_up(table, ids)
+        # In a search nobody needs a gradient.
+        return tf.gather(table, ids, axis=-2)
 
     def tables(self):
         return dict(self._tables)

@@ -29,16 +29,21 @@ def look_up(table, ids):
     return tf.einsum(f"{axes}r,hrd->h{axes}d", one_hot, table)
 
 
-def multiply(x, table, transpose=False):
-    """Multiplies `[B, H, Q, R]` with a table; transposed, `[B, H, Q, D]`."""
+def multiply(x, table, transpose=False, shape=None):
+    """Multiplies `[B, H, Q, R]` with a table; transposed, `[B, H, Q, D]`.
+
+    `shape` is that of the result, if it is known: it saves operations.
+    """
     if table.shape.rank == 3 and table.shape[0] > 1:
         return tf.matmul(x, table, transpose_b=transpose)
     # oneDNN multiplies [B, 1, Q, D] with [1, R, D] wrongly; with one head, its
     # table serves all heads.
     table = table if table.shape.rank == 2 else tf.squeeze(table, 0)
-    flat = tf.reshape(x, [-1, tf.shape(x)[-1]])  # one product for all heads
+    width = tf.shape(x)[-1] if x.shape[-1] is None else x.shape[-1]
+    flat = tf.reshape(x, [-1, width])  # one product for all heads
     product = tf.matmul(flat, table, transpose_b=transpose)
-    shape = tf.concat([tf.shape(x)[:-1], tf.shape(product)[-1:]], 0)
+    if shape is None:
+        shape = tf.concat([tf.shape(x)[:-1], tf.shape(product)[-1:]], 0)
     return tf.reshape(product, shape)
 
 
