@@ -77,6 +77,7 @@ KINDS = {
         "self_attention_type": "dot_product_relative_bias",
         "decoder_self_attention_type": "dot_product_alibi",
     },
+    "localness": {"pos": "timing", "localness": "query"},
 }
 
 
