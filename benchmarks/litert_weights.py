@@ -31,7 +31,7 @@ def main():
     from relpos_tf.export import quantizations
 
     source, target = (
-        pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+        pathlib.Path(path).read_text("utf-8").removesuffix("\n").split("\n")
         for path in (args.source, args.target)
     )
     source = source[: args.lines or None]
