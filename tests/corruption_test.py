@@ -16,8 +16,9 @@ CODE_FROM_DATA = frozenset(
     deserialize_keras_object model_from_json py_function
     numpy_function Lambda allow_pickle""".split()
 )
-# A function of this project, which gets ids and lengths from the records.
-OWN_CODE = {("augmentation.py", "numpy_function")}
+# A function of this project, which gets ids and lengths from the records; and
+# functions of this project, which are sent to processes that it starts.
+OWN_CODE = {("augmentation.py", "numpy_function"), ("processes.py", "pickle")}
 
 
 # Numbers of cases: 0 is a flip, 6 a cut, 8 a gap, 9 a deletion.

@@ -28,13 +28,12 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from relpos_tf import errors
-from relpos_tf.data import tokenizer
 from relpos_tf.utils import extras
 from relpos_tf.utils import files
+from relpos_tf.utils import text as text_lib
 
 with extras.imports("translate", "translation"):
     import sentencepiece
-    from sentencepiece import sentencepiece_model_pb2
 
 # U+2581, SentencePiece's sign for a blank, becomes U+005F.
 _RULES = "2581\t5F\n"
@@ -48,7 +47,6 @@ _MAX_SENTENCE_BYTES = 16384
 # SentencePiece skips lines with its sign for a rare character.
 _SKIPPED = "\u2585"
 _LARGEST_CACHE = 1 << 18  # words, of some 200 bytes each
-_PIECE = sentencepiece_model_pb2.ModelProto.SentencePiece
 
 
 def train(
@@ -93,9 +91,9 @@ def train(
                 byte_fallback=True,
                 normalization_rule_tsv=rules,
                 remove_extra_whitespaces=False,
-                pad_id=tokenizer.PAD_ID,
-                eos_id=tokenizer.EOS_ID,
-                unk_id=tokenizer.UNKNOWN_ID,
+                pad_id=text_lib.PAD_ID,
+                eos_id=text_lib.EOS_ID,
+                unk_id=text_lib.UNKNOWN_ID,
                 bos_id=-1,
                 max_sentence_length=_MAX_SENTENCE_BYTES,
                 minloglevel=2,
@@ -107,7 +105,7 @@ def train(
                 f"vocab_size={vocab_size}; SentencePiece says: "
                 f"{' '.join(str(error).split())}"
             ) from error
-    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    proto = _parsed(model.getvalue())
     # The rules are compiled in; the path of their file is random.
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
     proto.trainer_spec.ClearField("input_format")
@@ -276,9 +274,8 @@ class Encoder:
         content = pathlib.Path(path).read_bytes()
         self._processor = sentencepiece.SentencePieceProcessor()
         self._processor.LoadFromSerializedProto(content)
-        proto = sentencepiece_model_pb2.ModelProto.FromString(content)
         self.vocab_size = self._processor.vocab_size()
-        self.is_word_by_word = _is_word_by_word(proto)
+        self.is_word_by_word = _is_word_by_word(_parsed(content))
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Returns the ids of each text, EOS last."""
@@ -287,6 +284,15 @@ class Encoder:
         if len(encoded) == 1:  # A list begins threads.
             return [self._processor.encode(encoded[0], add_eos=True)]
         return self._processor.encode(encoded, add_eos=True, num_threads=1)
+
+
+def _parsed(content: bytes):
+    """Returns the ModelProto of a model's file."""
+    with extras.imports("translate", "training"):
+        # Not at the top: this needs protobuf, which translating does without.
+        from sentencepiece import sentencepiece_model_pb2
+
+    return sentencepiece_model_pb2.ModelProto.FromString(content)
 
 
 def _is_word_by_word(proto) -> bool:
@@ -304,9 +310,9 @@ def _is_word_by_word(proto) -> bool:
         and all(
             _BLANK_SIGN not in piece.piece[1:]
             for piece in proto.pieces
-            if piece.type == _PIECE.NORMAL
+            if piece.type == piece.NORMAL
         )
-        and not any(piece.type == _PIECE.USER_DEFINED for piece in proto.pieces)
+        and not any(piece.type == piece.USER_DEFINED for piece in proto.pieces)
     )
 
 

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from relpos_tf import errors
 from relpos_tf.data import bpe_dropout
+from relpos_tf.data import pieces
 from relpos_tf.data import t2t_subwords
 from relpos_tf.utils import extras
 from relpos_tf.utils import text as text_lib
@@ -29,7 +30,7 @@ with extras.imports("translate", "translation"):
 
 PAD_ID = text_lib.PAD_ID
 EOS_ID = text_lib.EOS_ID
-UNKNOWN_ID = 2
+UNKNOWN_ID = text_lib.UNKNOWN_ID
 
 
 def train(
@@ -53,9 +54,6 @@ def train(
     Raises:
         UserError: no text, or more characters than `vocab_size` has room for.
     """
-    # Not at the top: this brings protobuf, which translating does without.
-    from relpos_tf.data import pieces
-
     pieces.train(lines, model_path, vocab_size, character_coverage)
 
 

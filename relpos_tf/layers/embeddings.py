@@ -143,7 +143,7 @@ class TokenEmbedding(keras.layers.Layer):
         return self._product(features, table, transpose_b=False)
 
     def _product(self, features, table, transpose_b):
-        if features.shape.rank == 2:  # [B, F], as in a step of a search
+        if len(features.shape) == 2:  # [B, F], as in a step of a search
             logits = tf.matmul(features, table, transpose_b=transpose_b)
             return tf.cast(logits, tf.float32)  # [B, V]
         flat = tf.reshape(features, [-1, self.hidden_size])  # [B*L, F]

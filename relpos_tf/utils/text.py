@@ -28,6 +28,7 @@ from relpos_tf.utils import terminal
 # Of every vocabulary: padding, and the end of a sentence.
 PAD_ID = 0
 EOS_ID = 1
+UNKNOWN_ID = 2  # of SentencePiece's
 COMPRESSED = ".gz", ".zst"  # the ends of names of compressed files
 _BLOCK = 1 << 20
 _COMPRESSED_BLOCK = 1 << 16

@@ -52,7 +52,10 @@ except relpos_tf.errors.UserError as error:
     print(error)
 """
 # A clone that is not installed is named by its folder.
-ADVICE = r"Received: none\. Install it: pip install -e '.*\[{}\]'\n\Z"
+ADVICE = (
+    r"Received: none\. Install it: pip install "
+    r"(-e '.*|'relpos_tf)\[{}\]'\n\Z"
+)
 
 
 class WithoutTensorFlowTest(parameterized.TestCase):
