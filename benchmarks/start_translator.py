@@ -24,7 +24,7 @@ from relpos_tf import Translator
 
 folder, path = sys.argv[1:]
 with open(path, encoding="utf-8", newline="\\n") as file:
-    lines = file.read().removesuffix("\n").split("\n")
+    lines = file.read().removesuffix("\\n").split("\\n")
 times, cpu, peaks = [], [], []
 translator = Translator.load(folder)
 for text in lines[:1], lines:
