@@ -35,12 +35,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from relpos_tf.decoding import engines
+from relpos_tf.decoding import decode_hparam
 
 take = functools.partial(tf.gather, batch_dims=1)
 
-# The score of a place in the result that no hypothesis fills.
-NO_HYPOTHESIS = engines.NO_HYPOTHESIS
+NO_HYPOTHESIS = decode_hparam.NO_HYPOTHESIS
 
 
 class Search(NamedTuple):

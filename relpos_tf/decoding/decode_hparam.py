@@ -14,6 +14,8 @@ from relpos_tf.utils import checked_json
 
 # Translations of one line that may be drawn: all are in memory at once.
 MOST_DRAWN = 1024
+# The score of a place in the result that no hypothesis fills.
+NO_HYPOTHESIS = -1e7
 
 
 @dataclasses.dataclass(frozen=True)

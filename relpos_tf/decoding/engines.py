@@ -15,8 +15,7 @@ import numpy as np
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 
-# The score of a place in the result that no hypothesis fills.
-NO_HYPOTHESIS = -1e7
+NO_HYPOTHESIS = decode_hparam.NO_HYPOTHESIS
 # What ends a line, which byte pieces can spell. Also for RE2.
 LINE_END = r"[\r\n]"
 # What `str.isspace` calls blank, for RE2, whose own classes are ASCII.

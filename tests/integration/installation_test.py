@@ -69,6 +69,7 @@ sys.modules |= dict.fromkeys(missing)  # None: cannot be imported
 import numpy as np
 import relpos_tf
 from relpos_tf.bin import command
+from relpos_tf.decoding import search  # works on ids
 
 x = np.ones([2, 3, 8], np.float32)
 outputs = (
