@@ -228,6 +228,7 @@ class InstallationTest(absltest.TestCase):
         self.assertNotIn("Would install", text)
 
     def test_layers_need_no_package_of_translation(self):
+        self.train_as_documented()  # The decoder looks for a run first.
         calls = [
             ["trainer"],
             ["decoder"],
