@@ -100,9 +100,9 @@ def write_tokenizer(path, vocab_size):
     """Writes a SentencePiece model with a given number of pieces."""
     from sentencepiece import sentencepiece_model_pb2
 
-    from relpos_tf.data import tokenizer
+    from relpos_tf.data import pieces
 
-    tokenizer.train([TEXT], path, 280)
+    pieces.train([TEXT], path, 280)
     model = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
     for i in range(vocab_size - len(model.pieces)):
         model.pieces.add(piece=f"\u2581made{i}", score=-1000.0 - i)

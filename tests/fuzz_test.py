@@ -13,6 +13,7 @@ from hypothesis import strategies
 import relpos_tf
 from relpos_tf.data import batching
 from relpos_tf.data import graph_tokenizers
+from relpos_tf.data import pieces
 from relpos_tf.data import records
 from relpos_tf.data import t2t_subwords
 from relpos_tf.data import tokenizer
@@ -80,7 +81,7 @@ def setUpModule():
     global _folder, _tokenizers, _translator
     _folder = tempfile.TemporaryDirectory()
     folder = pathlib.Path(_folder.name)
-    tokenizer.train(tiny_run.TEXT * 5, folder / "made.model", 400)
+    pieces.train(tiny_run.TEXT * 5, folder / "made.model", 400)
     path = folder / "t2t.subwords"
     path.write_text(t2t_subwords_test.T2T["vocab_file"], encoding="utf-8")
     _tokenizers = {

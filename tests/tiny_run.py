@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from relpos_tf import hparam
+from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
@@ -64,7 +65,7 @@ def path() -> pathlib.Path:
     """Makes the run, once in a process, and returns its directory."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tiny_run."))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    tokenizer.train(TEXT * 5, folder / "made.model", 340)
+    pieces.train(TEXT * 5, folder / "made.model", 340)
     run = run_dir.RunDir(folder / "run")
     run.copy_tokenizer(folder / "made.model")
     tokens = tokenizer.Tokenizer(run.tokenizer_path)

@@ -15,12 +15,10 @@ import functools
 import hashlib
 import pathlib
 import random
-from collections.abc import Iterable
 from collections.abc import Sequence
 
 from relpos_tf import errors
 from relpos_tf.data import bpe_dropout
-from relpos_tf.data import pieces
 from relpos_tf.data import t2t_subwords
 from relpos_tf.utils import extras
 from relpos_tf.utils import text as text_lib
@@ -33,35 +31,11 @@ EOS_ID = text_lib.EOS_ID
 UNKNOWN_ID = text_lib.UNKNOWN_ID
 
 
-def train(
-    lines: Iterable[str],
-    model_path: str | pathlib.Path,
-    vocab_size: int,
-    character_coverage: float = 1.0,
-) -> None:
-    """Learns a tokenizer from text and writes it, whole or not at all.
-
-    The same lines in the same order give the same file.
-
-    Args:
-        lines: The text, both languages.
-        model_path: The file to write.
-        vocab_size: int. Pieces wanted, special and byte pieces included. Text
-            with fewer different pieces gives a smaller vocabulary.
-        character_coverage: float. Share of the characters that get a piece of
-            their own; the rarest others are spelled in bytes.
-
-    Raises:
-        UserError: no text, or more characters than `vocab_size` has room for.
-    """
-    pieces.train(lines, model_path, vocab_size, character_coverage)
-
-
 class Tokenizer:
     """A trained tokenizer.
 
     Args:
-        model_path: str or path. A file that `train` wrote.
+        model_path: str or path. A file that `pieces.train` wrote.
 
     Attributes:
         model_bytes: bytes. The file's content.

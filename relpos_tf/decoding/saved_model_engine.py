@@ -7,6 +7,7 @@ touches a file, the network or Python.
 Shapes: N lines.
 """
 
+import operator
 import pathlib
 import re
 
@@ -101,6 +102,10 @@ def check_operations(folder: str | pathlib.Path) -> None:
         )
 
 
+# The functions of a GraphDef, and their gradients.
+library_of = operator.attrgetter("library")
+
+
 def _not_of_an_export(model: saved_model_pb2.SavedModel) -> list[str]:
     """Returns the parts of a SavedModel that exports do not have."""
     if len(model.meta_graphs) != 1:
@@ -108,7 +113,7 @@ def _not_of_an_export(model: saved_model_pb2.SavedModel) -> list[str]:
     (meta_graph,) = model.meta_graphs
     if not meta_graph.HasField("object_graph_def"):
         return ["a graph of TensorFlow 1"]
-    library = meta_graph.graph_def.library
+    library = library_of(meta_graph.graph_def)
     nodes = list(meta_graph.graph_def.node)
     savers = []
     for function in library.function:

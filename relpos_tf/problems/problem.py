@@ -84,7 +84,7 @@ class Problem:
         settings: JSON values on which the prepared files depend besides the
             attributes above. Their checksum becomes part of the folder's name.
         num_shards: int. Default number of training files.
-        character_coverage: float. See `tokenizer.train`.
+        character_coverage: float. See `pieces.train`.
         tokenizer_pairs: int. Most pairs the vocabulary is learnt from, drawn
             evenly from the training text.
         tokenizer_file: str or None. A tokenizer to use instead of learning

@@ -23,7 +23,7 @@ from relpos_tf.bin import translate_all
 from relpos_tf.comparison import child_process
 from relpos_tf.comparison import plots
 from relpos_tf.comparison.report import files as report_files
-from relpos_tf.data import tokenizer
+from relpos_tf.data import pieces
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.problems import download
@@ -90,7 +90,7 @@ def draw(folder):
 
 
 def learn_tokenizer(folder):
-    tokenizer.train(tiny_run.TEXT * 5, folder / "t.model", 340)
+    pieces.train(tiny_run.TEXT * 5, folder / "t.model", 340)
     return "t.model"
 
 

@@ -13,6 +13,7 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.data import augmentation
 from relpos_tf.data import batching
+from relpos_tf.data import pieces
 from relpos_tf.data import records
 from relpos_tf.data import tokenizer
 
@@ -39,7 +40,7 @@ def setUpModule():
         for i in range(_PAIRS)
     ]
     path = pathlib.Path(_folder.name, "tokenizer.model")
-    tokenizer.train([side for pair in _texts for side in pair], path, 500)
+    pieces.train([side for pair in _texts for side in pair], path, 500)
     _tokens = tokenizer.Tokenizer(path)
     _pairs = [tuple(map(_tokens.encode, pair)) for pair in _texts]
     _files = [os.path.join(_folder.name, f"{i}.tfrecord") for i in range(3)]

@@ -18,6 +18,7 @@ from hypothesis import strategies
 from sentencepiece import sentencepiece_model_pb2
 
 from relpos_tf.data import bpe_dropout
+from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 
 _TEXT = [
@@ -46,7 +47,7 @@ def setUpModule():
     global _folder, _tokens, _small
     _folder = tempfile.TemporaryDirectory()
     path = pathlib.Path(_folder.name, "tokenizer.model")
-    tokenizer.train(_TEXT, path, 400)
+    pieces.train(_TEXT, path, 400)
     _tokens = tokenizer.Tokenizer(path)
     path.write_bytes(with_merges(_tokens.model_bytes))
     _small = tokenizer.Tokenizer(path)

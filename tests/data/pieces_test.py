@@ -55,7 +55,7 @@ class PiecesTest(parameterized.TestCase):
             words.update(pieces.count_words(made[1::2]))
             found = []
             for learn, text, path in (
-                (tokenizer.train, made, paths[0]),
+                (pieces.train, made, paths[0]),
                 (pieces.learn, words, paths[1]),
             ):
                 try:
@@ -71,7 +71,7 @@ class PiecesTest(parameterized.TestCase):
 
     def test_packed_lines_are_the_ids_of_whole_lines(self):
         path = self.folder / "made.model"
-        tokenizer.train(lines(300, 1), path, 330)
+        pieces.train(lines(300, 1), path, 330)
         encoder = pieces.Encoder(path)
         self.assertTrue(encoder.is_word_by_word)
         packer = pieces.Packer(encoder, is_word_by_word=True)
@@ -93,7 +93,7 @@ class PiecesTest(parameterized.TestCase):
 
     def test_many_words_are_forgotten_again(self):
         path = self.folder / "made.model"
-        tokenizer.train(lines(300, 1), path, 330)
+        pieces.train(lines(300, 1), path, 330)
         packer = pieces.Packer(pieces.Encoder(path), is_word_by_word=True)
         with absltest.mock.patch.object(pieces, "_LARGEST_CACHE", 10):
             first = [packer.pack([line]) for line in lines(40, 5)]
@@ -141,7 +141,7 @@ class PiecesTest(parameterized.TestCase):
 
     def test_a_piece_with_an_inner_blank_is_noticed(self):
         path = self.folder / "made.model"
-        tokenizer.train(lines(300, 1), path, 330)
+        pieces.train(lines(300, 1), path, 330)
         proto = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
         proto.pieces[-1].piece = "a\u2581b"
         path.write_bytes(proto.SerializeToString())

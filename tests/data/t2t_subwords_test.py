@@ -13,6 +13,7 @@ from absl.testing import parameterized
 from hypothesis import strategies
 
 from relpos_tf import errors
+from relpos_tf.data import pieces
 from relpos_tf.data import t2t_subwords
 from relpos_tf.data import tokenizer
 from relpos_tf.utils import text
@@ -253,7 +254,7 @@ class VocabularyFileTest(parameterized.TestCase):
 
     def test_loading_goes_by_the_name(self):
         model = pathlib.Path(self.folder, "tokenizer.model")
-        tokenizer.train(["the end", "an end"] * 5, model, 280)
+        pieces.train(["the end", "an end"] * 5, model, 280)
         self.assertIsInstance(tokenizer.load(model), tokenizer.Tokenizer)
         tokens = tokenizer.load(str(write(self.folder, SMALL)))
         self.assertIsInstance(tokens, t2t_subwords.SubwordTokenizer)

@@ -11,6 +11,7 @@ from hypothesis import strategies
 
 from relpos_tf import errors
 from relpos_tf.data import graph_tokenizers
+from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 
 _TEXT = [
@@ -45,7 +46,7 @@ def setUpModule():
     global _folder, _tokens, _graph
     _folder = tempfile.TemporaryDirectory()
     path = pathlib.Path(_folder.name, "tokenizer.model")
-    tokenizer.train(_TEXT, path, 400)
+    pieces.train(_TEXT, path, 400)
     _tokens = tokenizer.Tokenizer(path)
     _graph = graph_tokenizers.of(_tokens)
 
@@ -167,8 +168,8 @@ class TrainingTest(absltest.TestCase):
 
     def test_the_same_text_gives_the_same_file(self):
         other = self.folder / "other.model"
-        tokenizer.train(_TEXT, self.path, 350)
-        tokenizer.train(iter(_TEXT), other, 350)
+        pieces.train(_TEXT, self.path, 350)
+        pieces.train(iter(_TEXT), other, 350)
         self.assertEqual(self.path.read_bytes(), other.read_bytes())
         self.assertLen(list(self.folder.iterdir()), 2)
         first, second = map(tokenizer.Tokenizer, (self.path, other))
@@ -176,15 +177,15 @@ class TrainingTest(absltest.TestCase):
         self.assertEqual(first.vocab_size, 350)
 
     def test_other_text_gives_another_fingerprint(self):
-        tokenizer.train(_TEXT[:2], self.path, 300)
+        pieces.train(_TEXT[:2], self.path, 300)
         one = tokenizer.Tokenizer(self.path)
-        tokenizer.train(_TEXT[2:4], self.path, 300)
+        pieces.train(_TEXT[2:4], self.path, 300)
         self.assertNotEqual(
             one.fingerprint, tokenizer.Tokenizer(self.path).fingerprint
         )
 
     def test_little_text_gives_a_small_vocabulary(self):
-        tokenizer.train(["ab ab", "abc"], self.path, 8000)
+        pieces.train(["ab ab", "abc"], self.path, 8000)
         tokens = tokenizer.Tokenizer(self.path)
         self.assertBetween(tokens.vocab_size, 263, 270)
         self.assertEqual(
@@ -194,7 +195,7 @@ class TrainingTest(absltest.TestCase):
     def test_no_text_or_no_room_is_the_users_mistake(self):
         for lines, size in (([], 300), (_TEXT, 260)):
             with self.assertRaisesRegex(errors.UserError, f"vocab_size={size}"):
-                tokenizer.train(lines, self.path, size)
+                pieces.train(lines, self.path, size)
         self.assertEmpty(list(self.folder.iterdir()))
 
     def test_files_that_are_no_tokenizer_are_named(self):

@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf.data import tokenizer
+from relpos_tf.data import pieces
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
@@ -72,7 +72,7 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_other_tokenizer_is_refused(self):
         run = self.copy_of_run()
-        tokenizer.train(["a b c"] * 9, run / "tokenizer.model", 300)
+        pieces.train(["a b c"] * 9, run / "tokenizer.model", 300)
         with self.assertRaisesRegex(errors.UserError, "340 pieces.* of 2"):
             loading.load_tokenizer(run)
 

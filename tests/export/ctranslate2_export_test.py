@@ -14,6 +14,7 @@ from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf import errors
+from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import decode_hparam
@@ -150,7 +151,7 @@ class ExportTest(parameterized.TestCase):
             relpos_tf.Translator.load(folder)
         shutil.rmtree(folder)
         folder = self.copy()
-        tokenizer_lib.train(["another"] * 9, folder / "tokenizer.model", 300)
+        pieces.train(["another"] * 9, folder / "tokenizer.model", 300)
         with self.assertRaisesRegex(errors.UserError, "tokenizer.model is d"):
             relpos_tf.Translator.load(folder)
         # Exports of earlier versions have no checksums of their files.

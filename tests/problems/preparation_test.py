@@ -18,6 +18,7 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.bin import datagen
+from relpos_tf.data import pieces
 from relpos_tf.data import records
 from relpos_tf.data import tokenizer
 from relpos_tf.problems import blocks
@@ -121,7 +122,7 @@ class PreparationTest(parameterized.TestCase):
             )
         )
         model = folder / "tokenizer.model"
-        tokenizer.train([side for pair in pairs for side in pair], model, 330)
+        pieces.train([side for pair in pairs for side in pair], model, 330)
         tokens = tokenizer.Tokenizer(model)
         ids = [tuple(map(tokens.encode, pair)) for pair in pairs]
         ids = [pair for pair in ids if max(map(len, pair)) <= 1024]
@@ -187,7 +188,7 @@ class PreparationTest(parameterized.TestCase):
             elif (index := generator.randrange(count + 1)) < 90:
                 sample[index] = pair
         path = self.folder / "expected.model"
-        tokenizer.train([side for pair in sample for side in pair], path, 330)
+        pieces.train([side for pair in sample for side in pair], path, 330)
         self.assertEqual(
             found["tokenizer.model"],
             hashlib.sha256(path.read_bytes()).hexdigest(),

@@ -13,6 +13,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from relpos_tf import errors
+from relpos_tf.data import pieces
 from relpos_tf.data import records
 from relpos_tf.data import tokenizer
 from relpos_tf.problems import problem
@@ -227,7 +228,7 @@ class ProblemTest(absltest.TestCase):
     def test_a_given_tokenizer_is_taken_and_has_a_folder_of_its_own(self):
         copy_prepared(self.data_dir)
         path = self.data_dir / "given.model"
-        tokenizer.train(["a b c d"] * 9, path, 280)
+        pieces.train(["a b c d"] * 9, path, 280)
         pets = make(tokenizer_file=str(path))
         self.assertFalse(pets.is_prepared(self.data_dir))
         pets.prepare(self.data_dir)
@@ -239,7 +240,7 @@ class ProblemTest(absltest.TestCase):
         self.assertEqual(found.name, "tokenizer.model")
         self.assertEqual(found.read_bytes(), path.read_bytes())
         self.assertEqual(self.texts(pets, "train"), self.texts(make(), "train"))
-        tokenizer.train(["a b c d e"] * 9, path, 280)
+        pieces.train(["a b c d e"] * 9, path, 280)
         self.assertFalse(pets.is_prepared(self.data_dir))
 
     def test_the_vocabulary_is_learnt_from_an_even_sample(self):

@@ -12,6 +12,7 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 from relpos_tf.models import run_dir
 from relpos_tf.training import hosts
@@ -36,9 +37,7 @@ class OpenRunTest(parameterized.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.made = pathlib.Path(cls.create_tempdir(cls()).full_path)
-        tokenizer.train(
-            ["7 dogs & cats", "Hunde"] * 9, cls.made / "a.model", 280
-        )
+        pieces.train(["7 dogs & cats", "Hunde"] * 9, cls.made / "a.model", 280)
         # Other text then does not have another vocabulary.
         cls.model = str(cls.made / "a.model")
 
@@ -187,7 +186,7 @@ class OpenRunTest(parameterized.TestCase):
 
     def test_another_tokenizer_is_an_error(self):
         other = str(self.run_dir.parent / "b.model")
-        tokenizer.train(["7 dogs & bats", "Hunde"] * 9, other, 280)
+        pieces.train(["7 dogs & bats", "Hunde"] * 9, other, 280)
         with self.assertRaisesRegex(errors.UserError, "tokenizer .* not the o"):
             self.open(tokenizer_file=other)
 
