@@ -4,18 +4,25 @@
 `make durations`. The longest files run first, so that no processor waits for
 another at the end. `--fast` runs the shortest files only, as many as take
 FAST_SECONDS together. A new file, which is not listed, counts as fast.
+
+A test fails that leaves the process in another state than it found: see
+`process_state`.
 """
 
 import collections
+import gc
 import itertools
 import json
 import os
 import pathlib
+import sys
 
 import pytest
 
-# Before the first import of TensorFlow, which reads it.
+# Before the first import of TensorFlow and Keras, which read them. Commands
+# that run in this process set both.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["KERAS_BACKEND"] = "tensorflow"
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 DURATIONS = FOLDER / "durations.json"
@@ -46,9 +53,19 @@ def pytest_configure(config):
         config.pluginmanager.register(_Durations())
     if config.getoption("dist", "no") != "no":
         return
+    gc.disable()  # until all tests are imported
     from tests import testing
 
     testing.use_two_cpus()
+    config.pluginmanager.register(_StateCheck())
+
+
+def pytest_collection_finish(session):
+    """Lets the garbage collector search what tests make, not all modules."""
+    del session
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):
@@ -79,6 +96,74 @@ def slow_files(seconds):
         for name, total in zip(names, totals, strict=True)
         if total > FAST_SECONDS
     }
+
+
+def process_state():
+    """Returns what a test may change, but must change back, by name.
+
+    The state of TensorFlow and Keras is the default until they are imported.
+    """
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        folder = None
+    state = {"the working directory": folder, "op determinism": False}
+    if config := sys.modules.get("tensorflow.python.framework.config"):
+        state["op determinism"] = config.is_op_determinism_enabled()
+    if keras := sys.modules.get("keras"):
+        state["Keras' dtype policy"] = keras.config.dtype_policy().name
+        state["Keras' floatx"] = keras.config.floatx()
+    else:
+        names = "Keras' dtype policy", "Keras' floatx"
+        state |= dict.fromkeys(names, "float32")
+    for name, value in os.environ.items():
+        if name != "PYTEST_CURRENT_TEST":  # set by pytest
+            state[f"os.environ[{name!r}]"] = value
+    return state
+
+
+class _StateCheck:
+    """Makes a test or file fail that leaves another state than it found."""
+
+    def __init__(self):
+        self._file = None
+        self._before = None  # the first test of the file
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item):
+        if self._file != item.path:
+            self._file, self._before = item.path, process_state()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        before = process_state()
+        result = yield
+        check_process_state(before, item.name)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item, nextitem):
+        result = yield
+        if nextitem is None or nextitem.path != item.path:
+            check_process_state(self._before, file_name(item))
+        return result
+
+
+def check_process_state(before, name):
+    """Fails in the name of a test or file unless the state is as before."""
+    after = process_state()
+    changes = [
+        f"{key} from {before.get(key)!r} to {after.get(key)!r}"
+        for key in before | after
+        if before.get(key) != after.get(key)
+    ]
+    if changes:
+        pytest.fail(
+            f"{name} must leave the process as it found it. Received: it "
+            f"changed {', '.join(changes)}. Restore it with addCleanup.",
+            pytrace=False,
+        )
 
 
 class _Durations:
