@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
+from relpos_tf.models import transformer
 
 # A batch with one of these ids has NaN or infinity. Other ids are smaller.
 BREAKS = {"nan": 19, "inf": 20, "gradient nan": 21, "loss alone": 22}
@@ -29,10 +30,37 @@ class BagOfWords(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs, targets, *, training=False):
-        source = tf.reduce_sum(self.source(inputs), 1, keepdims=True)
-        past = tf.cumsum(self.target(targets), 1, exclusive=True)
-        features = self.dropout(tf.tanh(source + past), training=training)
-        return self.target.logits(features)
+        return self.target.logits(self._sums(inputs, targets, training))
+
+    def _sums(self, inputs, targets, training):
+        source = self._embed(self.source, inputs, training)
+        target = self._embed(self.target, targets, training)
+        source = tf.reduce_sum(source, 1, keepdims=True)
+        past = tf.cumsum(target, 1, exclusive=True)
+        return self.dropout(tf.tanh(source + past), training=training)
+
+    def _embed(self, embedding, ids, training):
+        del training
+        return embedding(ids)
+
+
+class BagWithFeatures(BagOfWords):
+    """A `BagOfWords` whose loss is computed as that of a Transformer."""
+
+    def features(self, inputs, targets, *, training=False):
+        return self._sums(inputs, targets, training)
+
+    def softmax_table(self):
+        return self.target.table()
+
+
+class BagWithPositions(BagOfWords):
+    """A `BagOfWords` that adds a Transformer's positions, shifted or not."""
+
+    def _embed(self, embedding, ids, training):
+        return transformer.Transformer._add_positions(
+            self, embedding(ids), self.hparams, None, 0, training
+        )
 
 
 class Fragile:
@@ -47,8 +75,8 @@ class Fragile:
         return _break(self._model(inputs, targets, training=training), inputs)
 
 
-class FragileTransformer(Fragile):
-    """A `Fragile` Transformer: its features are NaN or infinite."""
+class FragileFeatures(Fragile):
+    """A `Fragile` model whose features are NaN or infinite, not its logits."""
 
     def features(self, inputs, targets, *, training):
         x = self._model.features(inputs, targets, training=training)

@@ -111,8 +111,8 @@ class Machine:
                 cross_device_ops=tf.distribute.ReductionToOneDevice(),
             )
         fragile = breakable.Fragile
-        if issubclass(kind, transformer.Transformer):
-            fragile = breakable.FragileTransformer
+        if hasattr(kind, "features"):
+            fragile = breakable.FragileFeatures
         keras.utils.set_random_seed(7)
         with self._strategy.scope():
             self.model = kind(hparams)

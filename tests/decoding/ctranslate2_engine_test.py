@@ -6,7 +6,6 @@ Shapes: N beams.
 import concurrent.futures
 import os
 import types
-import unittest
 from unittest import mock
 
 import numpy as np
@@ -26,13 +25,17 @@ from tests.ctranslate2_runs import PRE_NORM
 from tests.ctranslate2_runs import export_of
 from tests.ctranslate2_runs import ours
 
+# More threads than processors wait for one another.
+ONE_THREAD = mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"})
+
 
 def setUpModule():
     ctranslate2_runs.skip_without_library()
-    # More threads than processors wait for one another.
-    one_thread = mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"})
-    one_thread.start()
-    unittest.addModuleCleanup(one_thread.stop)
+    ONE_THREAD.start()
+
+
+def tearDownModule():  # pytest calls no addModuleCleanup.
+    ONE_THREAD.stop()
 
 
 def search_as_ctranslate2(model, source, beams, limit, alpha):

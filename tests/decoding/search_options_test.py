@@ -1,5 +1,7 @@
 """What may be asked of a search: prefixes, lengths, n-grams, chance."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -26,9 +28,10 @@ KINDS = {
 strip = search_test.strip
 
 
+@functools.cache
 def talkative_model(scale, **changes):
     """Returns a model that seldom ends, and is the less sure the less scale."""
-    model = search_test.make_model(**changes)
+    model = search_test.make_model(**({"num_hidden_layers": 1} | changes))
     table = model.softmax_embedding.embeddings.value
     end = 1.0 - 0.9 * tf.one_hot(1, V)  # random_model made it likely
     table.assign(scale * table * end[:, tf.newaxis])
@@ -62,7 +65,7 @@ def uncached(model, inputs, limits, beam_size, alpha):
 class OptionsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*KINDS)
     def test_cached_search_with_a_prefix_equals_full_passes(self, kind):
-        model = search_test.make_model(**KINDS[kind])
+        model = search_test.made(**KINDS[kind])
         limits = constraints.Limits(
             tf.constant([11, 7, 5]),
             tf.constant([[4, 4, 9], [0] * 3, [3, 0, 0]]),
@@ -85,7 +88,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*KINDS)
     def test_step_with_a_preallocated_cache_equals_the_full_pass(self, kind):
-        model = search_test.make_model(**KINDS[kind])
+        model = search_test.made(**KINDS[kind])
         targets = tf.constant([[4, 9, 2, 7, 3], [8, 3, 6, 1, 0], [5] * 5])
         expected = model(INPUTS, targets)
         shifted = tf.pad(targets, [[0, 0], [1, 0]])
@@ -100,7 +103,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(tf.concat(rows, 1), expected, atol=1e-4)
 
     def test_sentences_leave_the_batch_without_a_trace(self):
-        model = search_test.make_model()
+        model = search_test.made()
         inputs = tf.random.stateless_uniform([13, 5], [1, 2], 2, V, tf.int32)
         lengths = tf.random.stateless_uniform([13], [3, 4], 0, 17, tf.int32)
         found = [
@@ -125,7 +128,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*KINDS)
     def test_caches_that_follow_hypotheses_find_the_same(self, kind):
-        model = search_test.make_model(**KINDS[kind])
+        model = search_test.made(**KINDS[kind])
         lengths = tf.constant([11, 7, 5])
         options = {"beam_size": 3, "alpha": 0.6, "n_best": 3}
         ids, scores = search.search(model, INPUTS, lengths, **options)
@@ -137,7 +140,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(found[1], scores, atol=1e-5)
 
     def test_xla_finds_the_same(self):
-        model = search_test.make_model(num_hidden_layers=1)
+        model = search_test.made(num_hidden_layers=1)
         lengths = [11, 7, 5]
 
         @graphs.function(jit_compile=True)
@@ -157,7 +160,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(found[1], scores, atol=1e-5)
 
     def test_no_end_before_the_least_length(self):
-        model = search_test.make_model()
+        model = search_test.made()
         free, _ = search.search(model, INPUTS, [11] * 3, beam_size=3, alpha=0.0)
         shortest = min(len(strip(row)) for row in free[:, 0].numpy())
         self.assertLess(shortest, 7)
@@ -175,7 +178,11 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_no_n_gram_twice(self):
         # With tied embeddings, it repeats itself.
-        model = talkative_model(1.0, shared_embedding_and_softmax_weights=True)
+        model = talkative_model(
+            1.0,
+            num_hidden_layers=2,
+            shared_embedding_and_softmax_weights=True,
+        )
         lengths = tf.constant([12] * 3)
 
         def repeats(row, size):
@@ -255,7 +262,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(scores[1:], [[beam_search.NO_HYPOTHESIS]] * 2)
 
     def test_brute_force_with_a_prefix_on_a_tiny_vocabulary(self):
-        model = search_test.make_model(vocab_size=5)
+        model = search_test.made(vocab_size=5)
         inputs = tf.constant([[3, 4, 1]])
         limits = constraints.Limits(tf.constant([4]), tf.constant([[3]]))
         ids, scores = search.search(

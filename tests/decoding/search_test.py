@@ -1,5 +1,7 @@
 """Search with a model against search without a cache."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -17,6 +19,12 @@ INPUTS = np.array(
 def make_model(**changes):
     changes = {"vocab_size": VOCAB_SIZE} | changes
     return tiny_run.random_model(tiny_run.HPARAMS.replace(**changes), 3)
+
+
+@functools.cache
+def made(**changes):
+    """Returns a model of `make_model` that no test may change."""
+    return make_model(**changes)
 
 
 def greedy(model, row, limit):
@@ -41,11 +49,11 @@ class DecodingTest(tf.test.TestCase, parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.model = make_model()
+        cls.model = made()
 
     @parameterized.parameters("none", "timing", "emb")
     def test_one_beam_is_greedy_search(self, pos):
-        model = make_model(pos=pos)
+        model = made(pos=pos)
         limits = [11, 7, 5]
         ids, scores = search.search(
             model, INPUTS, tf.constant(limits), beam_size=1, alpha=0.0

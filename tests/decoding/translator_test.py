@@ -394,18 +394,21 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(LINES[0], LINES[6])
         self.assertNotEqual(found[0], found[6])
 
-    def test_eight_threads_get_what_one_gets(self):
+    def test_three_threads_get_what_one_gets(self):
         engine = self.translator.engine
-        # A translator of its own, whose graph the threads have to build.
+        lines = [line for line in LINES if len(line) < 100]  # quick ones
+        expected = self.translator.translate(lines, return_scores=True)
+        # A translator of its own, whose graph the threads have to build. Each
+        # of them optimizes it.
         translator = translator_lib.Translator(engine.model, engine.tokenizer)
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
             found = list(
                 pool.map(
-                    lambda _: translator.translate(LINES, return_scores=True),
-                    range(8),
+                    lambda _: translator.translate(lines, return_scores=True),
+                    range(3),
                 )
             )
-        self.assertEqual(found, [self.expected] * 8)
+        self.assertEqual(found, [expected] * 3)
         settings = translator.engine.complete(
             engines.decode_hparam.DecodeHParams()
         )
