@@ -44,6 +44,7 @@ def pair(a="a", b="b", bleu=(30.0, 20.0), **changes):
         "b": b,
         "measure": "BLEU",
         "seeds": [1, 2, 3],
+        "has_known_seeds": True,
         "score_a": bleu[0],
         "score_b": bleu[1],
         "spread_a": 0.5,
@@ -170,6 +171,28 @@ class CompareTest(absltest.TestCase):
                 *(list(own.scores.values()) for own in by_label.values())
             ),
         )
+
+    def test_files_of_two_systems_have_no_common_seed(self):
+        sides = (REFERENCES, WORSE), (WORST, WORSE[:2] + WORST[2:])
+        by_label = {
+            label: results(s1=first, s2=second)
+            for label, (first, second) in zip("ab", sides, strict=True)
+        }
+        for own in by_label.values():
+            for name in ("scores", "counts"):
+                values = getattr(own, name)
+                for n in (1, 2):
+                    values[f"file {n}"] = values.pop(n)
+        found = pairs.compare("a", "b", by_label, BLEU)
+        self.assertEqual((found["seeds"], found["by_seed"]), ([], []))
+        groups = [list(own.scores.values()) for own in by_label.values()]
+        self.assertEqual(
+            found["p_value_seeds"], significance.p_of_groups(*groups)
+        )
+        both = two_way.of_other_seeds(
+            *(list(own.counts.values()) for own in by_label.values()), BLEU
+        )
+        self.assertEqual(found["p_value_both"], both.p_value)
 
     def test_one_file_is_never_called_better(self):
         by_label = {
@@ -358,6 +381,12 @@ class VerdictTest(parameterized.TestCase):
             "a has 10.0 BLEU more than b, but one training of each cannot show "
             "which is better (different seeds; p = 0.0001 over test "
             "sentences). Train with more seeds, as in --seeds=1,2,3.",
+        ),
+        (
+            {"seeds": [], "has_known_seeds": False} | UNTESTED,
+            "a has 10.0 BLEU more than b, but one training of each cannot show "
+            "which is better (unknown seeds; p = 0.0001 over test sentences). "
+            "More trainings can.",
         ),
         (
             {

@@ -89,20 +89,21 @@ def scores(report: reading.Report) -> Table:
     ]
     caption = (
         "From the highest BLEU on. Mean over seeds ± standard deviation "
-        "between seeds. Loss in nats per target token, given the reference's "
-        "previous tokens."
+        "between seeds."
     )
+    if reading.has_runs(report):
+        caption += (
+            " Loss in nats per target token, given the reference's previous "
+            "tokens."
+        )
     if reading.has_tokenized_bleu(report):
         caption += (
             " BLEU is cased and of plain text. Tokenized BLEU is another "
             "scale: lower-cased, tokenized as by Moses, as in papers on "
             "multimodal translation."
         )
-    return _table(
-        caption,
-        ["label", "seeds", "parameters", *_score_names(report)],
-        rows,
-    )
+    head = ["label", "seeds", "parameters", *_score_names(report)]
+    return _table(caption, *_only_known(report, head, rows))
 
 
 def further_scores(report: reading.Report) -> list[Table]:
@@ -322,12 +323,14 @@ def by_length(report: reading.Report) -> Table:
             )
             row.append(number(bleu, 2) + _in_brackets(exact_match, 1))
         rows.append(row)
+    unit = report["length_unit"]
+    eos = ", EOS included" if unit == "pieces" else ""
     return _with_labels(
         report,
-        "BLEU by length of the source in pieces, EOS included; mean over "
-        "seeds. In brackets: exact match, %. BLEU is missing where no "
-        "reference has four words.",
-        ["pieces", "lines", *report["labels"]],
+        f"BLEU by length of the source in {unit}{eos}; mean over seeds. In "
+        "brackets: exact match, %. BLEU is missing where no reference has four "
+        "words.",
+        [unit, "lines", *report["labels"]],
         rows,
     )
 
@@ -452,18 +455,22 @@ def runs(report: reading.Report) -> Table:
         for run in report["runs"]
     ]
     head = [*texts, *numbers, "output_dir"]
+    text_columns = 2, 3, len(head) - 1
+    if not reading.has_runs(report):
+        head, rows = _only_known(report, head, rows)
+        text_columns = (len(head) - 1,)
     return _table(
         "Every run, with the names of report.json; peak_memory_mb is in MiB."
         + _conditions_of_time(report),
         head,
         rows,
-        text_columns=[2, 3, len(head) - 1],
+        text_columns,
     )
 
 
 def short_text(report: reading.Report) -> str:
     """Returns the scores and the verdict as lines for a terminal."""
-    rows = [["", *_score_names(report), "steps/s"]] + [
+    rows = [
         [
             line["label"],
             *_score_cells(report, line),
@@ -471,7 +478,9 @@ def short_text(report: reading.Report) -> str:
         ]
         for line in _from_the_best(report["summary"])
     ]
-    lines = [*_aligned(rows), ""]
+    head = ["", *_score_names(report), "steps/s"]
+    head, rows = _only_known(report, head, rows)
+    lines = [*_aligned([head, *rows]), ""]
     for table, one in zip(
         further_scores(report), report["further_test_sets"], strict=True
     ):
@@ -480,6 +489,24 @@ def short_text(report: reading.Report) -> str:
     if conditions := reading.conditions_of_time(report):
         lines += [f"steps/s: {conditions}", ""]
     return "\n".join([*lines, report["verdict"]]) + "\n"
+
+
+def _only_known(report: reading.Report, head, rows):
+    """Returns head and rows; without a run of ours, not all of their columns.
+
+    A column that has no value is left out. Beside a run, it remains.
+    """
+    if reading.has_runs(report):
+        return head, rows
+    known = [
+        index
+        for index in range(len(head))
+        if any(row[index] not in (None, "", MISSING) for row in rows)
+    ]
+    return (
+        [head[index] for index in known],
+        [[row[index] for index in known] for row in rows],
+    )
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
