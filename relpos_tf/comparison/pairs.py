@@ -312,11 +312,28 @@ def _verdict_of_many(best, baseline, pairs):
     ):
         if found[kind]:
             sentences.append(f"{words}: {', '.join(found[kind])}.")
-    sentences.append(
-        f"p is corrected for {pairs[0]['tests']} pairs (Holm); below {LEVEL} "
-        "it is beyond chance."
-    )
+    sentences.append(_chance_of_many(pairs))
     return " ".join(sentences)
+
+
+def _chance_of_many(pairs):
+    """Says how often one of several equal pairs looks as different."""
+    tested = [pair for pair in pairs if pair["p_corrected"] is not None]
+    if not tested:
+        return _advice(pairs[0], True)
+    clearest = min(tested, key=lambda pair: pair["p_largest"])
+    p = clearest["p_corrected"]
+    number = len(tested)
+    if number == 1:
+        return _chance(clearest)
+    often = "perhaps more than half of all comparisons"
+    if p <= 0.5:
+        often = f"at most 1 of {round(1 / max(p, _SMALLEST_P)):,} comparisons"
+    return (
+        f"p is corrected for {number} pairs (Holm); below {LEVEL} it is beyond "
+        f"chance. Of {number} pairs of equal systems, one differs as clearly "
+        f"as {clearest['b']} does here in {often}."
+    )
 
 
 def _pair_sentence(pair):

@@ -465,7 +465,8 @@ class VerdictTest(parameterized.TestCase):
             "0.02). Worse than a: b by 10.0 BLEU (p = 0.003). Not different "
             "from a beyond chance: d. Not decided, for lack of trainings or of "
             "common seeds: e. p is corrected for 3 pairs (Holm); below 0.05 it "
-            "is beyond chance.",
+            "is beyond chance. Of 3 pairs of equal systems, one differs as "
+            "clearly as b does here in at most 1 of 333 comparisons.",
         )
         words = pairs.verdict(
             summary(*scores.items()),
@@ -473,6 +474,17 @@ class VerdictTest(parameterized.TestCase):
         )
         self.assertIn(
             "33.0. No label is better than a beyond chance. Not", words
+        )
+        self.assertEndsWith(
+            words, "in perhaps more than half of all comparisons."
+        )
+        self.assertEndsWith(
+            pairs.verdict(
+                summary(*scores.items()),
+                pairs.correct([{**one, "p_largest": None} for one in found]),
+            ),
+            "common seeds: c, e, d, b. Train with more seeds, as in "
+            "--seeds=1,2,3.",
         )
 
     def test_five_equal_sets_of_three_seeds(self):

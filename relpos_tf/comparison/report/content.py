@@ -52,8 +52,8 @@ def make(
         test_set: The lines that were translated.
         problem: See `test_sets.problem_of`. Only its name is required.
         further: More test sets that were translated.
-        limits: Upper limits of the length buckets, in source pieces with EOS;
-            without a run of ours, in words. None: quartiles of the lengths.
+        limits: Upper limits of the length buckets, see `_lengths`. None:
+            quartiles of the lengths.
         num_samples: int. How many translated lines to show.
         command: str. The command line that makes the report.
         warnings: More warnings, which come first.
@@ -77,11 +77,8 @@ def make(
         by_label, test_set, problem.get("target_language", "")
     )
     hparams_diff = _hparams_diff(results)
-    all_warnings = [
-        *warnings,
-        *run_warnings,
-        *_check_all(results, rows, hparams_diff),
-    ]
+    all_warnings = [*warnings, *run_warnings]
+    all_warnings += _check_all(results, rows, hparams_diff)
     report = {
         "title": f"{problem['problem']}: {', '.join(labels)}",
         "verdict": pairs_lib.verdict(summary, compared["pairs"]),
@@ -207,8 +204,8 @@ def _check_equal_hparams(results):
 def _lengths(results, test_set):
     """Returns the lengths of the source lines, and their unit.
 
-    Every run of ours has lengths in pieces. Other systems have none: their
-    lines are counted in words.
+    Every run of ours has lengths in pieces, EOS included. Other systems have
+    none: without a run, lengths are in words.
     """
     for result in results:
         if "source_lengths" in result.record:
