@@ -172,6 +172,8 @@ def _panels(series, x_name, y_name):
         curve = series[label]
         name = short_name(label)
         axes.plot(curve.keys(), curve.values(), **_OWN_STYLE, label=name)
+        if len(curve) == 1:  # A line of one point would not be seen.
+            axes.lines[-1].set_marker("o")
         axes.set_title(short_name(label, _LONGEST_PANEL_NAME), loc="left")
         plots.set_grid(axes)
     if len(series) % 2:
@@ -212,6 +214,7 @@ def scores(report: reading.Report) -> Picture:
             _draw_scores(axes, row, values, _line_style(report, label))
         axes.set_yticks(range(len(by_label)), list(map(short_name, by_label)))
         axes.set_ylim(len(by_label) - 0.5, -0.5)
+        axes.locator_params(axis="x", nbins=5)
         axes.margins(x=0.14)
         plots.set_grid(axes, "x")
         axes.spines["left"].set_visible(False)

@@ -191,6 +191,9 @@ def _tuning(report) -> list[Block]:
         "chosen run is one of those with that seed, and luck helped to choose "
         "it: with this seed, scores of all labels are a little too high."
     )
+    if tables.is_large(report):
+        folded = Folded("Every point with its loss", tuned)
+        return [Paragraph(note), tables.tuning_of_all(report), folded]
     return [Paragraph(note), *tuned]
 
 

@@ -440,6 +440,40 @@ def tuning(report: reading.Report) -> list[Table]:
     return tables
 
 
+def tuning_of_all(report: reading.Report) -> Table | None:
+    """Returns a row for each label with its BLEU at all points of the grid."""
+    entries = report["tuning"]
+    points = list(
+        dict.fromkeys(
+            point["hparams"] for entry in entries for point in entry["points"]
+        )
+    )
+    rows = []
+    for entry in entries:
+        cells = {
+            point["hparams"]: number(point["bleu"], 2)
+            + " *" * point["is_chosen"]
+            for point in entry["points"]
+        }
+        rows.append(
+            [
+                entry["label"],
+                *(cells.get(point) for point in points),
+                number(entry["range"], 2),
+                number(entry["lead"], 2),
+            ]
+        )
+    if not rows:
+        return None
+    return _table(
+        f"BLEU on the development set at each point, seed {entries[0]['seed']}."
+        " *: chosen. Range: the highest minus the lowest; lead: the highest "
+        "minus the second.",
+        ["label", *points, "range", "lead"],
+        rows,
+    )
+
+
 def runs(report: reading.Report) -> Table:
     """Returns every run, with the names of report.json."""
     texts = ["label", "seed", "hparams_set", "hparams"]
