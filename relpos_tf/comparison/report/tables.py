@@ -465,11 +465,16 @@ def tuning_of_all(report: reading.Report) -> Table | None:
         )
     if not rows:
         return None
+    axis, heads = "point", points
+    if not any("," in point for point in points):
+        # Of one field, the values alone fit on a narrow page.
+        axis = points[0].partition("=")[0]
+        heads = [point.partition("=")[2] for point in points]
     return _table(
-        f"BLEU on the development set at each point, seed {entries[0]['seed']}."
-        " *: chosen. Range: the highest minus the lowest; lead: the highest "
-        "minus the second.",
-        ["label", *points, "range", "lead"],
+        f"BLEU on the development set by {axis}, seed {entries[0]['seed']}. *: "
+        "chosen. Range: the highest minus the lowest; lead: the highest minus "
+        "the second.",
+        ["label", *heads, "range", "lead"],
         rows,
     )
 
