@@ -100,6 +100,7 @@ _REPORT = {
     "command": "python -m relpos_tf.bin.compare --seeds=1,2",
     "problem": "translate_ende_multi30k",
     "split": "test",
+    "length_unit": "pieces",
     "labels": ["relative", "absolute"],
     "runs": [
         _run("relative", 1, 20.0, 1.0),

@@ -86,6 +86,29 @@ def collect(
     )
 
 
+def collect_outputs(
+    outputs: Sequence[outputs_lib.Output],
+    sets: Sequence[test_sets.TestSet],
+    language: str,
+    **options,
+) -> dict[str, Any]:
+    """Scores translations of other systems alone and returns the report.
+
+    Args:
+        outputs: The translations.
+        sets: The test sets, the first one first.
+        language: str. Code of the references' language, if it is known.
+        **options: Other arguments of `content.make`.
+
+    Raises:
+        UserError: translations do not fit the test sets.
+    """
+    results = [outputs_lib.read(one, sets) for one in outputs]
+    problem = {"problem": "translate_files", "target_language": language}
+    first, *further = sets
+    return content.make(results, first, problem, further=further, **options)
+
+
 def _no_test_split(problem) -> str:
     return (
         f"{problem['problem']} has no test split: the scores are of the "

@@ -139,7 +139,8 @@ def compare(
     Returns:
         dict with None for what is unknown:
         `a`, `b`: the labels; `measure`: its name;
-        `seeds`: the common seeds;
+        `seeds`: the common seeds; `has_known_seeds`: whether all are numbers,
+        without which none is common;
         `score_a`, `score_b`, `spread_a`, `spread_b`: mean and standard
         deviation over the seeds;
         `by_seed`: the score of a minus that of b, for each common seed;
@@ -153,7 +154,8 @@ def compare(
         `p_largest`: the largest of the three p-values, if none is unknown.
     """
     first, second = scores[a], scores[b]
-    seeds = [seed for seed in first.scores if seed in second.scores]
+    are_known = _are_known(first.scores, second.scores)
+    seeds = [x for x in first.scores if are_known and x in second.scores]
     scores_a, counts_a = _of_seeds(first, seeds)
     scores_b, counts_b = _of_seeds(second, seeds)
     by_seed = [first.scores[seed] - second.scores[seed] for seed in seeds]
@@ -162,6 +164,7 @@ def compare(
         "b": b,
         "measure": measure.name,
         "seeds": seeds,
+        "has_known_seeds": are_known,
         "score_a": significance.mean(scores_a),
         "score_b": significance.mean(scores_b),
         "spread_a": significance.spread(scores_a),
@@ -171,9 +174,7 @@ def compare(
         "p_value_seeds": significance.p_of_differences(by_seed)
         if seeds
         else significance.p_of_groups(scores_a, scores_b),
-        **_over_sentences(
-            counts_a, counts_b, measure, not _are_known(first, second)
-        ),
+        **_over_sentences(counts_a, counts_b, measure, not are_known),
         **_over_both(counts_a, counts_b, measure, bool(seeds)),
     }
     p_values = [pair[f"p_value{name}"] for name in ("", "_seeds", "_both")]
@@ -219,7 +220,7 @@ def correct(pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _are_known(*sides):
     """Returns whether all seeds of the labels are known."""
-    return all(isinstance(seed, int) for side in sides for seed in side.scores)
+    return all(isinstance(seed, int) for side in sides for seed in side)
 
 
 def _over_sentences(counts_a, counts_b, measure, is_repeated):
@@ -311,11 +312,28 @@ def _verdict_of_many(best, baseline, pairs):
     ):
         if found[kind]:
             sentences.append(f"{words}: {', '.join(found[kind])}.")
-    sentences.append(
-        f"p is corrected for {pairs[0]['tests']} pairs (Holm); below {LEVEL} "
-        "it is beyond chance."
-    )
+    sentences.append(_chance_of_many(pairs))
     return " ".join(sentences)
+
+
+def _chance_of_many(pairs):
+    """Says how often one of several equal pairs looks as different."""
+    tested = [pair for pair in pairs if pair["p_corrected"] is not None]
+    if not tested:
+        return _advice(pairs[0], True)
+    clearest = min(tested, key=lambda pair: pair["p_largest"])
+    p = clearest["p_corrected"]
+    number = len(tested)
+    if number == 1:
+        return _chance(clearest)
+    often = "perhaps more than half of all comparisons"
+    if p <= 0.5:
+        often = f"at most 1 of {round(1 / max(p, _SMALLEST_P)):,} comparisons"
+    return (
+        f"p is corrected for {number} pairs (Holm); below {LEVEL} it is beyond "
+        f"chance. Of {number} pairs of equal systems, one differs as clearly "
+        f"as {clearest['b']} does here in {often}."
+    )
 
 
 def _pair_sentence(pair):
@@ -346,7 +364,7 @@ def _pair_sentence(pair):
 
 def _advice(pair, are_alike):
     """Says what would show which label is better."""
-    if are_alike and None not in pair["seeds"]:
+    if are_alike and pair["has_known_seeds"]:
         return "Train with more seeds, as in --seeds=1,2,3."
     return "More trainings can."
 
@@ -385,10 +403,11 @@ def _sentence_evidence(pair):
 def _seed_evidence(pair):
     """Returns the result of the test over seeds, in words."""
     number = len(pair["seeds"])
+    others = "different" if pair["has_known_seeds"] else "unknown"
     if pair["p_value_seeds"] is None:
-        return "one seed" if number else "different seeds"
+        return "one seed" if number else f"{others} seeds"
     spreads = sorted((pair["spread_a"], pair["spread_b"]))
-    seeds = f"{number} seeds" if number else "different seeds"
+    seeds = f"{number or others} seeds"
     return (
         f"{seeds}, spread {spreads[0]:.1f} and {spreads[1]:.1f}, "
         f"p = {format_p(pair['p_value_seeds'])} over seeds"

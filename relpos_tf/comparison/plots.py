@@ -121,11 +121,36 @@ def shades(number: int) -> list:
     return [matplotlib.colormaps["viridis"](last * n) for n in range(number)]
 
 
+# Numbers that a scale of roots may name, and the least distance of two of them,
+# as a part of the scale.
+_ROOT_TICKS = 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0
+_TICK_DISTANCE = 0.14
+
+
 def root_scale(highest: float):
     """Returns a colour scale of square roots, which spreads small numbers."""
     from matplotlib import colors
 
     return colors.PowerNorm(0.5, vmin=0, vmax=highest)
+
+
+def root_ticks(highest: float) -> list[float]:
+    """Returns numbers to name on a scale of `root_scale`, far enough apart.
+
+    Example:
+
+    >>> root_ticks(0.4), root_ticks(1.0), root_ticks(0.0)
+    ([0.0, 0.01, 0.05, 0.1, 0.2, 0.4], [0.0, 0.05, 0.2, 0.4, 0.7, 1.0], [0.0])
+    """
+    ticks = [0.0]
+    # From the end on, so that the darkest colour has a name nearby.
+    room = 1.0
+    for tick in reversed(_ROOT_TICKS):
+        place = (tick / highest) ** 0.5 if highest else 0.0
+        if _TICK_DISTANCE <= place <= room:
+            ticks.insert(1, tick)
+            room = place - _TICK_DISTANCE
+    return ticks
 
 
 def scores_by_step(

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from unittest import mock
 
+import sacrebleu
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -22,6 +23,7 @@ from relpos_tf.bin import trainer
 from relpos_tf.comparison import attention_maps
 from relpos_tf.comparison import child_process
 from relpos_tf.comparison import score_process
+from relpos_tf.comparison import significance
 from relpos_tf.comparison import train_runs
 from relpos_tf.comparison.report import html
 from relpos_tf.decoding import engines
@@ -103,7 +105,7 @@ class MistakeTest(parameterized.TestCase):
         self.assertEqual(os.listdir(folder), ["report.json"])
 
     @parameterized.parameters(
-        ((), "one of --hparams_sets, --preset and --runs is required"),
+        ((), "one of --hparams_sets, --preset, --runs and --outputs is req"),
         (("--hparams_sets=nothing",), "--hparams_sets: Unknown hparams set"),
         (("--hparams_sets=" + 2 * f",{TINY}",), "--hparams_sets: Unknown"),
         ((f"--hparams_sets={TINY},{TINY}",), "--hparams_sets: .* twice: tr"),
@@ -133,6 +135,20 @@ class MistakeTest(parameterized.TestCase):
         (
             (SETS, f"--outputs={TINY}={__file__}"),
             f"--outputs: .*no run or set has. Received: {TINY}",
+        ),
+        ((f"--outputs=x={__file__}",), "--test_source is required"),
+        (
+            (f"--outputs=x={__file__}", "--test_source=a", "--test_target=b"),
+            "--output_dir is required",
+        ),
+        ((f"--outputs=x={__file__}", "--diff"), "--diff goes with --hparams_"),
+        (
+            (f"--outputs=x={__file__}", "--train_source=a"),
+            "--train_source goes with --hparams_sets or --preset.* alone, fil",
+        ),
+        (
+            (f"--outputs=x={__file__}", "--nouse_test_set"),
+            "--nouse_test_set is for runs",
         ),
         ((SETS, "--hparams=x:alpha=1"), "--hparams: .*labels transformer_re"),
         (("--runs=a", "--grid=alpha=1"), "--grid is for training"),
@@ -345,6 +361,120 @@ class RunsTest(parameterized.TestCase):
             r"Stopped\. The same command goes on from there:\n  \S[^\n]+\n\Z",
         )
         self.assertFalse((self.folder / "out" / "report.json").exists())
+
+
+class FilesTest(parameterized.TestCase):
+    """Files of translations alone, without a run."""
+
+    REFERENCES = [
+        f"Es gibt {number} Katzen und {number + 1} Hunde im Haus {number} ."
+        for number in range(40)
+    ]
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.create_tempdir().full_path)
+        self.write("test.de", self.REFERENCES)
+        self.write("test.en", ["a b c"] * 30 + ["a b c d e"] * 10)
+        self.write("flickr.de", self.REFERENCES[:3])
+        self.write("flickr.en", ["x", "y", "z"])
+        # A good system, trained twice, and a bad one.
+        for seed in range(2):
+            wrong = ["Es gibt nichts ."] * (seed + 1)
+            good = [*wrong, *self.REFERENCES[len(wrong) :]]
+            self.write(f"good-{seed}.de", good)
+            bad = [line.replace(" und ", " oder ") for line in good]
+            self.write(f"bad-{seed}.de", bad)
+
+    def write(self, name, lines):
+        text = "".join(f"{line}\n" for line in lines)
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def compare(self, outputs, *more):
+        here = f"{self.folder}/"
+        return execute(
+            f"--outputs={outputs.replace('HERE/', here)}",
+            f"--test_source={here}test.en,{here}flickr.en",
+            f"--test_target={here}test.de,{here}flickr.de",
+            f"--output_dir={self.folder / 'out'}",
+            *more,
+        )
+
+    def test_become_a_report_without_training_or_prepared_data(self):
+        with mock.patch.object(child_process, "Child", side_effect=ValueError):
+            code, out, err = self.compare(
+                "good=HERE/good-?.de,bad=HERE/bad-?.de,"
+                "bad:test_2=HERE/flickr.de,bad:test_2=HERE/flickr.en",
+                "--baseline=bad",
+                "--num_samples=2",
+            )
+        self.assertEqual(code, 0, err)
+        folder = self.folder / "out"
+        report = json.loads((folder / "report.json").read_text("utf-8"))
+        self.assertEqual(report["labels"], ["bad", "good"])
+        good = [row for row in report["runs"] if row["label"] == "good"]
+        for seed, row in enumerate(good):
+            lines = (self.folder / f"good-{seed}.de").read_text().splitlines()
+            expected = sacrebleu.corpus_bleu(lines, [self.REFERENCES]).score
+            self.assertAlmostEqual(row["bleu"], expected)
+        (pair,) = report["pairs"]
+        self.assertEqual((pair["a"], pair["b"]), ("bad", "good"))
+        # Two trainings of each, which have no seed in common.
+        scores = [
+            [row["bleu"] for row in report["runs"] if row["label"] == label]
+            for label in ("bad", "good")
+        ]
+        self.assertEqual(
+            pair["p_value_seeds"], significance.p_of_groups(*scores)
+        )
+        self.assertTrue(pair["is_beyond_chance"])
+        self.assertRegex(report["verdict"], r"\Agood is better than bad by ")
+        # The suffix of the references tells their language.
+        self.assertIn("tokenized BLEU", report["pairs_by_measure"])
+        self.assertEqual(report["length_unit"], "words")
+        self.assertEqual(
+            [cell["lines"] for cell in good[0]["bleu_by_length"]], [30, 10]
+        )
+        (further,) = report["further_test_sets"]
+        self.assertEqual(further["name"], "test_2")
+        self.assertEqual([x["label"] for x in further["summary"]], ["bad"])
+        self.assertRegex(out, r"(?m)^ +BLEU +chrF +tokenized BLEU +exact match")
+        text = (folder / "report.md").read_text("utf-8")
+        self.assertIn("Only translations are known of bad, good.", text)
+        self.assertIn("| words | lines | bad | good |", text)
+        self.assertNotRegex(text, "(?m)^## (Cost|Hyper-|Words|Learning|Tun)")
+        self.assertNotIn("loss", text)
+        page = (folder / "report.html").read_text("utf-8")
+        self.assertIn("<img ", page)
+
+    def test_single_files_are_never_called_better(self):
+        code, out, err = self.compare("good=HERE/good-0.de,bad=HERE/bad-0.de")
+        self.assertEqual(code, 0, err)
+        self.assertIn("one training of each cannot show which is better", out)
+        self.assertEqual(self.compare("good=HERE/good-0.de")[0], 0)
+
+    @parameterized.parameters(
+        ("HERE/test.en", "x=HERE/none", r"--outputs: .*which has no file\."),
+        (
+            "HERE/flickr.en",
+            "x=HERE/test.de",
+            r"Expected two .* 3 lines, .* 40 ",
+        ),
+        ("HERE/none", "x=HERE/test.de", "Expected .*/none"),
+        ("HERE/test.en", "x=HERE/flickr.de", "Expected 40 lines in .*: 3"),
+    )
+    def test_mistakes(self, source, outputs, message):
+        here = f"{self.folder}/"
+        code, _, err = execute(
+            f"--outputs={outputs.replace('HERE/', here)}",
+            f"--test_source={source.replace('HERE/', here)}",
+            f"--test_target={here}test.de",
+            f"--output_dir={self.folder / 'out'}",
+        )
+        self.assertIn(code, (1, 2))
+        self.assertRegex(err, rf"\Arelpos-compare: .*{message}")
+        self.assertEqual(err.count("\n"), 1)
+        self.assertFalse((self.folder / "out").exists())
 
 
 class GridTest(absltest.TestCase):

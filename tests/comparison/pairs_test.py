@@ -44,6 +44,7 @@ def pair(a="a", b="b", bleu=(30.0, 20.0), **changes):
         "b": b,
         "measure": "BLEU",
         "seeds": [1, 2, 3],
+        "has_known_seeds": True,
         "score_a": bleu[0],
         "score_b": bleu[1],
         "spread_a": 0.5,
@@ -170,6 +171,28 @@ class CompareTest(absltest.TestCase):
                 *(list(own.scores.values()) for own in by_label.values())
             ),
         )
+
+    def test_files_of_two_systems_have_no_common_seed(self):
+        sides = (REFERENCES, WORSE), (WORST, WORSE[:2] + WORST[2:])
+        by_label = {
+            label: results(s1=first, s2=second)
+            for label, (first, second) in zip("ab", sides, strict=True)
+        }
+        for own in by_label.values():
+            for name in ("scores", "counts"):
+                values = getattr(own, name)
+                for n in (1, 2):
+                    values[f"file {n}"] = values.pop(n)
+        found = pairs.compare("a", "b", by_label, BLEU)
+        self.assertEqual((found["seeds"], found["by_seed"]), ([], []))
+        groups = [list(own.scores.values()) for own in by_label.values()]
+        self.assertEqual(
+            found["p_value_seeds"], significance.p_of_groups(*groups)
+        )
+        both = two_way.of_other_seeds(
+            *(list(own.counts.values()) for own in by_label.values()), BLEU
+        )
+        self.assertEqual(found["p_value_both"], both.p_value)
 
     def test_one_file_is_never_called_better(self):
         by_label = {
@@ -360,6 +383,12 @@ class VerdictTest(parameterized.TestCase):
             "sentences). Train with more seeds, as in --seeds=1,2,3.",
         ),
         (
+            {"seeds": [], "has_known_seeds": False} | UNTESTED,
+            "a has 10.0 BLEU more than b, but one training of each cannot show "
+            "which is better (unknown seeds; p = 0.0001 over test sentences). "
+            "More trainings can.",
+        ),
+        (
             {
                 "p_value_seeds": 0.057,
                 "p_value_both": 0.14,
@@ -436,7 +465,8 @@ class VerdictTest(parameterized.TestCase):
             "0.02). Worse than a: b by 10.0 BLEU (p = 0.003). Not different "
             "from a beyond chance: d. Not decided, for lack of trainings or of "
             "common seeds: e. p is corrected for 3 pairs (Holm); below 0.05 it "
-            "is beyond chance.",
+            "is beyond chance. Of 3 pairs of equal systems, one differs as "
+            "clearly as b does here in at most 1 of 333 comparisons.",
         )
         words = pairs.verdict(
             summary(*scores.items()),
@@ -444,6 +474,17 @@ class VerdictTest(parameterized.TestCase):
         )
         self.assertIn(
             "33.0. No label is better than a beyond chance. Not", words
+        )
+        self.assertEndsWith(
+            words, "in perhaps more than half of all comparisons."
+        )
+        self.assertEndsWith(
+            pairs.verdict(
+                summary(*scores.items()),
+                pairs.correct([{**one, "p_largest": None} for one in found]),
+            ),
+            "common seeds: c, e, d, b. Train with more seeds, as in "
+            "--seeds=1,2,3.",
         )
 
     def test_five_equal_sets_of_three_seeds(self):

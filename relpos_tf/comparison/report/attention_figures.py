@@ -67,6 +67,8 @@ def by_distance(
             orientation="horizontal",
             aspect=40,
             label="mean weight",
+            ticks=plots.root_ticks(highest),
+            format="{x:g}",
         ).outline.set_visible(False)
         svg = plots.to_svg(drawing)
     return figures.Picture(

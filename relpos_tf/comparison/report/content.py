@@ -52,8 +52,8 @@ def make(
         test_set: The lines that were translated.
         problem: See `test_sets.problem_of`. Only its name is required.
         further: More test sets that were translated.
-        limits: Upper limits of the length buckets, in source pieces with EOS.
-            None: quartiles of the lengths.
+        limits: Upper limits of the length buckets, see `_lengths`. None:
+            quartiles of the lengths.
         num_samples: int. How many translated lines to show.
         command: str. The command line that makes the report.
         warnings: More warnings, which come first.
@@ -66,7 +66,7 @@ def make(
     results = sorted(results, key=lambda one: one.run.label != baseline)
     by_label = _by_label(results)
     labels = list(by_label)
-    lengths = _lengths(results)
+    lengths, unit = _lengths(results, test_set)
     limits = list(limits) or measures.quartiles(lengths)
     buckets = measures.buckets(lengths, limits)
     rows, run_warnings = _run_rows(
@@ -77,17 +77,15 @@ def make(
         by_label, test_set, problem.get("target_language", "")
     )
     hparams_diff = _hparams_diff(results)
-    all_warnings = [
-        *warnings,
-        *run_warnings,
-        *_check_all(results, rows, hparams_diff),
-    ]
+    all_warnings = [*warnings, *run_warnings]
+    all_warnings += _check_all(results, rows, hparams_diff)
     report = {
         "title": f"{problem['problem']}: {', '.join(labels)}",
         "verdict": pairs_lib.verdict(summary, compared["pairs"]),
         "command": command,
         "problem": problem["problem"],
         "split": test_set.name,
+        "length_unit": unit,
         "labels": labels,
         "runs": rows,
         "summary": summary,
@@ -203,13 +201,16 @@ def _check_equal_hparams(results):
     return warnings
 
 
-def _lengths(results):
-    """Returns the lengths of the lines, which every run of ours has."""
-    return next(
-        result.record["source_lengths"]
-        for result in results
-        if "source_lengths" in result.record
-    )
+def _lengths(results, test_set):
+    """Returns the lengths of the source lines, and their unit.
+
+    Every run of ours has lengths in pieces, EOS included. Other systems have
+    none: without a run, lengths are in words.
+    """
+    for result in results:
+        if "source_lengths" in result.record:
+            return result.record["source_lengths"], "pieces"
+    return [len(line.split()) for line in test_set.sources], "words"
 
 
 def _by_label(results):

@@ -172,6 +172,8 @@ def _panels(series, x_name, y_name):
         curve = series[label]
         name = short_name(label)
         axes.plot(curve.keys(), curve.values(), **_OWN_STYLE, label=name)
+        if len(curve) == 1:  # A line of one point would not be seen.
+            axes.lines[-1].set_marker("o")
         axes.set_title(short_name(label, _LONGEST_PANEL_NAME), loc="left")
         plots.set_grid(axes)
     if len(series) % 2:
@@ -212,6 +214,7 @@ def scores(report: reading.Report) -> Picture:
             _draw_scores(axes, row, values, _line_style(report, label))
         axes.set_yticks(range(len(by_label)), list(map(short_name, by_label)))
         axes.set_ylim(len(by_label) - 0.5, -0.5)
+        axes.locator_params(axis="x", nbins=5)
         axes.margins(x=0.14)
         plots.set_grid(axes, "x")
         axes.spines["left"].set_visible(False)
@@ -279,7 +282,8 @@ def scores_by_length(report: reading.Report) -> Picture | None:
         "The mean over seeds. With fewer lines, more of a difference is chance."
     )
     if len(by_label) > _MOST_CURVES:
-        svg = _lengths_apart(by_label, [name for name, _ in buckets])
+        names = [name for name, _ in buckets]
+        svg = _lengths_apart(by_label, names, report["length_unit"])
         caption = f"{_CAPTION_APART} {caption}"
     else:
         svg = _lengths_together(report, by_label, buckets)
@@ -296,7 +300,8 @@ def _lengths_together(report, by_label, buckets) -> str:
     with plots.style():
         drawing = plots.new_figure(2.9 + _legend_height(by_label))
         axes = drawing.add_subplot(
-            xlabel="pieces of the source (lines)", ylabel="BLEU"
+            xlabel=f"{report['length_unit']} of the source (lines)",
+            ylabel="BLEU",
         )
         for label, values in by_label.items():
             line_style = _line_style(report, label)
@@ -308,13 +313,13 @@ def _lengths_together(report, by_label, buckets) -> str:
         return plots.to_svg(drawing)
 
 
-def _lengths_apart(by_label, names) -> str:
+def _lengths_apart(by_label, names, unit) -> str:
     """Returns an SVG with axes for each label, which also show the others."""
     series = {
         label: dict(enumerate(values)) for label, values in by_label.items()
     }
     with plots.style():
-        drawing, panels = _panels(series, "pieces of the source", "BLEU")
+        drawing, panels = _panels(series, f"{unit} of the source", "BLEU")
         for axes in panels.values():
             axes.set_xticks(range(len(names)), map(_short_bucket, names))
         return plots.to_svg(drawing)

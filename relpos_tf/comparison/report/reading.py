@@ -25,6 +25,11 @@ def labels_without_run(report: Report) -> list[str]:
     return [label for label in report["labels"] if label in labels]
 
 
+def has_runs(report: Report) -> bool:
+    """Returns whether there is a run of ours, not only translations."""
+    return len(labels_without_run(report)) < len(report["labels"])
+
+
 def values(report: Report, name: str) -> list[Any]:
     """Returns the distinct values of a field of the runs, ascending."""
     return sorted({run.get(name) for run in report["runs"]} - {None})

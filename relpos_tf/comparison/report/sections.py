@@ -73,11 +73,10 @@ def build(report: reading.Report, has_figures: bool) -> Document:
         has_figures: bool. Whether to draw figures, which needs matplotlib.
     """
     versions = ", ".join(f"{k} {v}" for k, v in report["versions"].items())
-    no_difference = Paragraph("All labels have the same hyper-parameters.")
     sections: dict[str, list[Block | None]] = {
         "Scores": [tables.scores(report), Code(_signatures(report))],
         "Further test sets": _further(report),
-        "Cost": [tables.cost(report)],
+        "Cost": [tables.cost(report)] if reading.has_runs(report) else [],
         "Differences between labels": _pairs(report),
         "BLEU by length of the source": [tables.by_length(report)],
         "Words by frequency": [tables.words(report)],
@@ -85,7 +84,7 @@ def build(report: reading.Report, has_figures: bool) -> Document:
             report, "BLEU by step as a table", tables.learning_curve(report)
         ),
         "Tuning": _tuning(report),
-        "Hyper-parameters": [tables.hparams(report) or no_difference],
+        "Hyper-parameters": _hparams(report),
         "Translations": _samples(report),
         "Sentences that differ most": _gaps(report),
         "Attention": [],
@@ -173,6 +172,13 @@ def _further(report) -> list[Block]:
     ]
 
 
+def _hparams(report) -> list[Block]:
+    if not reading.has_runs(report):
+        return []
+    no_difference = Paragraph("All labels have the same hyper-parameters.")
+    return [tables.hparams(report) or no_difference]
+
+
 def _tuning(report) -> list[Block]:
     tuned = tables.tuning(report)
     if not tuned:
@@ -185,6 +191,9 @@ def _tuning(report) -> list[Block]:
         "chosen run is one of those with that seed, and luck helped to choose "
         "it: with this seed, scores of all labels are a little too high."
     )
+    if tables.is_large(report):
+        folded = Folded("Every point with its loss", tuned)
+        return [Paragraph(note), tables.tuning_of_all(report), folded]
     return [Paragraph(note), *tuned]
 
 

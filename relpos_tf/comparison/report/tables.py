@@ -89,20 +89,21 @@ def scores(report: reading.Report) -> Table:
     ]
     caption = (
         "From the highest BLEU on. Mean over seeds ± standard deviation "
-        "between seeds. Loss in nats per target token, given the reference's "
-        "previous tokens."
+        "between seeds."
     )
+    if reading.has_runs(report):
+        caption += (
+            " Loss in nats per target token, given the reference's previous "
+            "tokens."
+        )
     if reading.has_tokenized_bleu(report):
         caption += (
             " BLEU is cased and of plain text. Tokenized BLEU is another "
             "scale: lower-cased, tokenized as by Moses, as in papers on "
             "multimodal translation."
         )
-    return _table(
-        caption,
-        ["label", "seeds", "parameters", *_score_names(report)],
-        rows,
-    )
+    head = ["label", "seeds", "parameters", *_score_names(report)]
+    return _table(caption, *_only_known(report, head, rows))
 
 
 def further_scores(report: reading.Report) -> list[Table]:
@@ -322,12 +323,14 @@ def by_length(report: reading.Report) -> Table:
             )
             row.append(number(bleu, 2) + _in_brackets(exact_match, 1))
         rows.append(row)
+    unit = report["length_unit"]
+    eos = ", EOS included" if unit == "pieces" else ""
     return _with_labels(
         report,
-        "BLEU by length of the source in pieces, EOS included; mean over "
-        "seeds. In brackets: exact match, %. BLEU is missing where no "
-        "reference has four words.",
-        ["pieces", "lines", *report["labels"]],
+        f"BLEU by length of the source in {unit}{eos}; mean over seeds. In "
+        "brackets: exact match, %. BLEU is missing where no reference has four "
+        "words.",
+        [unit, "lines", *report["labels"]],
         rows,
     )
 
@@ -437,6 +440,45 @@ def tuning(report: reading.Report) -> list[Table]:
     return tables
 
 
+def tuning_of_all(report: reading.Report) -> Table | None:
+    """Returns a row for each label with its BLEU at all points of the grid."""
+    entries = report["tuning"]
+    points = list(
+        dict.fromkeys(
+            point["hparams"] for entry in entries for point in entry["points"]
+        )
+    )
+    rows = []
+    for entry in entries:
+        cells = {
+            point["hparams"]: number(point["bleu"], 2)
+            + " *" * point["is_chosen"]
+            for point in entry["points"]
+        }
+        rows.append(
+            [
+                entry["label"],
+                *(cells.get(point) for point in points),
+                number(entry["range"], 2),
+                number(entry["lead"], 2),
+            ]
+        )
+    if not rows:
+        return None
+    axis, heads = "point", points
+    if not any("," in point for point in points):
+        # Of one field, the values alone fit on a narrow page.
+        axis = points[0].partition("=")[0]
+        heads = [point.partition("=")[2] for point in points]
+    return _table(
+        f"BLEU on the development set by {axis}, seed {entries[0]['seed']}. *: "
+        "chosen. Range: the highest minus the lowest; lead: the highest minus "
+        "the second.",
+        ["label", *heads, "range", "lead"],
+        rows,
+    )
+
+
 def runs(report: reading.Report) -> Table:
     """Returns every run, with the names of report.json."""
     texts = ["label", "seed", "hparams_set", "hparams"]
@@ -452,18 +494,22 @@ def runs(report: reading.Report) -> Table:
         for run in report["runs"]
     ]
     head = [*texts, *numbers, "output_dir"]
+    text_columns = 2, 3, len(head) - 1
+    if not reading.has_runs(report):
+        head, rows = _only_known(report, head, rows)
+        text_columns = (len(head) - 1,)
     return _table(
         "Every run, with the names of report.json; peak_memory_mb is in MiB."
         + _conditions_of_time(report),
         head,
         rows,
-        text_columns=[2, 3, len(head) - 1],
+        text_columns,
     )
 
 
 def short_text(report: reading.Report) -> str:
     """Returns the scores and the verdict as lines for a terminal."""
-    rows = [["", *_score_names(report), "steps/s"]] + [
+    rows = [
         [
             line["label"],
             *_score_cells(report, line),
@@ -471,7 +517,9 @@ def short_text(report: reading.Report) -> str:
         ]
         for line in _from_the_best(report["summary"])
     ]
-    lines = [*_aligned(rows), ""]
+    head = ["", *_score_names(report), "steps/s"]
+    head, rows = _only_known(report, head, rows)
+    lines = [*_aligned([head, *rows]), ""]
     for table, one in zip(
         further_scores(report), report["further_test_sets"], strict=True
     ):
@@ -480,6 +528,24 @@ def short_text(report: reading.Report) -> str:
     if conditions := reading.conditions_of_time(report):
         lines += [f"steps/s: {conditions}", ""]
     return "\n".join([*lines, report["verdict"]]) + "\n"
+
+
+def _only_known(report: reading.Report, head, rows):
+    """Returns head and rows; without a run of ours, not all of their columns.
+
+    A column that has no value is left out. Beside a run, it remains.
+    """
+    if reading.has_runs(report):
+        return head, rows
+    known = [
+        index
+        for index in range(len(head))
+        if any(row[index] not in (None, "", MISSING) for row in rows)
+    ]
+    return (
+        [head[index] for index in known],
+        [[row[index] for index in known] for row in rows],
+    )
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -168,6 +168,16 @@ class FiguresTest(parameterized.TestCase):
                 self.assertEqual(line.get_ydata().tolist(), [1.0, 10.0])
         self.assertIn("dashed: the first label", picture.caption)
 
+    def test_curve_of_one_evaluation_is_a_point(self):
+        report = report_sample.large_report()
+        for run in report["runs"]:
+            del run["learning_curve"]["dev"][1:]
+        with drawn() as made:
+            figures.learning_curve(report, "dev", 2, "dev BLEU")
+        for axes in made[0].axes[:9]:
+            (own,) = (x for x in axes.lines if x.get_label().startswith("lab"))
+            self.assertEqual(own.get_marker(), "o")
+
     def test_many_scores_by_length_have_axes_of_their_own(self):
         report = report_sample.large_report()
         with drawn() as made:
@@ -257,6 +267,8 @@ class AttentionFiguresTest(absltest.TestCase):
         self.assertEqual(found, [[0.1, 0.2, -1], [0.7, 0.2, 0.1]])
         self.assertEqual(image.get_extent(), [-1.5, 1.5, 1.5, -0.5])
         self.assertEqual(image.norm.vmax, 0.9)
+        ticks = made[0].axes[-1].get_xticks().tolist()
+        self.assertEqual(ticks, [0, 0.05, 0.2, 0.4, 0.7])
         names = [t.get_text() for t in made[0].axes[0].get_yticklabels()]
         self.assertEqual(names, ["1.1", "1.2"])
         self.assertIn("encoder layer 1: 0, -1", picture.alternative)

@@ -83,6 +83,18 @@ class MarkdownTest(absltest.TestCase):
         self.assertIn("- source: one \\| &lt;b>two&lt;/b>\n", text)
         self.assertNotIn("<", text)
 
+    def test_tuning_of_many_labels_is_one_table(self):
+        text = markdown.render(report_sample.large_report())
+        self.assertIn(
+            "| label | 0.5 | 1 | range | lead |\n"
+            "| --- | ---: | ---: | ---: | ---: |\n"
+            "| relative | 20.25 | 21.50 \\* | 1.25 | 1.25 |\n",
+            text,
+        )
+        self.assertIn("set by learning\\_rate\\_constant, seed 1. \\*: ", text)
+        first, last = map(text.index, ("| label | 0.5", "relative, seed 1."))
+        self.assertLess(first, last)
+
     def test_missing_number_is_a_dash(self):
         report = report_sample.report(samples=[], hparams_diff={}, tuning=[])
         report["summary"][0] |= {"steps_per_second": None, "steps_ratio": None}
