@@ -256,6 +256,8 @@ def _begin_worker(parts, life, prepare):
     os.environ.update(environment)
     if cores:
         os.sched_setaffinity(0, cores)  # also of the threads to come
+    # A batch system sends it to all, and the first process ends the others.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Not here: what an initializer raises is not told to the first process.
     _Worker.prepare = functools.cache(prepare or int)
     _begin(life)
