@@ -19,6 +19,7 @@ from relpos_tf.data import t2t_subwords
 from relpos_tf.data import tokenizer
 from relpos_tf.decoding import engines
 from relpos_tf.problems import cleaning
+from relpos_tf.problems import own_files
 from relpos_tf.problems import translate
 from relpos_tf.utils import text
 from tests import tiny_run
@@ -233,15 +234,18 @@ class FuzzTest(parameterized.TestCase):
     def test_files_of_anything_are_prepared_line_by_line(self, pairs):
         # Some sound pairs, so that there is something to learn.
         train = [(line.encode(), line.encode()) for line in tiny_run.TEXT]
-        names = {}
+        names = {"train": [], "dev": []}
         for split, some_pairs in (("train", train + pairs), ("dev", pairs)):
             for side, lines in zip(
                 ("source", "target"), zip(*some_pairs, strict=True), strict=True
             ):
-                path = names[f"{split}_{side}"] = self.path(f"{split}.{side}")
+                path = self.path(f"{split}.{side}")
+                names[split].append(str(path))
                 path.write_bytes(b"".join(line + b"\n" for line in lines))
         problem = translate.files_problem(
-            **{n: str(path) for n, path in names.items()}, vocab_size=2000
+            own_files.Training(*names["train"]),
+            own_files.Sides(*names["dev"]),
+            vocab_size=2000,
         )
         with tempfile.TemporaryDirectory() as folder:
             manifest = problem.prepare(folder, num_shards=1)

@@ -235,11 +235,18 @@ def make_problem(flag_values: Flags):
     if name != "translate_files":
         with flag_value("problem"):
             return registry.problem(name)
+    from relpos_tf.problems import own_files
     from relpos_tf.problems import translate
 
-    given = {name: flag_values[name].value or None for name in FILE_FLAGS}
+    given = {"train": {}, "dev": {}, "test": {}}
+    for name in FILE_FLAGS:
+        split, _, part = name.partition("_")
+        given[split][part] = flag_values[name].value or None
     return translate.files_problem(
-        **given, vocab_size=flag_values["vocab_size"].value
+        own_files.Training(**given["train"]),
+        own_files.Sides(**given["dev"]),
+        own_files.Sides(**given["test"]),
+        flag_values["vocab_size"].value,
     )
 
 

@@ -12,6 +12,10 @@ r"""Translates with a trained model, one line of output for each line of input.
       translates and scores all test sets of the run's problem; names of
       sacreBLEU's sets, as multi30k/2016, are understood, too
 
+  relpos-decoder --decode_from_file=mono.de --decode_to_file=mono.en \
+      --num_workers=4
+      translates with four GPUs
+
   relpos-decoder --decode_interactive
       asks for a line at a time; :help lists its commands
 
@@ -24,20 +28,23 @@ go to a file, the scores.
 """
 
 import contextlib
+import functools
 import io
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from relpos_tf import errors
 from relpos_tf.bin import command
+from relpos_tf.comparison import jobs
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.training import reporting
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
+from relpos_tf.utils import processes
 from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
@@ -119,6 +126,14 @@ FLAGS.define_string(
     "draw at random: sampling_method=random, sampling_temp, "
     "sampling_keep_top_k, sampling_top_p, random_seed.",
 )
+FLAGS.define_integer(
+    "num_workers",
+    1,
+    "Processes that translate a text together, each with the whole model, on a "
+    "GPU of its own if there are GPUs, else on an equal part of the cores. The "
+    "batches are those of one process, and the lines keep their order.",
+    lower_bound=1,
+)
 FLAGS.define_string(
     "prefix_file", "", "For each line, the beginning of its translation."
 )
@@ -154,40 +169,36 @@ def main() -> None:
     prefix = prefix_lines(lines)
     pairs = pairs_to_score() if FLAGS.score_file else []
     path = first_given(*_MODELS) or run_dir.latest_run("runs")
-    load = loader_of(path)
     sets = open_test_sets(path)
-    translator = load(
-        path,
-        batch_size=decode_hparams.batch_size,
-        max_input_size=decode_hparams.max_input_size,
-    )
-    command.logger().info("Using %s.", translator.name)
-    with command.flag_value("decode_hparams"):
-        decode_hparams = translator.engine.complete(decode_hparams)
-    if is_prompt():
-        from relpos_tf.decoding import interactive  # imports SentencePiece
+    with loaded(path, decode_hparams) as translator:
+        command.logger().info("Using %s.", translator.name)
+        with command.flag_value("decode_hparams"):
+            decode_hparams = translator.engine.complete(decode_hparams)
+        if is_prompt():
+            from relpos_tf.decoding import interactive  # imports SentencePiece
 
-        interactive.run(translator, decode_hparams)
-    elif FLAGS.score_file:
-        score_pairs(translator, pairs)
-    elif FLAGS.test_set:
-        decode_test_sets(
-            translator, decode_hparams, sets, target_language(path)
-        )
-    else:
-        texts = decode(
-            translator, decode_hparams, lines, prefix, FLAGS.decode_to_file
-        )
-        if FLAGS.decode_reference:
-            report_scores(
-                translator, decode_hparams, texts, target_language(path)
+            interactive.run(translator, decode_hparams)
+        elif FLAGS.score_file:
+            score_pairs(translator, pairs)
+        elif FLAGS.test_set:
+            decode_test_sets(
+                translator, decode_hparams, sets, target_language(path)
             )
+        else:
+            texts = decode(
+                translator, decode_hparams, lines, prefix, FLAGS.decode_to_file
+            )
+            if FLAGS.decode_reference:
+                report_scores(
+                    translator, decode_hparams, texts, target_language(path)
+                )
 
 
-def loader_of(path) -> Callable:
-    """Returns the function that loads the translator.
+@contextlib.contextmanager
+def loaded(path, decode_hparams: decode_hparam.DecodeHParams) -> Iterator:
+    """Yields the translator, whose workers, if any, end with the block.
 
-    TensorFlow is imported only if it is needed.
+    TensorFlow is imported only where it is needed.
     """
     from relpos_tf.decoding import engine_kinds  # imports SentencePiece
     from relpos_tf.decoding import translator as translator_lib
@@ -196,9 +207,34 @@ def loader_of(path) -> Callable:
     if FLAGS.export_dir:
         kind = engine_kinds.of_export(path)
         load = translator_lib.Translator.load_export
-    if kind.needs_tensorflow:
-        command.import_tensorflow(task=kind.folder)
-    return load
+    load = functools.partial(
+        load,
+        path,
+        batch_size=decode_hparams.batch_size,
+        max_input_size=decode_hparams.max_input_size,
+    )
+    prepare = functools.partial(
+        prepare_worker, kind.folder if kind.needs_tensorflow else ""
+    )
+    if FLAGS.num_workers == 1:
+        prepare()
+        yield load()
+        return
+    with command.flag_value("num_workers"):
+        slots = jobs.divide(FLAGS.num_workers)
+    with processes.Workers(slots.parts, prepare) as workers:
+        yield load(workers=workers)
+
+
+def prepare_worker(task: str) -> None:
+    """Prepares a process that translates.
+
+    Args:
+        task: str. What needs TensorFlow; "" if nothing does.
+    """
+    command.logger()
+    if task:
+        command.import_tensorflow(task=task)
 
 
 def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
@@ -220,6 +256,13 @@ def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
         raise command.UsageError(
             "--decode_interactive at a terminal answers there, not in "
             "--decode_to_file."
+        )
+    one_process = FLAGS.decode_interactive or FLAGS.score_file
+    if FLAGS.num_workers > 1 and one_process:
+        raise command.UsageError(
+            "--num_workers is for many lines to translate; one process serves "
+            "--decode_interactive and --score_file. Received: "
+            f"--num_workers={FLAGS.num_workers}."
         )
     if FLAGS.score_file and FLAGS.export_dir:
         raise command.UsageError("--score_file needs a run, not an export.")
@@ -263,7 +306,7 @@ def source_lines():
         return None
     lines = text.stream_lines(sys.stdin.buffer)
     if FLAGS.decode_from_file:
-        lines = text.read_nonempty(FLAGS.decode_from_file)
+        lines = text.AtHand(text.read_nonempty(FLAGS.decode_from_file))
     if not FLAGS.decode_reference:
         return lines
     from relpos_tf.training import metrics  # imports sacreBLEU

@@ -2,9 +2,11 @@
 
 `translator` decides which lines form a batch. `model_engine` translates with a
 model, `saved_model_engine`, `ctranslate2_engine` and `litert_engine` with
-exports; `engine_kinds` chooses one of them for a folder.
+exports; `engine_kinds` chooses one of them for a folder. `worker_engine` is
+several of them, in processes of their own.
 """
 
+from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 from typing import Protocol
@@ -113,6 +115,31 @@ class SteerableEngine(Engine, Protocol):
         self, items: list[Item], translations: list[Translation]
     ) -> list[Translation]:
         """Adds the attention of each translation of each line."""
+
+
+@runtime_checkable
+class ParallelEngine(Engine, Protocol):
+    """Several engines that are alike and work at once.
+
+    Attributes:
+        number: int. How many there are.
+    """
+
+    number: int
+
+    def call(
+        self, function: Callable[..., Any], *arguments: Any
+    ) -> Callable[[], Any]:
+        """Begins a call with the first engine that is free.
+
+        Args:
+            function: A function of a module; its first argument is the engine.
+            *arguments: Its other arguments.
+
+        Returns:
+            A function without arguments that waits for the result. It raises
+            what the call raised.
+        """
 
 
 def blank_translation(n_best: int) -> Translation:

@@ -7,8 +7,13 @@ translations, both times the hypotheses of a line. A line beyond a bound is a
 batch by itself. Neither bound changes a translation, because the search for one
 sentence does not depend on the others: its length limit is its own length plus
 `extra_length`.
+
+Several engines, an `engines.ParallelEngine`, get the same batches as one. Each
+batch goes to the first engine that is free, and the translations come back in
+order.
 """
 
+import collections
 import functools
 import inspect
 import itertools
@@ -29,9 +34,11 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engine_kinds
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
+from relpos_tf.decoding import worker_engine
 from relpos_tf.layers import checks
 from relpos_tf.utils import extras
 from relpos_tf.utils import forks
+from relpos_tf.utils import processes
 from relpos_tf.utils import system_errors
 
 _log = logging.getLogger("relpos_tf")
@@ -51,6 +58,9 @@ _TARGET_SHARE = 8
 LONG_LINE = 2000
 # Line numbers that a warning names.
 _NAMED_LINES = 8
+# Batches begun for each of several engines before the first one is needed. With
+# few, the others would wait for a batch of long lines.
+_BATCHES_AHEAD = 4
 # Fields of `DecodeHParams` that are something else in Python.
 _NO_OPTIONS = {
     "batch_size": "is an argument of `Translator.load`",
@@ -140,6 +150,7 @@ class Translator:
         *,
         batch_size: int = 0,
         max_input_size: int = 0,
+        workers: processes.Workers | None = None,
     ) -> "Translator":
         """Loads a run, a checkpoint or an export.
 
@@ -151,13 +162,20 @@ class Translator:
                 directory of an export.
             batch_size: int. See the class.
             max_input_size: int. See the class.
+            workers: Processes that load it, each for itself, and translate
+                instead of this one; one translator for them at a time.
 
         Raises:
             UserError: none of them is there, or it is not complete.
         """
         is_export = export_files.is_export(path)
         load = cls.load_export if is_export else cls.load_run
-        return load(path, batch_size=batch_size, max_input_size=max_input_size)
+        return load(
+            path,
+            batch_size=batch_size,
+            max_input_size=max_input_size,
+            workers=workers,
+        )
 
     @classmethod
     def load_run(
@@ -166,6 +184,7 @@ class Translator:
         *,
         batch_size: int = 0,
         max_input_size: int = 0,
+        workers: processes.Workers | None = None,
     ) -> "Translator":
         """Loads a model that was trained. No file of its run is executed.
 
@@ -173,6 +192,7 @@ class Translator:
             path: A run's directory or the prefix of a checkpoint.
             batch_size: int. See the class.
             max_input_size: int. See the class.
+            workers: See `load`.
 
         Raises:
             UserError: neither is there, or it is not complete.
@@ -183,12 +203,8 @@ class Translator:
                 f"{path}, which is an export. Name it with --export_dir, or "
                 "in Python with `Translator.load_export`."
             )
-        with extras.imports("translate", engine_kinds.RUN.folder):
-            # Not at the top, as above.
-            from relpos_tf.models import checkpoints
-
-        prefix = checkpoints.resolve(path)
-        return cls._loaded("run", prefix, batch_size, max_input_size)
+        prefix = workers.call(_resolve, path)() if workers else _resolve(path)
+        return cls._loaded("run", prefix, batch_size, max_input_size, workers)
 
     @classmethod
     def load_export(
@@ -197,6 +213,7 @@ class Translator:
         *,
         batch_size: int = 0,
         max_input_size: int = 0,
+        workers: processes.Workers | None = None,
     ) -> "Translator":
         """Loads an export.
 
@@ -207,17 +224,27 @@ class Translator:
             path: The directory of an export, of any format.
             batch_size: int. See the class.
             max_input_size: int. See the class.
+            workers: See `load`.
 
         Raises:
             UserError: it is no export, or not complete.
         """
-        return cls._loaded("export", str(path), batch_size, max_input_size)
+        return cls._loaded(
+            "export", str(path), batch_size, max_input_size, workers
+        )
 
     @classmethod
-    def _loaded(cls, kind, path, batch_size, max_input_size):
+    def _loaded(cls, kind, path, batch_size, max_input_size, workers):
         source = kind, os.path.abspath(path), uuid.uuid4().hex
+        load = functools.partial(_load, kind, path)
+        if workers:
+            load = functools.partial(
+                worker_engine.start,
+                functools.partial(_load_once, *source),
+                workers,
+            )
         translator = cls(
-            engine=_load(kind, path),
+            engine=load(),
             batch_size=batch_size,
             max_input_size=max_input_size,
             name=path,
@@ -266,7 +293,9 @@ class Translator:
 
         Args:
             lines: The lines, each a str; a blank one gives an empty
-                translation.
+                translation. Of an iterator, such as a stream, no line is read
+                before earlier chunks have been translated; of others, several
+                engines may take the next chunk before.
             beam_size: int. None here and below: the value in the hparams that
                 the model was trained with.
             alpha: float. Of the length penalty.
@@ -338,6 +367,7 @@ class Translator:
             UserError: see `translate_lines`.
         """
         forks.check()
+        reads_ahead = not isinstance(lines, Iterator)
         lines = _strings("lines", lines)
         if prefix is not None:
             prefix = _strings("prefix", prefix)
@@ -357,7 +387,17 @@ class Translator:
             self._batch_size,
             self._max_input_size,
         )
-        return job.translations(lines, prefix, chunk_lines, progress)
+        chunks = _chunks(lines, prefix, chunk_lines)
+        return job.translations(chunks, reads_ahead, progress)
+
+
+def _resolve(path: str | pathlib.Path) -> str:
+    """Returns the prefix of a checkpoint; see `checkpoints.resolve`."""
+    with extras.imports("translate", engine_kinds.RUN.folder):
+        # Not at the top, as above.
+        from relpos_tf.models import checkpoints
+
+    return checkpoints.resolve(path)
 
 
 def _load(kind: str, path: str) -> engines.Engine:
@@ -447,6 +487,55 @@ def _public(translation, n_best, return_scores, return_attention):
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
+class _Chunk:
+    """Lines that are sorted by length together.
+
+    Args:
+        first: int. The number of the first line, from 1.
+        lines: The lines.
+        prefixes: A prefix for each, perhaps empty.
+
+    Attributes:
+        translations: A list, in the order of the lines; None for a line that
+            is not translated yet.
+        done: int. How many lines are translated, with earlier chunks.
+    """
+
+    def __init__(self, first: int, lines: list[str], prefixes: list[str]):
+        self.first, self.lines, self.prefixes = first, lines, prefixes
+        self.translations = [None] * len(lines)
+        self.done = first - 1
+
+    def set(self, number: int, translation: engines.Translation) -> None:
+        """Stores the translation of the line of a number."""
+        self.translations[number - self.first] = translation
+        self.done += 1
+
+
+def _chunks(lines, prefixes, chunk_lines) -> Iterator[_Chunk]:
+    """Yields chunks, each read when it is asked for.
+
+    Raises:
+        UserError: there is another number of prefixes than of lines.
+    """
+    has_prefixes = prefixes is not None
+    prefixes = prefixes if has_prefixes else itertools.repeat("")
+    first = 1
+    while lines_read := list(itertools.islice(lines, chunk_lines)):
+        beginnings = list(itertools.islice(prefixes, len(lines_read)))
+        if len(beginnings) < len(lines_read):
+            raise errors.UserError(
+                "Expected a prefix for each line, perhaps empty. "
+                "Received: fewer."
+            )
+        yield _Chunk(first, lines_read, beginnings)
+        first += len(lines_read)
+    if has_prefixes and next(prefixes, None) is not None:
+        raise errors.UserError(
+            "Expected a prefix for each line. Received: more."
+        )
+
+
 class _Job:
     """One call of `Translator.translations`.
 
@@ -478,95 +567,98 @@ class _Job:
         if decode_hparams.is_random:
             self._hypotheses = n_best
             self._batch_size = min(batch_size, max(1, BATCH_DRAWN // n_best))
-        self._done = 0  # lines of earlier chunks
+        self._is_parallel = isinstance(engine, engines.ParallelEngine)
         # Line numbers, for the warnings at the end.
         self._truncated, self._incomplete, self._without = [], [], []
 
-    def translations(self, lines, prefixes, chunk_lines, progress):
-        """Yields the translation of each line, while reading lines."""
-        has_prefixes = prefixes is not None
-        prefixes = prefixes if has_prefixes else itertools.repeat("")
-        while chunk := list(itertools.islice(lines, chunk_lines)):
-            beginnings = list(itertools.islice(prefixes, len(chunk)))
-            if len(beginnings) < len(chunk):
-                raise errors.UserError(
-                    "Expected a prefix for each line, perhaps empty. "
-                    "Received: fewer."
-                )
-            yield from self.translate(chunk, beginnings, progress)
-        if has_prefixes and next(prefixes, None) is not None:
-            raise errors.UserError(
-                "Expected a prefix for each line. Received: more."
-            )
+    def translations(self, chunks, reads_ahead, progress):
+        """Yields the translation of each line, while chunks are read."""
+        if self._is_parallel and reads_ahead:
+            yield from self._translate(chunks, progress)
+        else:
+            for chunk in chunks:
+                yield from self._translate([chunk], progress)
         self.warn()
 
-    def translate(self, lines, prefixes, progress):
-        """Returns a chunk's translations, in the order of its lines."""
-        translations = [engines.blank_translation(self._n_best)] * len(lines)
-        items = self._items(lines, prefixes)
-        self._warn_of_long(items)
-        first = self._done + 1
-        done = self._done + len(lines) - len(items)
-        extra_length = self._decode_hparams.extra_length
-        costs = [
-            cost(item.size, item.limit(extra_length), self._hypotheses)
-            for item in items
-        ]
-        for indices in make_batches(costs, self._batch_size):
-            batch = [items[i] for i in indices]
-            results = self._translate_batch(batch)
-            if self._with_attention:
-                results = self._engine.with_attention(batch, results)
-            for item, result in zip(batch, results, strict=True):
-                translations[item.number - first] = result
+    def _translate(self, chunks, progress):
+        """Yields the translations of chunks, in the order of their lines."""
+        number = self._engine.number if self._is_parallel else 0
+        encoded = _in_order(
+            ((chunk, self._encode(chunk)) for chunk in chunks), min(number, 1)
+        )
+        for (chunk, items, is_last), results in _in_order(
+            self._batches(encoded), _BATCHES_AHEAD * number
+        ):
+            for item, result in zip(items, results, strict=True):
+                chunk.set(item.number, result)
                 if result.scores[0] <= engines.NO_HYPOTHESIS:
                     self._without.append(item.number)
                 elif not result.is_complete:
                     self._incomplete.append(item.number)
-            done += len(batch)
-            if progress:
-                progress(done)
-        self._done += len(lines)
-        return translations
+            if progress and items:
+                progress(chunk.done)
+            if is_last:
+                yield from chunk.translations
 
-    def _items(self, lines, prefixes):
-        """Returns the items of a chunk's lines that are not blank."""
-        indices = [i for i, x in enumerate(lines) if not engines.is_blank(x)]
+    def _call(self, function, *arguments):
+        """Begins a call with an engine; returns what waits for its result."""
+        if self._is_parallel:
+            return self._engine.call(function, *arguments)
+        return functools.partial(function, self._engine, *arguments)
+
+    def _encode(self, chunk):
+        """Begins to turn the lines of a chunk into items."""
+        for i, line in enumerate(chunk.lines):
+            if engines.is_blank(line):
+                blank = engines.blank_translation(self._n_best)
+                chunk.set(chunk.first + i, blank)
+        indices = [i for i, x in enumerate(chunk.translations) if x is None]
         if not indices:
-            return []
-        items = self._engine.items([lines[i] for i in indices])
-        if any(prefixes):
-            prefixes = [prefixes[i] for i in indices]
-            items = self._engine.with_prefixes(items, prefixes)
-        numbered = []
-        for i, item in zip(indices, items, strict=True):
-            number = self._done + i + 1
-            if 0 < self._max_input_size < item.size:
-                self._truncated.append(number)
-                item = self._engine.truncate(item, self._max_input_size)
-            numbered.append(item._replace(number=number))
-        return numbered
+            return lambda: ([], [])
+        return self._call(
+            _items,
+            [chunk.lines[i] for i in indices],
+            [chunk.prefixes[i] for i in indices],
+            [chunk.first + i for i in indices],
+            self._max_input_size,
+        )
 
-    def _translate_batch(self, items):
-        """Translates a batch, or its halves if memory is short."""
-        try:
-            return self._engine.translate(
-                items, self._decode_hparams, self._n_best
-            )
-        except Exception as error:
-            if not system_errors.is_out_of_memory(error):
-                raise
-            if len(items) == 1:
-                raise errors.UserError(
-                    f"Line {items[0].number} of {items[0].size} ids does not "
-                    "fit into memory. Split it, use fewer beams, or cut such "
-                    "lines with max_input_size."
-                ) from error
-        half = len(items) // 2
-        return [
-            *self._translate_batch(items[:half]),
-            *self._translate_batch(items[half:]),
-        ]
+    def _batches(self, encoded):
+        """Begins to translate the batches of chunks, one after another.
+
+        Args:
+            encoded: Pairs of a chunk and what `_items` returned.
+
+        Yields:
+            Pairs: a chunk, the items of a batch and whether it is the chunk's
+            last batch; and a function that waits for the translations.
+        """
+        extra_length = self._decode_hparams.extra_length
+        for chunk, (items, truncated) in encoded:
+            self._truncated += truncated
+            self._warn_of_long(items)
+            costs = [
+                cost(item.size, item.limit(extra_length), self._hypotheses)
+                for item in items
+            ]
+            batches = [
+                [items[i] for i in indices]
+                for indices in make_batches(costs, self._batch_size)
+            ]
+            for batch in batches[:-1]:
+                yield (chunk, batch, False), self._begin(batch)
+            last = batches[-1] if batches else []
+            yield (chunk, last, True), self._begin(last) if last else list
+
+    def _begin(self, items):
+        """Begins to translate a batch."""
+        return self._call(
+            _translate_batch,
+            items,
+            self._decode_hparams,
+            self._n_best,
+            self._with_attention,
+        )
 
     def _warn_of_long(self, items):
         """Names the lines that take minutes, before they are translated."""
@@ -608,6 +700,69 @@ class _Job:
                     if (value := getattr(decode_hparams, name))
                 ),
             )
+
+
+def _in_order(calls, number):
+    """Waits for calls in their order, with so many others begun before.
+
+    Args:
+        calls: Pairs of a key and a function that waits for the result. To take
+            a pair begins the call.
+        number: int.
+
+    Yields:
+        Pairs of a key and the result.
+    """
+    begun = collections.deque()
+    for call in calls:
+        begun.append(call)
+        if len(begun) > number:
+            key, wait = begun.popleft()
+            yield key, wait()
+    for key, wait in begun:
+        yield key, wait()
+
+
+def _items(engine, lines, prefixes, numbers, max_input_size):
+    """Returns the items of lines, and the numbers of those that were cut."""
+    items = engine.items(lines)
+    if any(prefixes):
+        items = engine.with_prefixes(items, prefixes)
+    numbered, truncated = [], []
+    for item, number in zip(items, numbers, strict=True):
+        if 0 < max_input_size < item.size:
+            truncated.append(number)
+            item = engine.truncate(item, max_input_size)
+        numbered.append(item._replace(number=number))
+    return numbered, truncated
+
+
+def _translate_batch(engine, items, decode_hparams, n_best, with_attention):
+    """Translates a batch, or its halves if memory is short."""
+    results = _translate_parts(engine, items, decode_hparams, n_best)
+    if with_attention:
+        results = engine.with_attention(items, results)
+    return results
+
+
+def _translate_parts(engine, items, decode_hparams, n_best):
+    """Translates a batch without attention; see `_translate_batch`."""
+    try:
+        return engine.translate(items, decode_hparams, n_best)
+    except Exception as error:
+        if not system_errors.is_out_of_memory(error):
+            raise
+        if len(items) == 1:
+            raise errors.UserError(
+                f"Line {items[0].number} of {items[0].size} ids does not "
+                "fit into memory. Split it, use fewer beams, or cut such "
+                "lines with max_input_size."
+            ) from error
+    half = len(items) // 2
+    return [
+        *_translate_parts(engine, items[:half], decode_hparams, n_best),
+        *_translate_parts(engine, items[half:], decode_hparams, n_best),
+    ]
 
 
 def cost(size: int, limit: int, hypotheses: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.problems import parallel
@@ -20,6 +21,40 @@ from relpos_tf.utils import text
 
 # The pairs of files of a corpus.
 Pairs = list[tuple[str, str]]
+
+
+class Sides(NamedTuple):
+    """The files of a text and of its translation.
+
+    Attributes:
+        source: Path of a text file, plain, `.gz` or `.zst`, one sentence a
+            line; or several paths, with commas between them; or None.
+        target: The translation, line by line; as many files.
+    """
+
+    source: str | None
+    target: str | None
+
+
+class Training(NamedTuple):
+    """The files of the training text, by corpora.
+
+    Attributes:
+        source: As in `Sides`, and each path may be a pattern such as
+            `part-*.en`, whose files are taken in the order of names. Each path
+            or pattern is a corpus.
+        target: The translation, line by line; as many files.
+        weights: Numbers with commas between them, one for each corpus: how the
+            training pairs are divided among the corpora. None: all pairs are
+            one corpus.
+        tags: Words with commas between them, one for each corpus: each is put
+            before the source lines of its corpus. An empty one is none.
+    """
+
+    source: str
+    target: str
+    weights: str | None = None
+    tags: str | None = None
 
 
 def corpora(sources: str, targets: str) -> list[Pairs]:

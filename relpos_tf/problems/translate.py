@@ -87,34 +87,20 @@ def translate_enfr_wmt14() -> problem.Problem:
 
 
 def files_problem(
-    train_source: str,
-    train_target: str,
-    dev_source: str,
-    dev_target: str,
-    test_source: str | None = None,
-    test_target: str | None = None,
-    train_weights: str | None = None,
-    train_tags: str | None = None,
+    train: own_files.Training,
+    dev: own_files.Sides,
+    test: own_files.Sides | None = None,
     vocab_size: int = 32768,
 ) -> problem.Problem:
     """Returns the problem `translate_files`, for the user's parallel text.
 
     Args:
-        train_source: Path of a text file, plain, `.gz` or `.zst`, one sentence
-            a line; or several paths, with commas between them; or patterns
-            such as `part-*.en`, whose files are taken in the order of names.
-        train_target: The translation, line by line; as many files.
-        dev_source: Source text for evaluation during training.
-        dev_target: Its translation.
-        test_source: Source text for the final score, or None. Several paths,
+        train: The files of the training text.
+        dev: A file of source text for evaluation during training, and its
+            translation.
+        test: The same for the final score; None: none. Several paths,
             separated by commas, are several test sets, whose splits are
             `test`, `test_2`, `test_3` and so on.
-        test_target: Its translation, or None; as many paths.
-        train_weights: Numbers with commas between them, one for each path or
-            pattern of `train_source`, its corpus: how the training pairs are
-            divided among the corpora. None: all pairs are one corpus.
-        train_tags: Words with commas between them, one for each corpus: each is
-            put before the source lines of its corpus. An empty one is none.
         vocab_size: int. Most pieces in the shared vocabulary.
 
     Returns:
@@ -127,13 +113,10 @@ def files_problem(
             do not have equally many files, or weights or tags do not fit.
             `prepare` compares line counts before it writes.
     """
-    corpora = own_files.corpora(train_source, train_target)
-    weights = own_files.weights(train_weights, len(corpora))
-    tags = own_files.tags(train_tags, len(corpora))
-    held_out = {
-        "dev": (dev_source, dev_target),
-        **own_files.test_sets(test_source, test_target),
-    }
+    corpora = own_files.corpora(train.source, train.target)
+    weights = own_files.weights(train.weights, len(corpora))
+    tags = own_files.tags(train.tags, len(corpora))
+    held_out = {"dev": dev, **own_files.test_sets(*(test or (None, None)))}
     first = corpora[0][0]
     return problem.Problem(
         name="translate_files",

@@ -20,6 +20,7 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
+from relpos_tf.comparison import jobs
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
@@ -643,6 +644,32 @@ class DecoderTest(parameterized.TestCase):
         self.assertEqual(code, 1)
         run.assert_not_called()
         self.assertIn("which is an export. Name it with --expo", err.getvalue())
+
+    def test_two_processes_write_the_bytes_of_one(self):
+        lines = [x for x in translator_test.LINES if "\u2028" not in x] * 2
+        source = self.write("source", "\n".join(lines).encode())
+        prefix = self.write("prefix", b"Der Zug\n\nx\n\n7\n\n" * 2)
+        slots = jobs.Slots((jobs.Slot(),) * 2, 0, 0)
+        with mock.patch.object(jobs, "divide", lambda _: slots):
+            for number in (1, 2):
+                arguments = (
+                    f"--output_dir={tiny_run.path()}",
+                    f"--decode_from_file={source}",
+                    f"--decode_to_file={self.folder / f'target{number}'}",
+                    f"--attention_to_file={self.folder / f'seen{number}'}",
+                    f"--prefix_file={prefix}",
+                    "--decode_hparams=batch_size=3,beam_size=2,"
+                    "return_beams=true,write_beam_scores=true",
+                    f"--num_workers={number}",
+                )
+                self.assertEqual(command.execute(decoder.main, arguments), 0)
+        for name in ("target", "seen"):
+            one, two = (
+                (self.folder / f"{name}{number}").read_bytes()
+                for number in (1, 2)
+            )
+            self.assertEqual(one, two)
+            self.assertGreater(len(set(one.split(b"\n"))), 5)
 
     def test_a_run_is_no_export(self):
         err = io.StringIO()

@@ -23,6 +23,7 @@ from relpos_tf.data import records
 from relpos_tf.data import tokenizer
 from relpos_tf.problems import blocks
 from relpos_tf.problems import cleaning
+from relpos_tf.problems import own_files
 from relpos_tf.problems import parallel
 from relpos_tf.problems import parts
 from relpos_tf.problems import problem as problem_lib
@@ -34,15 +35,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Prepares the text in a folder with small blocks.
 SCRIPT = """
 import pathlib, sys
-from relpos_tf.problems import blocks, translate
+from relpos_tf.problems import blocks, own_files, translate
 
 blocks.LINES = blocks._STEP = 20
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
-    names = [folder / f"{s}.{side}" for s in ("train", "dev")
-             for side in ("en", "de")]
-    translate.files_problem(*map(str, names), vocab_size=330).prepare(
-        folder / "data", num_processes=int(sys.argv[2]))
+    train, dev = ([str(folder / f"{s}.{side}") for side in ("en", "de")]
+                  for s in ("train", "dev"))
+    translate.files_problem(
+        own_files.Training(*train), own_files.Sides(*dev), vocab_size=330
+    ).prepare(folder / "data", num_processes=int(sys.argv[2]))
 """
 
 
@@ -77,14 +79,17 @@ def write_text(folder, number=LINES):
             path.write_bytes("".join(f"{line}\n" for line in lines).encode())
 
 
-def make(folder, **changes):
+def make(folder):
     """Returns the problem of the text in a folder."""
-    names = [
-        str(folder / f"{split}.{language}")
+    train, dev = (
+        [str(folder / f"{split}.{language}") for language in ("en", "de")]
         for split in ("train", "dev")
-        for language in ("en", "de")
-    ]
-    return translate.files_problem(*names, vocab_size=330, **changes)
+    )
+    return translate.files_problem(
+        own_files.Training(*train),
+        own_files.Sides(*dev),
+        vocab_size=330,
+    )
 
 
 def checksums(folder):
@@ -309,7 +314,9 @@ class PreparationTest(parameterized.TestCase):
             f"{self.folder}/part-0.en.gz,{self.folder}/part-1.en.gz",
         ):
             made = translate.files_problem(
-                sources, sources.replace(".en", ".de"), *names, vocab_size=330
+                own_files.Training(sources, sources.replace(".en", ".de")),
+                own_files.Sides(*names),
+                vocab_size=330,
             )
             self.assertEqual(
                 (made.source_language, made.target_language), ("en", "de")
@@ -345,12 +352,12 @@ class PreparationTest(parameterized.TestCase):
             list(blocks.cut(made))
 
     @parameterized.parameters(
-        ({"train_weights": "1"}, "2 positive numbers.*Received: '1'"),
-        ({"train_weights": "1,0"}, "2 positive numbers"),
-        ({"train_weights": "1,inf"}, "2 positive numbers"),
-        ({"train_weights": "1,x"}, "2 positive numbers"),
-        ({"train_tags": ",a b"}, "2 words"),
-        ({"train_tags": "a,b,c"}, "2 words.*Received: 'a,b,c'"),
+        ({"weights": "1"}, "2 positive numbers.*Received: '1'"),
+        ({"weights": "1,0"}, "2 positive numbers"),
+        ({"weights": "1,inf"}, "2 positive numbers"),
+        ({"weights": "1,x"}, "2 positive numbers"),
+        ({"tags": ",a b"}, "2 words"),
+        ({"tags": "a,b,c"}, "2 words.*Received: 'a,b,c'"),
     )
     def test_weights_and_tags_that_do_not_fit_are_refused(self, given, message):
         with self.assertRaisesRegex(errors.UserError, message):
@@ -363,16 +370,20 @@ class PreparationTest(parameterized.TestCase):
             for side in ("en", "de")
         ]
         dev = [f"{self.folder}/dev.{side}" for side in ("en", "de")]
-        return translate.files_problem(*sides, *dev, vocab_size=330, **given)
+        return translate.files_problem(
+            own_files.Training(*sides, **given),
+            own_files.Sides(*dev),
+            vocab_size=330,
+        )
 
     def test_corpora_with_weights_or_tags_are_kept_apart(self):
         manifests = {
             name: self.prepared(name, made=made)[0]
             for name, made in (
                 ("one", self.two_corpora()),
-                ("weights", self.two_corpora(train_weights="1,4")),
-                ("others", self.two_corpora(train_weights="2,3")),
-                ("tags", self.two_corpora(train_tags=",BT")),
+                ("weights", self.two_corpora(weights="1,4")),
+                ("others", self.two_corpora(weights="2,3")),
+                ("tags", self.two_corpora(tags=",BT")),
             )
         }
         count = manifests["one"]["counts"]["train"]
@@ -385,7 +396,7 @@ class PreparationTest(parameterized.TestCase):
             self.assertEqual(first["pairs"] + second["pairs"], count)
             self.assertBetween(second["pairs"], 4, 7)
             self.assertEqual((first["files"], second["files"]), (3, 3))
-        made = self.two_corpora(train_weights="1,4")
+        made = self.two_corpora(weights="1,4")
         found = made.training_corpora(self.folder / "weights")
         self.assertEqual([c.weight for c in found], [1.0, 4.0])
         self.assertEqual(
@@ -406,7 +417,9 @@ class PreparationTest(parameterized.TestCase):
             for names in (sources, targets)
         )
         with self.assertRaisesRegex(errors.UserError, message):
-            translate.files_problem(sources, targets, "x", "y")
+            translate.files_problem(
+                own_files.Training(sources, targets), own_files.Sides("x", "y")
+            )
 
 
 def _interrupt():

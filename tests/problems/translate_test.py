@@ -22,6 +22,7 @@ from relpos_tf.data import batching
 from relpos_tf.data import tokenizer
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import multi30k
+from relpos_tf.problems import own_files
 from relpos_tf.problems import parallel
 from relpos_tf.problems import problem as problem_lib
 from relpos_tf.problems import translate
@@ -327,13 +328,22 @@ class FilesProblemTest(absltest.TestCase):
         path.write_text(content, encoding="utf-8")
         return str(path)
 
-    def make(self, **arguments):
+    def make(self, **given):
+        """Returns the problem of the files, some of which are replaced."""
+        files = {
+            "train_source": self.files["train.en"],
+            "train_target": self.files["train.de"],
+            "dev_source": self.files["dev.en"],
+            "dev_target": self.files["dev.de"],
+            "test_source": None,
+            "test_target": None,
+            **given,
+        }
         return translate.files_problem(
-            self.files["train.en"],
-            self.files["train.de"],
-            self.files["dev.en"],
-            self.files["dev.de"],
-            **{"vocab_size": 300, **arguments},
+            own_files.Training(files["train_source"], files["train_target"]),
+            own_files.Sides(files["dev_source"], files["dev_target"]),
+            own_files.Sides(files["test_source"], files["test_target"]),
+            files.get("vocab_size", 300),
         )
 
     def test_ones_own_files_become_a_problem(self):
