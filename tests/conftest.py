@@ -57,6 +57,7 @@ def pytest_configure(config):
     from tests import testing
 
     testing.use_two_cpus()
+    testing.keep_kernels()
     config.pluginmanager.register(_StateCheck())
 
 
