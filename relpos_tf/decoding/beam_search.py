@@ -53,6 +53,7 @@ class Search(NamedTuple):
     eos_id: int
     stop_early: bool
     constrain: Callable | None = None
+    longest: int | None = None  # L; None: the largest limit
 
 
 class Hypotheses(NamedTuple):
@@ -97,6 +98,7 @@ def beam_search(
     context=(),
     constrain=None,
     shrink_at=0.0,
+    longest=None,
 ):
     """Finds the continuations of `initial_ids` with the best scores.
 
@@ -123,11 +125,14 @@ def beam_search(
             that must not follow. A hypothesis that no id may follow is dropped.
         shrink_at: float in [0, 1). With a `[B]` `decode_length`, the share of
             examples still active at which the others leave the batch.
+        longest: None or int. With a `[B]` `decode_length`, the number of ids
+            for which there is room, where XLA must not know `decode_length`.
 
     Returns:
         ids `[B, N, T]` int32, the initial id first and zeros after EOS; scores
         `[B, N]` float32 (an empty place: `NO_HYPOTHESIS`, and zeros as ids);
-        states `[B, N, ...]`; None without, and for a `[B]` `decode_length`.
+        states `[B, N, ...]`, None without. For a `[B]` `decode_length` None;
+        with `longest`, bool `[B]`: whether more room might change the result.
 
     Raises:
         ValueError: an argument is not as described.
@@ -143,13 +148,17 @@ def beam_search(
         eos_id,
         stop_early,
         constrain,
+        longest,
     )
     check(search, initial_ids)
     first = () if states is None else states
     state = initial_state(search, initial_ids, first, context)
     if limits.shape.rank:
         state = run_shrinking(search, state, shrink_at)
-        return *best(search, state), None
+        if longest is None:
+            return *best(search, state), None
+        whole = search._replace(longest=None)
+        return *best(search, state), is_active(whole, state)
     state = run(search, state)
     last = None if states is None else by_beam(state, beam_size)
     return *best(search, state), last
@@ -176,8 +185,10 @@ def initial_state(search, initial_ids, states, context=()):
     states = tf.nest.map_structure(
         lambda part: tf.repeat(part, beam_size, axis=0), states
     )
-    # An empty batch has no longest limit, hence the 0.
-    longest = tf.maximum(tf.reduce_max(search.limits), 0)
+    longest = search.longest
+    if longest is None:
+        # An empty batch has no longest limit, hence the 0.
+        longest = tf.maximum(tf.reduce_max(search.limits), 0)
     ids = tf.zeros([batch_size, beam_size, longest + 1], tf.int32)
     is_first = tf.range(longest + 1) == 0  # [L + 1]
     # All beams are equal at first, so only one may count.
@@ -312,6 +323,8 @@ def is_active(search, state):
     """Returns who takes a further step: bool [B], or [] for all together."""
     active = is_open(search, state.hypotheses)  # [B]
     active &= state.step < search.limits
+    if search.longest is not None:
+        active &= state.step < search.longest
     return active if search.limits.shape.rank else tf.reduce_any(active)
 
 
