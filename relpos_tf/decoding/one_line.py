@@ -36,7 +36,7 @@ LINES_WITHOUT_ROOM = 8
 def room(size: int) -> int:
     """Returns the most ids of a translation for which a program has room.
 
-    Each step attends to all of them. Of 500 captions of Multi30k none needs
+    Each step attends to all of them. Of 100 captions of Multi30k none needs
     more.
     """
     return size + size // 2 + 4
