@@ -100,9 +100,7 @@ def beam_search(
     shrink_at=0.0,
     longest=None,
 ):
-    """Finds the continuations of `initial_ids` with the best scores.
-
-    The module's docstring says when a search ends.
+    """Finds the best continuations; the module says when a search ends.
 
     Args:
         symbols_to_logits_fn: With `states`, a function of (ids `[B * N, T]`
@@ -125,14 +123,12 @@ def beam_search(
             that must not follow. A hypothesis that no id may follow is dropped.
         shrink_at: float in [0, 1). With a `[B]` `decode_length`, the share of
             examples still active at which the others leave the batch.
-        longest: None or int. With a `[B]` `decode_length`, the number of ids
-            for which there is room, where XLA must not know `decode_length`.
+        longest: None or int: room for ids, if `decode_length` is `[B]`.
 
     Returns:
         ids `[B, N, T]` int32, the initial id first and zeros after EOS; scores
         `[B, N]` float32 (an empty place: `NO_HYPOTHESIS`, and zeros as ids);
-        states `[B, N, ...]`, None without. For a `[B]` `decode_length` None;
-        with `longest`, bool `[B]`: whether more room might change the result.
+        states `[B, N, ...]`, or None; for a `[B]` limit, `needs_room`.
 
     Raises:
         ValueError: an argument is not as described.
@@ -151,14 +147,10 @@ def beam_search(
         longest,
     )
     check(search, initial_ids)
-    first = () if states is None else states
-    state = initial_state(search, initial_ids, first, context)
+    state = initial_state(search, initial_ids, states, context)
     if limits.shape.rank:
         state = run_shrinking(search, state, shrink_at)
-        if longest is None:
-            return *best(search, state), None
-        whole = search._replace(longest=None)
-        return *best(search, state), is_active(whole, state)
+        return *best(search, state), needs_room(search, state)
     state = run(search, state)
     last = None if states is None else by_beam(state, beam_size)
     return *best(search, state), last
@@ -183,7 +175,8 @@ def initial_state(search, initial_ids, states, context=()):
     """Returns the `BeamState` before the first step."""
     batch_size, beam_size = *sizes(initial_ids), search.beam_size
     states = tf.nest.map_structure(
-        lambda part: tf.repeat(part, beam_size, axis=0), states
+        lambda part: tf.repeat(part, beam_size, axis=0),
+        () if states is None else states,
     )
     longest = search.longest
     if longest is None:
@@ -326,6 +319,13 @@ def is_active(search, state):
     if search.longest is not None:
         active &= state.step < search.longest
     return active if search.limits.shape.rank else tf.reduce_any(active)
+
+
+def needs_room(search, state):
+    """Returns where more room might change the result: [B], None: nowhere."""
+    if search.longest is None:
+        return None
+    return is_active(search._replace(longest=None), state)
 
 
 def advance(search, state):
