@@ -8,13 +8,15 @@ int8). Each line is then translated by every engine in turn, and the order
 rotates. The table has the median and the 95th percentile of a line, the ratio
 of medians to CTranslate2 in float32, the lines translated otherwise than by the
 run, and the least time of a batch. CTranslate2's threads spin for a while after
-each call, so with several threads the benchmark rests until they sleep.
+each call, so with several threads the benchmark rests until they sleep. The run
+has compiled its programs for single lines before.
 """
 
 import os
 import pathlib
 import statistics
 import tempfile
+import threading
 import time
 
 import common
@@ -48,6 +50,22 @@ def load(args, folder):
     load = relpos_tf.Translator.load
     exports = {name: load(path) for name, path in folders.items()}
     return {"run": load(args.output_dir)} | exports
+
+
+def warm_up(translators, lines, batch):
+    """Has each translator trace, compile and load what it needs."""
+    for translator in translators.values():
+        for line in lines[:3]:
+            translator.translate([line])
+        translator.translate(lines[:batch])
+    compiling = True
+    while compiling:
+        for line in lines:
+            translators["run"].translate([line])
+        threads = threading.enumerate()
+        compiling = [each for each in threads if each.name == "one_line"]
+        for thread in compiling:
+            thread.join()
 
 
 def time_lines(translators, lines, rest):
@@ -123,10 +141,7 @@ def main():
     rest = args.threads > 1
     with tempfile.TemporaryDirectory() as folder:
         translators = load(args, pathlib.Path(folder))
-        for translator in translators.values():  # trace, and warm up
-            for line in lines[:3]:
-                translator.translate([line])
-            translator.translate(lines[: args.batch])
+        warm_up(translators, lines, args.batch)
         times, found = time_lines(translators, lines, rest)
         batches = time_batches(
             translators, lines[: args.batch], args.rounds, rest

@@ -53,6 +53,7 @@ class Search(NamedTuple):
     eos_id: int
     stop_early: bool
     constrain: Callable | None = None
+    longest: int | None = None  # L; None: the largest limit
 
 
 class Hypotheses(NamedTuple):
@@ -97,10 +98,9 @@ def beam_search(
     context=(),
     constrain=None,
     shrink_at=0.0,
+    longest=None,
 ):
-    """Finds the continuations of `initial_ids` with the best scores.
-
-    The module's docstring says when a search ends.
+    """Finds the best continuations; the module says when a search ends.
 
     Args:
         symbols_to_logits_fn: With `states`, a function of (ids `[B * N, T]`
@@ -123,11 +123,12 @@ def beam_search(
             that must not follow. A hypothesis that no id may follow is dropped.
         shrink_at: float in [0, 1). With a `[B]` `decode_length`, the share of
             examples still active at which the others leave the batch.
+        longest: None or int: room for ids, if `decode_length` is `[B]`.
 
     Returns:
         ids `[B, N, T]` int32, the initial id first and zeros after EOS; scores
         `[B, N]` float32 (an empty place: `NO_HYPOTHESIS`, and zeros as ids);
-        states `[B, N, ...]`; None without, and for a `[B]` `decode_length`.
+        states `[B, N, ...]`, or None; for a `[B]` limit, `needs_room`.
 
     Raises:
         ValueError: an argument is not as described.
@@ -143,13 +144,13 @@ def beam_search(
         eos_id,
         stop_early,
         constrain,
+        longest,
     )
     check(search, initial_ids)
-    first = () if states is None else states
-    state = initial_state(search, initial_ids, first, context)
+    state = initial_state(search, initial_ids, states, context)
     if limits.shape.rank:
         state = run_shrinking(search, state, shrink_at)
-        return *best(search, state), None
+        return *best(search, state), needs_room(search, state)
     state = run(search, state)
     last = None if states is None else by_beam(state, beam_size)
     return *best(search, state), last
@@ -174,10 +175,13 @@ def initial_state(search, initial_ids, states, context=()):
     """Returns the `BeamState` before the first step."""
     batch_size, beam_size = *sizes(initial_ids), search.beam_size
     states = tf.nest.map_structure(
-        lambda part: tf.repeat(part, beam_size, axis=0), states
+        lambda part: tf.repeat(part, beam_size, axis=0),
+        () if states is None else states,
     )
-    # An empty batch has no longest limit, hence the 0.
-    longest = tf.maximum(tf.reduce_max(search.limits), 0)
+    longest = search.longest
+    if longest is None:
+        # An empty batch has no longest limit, hence the 0.
+        longest = tf.maximum(tf.reduce_max(search.limits), 0)
     ids = tf.zeros([batch_size, beam_size, longest + 1], tf.int32)
     is_first = tf.range(longest + 1) == 0  # [L + 1]
     # All beams are equal at first, so only one may count.
@@ -312,7 +316,16 @@ def is_active(search, state):
     """Returns who takes a further step: bool [B], or [] for all together."""
     active = is_open(search, state.hypotheses)  # [B]
     active &= state.step < search.limits
+    if search.longest is not None:
+        active &= state.step < search.longest
     return active if search.limits.shape.rank else tf.reduce_any(active)
+
+
+def needs_room(search, state):
+    """Returns where more room might change the result: [B], None: nowhere."""
+    if search.longest is None:
+        return None
+    return is_active(search._replace(longest=None), state)
 
 
 def advance(search, state):

@@ -87,6 +87,13 @@ class DecodeHParams:
         """Whether translations are drawn at random."""
         return self.sampling_method == "random"
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a beam search without constraints."""
+        return not (
+            self.is_random or self.min_length or self.no_repeat_ngram_size
+        )
+
     def check_n_best(self, number: int | str, name: str = "n_best") -> None:
         """Raises UserError if there are not so many translations of a line.
 

@@ -17,6 +17,7 @@ from relpos_tf.decoding import constraints
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import one_line
 from relpos_tf.decoding import sampling
 from relpos_tf.decoding import search as search_lib
 from relpos_tf.models import transformer
@@ -64,6 +65,7 @@ class ModelEngine(engines.IdEngine):
         self.model = model
         self.tokenizer = tokenizer
         self._functions = {}
+        self._programs = {}
         self._lock = threading.Lock()
 
     def complete(
@@ -95,13 +97,10 @@ class ModelEngine(engines.IdEngine):
         n_best: int,
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
-        has_prefix = any(item.prefix for item in items)
-        function = self.function(decode_hparams, n_best, has_prefix)
-        # TensorFlow warns of functions that are traced often, but not of
-        # concrete ones; a graph for each of several settings is wanted.
-        ids, scores = function.get_concrete_function()(
-            _make_batch(items, decode_hparams)
-        )  # [N, B, T], [N, B]
+        found = self._find_one(items, decode_hparams, n_best)
+        if found is None:
+            found = self._find(items, decode_hparams, n_best)
+        ids, scores = found  # [N, B, T], [N, B]
         return [
             engines.Translation(
                 [self._text(row) for row in rows],
@@ -110,11 +109,43 @@ class ModelEngine(engines.IdEngine):
                 rows,
             )
             for rows, row_scores in zip(
-                ids[:, :n_best].numpy().tolist(),
-                scores[:, :n_best].numpy().tolist(),
+                ids[:, :n_best].tolist(),
+                scores[:, :n_best].tolist(),
                 strict=True,
             )
         ]
+
+    def _find(self, items, decode_hparams, n_best):
+        """Searches for the translations of lines: two arrays."""
+        has_prefix = any(item.prefix for item in items)
+        function = self.function(decode_hparams, n_best, has_prefix)
+        # TensorFlow warns of functions that are traced often, but not of
+        # concrete ones; a graph for each of several settings is wanted.
+        ids, scores = function.get_concrete_function()(
+            _make_batch(items, decode_hparams)
+        )
+        return ids.numpy(), scores.numpy()
+
+    def _find_one(self, items, decode_hparams, n_best):
+        """Searches for one line alone, as quickly as `_find` or None."""
+        if (
+            len(items) != 1
+            or items[0].prefix
+            or not decode_hparams.is_plain
+            or not one_line.is_possible()
+        ):
+            return None
+        beam_size = decode_hparams.beam_size
+        n_best = 1 if n_best == 1 else beam_size  # for fewer programs
+        with self._lock:
+            if (beam_size, n_best) not in self._programs:
+                self._programs[beam_size, n_best] = one_line.Programs(
+                    one_line.make_function(self.model, beam_size, n_best)
+                )
+            programs = self._programs[beam_size, n_best]
+        (item,) = items
+        limit = item.limit(decode_hparams.extra_length)
+        return programs.translate(item.content, limit, decode_hparams.alpha)
 
     def function(
         self,

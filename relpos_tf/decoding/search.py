@@ -202,6 +202,65 @@ def search_fixed(
     >>> translate(tf.constant([[5, 1]]))[1].shape.as_list()
     [1, 1]
     """
+    ids, scores, _ = _search_fixed(
+        model, inputs, lengths, max_length, None, beam_size, alpha, n_best
+    )
+    return ids, scores
+
+
+def search_within(
+    model: transformer.Transformer,
+    inputs: tf.Tensor,
+    lengths: tf.Tensor,
+    *,
+    max_length: int | tf.Tensor,
+    beam_size: int,
+    alpha: float | tf.Tensor,
+    n_best: int = 1,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Searches with constant shapes for translations of at most `max_length`.
+
+    XLA must know the shape of `inputs`, and not `lengths`. So one program
+    serves all lines of a size.
+
+    Args:
+        model: The model.
+        inputs: See `search`.
+        lengths: int32 `[B]`: the most ids of each translation.
+        max_length: int or scalar tensor. The size of the cache, perhaps less
+            than `lengths`.
+        beam_size: int. See `search`.
+        alpha: float or scalar tensor. See `search`.
+        n_best: int. See `search`.
+
+    Returns:
+        A triple: ids, int32 `[B, n_best, T]`, and scores, as from `search`;
+        and bool `[B]`: True where `search` might find something else, because
+        there was no room for longer translations.
+    """
+    return _search_fixed(
+        model, inputs, lengths, max_length, max_length, beam_size, alpha, n_best
+    )
+
+
+def _search_fixed(
+    model, inputs, lengths, max_length, longest, beam_size, alpha, n_best
+):
+    """Searches with a cache for each hypothesis, `[B * N, H, T, D]`.
+
+    Args:
+        model: The model.
+        inputs: See `search`.
+        lengths: See `search_fixed`.
+        max_length: See `search_fixed`.
+        longest: See `beam_search.beam_search`.
+        beam_size: See `search`.
+        alpha: See `search`.
+        n_best: See `search`.
+
+    Returns:
+        See `search_within`; the last one is None without `longest`.
+    """
     check_sizes(model, beam_size, n_best)
     cache = model.init_cache(inputs, max_length=max_length)
 
@@ -212,7 +271,7 @@ def search_fixed(
         )
         return logits[:, 0], written.layers  # [B * N, V], [B * N, H, T, D]
 
-    ids, scores, _ = beam_search.beam_search(
+    ids, scores, is_cut = beam_search.beam_search(
         next_logits,
         tf.zeros(tf.shape(inputs)[:1], tf.int32),
         beam_size,
@@ -221,8 +280,9 @@ def search_fixed(
         alpha,
         states=cache.layers,
         stop_early=n_best == 1,
+        longest=longest,
     )
-    return ids[:, :n_best, 1:], scores[:, :n_best]
+    return ids[:, :n_best, 1:], scores[:, :n_best], is_cut
 
 
 def check_sizes(model, beam_size: int, n_best: int) -> None:
