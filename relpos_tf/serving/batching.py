@@ -34,9 +34,8 @@ _log = logging.getLogger("relpos_tf")
 # Most characters of a batch, with every line as long as the longest: a batch
 # cannot be interrupted, so it must not take long.
 BATCH_CHARACTERS = 16384
-# A batch has lines of at most so many times the size of its first one, and of
-# as small a part of it. Apart, lines that differ more take less time: measured
-# with captions among which was a line of 140 to 1,200 characters.
+# The largest ratio of the sizes of a batch's first line and of another one.
+# Lines that differ more take less time apart (docs/serving.md).
 MOST_UNLIKE = 4
 FEW_CHARACTERS = 50  # count as the size of shorter lines
 # After a batch, the share of its seconds to wait for a full one.
