@@ -92,7 +92,6 @@ FLAGS.define_integer(
 _NAME = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 # Seconds beyond a request's time that answers under way have at the end.
 _GRACE_S = 5
-_WARM_UP = ["Hello.", "This line is translated before the first request."]
 
 
 def main() -> None:
@@ -112,7 +111,8 @@ def main() -> None:
         metrics = metrics_lib.Metrics()
         for name, path in paths.items():
             model = load(name, path)
-            workers[name] = batching.Worker(model, limits, metrics)
+            cold = [x for x in model.kinds_of_page() if not x.is_plain]
+            workers[name] = batching.Worker(model, limits, metrics, cold)
         app = app_lib.make_app(workers, limits, metrics)
         log.info("Listening at %s", server.url_of(listener))
         server.run(app, listener, limits.timeout_s + _GRACE_S)
@@ -154,7 +154,10 @@ def models_of_flags() -> dict[str, str]:
 
 
 def load(name: str, path: str):
-    """Loads a model and translates first lines with it."""
+    """Loads a model and translates first lines with it.
+
+    Requests with beginnings and attention are tried later, by the worker.
+    """
     from relpos_tf.decoding import engine_kinds
     from relpos_tf.decoding import export_files
     from relpos_tf.decoding import translator as translator_lib
@@ -169,7 +172,9 @@ def load(name: str, path: str):
             command.import_tensorflow(task=kind.folder)
         translator = translator_lib.Translator.load(path)
     model = served.ServedModel(name, translator, description_of(path))
-    model.warm_up(_WARM_UP)
+    for kind in model.kinds_of_page():
+        if kind.is_plain:
+            model.warm_up(kind)
     seconds = time.monotonic() - begun
     command.logger().info("Loaded %s from %s in %.0f s.", name, path, seconds)
     return model

@@ -2,7 +2,7 @@
 
     POST /translate   lines in, translations out
     GET  /models      what each model can do, and the server's limits
-    GET  /health      whether the server runs
+    GET  /health      whether every kind of request is answered at once
     GET  /metrics     counters, for Prometheus
     GET  /            the page
 
@@ -111,7 +111,11 @@ class _Answers:
 
     async def health(self, request: requests.Request):
         del request
-        return _json({"status": "ok", "models": list(self._workers)})
+        content = {"status": "ok", "models": list(self._workers)}
+        if all(worker.is_warm for worker in self._workers.values()):
+            return _json(content)
+        content["status"] = "warming up"
+        return _json(content, 503, {"retry-after": "1"})
 
     async def models(self, request: requests.Request):
         del request

@@ -9,7 +9,9 @@ answer before they send the next line would form two groups otherwise, and
 batches would be half as large.
 
 A request of many lines does not hold up the others: a batch takes a line of
-each request in turn.
+each request in turn. Nor does a long line hold up short ones, which would be
+padded to its length and wait for its last word: a batch has a line of the
+request that has waited longest, and lines that are not much shorter or longer.
 """
 
 import collections
@@ -18,6 +20,7 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
@@ -31,6 +34,10 @@ _log = logging.getLogger("relpos_tf")
 # Most characters of a batch, with every line as long as the longest: a batch
 # cannot be interrupted, so it must not take long.
 BATCH_CHARACTERS = 16384
+# The largest ratio of the sizes of a batch's first line and of another one.
+# Lines that differ more take less time apart (docs/serving.md).
+MOST_UNLIKE = 4
+FEW_CHARACTERS = 50  # count as the size of shorter lines
 # After a batch, the share of its seconds to wait for a full one.
 WAIT_SHARE = 0.1
 # Most lines of a batch with attention, whose weights take much memory.
@@ -51,16 +58,29 @@ class Job:
         self.future = concurrent.futures.Future()
         self.arrived = time.monotonic()
         self.begun = 0  # lines taken for a batch
-        self.translations = []
+        self.translations = {}  # by the index of the line
         # Numbers decide what is drawn for a line: a random query is never
         # joined with others or taken apart.
         self.is_whole = settings.decode_hparams.is_random
         self.key = (settings, id(self)) if self.is_whole else settings
+        self._order = list(range(len(query.lines)))
+        if not self.is_whole:  # similar lengths together, the longest first
+            self._order.sort(key=lambda i: -_size(query.lines[i]))
 
     @property
     def waiting(self) -> int:
         """The number of lines that are not taken yet."""
         return len(self.query.lines) - self.begun
+
+    @property
+    def next_size(self) -> int:
+        """The size of the line that `take` takes."""
+        return _size(self.query.lines[self._order[self.begun]])
+
+    def take(self) -> int:
+        """Takes a line for a batch, and returns its index."""
+        self.begun += 1
+        return self._order[self.begun - 1]
 
 
 class Worker:
@@ -70,6 +90,8 @@ class Worker:
         model: `served.ServedModel`.
         limits: What the server takes on.
         metrics: Where batches are counted.
+        cold: `served.Settings` whose first translation takes long. Each is
+            tried while nothing waits, or after a batch, before requests come.
     """
 
     def __init__(
@@ -77,8 +99,11 @@ class Worker:
         model: served.ServedModel,
         limits: limits_lib.Limits,
         metrics: metrics_lib.Metrics,
+        cold: Sequence[served.Settings] = (),
     ):
         self.model = model
+        self._cold = collections.deque(cold)
+        self._warm_up_s = 0.0
         self._limits = limits
         self._metrics = metrics
         self._changed = threading.Condition()
@@ -90,6 +115,11 @@ class Worker:
             target=self._run, name=f"translate {model.name}", daemon=True
         )
         metrics.watch_queue(model.name, self.waiting)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether no kind of request of the page is translated first."""
+        return not self._cold
 
     def start(self) -> None:
         """Starts the thread."""
@@ -156,17 +186,45 @@ class Worker:
         self._jobs = [job for job in self._jobs if not job.future.cancelled()]
 
     def _run(self):
-        while batch := self._next_batch():
-            begun = time.monotonic()
-            self._translate(batch)
-            seconds = time.monotonic() - begun
-            self._metrics.count_batch(self.model.name, len(batch), seconds)
-            self._rested = time.monotonic() + WAIT_SHARE * seconds
-            speed = len(batch) / max(seconds, 1e-6)
-            self._lines_per_second += 0.2 * (speed - self._lines_per_second)
+        while (batch := self._next_batch()) is not None:
+            if batch:
+                self._translate_timed(batch)
+            # A kind after each batch, or a busy server would never be warm.
+            if self._cold and not self._is_closing:
+                self._warm_up()
+
+    def _translate_timed(self, batch):
+        begun = time.monotonic()
+        self._translate(batch)
+        seconds = time.monotonic() - begun
+        self._metrics.count_batch(self.model.name, len(batch), seconds)
+        self._rested = time.monotonic() + WAIT_SHARE * seconds
+        speed = len(batch) / max(seconds, 1e-6)
+        self._lines_per_second += 0.2 * (speed - self._lines_per_second)
+
+    def _warm_up(self):
+        """Translates once with the next settings that are cold."""
+        begun = time.monotonic()
+        name = self.model.name
+        try:
+            self.model.warm_up(self._cold[0])
+        except Exception as error:  # whatever it is, the thread must go on
+            _log.error("Warming up %s failed.", name, exc_info=error)
+        self._warm_up_s += time.monotonic() - begun
+        self._cold.popleft()
+        if self.is_warm:
+            _log.info(
+                "%s is ready for beginnings and attention as well, after %.0f "
+                "s more.",
+                name,
+                self._warm_up_s,
+            )
 
     def _next_batch(self):
-        """Waits for lines; returns (job, index) of each, or None at the end."""
+        """Waits for lines; returns (job, index) of each, or None at the end.
+
+        While settings are cold, it does not wait, and may return no lines.
+        """
         most = self._limits.max_batch_lines
         with self._changed:
             while True:
@@ -174,6 +232,8 @@ class Worker:
                 if not self._jobs:
                     if self._is_closing:
                         return None
+                    if self._cold:
+                        return []
                     self._changed.wait()
                     continue
                 wait = self._limits.batch_wait_ms / 1000
@@ -194,18 +254,16 @@ class Worker:
         turns = collections.deque(
             job for job in self._jobs if job.key == first.key
         )
-        batch, longest = [], 0
+        batch, longest, size = [], 0, first.next_size
         while turns and len(batch) < most:
             job = turns.popleft()
-            longest = max(longest, len(job.query.lines[job.begun]))
-            if (
-                batch
-                and not job.is_whole
-                and longest * (len(batch) + 1) > BATCH_CHARACTERS
-            ):
-                break
-            batch.append((job, job.begun))
-            job.begun += 1
+            if not job.is_whole:
+                if not _are_alike(size, job.next_size):
+                    continue  # it keeps its place, and comes first in the end
+                longest = max(longest, job.next_size)
+                if batch and longest * (len(batch) + 1) > BATCH_CHARACTERS:
+                    break
+            batch.append((job, job.take()))
             if job.waiting:
                 turns.append(job)
         taken = {job for job, _ in batch}
@@ -230,11 +288,12 @@ class Worker:
             else:
                 self._fail(jobs[0], error)
         else:
-            for (job, _), translation in zip(batch, translations, strict=True):
-                job.translations.append(translation)
+            for (job, i), translation in zip(batch, translations, strict=True):
+                job.translations[i] = translation
             for job in jobs:
-                if len(job.translations) == len(job.query.lines):
-                    _settle(job, job.translations)
+                number = len(job.query.lines)
+                if len(job.translations) == number:
+                    _settle(job, [job.translations[i] for i in range(number)])
 
     def _translations(self, batch) -> list[Any]:
         settings = batch[0][0].settings
@@ -256,6 +315,16 @@ class Worker:
         _settle(job, refusal)
         with self._changed:
             self._jobs = [other for other in self._jobs if other is not job]
+
+
+def _size(line):
+    """Returns the number of characters that a line counts."""
+    return max(FEW_CHARACTERS, len(line))
+
+
+def _are_alike(size, other):
+    """Returns whether lines of these sizes can share a batch."""
+    return max(size, other) <= MOST_UNLIKE * min(size, other)
 
 
 def _settle(job, outcome):

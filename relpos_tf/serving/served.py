@@ -13,6 +13,7 @@ from relpos_tf.serving import queries
 # A graph for each kind of search stays in memory, so there are so many at most.
 MOST_KINDS = 64
 _DIGITS = 4
+_WARM_UP = "Hello.", "This line is translated before the first request."
 
 
 class Settings(NamedTuple):
@@ -22,6 +23,11 @@ class Settings(NamedTuple):
     n_best: int
     has_prefixes: bool
     has_attention: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every model translates so."""
+        return not self.has_prefixes and not self.has_attention
 
 
 class ServedModel:
@@ -149,15 +155,22 @@ class ServedModel:
             )
         )
 
-    def warm_up(self, lines: list[str]) -> None:
-        """Translates lines before the first request, which then is quick.
+    def kinds_of_page(self) -> list[Settings]:
+        """Returns the settings of the requests that the page makes."""
+        return [
+            Settings(self._defaults, n_best, has_prefixes, has_attention)
+            for has_prefixes in (False, True)[: 1 + self.has_prefixes]
+            for has_attention in (False, True)[: 1 + self.has_attention]
+            for n_best in sorted({1, self._defaults.beam_size})
+        ]
+
+    def warm_up(self, settings: Settings) -> None:
+        """Translates once, because the first time takes seconds.
 
         Args:
-            lines: list of str.
+            settings: How to translate.
         """
-        for n_best in sorted({1, self._defaults.beam_size}):
-            settings = Settings(self._defaults, n_best, False, False)
-            self.translate(settings, lines, [])
+        self.translate(settings, list(_WARM_UP), ["a"] * len(_WARM_UP))
 
 
 def answer(

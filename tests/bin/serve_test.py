@@ -124,6 +124,9 @@ class ServeTest(absltest.TestCase):
         process, url, said = self.start(f"--model=tiny={tiny_run.path()}")
         self.assertLen(said, 2, said)
         self.assertStartsWith(said[0], f"Loaded tiny from {tiny_run.path()} in")
+        ready = r"tiny is ready for beginnings and attention as well, after \d+"
+        self.assertRegex(process.stderr.readline(), ready)
+        self.assertEqual(get(f"{url}health")["status"], "ok")
         (found,) = post(url, {"lines": ["twenty-one days"], "n_best": 3})
         self.assertLen(found["hypotheses"], 3)
         (model,) = get(f"{url}models")["models"]
@@ -148,6 +151,7 @@ class ServeTest(absltest.TestCase):
                 )
             },
         )
+        self.assertEqual(get(f"{url}health")["status"], "ok")
         lines = list(ctranslate2_runs.LINES)
         translator = relpos_tf.Translator.load(folder)
         self.assertEqual(

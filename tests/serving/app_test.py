@@ -1,6 +1,7 @@
 """The server's addresses, over a socket: answers, refusals, limits, an end."""
 
 import concurrent.futures
+import functools
 import json
 import re
 import socket
@@ -103,6 +104,21 @@ class AppTest(parameterized.TestCase):
         self.assertEqual(
             health, {"status": "ok", "models": ["first", "second"]}
         )
+
+    def test_health_is_ok_once_every_kind_of_request_was_tried(self):
+        fakes = servers.FakeTranslator(), servers.FakeTranslator(False)
+        fakes[0].gate.clear()
+        models = dict(zip(("one", "two"), fakes, strict=True))
+        with servers.Served(models, is_cold=True) as served:
+            status, headers, body = served.ask("GET", "/health")
+            self.assertEqual(
+                (status, headers["retry-after"], json.loads(body)["status"]),
+                (503, "1", "warming up"),
+            )
+            fakes[0].gate.set()
+            ask = functools.partial(served.ask, "GET", "/health")
+            self.assertTrue(servers.wait_until(lambda: ask()[0] == 200))
+            self.assertEqual(json.loads(ask()[2])["status"], "ok")
 
     def test_refusals_have_the_usual_codes(self):
         served = self.serve(max_body_bytes=100)

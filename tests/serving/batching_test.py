@@ -22,13 +22,15 @@ def query(*lines, prefixes=(), n_best=1, attention="", **options):
 
 
 class BatchingTest(absltest.TestCase):
-    def make(self, start=True, **limits):
+    def make(self, start=True, is_cold=False, **limits):
         """Makes a worker of a fake translator."""
         self.fake = servers.FakeTranslator()
+        model = served.ServedModel("fake", self.fake)
         self.worker = batching.Worker(
-            served.ServedModel("fake", self.fake),
+            model,
             limits_lib.Limits(**limits),
             metrics_lib.Metrics(),
+            model.kinds_of_page() if is_cold else (),
         )
         if start:
             self.worker.start()
@@ -107,6 +109,56 @@ class BatchingTest(absltest.TestCase):
             [["l0", "l1"], ["o0"], ["l2", "l3"], ["l4"]],
         )
 
+    def test_lines_of_unlike_length_are_not_joined(self):
+        long, short, middle = "l" * 900, "s" * 225, "m" * 60
+        for waiting, expected in (
+            # A long line holds up none that came before or after it.
+            (["a", long, "b", ""], [["a", "b", ""], [long]]),
+            ([long, "a", "b"], [[long], ["a", "b"]]),
+            # The request that has waited longest decides.
+            ([middle, long, short], [[middle, short], [long]]),
+            ([short, middle, long], [[short, middle, long]]),
+        ):
+            worker, _ = self.occupy()
+            jobs = [worker.submit(query(line)) for line in waiting]
+            self.fake.gate.set()
+            self.assert_translated(*jobs)
+            self.assertEqual(self.fake.batches[1:], expected)
+
+    def test_short_lines_that_keep_coming_do_not_starve_a_long_one(self):
+        worker, _ = self.occupy(max_batch_lines=2)
+        long = "l" * 900
+        jobs = [worker.submit(query("0", long)), worker.submit(query("1"))]
+        jobs += [worker.submit(query(x)) for x in ("2", long, "3", "4", "5")]
+        self.fake.gate.set()
+        self.assert_translated(*jobs)
+        self.assertEqual(
+            self.fake.batches[1:],
+            [[long, long], ["1", "2"], ["3", "4"], ["5", "0"]],
+        )
+        worker, _ = self.occupy(max_batch_lines=2)
+        jobs = [worker.submit(query(x)) for x in ("1", long, "2", "3", "4")]
+        self.fake.gate.set()
+        self.assert_translated(*jobs)
+        # It is passed over once, while others are before it.
+        self.assertEqual(
+            self.fake.batches[1:], [["1", "2"], [long], ["3", "4"]]
+        )
+
+    def test_lines_of_a_request_are_sorted_and_answered_in_order(self):
+        worker = self.make(max_batch_lines=3)
+        lines = ["a" * 130, "b" * 999, "c" * 120, "d" * 140, "", "e" * 800]
+        job = worker.submit(query(*lines, prefixes=tuple("ABCDEF")))
+        self.assertEqual(
+            self.texts(job),
+            [
+                servers.translation_of(line, prefix=prefix)
+                for line, prefix in zip(lines, "ABCDEF", strict=True)
+            ],
+        )
+        a, b, c, d, _, e = lines
+        self.assertEqual(self.fake.batches, [[b, e], [d, a, c], [""]])
+
     def test_different_settings_are_not_joined(self):
         worker, _ = self.occupy()
         jobs = [
@@ -139,7 +191,7 @@ class BatchingTest(absltest.TestCase):
 
     def test_a_random_request_stays_whole(self):
         worker = self.make(max_batch_lines=2)
-        lines = [f"{i}" for i in range(7)]
+        lines = [f"{i}" for i in range(7)] + ["long" * 300]
         job = worker.submit(query(*lines, sampling_method="random"))
         self.assert_translated(job)
         self.assertEqual(self.fake.batches, [lines])
@@ -238,6 +290,48 @@ class BatchingTest(absltest.TestCase):
         self.assert_translated(first)
         if not job.future.done():
             self.fail("The job is neither translated nor given up.")
+
+    def test_kinds_of_requests_are_tried_while_no_batch_waits(self):
+        worker = self.make(start=False, is_cold=True, max_batch_lines=1)
+        jobs = [worker.submit(query(x)) for x in ("first", "second")]
+        self.assertFalse(worker.is_warm)
+        with self.assertLogs("relpos_tf", "INFO") as said:
+            worker.start()
+            self.assert_translated(*jobs)
+            self.assertTrue(servers.wait_until(lambda: worker.is_warm))
+            worker.close()
+        self.assertLen(said.output, 1)
+        # A busy server becomes warm as well.
+        kinds = [lines[0] == "Hello." for lines in self.fake.batches]
+        self.assertEqual(kinds, [False, True, False] + [True] * 7)
+        # With and without: alternatives, a beginning, attention.
+        self.assertLen(set(worker.model.kinds_of_page()), 8)
+
+    def test_a_kind_of_requests_that_fails_is_logged_and_passed_over(self):
+        worker = self.make(start=False, is_cold=True)
+        with (
+            mock.patch.object(served, "_WARM_UP", ("bug",)),
+            self.assertLogs("relpos_tf", "ERROR") as said,
+        ):
+            worker.start()
+            self.assertTrue(servers.wait_until(lambda: worker.is_warm))
+        self.assertLen(said.output, 8)
+        self.assert_translated(worker.submit(query("the thread goes on")))
+
+    def test_closing_does_not_wait_for_kinds_of_requests(self):
+        worker = self.make(start=False, is_cold=True)
+        self.fake.gate.clear()
+        job = worker.submit(query("first"))
+        worker.start()
+        servers.wait_until(lambda: self.fake.batches)
+        closing = threading.Thread(target=worker.close)
+        closing.start()
+        servers.wait_until(lambda: worker._is_closing)
+        self.fake.gate.set()
+        closing.join(20)
+        self.assertFalse(closing.is_alive())
+        self.assert_translated(job)
+        self.assertEqual(self.fake.batches, [["first"]])
 
     def test_many_threads_get_their_own_translations(self):
         worker = self.make(batch_wait_ms=1, max_batch_lines=8)

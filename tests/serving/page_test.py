@@ -1,6 +1,7 @@
 """The page in headless Chromium: typing, pointing, keys, sizes, names."""
 
 import json
+import re
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -12,13 +13,35 @@ from tests.serving import servers
 TEXT = "document.querySelector('.translation').innerText"
 ACTIVE = "document.activeElement"
 NAMED_ROLES = frozenset("button combobox textbox image".split())
-# Records every translation that is seen.
+# Records everything that the first column shows, its pictures in words.
 WATCH = """
 (() => {
   window.seen = [];
-  const output = document.querySelector('.translation');
-  new MutationObserver(() => seen.push(output.innerText))
-    .observe(output, {childList: true});
+  const column = document.querySelector('.column');
+  new MutationObserver(() => {
+    const picture = column.querySelector('.map svg');
+    seen.push(column.innerText, picture ? picture.ariaLabel : '');
+  }).observe(column, {childList: true, subtree: true});
+})()
+"""
+# Keeps the answers to requests that contain `held` until `release()`, also
+# where the page has given them up: as if they had been on their way already.
+HOLD = """
+(() => {
+  const real = window.fetch;
+  const waiting = [];
+  window.held = null;
+  window.fetch = (address, {signal, ...options}) => {
+    const answer = real(address, options);
+    if (!held || !options.body.includes(held)) return answer;
+    return new Promise((resolve) => waiting.push(() => resolve(answer)));
+  };
+  window.waiting = waiting;
+  window.release = async () => {
+    waiting.splice(0).forEach((resolve) => resolve());
+    // The page rests for less than that before it asks for attention.
+    await new Promise((resolve) => setTimeout(resolve, 400));
+  };
 })()
 """
 
@@ -29,6 +52,19 @@ def word(number, column=0):
         f"document.querySelectorAll('.column')[{column}]"
         f".querySelectorAll('.word')[{number}]"
     )
+
+
+def spy_settings(model):
+    """Returns a set to which a model adds the settings that it is asked for."""
+    asked, settings = set(), model.settings
+
+    def spied(query):
+        found = settings(query)
+        asked.add(found)
+        return found
+
+    model.settings = spied
+    return asked
 
 
 class PageTest(parameterized.TestCase):
@@ -42,6 +78,10 @@ class PageTest(parameterized.TestCase):
         cls.served = servers.Served(
             {"one": cls.fakes[0], "two": cls.fakes[1]}, max_lines=50
         )
+        cls.asked = {
+            worker.model: spy_settings(worker.model)
+            for worker in cls.served.workers.values()
+        }
         cls.served.__enter__()
         cls.addClassCleanup(cls.served.__exit__)
 
@@ -60,6 +100,9 @@ class PageTest(parameterized.TestCase):
             if not url.startswith((self.served.url, "data:,"))
         ]
         self.assertEmpty(others)
+        # The server is warmed up for everything that the page asks for.
+        for model, asked in self.asked.items():
+            self.assertContainsSubset(asked, model.kinds_of_page())
         super().tearDown()
 
     def open(self, **kwargs):
@@ -100,17 +143,29 @@ class PageTest(parameterized.TestCase):
         self.assertEqual(names, ["one", "two"])
 
     def test_answers_that_come_too_late_are_dropped(self):
+        self.browser.run(HOLD)
         self.browser.run(WATCH)
-        fake = self.fakes[0]
-        fake.gate.clear()
-        number = len(fake.batches)
-        self.browser.type("late")
-        servers.wait_until(lambda: len(fake.batches) > number)
-        self.browser.type("r")
-        self.assertEqual(fake.batches[number:], [["late"]])
-        fake.gate.set()
-        self.wait_for_text("RETAL")
-        self.assertNotIn("ETAL", self.browser.run("seen"))
+        # First the translation is late, then the attention alone.
+        for held, text, newer, stale in (
+            ("abcd", "abcd", "e", r"\bDCBA\b"),
+            ("attention", "f", "g", r"\bFEDCBA to abcdef\b"),
+        ):
+            self.browser.run(f"held = '{held}'")
+            self.browser.type(text)
+            self.browser.wait_for("waiting.length")
+            self.browser.run("held = null")
+            self.browser.type(newer)
+            line = self.browser.run("document.querySelector('#source').value")
+            label = f"{servers.translation_of(line)} to {line}"
+            picture = "document.querySelector('.map svg')"
+            shown = f"{picture}?.ariaLabel.includes({json.dumps(label)})"
+            self.browser.wait_for(shown)
+            self.browser.run("release()")
+            self.assertTrue(self.browser.run(shown))
+            self.wait_for_text(servers.translation_of(line))
+            seen = self.browser.run("seen")
+            self.assertTrue(any(label in one for one in seen))
+            self.assertEmpty([one for one in seen if re.search(stale, one)])
 
     def test_text_is_never_code(self):
         text = "<img src=x onerror=alert(1)> &amp;"

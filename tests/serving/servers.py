@@ -93,20 +93,20 @@ class Served:
 
     Args:
         translators: dict of translators by name.
+        is_cold: bool. Whether they are warmed up for the page.
         **limits: Fields of `limits.Limits`.
     """
 
-    def __init__(self, translators, **limits):
+    def __init__(self, translators, is_cold=False, **limits):
         self.limits = limits_lib.Limits(**limits)
         self.metrics = metrics_lib.Metrics()
-        self.workers = {
-            name: batching.Worker(
-                served.ServedModel(name, translator, {"kind": "fake"}),
-                self.limits,
-                self.metrics,
+        self.workers = {}
+        for name, translator in translators.items():
+            model = served.ServedModel(name, translator, {"kind": "fake"})
+            cold = model.kinds_of_page() if is_cold else ()
+            self.workers[name] = batching.Worker(
+                model, self.limits, self.metrics, cold
             )
-            for name, translator in translators.items()
-        }
         app = app_lib.make_app(self.workers, self.limits, self.metrics)
         self._listener = server_lib.listen("127.0.0.1", 0)
         self.url = server_lib.url_of(self._listener)

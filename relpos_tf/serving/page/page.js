@@ -31,6 +31,7 @@ function draw(name, attributes, text) {
 
 function sleep(ms, signal) {
   return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
     const timer = setTimeout(resolve, ms);
     signal.addEventListener("abort", () => {
       clearTimeout(timer);
@@ -49,6 +50,7 @@ async function ask(content, signal) {
       signal,
     });
     const answer = await response.json().catch(() => ({}));
+    signal.throwIfAborted(); // meanwhile the text has changed
     if (response.ok) return answer.translations;
     const seconds = Number(response.headers.get("retry-after"));
     if (!seconds || tries === MOST_TRIES) {
