@@ -15,6 +15,8 @@ Reference:
 import itertools
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,7 +26,7 @@ _ROUNDS = 10
 # The key of the generator that scrambles the seeds of stateless operations.
 _SCRAMBLER = 0x02461E293EC8F720
 _GRAPH_SEED = 1  # of the graph in which the order was drawn
-_BLOCK = 1 << 16  # numbers that are shuffled at once
+_T = TypeVar("_T")
 
 
 def fold_in(seeds: np.ndarray, data: int | np.ndarray) -> np.ndarray:
@@ -40,6 +42,16 @@ def fold_in(seeds: np.ndarray, data: int | np.ndarray) -> np.ndarray:
     data = np.asarray(data, np.int64)
     first = _bits(seeds, 2).view(np.int64)  # [1]
     return np.stack([np.broadcast_to(first[0], data.shape), data], axis=-1)
+
+
+def for_use(seeds: np.ndarray, use: int) -> np.ndarray:
+    """Returns seeds as `fold_in` does for a number of 32 bits, int64 [2].
+
+    Args:
+        seeds: int64 [2].
+        use: int. What the seeds are for.
+    """
+    return np.array([_bits(seeds, 1).view(np.int32)[0], use], np.int64)
 
 
 def integers(seeds: np.ndarray, size: int, limit: int) -> np.ndarray:
@@ -81,62 +93,63 @@ def permutation(seeds: np.ndarray, size: int) -> np.ndarray:
     Returns:
         int64 [size].
     """
-    shuffled = _swapped([np.arange(size)], iter([_bits(seeds, size)]), size)
-    return np.concatenate([*shuffled, np.zeros(0, np.int64)])
+    parts = _swapped([range(size)], iter([_bits(seeds, size)]), size)
+    return np.array([*itertools.chain.from_iterable(parts)], np.int64)
 
 
 def shuffled(
-    chunks: Iterable[np.ndarray], total: int, window: int, seed: int
-) -> Iterator[np.ndarray]:
-    """Yields numbers in the order of `tf.data.Dataset.shuffle`.
+    chunks: Iterable[Sequence[_T]], window: int, seed: int, block: int = 1 << 16
+) -> Iterator[list[_T]]:
+    """Yields elements in the order of `tf.data.Dataset.shuffle`.
 
-    That is a Fisher-Yates shuffle with a window: the number at position i is
+    That is a Fisher-Yates shuffle with a window: the element at position i is
     swapped with a random one of the positions i to i + window - 1.
 
     Args:
-        chunks: int64 arrays, in order.
-        total: int. The length of all chunks together.
+        chunks: Sequences of elements, in order.
         window: int. The size of the buffer.
         seed: int. The seed of the operation.
+        block: int. Elements that are shuffled at once, a multiple of four.
 
     Yields:
-        int64 arrays.
+        Lists of elements.
     """
     # The operation draws the two seeds of its first pass.
     own = next(_stream(_GRAPH_SEED, seed, 4))
-    random = _stream(int(own[0]), int(own[1]), _BLOCK)
-    yield from _swapped(chunks, random, total, window)
+    random = _stream(int(own[0]), int(own[1]), block)
+    yield from _swapped(chunks, random, window)
 
 
 def _swapped(
-    chunks: Iterable[np.ndarray],
-    random: Iterator[np.ndarray],
-    total: int,
-    window: int | None = None,
-) -> Iterator[np.ndarray]:
-    """Yields shuffled numbers; see `shuffled`.
+    chunks: Iterable[Sequence[_T]], random: Iterator[np.ndarray], window: int
+) -> Iterator[list[_T]]:
+    """Yields shuffled elements; see `shuffled`.
 
     Args:
-        chunks: int64 arrays.
+        chunks: Sequences of elements.
         random: uint32 arrays.
-        total: int. The length of all chunks together.
-        window: int or None. None: `total`.
+        window: int.
     """
-    window, chunks = window or total, iter(chunks)
-    ahead = []  # the numbers from position `done` on, as far as needed
-    done = 0
-    while done < total:
-        left = total - done
-        drawn = next(random)[:left]
+    chunks = iter(chunks)
+    ahead = []  # the elements that follow those yielded, as far as needed
+    for drawn in random:
+        while len(ahead) < len(drawn) + window:
+            chunk = next(chunks, None)
+            if chunk is None:
+                break
+            ahead += chunk
+        if not ahead:
+            return
+        left = len(ahead)  # at the end; else more than the window
+        drawn = drawn[:left]
         places = np.arange(len(drawn))
-        while len(ahead) < min(left, len(drawn) + window - 1):
-            ahead += next(chunks).tolist()
         others = places + drawn % np.minimum(window, left - places)
         for place, other in enumerate(others.tolist()):
-            ahead[place], ahead[other] = ahead[other], ahead[place]
-        yield np.array(ahead[: len(drawn)], np.int64)
+            element = ahead[other]
+            ahead[other] = ahead[place]
+            ahead[place] = element
+        yield ahead[: len(drawn)]
         del ahead[: len(drawn)]
-        done += len(drawn)
 
 
 def _bits(seeds: np.ndarray, size: int) -> np.ndarray:

@@ -21,6 +21,17 @@ class DrawsTest(tf.test.TestCase, parameterized.TestCase):
                 tf.constant(seeds, tf.int64), tf.constant(number, tf.int64)
             )
             self.assertAllEqual(several[row], folded)
+            used = tf.random.experimental.stateless_fold_in(
+                tf.constant(seeds, tf.int64), 1000 + row
+            )
+            found = draws.for_use(seeds, 1000 + row)
+            self.assertAllEqual(found, used)
+            self.assertAllEqual(
+                draws.integers(found, 3, 99),
+                tf.random.stateless_uniform(
+                    [3], used, minval=0, maxval=99, dtype=tf.int64
+                ),
+            )
             for limit in (1, 13, 2**31 - 1):
                 expected = tf.random.stateless_uniform(
                     [7], folded, minval=0, maxval=limit, dtype=tf.int64
@@ -51,16 +62,17 @@ class DrawsTest(tf.test.TestCase, parameterized.TestCase):
     def test_shuffles_are_those_of_tensorflow(self, total, window):
         def expected(number):
             tf.random.set_seed(1)
-            return tf.data.Dataset.range(total).shuffle(
-                window, seed=number + 5
-            )
+            return tf.data.Dataset.range(total).shuffle(window, seed=number + 5)
 
         # As in an epoch: in a function of its own, for each epoch anew.
         found = tf.data.Dataset.range(2).flat_map(expected).batch(total)
         for number, order in enumerate(found):
             chunks = np.array_split(np.arange(total), 3)
-            ours = draws.shuffled(chunks, total, window, number + 5)
-            self.assertAllEqual(np.concatenate(list(ours)), order)
+            for block in (4096, 1 << 16):
+                ours = draws.shuffled(
+                    map(np.ndarray.tolist, chunks), window, number + 5, block
+                )
+                self.assertAllEqual(np.concatenate(list(ours)), order)
 
 
 if __name__ == "__main__":
