@@ -6,9 +6,9 @@ joining, S source positions, T target positions.
 BPE-dropout (Provilkov et al., 2020, section 3) segments both sides anew, with
 random merges left out. Concatenation (Varis and Bojar, 2021) joins two short
 pairs to a longer one. Both work on blocks of consecutive pairs in the epoch's
-shuffled order. A block is a function of (seed, epoch, its number) alone, so
-all hosts see the same pairs, and a resumed run sees those that would have
-followed.
+shuffled order. A block is a function of (seed, epoch, its number) alone, so a
+resumed run sees the pairs that would have followed. Which pairs are joined
+depends on their lengths only, and `planning` decides it without BPE-dropout.
 
 Text does not change, and no pair is lost: a segmentation or a joined pair that
 would be too long is not used. Ids that are no text stay, and damaged pairs are
@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.data import planning
 from relpos_tf.data import tokenizer as tokenizer_lib
 
 # Pairs of a block: an even number, so that no couple is cut.
@@ -104,6 +105,12 @@ class Augmentation:
 
         blocks = pairs.ragged_batch(BLOCK).enumerate().map(augment)
         return blocks.unbatch().map(dense)
+
+    def joining(self) -> planning.Joining | None:
+        """Returns which pairs a plan joins, without BPE-dropout."""
+        if not self.pair_concatenation:
+            return None
+        return planning.Joining(self.pair_concatenation, _JOIN_DRAW, BLOCK)
 
     def _segmented_anew(self, block, seed, max_length):
         """Returns a block with dropped merges on both sides."""
@@ -217,6 +224,24 @@ def join(
         name: _rows_joined(block[name], is_first, is_second) for name in _SIDES
     }
     return {**sides, "tokenizer": tf.boolean_mask(marks, ~is_second)}  # [M]
+
+
+def joined(
+    pairs: dict[str, tf.Tensor], is_second: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Joins pairs as a plan says.
+
+    Args:
+        pairs: `inputs` int32 [N, (S)] and `targets` int32 [N, (T)], ragged.
+        is_second: bool [N]. Which are to be joined with the pair before them.
+
+    Returns:
+        `inputs` int32 [M, (S)] and `targets` int32 [M, (T)], ragged.
+    """
+    is_first = tf.concat([is_second, [False]], axis=0)[1:]  # [N]
+    return {
+        name: _rows_joined(pairs[name], is_first, is_second) for name in _SIDES
+    }
 
 
 def _rows_joined(

@@ -6,9 +6,12 @@ Shapes: B rows, S source positions, T target positions.
 buckets by the length of their longer side, EOS included; a bucket holds the
 lengths from the previous limit up to, but without, its own limit. The order of
 training batches is a function of (seed, epoch) alone, so a run resumes from
-(epoch, position). To resume, the current epoch is read again up to there; the
-epochs before it are not. `augmentation` may change the pairs of an epoch before
-they are sorted.
+(epoch, position).
+
+`planning` computes that order from the lengths of the pairs, so that no pair is
+read but those of the batches to come. With BPE-dropout, lengths are known only
+when a pair has been read: then the same order comes from reading the current
+epoch from its beginning.
 
 Training leaves out pairs with more than `max_length` tokens on a side
 (`run_setup` reports their number); evaluation keeps all pairs. A pair with
@@ -16,23 +19,23 @@ more tokens than `batch_size` is a batch by itself.
 """
 
 import functools
+import itertools
+from collections.abc import Callable
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf.data import augmentation as augmentation_lib
 from relpos_tf.data import mixing
+from relpos_tf.data import planning
+from relpos_tf.data import record_index
 from relpos_tf.data import records
 
-# Records held for shuffling. Smaller corpora are shuffled as a whole.
-SHUFFLE_RECORDS = 200_000
-# Batches held for shuffling. Buckets fill at different rates: without it,
-# batches of short pairs would follow one another.
-SHUFFLE_BATCHES = 64
-_INTERLEAVED_FILES = 16
-_BLOCK_LENGTH = 16
 _NO_AUGMENTATION = augmentation_lib.Augmentation()
+_ONE_HOST = planning.Host()
+_SIDES = "inputs", "targets"
 
 
 def boundaries_and_batch_sizes(
@@ -98,6 +101,7 @@ def training_batches(
     vocab_size: int | None = None,
     tokenizer: int | None = None,
     augmentation: augmentation_lib.Augmentation = _NO_AUGMENTATION,
+    host: planning.Host = _ONE_HOST,
 ) -> tf.data.Dataset:
     """Returns endless training batches, from (epoch, position) on.
 
@@ -117,11 +121,14 @@ def training_batches(
         vocab_size: int or None. Ids beyond it are an error.
         tokenizer: int or None. The tokenizer's mark, see `records.checked`.
         augmentation: `augmentation.Augmentation` of the pairs of each epoch.
+        host: `planning.Host` that gets the batches. With BPE-dropout, all
+            hosts get the same ones.
 
     Returns:
         A dataset of `inputs` int32 [B, S], `targets` int32 [B, T], `epoch`
         int64 [] and `position` int64 []. Reading it fails at a damaged record,
-        which `records.guarded` names.
+        which `records.guarded` names. With several hosts, a batch at the end of
+        an epoch may be a row of padding.
 
     Raises:
         UserError: no pair is short enough, or the first ones are damaged.
@@ -129,11 +136,128 @@ def training_batches(
     buckets = boundaries_and_batch_sizes(
         batch_size, max_length, min_length_bucket, length_bucket_step
     )
-    is_mixture = isinstance(files, mixing.Mixture)
-    _check_not_empty(files.all_files() if is_mixture else files, max_length)
     check = functools.partial(
         records.checked, vocab_size=vocab_size, tokenizer=tokenizer
     )
+    place = seed, epoch, position
+    if augmentation.bpe_dropout:
+        dataset = _read(files, max_length, buckets, place, augmentation, check)
+    else:
+        plan = _plan(files, max_length, buckets, augmentation)
+        dataset = _planned(plan, place, host, check)
+    if pad_to_boundary:
+        dataset = dataset.map(
+            lambda batch: pad_batch(batch, *buckets, max_length)
+        )
+    return _finish(dataset)
+
+
+def _plan(
+    files: Sequence[str] | mixing.Mixture,
+    max_length: int,
+    buckets,
+    augmentation: augmentation_lib.Augmentation,
+) -> planning.Plan:
+    """Returns the plan of batches.
+
+    Raises:
+        UserError: no pair is short enough, or a file is damaged.
+    """
+    index = record_index.load(_all_files(files))
+    joining = augmentation.joining()
+    plan = planning.Plan(index, files, max_length, buckets, joining)
+    if plan.is_empty():
+        raise _no_short_pair(index.files, max_length)
+    return plan
+
+
+def _planned(
+    plan: planning.Plan,
+    place: tuple[int, int, int],
+    host: planning.Host,
+    check: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]],
+) -> tf.data.Dataset:
+    """Returns the batches of a plan; reads no other pairs.
+
+    Args:
+        plan: `planning.Plan`.
+        place: (seed, epoch, position).
+        host: `planning.Host`.
+        check: Function of a batch.
+    """
+
+    def read():
+        for _, batches in itertools.groupby(
+            planning.following(plan, *place, host), lambda batch: batch.epoch
+        ):
+            # Files are opened anew in each epoch.
+            with plan.index.reader() as reader:
+                for batch in batches:
+                    is_pair = batch.pairs != planning.NO_PAIR  # [B, 2]
+                    is_second = np.broadcast_to([False, True], is_pair.shape)
+                    yield {
+                        "serialized": reader.read(batch.pairs[is_pair]),
+                        "is_second": is_second[is_pair],
+                        "epoch": batch.epoch,
+                        "position": batch.position,
+                    }
+
+    def batch_of(content):
+        pairs = records.parse_batch(content["serialized"])
+        if plan.joining:
+            pairs |= augmentation_lib.joined(pairs, content["is_second"])
+        batch = check(
+            {
+                **{name: pairs[name].to_tensor() for name in _SIDES},
+                "tokenizer": pairs["tokenizer"],
+            }
+        )
+        if host.number > 1:
+            batch = {name: _with_a_row(batch[name]) for name in _SIDES}
+        numbers = {name: content[name] for name in ("epoch", "position")}
+        return {**batch, **numbers}
+
+    signature = {
+        "serialized": tf.TensorSpec([None], tf.string),
+        "is_second": tf.TensorSpec([None], tf.bool),
+        "epoch": tf.TensorSpec([], tf.int64),
+        "position": tf.TensorSpec([], tf.int64),
+    }
+    batches = tf.data.Dataset.from_generator(read, output_signature=signature)
+    batches = batches.map(batch_of)
+    if host.number == 1:
+        return batches
+    # Otherwise the hosts exchange at every step whether there is a next batch.
+    endless = tf.data.INFINITE_CARDINALITY
+    return batches.apply(tf.data.experimental.assert_cardinality(endless))
+
+
+def _with_a_row(ids: tf.Tensor) -> tf.Tensor:
+    """Returns ids [B, S]; a row of padding if there is none."""
+    shape = tf.shape(ids)
+    return tf.pad(ids, [[0, tf.maximum(0, 1 - shape[i])] for i in range(2)])
+
+
+def _read(
+    files: Sequence[str] | mixing.Mixture,
+    max_length: int,
+    buckets,
+    place: tuple[int, int, int],
+    augmentation: augmentation_lib.Augmentation,
+    check: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]],
+) -> tf.data.Dataset:
+    """Returns the batches; reads the pairs of an epoch from its beginning.
+
+    Args:
+        files: TFRecord files, or a mixture.
+        max_length: int.
+        buckets: See `boundaries_and_batch_sizes`.
+        place: (seed, epoch, position).
+        augmentation: `augmentation.Augmentation`.
+        check: Function of a batch.
+    """
+    _check_not_empty(_all_files(files), max_length)
+    seed, epoch, position = place
 
     def numbered_batches(number):
         seeds = tf.stack([tf.constant(seed, tf.int64), number])
@@ -146,12 +270,12 @@ def training_batches(
         )
 
     epochs = tf.data.Dataset.range(epoch, tf.int64.max)
-    dataset = epochs.flat_map(numbered_batches)
-    if pad_to_boundary:
-        dataset = dataset.map(
-            lambda batch: pad_batch(batch, *buckets, max_length)
-        )
-    return _finish(dataset)
+    return epochs.flat_map(numbered_batches)
+
+
+def _all_files(files: Sequence[str] | mixing.Mixture) -> list[str]:
+    is_mixture = isinstance(files, mixing.Mixture)
+    return files.all_files() if is_mixture else list(files)
 
 
 def _epoch(
@@ -175,7 +299,9 @@ def _epoch(
         lambda pair: _length(pair) <= max_length
     )
     batches = _bucketed(pairs, buckets, check)
-    return batches.shuffle(SHUFFLE_BATCHES, seed=_draw(seeds, 1))
+    return batches.shuffle(
+        planning.SHUFFLE_BATCHES, seed=_draw(seeds, planning.BATCH_DRAW)
+    )
 
 
 def _parsed(serialized: tf.data.Dataset) -> tf.data.Dataset:
@@ -273,21 +399,23 @@ def _largest_divisor(number: int, limit: int) -> int:
 def _shuffled_records(files: Sequence[str], seeds: tf.Tensor):
     """Returns the serialized records of one epoch, shuffled by its seeds."""
     names = tf.random.experimental.stateless_shuffle(
-        tf.constant(list(files)), _draw(seeds, 2, [2])
+        tf.constant(list(files)), _draw(seeds, planning.FILE_DRAW, [2])
     )
     serialized = tf.data.Dataset.from_tensor_slices(names).interleave(
         tf.data.TFRecordDataset,
-        cycle_length=min(len(files), _INTERLEAVED_FILES),
-        block_length=_BLOCK_LENGTH,
+        cycle_length=min(len(files), planning.INTERLEAVED_FILES),
+        block_length=planning.BLOCK_LENGTH,
     )
-    return serialized.shuffle(SHUFFLE_RECORDS, seed=_draw(seeds, 3))
+    return serialized.shuffle(
+        planning.SHUFFLE_RECORDS, seed=_draw(seeds, planning.RECORD_DRAW)
+    )
 
 
 def _draw(seeds: tf.Tensor, use: int, shape: Sequence[int] = ()) -> tf.Tensor:
     """Returns int64 seeds for one use, from (seed, epoch)."""
     folded = tf.random.experimental.stateless_fold_in(seeds, use)
     return tf.random.stateless_uniform(
-        shape, folded, minval=0, maxval=2**31 - 1, dtype=tf.int64
+        shape, folded, minval=0, maxval=planning.SEEDS, dtype=tf.int64
     )
 
 
@@ -317,7 +445,11 @@ def _check_not_empty(files: Sequence[str], max_length: int) -> None:
     )
     for _ in records.guarded(short.take(1), files):
         return
-    raise errors.UserError(
+    raise _no_short_pair(files, max_length)
+
+
+def _no_short_pair(files: Sequence[str], max_length: int) -> errors.UserError:
+    return errors.UserError(
         f"No training pair has at most max_length={max_length} tokens on "
         f"both sides, in {len(files)} files ({', '.join(files[:1])} ...). "
         "Raise max_length, or prepare the data again."

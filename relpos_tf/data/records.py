@@ -74,6 +74,28 @@ def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
     return {**sides, "tokenizer": pair["tokenizer"]}
 
 
+def parse_batch(serialized: tf.Tensor) -> dict[str, Any]:
+    """Parses several records as `parse` does, in a graph.
+
+    Args:
+        serialized: string [N].
+
+    Returns:
+        `inputs` int32 [N, (S)] and `targets` int32 [N, (T)], ragged, and
+        `tokenizer` int64 [N].
+    """
+    pairs = tf.io.parse_example(serialized, _FEATURES)
+    sides = {
+        name: tf.ragged.map_flat_values(
+            tf.saturate_cast,
+            pairs[name].with_row_splits_dtype(tf.int64),
+            tf.int32,
+        )
+        for name in _SIDES
+    }
+    return {**sides, "tokenizer": pairs["tokenizer"]}
+
+
 def checked(
     batch: dict[str, tf.Tensor],
     vocab_size: int | None,
@@ -86,7 +108,7 @@ def checked(
 
     Args:
         batch: `inputs` int32 [B, S], `targets` int32 [B, T] and `tokenizer`
-            int64 [B].
+            int64 [N], of the records in the batch.
         vocab_size: int or None. Ids must be below it.
         tokenizer: int or None. The mark of the tokenizer in use, see
             `tokenizer_mark`. Records with another mark are invalid.

@@ -129,6 +129,22 @@ def headers(sizes: np.ndarray) -> np.ndarray:
     )  # [N, 12]
 
 
+def are_sound(frames: Sequence[bytes]) -> bool:
+    """Returns whether records with what surrounds them have right checksums."""
+    sizes = np.fromiter(map(len, frames), np.int64, len(frames))  # [N]
+    sizes -= HEADER_SIZE + FOOTER_SIZE
+    if not frames or sizes.min() < 1:
+        return not frames
+    found = b"".join([frame[:HEADER_SIZE] for frame in frames])
+    data = b"".join([frame[HEADER_SIZE:-FOOTER_SIZE] for frame in frames])
+    sums = b"".join([frame[-FOOTER_SIZE:] for frame in frames])
+    states = _states(np.frombuffer(data, np.uint8), sizes)
+    return (
+        found == headers(sizes).tobytes()
+        and sums == _as_bytes(_masked(states)).tobytes()
+    )
+
+
 def _as_bytes(numbers: np.ndarray) -> np.ndarray:
     """Returns uint32 [N] as uint8 [N, 4], little endian."""
     return numbers.astype("<u4").view(np.uint8).reshape(-1, 4)

@@ -125,7 +125,8 @@ def check_replaceable(folder: pathlib.Path) -> None:
     others = sorted(
         path.name
         for path in folder.iterdir()
-        if path.name not in known or (path.is_dir() and not path.is_symlink())
+        if not (path.name in known or path.name.startswith(files.INDEX))
+        or (path.is_dir() and not path.is_symlink())
     )
     if others:
         listed = ", ".join(others[:_SHOWN])

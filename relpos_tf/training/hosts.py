@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.data import planning
 from relpos_tf.training import cluster as cluster_lib
 from relpos_tf.utils import signals
 
@@ -177,10 +178,17 @@ class Hosts:
             return total.numpy().tolist()
 
 
+def host_of(context: tf.distribute.InputContext) -> planning.Host:
+    """Returns the host that gets batches."""
+    hosts = context.num_input_pipelines
+    replicas = context.num_replicas_in_sync // hosts
+    return planning.Host(context.input_pipeline_id, hosts, replicas)
+
+
 def own_batches(
     batches: tf.data.Dataset, context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
-    """Returns the batches of one host's replicas.
+    """Returns the batches of one host's replicas, of those of all hosts.
 
     Replicas get batches in turn, in the same order as on one host with all
     replicas: how replicas are spread over hosts does not matter.

@@ -16,6 +16,7 @@ import tensorflow as tf
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import batching
+from relpos_tf.data import record_index
 from relpos_tf.data import records
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import translator as translator_lib
@@ -244,6 +245,10 @@ class Trainer:
 
     def _batches(self):
         """Returns the distributed batches that follow the last one used."""
+        if self._hosts.number > 1 and not self._augmentation.bpe_dropout:
+            files = self._problem.record_files(self._data_dir, "train")
+            with self._hosts.chief_first():
+                record_index.load(files)
 
         def dataset(context):
             batches = batching.training_batches(
@@ -259,8 +264,11 @@ class Trainer:
                 vocab_size=self.hparams.vocab_size,
                 tokenizer=self._tokenizer_mark,
                 augmentation=self._augmentation,
+                host=hosts_lib.host_of(context),
             )
-            return hosts_lib.own_batches(batches, context)
+            if self._augmentation.bpe_dropout:
+                return hosts_lib.own_batches(batches, context)
+            return batches
 
         return self._strategy.distribute_datasets_from_function(dataset)
 

@@ -12,12 +12,18 @@ import socket
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest
 
+from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.bin import trainer
+from relpos_tf.data import batching
+from relpos_tf.data import planning
+from relpos_tf.data import record_index
 from tests import commands
 from tests import testing
 from tests.campaigns import kill
@@ -138,8 +144,59 @@ class HostsTest(absltest.TestCase):
             code = command.execute(trainer.main, self.arguments("one", 6))
         self.assertEqual(code, 0, error.getvalue())
         self.assertIn("2 x 128 tokens", error.getvalue())
-        expected = kill.weights(self.folder / "one" / "ckpt-6")
-        actual = kill.weights(run / "ckpt-6")
+        self.assert_same_weights("run", "one")
+
+    def test_each_host_reads_its_own_files_and_trains_as_one_host(self):
+        options = f"{OPTIONS[-1]},bpe_dropout=0,max_length=24"
+        base = [*OPTIONS[:-1], options, "--train_steps=6"]
+        whole = self.folder / "data"
+        problem = registry.problem("algorithmic_reverse")
+        problem.prepare(whole)
+        files = problem.record_files(whole, "train")
+        record_index.load(files)
+        self.assertLen(files, 2)
+        hosts = []
+        for index in range(2):
+            # A host that reads the other's file fails.
+            own = self.folder / f"data-{index}"
+            shutil.copytree(whole, own)
+            other = pathlib.Path(problem.record_files(own, "train")[1 - index])
+            other.write_bytes(bytes(other.stat().st_size))
+            os.utime(other, (0, 0))
+            folders = f"--data_dir={own}", f"--output_dir={self.folder / 'run'}"
+            hosts.append(start(self.addresses, index, *base, *folders))
+            self.addCleanup(hosts[-1].kill)
+        for host in hosts:
+            self.finish(host, 0)
+
+        # This process stands for one host with two replicas, fed with the
+        # batches of the two hosts.
+        real = batching.training_batches
+
+        def of_both(files, host, **options):
+            self.assertEqual(host, planning.Host(0, 1, 2))
+            streams = [
+                real(files, host=planning.Host(i, 2), **options)
+                for i in range(2)
+            ]
+            turns = tf.data.Dataset.range(2).repeat()
+            return tf.data.Dataset.choose_from_datasets(streams, turns)
+
+        folders = f"--data_dir={whole}", f"--output_dir={self.folder / 'one'}"
+        with (
+            mock.patch.object(batching, "training_batches", of_both),
+            contextlib.redirect_stderr(io.StringIO()) as error,
+        ):
+            code = command.execute(trainer.main, [*base, *folders])
+        self.assertEqual(code, 0, error.getvalue())
+        self.assert_same_weights("run", "one")
+
+    def assert_same_weights(self, first, second):
+        """Compares the checkpoints after six updates of two runs."""
+        actual, expected = (
+            kill.weights(self.folder / name / "ckpt-6")
+            for name in (first, second)
+        )
         self.assertEqual(actual.keys(), expected.keys())
         for key, value in expected.items():
             np.testing.assert_allclose(
