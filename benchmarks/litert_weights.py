@@ -60,7 +60,8 @@ def differences(found, expected):
     return said
 
 
-def main():
+def parse():
+    """Returns the arguments of the command line."""
     from relpos_tf.export import quantizations
 
     parser = common.make_parser(__doc__)
@@ -70,7 +71,11 @@ def main():
     add("--target", required=True, help="their translations")
     add("--lines", type=int, default=0, help="0: all")
     add("--weights", nargs="+", default=list(quantizations.LITERT))
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
     common.import_tensorflow(1)
     import sacrebleu
 

@@ -500,14 +500,17 @@ def _replace_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _hidden_stderr():
-    """Hides writes to file descriptor 2; shows them after an exception."""
+    """Hides writes to file descriptor 2; shows them after an error.
+
+    An interrupt is none.
+    """
     sys.stderr.flush()
     saved = os.dup(2)
     with tempfile.TemporaryFile() as hidden:
         os.dup2(hidden.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:
             sys.stderr.flush()
             hidden.seek(0)
             os.write(saved, hidden.read())

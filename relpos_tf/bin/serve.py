@@ -108,6 +108,9 @@ def main() -> None:
     log.addFilter(_is_ours)
     workers = {}
     try:
+        with command.flag_value("model"):
+            for path in paths.values():  # all, before one is loaded
+                check_model(path)
         metrics = metrics_lib.Metrics()
         for name, path in paths.items():
             model = load(name, path)
@@ -140,7 +143,7 @@ def models_of_flags() -> dict[str, str]:
         UserError: two models have one name.
     """
     found = {}
-    for word in FLAGS.model or [run_dir.latest_run("runs")]:
+    for word in FLAGS.model or [run_dir.latest_run("runs", "--model")]:
         match = _NAME.fullmatch(str(word))
         name, path = match.groups() if match else ("", str(word))
         name = name or pathlib.Path(path).resolve().name
@@ -178,6 +181,24 @@ def load(name: str, path: str):
     seconds = time.monotonic() - begun
     command.logger().info("Loaded %s from %s in %.0f s.", name, path, seconds)
     return model
+
+
+def check_model(path: str) -> None:
+    """Refuses a path that is no model.
+
+    Raises:
+        UserError: it is neither a run, a checkpoint nor an export.
+    """
+    from relpos_tf.decoding import export_files
+
+    is_run = bool(path) and pathlib.Path(path, run_dir.HPARAMS).is_file()
+    is_checkpoint = pathlib.Path(f"{path}.index").is_file()
+    if not is_run and not is_checkpoint and not export_files.is_export(path):
+        raise errors.UserError(
+            "Expected the folder of a run or of an export, or a checkpoint "
+            "such as runs/demo/ckpt-100. Received: "
+            f"{path!r}, which is none of them."
+        )
 
 
 def description_of(path: str) -> dict[str, str]:

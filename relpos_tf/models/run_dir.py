@@ -348,8 +348,12 @@ def remove_left_overs(directory: str | pathlib.Path) -> None:
                 path.unlink()
 
 
-def latest_run(root: str = "runs") -> pathlib.Path:
+def latest_run(root: str = "runs", flag: str = "--output_dir") -> pathlib.Path:
     """Returns the newest run in `root` that has a checkpoint.
+
+    Args:
+        root: str. A folder of runs, or of folders of runs.
+        flag: str. What names a run, for the message.
 
     Raises:
         UserError: there is none.
@@ -363,7 +367,7 @@ def latest_run(root: str = "runs") -> pathlib.Path:
     if not runs:
         raise errors.UserError(
             f"Expected a trained run in {root}/. Received: none. Train one "
-            "with relpos-trainer, or name one with --output_dir."
+            f"with relpos-trainer, or name one with {flag}."
         )
     return max(runs)[1]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -31,10 +32,13 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = (error.strerror or str(error)).partition(" (")[0]
+        is_foreign = error.errno == errno.EADDRNOTAVAIL
+        is_foreign |= isinstance(error, socket.gaierror)  # no such name
         raise errors.UserError(
             f"Expected an address of this machine that is free. Received: "
-            f"--host={host} --port={port} ({reason}). Choose another port."
+            f"--host={host} --port={port} ({reason}). "
+            f"Choose another {'host' if is_foreign else 'port'}."
         ) from error
 
 

@@ -436,9 +436,15 @@ class OutputTest(absltest.TestCase):
                     raise ImportError
             except ImportError:
                 os.write(2, b"after\\n")
+            try:
+                with command._hidden_stderr():
+                    os.write(2, b"from a library\\n")
+                    raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                os.write(2, b"interrupted\\n")
             """
         )
-        self.assertEqual(done.stderr, "from a library\nafter\n")
+        self.assertEqual(done.stderr, "from a library\nafter\ninterrupted\n")
 
 
 class FlagsTextTest(absltest.TestCase):

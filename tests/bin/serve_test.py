@@ -50,6 +50,7 @@ class FlagsTest(absltest.TestCase):
         self.assertIn(message, err)
 
     def test_mistakes_are_refused(self):
+        folder = self.create_tempdir().full_path
         run = f"--model={tiny_run.path()}"
         for message, *flags in (
             ("`max_lines` must be at least 1", run, "--max_lines=0"),
@@ -58,6 +59,9 @@ class FlagsTest(absltest.TestCase):
             ("expected different names", run, run),
             ("expected different names", "--model=a=x", "--model=a=y"),
             ("--model: ", "--port=0", "--model=none"),
+            ("'', which is none", "--port=0", "--model="),
+            ("which is none", "--port=0", f"--model={folder}"),
+            ("which is none", "--port=0", f"--model={__file__}"),
         ):
             self.assert_error(2, message, *flags)
 
@@ -68,7 +72,7 @@ class FlagsTest(absltest.TestCase):
                 1, "Choose another port", "--model=none", f"--port={port}"
             )
         self.assert_error(
-            1, "an address of this machine", "--model=none", "--host=192.0.2.1"
+            1, "Choose another host", "--model=none", "--host=192.0.2.1"
         )
 
     def test_models_have_names(self):

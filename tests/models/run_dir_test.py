@@ -250,6 +250,8 @@ class LatestRunTest(absltest.TestCase):
     def test_none_is_an_error_that_says_what_to_do(self):
         with self.assertRaisesRegex(errors.UserError, "relpos-trainer"):
             run_dir.latest_run(str(self.root))
+        with self.assertRaisesRegex(errors.UserError, "with --model"):
+            run_dir.latest_run(str(self.root), "--model")
 
 
 class SameArchitectureTest(absltest.TestCase):

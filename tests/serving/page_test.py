@@ -266,6 +266,15 @@ class PageTest(parameterized.TestCase):
         self.wait_for_text("YLDAB")
         self.assertEqual(self.value(".message"), "")
 
+    def test_a_server_that_is_gone_is_said(self):
+        gone = "() => Promise.reject(new TypeError('Failed to fetch'))"
+        self.browser.run(f"window.fetch = {gone}")
+        self.browser.type("ab")
+        self.browser.wait_for(
+            "document.querySelector('.message').innerText"
+            " === 'The server does not answer.'"
+        )
+
     def test_controls_have_names(self):
         self.browser.type("ab")
         self.browser.wait_for("document.querySelector('.map svg')")

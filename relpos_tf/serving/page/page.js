@@ -7,6 +7,12 @@ const ATTENTION_PAUSE_MS = 120; // after a translation
 const MOST_REMEMBERED = 400; // translated lines of a column
 const MOST_ALTERNATIVES = 8;
 const MOST_TRIES = 5; // where the server is busy
+const KINDS = {
+  run: "",
+  saved_model: "SavedModel",
+  ctranslate2: "CTranslate2",
+  litert: "LiteRT",
+};
 // Pixels of the attention map.
 const CELL = { least: 13, most: 30 };
 const LABEL = { least: 10.5, most: 14 };
@@ -48,6 +54,9 @@ async function ask(content, signal) {
       headers: { "content-type": "application/json" },
       body: JSON.stringify(content),
       signal,
+    }).catch((error) => {
+      signal.throwIfAborted();
+      throw new Error("The server does not answer.", { cause: error });
     });
     const answer = await response.json().catch(() => ({}));
     signal.throwIfAborted(); // meanwhile the text has changed
@@ -457,8 +466,7 @@ class Column {
     this.known = new Map(); // hypotheses by line and beginning
     this.controller = new AbortController();
     for (const model of models) {
-      const kind = { run: "", saved_model: "SavedModel" }[model.kind];
-      const note = kind ?? model.kind;
+      const note = KINDS[model.kind] ?? model.kind;
       this.select.append(
         new Option(note ? `${model.name} · ${note}` : model.name, model.name),
       );
@@ -637,6 +645,7 @@ class Column {
     const isOld = lines.some((x, i) => x.trim() && !this.hypotheses(i));
     this.output.classList.toggle("waits", isOld);
     this.output.setAttribute("aria-busy", isOld);
+    $(".copy", this.root).disabled = !lines.some((line) => line.trim());
     if (!isOld) this.renderLines(lines);
     const found = this.hypotheses(this.active);
     this.more.hidden = !found && !lines[this.active]?.trim();
@@ -856,6 +865,7 @@ function setUpTheme() {
     document.documentElement.dataset.theme = theme;
     button.textContent = { light: "Light", dark: "Dark" }[theme] ?? "Auto";
     button.setAttribute("aria-label", `Colours: ${theme}`);
+    button.title = `Colours: ${theme}`;
   };
   let theme = "system";
   try {
