@@ -263,8 +263,9 @@ class FuzzTest(parameterized.TestCase):
                     records.count_records(files), manifest["counts"][split]
                 )
             source, target = problem.lines(folder, "dev")
-        self.assertEqual(source, lines_of(names["dev_source"].read_bytes()))
-        self.assertEqual(target, lines_of(names["dev_target"].read_bytes()))
+        for lines, name in zip((source, target), names["dev"], strict=True):
+            expected = pathlib.Path(name).read_bytes()
+            self.assertEqual(lines, lines_of(expected))
 
     @examples(3)
     @hypothesis.given(strategies.lists(_LINES_OF_BYTES, min_size=1, max_size=8))
