@@ -27,6 +27,7 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 FOLDER = pathlib.Path(__file__).resolve().parent
 DURATIONS = FOLDER / "durations.json"
 FAST_SECONDS = 150.0
+_HAS_AFFINITY = hasattr(os, "sched_getaffinity")
 
 
 def pytest_addoption(parser):
@@ -40,6 +41,16 @@ def pytest_addoption(parser):
         action="store_true",
         help=f"write {DURATIONS.name}; for a run of all tests",
     )
+
+
+def pytest_xdist_auto_num_workers():
+    """Returns one process more than cores, since some tests wait for others.
+
+    A process takes up to 3.2 GB.
+    """
+    cores = len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(cores + 1, int(memory / 3.5e9)))
 
 
 def pytest_configure(config):

@@ -180,7 +180,7 @@ class ConsistencyTest(tf.test.TestCase, parameterized.TestCase):
         )
 
     def test_long_sums_of_bfloat16_are_added_up_in_float32(self):
-        # 4,099 equal tokens, in blocks of 7: bfloat16 ends at 256 times one.
+        # 4,099 equal tokens, in blocks of 29: bfloat16 ends at 256 times one.
         one = np.array([1.0, 0.5, -1.5, 2.0, 0.25, 1.0, -0.5], np.float32)
         features = np.tile(one, (2, 4099, 1))
         features[1] *= 1.25
@@ -189,7 +189,7 @@ class ConsistencyTest(tf.test.TestCase, parameterized.TestCase):
         for dtype in (tf.float32, tf.bfloat16):
             arrays = [tf.cast(x, dtype) for x in (features, table)]
             with (
-                mock.patch.object(row_blocks, "MOST_NUMBERS", 7 * V),
+                mock.patch.object(row_blocks, "MOST_NUMBERS", 29 * V),
                 tf.GradientTape() as tape,
             ):
                 tape.watch(arrays)

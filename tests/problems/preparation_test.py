@@ -249,14 +249,17 @@ class PreparationTest(parameterized.TestCase):
             (found, checksums(other.folder(self.data))), self.prepared("two")
         )
 
+    def finished_parts(self):
+        return list(self.data.glob(".*/parts/part-*[0-9a-f]"))
+
     def kill(self, number):
-        """Kills a preparation once it has so many parts."""
+        """Kills a preparation once it has so many finished parts."""
         process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, self.folder, "2"], cwd=ROOT
         )
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and process.poll() is None:
-            if len(list(self.data.glob(".*/parts/part-*"))) >= number:
+            if len(self.finished_parts()) >= number:
                 break
         process.kill()
         process.wait()
@@ -268,7 +271,7 @@ class PreparationTest(parameterized.TestCase):
             self.kill(number)
         made = make(self.folder)
         self.assertFalse(made.is_prepared(self.data))
-        there = len(list(self.data.glob(".*/parts/part-*[0-9a-f]")))
+        there = len(self.finished_parts())
         self.assertGreaterEqual(there, 1)
         with mock.patch.object(parts, "_write", side_effect=parts._write) as w:
             found = made.prepare(self.data)
