@@ -7,7 +7,6 @@ benchmarks/peers/ import it in environments of other engines.
 import argparse
 import json
 import pathlib
-import resource
 import statistics
 import subprocess
 import sys
@@ -181,7 +180,9 @@ def peak_mb():
     if tf is not None and tf.config.list_physical_devices("GPU"):
         peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
         return peak / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    from relpos_tf.utils import memory  # of this checkout
+
+    return memory.peak_mb()
 
 
 def as_flags(**values):
