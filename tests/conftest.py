@@ -46,11 +46,11 @@ def pytest_addoption(parser):
 def pytest_xdist_auto_num_workers():
     """Returns one process more than cores, since some tests wait for others.
 
-    A process takes up to 3.2 GB.
+    A process takes up to 3.7 GB.
     """
     cores = len(os.sched_getaffinity(0)) if _HAS_AFFINITY else os.cpu_count()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(1, min(cores + 1, int(memory / 3.5e9)))
+    return max(1, min(cores + 1, int(memory / 4e9)))
 
 
 def pytest_configure(config):
