@@ -43,6 +43,7 @@ def pytest_addoption(parser):
     )
 
 
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is none
 def pytest_xdist_auto_num_workers():
     """Returns one process more than cores, since some tests wait for others.
 
