@@ -103,7 +103,7 @@ def check_operations(folder: str | pathlib.Path) -> None:
 
 
 # The functions of a GraphDef, and their gradients.
-library_of = operator.attrgetter("library")
+function_library = operator.attrgetter("library")
 
 
 def _not_of_an_export(model: saved_model_pb2.SavedModel) -> list[str]:
@@ -113,7 +113,7 @@ def _not_of_an_export(model: saved_model_pb2.SavedModel) -> list[str]:
     (meta_graph,) = model.meta_graphs
     if not meta_graph.HasField("object_graph_def"):
         return ["a graph of TensorFlow 1"]
-    library = library_of(meta_graph.graph_def)
+    library = function_library(meta_graph.graph_def)
     nodes = list(meta_graph.graph_def.node)
     savers = []
     for function in library.function:

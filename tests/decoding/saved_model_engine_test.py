@@ -184,7 +184,7 @@ class ExportEngineTest(parameterized.TestCase):
     def test_what_saves_the_variables_may_not_be_called(self):
         path = self.folder / "saved_model.pb"
         content = path.read_bytes()
-        library_of = saved_model_engine.library_of
+        function_library = saved_model_engine.function_library
 
         def refused(change):
             model = saved_model_pb2.SavedModel.FromString(content)
@@ -192,7 +192,9 @@ class ExportEngineTest(parameterized.TestCase):
             saver, other = (
                 next(
                     function
-                    for function in library_of(meta_graph.graph_def).function
+                    for function in function_library(
+                        meta_graph.graph_def
+                    ).function
                     if name in function.signature.name
                 )
                 for name in ("traced_save", "inference_details")
@@ -221,7 +223,7 @@ class ExportEngineTest(parameterized.TestCase):
             meta_graph.graph_def.node.add(name="save", op="SaveV2")
 
         def as_gradient(meta_graph, saver, other):
-            library_of(meta_graph.graph_def).gradient.add(
+            function_library(meta_graph.graph_def).gradient.add(
                 function_name=other.signature.name,
                 gradient_func=saver.signature.name,
             )
