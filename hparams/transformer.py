@@ -133,7 +133,7 @@ def transformer_multi30k():
         average_checkpoints=0,
         average_epochs=10,
         beam_size=5,
-        alpha=1.2,
+        alpha=1.4,
     )
 
 
