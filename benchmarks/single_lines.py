@@ -9,7 +9,7 @@ rotates. The table has the median and the 95th percentile of a line, the ratio
 of medians to CTranslate2 in float32, the lines translated otherwise than by the
 run, and the least time of a batch. CTranslate2's threads spin for a while after
 each call, so with several threads the benchmark rests until they sleep. The run
-has compiled its programs for single lines before.
+and the SavedModel have compiled their programs for single lines before.
 """
 
 import os
@@ -62,6 +62,7 @@ def warm_up(translators, lines, batch):
     while compiling:
         for line in lines:
             translators["run"].translate([line])
+            translators["SavedModel"].translate([line])
         threads = threading.enumerate()
         compiling = [each for each in threads if each.name == "one_line"]
         for thread in compiling:

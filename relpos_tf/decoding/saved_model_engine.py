@@ -16,9 +16,11 @@ from google.protobuf import message
 from tensorflow.core.protobuf import saved_model_pb2
 
 from relpos_tf import errors
+from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
+from relpos_tf.decoding import one_line
 from relpos_tf.models import checkpoint_index
 from relpos_tf.utils import extras
 from relpos_tf.utils import paths
@@ -173,6 +175,9 @@ class ExportEngine:
             self._module = tf.saved_model.load(paths.plain(folder))
             self._function = self._module.signatures["details"]
             self._count_ids = self._module.count_ids
+            # Earlier exports have no such function.
+            function = getattr(self._module, "one_line", None)
+            self._programs = one_line.Programs(function) if function else None
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
             raise errors.UserError(
@@ -219,6 +224,13 @@ class ExportEngine:
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
         del decode_hparams  # part of the graph
+        found = self._translate_one(*items) if len(items) == 1 else None
+        if found is not None:
+            return [
+                found._replace(
+                    texts=found.texts[:n_best], scores=found.scores[:n_best]
+                )
+            ]
         outputs = self._function(
             inputs=tf.constant([item.content for item in items])
         )
@@ -231,3 +243,26 @@ class ExportEngine:
                 strict=True,
             )
         ]
+
+    def _translate_one(self, item):
+        """Translates one line with a compiled program, or returns None."""
+        sizes = one_line.SIZES
+        if not self._programs or item.size > sizes[-1]:
+            return None
+        if not one_line.is_possible():
+            return None
+        fixed = self._decode_hparams
+        found = self._programs.translate(
+            self._module.encode(tf.constant([item.content])).numpy()[0],
+            item.limit(fixed.extra_length),
+            fixed.alpha,
+        )
+        if found is None:
+            return None
+        ids, scores = found  # [1, B, T], [1, B]
+        texts = self._module.decode(tf.constant(ids[0])).numpy()
+        return engines.Translation(
+            [text.decode() for text in texts],
+            scores[0].tolist(),
+            bool((ids[0, 0] == tokenizer_lib.EOS_ID).any()),
+        )

@@ -23,6 +23,7 @@ import relpos_tf
 from relpos_tf import errors
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import one_line
 from relpos_tf.decoding import saved_model_engine
 from relpos_tf.export import saved_model
 from relpos_tf.export import serving_warmup
@@ -220,6 +221,35 @@ class ExportTest(tf.test.TestCase):
         )
         with self.assertRaisesRegex(ValueError, "made with beam_size=3"):
             self.loaded.translate(LINES, beam_size=2)
+
+    def test_one_line_alone_equals_the_line_in_a_batch(self):
+        lines = [x for x in LINES if x.strip() and len(x.encode()) < 40]
+        self.assertGreater(len(lines), 4)
+        options = {"n_best": 3, "return_scores": True}
+        want = self.loaded.translate(lines, **options)
+        engine = self.loaded.engine
+        with (
+            mock.patch.multiple(one_line, SIZES=(47,), LINES=1),
+            mock.patch.object(
+                engine, "_programs", one_line.Programs(engine._module.one_line)
+            ) as programs,
+        ):
+            self.loaded.translate(["7"])  # is compiled
+            programs.wait()
+            with mock.patch.object(
+                engine, "_function", wraps=engine._function
+            ) as usual:
+                alone = [self.loaded.translate([x], **options) for x in lines]
+                self.loaded.translate([" ".join(lines * 3)])
+            self.assertEqual(usual.call_count, 1)
+            # Earlier exports have no such function.
+            with mock.patch.object(engine, "_programs", None):
+                alone += [self.loaded.translate(lines[:1], **options)]
+        for ((texts, scores),), (expected, values) in zip(
+            alone, [*want, want[0]], strict=True
+        ):
+            self.assertEqual(texts, expected)
+            self.assertAllClose(scores, values, atol=1e-5)
 
     def test_info_describes_the_run(self):
         info = self.info
