@@ -42,13 +42,13 @@ from relpos_tf import fields
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.comparison import grid as grid_lib
-from relpos_tf.comparison import jobs as jobs_lib
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.utils import locks
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
+from relpos_tf.utils import slots as slots_lib
 
 FLAGS = command.Flags()
 
@@ -376,7 +376,7 @@ def tune(
     grid: list[variants_lib.Variant],
     train_steps: int,
     folder: pathlib.Path,
-    slots: jobs_lib.Slots,
+    slots: slots_lib.Slots,
 ) -> tuple[list[variants_lib.Variant], list[dict[str, Any]]]:
     """Returns each variant at its best point, and what was tried."""
     from relpos_tf.comparison import tuning
@@ -399,17 +399,17 @@ def tune(
     return tuned.chosen(), tried
 
 
-def make_slots() -> jobs_lib.Slots:
+def make_slots() -> slots_lib.Slots:
     """Returns the parts of the machine for --jobs."""
     with command.flag_value("jobs"):
-        return jobs_lib.divide(FLAGS.jobs)
+        return slots_lib.divide(FLAGS.jobs)
 
 
 def train(
     runs: list[runs_lib.Run],
     train_steps: int,
     folder: pathlib.Path,
-    slots: jobs_lib.Slots,
+    slots: slots_lib.Slots,
 ) -> None:
     """Trains the runs."""
     from relpos_tf.comparison import train_runs
@@ -431,7 +431,7 @@ def report(
     train_steps: int,
     limits: list[int],
     folder: pathlib.Path,
-    slots: jobs_lib.Slots,
+    slots: slots_lib.Slots,
     tried: list[dict[str, Any]],
     outputs: Sequence[outputs_lib.Output],
 ) -> None:

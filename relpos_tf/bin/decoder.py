@@ -38,7 +38,6 @@ from collections.abc import Iterator
 
 from relpos_tf import errors
 from relpos_tf.bin import command
-from relpos_tf.comparison import jobs
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.training import reporting
@@ -46,6 +45,7 @@ from relpos_tf.utils import files
 from relpos_tf.utils import paths
 from relpos_tf.utils import processes
 from relpos_tf.utils import signals
+from relpos_tf.utils import slots as slots_lib
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 
@@ -221,7 +221,7 @@ def loaded(path, decode_hparams: decode_hparam.DecodeHParams) -> Iterator:
         yield load()
         return
     with command.flag_value("num_workers"):
-        slots = jobs.divide(FLAGS.num_workers)
+        slots = slots_lib.divide(FLAGS.num_workers)
     with processes.Workers(slots.parts, prepare) as workers:
         yield load(workers=workers)
 

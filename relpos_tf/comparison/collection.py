@@ -7,7 +7,6 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.comparison import jobs
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
@@ -15,6 +14,7 @@ from relpos_tf.comparison import score_cache
 from relpos_tf.comparison import word_frequencies
 from relpos_tf.comparison.report import content
 from relpos_tf.problems import test_sets
+from relpos_tf.utils import slots as slots_lib
 
 # Attention is averaged over so many lines.
 _ATTENTION_LINES = 40
@@ -25,7 +25,7 @@ def collect(
     train_steps: int,
     data_dir: str,
     folder: pathlib.Path,
-    slots: jobs.Slots,
+    slots: slots_lib.Slots,
     *,
     use_test_set: bool = True,
     outputs: Sequence[outputs_lib.Output] = (),

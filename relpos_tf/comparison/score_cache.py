@@ -16,6 +16,7 @@ from relpos_tf.problems import test_sets
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import locks
+from relpos_tf.utils import slots as slots_lib
 from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
@@ -61,7 +62,7 @@ class ModelResult(NamedTuple):
     further: dict[str, list[str]] = {}
 
 
-def score(scorings: Sequence["Scoring"], slots: jobs.Slots) -> None:
+def score(scorings: Sequence["Scoring"], slots: slots_lib.Slots) -> None:
     """Computes what is missing of results.
 
     Args:
@@ -195,7 +196,7 @@ class _Job:
         """Whether no scorer of an earlier command, killed, is running."""
         return not locks.is_open(self._scoring.log)
 
-    def start(self, slot: jobs.Slot) -> child_process.Child:
+    def start(self, slot: slots_lib.Slot) -> child_process.Child:
         child = child_process.Child(
             SCORER,
             self._scoring.log,

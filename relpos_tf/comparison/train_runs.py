@@ -15,6 +15,7 @@ from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.models import run_dir
 from relpos_tf.training import reporting
 from relpos_tf.utils import locks
+from relpos_tf.utils import slots as slots_lib
 from relpos_tf.utils import terminal
 
 _log = logging.getLogger("relpos_tf")
@@ -26,7 +27,7 @@ def train(
     flags: Mapping[str, object],
     train_steps: int,
     log_folder: pathlib.Path,
-    slots: jobs.Slots,
+    slots: slots_lib.Slots,
 ) -> None:
     """Trains the runs that are not finished; resumes those that have begun.
 
@@ -203,7 +204,7 @@ class _Training:
             )
         return not is_busy
 
-    def start(self, slot: jobs.Slot) -> child_process.Child:
+    def start(self, slot: slots_lib.Slot) -> child_process.Child:
         self._reader = MetricsReader(self._run, self._report)
         if self._slots.sharing:
             self._run.files.write_sharing(self._slots.sharing)

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf.comparison import collection
-from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import score_cache
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.training import metrics
+from relpos_tf.utils import slots as slots_lib
 
 # The cache of scores on the development set, in the comparison's folder.
 FOLDER = "tuning"
@@ -81,7 +81,7 @@ def score(
     train_steps: int,
     data_dir: str,
     folder: pathlib.Path,
-    slots: jobs.Slots,
+    slots: slots_lib.Slots,
 ) -> Tuning:
     """Scores finished runs of a grid on the development set.
 

@@ -17,15 +17,14 @@ import threading
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 from concurrent.futures import process
 from multiprocessing import connection
 from typing import Any
-from typing import Protocol
 
 from relpos_tf import errors
+from relpos_tf.utils import slots
 
 # With fewer calls, the start of the processes would take longer.
 _WORTHWHILE = 5
@@ -102,18 +101,6 @@ class Pool:
                 future.cancel()
 
 
-class Slot(Protocol):
-    """The part of the machine that a process gets.
-
-    Attributes:
-        environment: Variables for it.
-        cores: The cores that it may run on; none: all.
-    """
-
-    environment: Mapping[str, str]
-    cores: Sequence[int]
-
-
 class Workers:
     """Processes that start with the block and end with it.
 
@@ -121,31 +108,33 @@ class Workers:
     end in the middle of their calls.
 
     Args:
-        slots: The part of the machine for each.
+        parts: The part of the machine for each.
         prepare: Function of a module, without arguments, that each calls first.
 
     Example:
 
-        with Workers([jobs.Slot(), jobs.Slot()]) as workers:
+        with Workers([slots.Slot(), slots.Slot()]) as workers:
             waits = [workers.call(abs, number) for number in (-1, 2)]
             [wait() for wait in waits]  # [1, 2]
     """
 
     def __init__(
-        self, slots: Sequence[Slot], prepare: Callable[[], Any] | None = None
+        self,
+        parts: Sequence[slots.Slot],
+        prepare: Callable[[], Any] | None = None,
     ):
-        self.number = len(slots)
+        self.number = len(parts)
         context = multiprocessing.get_context("spawn")
-        parts = context.SimpleQueue()
-        for slot in slots:
-            parts.put((dict(slot.environment), tuple(slot.cores)))
+        queue = context.SimpleQueue()
+        for part in parts:
+            queue.put((dict(part.environment), part.cores))
         # The processes end when this end of the pipe is closed.
         life, self._life = context.Pipe(duplex=False)
         self._executor = futures.ProcessPoolExecutor(
             self.number,
             mp_context=context,
             initializer=_begin_worker,
-            initargs=(parts, life, prepare),
+            initargs=(queue, life, prepare),
         )
 
     def __enter__(self):
@@ -202,9 +191,7 @@ class Workers:
 
 def available() -> int:
     """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(slots.usable_cores())
 
 
 def can_be_sent(value: Any) -> bool:
@@ -250,9 +237,9 @@ class _Worker:
     prepare: Callable[[], Any]  # does something at its first call only
 
 
-def _begin_worker(parts, life, prepare):
+def _begin_worker(queue, life, prepare):
     """Prepares a process of `Workers`: takes its part of the machine."""
-    environment, cores = parts.get()
+    environment, cores = queue.get()
     os.environ.update(environment)
     if cores:
         os.sched_setaffinity(0, cores)  # also of the threads to come

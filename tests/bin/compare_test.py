@@ -154,7 +154,10 @@ class MistakeTest(parameterized.TestCase):
         (("--runs=a", "--grid=alpha=1"), "--grid is for training"),
         ((SETS, "--grid=alhpa=1"), "--grid: Unknown hparams"),
         ((SETS, "--grid=beam_size=0"), "--grid: `beam_size` must be "),
-        ((SETS, "--jobs=1000"), "--jobs: Expected at most one job for each "),
+        (
+            (SETS, "--jobs=1000"),
+            "--jobs: Expected at most one process for each ",
+        ),
         ((SETS, "--hparams=alpha"), "--hparams: .*Received: 'alpha'"),
         ((SETS, "--problem=translate_files"), "--train_source is required"),
         ((SETS, "--train_source=x"), "--train_source goes with --problem=tr"),

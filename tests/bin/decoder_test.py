@@ -20,7 +20,6 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
-from relpos_tf.comparison import jobs
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
@@ -29,6 +28,7 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem as problem_lib
+from relpos_tf.utils import slots as slots_lib
 from relpos_tf.utils import text
 from tests import commands
 from tests import tiny_run
@@ -649,8 +649,8 @@ class DecoderTest(parameterized.TestCase):
         lines = [x for x in translator_test.LINES if "\u2028" not in x] * 2
         source = self.write("source", "\n".join(lines).encode())
         prefix = self.write("prefix", b"Der Zug\n\nx\n\n7\n\n" * 2)
-        slots = jobs.Slots((jobs.Slot(),) * 2, 0, 0)
-        with mock.patch.object(jobs, "divide", lambda _: slots):
+        slots = slots_lib.Slots((slots_lib.Slot(),) * 2, 0, 0)
+        with mock.patch.object(slots_lib, "divide", lambda _: slots):
             for number in (1, 2):
                 arguments = (
                     f"--output_dir={tiny_run.path()}",

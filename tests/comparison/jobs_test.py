@@ -3,7 +3,6 @@
 import os
 import pathlib
 import signal
-import subprocess
 import threading
 import time
 from unittest import mock
@@ -15,6 +14,7 @@ from relpos_tf import errors
 from relpos_tf.comparison import child_process
 from relpos_tf.comparison import jobs
 from relpos_tf.utils import signals
+from relpos_tf.utils import slots as slots_lib
 
 # Writes the times of its start and its end; waits until a file is there.
 WAITS = """
@@ -79,8 +79,8 @@ class Fake:
 
 
 def slots(number):
-    return jobs.Slots(
-        tuple(jobs.Slot({"SLOT": str(n)}) for n in range(number)), 2, 0
+    return slots_lib.Slots(
+        tuple(slots_lib.Slot({"SLOT": str(n)}) for n in range(number)), 2, 0
     )
 
 
@@ -173,8 +173,8 @@ class RunTest(JobsTestCase):
             "print(sorted(os.sched_getaffinity(0)), os.environ['X'])"
         )
         queue = [Fake(self.folder, "a", code)]
-        slot = jobs.Slot({"X": "y"}, (core,))
-        self.assertEqual(jobs.run(queue, jobs.Slots((slot,), 1, 0)), [])
+        slot = slots_lib.Slot({"X": "y"}, (core,))
+        self.assertEqual(jobs.run(queue, slots_lib.Slots((slot,), 1, 0)), [])
         text = (self.folder / "a.log").read_text()
         self.assertEqual(text, f"[{core}] y\n")
 
@@ -219,66 +219,6 @@ class SignalTest(JobsTestCase):
             jobs.run([job], slots(1))
         self.assertFalse(job.child.is_running)
         self.assertTrue(self.there("a.saved"))
-
-
-class DivideTest(parameterized.TestCase):
-    def divide(self, number, cores, gpus=None, smi=None):
-        """Divides a machine of these cores and CUDA_VISIBLE_DEVICES."""
-        environment = dict(os.environ)
-        environment.pop("CUDA_VISIBLE_DEVICES", None)
-        if gpus is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = gpus
-        done = subprocess.CompletedProcess([], 0, smi, "")
-        with (
-            mock.patch.object(os, "sched_getaffinity", lambda pid: cores),
-            mock.patch.dict(os.environ, environment, clear=True),
-            mock.patch("shutil.which", lambda name: smi and f"/bin/{name}"),
-            mock.patch.object(subprocess, "run", return_value=done),
-        ):
-            return jobs.divide(number)
-
-    @absltest.skipUnless(hasattr(os, "sched_setaffinity"), "Linux only.")
-    def test_cores_are_divided_equally(self):
-        found = self.divide(3, {2, 3, 5, 7, 11, 13, 17})
-        self.assertEqual(
-            found.parts,
-            (
-                jobs.Slot({}, (2, 3)),
-                jobs.Slot({}, (5, 7)),
-                jobs.Slot({}, (11, 13)),
-            ),
-        )
-        self.assertEqual(found.sharing, {"jobs": 3, "cores": 7, "gpus": 0})
-
-    @parameterized.parameters(
-        ("4,7", None, ("4", "7")),
-        (None, "GPU-aa\nGPU-bb\nGPU-cc\n", ("GPU-aa", "GPU-bb")),
-    )
-    def test_every_slot_has_a_gpu_if_there_are_some(self, gpus, smi, expected):
-        found = self.divide(2, {0}, gpus, smi)
-        self.assertEqual(
-            found.parts,
-            tuple(jobs.Slot({"CUDA_VISIBLE_DEVICES": x}) for x in expected),
-        )
-        self.assertEqual(found.sharing, {"jobs": 2, "cores": 1, "gpus": 2})
-
-    def test_one_slot_is_the_whole_machine(self):
-        found = self.divide(1, {0, 1}, "4,7")
-        self.assertEqual(found.parts, (jobs.Slot(),))
-        self.assertIsNone(found.sharing)
-
-    @parameterized.parameters("", "-1")
-    def test_hidden_gpus_leave_the_cores(self, gpus):
-        found = self.divide(2, {0, 1}, gpus, "GPU-aa\nGPU-bb\n")
-        self.assertEqual(found.sharing["gpus"], 0)
-
-    @parameterized.parameters(
-        ({0, 1}, None, "one job for each core, 2 here. Received: 3."),
-        ({0, 1, 2, 3}, "0,1", "one job for each GPU, 2 here. Received: 3."),
-    )
-    def test_more_jobs_than_parts_are_refused(self, cores, gpus, message):
-        with self.assertRaisesRegex(errors.UserError, message):
-            self.divide(3, cores, gpus)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from relpos_tf import errors
 from relpos_tf.comparison import attention_maps
 from relpos_tf.comparison import child_process
 from relpos_tf.comparison import collection
-from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import score_cache
 from relpos_tf.decoding import model_engine
@@ -23,6 +22,7 @@ from relpos_tf.models import checkpoints
 from relpos_tf.problems import problem as problem_lib
 from relpos_tf.problems import test_sets
 from relpos_tf.training import evaluation
+from relpos_tf.utils import slots as slots_lib
 from tests import tiny_run
 from tests.comparison import examples
 
@@ -59,7 +59,7 @@ class ScoresTestCase(parameterized.TestCase):
             attention_sources,
             further,
         )
-        score_cache.score([scoring], jobs.divide(1))
+        score_cache.score([scoring], slots_lib.divide(1))
         return scoring.result()
 
 
@@ -195,7 +195,7 @@ class ScoresTest(ScoresTestCase):
                 0,
                 str(self.folder / "data"),
                 self.folder / "out",
-                jobs.divide(1),
+                slots_lib.divide(1),
                 use_test_set=use_test_set,
             )
             names = [one["name"] for one in report["further_test_sets"]]

@@ -16,14 +16,14 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import child_process
-from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import train_runs
 from relpos_tf.models import run_dir
 from relpos_tf.utils import locks
 from relpos_tf.utils import signals
+from relpos_tf.utils import slots as slots_lib
 
-TWO = jobs.Slots((jobs.Slot(), jobs.Slot()), 4, 0)
+TWO = slots_lib.Slots((slots_lib.Slot(), slots_lib.Slot()), 4, 0)
 SHARING = {"jobs": 2, "cores": 4, "gpus": 0}
 # Trains to step 10, evaluates there; saves when it is told to stop.
 FAKE = """
@@ -71,7 +71,7 @@ if mode != "nothing":
 
 
 class TrainTestCase(parameterized.TestCase):
-    slots = jobs.divide(1)
+    slots = slots_lib.divide(1)
 
     def setUp(self):
         super().setUp()

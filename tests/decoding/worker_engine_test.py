@@ -20,13 +20,13 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
-from relpos_tf.comparison import jobs
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.decoding import worker_engine
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import processes
+from relpos_tf.utils import slots as slots_lib
 
 HPARAMS = hparam.HParams(beam_size=3, alpha=0.6, extra_length=7)
 # Of many lengths, so that a batch has lines from everywhere.
@@ -129,7 +129,7 @@ def run_decoder(arguments):
         return translator_lib.Translator(engine=engine, name=path, **kwargs)
 
     with (
-        mock.patch.object(jobs, "divide", divide),
+        mock.patch.object(slots_lib, "divide", divide),
         mock.patch.object(
             translator_lib.Translator, "load_export", load_export
         ),
@@ -138,7 +138,7 @@ def run_decoder(arguments):
 
 
 def divide(number):
-    return jobs.Slots((jobs.Slot(),) * number, 0, 0)
+    return slots_lib.Slots((slots_lib.Slot(),) * number, 0, 0)
 
 
 def process_of(engine):
@@ -174,7 +174,7 @@ class WorkersTest(parameterized.TestCase):
             {},
             {"prefix": prefixes, "with_attention": True},
         )
-        with processes.Workers([jobs.Slot()] * number) as workers:
+        with processes.Workers([slots_lib.Slot()] * number) as workers:
             engine = worker_engine.start(load, workers)
             waits = [engine.call(process_of) for _ in range(number)]
             self.assertLen({os.getpid(), *(w() for w in waits)}, number + 1)
@@ -195,7 +195,7 @@ class WorkersTest(parameterized.TestCase):
     def test_a_stream_is_read_no_further_than_by_one_process(self):
         read = []
         lines = (read.append(i) or str(i) for i in range(10))
-        with processes.Workers([jobs.Slot()]) as workers:
+        with processes.Workers([slots_lib.Slot()]) as workers:
             translator = translator_lib.Translator(
                 engine=worker_engine.start(load, workers)
             )
@@ -220,8 +220,8 @@ class WorkersTest(parameterized.TestCase):
     def test_each_process_has_its_part_of_the_machine(self):
         core = min(os.sched_getaffinity(0))
         slots = [
-            jobs.Slot({"PART": "1"}, (core,)),
-            jobs.Slot({"PART": "2"}),
+            slots_lib.Slot({"PART": "1"}, (core,)),
+            slots_lib.Slot({"PART": "2"}),
         ]
         with processes.Workers(slots, prepare=announce) as workers:
             waits = [workers.call(part) for _ in slots]
@@ -233,7 +233,7 @@ class WorkersTest(parameterized.TestCase):
     def test_a_block_that_raises_does_not_wait_for_calls(self):
         started = time.monotonic()
         with self.assertRaises(KeyboardInterrupt):
-            with processes.Workers([jobs.Slot()] * 2) as workers:
+            with processes.Workers([slots_lib.Slot()] * 2) as workers:
                 process = workers.call(os.getpid)()
                 workers.call(time.sleep, 100)
                 workers.call(time.sleep, 100)

@@ -1,0 +1,114 @@
+"""Parts of the machine for processes that run at once.
+
+A slot is a GPU, or some of the cores.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from relpos_tf import errors
+
+_GPUS = "CUDA_VISIBLE_DEVICES"
+_THREADS = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
+
+
+class Slot(NamedTuple):
+    """A part of the machine.
+
+    Attributes:
+        environment: Variables for its process.
+        cores: The cores of its process; none: all.
+    """
+
+    environment: Mapping[str, str] = {}
+    cores: tuple[int, ...] = ()
+
+
+class Slots(NamedTuple):
+    """The parts that a machine is divided into.
+
+    Attributes:
+        parts: The slots.
+        cores: int. The cores that several slots share.
+        gpus: int. The GPUs that they share, one each; 0 if none is used.
+    """
+
+    parts: tuple[Slot, ...]
+    cores: int
+    gpus: int
+
+    @property
+    def sharing(self) -> dict[str, int] | None:
+        """The record of `RunDir.write_sharing`; None if nothing is shared."""
+        jobs = len(self.parts)
+        record = {"jobs": jobs, "cores": self.cores, "gpus": self.gpus}
+        return record if jobs > 1 else None
+
+
+def divide(number: int) -> Slots:
+    """Divides the machine into so many slots.
+
+    One slot is the whole machine. Of several, each gets a GPU if there are
+    GPUs, else an equal number of cores.
+
+    Raises:
+        UserError: there are too few GPUs or cores.
+    """
+    if number == 1:
+        return Slots((Slot(),), 0, 0)
+    cores, gpus = usable_cores(), _gpus()
+    if gpus:
+        if number > len(gpus):
+            raise errors.UserError(
+                f"Expected at most one process for each GPU, {len(gpus)} here. "
+                f"Received: {number}. Name the GPUs to use in {_GPUS}; an "
+                "empty one leaves the cores."
+            )
+        parts = tuple(Slot({_GPUS: gpu}) for gpu in gpus[:number])
+        return Slots(parts, len(cores), number)
+    if number > len(cores):
+        raise errors.UserError(
+            f"Expected at most one process for each core, {len(cores)} here. "
+            f"Received: {number}."
+        )
+    return Slots(tuple(_of_cores(cores, number)), len(cores), 0)
+
+
+def usable_cores() -> list[int]:
+    """Returns the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _of_cores(cores, number):
+    """Yields slots of equally many cores, which bound TensorFlow's threads."""
+    each = len(cores) // number
+    for index in range(number):
+        if hasattr(os, "sched_setaffinity"):
+            yield Slot(cores=tuple(cores[index * each : (index + 1) * each]))
+        else:
+            yield Slot(dict.fromkeys(_THREADS, str(each)))
+
+
+def _gpus() -> list[str]:
+    """Returns the names of the GPUs that this process may use."""
+    if _GPUS in os.environ:
+        names = [name.strip() for name in os.environ[_GPUS].split(",")]
+        # CUDA itself stops at the first name that is no device's.
+        return [n for n in names if n and not n.startswith("-")]
+    program = shutil.which("nvidia-smi")
+    if not program:
+        return []
+    # Not numbers: CUDA and nvidia-smi may count in different orders.
+    query = [program, "--query-gpu=uuid", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(
+            query, capture_output=True, check=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.split()
