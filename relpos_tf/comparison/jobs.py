@@ -33,6 +33,10 @@ class Job(Protocol):
         """Returns whether it may start now."""
         ...
 
+    def is_elsewhere(self) -> bool:
+        """Returns whether a process of an earlier command does it now."""
+        ...
+
     def start(self, slot: slots_lib.Slot) -> child_process.Child:
         """Starts its process in a slot."""
         ...
@@ -116,9 +120,14 @@ class _Scheduler:
         return self._failures
 
     def _fill(self) -> None:
-        """Starts ready jobs in the free slots."""
+        """Starts ready jobs in the free slots.
+
+        A process of an earlier command, which was killed, takes a slot, too:
+        more at once would slow each other down, and fill the memory.
+        """
+        taken = sum(job.is_elsewhere() for job in self._waiting)
         for job in list(self._waiting):
-            if not self._free:
+            if len(self._free) <= taken:
                 return
             if job.is_ready():
                 self._waiting.remove(job)

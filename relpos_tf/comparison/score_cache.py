@@ -194,7 +194,11 @@ class _Job:
 
     def is_ready(self) -> bool:
         """Whether no scorer of an earlier command, killed, is running."""
-        return not locks.is_open(self._scoring.log)
+        return not self.is_elsewhere()
+
+    def is_elsewhere(self) -> bool:
+        """Whether a scorer of an earlier command, killed, is running."""
+        return locks.is_open(self._scoring.log)
 
     def start(self, slot: slots_lib.Slot) -> child_process.Child:
         child = child_process.Child(

@@ -187,22 +187,25 @@ class _Training:
     def is_ready(self) -> bool:
         """Whether the data are prepared, and no other process trains it.
 
-        The first run prepares the data. After a kill, the trainer of an earlier
-        command may still be running.
+        The first run prepares the data.
         """
         runs = self._progress.runs
         if self._progress.is_any_running and not any(
             run.files.has_hparams() for run in runs
         ):
             return False
-        is_busy = self._is_trained_elsewhere()
+        return not self.is_elsewhere()
+
+    def is_elsewhere(self) -> bool:
+        """Whether another process trains it: after a kill, an old trainer."""
+        is_busy = self._is_locked()
         if is_busy and not self._is_reported:
             self._is_reported = True
             _log.info(
                 "Another process is training %s: waiting for it.",
                 self._run.path,
             )
-        return not is_busy
+        return is_busy
 
     def start(self, slot: slots_lib.Slot) -> child_process.Child:
         self._reader = MetricsReader(self._run, self._report)
@@ -227,7 +230,7 @@ class _Training:
         child.check()
         _check_finished(self._run, self._progress.train_steps, self._log)
 
-    def _is_trained_elsewhere(self):
+    def _is_locked(self):
         # A trainer has its log before it locks its directory.
         if locks.is_open(self._log):
             return True

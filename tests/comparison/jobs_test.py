@@ -49,9 +49,18 @@ FAILS = "print('It is bad.'); raise SystemExit(3)"
 class Fake:
     """A job of Python code that gets a folder, a name and a word."""
 
-    def __init__(self, folder, name, code=WAITS, word="", ready=lambda: True):
+    def __init__(
+        self,
+        folder,
+        name,
+        code=WAITS,
+        word="",
+        ready=lambda: True,
+        elsewhere=lambda: False,
+    ):
         self.title = name
         self.is_ready = ready
+        self.is_elsewhere = elsewhere
         self._arguments = ["-S", "-c", code, str(folder), name, word]
         self._log = folder / f"{name}.log"
         self.slot = None
@@ -163,6 +172,29 @@ class RunTest(JobsTestCase):
         ]
         self.assertEqual(jobs.run(queue, slots(1)), [])
         self.assertIsNotNone(queue[0].child)
+
+    def test_processes_of_an_earlier_command_take_slots(self):
+        # Of two slots one is left, until "a" is done elsewhere.
+        queue = [
+            Fake(
+                self.folder,
+                "a",
+                ready=lambda: self.there("c.begun"),
+                elsewhere=lambda: not self.there("c.begun"),
+            ),
+            Fake(self.folder, "b"),
+            Fake(self.folder, "c", WAITS, "a.begun"),
+        ]
+        seen = []
+        start = Fake.start
+
+        def watched_start(job, slot):
+            seen.append((job.title, self.there("b.ended")))
+            return start(job, slot)
+
+        with mock.patch.object(Fake, "start", watched_start):
+            self.assertEqual(jobs.run(queue, slots(2)), [])
+        self.assertEqual(seen, [("b", False), ("c", True), ("a", True)])
 
     @absltest.skipUnless(hasattr(os, "sched_setaffinity"), "Linux only.")
     def test_process_gets_the_cores_and_variables_of_its_slot(self):

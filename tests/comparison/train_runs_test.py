@@ -255,21 +255,27 @@ class AtOnceTest(TrainTestCase):
         descriptor = os.open(run.path, os.O_RDONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
+        begun = []
+
         def release():
             while not (self.folder / "b" / "ckpt-10.index").exists():
                 time.sleep(0.01)
+            time.sleep(0.2)
+            begun.extend(call["output_dir"] for call in self.calls())
             os.close(descriptor)
 
         thread = threading.Thread(target=release)
         thread.start()
-        lines = self.train(run, self.run_of("b"))
+        lines = self.train(run, self.run_of("b"), self.run_of("c"))
         thread.join()
         self.assertEqual(
             lines[0], f"Another process is training {run.path}: waiting for it."
         )
         self.assertEqual(lines.count(lines[0]), 1)
+        # The other process takes one of two slots.
+        self.assertEqual(begun, [str(self.folder / "b")])
         paths = [call["output_dir"] for call in self.calls()]
-        self.assertEqual(paths, [str(self.folder / x) for x in "ba"])
+        self.assertCountEqual(paths, [str(self.folder / x) for x in "abc"])
 
     def test_trainer_that_has_not_locked_its_run_is_waited_for(self):
         # As after SIGKILL, when a trainer still imports TensorFlow.
