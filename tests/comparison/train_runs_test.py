@@ -51,6 +51,8 @@ mode = flags["hparams"]
 if mode == "fails":
     print("one", "two", "", "three", "four", "trainer: it is bad.", sep="\\n")
     sys.exit(7)
+if mode == "slow":
+    time.sleep(0.8)
 if mode == "killed":
     signal.raise_signal(signal.SIGKILL)
 if mode != "nothing":
@@ -258,15 +260,15 @@ class AtOnceTest(TrainTestCase):
         begun = []
 
         def release():
-            while not (self.folder / "b" / "ckpt-10.index").exists():
+            while not (self.folder / "b").exists():
                 time.sleep(0.01)
-            time.sleep(0.2)
+            time.sleep(0.4)
             begun.extend(call["output_dir"] for call in self.calls())
             os.close(descriptor)
 
         thread = threading.Thread(target=release)
         thread.start()
-        lines = self.train(run, self.run_of("b"), self.run_of("c"))
+        lines = self.train(run, self.run_of("b", "slow"), self.run_of("c"))
         thread.join()
         self.assertEqual(
             lines[0], f"Another process is training {run.path}: waiting for it."
