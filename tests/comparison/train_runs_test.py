@@ -51,12 +51,12 @@ mode = flags["hparams"]
 if mode == "fails":
     print("one", "two", "", "three", "four", "trainer: it is bad.", sep="\\n")
     sys.exit(7)
-if mode == "slow":
-    time.sleep(0.8)
 if mode == "killed":
     signal.raise_signal(signal.SIGKILL)
 if mode != "nothing":
     (folder / "hparams.json").write_text(json.dumps({"train_steps": 10}))
+    if mode == "slow":
+        time.sleep(0.8)
     with open(folder / "metrics.jsonl", "a") as file:
         for step in (5, 10):
             speed = {"steps_per_second": 2.0}
