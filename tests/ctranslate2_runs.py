@@ -46,7 +46,9 @@ def run_of(seed=1, **changes):
     run = run_dir.RunDir(tempfile.mkdtemp(dir=tiny_run.path()))
     run.copy_tokenizer(tiny_run.path() / "tokenizer.model")
     hparams = run_dir.RunDir(tiny_run.path()).read_hparams()
-    hparams = hparams.replace(pos="none", heads_share_relative_embedding=True)
+    hparams = hparams.replace(
+        num_hidden_layers=2, pos="none", heads_share_relative_embedding=True
+    )
     hparams = hparams.replace(**changes)
     model = tiny_run.random_model(hparams, seed)
     manager = checkpoints.CheckpointManager(

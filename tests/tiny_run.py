@@ -61,15 +61,20 @@ def random_model(hparams: hparam.HParams, seed: int = 28):
 
 
 @functools.cache
-def path() -> pathlib.Path:
-    """Makes the run, once in a process, and returns its directory."""
+def path(num_hidden_layers: int = 1) -> pathlib.Path:
+    """Makes the run, once in a process, and returns its directory.
+
+    Every layer more takes time wherever a graph of the model is built.
+    """
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tiny_run."))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     pieces.train(TEXT * 5, folder / "made.model", 340)
     run = run_dir.RunDir(folder / "run")
     run.copy_tokenizer(folder / "made.model")
     tokens = tokenizer.Tokenizer(run.tokenizer_path)
-    hparams = HPARAMS.replace(vocab_size=tokens.vocab_size)
+    hparams = HPARAMS.replace(
+        vocab_size=tokens.vocab_size, num_hidden_layers=num_hidden_layers
+    )
     model = random_model(hparams)
     manager = checkpoints.CheckpointManager(
         run.path, {"model": {v.path: v.value for v in model.variables}}

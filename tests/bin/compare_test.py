@@ -494,7 +494,7 @@ class GridTest(absltest.TestCase):
         self.fails = ""
 
         def grid_tiny():
-            return examples.tiny_run.HPARAMS
+            return examples.tiny_run.HPARAMS.replace(num_hidden_layers=1)
 
         def pairs():
             return None

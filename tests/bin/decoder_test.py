@@ -648,7 +648,8 @@ class DecoderTest(parameterized.TestCase):
     def test_two_processes_write_the_bytes_of_one(self):
         lines = [x for x in translator_test.LINES if "\u2028" not in x] * 2
         source = self.write("source", "\n".join(lines).encode())
-        prefix = self.write("prefix", b"Der Zug\n\nx\n\n7\n\n" * 2)
+        # With a prefix in each batch, a process builds one graph.
+        prefix = self.write("prefix", b"Der Zug\n\nx\n\nTage\n7\n" * 2)
         slots = slots_lib.Slots((slots_lib.Slot(),) * 2, 0, 0)
         with mock.patch.object(slots_lib, "divide", lambda _: slots):
             for number in (1, 2):

@@ -170,7 +170,7 @@ class ForeignRunTest(TranslateAllTestCase):
         ):
             code, _, err = self.translate()
         self.assertEqual(code, 1)
-        self.assertEqual(err.count("encoder_layer_2/"), 15, err)
+        self.assertEqual(err.count("encoder_layer_1/"), 15, err)
         self.assertIn("readable checkpoints", err)
 
 

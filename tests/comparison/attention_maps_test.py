@@ -168,7 +168,7 @@ class TablesTest(tf.test.TestCase):
 
 class DescribeTest(tf.test.TestCase):
     def test_sentence_is_shown_as_the_model_translates_it(self):
-        run = tiny_run.path()
+        run = tiny_run.path(2)
         lines = ["", TEXT[6], SHORT, TEXT[2]]
         with mock.patch.object(attention_maps, "_SHOWN_LENGTHS", range(5, 20)):
             found = attention_maps.describe(run, lines)
@@ -200,7 +200,7 @@ class DescribeTest(tf.test.TestCase):
         with mock.patch.object(
             model_engine.ModelEngine, "translate", return_value=found
         ):
-            return attention_maps.describe(tiny_run.path(), lines)
+            return attention_maps.describe(tiny_run.path(2), lines)
 
     def test_means_are_of_all_sentences_and_padding_is_none(self):
         lines, targets = [SHORT, TEXT[6]], [[7, 9, 1], [5, 3, 8, 4, 1]]
@@ -231,7 +231,7 @@ class DescribeTest(tf.test.TestCase):
         self.assertEqual(found["source"], TEXT[6] * 3)
 
     def test_tables_have_the_lengths_of_the_vectors(self):
-        model = loading.load_model(tiny_run.path())
+        model = loading.load_model(tiny_run.path(2))
         tables = attention_maps.describe_tables(model)
         weights = testing.named_weights(model)
         self.assertLen(tables, 2 * 2 * 2)  # stacks, layers, keys and values
@@ -245,7 +245,7 @@ class DescribeTest(tf.test.TestCase):
 
     def test_blank_lines_have_no_attention(self):
         self.assertEqual(
-            attention_maps.describe(tiny_run.path(), [" ", ""]), {}
+            attention_maps.describe(tiny_run.path(2), [" ", ""]), {}
         )
 
     def test_folder_without_a_run_is_refused(self):

@@ -290,7 +290,7 @@ class TerminalTest(absltest.TestCase):
         environment.pop(terminal.HISTORY_VARIABLE, None)
         self.process = commands.Popen(
             [sys.executable, "-c", CHILD, "--decode_interactive"]
-            + [f"--output_dir={tiny_run.path()}"],
+            + [f"--output_dir={tiny_run.path(2)}"],
             stdin=inside,
             stdout=inside,
             stderr=inside,
@@ -325,7 +325,7 @@ class TerminalTest(absltest.TestCase):
         os.write(self.screen, words.encode())
 
     def test_history_completion_interrupt_and_end(self):
-        translator = translator_lib.Translator.load(tiny_run.path())
+        translator = translator_lib.Translator.load(tiny_run.path(2))
         self.expect("Warming up")
         self.expect("Ready after ")
         self.expect("> ")

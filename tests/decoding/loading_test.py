@@ -36,13 +36,13 @@ sys.stdout.buffer.write(tf.io.serialize_tensor(logits).numpy())
 class LoadingTest(tf.test.TestCase, parameterized.TestCase):
     def copy_of_run(self):
         folder = pathlib.Path(self.create_tempdir().full_path, "run")
-        return pathlib.Path(shutil.copytree(tiny_run.path(), folder))
+        return pathlib.Path(shutil.copytree(tiny_run.path(2), folder))
 
     def test_new_process_gets_the_same_logits_bit_for_bit(self):
-        hparams = run_dir.RunDir(tiny_run.path()).read_hparams()
+        hparams = run_dir.RunDir(tiny_run.path(2)).read_hparams()
         model = tiny_run.random_model(hparams)  # as it was saved
         done = commands.run(
-            [sys.executable, "-c", CODE, str(tiny_run.path())],
+            [sys.executable, "-c", CODE, str(tiny_run.path(2))],
             stdout=subprocess.PIPE,
             check=True,
             cwd=ROOT,
@@ -142,7 +142,7 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
     def test_what_is_no_run_is_refused(self, name):
         folder = pathlib.Path(self.create_tempdir().full_path, "a", "b")
         folder.mkdir(parents=True)
-        for path in tiny_run.path().glob("ckpt-*"):
+        for path in tiny_run.path(2).glob("ckpt-*"):
             if name:
                 shutil.copy(path, folder)
         with self.assertRaisesRegex(errors.UserError, "Expected a "):

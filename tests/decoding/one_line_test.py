@@ -42,23 +42,18 @@ class WithinTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class EngineTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        patch = mock.patch.multiple(one_line, SIZES=(29,), LINES=2)
-        patch.start()
-        self.addCleanup(patch.stop)
-        self.translator = relpos_tf.Translator.load(tiny_run.path())
-        self.engine = self.translator.engine
-
-    def test_lines_alone_equal_lines_of_a_batch(self):
+    @mock.patch.multiple(one_line, SIZES=(29,), LINES=2)
+    def test_lines_alone_equal_lines_of_a_batch_which_compiles_nothing(self):
         options = {"return_scores": True, "alpha": 0.9}
-        translate = self.translator.translate
+        translator = relpos_tf.Translator.load(tiny_run.path())
+        translate, engine = translator.translate, translator.engine
         expected = translate(LINES, **options)
-        with mock.patch.object(self.engine, "_find") as usual:
-            usual.side_effect = type(self.engine)._find.__get__(self.engine)
+        self.assertEqual(engine._programs, {})
+        with mock.patch.object(engine, "_find") as usual:
+            usual.side_effect = type(engine)._find.__get__(engine)
             alone = [translate([line], **options)[0] for line in LINES[:2]]
             self.assertEqual(usual.call_count, 2)
-            (programs,) = self.engine._programs.values()
+            (programs,) = engine._programs.values()
             programs.wait()
             self.assertTrue(programs._programs[29].is_ready)
             alone += [translate([line], **options)[0] for line in LINES]
@@ -69,16 +64,12 @@ class EngineTest(tf.test.TestCase):
             translate([" ".join(LINES * 3)])
             translate(["7"], n_best=2)
             self.assertEqual(usual.call_count, 6)
-        self.assertEqual(set(self.engine._programs), {(3, 1), (3, 3)})
+        self.assertEqual(set(engine._programs), {(3, 1), (3, 3)})
         for (text, score), (want, want_score) in zip(
             alone, expected[:2] + expected, strict=True
         ):
             self.assertEqual(text, want)
             self.assertAllClose(score, want_score, atol=1e-5)
-
-    def test_a_batch_compiles_nothing(self):
-        self.translator.translate(LINES)
-        self.assertEqual(self.engine._programs, {})
 
 
 class ProgramsTest(tf.test.TestCase):

@@ -272,21 +272,20 @@ class ExportEngineTest(parameterized.TestCase):
         },
         {
             "localness": "fixed",
-            "self_attention_type": "dot_product",
+            "self_attention_type": "dot_product_rotary",
             "pos": "emb",
             "beam_size": 1,
         },
-        {"relative_attention_implementation": "reshape"},
+        {
+            "relative_attention_implementation": "reshape",
+            "decoder_self_attention_type": "dot_product_alibi",
+            "pos": "timing",
+            "max_position_shift": 9,
+        },
         {
             "self_attention_type": "dot_product_relative_bias",
             "decoder_max_relative_position": 1,
             "max_relative_position_right": 0,
-        },
-        {
-            "self_attention_type": "dot_product_rotary",
-            "decoder_self_attention_type": "dot_product_alibi",
-            "pos": "timing",
-            "max_position_shift": 9,
         },
         {
             "attention_score": "feature_wise",

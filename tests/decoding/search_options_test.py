@@ -16,10 +16,15 @@ from tests.decoding import search_test
 V = search_test.VOCAB_SIZE
 INPUTS = tf.constant(search_test.INPUTS)
 KINDS = {
+    # With two layers.
     "relative": {"pos": "none", "heads_share_relative_embedding": True},
-    "per_head": {"pos": "none"},
-    "absolute": {"self_attention_type": "dot_product"},
+    "per_head": {"num_hidden_layers": 1, "pos": "none"},
+    "absolute": {
+        "num_hidden_layers": 1,
+        "self_attention_type": "dot_product",
+    },
     "learned": {
+        "num_hidden_layers": 1,
         "self_attention_type": "dot_product",
         "pos": "emb",
         "max_length": 6,
@@ -103,7 +108,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(tf.concat(rows, 1), expected, atol=1e-4)
 
     def test_sentences_leave_the_batch_without_a_trace(self):
-        model = search_test.made()
+        model = search_test.made(num_hidden_layers=1)
         inputs = tf.random.stateless_uniform([13, 5], [1, 2], 2, V, tf.int32)
         lengths = tf.random.stateless_uniform([13], [3, 4], 0, 17, tf.int32)
         found = [
@@ -160,7 +165,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(found[1], scores, atol=1e-5)
 
     def test_no_end_before_the_least_length(self):
-        model = search_test.made()
+        model = search_test.made(num_hidden_layers=1)
         free, _ = search.search(model, INPUTS, [11] * 3, beam_size=3, alpha=0.0)
         shortest = min(len(strip(row)) for row in free[:, 0].numpy())
         self.assertLess(shortest, 7)
@@ -262,7 +267,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(scores[1:], [[beam_search.NO_HYPOTHESIS]] * 2)
 
     def test_brute_force_with_a_prefix_on_a_tiny_vocabulary(self):
-        model = search_test.made(vocab_size=5)
+        model = search_test.made(vocab_size=5, num_hidden_layers=1)
         inputs = tf.constant([[3, 4, 1]])
         limits = constraints.Limits(tf.constant([4]), tf.constant([[3]]))
         ids, scores = search.search(

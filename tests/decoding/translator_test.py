@@ -375,7 +375,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
                 self.assertEqual(
                     re.sub("[\r\n]", " ", tokens.decode(ids)), text
                 )
-                shape = (2, 2, len(one.target), len(one.source))
+                shape = (1, 2, len(one.target), len(one.source))
                 self.assertEqual(one.weights.shape, shape)
                 self.assertAllClose(one.weights.sum(-1), np.ones(shape[:-1]))
 

@@ -21,7 +21,10 @@ from tests.ctranslate2_runs import PRE_NORM
 
 V = 23
 TOKENS = [f"t{i}" for i in range(V)]
-SHARED = testing.HPARAMS.replace(heads_share_relative_embedding=True)
+# Kinds with more layers say so.
+SHARED = testing.HPARAMS.replace(
+    heads_share_relative_embedding=True, num_hidden_layers=1
+)
 UNTIED = {"shared_embedding_and_softmax_weights": False}
 SPACE = {"use_target_space_embedding": True, "target_space_id": 9}
 NO_KEYS = {"add_relative_to_keys": False}
@@ -29,7 +32,7 @@ NO_VALUES = {"add_relative_to_values": False}
 BIAS = {"self_attention_type": "dot_product_relative_bias"}
 ROTARY = {"self_attention_type": "dot_product_rotary"}
 KINDS = {
-    "relative": {},
+    "relative": {"num_hidden_layers": 2},
     "k_0": {"max_relative_position": 0},
     "keys_only": NO_VALUES,
     "absolute": ABSOLUTE,
@@ -58,7 +61,7 @@ KINDS = {
     "bias_in_the_decoder": {
         "decoder_self_attention_type": "dot_product_relative_bias"
     },
-    "t5_bias": BIAS,
+    "t5_bias": BIAS | {"num_hidden_layers": 2},  # They share a table.
     # In float32 and in float64, logarithms can round the starts 6 and 10 to
     # the bucket before.
     "t5_bias_10_buckets": BIAS

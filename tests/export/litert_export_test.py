@@ -77,7 +77,11 @@ KINDS = {
         "self_attention_type": "dot_product_relative_bias",
         "decoder_self_attention_type": "dot_product_alibi",
     },
-    "localness": {"pos": "timing", "localness": "query"},
+    "localness_and_two_layers": {
+        "pos": "timing",
+        "localness": "query",
+        "num_decoder_layers": 2,
+    },
 }
 
 
@@ -111,7 +115,7 @@ def translator():
 
 @functools.cache
 def module_of(kind):
-    """Returns a module with one layer and one beam, quick to convert."""
+    """Returns a module with few layers and one beam, quick to convert."""
     hparams = tiny_run.HPARAMS.replace(
         vocab_size=61,
         num_hidden_layers=1,
@@ -337,7 +341,7 @@ class ExportTest(parameterized.TestCase):
         model = litert_export.with_lookups(ours().engine.model)
         module = litert_export.IdTranslator(model, SETTINGS)
         litert_export.check_equal(module, content, 340)
-        weight = model.decoder_blocks[1].ffn.conv2.bias
+        weight = model.decoder_blocks[0].ffn.conv2.bias
         weight.assign_add(tf.linspace(0.0, 0.5, weight.shape[0]))
         with self.assertRaisesRegex(
             errors.UserError, "something else: .*score"

@@ -30,11 +30,12 @@ FILES = (
 ).split()
 BUILD = "import sys; from setuptools import build_meta as b; "
 EXTRAS = "relpos_tf[translate,plots,tensorboard]"
-# Small, so that a step takes no time.
+# Small, so that a step takes no time and a graph little.
 SMALL = (
     "--vocab_size=300",
     "--hparams=max_length=128,hidden_size=16,filter_size=24,num_heads=2,"
-    "num_hidden_layers=1,batch_size=256,beam_size=1,extra_length=2",
+    "num_hidden_layers=1,batch_size=256,beam_size=1,extra_length=2,"
+    "self_attention_type=dot_product,pos=timing",
     "--train_steps=1",
     "--schedule=train",
     "--test_source=test.en",
@@ -340,7 +341,7 @@ class InstallationTest(absltest.TestCase):
             self.assertEqual(done.stdout.count("\n"), 2, name)
 
     def test_commands_that_import(self):
-        hparams = t2t_checkpoint.hparams_dict()
+        hparams = t2t_checkpoint.hparams_dict(num_hidden_layers=1)
         vocab = t2t_checkpoint.subtokens(59)
         t2t_checkpoint.write(
             self.work / "t2t_train" / "mine",

@@ -27,8 +27,9 @@ from tests import t2t_oracle
 from tests import testing
 
 VOCAB = 47
+# Of one layer, unless they say so.
 KINDS = {
-    "relative": {},
+    "relative": {"num_hidden_layers": 2},
     "k_1_one_head": {"max_relative_position": 1, "num_heads": 1},
     "k_beyond_any_length": {"max_relative_position": 16, "num_heads": 2},
     "odd_head_size": {"hidden_size": 12, "num_heads": 4},
@@ -97,7 +98,7 @@ class ImportTest(parameterized.TestCase):
 
     @parameterized.named_parameters(KINDS.items())
     def test_model_computes_what_tensor2tensor_does(self, overrides):
-        variables, hparams = self.write(**overrides)
+        variables, hparams = self.write(**{"num_hidden_layers": 1} | overrides)
         done = self.run_import()
         # Every variable of the model once, everything else ignored.
         read = [name for names in done.used.values() for name in names]

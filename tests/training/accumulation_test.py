@@ -41,16 +41,22 @@ BIASED = CLIPPED.replace(
 )
 SHIFTED = replicas.HPARAMS.replace(max_position_shift=500)
 DROPPED = replicas.HPARAMS.replace(layer_prepostprocess_dropout=0.5)
+# With relative positions, a graph takes half as long again to build.
 SMALL = replicas.HPARAMS.override(
-    "batch_size=128,learning_rate_warmup_steps=20,max_length=32"
+    "batch_size=128,learning_rate_warmup_steps=20,max_length=32,"
+    "self_attention_type=dot_product"
 )
 
 
-@functools.cache  # Tracing takes seconds.
 def machine(
     count, number, hparams=CLIPPED, kind=breakable.BagOfWords, **options
 ):
-    return replicas.Machine(count, number, hparams, kind, **options)
+    return _machine(count, number, hparams, kind, **options)
+
+
+@functools.cache  # Tracing takes seconds.
+def _machine(*args, **options):
+    return replicas.Machine(*args, **options)
 
 
 def one_shape(batch):
@@ -79,13 +85,13 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
             self.assertLess(found, replicas.TOLERANCE, kind)
 
     @parameterized.parameters(
-        (1, 1, replicas.all_cases),
-        (1, 2, replicas.few_cases),
-        (2, 1, replicas.few_cases),
-        (2, 2, replicas.few_cases),
+        (1, 1, CLIPPED, replicas.all_cases),
+        (1, 2, CLIPPED, replicas.few_cases),
+        (2, 1, replicas.HPARAMS, replicas.few_cases),
+        (2, 2, CLIPPED, replicas.few_cases),
     )
-    def test_broken_updates_change_nothing(self, count, number, cases):
-        one = machine(count, number)
+    def test_broken_updates_change_nothing(self, count, number, hparams, cases):
+        one = machine(count, number, hparams)
         self.assertEmpty(replicas.breaks(one, cases(one.parts)))
 
     def test_every_function_is_traced_once(self):
@@ -144,7 +150,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
             losses.append(float(result["loss"]))
         self.assertAllClose(*losses, rtol=1e-5)
 
-    @parameterized.parameters((1, 2), (2, 1), (2, 2))
+    @parameterized.parameters((1, 2), (2, 1))
     def test_xla_updates_equal_those_of_one_batch_without(self, count, number):
         def split(pairs, parts):
             parts = replicas.split(pairs[:12], parts, "equal", None)
@@ -199,7 +205,9 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
     def test_deterministic_training_gives_the_same_bits_again(self):
         tf.config.experimental.enable_op_determinism()
         self.addCleanup(config.disable_op_determinism)
-        one, states = machine(2, 2, DROPPED), []
+        # Built while operations are deterministic.
+        one = replicas.Machine(2, 2, DROPPED, breakable.BagOfWords)
+        states = []
         for _ in range(2):
             one.reset()
             one.train(

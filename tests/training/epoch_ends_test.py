@@ -22,6 +22,7 @@ HPARAMS = hparam.HParams(
     filter_size=12,
     num_heads=2,
     num_hidden_layers=1,
+    layer_prepostprocess_dropout=0.0,
     batch_size=128,
     max_length=32,
     learning_rate_warmup_steps=20,
