@@ -150,7 +150,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
             losses.append(float(result["loss"]))
         self.assertAllClose(*losses, rtol=1e-5)
 
-    @parameterized.parameters((1, 2), (2, 1))
+    @parameterized.parameters((1, 2), (2, 2))
     def test_xla_updates_equal_those_of_one_batch_without(self, count, number):
         def split(pairs, parts):
             parts = replicas.split(pairs[:12], parts, "equal", None)

@@ -30,8 +30,9 @@ AVERAGED = replicas.HPARAMS.replace(
 )
 # With relative positions, a graph takes half as long again to build.
 SMALL = replicas.HPARAMS.override(
-    "self_attention_type=dot_product,batch_size=128,learning_rate_warmup_steps=20,max_length=32,"
-    "learning_rate_constant=3,moving_average_decay=0.7"
+    "self_attention_type=dot_product,batch_size=128,max_length=32,"
+    "learning_rate_warmup_steps=20,learning_rate_constant=3,"
+    "moving_average_decay=0.7"
 )
 
 
