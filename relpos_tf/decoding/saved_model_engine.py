@@ -4,13 +4,15 @@ A SavedModel is a program. Before it is loaded, every operation in it is
 compared with the list of the operations that exports have; none of these
 touches a file, the network or Python.
 
-Shapes: N lines.
+Shapes: N lines, B beams, T target length.
 """
 
 import operator
 import pathlib
 import re
+from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf import message
 from tensorflow.core.protobuf import saved_model_pb2
@@ -153,6 +155,13 @@ def _described(operation: str) -> str:
     return repr(operation)
 
 
+class _Line(NamedTuple):
+    """The content of an `engines.Item`."""
+
+    text: bytes
+    ids: np.ndarray | None = None  # int32, EOS last; of lines alone
+
+
 class ExportEngine:
     """An `engines.Engine` of a SavedModel.
 
@@ -175,9 +184,19 @@ class ExportEngine:
             self._module = tf.saved_model.load(paths.plain(folder))
             self._function = self._module.signatures["details"]
             self._count_ids = self._module.count_ids
-            # Earlier exports have no such function.
-            function = getattr(self._module, "one_line", None)
-            self._programs = one_line.Programs(function) if function else None
+            self._programs = None
+            # Earlier exports have no such search.
+            if hasattr(self._module, "one_line"):
+                # TensorFlow finds the graph of concrete functions sooner.
+                self._encode, self._decode, search = (
+                    function.get_concrete_function()
+                    for function in (
+                        self._module.encode,
+                        self._module.decode,
+                        self._module.one_line,
+                    )
+                )
+                self._programs = one_line.Programs(search)
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
             raise errors.UserError(
@@ -203,8 +222,11 @@ class ExportEngine:
     def items(self, lines: list[str]) -> list[engines.Item]:
         """Encodes lines; the SavedModel counts their ids."""
         strings = [line.encode("utf-8", errors="replace") for line in lines]
+        if self._programs and len(strings) == 1:
+            (ids,) = self._encode(tf.constant(strings)).numpy()
+            return [engines.Item(_Line(*strings, ids), len(ids))]
         sizes = self._count_ids(tf.constant(strings)).numpy()
-        return list(map(engines.Item, strings, sizes.tolist()))
+        return list(map(engines.Item, map(_Line, strings), sizes.tolist()))
 
     def truncate(self, item: engines.Item, size: int) -> engines.Item:
         """Refuses: only ids can be cut, and these are inside the graph."""
@@ -224,15 +246,11 @@ class ExportEngine:
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
         del decode_hparams  # part of the graph
-        found = self._translate_one(*items) if len(items) == 1 else None
+        found = self._translate_one(*items, n_best) if len(items) == 1 else None
         if found is not None:
-            return [
-                found._replace(
-                    texts=found.texts[:n_best], scores=found.scores[:n_best]
-                )
-            ]
+            return [found]
         outputs = self._function(
-            inputs=tf.constant([item.content for item in items])
+            inputs=tf.constant([item.content.text for item in items])
         )
         return [
             engines.Translation([text.decode() for text in texts], *others)
@@ -244,25 +262,21 @@ class ExportEngine:
             )
         ]
 
-    def _translate_one(self, item):
+    def _translate_one(self, item, n_best):
         """Translates one line with a compiled program, or returns None."""
-        sizes = one_line.SIZES
-        if not self._programs or item.size > sizes[-1]:
-            return None
-        if not one_line.is_possible():
+        ids = item.content.ids
+        if ids is None or not one_line.is_possible():
             return None
         fixed = self._decode_hparams
         found = self._programs.translate(
-            self._module.encode(tf.constant([item.content])).numpy()[0],
-            item.limit(fixed.extra_length),
-            fixed.alpha,
+            ids, item.limit(fixed.extra_length), fixed.alpha
         )
         if found is None:
             return None
         ids, scores = found  # [1, B, T], [1, B]
-        texts = self._module.decode(tf.constant(ids[0])).numpy()
+        texts = self._decode(tf.constant(ids[0, :n_best])).numpy()
         return engines.Translation(
             [text.decode() for text in texts],
-            scores[0].tolist(),
+            scores[0, :n_best].tolist(),
             bool((ids[0, 0] == tokenizer_lib.EOS_ID).any()),
         )
