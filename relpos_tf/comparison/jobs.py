@@ -30,7 +30,7 @@ class Job(Protocol):
     title: str
 
     def is_ready(self) -> bool:
-        """Returns whether it may start now."""
+        """Returns whether what it needs is there."""
         ...
 
     def is_elsewhere(self) -> bool:
@@ -125,9 +125,9 @@ class _Scheduler:
         A process of an earlier command, which was killed, takes a slot, too:
         more at once would slow each other down, and fill the memory.
         """
-        taken = sum(job.is_elsewhere() for job in self._waiting)
-        for job in list(self._waiting):
-            if len(self._free) <= taken:
+        elsewhere = [job for job in self._waiting if job.is_elsewhere()]
+        for job in [job for job in self._waiting if job not in elsewhere]:
+            if len(self._free) <= len(elsewhere):
                 return
             if job.is_ready():
                 self._waiting.remove(job)

@@ -185,16 +185,11 @@ class _Training:
         self._is_reported = False
 
     def is_ready(self) -> bool:
-        """Whether the data are prepared, and no other process trains it.
-
-        The first run prepares the data.
-        """
+        """Whether the data are prepared, which the first run does."""
         runs = self._progress.runs
-        if self._progress.is_any_running and not any(
+        return not self._progress.is_any_running or any(
             run.files.has_hparams() for run in runs
-        ):
-            return False
-        return not self.is_elsewhere()
+        )
 
     def is_elsewhere(self) -> bool:
         """Whether another process trains it: after a kill, an old trainer."""

@@ -179,7 +179,6 @@ class RunTest(JobsTestCase):
             Fake(
                 self.folder,
                 "a",
-                ready=lambda: self.there("c.begun"),
                 elsewhere=lambda: not self.there("c.begun"),
             ),
             Fake(self.folder, "b"),

@@ -225,13 +225,14 @@ class ExportTest(tf.test.TestCase):
     def test_one_line_alone_equals_the_line_in_a_batch(self):
         lines = [x for x in LINES if x.strip() and len(x.encode()) < 40]
         self.assertGreater(len(lines), 4)
-        options = {"n_best": 3, "return_scores": True}
+        options = {"n_best": 2, "return_scores": True}  # of 3 beams
         want = self.loaded.translate(lines, **options)
         engine = self.loaded.engine
+        search = engine._programs._function
         with (
             mock.patch.multiple(one_line, SIZES=(47,), LINES=1),
             mock.patch.object(
-                engine, "_programs", one_line.Programs(engine._module.one_line)
+                engine, "_programs", one_line.Programs(search)
             ) as programs,
         ):
             self.loaded.translate(["7"])  # is compiled
