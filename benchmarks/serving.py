@@ -5,10 +5,12 @@
 translates the lines in this process first, as the decoder does, and then starts
 a server in another one. Each of `--clients` sends a line and waits for its
 translation, which is compared, before it sends the next, `--sentences` in all.
+They begin once `/health` says that the server is ready, as behind a proxy.
 Meanwhile `--bad_clients` send rubbish and huge bodies, and hang up. All traffic
 stays on 127.0.0.1. Prints one JSON line:
 
 `sentences_per_second`, `p50_ms` and `p99_ms` are those of the good clients;
+`warm_up_s` are the seconds from the server's first answer until it is ready;
 `decoder` is the speed of this process, with all lines sorted by length, in
 batches of 64; `cpu_ms` is the time of the processor for a sentence, in the
 server and in this process;
@@ -38,6 +40,7 @@ import common
 HOST = "127.0.0.1"
 # Seconds between two misdeeds, so that refusals are not all that is measured.
 BAD_PAUSE = 0.1
+HEALTH_PAUSE = 0.2  # seconds between two questions whether a server is ready
 # The same score, as far as the server writes it and rounding allows.
 SAME_SCORE = 2e-3
 TEXT = (
@@ -145,6 +148,18 @@ class Load:
                     status = re.match(rb"HTTP/1.1 (\d+)", answer)
                     with self._lock:
                         self.bad[status[1].decode() if status else "none"] += 1
+
+    def wait_until_ready(self):
+        """Waits until `/health` answers 200; returns the seconds it took."""
+        begun = time.perf_counter()
+        while self._health() != 200:
+            time.sleep(HEALTH_PAUSE)
+        return time.perf_counter() - begun
+
+    def _health(self):
+        with contextlib.closing(self._connect()) as connection:
+            connection.request("GET", "/health")
+            return connection.getresponse().status
 
     def metric(self, name):
         """Returns the value of the first metric of a name."""
@@ -297,6 +312,7 @@ def main():
     pairs, decoder, decoder_cpu_ms = decode(path, lines)
     with server_of(path) as port:
         load = Load(port, lines, pairs, args.sentences)
+        warm_up_seconds = load.wait_until_ready()
         before = load.metric("process_cpu_seconds_total")
         seconds = load.run(args.clients, args.bad_clients)
         cpu_seconds = load.metric("process_cpu_seconds_total") - before
@@ -313,6 +329,7 @@ def main():
         "not_answered": dict(others),
         "sentences_per_second": round(args.sentences / seconds, 1),
         "decoder": round(decoder, 1),
+        "warm_up_s": round(warm_up_seconds, 1),
         "p50_ms": round(1000 * times[len(times) // 2]),
         "p99_ms": round(1000 * times[int(0.99 * len(times))]),
         "cpu_ms": round(1000 * cpu_seconds / args.sentences, 1),
