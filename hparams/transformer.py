@@ -114,8 +114,9 @@ def transformer_multi30k():
     The published baseline for captions without the picture (Wu et al., 2021)
     but for the norm, which comes before the sublayers, and 5,000 pieces
     instead of 10,000: four layers of 128, 1.3 M weights beside the
-    embeddings, dropout .3, updates of 8,192 tokens, at most 8,000 of them,
-    the mean of the last ten epochs' checkpoints.
+    embeddings, dropout .3, updates of 8,192 tokens. 12,000 of them and the
+    mean of the last twenty epochs' checkpoints were chosen on `val`, where
+    the published 8,000 and ten have .8 BLEU less.
     """
     return transformer_base().replace(
         hidden_size=128,
@@ -129,9 +130,9 @@ def transformer_multi30k():
         # d ** -.5 * 2000 ** -.5 * 2.53 is their highest rate, .005.
         learning_rate_constant=2.53,
         learning_rate_warmup_steps=2000,
-        train_steps=8_000,
+        train_steps=12_000,
         average_checkpoints=0,
-        average_epochs=10,
+        average_epochs=20,
         beam_size=5,
         alpha=1.4,
     )
