@@ -22,6 +22,7 @@ import hashlib
 import io
 import json
 import multiprocessing
+import os
 import pathlib
 import random
 import shutil
@@ -295,18 +296,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=50)
     parser.add_argument("--targets", nargs="+", default=TARGETS)
-    parser.add_argument("--log", type=argparse.FileType("w"))
+    parser.add_argument("--log", default=os.devnull)
     arguments = parser.parse_args()
     worker = Worker()
     counts = collections.defaultdict(collections.Counter)
     bugs = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open(arguments.log, "w", encoding="utf-8") as log,
+    ):
         world = World(folder, worker)
         for target in arguments.targets:
             for number in range(arguments.cases):
                 found = world.case(target, number)
-                if arguments.log:
-                    print(json.dumps(found), file=arguments.log, flush=True)
+                print(json.dumps(found), file=log, flush=True)
                 is_good = found.outcome in GOOD
                 counts[target][found.outcome if is_good else "bug"] += 1
                 if not is_good:

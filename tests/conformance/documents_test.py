@@ -4,6 +4,7 @@ tests/integration/installation_test.py has the installed commands.
 """
 
 import json
+import os
 import pathlib
 import re
 import sys
@@ -79,6 +80,8 @@ class DocumentedCommandsTest(parameterized.TestCase):
     def test_scripts_take_their_arguments(self):
         found = scripts()
         self.assertGreater(len(found), 20)
+        named = {word.split("=")[-1] for words in found for word in words}
+        files = set(os.listdir(ROOT))
         wrong = ["benchmarks/scaling.py", "--stops=3"]
         done = commands.run(
             [sys.executable, "-c", PARSE],
@@ -92,6 +95,8 @@ class DocumentedCommandsTest(parameterized.TestCase):
         self.assertLen(lines, 1, done.stdout)
         (line,) = lines
         self.assertStartsWith(line, str(wrong))
+        # Other tests write here as well.
+        self.assertEmpty(named & set(os.listdir(ROOT)) - files)
 
     def test_goals_of_make_exist(self):
         text = (ROOT / "Makefile").read_text(encoding="utf-8")
