@@ -10,7 +10,7 @@ Meanwhile `--bad_clients` send rubbish and huge bodies, and hang up. All traffic
 stays on 127.0.0.1. Prints one JSON line:
 
 `sentences_per_second`, `p50_ms` and `p99_ms` are those of the good clients;
-`warm_up_s` are the seconds from the server's first answer until it is ready;
+`warm_up_s` is the time from when the server listens until it is ready;
 `decoder` is the speed of this process, with all lines sorted by length, in
 batches of 64; `cpu_ms` is the time of the processor for a sentence, in the
 server and in this process;
@@ -40,7 +40,7 @@ import common
 HOST = "127.0.0.1"
 # Seconds between two misdeeds, so that refusals are not all that is measured.
 BAD_PAUSE = 0.1
-HEALTH_PAUSE = 0.2  # seconds between two questions whether a server is ready
+HEALTH_PAUSE = 0.2  # seconds between two requests for /health
 # The same score, as far as the server writes it and rounding allows.
 SAME_SCORE = 2e-3
 TEXT = (
