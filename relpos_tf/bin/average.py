@@ -5,7 +5,9 @@
 
 Without --n and --steps, the run's set decides: its average_checkpoints, or its
 average_epochs, for the checkpoints at the ends of so many epochs of the data.
-The moving averages of weights are averaged where checkpoints have them.
+A checkpoint that only Ctrl-C or SIGTERM has saved does not count, unless it is
+the newest. The moving averages of weights are averaged where checkpoints have
+them.
 
 The result is RUN/average/ckpt-STEP, named after the last of the steps, or, with
 average_epochs, after the run's last step, as the trainer names it:
@@ -56,6 +58,7 @@ def main():
     from relpos_tf.models import run_dir
 
     saved = run_dir.all_steps(run)
+    regular = run_dir.regular_steps(run)
     if not saved:
         raise errors.UserError(
             "Expected a run with checkpoints, ckpt-STEP.index. "
@@ -68,7 +71,7 @@ def main():
         if hparams.average_epochs:
             steps = ends_of_epochs(run, number)
             last, kind = saved[-1], "checkpoints at the ends of epochs"
-    steps = steps or saved[-number:]
+    steps = steps or regular[-number:]
     missing = sorted(set(steps) - set(saved))
     if missing:
         raise command.UsageError(

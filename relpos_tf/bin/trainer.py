@@ -207,6 +207,8 @@ def train(problem, hparams, output_dir: str) -> None:
     if FLAGS.deterministic:
         tf.config.experimental.enable_op_determinism()
     is_scored_only = FLAGS.schedule == "evaluate"  # on one host
+    if is_scored_only:
+        run_setup.check_is_trained(output_dir)
     config = make_config()
     strategy = devices.strategy(
         FLAGS.worker_gpu,
@@ -231,10 +233,19 @@ def train(problem, hparams, output_dir: str) -> None:
         sized = hparams.replace(vocab_size=vocab_size(problem))
         run = run_dir.RunDir(output_dir)
         hparams = batch_size.chosen(hosts, run, sized, config)
-    flags_text = "" if is_scored_only else command.flags_text(FLAGS)
-    run, hparams = run_setup.open_run(
-        hosts, output_dir, problem, FLAGS.data_dir, hparams, flags_text
-    )
+    if is_scored_only:
+        run, hparams = run_setup.open_trained_run(
+            output_dir, problem, FLAGS.data_dir, hparams
+        )
+    else:
+        run, hparams = run_setup.open_run(
+            hosts,
+            output_dir,
+            problem,
+            FLAGS.data_dir,
+            hparams,
+            command.flags_text(FLAGS),
+        )
     trainer = trainer_lib.Trainer(
         hparams, problem, FLAGS.data_dir, run, strategy, config
     )

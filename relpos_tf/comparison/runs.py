@@ -202,6 +202,7 @@ def is_finished(run: Run, train_steps: int) -> bool:
     ):
         return False
     hparams = run.files.read_hparams()
+    steps = run_dir.regular_steps(run.path)
     if hparams.average_epochs:
         steps = run_dir.epoch_ends(run.path)
     if min(hparams.num_averaged, len(steps)) < 2:

@@ -95,11 +95,16 @@ class CheckpointManager:
         """Keeps the checkpoints of these steps in addition to `keep_max`."""
         self._protected = set(steps)
 
-    def save(self, step: int) -> str:
+    def save(self, step: int, is_stop: bool = False) -> str:
         """Writes `ckpt-STEP` and returns its prefix.
 
         The checkpoint gets its name once it is complete and checked. Signals
         are held until then.
+
+        Args:
+            step: int. The number of updates made.
+            is_stop: bool. A run that never stopped would not save this step:
+                the checkpoint, if it is new, is one of `run_dir.stops`.
 
         Raises:
             UserError: it cannot be written, as on a full disk.
@@ -110,6 +115,7 @@ class CheckpointManager:
             try:
                 self._checkpoint.write(f"{prefix}_temp")
                 self._check_written(f"{prefix}_temp")
+                self._mark(step, is_stop)
                 move(f"{prefix}_temp", prefix)
                 self._prune(step)
                 run_dir.write_checkpoint_state(self._directory)
@@ -125,13 +131,31 @@ class CheckpointManager:
         if wrong:
             raise RuntimeError(f"{prefix} has too much or too little: {wrong}.")
 
+    def _mark(self, step: int, is_stop: bool) -> None:
+        run = run_dir.RunDir(self._directory)
+        if not is_stop:
+            run.unmark_stop(step)
+        elif step not in self.all_steps():
+            run.mark_stop(step)
+
     def _prune(self, step: int) -> None:
-        """Removes the oldest checkpoints, never the one just written."""
+        """Removes the oldest checkpoints, never the one just written.
+
+        Stops do not count, so that the others are those of a run that never
+        stopped. They go once `keep_max` others, or other stops, are newer.
+        """
         if self._keep_max < 1:
             return
         kept = {step} | self._protected
         others = [old for old in self.all_steps() if old not in kept]
-        for old in others[: max(len(others) - self._keep_max + 1, 0)]:
+        marked = run_dir.stops(self._directory)
+        stops = [old for old in others if old in marked]
+        regular = [n for n in [*others, step] if n not in marked]
+        gone = {*regular[: -self._keep_max], *stops[: -self._keep_max]}
+        if len(regular) >= self._keep_max:
+            oldest = min(regular[-self._keep_max :])
+            gone.update(old for old in stops if old < oldest)
+        for old in sorted(gone):
             run_dir.remove_checkpoint(str(self._directory / f"ckpt-{old}"))
 
     def restore(self, path: str | pathlib.Path | None = None) -> str:

@@ -24,7 +24,8 @@ _VERSIONS = "versions.json"
 _PROBLEM = "problem.json"
 _SHARING = "sharing.json"
 _STATE = "checkpoint"
-_EPOCH = ".epoch"  # after a checkpoint's name: it is the end of an epoch
+# After a checkpoint's name: it is the end of an epoch; only a stop saved it.
+_EPOCH, _STOP = ".epoch", ".stop"
 # The files that are written whole or not at all.
 _WRITTEN = (
     HPARAMS,
@@ -38,6 +39,7 @@ _WRITTEN = (
     _STATE,
     "ckpt-*.json",  # beside an average
     "ckpt-*.epoch",  # beside the checkpoint at the end of an epoch
+    "ckpt-*.stop",  # beside a checkpoint that only a stop has saved
 )
 # The fields of problem.json; in runs of earlier versions some are missing.
 _PROBLEM_FIELDS = {
@@ -316,9 +318,17 @@ class RunDir:
 
     def truncate_epoch_ends(self, step: int) -> None:
         """Removes the marks of epochs that end after `step`."""
-        for marked in _marked_steps(self.path):
+        for marked in _marked_steps(self.path, _EPOCH):
             if marked > step:
                 (self.path / f"ckpt-{marked}{_EPOCH}").unlink()
+
+    def mark_stop(self, step: int) -> None:
+        """Marks the checkpoint of a step, which only a stop saves."""
+        self._write(f"ckpt-{step}{_STOP}", b"")
+
+    def unmark_stop(self, step: int) -> None:
+        """Removes the mark of `mark_stop`, if there is one."""
+        (self.path / f"ckpt-{step}{_STOP}").unlink(missing_ok=True)
 
     def _write(self, name: str, content: bytes) -> None:
         with system_errors.writing(self.path / name):
@@ -471,11 +481,26 @@ def epoch_ends(directory: str | pathlib.Path) -> list[int]:
 
     Runs have them while `average_epochs` is set.
     """
-    return sorted(_marked_steps(directory) & set(all_steps(directory)))
+    return sorted(_marked_steps(directory, _EPOCH) & set(all_steps(directory)))
 
 
-def _marked_steps(directory: str | pathlib.Path) -> set[int]:
-    names = [p.stem for p in pathlib.Path(directory).glob(f"ckpt-*{_EPOCH}")]
+def stops(directory: str | pathlib.Path) -> set[int]:
+    """Returns the steps of the checkpoints that only a stop has saved."""
+    return _marked_steps(directory, _STOP)
+
+
+def regular_steps(directory: str | pathlib.Path) -> list[int]:
+    """Returns the steps that a run that never stopped would have, ascending.
+
+    They are those of all checkpoints except `stops`. The newest is among them
+    in any case: the run may end there.
+    """
+    steps, stopped = all_steps(directory), stops(directory)
+    return [n for n in steps if n not in stopped or n == steps[-1]]
+
+
+def _marked_steps(directory: str | pathlib.Path, mark: str) -> set[int]:
+    names = [p.stem for p in pathlib.Path(directory).glob(f"ckpt-*{mark}")]
     return {int(n[5:]) for n in names if re.fullmatch(r"ckpt-\d+", n)}
 
 

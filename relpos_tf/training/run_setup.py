@@ -150,8 +150,8 @@ def open_run(
         problem: a prepared `Problem`.
         data_dir: str. The folder where it was prepared.
         hparams: `hparam.HParams` of the flags.
-        flags_text: str. All flags, for the record. "" if the run is only to
-            be scored: its record stays as it is.
+        flags_text: str. All flags, for the record. "": the record stays as
+            it is.
 
     Returns:
         The directory, and the hparams with the tokenizer's vocabulary size.
@@ -176,6 +176,50 @@ def open_run(
         else:
             hosts.await_file(run.has_hparams, f"--output_dir={output_dir}")
     return run, hparams
+
+
+def open_trained_run(
+    output_dir: str, problem, data_dir: str, hparams: hparam.HParams
+) -> tuple[run_dir.RunDir, hparam.HParams]:
+    """Opens a run to score it, and writes nothing.
+
+    Args:
+        output_dir: str. The directory; see `check_is_trained`.
+        problem: a prepared `Problem`.
+        data_dir: str. The folder where it was prepared.
+        hparams: `hparam.HParams` of the flags.
+
+    Returns:
+        The directory, and the hparams with the tokenizer's vocabulary size and
+        with the run's moving averages, which are scored if it has any.
+
+    Raises:
+        UserError: the run has another architecture, tokenizer or training
+            data, or evaluations would have more beams than pieces.
+    """
+    manifest = problem.manifest(data_dir)
+    run = run_dir.RunDir(output_dir)
+    hparams = hparams.replace(
+        vocab_size=manifest["vocab_size"],
+        moving_average_decay=run.read_hparams().moving_average_decay,
+    )
+    _check_beams(hparams)
+    data = manifest_lib.fingerprints(manifest)
+    tokenizer_path = problem.tokenizer_path(data_dir)
+    for warning in _check_same_run(run, hparams, tokenizer_path, data):
+        _log.warning("%s", warning)
+    return run, hparams
+
+
+def check_is_trained(output_dir: str) -> None:
+    """Raises UserError if a directory has no run with checkpoints."""
+    run = run_dir.RunDir(output_dir)
+    if run.has_hparams() and run_dir.all_steps(output_dir):
+        return
+    raise errors.UserError(
+        "Expected a run with checkpoints to score. Received: --output_dir="
+        f"{output_dir}, which has none. Train it first, or name another."
+    )
 
 
 def augmentation_of(

@@ -158,7 +158,7 @@ class Trainer:
                 if not (evaluates or saves or stops):
                     continue
                 with throughput.paused():
-                    self._save()
+                    self._save(is_stop=not (evaluates or saves))
                     saved_at = time.monotonic()
                     if stops:
                         self._hosts.final_barrier()
@@ -169,7 +169,10 @@ class Trainer:
         except KeyboardInterrupt:
             # Several hosts save together, above, or not at all.
             if self._hosts.number == 1 and self._last_batch and self.step:
-                self._save()
+                is_due = self._is_due(
+                    self.step, self.config.local_eval_frequency
+                )
+                self._save(is_stop=not is_due)
             raise
 
     def _update(self, step_fn, batches, step: int, throughput) -> bool:
@@ -208,8 +211,8 @@ class Trainer:
             self._save()
         self._epoch_ends.mark(self.step)
 
-    def _save(self) -> None:
-        self._state.save(self._last_batch, self._totals.sums())
+    def _save(self, is_stop: bool = False) -> None:
+        self._state.save(self._last_batch, self._totals.sums(), is_stop)
 
     def _is_due(self, step: int, frequency: int) -> bool:
         """Says whether a step is a multiple of `frequency`, or the last."""
@@ -300,6 +303,15 @@ class Trainer:
             return
         if self.hparams.num_averaged:
             paths.check_folder(self.run.path / "average")
+        kept = self.config.keep_checkpoint_max
+        if 0 < kept < self.hparams.average_checkpoints:
+            _log.warning(
+                "--keep_checkpoint_max=%d keeps fewer checkpoints than "
+                "average_checkpoints=%d asks for: the average will be of %d.",
+                kept,
+                self.hparams.average_checkpoints,
+                kept,
+            )
         if self.config.evaluate:
             self._evaluation_data()
 
@@ -419,8 +431,9 @@ class Trainer:
     def average(self) -> str | None:
         """Averages and scores checkpoints, as the hparams say.
 
-        They are the last `average_checkpoints`, or those at the ends of the
-        last `average_epochs` epochs.
+        They are the last `average_checkpoints`, without those that only a
+        stop has saved, or those at the ends of the last `average_epochs`
+        epochs.
 
         Returns:
             The prefix of the average; None without one, and on all hosts but
@@ -430,7 +443,7 @@ class Trainer:
             return None
         steps = self._epoch_ends.steps()
         if number := self.hparams.average_checkpoints:
-            steps = self._state.manager.all_steps()[-number:]
+            steps = run_dir_lib.regular_steps(self.run.path)[-number:]
         if len(steps) < self.hparams.average_epochs:
             _log.warning(
                 "average_epochs is %d; so far %d epochs have ended.",
@@ -558,12 +571,15 @@ class TrainingState:
         if averages := self.optimizer.averages.variables:
             checkpoints.restore_model(path, averages)
 
-    def save(self, batch, unreported: Sequence[float]) -> None:
+    def save(
+        self, batch, unreported: Sequence[float], is_stop: bool = False
+    ) -> None:
         """Saves all variables, with the position of the last batch used.
 
         Args:
             batch: dict. The last batch of each of this host's replicas.
             unreported: `reporting.UpdateTotals.sums`.
+            is_stop: bool. See `checkpoints.CheckpointManager.save`.
         """
         self._check_finite()
         self.unreported.assign(unreported)
@@ -574,7 +590,7 @@ class TrainingState:
         self.epoch.assign(epoch)
         self.position.assign(position)
         if self._hosts.is_chief:
-            _log.info("Saved %s.", self.manager.save(self.step))
+            _log.info("Saved %s.", self.manager.save(self.step, is_stop))
 
     def _check_finite(self) -> None:
         """Raises UserError if a variable is NaN or infinite.

@@ -14,6 +14,7 @@ from absl.testing import parameterized
 from relpos_tf import hparam
 from relpos_tf.bin import average
 from relpos_tf.bin import command
+from relpos_tf.models import run_dir
 
 
 def execute(*arguments):
@@ -84,6 +85,21 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(
             self.average_at(self.run_dir / "ckpt-5000"), [5000.0, 1.0]
         )
+
+    def test_a_stop_counts_only_as_the_newest(self):
+        run = run_dir.RunDir(self.run_dir)
+        run.mark_stop(400)
+        run.mark_stop(5000)
+        path = self.run_dir / "average" / "ckpt-5000"
+        for arguments, steps in (
+            (["--n=2"], [30, 5000]),
+            ([], [2, 30, 5000]),
+            (["--steps=400,5000"], [400, 5000]),
+        ):
+            code, _, _ = self.execute(*arguments)
+            self.assertEqual(code, 0)
+            mean = np.mean(steps)
+            self.assertAllClose(self.average_at(path), [mean, 1.0])
 
     @parameterized.named_parameters(
         ("step_that_was_not_saved", ["--steps=400,77"], "Received: 77."),

@@ -22,6 +22,7 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from relpos_tf.training import devices
 from tests import commands
 from tests import testing
@@ -174,6 +175,27 @@ class CheckpointManagerTest(absltest.TestCase):
         for step in (2, 3, 5):
             manager.save(step)
         self.assertEqual(manager.all_steps(), [2, 3, 5])
+
+    def test_stops_do_not_displace_the_others(self):
+        manager = self.make(self.model, keep_max=2)
+        for step, is_stop, kept, regular in (
+            (3, True, [3], [3]),
+            (5, False, [3, 5], [5]),
+            (6, True, [3, 5, 6], [5, 6]),
+            (7, True, [3, 5, 6, 7], [5, 7]),
+            (8, True, [5, 6, 7, 8], [5, 8]),
+            (9, True, [5, 7, 8, 9], [5, 9]),
+            (10, False, [5, 8, 9, 10], [5, 10]),
+            (15, False, [10, 15], [10, 15]),
+            (16, True, [10, 15, 16], [10, 15, 16]),
+            # The step becomes regular, and stays so.
+            (16, False, [15, 16], [15, 16]),
+            (16, True, [15, 16], [15, 16]),
+        ):
+            manager.save(step, is_stop)
+            self.assertEqual(manager.all_steps(), kept, step)
+            self.assertEqual(run_dir.regular_steps(self.folder), regular, step)
+        self.assertEmpty(list(self.folder.glob("*.stop")))
 
     def test_restores_a_checkpoint_that_is_named(self):
         first = self.manager.save(10)

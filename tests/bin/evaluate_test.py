@@ -1,0 +1,103 @@
+"""--schedule=evaluate scores a run as it was trained, and changes no file."""
+
+import contextlib
+import hashlib
+import io
+import pathlib
+from unittest import mock
+
+from absl.testing import absltest
+
+from relpos_tf.bin import command
+from relpos_tf.bin import trainer
+from relpos_tf.models import checkpoints
+from relpos_tf.training import evaluation
+from relpos_tf.training import metrics
+from tests import testing
+
+testing.use_two_cpus()
+
+SIZES = "hidden_size=8,filter_size=12,num_heads=2,num_hidden_layers=1,"
+RECORDS = ("metrics.jsonl", "events.")  # which a score is added to
+
+
+class EvaluateTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """Trains a run with moving averages for two updates."""
+        super().setUpClass()
+        cls.folder = pathlib.Path(cls.create_tempdir(cls()).full_path)
+        cls.run_dir = cls.folder / "run"
+        cls.execute(
+            "run",
+            "--schedule=train",
+            "--train_steps=2",
+            f"--hparams={SIZES}batch_size=128,moving_average_decay=0.5",
+        )
+
+    @classmethod
+    def execute(cls, name, *arguments):
+        """Runs the command; returns exit code and standard error."""
+        fixed = (
+            "--problem=algorithmic_reverse",
+            f"--data_dir={cls.folder / 'data'}",
+            f"--output_dir={cls.folder / name}",
+        )
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            code = command.execute(trainer.main, [*fixed, *arguments])
+        return code, err.getvalue()
+
+    def files(self):
+        return {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in self.run_dir.iterdir()
+            if path.is_file() and not path.name.startswith(RECORDS)
+        }
+
+    def test_other_flags_change_neither_the_run_nor_the_scored_weights(self):
+        before, scored = self.files(), []
+        self.assertIn("hparams.json", before)
+
+        def forced(model, dataset):
+            del dataset
+            scored.append({v.path: v.numpy() for v in model.variables})
+            return {"loss": 1.0, "teacher_forced_accuracy": 0.5}
+
+        def translate(translator, *args, **kwargs):
+            del translator, args, kwargs
+            return metrics.corpus_bleu(["a b"], ["a c"]), []
+
+        with (
+            mock.patch.object(evaluation, "teacher_forced", forced),
+            mock.patch.object(evaluation, "translate_and_score", translate),
+        ):
+            code, err = self.execute(
+                "run",
+                "--schedule=evaluate",
+                f"--hparams={SIZES}batch_size=64,beam_size=3,alpha=1.3",
+            )
+        self.assertEqual(code, 0, err)
+        self.assertIn("beam_size was 4 in this run so far and is now 3", err)
+        self.assertEqual(self.files(), before)
+        [weights] = scored
+        reader = checkpoints.open_checkpoint(str(self.run_dir / "ckpt-2"))
+        key = "{}/{}/.ATTRIBUTES/VARIABLE_VALUE".format
+        self.assertGreater(len(weights), 10)
+        for name, value in weights.items():
+            name = name.replace("/", ".S")
+            averages = reader.get_tensor(key("moving_average", name))
+            self.assertEqual(value.tolist(), averages.tolist(), name)
+            raw = reader.get_tensor(key("model", name))
+            self.assertNotEqual(value.tolist(), raw.tolist(), name)
+
+    def test_a_mistyped_directory_is_refused_and_not_made(self):
+        code, err = self.execute("rum", "--schedule=evaluate")
+        self.assertEqual(code, 1)
+        self.assertIn("Expected a run with checkpoints to score.", err)
+        self.assertIn(f"--output_dir={self.folder / 'rum'}", err)
+        self.assertEqual(err.count("\n"), 1)
+        self.assertFalse((self.folder / "rum").exists())
+
+
+if __name__ == "__main__":
+    absltest.main()

@@ -1,0 +1,85 @@
+"""A run that is stopped and resumed ends as one that was never stopped."""
+
+from unittest import mock
+
+from absl.testing import absltest
+
+from relpos_tf import hparam
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
+from relpos_tf.training import trainer as trainer_lib
+from relpos_tf.utils import signals
+from tests.training import tiny_runs
+
+
+class StopsTest(tiny_runs.TestCase):
+    hparams = hparam.HParams(
+        hidden_size=8,
+        filter_size=12,
+        num_heads=2,
+        num_hidden_layers=1,
+        batch_size=128,
+        max_length=32,
+        average_checkpoints=3,
+    )
+    config = {"local_eval_frequency": 5, "keep_checkpoint_max": 3}
+
+    def train_to(self, name, *stops):
+        """Trains with a signal after the update of each stop; averages."""
+        report = trainer_lib.Trainer._report_progress
+
+        def stopping(trainer, throughput, step):
+            report(trainer, throughput, step)
+            if step in stops:
+                signals._handle(2, None)
+
+        with mock.patch.object(
+            trainer_lib.Trainer, "_report_progress", stopping
+        ):
+            for stop in stops:
+                trainer = self.trainer(name, 20)
+                with self.assertRaises(KeyboardInterrupt), signals.caught():
+                    trainer.train()
+                self.assertEqual(trainer.step, stop)
+            trainer = self.trainer(name, 20)
+            trainer.train()
+        return trainer.average()
+
+    def test_stops_do_not_change_the_average(self):
+        found = []
+        # With a signal at step 10, which is saved in any case.
+        for name, stops in (("whole", ()), ("stopped", (7, 10, 12, 13, 18))):
+            average = self.train_to(name, *stops)
+            steps = run_dir.regular_steps(self.folder / name)
+            self.assertEqual(steps, [10, 15, 20], name)
+            reader = checkpoints.open_checkpoint(average)
+            found.append(
+                {
+                    key: reader.get_tensor(key)
+                    for key in reader.get_variable_to_shape_map()
+                    if key.endswith("VARIABLE_VALUE")
+                }
+            )
+        whole, stopped = found
+        self.assertGreater(len(whole), 10)
+        self.assertEqual(whole.keys(), stopped.keys())
+        for key, value in whole.items():
+            self.assertAllEqual(value, stopped[key], key)
+
+    def test_too_few_kept_checkpoints_are_a_warning_at_the_start(self):
+        for keep, number in ((2, 1), (3, 0), (0, 0)):
+            trainer = self.trainer("few", 1, keep_checkpoint_max=keep)
+            with self.assertLogs("relpos_tf") as logs:
+                trainer._check_evaluation()
+                trainer_lib._log.info("The end.")
+            self.assertLen(logs.output, number + 1)
+            if number:
+                self.assertIn(
+                    "--keep_checkpoint_max=2 keeps fewer checkpoints than "
+                    "average_checkpoints=3 asks for: the average will be of 2.",
+                    logs.output[0],
+                )
+
+
+if __name__ == "__main__":
+    absltest.main()
