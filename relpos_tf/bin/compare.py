@@ -367,8 +367,26 @@ def plan(
     seeds = numbers("seeds")
     if grid:
         variants, seeds = grid, seeds[:1]
-    runs = runs_lib.plan(variants, seeds, folder, FLAGS.problem, train_steps)
+    runs = runs_lib.plan(variants, seeds, folder, trainer_flags(), train_steps)
+    check_text(runs)
     return runs, train_steps
+
+
+def check_text(runs: Sequence[runs_lib.Run]) -> None:
+    """Raises UserError if runs have other text of one's own than the flags."""
+    has_begun = any(run.files.has_hparams() for run in runs)
+    if FLAGS.problem == "translate_files" and has_begun:
+        from relpos_tf.comparison import own_text
+
+        own_text.check(runs, FLAGS.data_dir, command.make_problem(FLAGS))
+
+
+def trainer_flags() -> dict[str, Any]:
+    """Returns the flags of the trainer that are the same for all runs."""
+    names = list(_TRAINER_FLAGS)
+    if FLAGS.problem == "translate_files":
+        names += [*command.FILE_FLAGS, "vocab_size"]
+    return {name: getattr(FLAGS, name) for name in names}
 
 
 def tune(
@@ -414,16 +432,7 @@ def train(
     """Trains the runs."""
     from relpos_tf.comparison import train_runs
 
-    names = list(_TRAINER_FLAGS)
-    if FLAGS.problem == "translate_files":
-        names += [*command.FILE_FLAGS, "vocab_size"]
-    train_runs.train(
-        runs,
-        {name: getattr(FLAGS, name) for name in names},
-        train_steps,
-        folder / "logs",
-        slots,
-    )
+    train_runs.train(runs, trainer_flags(), train_steps, folder / "logs", slots)
 
 
 def report(

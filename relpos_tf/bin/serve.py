@@ -16,9 +16,12 @@ server once the requests under way are answered. pip install
 
 import dataclasses
 import logging
+import os
 import pathlib
 import re
+import sys
 import time
+from typing import NoReturn
 
 from relpos_tf import errors
 from relpos_tf.bin import command
@@ -88,8 +91,15 @@ FLAGS.define_integer(
     _LIMITS.max_extra_length,
     "The extra_length that a request may ask for.",
 )
+FLAGS.define_integer(
+    "max_attention_weights",
+    _LIMITS.max_attention_weights,
+    "Attention weights of an answer; one with more gets status 422.",
+)
 # What precedes "=" in --model, if it is a name.
 _NAME = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+# Seconds for the thread of a model to end between two batches.
+_LAST_WAIT_S = 0.5
 # Seconds beyond a request's time that answers under way have at the end.
 _GRACE_S = 5
 
@@ -103,7 +113,7 @@ def main() -> None:
     from relpos_tf.serving import metrics as metrics_lib
     from relpos_tf.serving import server
 
-    listener = server.listen(FLAGS.host, FLAGS.port)
+    listener = server.bind(FLAGS.host, FLAGS.port)
     log = command.logger()
     log.addFilter(_is_ours)
     workers = {}
@@ -117,14 +127,35 @@ def main() -> None:
             cold = [x for x in model.kinds_of_page() if not x.is_plain]
             workers[name] = batching.Worker(model, limits, metrics, cold)
         app = app_lib.make_app(workers, limits, metrics)
+        server.listen(listener)
         log.info("Listening at %s", server.url_of(listener))
         server.run(app, listener, limits.timeout_s + _GRACE_S)
         log.info("Stopped.")
     finally:
-        for worker in workers.values():  # after a second Ctrl-C
-            worker.close(drop=True)
         listener.close()
         log.removeFilter(_is_ours)
+    if not all([close(worker) for worker in workers.values()]):
+        end_process()
+
+
+def close(worker) -> bool:
+    """Ends the thread of a worker; returns whether it has ended.
+
+    A batch that is under way is not waited for: a second Ctrl-C came, or
+    everybody who asked for it has hung up.
+    """
+    return worker.close(drop=True, seconds=_LAST_WAIT_S)
+
+
+def end_process() -> NoReturn:
+    """Ends the process within a batch, where Python's own end would crash.
+
+    Python frees TensorFlow's objects, which the batch still uses.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def limits_of_flags() -> limits_lib.Limits:

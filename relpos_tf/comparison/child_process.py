@@ -21,6 +21,9 @@ from relpos_tf.utils import signals
 # Between two calls of the function that watches a process.
 POLL_SECONDS = 1.0
 _SHOWN_LINES = 4
+# Names the hosts of a trainer. A child trains or scores on this one alone, and
+# would wait for the others.
+_HOSTS = "TF_CONFIG"
 _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
 
 
@@ -36,7 +39,8 @@ class Child:
         task: str. Name of its work, for messages.
         content: bytes. Its standard input. Not an argument, because some
             systems limit an argument to 128 KiB.
-        environment: Variables that it gets in addition to ours.
+        environment: Variables that it gets in addition to ours, of which it
+            does not get `TF_CONFIG`.
         cores: The cores that it may run on; none: all of ours.
 
     Raises:
@@ -55,6 +59,7 @@ class Child:
         self.log = log
         self._task = task
         log.parent.mkdir(parents=True, exist_ok=True)
+        ours = {k: v for k, v in os.environ.items() if k != _HOSTS}
         with (
             files.open_appending(log) as file,
             tempfile.TemporaryFile() as stdin,  # A full pipe would block.
@@ -70,7 +75,7 @@ class Child:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=_ENVIRONMENT | os.environ | dict(environment or {}),
+                env=_ENVIRONMENT | ours | dict(environment or {}),
             )
         if cores:
             # Python has no threads yet; later ones inherit the cores.

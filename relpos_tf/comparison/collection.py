@@ -68,7 +68,7 @@ def collect(
         itertools.chain(
             test_set.references, *(r.translations for r in results)
         ),
-        runs[0],
+        runs,
         data_dir,
         problem,
         folder,

@@ -16,6 +16,7 @@ from relpos_tf import errors
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import score_cache
 from relpos_tf.problems import test_sets
+from relpos_tf.utils import files
 from relpos_tf.utils import text
 
 _HOW = "Expected LABEL=FILE, or LABEL:TEST_SET=FILE for a further test set."
@@ -51,11 +52,11 @@ class Output:
 
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns its file, and None for what is unknown."""
-        names = "train_steps", "beam_size", "alpha", "sharing"
+        unknown = "train_steps beam_size alpha sharing num_averaged average_of"
         return {
             "hparams_set": "",
             "hparams": "",
-            **dict.fromkeys(names),
+            **dict.fromkeys(unknown.split()),
             "checkpoint": checkpoint,
             "output_dir": str(next(iter(self.paths.values()))),
             **measures.of_training([], 0),
@@ -172,6 +173,22 @@ def _split(item):
     raise errors.UserError(f"{_HOW} Received: {item!r}, which has no file.")
 
 
+def _check_no_copies(label, by_set):
+    """Raises UserError if files of two models are equal in every set.
+
+    Copies would count as trainings of which one is as good as the other.
+    """
+    models = {}
+    for paths in zip(*by_set.values(), strict=False):
+        content = tuple(map(files.sha256, paths))
+        other = models.setdefault(content, paths[0])
+        if other != paths[0]:
+            raise errors.UserError(
+                f"Expected translations of its own by each model of {label}. "
+                f"Received copies: {other} and {paths[0]}."
+            )
+
+
 def _check(label, by_set):
     """Raises UserError unless each model of a label has its own files."""
     for paths in by_set.values():
@@ -181,6 +198,7 @@ def _check(label, by_set):
                 f"Expected another file for each model of {label}. Received "
                 f"twice: {', '.join(sorted(twice))}."
             )
+    _check_no_copies(label, by_set)
     numbers = {name: len(paths) for name, paths in by_set.items()}
     if len(set(numbers.values())) > 1:
         listed = (

@@ -125,10 +125,14 @@ def compare(
 ) -> dict[str, Any]:
     """Compares two labels over the seeds that both have.
 
-    If they share no seed, as runs from elsewhere may, all seeds are compared.
-    Seeds that are no numbers are unknown, as those of other systems: if there
-    are not as many on the other side, the translations of either side count
-    several times in the test over sentences, so that both weigh the same.
+    If they share fewer than two seeds, as runs from elsewhere may, and either
+    has more, all seeds are compared, not in pairs: one common seed would leave
+    the others unused, and shows nothing by itself. Seeds that are no numbers
+    are unknown, as those of other systems, and never common.
+
+    If there are not as many trainings on the other side, the translations of
+    either side count several times in the test over sentences, so that both
+    weigh the same.
 
     Args:
         a: str. A label.
@@ -139,8 +143,9 @@ def compare(
     Returns:
         dict with None for what is unknown:
         `a`, `b`: the labels; `measure`: its name;
-        `seeds`: the common seeds; `has_known_seeds`: whether all are numbers,
-        without which none is common;
+        `seeds`: the common seeds, if they are compared in pairs;
+        `has_known_seeds`: whether all are numbers, without which none is
+        common;
         `score_a`, `score_b`, `spread_a`, `spread_b`: mean and standard
         deviation over the seeds;
         `by_seed`: the score of a minus that of b, for each common seed;
@@ -156,6 +161,8 @@ def compare(
     first, second = scores[a], scores[b]
     are_known = _are_known(first.scores, second.scores)
     seeds = [x for x in first.scores if are_known and x in second.scores]
+    if len(seeds) < min(2, max(len(first.scores), len(second.scores))):
+        seeds = []
     scores_a, counts_a = _of_seeds(first, seeds)
     scores_b, counts_b = _of_seeds(second, seeds)
     by_seed = [first.scores[seed] - second.scores[seed] for seed in seeds]
@@ -174,7 +181,7 @@ def compare(
         "p_value_seeds": significance.p_of_differences(by_seed)
         if seeds
         else significance.p_of_groups(scores_a, scores_b),
-        **_over_sentences(counts_a, counts_b, measure, not are_known),
+        **_over_sentences(counts_a, counts_b, measure),
         **_over_both(counts_a, counts_b, measure, bool(seeds)),
     }
     p_values = [pair[f"p_value{name}"] for name in ("", "_seeds", "_both")]
@@ -223,18 +230,12 @@ def _are_known(*sides):
     return all(isinstance(seed, int) for side in sides for seed in side)
 
 
-def _over_sentences(counts_a, counts_b, measure, is_repeated):
+def _over_sentences(counts_a, counts_b, measure):
     """Returns the results over sentences, with all seeds together."""
     names = "difference", "difference_low", "difference_high", "p_value"
-    sums = sum(counts_a), sum(counts_b)
-    if len(counts_a) != len(counts_b):
-        if not is_repeated:
-            return dict.fromkeys(names)
-        total = math.lcm(len(counts_a), len(counts_b))
-        sums = (
-            sums[0] * (total // len(counts_a)),
-            sums[1] * (total // len(counts_b)),
-        )
+    # As many translations of a sentence on either side.
+    total = math.lcm(len(counts_a), len(counts_b))
+    sums = [sum(own) * (total // len(own)) for own in (counts_a, counts_b)]
     interval = significance.interval(*sums, measure)
     p_value = significance.p_value(*sums, measure)
     return dict(zip(names, (*interval, p_value), strict=True))
@@ -308,7 +309,7 @@ def _verdict_of_many(best, baseline, pairs):
         ("better", f"Better than {baseline}"),
         ("worse", f"Worse than {baseline}"),
         ("equal", f"Not different from {baseline} beyond chance"),
-        ("open", "Not decided, for lack of trainings or of common seeds"),
+        ("open", "Not decided, for lack of trainings that differ"),
     ):
         if found[kind]:
             sentences.append(f"{words}: {', '.join(found[kind])}.")
@@ -326,14 +327,18 @@ def _chance_of_many(pairs):
     number = len(tested)
     if number == 1:
         return _chance(clearest)
-    often = "perhaps more than half of all comparisons"
-    if p <= 0.5:
-        often = f"at most 1 of {round(1 / max(p, _SMALLEST_P)):,} comparisons"
     return (
         f"p is corrected for {number} pairs (Holm); below {LEVEL} it is beyond "
         f"chance. Of {number} pairs of equal systems, one differs as clearly "
-        f"as {clearest['b']} does here in {often}."
+        f"as {clearest['b']} does here in {_at_most(p)}."
     )
+
+
+def _at_most(p):
+    """Says in how many comparisons something of probability p happens."""
+    if p > 0.5:
+        return "perhaps more than half of all comparisons"
+    return f"at most 1 of {round(1 / max(p, _SMALLEST_P)):,} comparisons"
 
 
 def _pair_sentence(pair):
@@ -348,8 +353,12 @@ def _pair_sentence(pair):
     more = f"{a} has {amount} more than {b}"
     if pair["is_beyond_chance"]:
         return f"{a} is better than {b} by {amount} {evidence}. {_chance(pair)}"
-    if pair["p_value"] is None:
-        return f"{more} {evidence}."
+    if pair["p_largest"] is None and not single:
+        return (
+            f"{more}, but the scores of either's trainings do not differ at "
+            "all, as those of copies: nothing follows for other trainings "
+            f"{evidence}."
+        )
     if pair["p_largest"] is None:
         of = pair[single[0]] if len(single) == 1 else "each"
         return (
@@ -383,8 +392,17 @@ def _evidence(pair):
 
 
 def _chance(pair):
-    """Says how often equal labels look as different."""
-    p = pair["p_largest"]
+    """Says how often equal labels look as different.
+
+    Of several pairs that are tested, it is how often one of them does, by
+    Bonferroni's bound: for the clearest pair, that is the corrected p.
+    """
+    p, number = pair["p_largest"], pair["tests"]
+    if number > 1:
+        return (
+            f"Of {number} pairs of equal systems, one differs as clearly in "
+            f"{_at_most(min(number * p, 1.0))}."
+        )
     if p > 0.5:
         often = "more than half of all comparisons"
     else:
@@ -395,8 +413,6 @@ def _chance(pair):
 
 def _sentence_evidence(pair):
     """Returns the result of the test over sentences, in words."""
-    if pair["p_value"] is None:
-        return "not tested, because they do not have the same seeds"
     return f"p = {format_p(pair['p_value'])} over test sentences"
 
 
@@ -404,10 +420,12 @@ def _seed_evidence(pair):
     """Returns the result of the test over seeds, in words."""
     number = len(pair["seeds"])
     others = "different" if pair["has_known_seeds"] else "unknown"
-    if pair["p_value_seeds"] is None:
-        return "one seed" if number else f"{others} seeds"
-    spreads = sorted((pair["spread_a"], pair["spread_b"]))
     seeds = f"{number or others} seeds"
+    if None in (pair["spread_a"], pair["spread_b"]):
+        return "one seed" if number == 1 else seeds
+    if pair["p_value_seeds"] is None:
+        return f"{seeds} of equal scores"
+    spreads = sorted((pair["spread_a"], pair["spread_b"]))
     return (
         f"{seeds}, spread {spreads[0]:.1f} and {spreads[1]:.1f}, "
         f"p = {format_p(pair['p_value_seeds'])} over seeds"

@@ -4,6 +4,7 @@ import dataclasses
 import glob
 import pathlib
 import re
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +13,18 @@ from relpos_tf import hparam
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.models import run_dir
+from relpos_tf.utils import checked_json
 
 # How compare names the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
+# The folder of averages in a run.
+_AVERAGE = "average"
 # Hparams that flags or data decide, not the set.
 _NOT_COMPARED = frozenset({"vocab_size", "train_steps"})
+# Flags of the trainer on which the final model depends, beside its hparams.
+_COMPARED_FLAGS = "random_seed", "problem", "train_weights"
+# The same where checkpoints are averaged: it decides which ones there are.
+_FLAG_OF_AVERAGES = "local_eval_frequency"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +86,8 @@ class Run:
             "checkpoint": checkpoint,
             "output_dir": str(self.path),
             "sharing": self.files.read_sharing(),
+            "num_averaged": hparams.num_averaged,
+            "average_of": _average_of(checkpoint),
             **measures.of_training(self.files.read_metrics(), step),
         }
 
@@ -101,7 +111,7 @@ def plan(
     variants: Sequence[variants_lib.Variant],
     seeds: Sequence[int],
     folder: pathlib.Path,
-    problem: str,
+    flags: Mapping[str, object],
     train_steps: int,
 ) -> list[Run]:
     """Returns the runs to train, seed by seed.
@@ -110,7 +120,7 @@ def plan(
         variants: The variants to train.
         seeds: The seeds, each for all variants.
         folder: Folder of the runs' directories, which may be missing.
-        problem: str. Name of the problem.
+        flags: Flags of the trainer, the same for all, by name.
         train_steps: int. Updates of each run.
 
     Raises:
@@ -128,7 +138,7 @@ def plan(
                 one.overrides,
                 one.point,
             )
-            check_resumable(run, one.hparams, problem, train_steps)
+            check_resumable(run, one.hparams, flags, train_steps)
             planned.append(run)
     if len({run.path for run in planned}) < len(planned):
         raise errors.UserError(
@@ -184,7 +194,7 @@ def final_checkpoint(run: Run, step: int = 0) -> str:
             f"{', '.join(map(str, steps)) or 'none'}."
         )
     step = step or steps[-1]
-    averaged = run.path / "average" / f"ckpt-{step}"
+    averaged = run.path / _AVERAGE / f"ckpt-{step}"
     if run.files.read_hparams().num_averaged > 1:
         if averaged.with_name(f"{averaged.name}.index").is_file():
             return str(averaged)
@@ -207,18 +217,21 @@ def is_finished(run: Run, train_steps: int) -> bool:
         steps = run_dir.epoch_ends(run.path)
     if min(hparams.num_averaged, len(steps)) < 2:
         return True
-    return train_steps in run_dir.all_steps(run.path / "average")
+    return train_steps in run_dir.all_steps(run.path / _AVERAGE)
 
 
 def check_resumable(
-    run: Run, hparams: hparam.HParams, problem: str, train_steps: int
+    run: Run,
+    hparams: hparam.HParams,
+    flags: Mapping[str, object],
+    train_steps: int,
 ) -> None:
     """Checks that a run can be trained in its directory, or resumed there.
 
     Args:
         run: The run; its directory may be missing.
         hparams: The hparams to train it with.
-        problem: str. Name of the problem.
+        flags: Flags of the trainer, by name.
         train_steps: int. Its last step.
 
     Raises:
@@ -232,10 +245,15 @@ def check_resumable(
         for name, (old, new) in differences.items()
         if name not in _NOT_COMPARED
     ]
-    flags = run.files.read_flags()
-    for name, now in (("random_seed", str(run.seed)), ("problem", problem)):
-        if flags.get(name, now) != now:
-            listed.append(f"--{name}={flags[name]} (now {now})")
+    names = [*_COMPARED_FLAGS]
+    if hparams.average_checkpoints > 1:
+        names.append(_FLAG_OF_AVERAGES)
+    now = dict(flags) | {"random_seed": run.seed}
+    listed += [
+        f"--{name}={old} (now {now[name]})"
+        for name, old in run.files.read_flags().items()
+        if name in names and name in now and old != str(now[name])
+    ]
     if listed:
         raise errors.UserError(
             f"The run {run.path} was started with {', '.join(listed)}. Name "
@@ -248,6 +266,22 @@ def check_resumable(
             f"checkpoint of step {train_steps}. Give --train_steps="
             f"{steps[-1]}, or name another --output_dir."
         )
+
+
+def _average_of(checkpoint):
+    """Returns the steps of an average's checkpoints; [] of a single one.
+
+    None: they are unknown, because the file beside the average is missing or
+    damaged. Nothing else needs it.
+    """
+    if pathlib.Path(checkpoint).parent.name != _AVERAGE:
+        return []
+    try:
+        content = pathlib.Path(f"{checkpoint}.json").read_bytes()
+        record = checked_json.loads(content, {"average_of": list[str]})
+        return [run_dir.checkpoint_step(name) for name in record["average_of"]]
+    except (FileNotFoundError, KeyError, errors.UserError):
+        return None
 
 
 def _label_and_folders(item):

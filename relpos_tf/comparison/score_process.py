@@ -128,6 +128,7 @@ def count_words(
     record_files: Sequence[str],
     tokenizer: str,
     most_pairs: int,
+    max_length: int,
     path: str,
     key: dict[str, Any],
 ) -> None:
@@ -138,6 +139,8 @@ def count_words(
         record_files: TFRecord files.
         tokenizer: str. File of the tokenizer that made them.
         most_pairs: int. Further pairs are not read.
+        max_length: int. Pairs with more ids on a side are not counted, as they
+            are not trained on.
         path: str. The file to write, JSON.
         key: Identifies the frequencies, and is written with them.
 
@@ -146,7 +149,13 @@ def count_words(
     """
     spelled = tokenizer_lib.load(tokenizer)
     dataset = tf.data.TFRecordDataset(list(record_files)).take(most_pairs)
-    targets = dataset.map(lambda record: records.parse(record)["targets"])
+    pairs = dataset.map(records.parse).filter(
+        lambda pair: (
+            tf.size(pair["inputs"]) <= max_length
+            and tf.size(pair["targets"]) <= max_length
+        )
+    )
+    targets = pairs.map(lambda pair: pair["targets"])
     counts = words_lib.count(
         spelled.decode(ids)
         for ids in records.guarded(targets.as_numpy_iterator(), record_files)

@@ -152,7 +152,8 @@ def p_of_differences(differences: Sequence[float]) -> float | None:
     correlation may be any.
 
     Returns:
-        The p-value; None for fewer than two seeds, which have no spread.
+        The p-value; None for fewer than two seeds, which have no spread, and
+        for equal differences but 0, which give nothing to compare them with.
 
     Example:
 
@@ -176,7 +177,8 @@ def p_of_groups(
     keeps its level whatever the two variances are.
 
     Returns:
-        The p-value; None if a group has fewer than two seeds.
+        The p-value; None if a group has fewer than two seeds, or if neither
+        has a spread and they differ.
     """
     smaller = min(len(first), len(second))
     if smaller < 2:
@@ -212,9 +214,12 @@ def p_of_t(t: float, freedom: int) -> float:
 
 
 def _p_of_error(difference, error, freedom):
-    """Returns the p-value of a difference with its standard error."""
+    """Returns the p-value of a difference with its standard error.
+
+    Without an error, as of copies of one training, a difference has none.
+    """
     if not error:
-        return float(not difference)
+        return None if difference else 1.0
     return p_of_t(difference / error, freedom)
 
 

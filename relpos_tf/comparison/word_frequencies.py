@@ -6,6 +6,7 @@ import logging
 import pathlib
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
@@ -24,33 +25,46 @@ _FIELDS = {"frequencies": dict[str, int]}
 
 def in_training(
     lines: Iterable[str],
-    run: runs_lib.Run,
+    runs: Sequence[runs_lib.Run],
     data_dir: str,
     problem: Mapping[str, Any],
     folder: pathlib.Path,
 ) -> tuple[dict[str, int] | None, str]:
-    """Returns how often words occur in the targets of the training data.
+    """Returns how often words occur in the targets of the training pairs.
+
+    Pairs that are too long for training are not counted.
 
     Args:
         lines: The lines whose words to look up.
-        run: One of the runs, which has the tokenizer.
+        runs: The runs, which have the tokenizer and `max_length`.
         data_dir: str. Folder of prepared data.
         problem: See `test_sets.problem_of`.
         folder: The cache: `frequencies.json`, which is made again only if the
-            words or the training data are others.
+            words or the training pairs are others.
 
     Returns:
         A pair: frequencies by word, without words that do not occur; and why
         there are none, else empty. Scores do not need them.
     """
     try:
-        return _in_training(lines, run, data_dir, problem, folder), ""
+        return _in_training(lines, runs, data_dir, problem, folder), ""
     except errors.UserError as error:
         return None, f"No words by frequency: {error}"
 
 
-def _in_training(lines, run, data_dir, problem, folder):
-    """Returns the frequencies; raises UserError if the data are unknown."""
+def _in_training(lines, runs, data_dir, problem, folder):
+    """Returns the frequencies.
+
+    Raises:
+        UserError: the data are unknown, or the labels were not trained on the
+            same pairs.
+    """
+    longest = sorted({run.hparams().max_length for run in runs})
+    if len(longest) > 1:
+        raise errors.UserError(
+            "the runs were not trained on the same pairs, but on those up to "
+            f"max_length {' and '.join(map(str, longest))}."
+        )
     record_files = test_sets.training_records(data_dir, problem)
     wanted = sorted(words_lib.count(lines))
     key = {
@@ -58,6 +72,7 @@ def _in_training(lines, run, data_dir, problem, folder):
         "tokenizer": problem["tokenizer_sha256"],
         "train": problem.get("data", {}).get("train", ""),
         "most_pairs": MOST_PAIRS,
+        "max_length": longest[0],
     }
     path = folder / "frequencies.json"
     record = _read(path, key)
@@ -66,8 +81,9 @@ def _in_training(lines, run, data_dir, problem, folder):
         request = {
             "words": wanted,
             "record_files": record_files,
-            "tokenizer": str(run.files.tokenizer_path),
+            "tokenizer": str(runs[0].files.tokenizer_path),
             "most_pairs": MOST_PAIRS,
+            "max_length": longest[0],
             "path": str(path),
             "key": key,
         }

@@ -38,6 +38,8 @@ with extras.imports("serve", "relpos-serve"):
 # Of a body that is too large, so much is read before the refusal, which a
 # client that is still sending would not see.
 _DRAINED_BYTES = 2**24
+# At the end, for the thread of a model.
+_LAST_WAIT_S = 1.0
 # Not a standard code; nobody reads it but the metrics.
 _HUNG_UP = 499
 _PAGE = pathlib.Path(__file__).parent / "page"
@@ -77,8 +79,10 @@ def make_app(
         for worker in workers.values():
             worker.start()
         yield
+        # Every request has been answered, or given up. A batch for nobody is
+        # not waited for.
         for worker in workers.values():
-            await asyncio.to_thread(worker.close)
+            await asyncio.to_thread(worker.close, True, _LAST_WAIT_S)
 
     routes = [
         routing.Route("/translate", answers.translate, methods=["POST"]),
@@ -168,7 +172,10 @@ class _Answers:
         seconds = time.monotonic() - begun
         name = worker.model.name
         self._metrics.count_translation(name, len(query.lines), seconds)
-        return _json(served.answer(query, name, translations))
+        answer = functools.partial(served.answer, query, name, translations)
+        # Weights take seconds, in which others are answered.
+        text = await asyncio.to_thread(answer) if query.attention else answer()
+        return _response(text)
 
     def _worker(self, name):
         """Returns the worker of a model; "": the first."""
@@ -245,8 +252,14 @@ async def _page_file(name, media_type, request: requests.Request):
 
 
 def _json(values, status=200, headers=None):
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    return _response(text, status, headers)
+
+
+def _response(text, status=200, headers=None):
+    """Returns a response of JSON."""
     return responses.Response(
-        json.dumps(values, ensure_ascii=False, allow_nan=False),
+        text,
         status,
         {"cache-control": "no-store", **(headers or {})},
         "application/json",

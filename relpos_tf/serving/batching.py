@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf.decoding import engines
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import metrics as metrics_lib
 from relpos_tf.serving import queries
@@ -59,13 +60,14 @@ class Job:
         self.arrived = time.monotonic()
         self.begun = 0  # lines taken for a batch
         self.translations = {}  # by the index of the line
+        self.weights = 0  # of their attention
         # Numbers decide what is drawn for a line: a random query is never
-        # joined with others or taken apart.
-        self.is_whole = settings.decode_hparams.is_random
-        self.key = (settings, id(self)) if self.is_whole else settings
+        # joined with others.
+        is_random = settings.decode_hparams.is_random
+        self.key = (settings, id(self)) if is_random else settings
         self._order = list(range(len(query.lines)))
-        if not self.is_whole:  # similar lengths together, the longest first
-            self._order.sort(key=lambda i: -_size(query.lines[i]))
+        # Similar lengths together, the longest first.
+        self._order.sort(key=lambda i: -_size(query.lines[i]))
 
     @property
     def waiting(self) -> int:
@@ -81,6 +83,12 @@ class Job:
         """Takes a line for a batch, and returns its index."""
         self.begun += 1
         return self._order[self.begun - 1]
+
+    def add(self, index: int, translation: engines.Translation) -> None:
+        """Adds the translation of a line."""
+        translation = served.reduced(self.query, translation)
+        self.translations[index] = translation
+        self.weights += served.num_weights(translation)
 
 
 class Worker:
@@ -161,11 +169,16 @@ class Worker:
             self._drop_cancelled()
             return self._waiting()
 
-    def close(self, drop: bool = False) -> None:
+    def close(self, drop: bool = False, seconds: float | None = None) -> bool:
         """Ends the thread after the last job. Closing twice is no error.
 
         Args:
             drop: bool. Whether to give up the jobs that wait.
+            seconds: How long to wait for the batch that is under way, which
+                cannot be interrupted; None: until its end.
+
+        Returns:
+            Whether the thread has ended.
         """
         with self._changed:
             self._is_closing = True
@@ -174,7 +187,8 @@ class Worker:
                     job.future.cancel()
             self._changed.notify()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _waiting(self):
         return sum(job.waiting for job in self._jobs)
@@ -249,20 +263,17 @@ class Worker:
         most = self._limits.max_batch_lines
         if first.settings.has_attention:
             most = min(most, ATTENTION_LINES)
-        if first.is_whole:
-            most = len(first.query.lines)
         turns = collections.deque(
             job for job in self._jobs if job.key == first.key
         )
         batch, longest, size = [], 0, first.next_size
         while turns and len(batch) < most:
             job = turns.popleft()
-            if not job.is_whole:
-                if not _are_alike(size, job.next_size):
-                    continue  # it keeps its place, and comes first in the end
-                longest = max(longest, job.next_size)
-                if batch and longest * (len(batch) + 1) > BATCH_CHARACTERS:
-                    break
+            if not _are_alike(size, job.next_size):
+                continue  # it keeps its place, and comes first in the end
+            longest = max(longest, job.next_size)
+            if batch and longest * (len(batch) + 1) > BATCH_CHARACTERS:
+                break
             batch.append((job, job.take()))
             if job.waiting:
                 turns.append(job)
@@ -289,11 +300,22 @@ class Worker:
                 self._fail(jobs[0], error)
         else:
             for (job, i), translation in zip(batch, translations, strict=True):
-                job.translations[i] = translation
+                job.add(i, translation)
             for job in jobs:
-                number = len(job.query.lines)
-                if len(job.translations) == number:
-                    _settle(job, [job.translations[i] for i in range(number)])
+                self._complete(job)
+
+    def _complete(self, job):
+        """Settles a job if all its lines are translated, or refuses it."""
+        number = len(job.query.lines)
+        most = self._limits.max_attention_weights
+        if job.weights > most:
+            message = (
+                f"An answer may have {most} attention weights. This one has "
+                "more. Ask for fewer lines, a smaller `n_best`, or the average."
+            )
+            self._fail(job, errors.UserError(message))
+        elif len(job.translations) == number:
+            _settle(job, [job.translations[i] for i in range(number)])
 
     def _translations(self, batch) -> list[Any]:
         settings = batch[0][0].settings
@@ -304,6 +326,7 @@ class Worker:
                 job.query.prefixes[i] if job.query.prefixes else ""
                 for job, i in batch
             ],
+            [i for _, i in batch],
         )
 
     def _fail(self, job, error):

@@ -24,6 +24,8 @@ class Limits:
     batch_wait_ms: float = fields.number(3.0, most=1000)
     # Lines that wait for one model; further ones are refused.
     max_queue_lines: int = fields.number(4096, least=1)
+    # Of one answer. 4 million are about 30 MB of JSON.
+    max_attention_weights: int = fields.number(4_000_000)
     timeout_s: float = fields.number(60.0, above=0, most=3600)  # of a request
 
     def __post_init__(self):

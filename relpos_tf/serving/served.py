@@ -1,8 +1,11 @@
 """A model that the server translates with, and the form of its answers."""
 
-import math
+import json
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
+
+import numpy as np
 
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
@@ -10,7 +13,8 @@ from relpos_tf.decoding import engines
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import queries
 
-# A graph for each kind of search stays in memory, so there are so many at most.
+# A run keeps a graph for each kind of search in memory, so there are so many at
+# most, besides those of the page.
 MOST_KINDS = 64
 _DIGITS = 4
 _WARM_UP = "Hello.", "This line is translated before the first request."
@@ -52,6 +56,7 @@ class ServedModel:
         self._defaults = self._complete(decode_hparam.DecodeHParams())
         self.has_prefixes = self._can(prefix=[])
         self.has_attention = self._can(with_attention=True)
+        self._kinds_of_page = frozenset(map(_kind, self.kinds_of_page()))
         self._description = description or {}
 
     def _complete(self, decode_hparams):
@@ -104,20 +109,18 @@ class ServedModel:
         settings = Settings(
             decode_hparams, n_best, bool(query.prefixes), bool(query.attention)
         )
-        self._count_kind(settings)
+        self._check_kind(settings)
         return settings
 
-    def _count_kind(self, settings):
-        how = settings.decode_hparams
-        kind = (
-            settings.n_best,
-            settings.has_prefixes,
-            how.beam_size,
-            how.min_length,
-            how.no_repeat_ngram_size,
-            how.sampling_method,
-            how.sampling_keep_top_k,
-        )
+    def _check_kind(self, settings):
+        """Refuses one kind of search too many; returns the kind if it counts.
+
+        Returns None for the kinds of the page. Exports keep no graphs; they
+        are the models without attention.
+        """
+        kind = _kind(settings)
+        if not self.has_attention or kind in self._kinds_of_page:
+            return None
         if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
             raise errors.UserError(
                 f"This server searches in {MOST_KINDS} different ways at most, "
@@ -125,10 +128,14 @@ class ServedModel:
                 "no_repeat_ngram_size, sampling_method and "
                 "sampling_keep_top_k must be those of an earlier request."
             )
-        self._kinds.add(kind)
+        return kind
 
     def translate(
-        self, settings: Settings, lines: list[str], prefixes: list[str]
+        self,
+        settings: Settings,
+        lines: list[str],
+        prefixes: list[str],
+        numbers: Sequence[int] = (),
     ) -> list[Any]:
         """Translates lines of the same settings.
 
@@ -136,13 +143,30 @@ class ServedModel:
             settings: What `settings` returned.
             lines: list of str.
             prefixes: list of str, read if the settings have prefixes.
+            numbers: The number of each line in its request, counted from 0,
+                which decides what is drawn for it. Read if the settings are
+                random.
 
         Returns:
             An `engines.Translation` for each line.
 
         Raises:
-            UserError: a line cannot be translated.
+            UserError: a line cannot be translated, or this would be one kind
+                of search too many.
         """
+        # Only now: a request that is never translated makes no graph.
+        if (kind := self._check_kind(settings)) is not None:
+            self._kinds.add(kind)
+        if not settings.decode_hparams.is_random:
+            return self._translate(settings, lines, prefixes)
+        # Blank lines, which nothing is drawn for, stand for the others.
+        all_lines, all_prefixes = ([""] * (max(numbers) + 1) for _ in range(2))
+        for number, line, prefix in zip(numbers, lines, prefixes, strict=True):
+            all_lines[number], all_prefixes[number] = line, prefix
+        found = self._translate(settings, all_lines, all_prefixes)
+        return [found[number] for number in numbers]
+
+    def _translate(self, settings, lines, prefixes):
         arguments = {"with_attention": True} if settings.has_attention else {}
         if settings.has_prefixes:
             arguments["prefix"] = prefixes
@@ -173,20 +197,65 @@ class ServedModel:
         self.translate(settings, list(_WARM_UP), ["a"] * len(_WARM_UP))
 
 
-def answer(
-    query: queries.Query, model: str, translations: list[Any]
-) -> dict[str, Any]:
+def _kind(settings):
+    """Returns what decides the graph of a search."""
+    how = settings.decode_hparams
+    return (
+        settings.n_best,
+        settings.has_prefixes,
+        how.beam_size,
+        how.min_length,
+        how.no_repeat_ngram_size,
+        how.sampling_method,
+        how.sampling_keep_top_k,
+    )
+
+
+def reduced(
+    query: queries.Query, translation: engines.Translation
+) -> engines.Translation:
+    """Returns a translation with the attention that its query asks for.
+
+    The engine's weights are views of those of the whole batch, which would stay
+    in memory with them.
+    """
+    if not query.attention:
+        return translation
+    wanted = translation.attention[: query.n_best]
+    return translation._replace(
+        attention=[_reduced(one, query.attention) for one in wanted]
+    )
+
+
+def _reduced(attention, kind):
+    if attention is None:  # of a blank line
+        return None
+    weights = attention.weights  # [layers, heads, T, S]
+    if kind == queries.AVERAGE:
+        return attention._replace(weights=weights.mean((0, 1)))  # [T, S]
+    return attention._replace(weights=weights.copy())
+
+
+def num_weights(translation: engines.Translation) -> int:
+    """Returns the number of attention weights of a line's translations."""
+    return sum(one.weights.size for one in translation.attention if one)
+
+
+def answer(query: queries.Query, model: str, translations: list[Any]) -> str:
     """Returns the JSON object that answers a query.
 
     Args:
         query: The query.
         model: str. The model's name.
-        translations: An `engines.Translation` for each line.
+        translations: An `engines.Translation` for each line, as `reduced`
+            returns it.
     """
-    return {
-        "model": model,
-        "translations": [_line(query, one) for one in translations],
-    }
+    return _json(
+        {
+            "model": model,
+            "translations": [_line(query, one) for one in translations],
+        }
+    )
 
 
 def _line(query, translation):
@@ -198,28 +267,37 @@ def _line(query, translation):
             break
         hypothesis = {"text": text, "score": round(score, _DIGITS)}
         if query.attention:
-            hypothesis["attention"] = _attention(
-                translation.attention[i], query.attention
-            )
+            hypothesis["attention"] = _attention(translation.attention[i])
         hypotheses.append(hypothesis)
     return {"complete": translation.is_complete, "hypotheses": hypotheses}
 
 
-def _attention(attention, kind):
-    """Returns pieces and weights as lists; None for a blank line."""
+def _attention(attention):
+    """Returns pieces and rounded weights; None for a blank line."""
     if attention is None:
         return None
-    weights = attention.weights  # [layers, heads, T, S]
-    if kind == queries.AVERAGE:
-        weights = weights.mean((0, 1))  # [T, S]
+    weights = attention.weights.astype(np.float64)
+    weights = np.where(np.isfinite(weights), weights, 0.0)
     return {
         "source": attention.source,
         "target": attention.target,
-        "weights": _rounded(weights.tolist()),
+        "weights": weights.round(_DIGITS),
     }
 
 
-def _rounded(values):
+def _json(values):
+    """Returns JSON of values that may hold arrays.
+
+    Python's encoder stops all threads until it has ended: millions of weights
+    are encoded in parts.
+    """
+    if isinstance(values, dict):
+        items = (f"{_json(key)}: {_json(x)}" for key, x in values.items())
+        return f"{{{', '.join(items)}}}"
+    if isinstance(values, np.ndarray):
+        if values.ndim < 3:
+            return json.dumps(values.tolist(), allow_nan=False)
+        values = list(values)
     if isinstance(values, list):
-        return [_rounded(value) for value in values]
-    return round(values, _DIGITS) if math.isfinite(values) else 0.0
+        return f"[{', '.join(map(_json, values))}]"
+    return json.dumps(values, ensure_ascii=False, allow_nan=False)

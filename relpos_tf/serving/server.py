@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -16,10 +17,14 @@ with extras.imports("serve", "relpos-serve"):
     import uvicorn
 
 _log = logging.getLogger("relpos_tf")
+# Connections that wait to be accepted.
+_BACKLOG = 1024
+# Seconds between two looks for a second signal.
+_POLL_S = 0.1
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Returns a socket that listens.
+def bind(host: str, port: int) -> socket.socket:
+    """Returns a socket with an address, which `listen` lets others connect to.
 
     Args:
         host: str. A name or an address of this machine.
@@ -29,8 +34,35 @@ def listen(host: str, port: int) -> socket.socket:
         UserError: the address is taken, or is none of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
     try:
-        return socket.create_server((host, port), family=family, backlog=1024)
+        with _errors_explained(host, port):
+            # As `socket.create_server` does, which listens as well.
+            if os.name == "posix":  # or a new start waits for minutes
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind((host, port))
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def listen(listener: socket.socket) -> None:
+    """Lets others connect to a socket of `bind`.
+
+    Raises:
+        UserError: another process has begun to listen at the address.
+    """
+    with _errors_explained(*listener.getsockname()[:2]):
+        listener.listen(_BACKLOG)
+
+
+@contextlib.contextmanager
+def _errors_explained(host: str, port: int) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         reason = (error.strerror or str(error)).partition(" (")[0]
         is_foreign = error.errno == errno.EADDRNOTAVAIL
@@ -43,7 +75,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Returns the address of a listening socket, for a browser."""
+    """Returns the address of a socket, for a browser."""
     host, port = listener.getsockname()[:2]
     if listener.family == socket.AF_INET6:
         host = f"[{host}]"
@@ -90,12 +122,23 @@ class Server(uvicorn.Server):
     """Says when the server stops."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None):
-        """Stops to listen, and waits for what is under way."""
+        """Stops to listen, and waits for what is under way.
+
+        After a second SIGINT it does not wait, not even for connections to
+        close, as uvicorn does from Python 3.12 on.
+        """
         _log.info(
             "Stopping: %d requests are under way.",
             len(self.server_state.tasks),
         )
-        await super().shutdown(sockets)
+        stopping = asyncio.ensure_future(super().shutdown(sockets))
+        while not stopping.done() and not self.force_exit:
+            await asyncio.wait({stopping}, timeout=_POLL_S)
+        if not self.force_exit:
+            return stopping.result()
+        # What is under way is cancelled, which is no fault to be logged.
+        logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+        stopping.cancel()
 
 
 @contextlib.contextmanager

@@ -29,6 +29,9 @@ from relpos_tf.comparison.report import html
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import model_engine
 from relpos_tf.models import run_dir
+from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.problems import own_files
+from relpos_tf.problems import translate
 from relpos_tf.training import evaluation
 from tests.comparison import examples
 
@@ -267,7 +270,7 @@ class RunsTest(parameterized.TestCase):
         self.assertLen(report["samples"], 2)
         self.assertEqual(report["runs"][2]["target_tokens"], 40)
         self.assertEqual(report["runs"][2]["steps_per_second"], 2.5)
-        self.assertIn("Not all labels have the same seeds.", report["warnings"])
+        self.assertIn("Not all labels have the same seeds: ", err)
         self.assertIn("b and a have equal hparams.", report["warnings"])
         self.assertIn("warning: b and a have equal hparams.\n", err)
         text = (self.folder / "out" / "report.md").read_text("utf-8")
@@ -690,6 +693,47 @@ class TrainTest(absltest.TestCase):
             "output_dir": f"{folder}/runs/k=0-seed3",
         }.items():
             self.assertEqual(trainer.FLAGS[name].value, value, name)
+
+    def test_other_files_than_those_of_the_runs_are_refused(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        names = "train", "dev", "test"
+        for name, text in zip((*names, "other"), "abcd", strict=True):
+            for side in ("source", "target"):
+                (folder / f"{name}.{side}").write_text(f"{text} b\nc {text}\n")
+        files = {
+            f"{name}_{side}": f"{folder}/{name}.{side}"
+            for name in names
+            for side in ("source", "target")
+        }
+        problem = translate.files_problem(
+            own_files.Training(files["train_source"], files["train_target"]),
+            own_files.Sides(files["dev_source"], files["dev_target"]),
+            own_files.Sides(files["test_source"], files["test_target"]),
+            270,
+        )
+        data = manifest_lib.fingerprints(problem.prepare(folder / "data"))
+        run = run_dir.RunDir(folder / "runs" / f"{TINY}-seed1")
+        run.write_problem({"problem": "translate_files", "data": data})
+        run.write_hparams(registry.hparams(TINY))
+
+        def compare_with(**changed):
+            given = {**files, **changed}
+            with mock.patch.object(
+                train_runs, "train", side_effect=errors.UserError("Trained.")
+            ):
+                return execute(
+                    f"--hparams_sets={TINY}",
+                    "--problem=translate_files",
+                    *(f"--{name}={path}" for name, path in given.items()),
+                    "--vocab_size=270",
+                    f"--data_dir={folder / 'data'}",
+                    f"--output_dir={folder}",
+                )
+
+        self.assertEqual(compare_with()[2], "relpos-compare: Trained.\n")
+        code, _, err = compare_with(test_source=f"{folder}/other.source")
+        self.assertEqual(code, 1)
+        self.assertRegex(err, "-seed1 was made with .*: --test_source named")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,23 @@
 """The serve command: its flags, its models, its start and its end."""
 
 import contextlib
+import errno
 import io
 import json
 import os
 import re
 import signal
+import socket
 import sys
+import time
+import urllib.parse
 import urllib.request
+from unittest import mock
 
 from absl.testing import absltest
 
 import relpos_tf
+from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.bin import serve
 from tests import commands
@@ -66,7 +72,8 @@ class FlagsTest(absltest.TestCase):
             self.assert_error(2, message, *flags)
 
     def test_an_address_that_is_taken_is_said(self):
-        with servers.server_lib.listen("127.0.0.1", 0) as listener:
+        with servers.server_lib.bind("127.0.0.1", 0) as listener:
+            servers.server_lib.listen(listener)
             port = listener.getsockname()[1]
             self.assert_error(
                 1, "Choose another port", "--model=none", f"--port={port}"
@@ -74,6 +81,43 @@ class FlagsTest(absltest.TestCase):
         self.assert_error(
             1, "Choose another host", "--model=none", "--host=192.0.2.1"
         )
+
+    def test_nobody_is_let_in_while_a_model_is_loaded(self):
+        refused = []
+
+        def load(name, path):
+            del name, path
+            for port in ports:
+                with contextlib.closing(socket.socket()) as client:
+                    refused.append(client.connect_ex(("127.0.0.1", port)))
+            raise errors.UserError("It is loaded.")
+
+        ports, bind = [], servers.server_lib.bind
+
+        def bind_and_note(host, port):
+            listener = bind(host, port)
+            ports.append(listener.getsockname()[1])
+            return listener
+
+        with (
+            mock.patch.object(serve, "load", load),
+            mock.patch.object(servers.server_lib, "bind", bind_and_note),
+        ):
+            self.assert_error(
+                1, "loaded", f"--model={tiny_run.path()}", "--port=0"
+            )
+        self.assertEqual(refused, [errno.ECONNREFUSED])
+
+    def test_an_address_that_is_taken_meanwhile_is_said(self):
+        server = servers.server_lib
+        with server.bind("127.0.0.1", 0) as first:
+            port = first.getsockname()[1]
+            with server.bind("127.0.0.1", port) as second:
+                server.listen(first)
+                with self.assertRaisesRegex(
+                    errors.UserError, f"--port={port} .*Choose another port"
+                ):
+                    server.listen(second)
 
     def test_models_have_names(self):
         for words, expected in (
@@ -139,6 +183,30 @@ class ServeTest(absltest.TestCase):
             ("tiny", "run", True),
         )
         self.stop(process, signal.SIGTERM)
+
+    def test_a_second_ctrl_c_ends_within_a_batch(self):
+        # TensorFlow would crash under a batch that is still translated.
+        process, url, _ = self.start(
+            f"--model=tiny={tiny_run.path()}", "--max_extra_length=9000"
+        )
+        process.stderr.readline()
+        content = {"lines": ["a"] * 64, "beam_size": 16, "min_length": 9000}
+        body = json.dumps(content | {"extra_length": 9000}).encode()
+        address = urllib.parse.urlsplit(url)
+        with socket.create_connection(
+            (address.hostname, address.port)
+        ) as client:
+            head = f"POST /translate HTTP/1.0\r\nContent-Length: {len(body)}"
+            client.sendall(f"{head}\r\n\r\n".encode() + body)
+            time.sleep(2)
+            for _ in range(2):
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.3)
+            self.assertEqual(process.wait(10), 0)
+        self.assertEqual(
+            process.stderr.read().splitlines(),
+            ["Stopping: 1 requests are under way.", "Stopped."],
+        )
 
     def test_an_export_is_served_without_tensorflow_until_ctrl_c(self):
         ctranslate2_runs.skip_without_library()

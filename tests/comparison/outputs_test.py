@@ -22,6 +22,7 @@ class OutputsTestCase(parameterized.TestCase):
             ("a.txt", "b.txt", "k=2.txt", "s-1.txt", "s-2.txt", "[s-3.txt")
         ):
             (self.folder / name).write_text(f"one\ntwo {number}\n")
+        (self.folder / "copy.txt").write_text("one\ntwo 0\n")
         self.sets = [
             test_sets.TestSet(
                 name, ["x", "y"], ["u", "v"], self.folder, self.folder
@@ -67,6 +68,14 @@ class ParseTest(OutputsTestCase):
         (["x=."], "Received: 'x=.', which has no file"),
         (["x=a.txt", "x=a.txt"], "each model of x. Received twice: a.txt"),
         (
+            ["x=a.txt", "x=b.txt", "x=copy.txt"],
+            "by each model of x. Received copies: a.txt and copy.txt",
+        ),
+        (
+            ["x=a.txt", "x=copy.txt", "x:test_2=a.txt", "x:test_2=copy.txt"],
+            "by each model of x. Received copies: a.txt and copy.txt",
+        ),
+        (
             ["x=a.txt", "x=b.txt", "x:test_2=s-1.txt"],
             "for each test set. Received: 2 for the first test set, 1 for "
             "test_2",
@@ -76,6 +85,14 @@ class ParseTest(OutputsTestCase):
         with self.assertRaisesRegex(errors.UserError, message) as caught:
             outputs.parse(items)
         self.assertNotIn("\n", str(caught.exception))
+
+    def test_equal_files_of_one_set_alone_are_no_copies(self):
+        # Of two models, as of a set of a few lines.
+        found = outputs.parse(
+            ["x=a.txt", "x=copy.txt", "x:test_2=s-1.txt", "x:test_2=s-2.txt"]
+        )
+        self.assertLen(found, 2)
+        self.assertLen(outputs.parse(["x=a.txt", "y=copy.txt"]), 2)
 
     def test_label_of_a_run_is_refused(self):
         found = outputs.parse(["x=a.txt", "y=b.txt"])

@@ -1,5 +1,7 @@
 """Comparisons of two labels, and the verdict in words."""
 
+import math
+import re
 from unittest import mock
 
 import numpy as np
@@ -132,15 +134,80 @@ class CompareTest(absltest.TestCase):
         (found,) = pairs.correct([found])
         self.assertFalse(found["is_beyond_chance"])
 
-    def test_unequal_numbers_of_different_seeds_are_not_tested(self):
-        by_label = {
-            "a": results(s1=REFERENCES, s2=WORSE),
-            "b": results(s3=WORST),
-        }
-        found = pairs.compare("a", "b", by_label, BLEU)
-        for name in ("p_value", "difference", "p_value_seeds", "spread_b"):
-            self.assertIsNone(found[name])
-        self.assertGreater(found["score_a"], found["score_b"])
+    def test_one_training_against_several_is_tested_over_sentences_only(self):
+        for seed in (2, 3):  # one that both have, or none
+            by_label = {
+                "a": results(s1=REFERENCES, s2=WORSE),
+                "b": results(**{f"s{seed}": WORST}),
+            }
+            found = pairs.compare("a", "b", by_label, BLEU)
+            sums = [sum(own.counts.values()) for own in by_label.values()]
+            self.assertEqual(
+                found["p_value"],
+                significance.p_value(sums[0], 2 * sums[1], BLEU),
+            )
+            self.assertEqual(
+                found["score_a"],
+                significance.mean([*by_label["a"].scores.values()]),
+            )
+            for name in ("p_value_seeds", "spread_b", "p_largest"):
+                self.assertIsNone(found[name])
+
+    def test_fewer_than_two_common_seeds_are_no_pairs(self):
+        sides = [
+            [
+                REFERENCES,
+                WORSE[:2] + REFERENCES[2:],
+                REFERENCES[:9] + WORSE[9:],
+            ],
+            [WORST, WORSE[:2] + WORST[2:], WORST[:3] + WORSE[3:]],
+        ]
+        for numbers in ((1, 2, 3), (4, 5)), ((1, 2, 3), (3, 4, 5)):
+            by_label = {
+                label: results(
+                    **{f"s{n}": x for n, x in zip(own, side, strict=False)}
+                )
+                for label, own, side in zip("ab", numbers, sides, strict=True)
+            }
+            found = pairs.compare("a", "b", by_label, BLEU)
+            self.assertEqual((found["seeds"], found["by_seed"]), ([], []))
+            scores, counts = (
+                [[*getattr(x, name).values()] for x in by_label.values()]
+                for name in ("scores", "counts")
+            )
+            self.assertEqual(
+                found["p_value_seeds"], significance.p_of_groups(*scores)
+            )
+            self.assertEqual(
+                found["p_value_both"],
+                two_way.of_other_seeds(*counts, BLEU).p_value,
+            )
+            # As many translations of each line on either side.
+            total = math.lcm(*map(len, counts))
+            sums = [sum(own * (total // len(own))) for own in counts]
+            self.assertEqual(
+                found["p_value"], significance.p_value(*sums, BLEU)
+            )
+            (found,) = pairs.correct([found])
+            self.assertTrue(found["is_beyond_chance"])
+
+    def test_trainings_of_equal_scores_cannot_be_tested_over_seeds(self):
+        for names in (("s1", "s2"), ("s3", "s4")):  # common, or not
+            by_label = {
+                "a": results(s1=WORSE, s2=WORSE),
+                "b": results(**dict.fromkeys(names, WORST)),
+            }
+            (found,) = pairs.compare_all(by_label, BLEU)
+            self.assertLess(found["p_value"], 0.01)
+            self.assertIsNone(found["p_value_seeds"])
+            self.assertFalse(found["is_beyond_chance"])
+            rows = summary(("a", found["score_a"]), ("b", found["score_b"]))
+            self.assertRegex(
+                pairs.verdict(rows, [found]),
+                r"^a has [\d.]+ BLEU more than b, but the scores of either's "
+                r"trainings do not differ at all, as those of copies: nothing "
+                r"follows for other trainings \(.* seeds of equal scores; p = ",
+            )
 
     def test_translations_of_unknown_seeds_weigh_as_much_as_ours(self):
         ours = [REFERENCES, WORSE[:2] + REFERENCES[2:], REFERENCES]
@@ -221,8 +288,7 @@ class CompareTest(absltest.TestCase):
             *(list(side.counts.values()) for side in by_label.values()), BLEU
         )
         self.assertEqual(found["p_value_both"], both.p_value)
-        self.assertIsNone(found["p_value"])
-        self.assertIsNone(found["p_largest"])
+        self.assertIsNotNone(found["p_largest"])
 
     def test_equal_seeds_add_no_evidence_over_sentences(self):
         once = pairs.compare(
@@ -290,15 +356,20 @@ class LevelTest(parameterized.TestCase):
 
     CASES = 2000
 
-    def share_of_better(self, labels, seeds, spreads, own_seeds=False):
+    def share_of_better(self, names_of, spreads, common=0.0):
         """Returns how often a verdict calls one of equal sets better.
 
         The test over sentences always passes, which is the worst case: with
         many test lines, it tells apart two trainings of the same set.
+
+        Args:
+            names_of: dict of each label's seeds.
+            spreads: The standard deviation of each label's scores.
+            common: The standard deviation of what the labels' scores with one
+                seed have in common.
         """
         generator = np.random.default_rng(1789)
         certain = significance.Interval(1.0, 0.5, 1.5)
-        numbers = range(1, seeds + 1)
         better = 0
         with (
             mock.patch.object(significance, "p_value", return_value=1e-4),
@@ -306,9 +377,12 @@ class LevelTest(parameterized.TestCase):
         ):
             for _ in range(self.CASES):
                 by_label = {}
-                for index, label in enumerate(labels):
-                    drawn = generator.normal(30.0, spreads[index], seeds)
-                    names = [n + own_seeds * index * seeds for n in numbers]
+                effects = generator.normal(0.0, common, 20)
+                for (label, names), spread in zip(
+                    names_of.items(), spreads, strict=True
+                ):
+                    drawn = generator.normal(30.0, spread, len(names))
+                    drawn += effects[list(names)]
                     by_label[label] = pairs.SeedScores(
                         dict(zip(names, drawn.tolist(), strict=True)),
                         {
@@ -316,7 +390,7 @@ class LevelTest(parameterized.TestCase):
                             for name, score in zip(names, drawn, strict=True)
                         },
                     )
-                chosen = pairs.choose(labels)
+                chosen = pairs.choose(list(names_of))
                 found = pairs.correct(
                     [pairs.compare(a, b, by_label, Mean()) for a, b in chosen]
                 )
@@ -333,25 +407,43 @@ class LevelTest(parameterized.TestCase):
     def test_two_equal_sets_are_called_different_at_the_level(
         self, seeds, spreads
     ):
-        found = self.share_of_better("ab", seeds, spreads)
+        names = range(1, seeds + 1)
+        found = self.share_of_better(dict.fromkeys("ab", names), spreads)
         # Three standard errors of so many cases.
         error = (0.05 * 0.95 / self.CASES) ** 0.5
         self.assertLessEqual(found, 0.05 + 3 * error)
         self.assertEqual(found == 0.0, seeds == 1)
 
     def test_two_equal_sets_without_a_common_seed(self):
-        for seeds in (2, 3):
-            found = self.share_of_better("ab", seeds, (1.0, 0.1), True)
+        for names in (((1, 2), (3, 4)), ((1, 2, 3), (4, 5, 6))):
+            found = self.share_of_better(
+                dict(zip("ab", names, strict=True)), (1.0, 0.1)
+            )
             self.assertBetween(found, 0.001, 0.05)
 
+    @parameterized.product(
+        names=(((1, 2, 3), (4, 5)), ((1, 2, 3), (3, 4, 5))),
+        spreads=((1.0, 0.1), (0.1, 1.0)),
+        common=(0.0, 1.0),
+    )
+    def test_two_equal_sets_with_at_most_one_common_seed(
+        self, names, spreads, common
+    ):
+        found = self.share_of_better(
+            dict(zip("ab", map(list, names), strict=True)), spreads, common
+        )
+        error = (0.05 * 0.95 / self.CASES) ** 0.5
+        self.assertLessEqual(found, 0.05 + 3 * error)
+
     def test_four_equal_sets(self):
-        found = self.share_of_better("abcd", 3, [1.0] * 4)
+        names = dict.fromkeys("abcd", range(1, 4))
+        found = self.share_of_better(names, [1.0] * 4)
         self.assertBetween(found, 0.001, 0.05)
 
 
 UNTESTED = dict.fromkeys(
     ("p_value_seeds", "p_value_both", "p_largest", "p_corrected")
-) | {"is_beyond_chance": False}
+) | {"is_beyond_chance": False, "spread_a": None, "spread_b": None}
 
 
 class VerdictTest(parameterized.TestCase):
@@ -367,8 +459,9 @@ class VerdictTest(parameterized.TestCase):
             {"bleu": (20.0, 20.8), "p_corrected": 0.0123, "tests": 3},
             "b is better than a by 0.8 BLEU (3 seeds, spread 0.2 and 0.5, "
             "p = 0.003 over seeds; p = 0.0001 over test sentences; p = 0.004 "
-            "over both; p = 0.012 after correction for 3 pairs). Equal systems "
-            "show as clear a difference in about 1 of 244 comparisons.",
+            "over both; p = 0.012 after correction for 3 pairs). Of 3 pairs of "
+            "equal systems, one differs as clearly in at most 1 of 81 "
+            "comparisons.",
         ),
         (
             {"p_value": 0.034, "seeds": [1]} | UNTESTED,
@@ -413,19 +506,32 @@ class VerdictTest(parameterized.TestCase):
             "test sentences; p = 0.004 over both). Equal systems show as clear "
             "a difference in more than half of all comparisons.",
         ),
-        (
-            {"p_value": None, "seeds": [], "p_value_both": None}
-            | {"p_largest": None, "p_corrected": None}
-            | {"is_beyond_chance": False},
-            "a has 10.0 BLEU more than b (different seeds, spread 0.2 and "
-            "0.5, p = 0.003 over seeds; not tested, because they do not have "
-            "the same seeds).",
-        ),
     )
     def test_verdict_on_two_labels(self, changes, expected):
         found = pair(**changes)
         rows = summary(("a", found["score_a"]), ("b", found["score_b"]))
         self.assertEqual(pairs.verdict(rows, [found]), expected)
+
+    def test_chance_of_the_clearest_of_six_pairs_is_that_of_six(self):
+        names = "ab", "ac", "ad", "bc", "bd", "cd"
+        p_values = 0.02, 0.03, 0.2, 0.3, 0.4, 0.5
+        found = pairs.correct(
+            [
+                pair(*name, p_largest=p)
+                for name, p in zip(names, p_values, strict=True)
+            ]
+        )
+        rows = summary(("a", 30.0), ("b", 20.0), ("c", 19.0), ("d", 18.0))
+        words = pairs.verdict(rows, found)
+        # 6 x 0.02, which is the corrected p, and 6 x 0.03.
+        self.assertIn("p = 0.12 after correction for 6 pairs). Of 6", words)
+        self.assertEqual(
+            re.findall(
+                r"Of 6 pairs of equal systems, one .*? (1 of \d+) ", words
+            ),
+            ["1 of 8", "1 of 6"],
+        )
+        self.assertIn("one differs as clearly in perhaps more than half", words)
 
     def test_best_of_many_is_compared_with_the_next_and_the_first(self):
         rows = summary(("a", 20.0), ("b", 30.0), ("c", 28.0), ("d", 29.0))
@@ -463,8 +569,8 @@ class VerdictTest(parameterized.TestCase):
             pairs.verdict(summary(*scores.items()), found),
             "c has the highest BLEU, 33.0. Better than a: c by 3.0 BLEU (p = "
             "0.02). Worse than a: b by 10.0 BLEU (p = 0.003). Not different "
-            "from a beyond chance: d. Not decided, for lack of trainings or of "
-            "common seeds: e. p is corrected for 3 pairs (Holm); below 0.05 it "
+            "from a beyond chance: d. Not decided, for lack of trainings "
+            "that differ: e. p is corrected for 3 pairs (Holm); below 0.05 it "
             "is beyond chance. Of 3 pairs of equal systems, one differs as "
             "clearly as b does here in at most 1 of 333 comparisons.",
         )
@@ -483,7 +589,7 @@ class VerdictTest(parameterized.TestCase):
                 summary(*scores.items()),
                 pairs.correct([{**one, "p_largest": None} for one in found]),
             ),
-            "common seeds: c, e, d, b. Train with more seeds, as in "
+            "that differ: c, e, d, b. Train with more seeds, as in "
             "--seeds=1,2,3.",
         )
 

@@ -115,6 +115,20 @@ class ProgressTest(RunsTestCase):
             runs.final_checkpoint(run, 9), f"{run.path}/average/ckpt-9"
         )
 
+    def test_steps_of_an_average_are_those_of_its_checkpoints(self):
+        hparams = HPARAMS.replace(average_checkpoints=2)
+        run = self.run_of(9, 10, hparams=hparams, average=(10,))
+        beside = run.path / "average" / "ckpt-10.json"
+        averaged = runs.final_checkpoint(run)
+        self.assertIsNone(run.describe(averaged)["average_of"])
+        beside.write_text('{"average_of": ["ckpt-9", "ckpt-10"]}')
+        self.assertEqual(run.describe(averaged)["average_of"], [9, 10])
+        self.assertEqual(run.describe(averaged)["num_averaged"], 2)
+        single = run.describe(f"{run.path}/ckpt-10")
+        self.assertEqual(single["average_of"], [])
+        beside.write_text('{"average_of": [')
+        self.assertIsNone(run.describe(averaged)["average_of"])
+
     def test_no_checkpoint_is_an_error(self):
         run = self.run_of()
         with self.assertRaisesRegex(errors.UserError, "Received: none"):
@@ -139,6 +153,12 @@ class ProgressTest(RunsTestCase):
         run = self.run_of(*steps, hparams=hparams, average=average)
         self.assertEqual(runs.is_finished(run, 10), expected)
 
+    def test_a_stop_alone_before_the_end_needs_no_average(self):
+        hparams = HPARAMS.replace(average_checkpoints=5)
+        run = self.run_of(9, 10, hparams=hparams)
+        run.files.mark_stop(9)
+        self.assertTrue(runs.is_finished(run, 10))
+
     @parameterized.parameters(
         ((3, 7), (), False), ((3, 7), (10,), True), ((7,), (), True)
     )
@@ -155,12 +175,13 @@ class ProgressTest(RunsTestCase):
 
 
 class PlanTest(RunsTestCase):
-    def plan(self, seeds=(1, 2), problem="p", steps=10, **changes):
+    def plan(self, seeds=(1, 2), steps=10, flags=None, **changes):
         made = [
             variants.Variant(label, "set", "x", HPARAMS.replace(**changes))
             for label in ("a/b", "k=1")
         ]
-        return runs.plan(made, seeds, self.folder, problem, steps)
+        flags = {"problem": "p", "local_eval_frequency": 5, **(flags or {})}
+        return runs.plan(made, seeds, self.folder, flags, steps)
 
     def test_runs_go_seed_by_seed(self):
         self.assertEqual(
@@ -183,12 +204,13 @@ class PlanTest(RunsTestCase):
     @parameterized.parameters(
         ({"alpha": 0.5}, "alpha=0.6 .now 0.5."),
         ({"hidden_size": 8}, "hidden_size=512 .now 8."),
-        ({"problem": "q"}, "--problem=p .now q."),
+        ({"flags": {"problem": "q"}}, "--problem=p .now q."),
+        ({"flags": {"train_weights": "1,4"}}, "--train_weights=1,1 .now 1,4."),
         ({"seeds": [3]}, "--random_seed=2 .now 3."),
         ({"steps": 3}, "gone on to step 4 .*no checkpoint of step 3"),
     )
     def test_run_with_other_hparams_is_refused(self, changes, message):
-        flags = "--random_seed=2\n--problem=p\n"
+        flags = "--random_seed=2\n--problem=p\n--train_weights=1,1\n"
         self.make("k=1-seed2", 4, flags=flags)
         self.make("k=1-seed3", 4, flags=flags)
         with self.assertRaisesRegex(
@@ -196,13 +218,32 @@ class PlanTest(RunsTestCase):
         ):
             self.plan(**changes)
 
+    def test_averages_of_checkpoints_at_other_steps_are_refused(self):
+        flags = "--random_seed=2\n--problem=p\n--local_eval_frequency=7\n"
+        self.make("k=1-seed2", 7, flags=flags)
+        # Other evaluations change nothing in a model without an average.
+        self.assertLen(self.plan(), 4)
+        averaged = {"average_checkpoints": 3}
+        hparams = HPARAMS.replace(**averaged)
+        self.make("a_b-seed2", 7, flags=flags, hparams=hparams)
+        made = [variants.Variant("a/b", "set", "x", hparams)]
+        for frequency in (7, "7"):
+            now = {"problem": "p", "local_eval_frequency": frequency}
+            self.assertLen(runs.plan(made, [2], self.folder, now, 10), 1)
+        with self.assertRaisesRegex(
+            errors.UserError, r"a_b-seed2 .*--local_eval_frequency=7 .now 5."
+        ):
+            runs.plan(
+                made, [2], self.folder, {**now, "local_eval_frequency": 5}, 10
+            )
+
     def test_labels_must_not_share_a_directory(self):
         made = [
             variants.Variant(label, "set", "x", HPARAMS)
             for label in ("a/b", "a b")
         ]
         with self.assertRaisesRegex(errors.UserError, "a/b, a b"):
-            runs.plan(made, [1], self.folder, "p", 10)
+            runs.plan(made, [1], self.folder, {"problem": "p"}, 10)
 
 
 class ProblemTest(RunsTestCase):

@@ -363,6 +363,16 @@ class SignalTest(TrainTestCase):
         child_process.run([str(self.folder / "group.py")], log, "Looking")
         self.assertEqual(log.read_text(), "True\n")
 
+    def test_hosts_of_the_environment_are_not_those_of_the_process(self):
+        (self.folder / "hosts.py").write_text(
+            "import os; print(os.environ.get('TF_CONFIG'), os.environ['KEPT'])"
+        )
+        log = self.folder / "log"
+        given = {"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:1"]}}'}
+        with mock.patch.dict(os.environ, given | {"KEPT": "kept"}):
+            child_process.run([str(self.folder / "hosts.py")], log, "Looking")
+        self.assertEqual(log.read_text(), "None kept\n")
+
     def test_input_of_any_length_reaches_the_process_whole(self):
         script = self.folder / "reads.py"
         script.write_text(

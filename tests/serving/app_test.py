@@ -4,14 +4,17 @@ import concurrent.futures
 import functools
 import json
 import re
+import signal
 import socket
 import threading
 import time
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
+from relpos_tf.serving import served as served_lib
 from tests import tiny_run
 from tests.serving import servers
 
@@ -71,6 +74,53 @@ class AppTest(parameterized.TestCase):
         _, _, answer = served.post({"lines": ["ab"], "attention": "heads"})
         attention = answer["translations"][0]["hypotheses"][0]["attention"]
         self.assertEqual(attention["weights"], [[weights] * 3] * 2)
+
+    def test_answers_with_too_many_weights_are_refused(self):
+        # A line of one word has 2 layers x 3 heads x 2 x 2 weights.
+        served = self.serve(max_attention_weights=50, max_batch_lines=1)
+        for status, lines, n_best, attention in (
+            (200, 2, 1, "heads"),
+            (422, 3, 1, "heads"),
+            (422, 1, 3, "heads"),
+            (200, 12, 1, True),
+            (422, 13, 1, True),
+        ):
+            lines = [f"{i}" for i in range(lines)]
+            content = {"lines": lines, "n_best": n_best, "attention": attention}
+            found, _, answer = served.post(content)
+            self.assertEqual(found, status, content)
+        self.assertIn("may have 50 attention weights", answer["error"])
+        # The rest of what is refused is not translated.
+        (fake,) = self.fakes
+        fake.batches.clear()
+        content = {"lines": ["a"] * 100, "attention": "heads"}
+        self.assertEqual(served.post(content)[0], 422)
+        self.assertEqual(served.translate("b"), ["B"])
+        self.assertLessEqual(len(fake.batches), 5)
+
+    def test_others_are_answered_while_an_answer_is_written(self):
+        served = self.serve()
+        begun, may_end = threading.Event(), threading.Event()
+        self.addCleanup(may_end.set)
+
+        def answer(*_):
+            begun.set()
+            may_end.wait(20)
+            return "{}"
+
+        wanted = {"lines": ["ab"], "attention": "heads"}
+        with (
+            mock.patch.object(served_lib, "answer", answer),
+            concurrent.futures.ThreadPoolExecutor(1) as pool,
+        ):
+            slow = pool.submit(served.post, wanted)
+            self.assertTrue(begun.wait(20))
+            with served.connect(timeout=5) as connection:
+                connection.request("GET", "/health")
+                self.assertEqual(connection.getresponse().status, 200)
+            self.assertFalse(slow.done())
+            may_end.set()
+            self.assertEqual(slow.result(20)[2], {})
 
     def test_models_by_name_and_what_they_can_do(self):
         served = self.serve(
@@ -286,6 +336,30 @@ class AppTest(parameterized.TestCase):
         self.assertNotIn(
             "translate first", [one.name for one in threading.enumerate()]
         )
+
+    @parameterized.parameters(True, False)
+    def test_a_second_signal_does_not_wait(self, has_client):
+        with (
+            self.assertNoLogs("relpos_tf", "ERROR"),
+            concurrent.futures.ThreadPoolExecutor(1) as pool,
+        ):
+            served = self.serve(timeout_s=30 if has_client else 0.3)
+            (fake,) = self.fakes
+            fake.gate.clear()
+            answer = pool.submit(served.translate, "ab")
+            servers.wait_until(lambda: fake.batches)
+            if not has_client:  # it is refused, and its batch goes on
+                self.assertIsInstance(answer.exception(20), RuntimeError)
+            served.server.handle_exit(signal.SIGINT, None)
+            time.sleep(0.2)
+            served.server.handle_exit(signal.SIGINT, None)
+            served.thread.join(3)
+            self.assertFalse(served.thread.is_alive())
+            (worker,) = served.workers.values()
+            self.assertFalse(worker.close(drop=True, seconds=0))
+            self.assertIsNotNone(answer.exception(20))
+            fake.gate.set()
+            self.assertTrue(worker.close(drop=True, seconds=20))
 
     def test_the_page_is_complete_and_asks_nobody_else(self):
         served = self.serve()

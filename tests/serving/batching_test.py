@@ -7,12 +7,14 @@ from unittest import mock
 
 from absl.testing import absltest
 
+import relpos_tf
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.serving import batching
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import metrics as metrics_lib
 from relpos_tf.serving import queries
 from relpos_tf.serving import served
+from tests import tiny_run
 from tests.serving import servers
 
 
@@ -189,12 +191,61 @@ class BatchingTest(absltest.TestCase):
             self.assertLen(job.future.result(20)[0].texts, 4)
         self.assertLen(self.fake.batches, 2)
 
-    def test_a_random_request_stays_whole(self):
+    def test_lines_of_a_random_request_keep_their_numbers(self):
         worker = self.make(max_batch_lines=2)
         lines = [f"{i}" for i in range(7)] + ["long" * 300]
-        job = worker.submit(query(*lines, sampling_method="random"))
-        self.assert_translated(job)
-        self.assertEqual(self.fake.batches, [lines])
+        prefixes = "ABCDEFGH"
+        job = worker.submit(
+            query(*lines, prefixes=tuple(prefixes), sampling_method="random")
+        )
+        self.assertEqual(
+            self.texts(job),
+            [
+                servers.translation_of(line, prefix=prefix)
+                for line, prefix in zip(lines, prefixes, strict=True)
+            ],
+        )
+        # Blank lines, which are not translated, stand for the others.
+        seen = [
+            [i for i, line in enumerate(batch) if line]
+            for batch in self.fake.batches
+        ]
+        self.assertEqual(seen, [[7], [0, 1], [2, 3], [4, 5], [6]])
+        for batch, indices in zip(self.fake.batches, seen, strict=True):
+            for i in indices:
+                self.assertEqual(batch[i], lines[i])
+
+    def test_batches_of_random_requests_are_limited(self):
+        worker = self.make()
+        long = "x" * (batching.BATCH_CHARACTERS // 3)
+        for lines, attention, sizes in (
+            ([long] * 7, "", [3, 3, 1]),
+            (["a"] * 9, "heads", [8, 1]),
+            (["a"] * 100, "", [64, 36]),
+        ):
+            self.fake.batches.clear()
+            worker.submit(
+                query(*lines, attention=attention, sampling_method="random")
+            ).future.result(20)
+            found = [sum(map(bool, batch)) for batch in self.fake.batches]
+            self.assertEqual(found, sizes)
+
+    def test_draws_do_not_depend_on_the_batches(self):
+        translator = relpos_tf.Translator.load(tiny_run.path())
+        lines = [*tiny_run.TEXT, "", "days"]
+        how = {"sampling_method": "random", "random_seed": 5}
+        expected = translator.translate(lines, n_best=2, **how)
+        worker = batching.Worker(
+            served.ServedModel("tiny", translator),
+            limits_lib.Limits(max_batch_lines=3),
+            metrics_lib.Metrics(),
+        )
+        worker.start()
+        self.addCleanup(worker.close)
+        job = worker.submit(query(*lines, n_best=2, **how))
+        found = [one.texts for one in job.future.result(60)]
+        self.assertEqual(found, expected)
+        self.assertLen({text for texts in found for text in texts}, 19)
 
     def test_long_lines_and_attention_make_small_batches(self):
         worker = self.make(start=False)
@@ -345,15 +396,59 @@ class BatchingTest(absltest.TestCase):
         lines = sum(map(len, self.fake.batches))
         self.assertEqual(lines, sum(i % 5 for i in range(400)))
 
+    def use_all_kinds(self, worker):
+        """Translates in as many different ways as there may be."""
+        for i in range(1, served.MOST_KINDS + 1):
+            job = worker.submit(query("x", no_repeat_ngram_size=i, alpha=i / 7))
+            self.assert_translated(job)
+
     def test_kinds_of_searches_are_limited(self):
-        worker = self.make()
-        for i in range(served.MOST_KINDS):
-            worker.submit(query("x", no_repeat_ngram_size=i, alpha=i / 7))
+        worker = self.make(batch_wait_ms=0)
+        self.use_all_kinds(worker)
         with self.assertRaisesRegex(limits_lib.RefusedError, "64 different"):
             worker.submit(query("x", no_repeat_ngram_size=99))
         self.assert_translated(
             worker.submit(query("x", no_repeat_ngram_size=3, alpha=5.0))
         )
+
+    def test_kinds_that_wait_are_not_more_than_the_limit(self):
+        worker, first = self.occupy(batch_wait_ms=0)
+        jobs = [
+            worker.submit(query("x", no_repeat_ngram_size=i))
+            for i in range(1, served.MOST_KINDS + 3)
+        ]
+        self.fake.gate.set()
+        self.assert_translated(first, *jobs[:-2])
+        for job in jobs[-2:]:
+            with self.assertRaisesRegex(limits_lib.RefusedError, "64 differ"):
+                job.future.result(20)
+
+    def test_kinds_of_the_page_are_always_translated(self):
+        worker = self.make(batch_wait_ms=0)
+        self.use_all_kinds(worker)
+        for wanted in (
+            query("x"),
+            query("x", n_best=3),
+            query("x", n_best=2, attention="heads"),
+            query("x", n_best=4, prefixes=("",), attention="average"),
+        ):
+            self.assert_translated(worker.submit(wanted))
+
+    def test_only_kinds_that_were_translated_count(self):
+        worker = self.make(batch_wait_ms=0)
+        for i in range(served.MOST_KINDS + 1):
+            self.assert_translated(worker.submit(query(min_length=i + 20)))
+            with self.assertRaises(limits_lib.RefusedError):
+                worker.submit(query("x", n_best=5, min_length=i + 20))
+        self.assert_translated(worker.submit(query("x", min_length=7)))
+
+    def test_kinds_of_exports_which_keep_no_graphs_are_not_limited(self):
+        self.fake = servers.FakeTranslator(has_attention=False)
+        model = served.ServedModel("export", self.fake)
+        for i in range(served.MOST_KINDS + 1):
+            settings = model.settings(query("x", no_repeat_ngram_size=i))
+            model.translate(settings, ["x"], [""])
+        self.assertLen(self.fake.batches, served.MOST_KINDS + 1)
 
 
 if __name__ == "__main__":

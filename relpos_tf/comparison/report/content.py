@@ -137,6 +137,7 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"With seed {seed}, the runs have not been trained on the same "
                 f"number of target tokens: {_listed(tokens)}."
             )
+    warnings += _check_averages(rows)
     if len({reading.sharing_text(row) for row in rows}) > 1:
         warnings.append(
             "The runs did not share the machine alike, see Cost: their steps/s "
@@ -146,7 +147,37 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     for row in rows:
         seeds[row["label"]].append(row["seed"])
     if len({tuple(sorted(map(str, own))) for own in seeds.values()}) > 1:
-        warnings.append("Not all labels have the same seeds.")
+        warnings.append(
+            "Not all labels have the same seeds: two labels are compared over "
+            "the seeds that both have, if these are two or more, else over all."
+        )
+    return warnings
+
+
+def _check_averages(rows):
+    """Returns a warning if models are averages of other steps than others.
+
+    Sets that ask for averages of other numbers of checkpoints differ by
+    intention, which the table of hyper-parameters shows.
+    """
+    warnings = []
+    for number in sorted({row["num_averaged"] for row in rows}):
+        first_rows = {}
+        for row in rows:
+            steps = row["average_of"]
+            if row["num_averaged"] == number > 1 and steps is not None:
+                first_rows.setdefault(tuple(steps), row)
+        if len(first_rows) > 1:
+            listed = (
+                f"{row['label']} seed {row['seed']} of "
+                f"{', '.join(map(str, steps)) or 'none'}"
+                for steps, row in first_rows.items()
+            )
+            warnings.append(
+                "The final models are averages of the checkpoints of "
+                f"different steps: {'; '.join(listed)} are the first of each. "
+                "The same --local_eval_frequency gives the same steps."
+            )
     return warnings
 
 

@@ -354,9 +354,10 @@ def words(report: reading.Report) -> Table | None:
     return _with_labels(
         report,
         "Words of the references, tokenized as for BLEU, by how often they "
-        "occur in the target text of the training data. F1 of the words of "
-        "the translations, %; mean over seeds. In brackets: recall, %, the "
-        "share of these words that are in the translation of their line.",
+        "occur in the target text of the training pairs, without those that "
+        "are longer than max_length. F1 of the words of the translations, %; "
+        "mean over seeds. In brackets: recall, %, the share of these words "
+        "that are in the translation of their line.",
         ["times in training", "words", *report["labels"]],
         rows,
     )

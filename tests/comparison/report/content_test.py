@@ -35,6 +35,18 @@ RUN_KEYS = (
 ).split()
 
 
+def row_of(label, seed, train_steps, num_averaged=0, average_of=()):
+    """Returns the fields of a run's row that tell its conditions."""
+    return {
+        "label": label,
+        "seed": seed,
+        "train_steps": train_steps,
+        "target_tokens": train_steps,
+        "num_averaged": num_averaged,
+        "average_of": average_of,
+    }
+
+
 class ReportTestCase(parameterized.TestCase):
     def setUp(self):
         super().setUp()
@@ -480,17 +492,35 @@ class MakeTest(ReportTestCase):
         self.assertLen(report, 1)
         self.assertIn("seed 3, the runs have not been trained on", report[0])
         self.assertIn("rel 50, abs 51.", report[0])
-        rows = [
-            {"label": "a", "seed": 1, "train_steps": 5, "target_tokens": 1},
-            {"label": "b", "seed": 2, "train_steps": 6, "target_tokens": 2},
-        ]
+        rows = [row_of("a", 1, 5), row_of("b", 2, 6)]
         self.assertEqual(
             content.check_conditions(rows),
             [
                 "The runs have made different numbers of updates: a 5, b 6.",
-                "Not all labels have the same seeds.",
+                "Not all labels have the same seeds: two labels are compared "
+                "over the seeds that both have, if these are two or more, "
+                "else over all.",
             ],
         )
+
+    @parameterized.parameters(
+        ([2, 4, 6], "a seed 1 of 2, 4, 6; b seed 1 of 5, 6 are the first"),
+        ([], "a seed 1 of none; b seed 1 of 5, 6 are the first"),
+        ([5, 6], ""),
+        (None, ""),  # as in runs of earlier versions
+    )
+    def test_averages_of_other_steps_are_reported(self, steps, message):
+        rows = [
+            row_of("a", 1, 6, 3, steps),
+            row_of("b", 1, 6, 3, [5, 6]),
+            row_of("c", 1, 6, 2, [4, 6]),  # its set asks for another number
+            row_of("d", 1, 6),
+        ]
+        warnings = content.check_conditions(rows)
+        self.assertEqual(len(warnings), bool(message))
+        for warning in warnings:
+            self.assertStartsWith(warning, "The final models are averages of")
+            self.assertIn(message, warning)
 
 
 if __name__ == "__main__":
