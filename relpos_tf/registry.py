@@ -5,8 +5,10 @@ the modules that come with the package. Modules of a user (`--usr_dir`)
 register with the same decorators.
 """
 
+import hashlib
 import importlib
 import importlib.util
+import os
 import pathlib
 import sys
 from collections.abc import Callable
@@ -17,6 +19,8 @@ from relpos_tf import hparam
 
 _SETS = "relpos_tf.hparams"
 _PROBLEMS = "relpos_tf.problems.translate", "relpos_tf.problems.algorithmic"
+# The folders of the user's own registrations, by the names of their modules.
+_usr_dirs: dict[str, str] = {}
 
 
 class Registry:
@@ -105,6 +109,8 @@ def import_problems() -> None:
 def import_usr_dir(path: str) -> None:
     """Imports a folder of the user's own registrations, as T2T does.
 
+    Its module has the same name in each process.
+
     Args:
         path: str. A folder with an `__init__.py`.
 
@@ -117,11 +123,18 @@ def import_usr_dir(path: str) -> None:
             "--usr_dir must be a folder with an __init__.py. "
             f"Received: {path!r}."
         )
-    name = f"relpos_tf_usr_{abs(hash(folder))}_{folder.name}"
+    checksum = hashlib.sha256(os.fsencode(folder)).hexdigest()
+    name = f"relpos_tf_usr_{checksum[:16]}_{folder.name}"
     if name not in sys.modules:
         import_hparams()
         import_problems()
         _load(name, folder)
+    _usr_dirs[name] = str(folder)
+
+
+def usr_dirs() -> list[str]:
+    """Returns the folders that `import_usr_dir` has imported."""
+    return [path for name, path in _usr_dirs.items() if name in sys.modules]
 
 
 def _load(name: str, folder: pathlib.Path) -> None:

@@ -207,12 +207,14 @@ def define_file_flags(flag_values: Flags) -> None:
 
 
 def check_file_flags(flag_values: Flags) -> None:
-    """Refuses files for another problem than `translate_files`, or too few.
+    """Refuses flags of `translate_files` for another problem, or too few.
 
     Raises:
         UsageError: naming the first such flag.
     """
     given = [name for name in FILE_FLAGS if flag_values[name].value]
+    if flag_values["vocab_size"].present:
+        given.append("vocab_size")
     problem = flag_values["problem"].value
     if problem == "translate_files":
         require(flag_values, *list(FILE_FLAGS)[:4])
@@ -327,23 +329,26 @@ def check_outputs(
     Args:
         flag_values: the command's `Flags`.
         outputs: Names of flags whose files are written, if they have a value.
-        inputs: Names of flags whose files are read.
+        inputs: Names of flags whose files are read: one file, or several with
+            commas between them.
 
     Raises:
         UsageError: a file cannot be written, or two flags name one file.
     """
     seen = {}
-    for name in (*inputs, *outputs):
+    for name in inputs:
+        for path in paths.listed(flag_values[name].value):
+            seen.setdefault(os.path.realpath(path), name)
+    for name in outputs:
         path = flag_values[name].value
         if not path:
             continue
-        if name in outputs:
-            with flag_value(name):
-                paths.check_file(path)
+        with flag_value(name):
+            paths.check_file(path)
         if os.path.exists(path) and not os.path.isfile(path):
             continue  # a device or a pipe, as /dev/null
         other = seen.setdefault(os.path.realpath(path), name)
-        if other != name and name in outputs:
+        if other != name:
             raise UsageError(
                 f"--{other} and --{name} name the same file. Received: {path}."
             )

@@ -85,6 +85,8 @@ def main():
         paths.check_name(FLAGS.data_dir)
     if problem.is_prepared(FLAGS.data_dir) and not FLAGS.generate_data:
         log.info("%s is already prepared in %s.", problem.name, FLAGS.data_dir)
+        if FLAGS.num_shards:
+            check_num_shards(problem)
         return
     with command.flag_value("data_dir"):  # before anything is downloaded
         paths.check_folder(FLAGS.data_dir)
@@ -110,6 +112,20 @@ def main():
 
     log.info("%s", cleaning.table(manifest["cleaning"]))
     log.info("%s is prepared in %s.", problem.name, FLAGS.data_dir)
+
+
+def check_num_shards(problem) -> None:
+    """Warns that prepared data keep another number of files than wanted."""
+    corpora = problem.training_corpora(FLAGS.data_dir)
+    number = len(corpora[0].paths)
+    if FLAGS.num_shards != number:
+        command.logger().warning(
+            "The training data stay in %s. --num_shards=%d needs "
+            "--generate_data, which prepares them again.",
+            f"{number} file{'s' * (number > 1)}"
+            + (" of each corpus" if len(corpora) > 1 else ""),
+            FLAGS.num_shards,
+        )
 
 
 def run():

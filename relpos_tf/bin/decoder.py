@@ -257,6 +257,13 @@ def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
             "--decode_interactive at a terminal answers there, not in "
             "--decode_to_file."
         )
+    for name in ("prefix_file", "attention_to_file"):
+        if getattr(FLAGS, name) and (FLAGS.score_file or is_prompt()):
+            other = "score_file" if FLAGS.score_file else "decode_interactive"
+            raise command.UsageError(
+                f"--{name} goes with --decode_from_file or standard input, "
+                f"not with --{other}."
+            )
     one_process = FLAGS.decode_interactive or FLAGS.score_file
     if FLAGS.num_workers > 1 and one_process:
         raise command.UsageError(

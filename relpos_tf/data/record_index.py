@@ -14,6 +14,7 @@ file the offsets of its records and its size, uint64; the ids of the sides of
 each record, uint16 [N, 2]. All numbers are little endian.
 """
 
+import array
 import contextlib
 import json
 import logging
@@ -35,6 +36,8 @@ _FORMAT = b"relpos-1"
 _HEAD = struct.Struct("<8sQ")
 _BATCH = 4096
 _LARGE = 10**8  # bytes that take more than a few seconds
+# Most files that a reader has open. Systems allow 256 or more of a process.
+_MOST_OPEN = 128
 _log = logging.getLogger("relpos_tf")
 # Lengths above are stored as this one.
 LONGEST = 2**16 - 1
@@ -82,6 +85,8 @@ class RecordIndex:
 class Reader:
     """Reads records by their numbers, and opens only the files it needs.
 
+    The files that were read last stay open.
+
     Args:
         index: `RecordIndex`.
     """
@@ -115,13 +120,16 @@ class Reader:
         return [frame[head:-foot] for frame in frames]
 
     def _descriptor(self, file: int) -> int:
-        if file not in self._open:
+        opened = self._open.pop(file, None)
+        if opened is None:
+            if len(self._open) >= _MOST_OPEN:
+                os.close(self._open.pop(next(iter(self._open))))
             try:
                 opened = os.open(self._index.files[file], os.O_RDONLY)
             except OSError as error:
                 raise ValueError(str(error)) from error
-            self._open[file] = opened
-        return self._open[file]
+        self._open[file] = opened  # the last of the dictionary
+        return opened
 
 
 def load(files: Sequence[str]) -> RecordIndex:
@@ -209,18 +217,28 @@ def _scan(
 
     dataset = tf.data.Dataset.from_tensor_slices(list(map(str, files)))
     dataset = dataset.enumerate().flat_map(sizes_of_file)
-    found = [[np.zeros([0, 3], np.int64)] for _ in files]
+    # They grow in place: a list of batches would be copied at the end.
+    counts, begun = [0] * len(files), 0
+    offsets, lengths = array.array("Q"), array.array("H")
+    around = tfrecord.HEADER_SIZE + tfrecord.FOOTER_SIZE
     batches = dataset.prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
     for number, batch in records.guarded(batches, files):
-        found[number].append(batch)
-    counts, offsets, lengths = [], [], []
-    around = tfrecord.HEADER_SIZE + tfrecord.FOOTER_SIZE
-    for of_file in map(np.concatenate, found):  # [N, 3]
-        ends = np.cumsum(of_file[:, 0] + around)
-        counts.append(len(of_file))
-        offsets.append(np.concatenate([[0], ends]).astype("<u8"))
-        lengths.append(np.minimum(of_file[:, 1:], LONGEST).astype("<u2"))
-    return counts, np.concatenate(offsets), np.concatenate(lengths)
+        while begun <= number:
+            offsets.append(0)
+            begun += 1
+        ends = offsets[-1] + np.cumsum(batch[:, 0] + around)
+        counts[number] += len(batch)
+        offsets.frombytes(ends.astype(np.uint64).tobytes())
+        ids = np.minimum(batch[:, 1:], LONGEST)  # [N, 2]
+        lengths.frombytes(ids.astype(np.uint16).tobytes())
+    offsets.extend([0] * (len(files) - begun))
+    return (
+        counts,
+        np.frombuffer(offsets, np.uint64).astype("<u8", copy=False),
+        np.frombuffer(lengths, np.uint16)
+        .astype("<u2", copy=False)
+        .reshape(-1, 2),  # [N, 2]
+    )
 
 
 def _write(path, files, counts, offsets, lengths) -> None:

@@ -72,7 +72,24 @@ class PairsBlock:
         return Content(self.items, hashlib.sha256(content).hexdigest())
 
 
-Block = TextBlock | FileBlock | PairsBlock
+@dataclasses.dataclass(frozen=True)
+class NormalizedBlock:
+    """A block, with a function applied to both sides when it is read.
+
+    The checksum is that of the result, whatever the function is.
+    """
+
+    block: "Block"
+    normalize: Callable[[str], str]
+
+    def read(self) -> Content:
+        """Returns the content."""
+        pairs, normalize = self.block.read().pairs, self.normalize
+        items = [(normalize(s), normalize(t)) for s, t in pairs]
+        return PairsBlock(items).read()
+
+
+Block = TextBlock | FileBlock | PairsBlock | NormalizedBlock
 
 
 def cut(pairs: Pairs) -> Iterator[Block]:
@@ -163,13 +180,3 @@ def _read(place: tuple[pathlib.Path, int, int]) -> bytes:
     with text.opened(path) as file:
         file.seek(start)
         return file.read(size)
-
-
-def normalized(
-    blocks: Iterable[Block], normalize: Callable[[str], str]
-) -> Iterator[PairsBlock]:
-    """Yields blocks with a function applied to both sides of each pair."""
-    for block in blocks:
-        yield PairsBlock(
-            [(normalize(s), normalize(t)) for s, t in block.read().pairs]
-        )

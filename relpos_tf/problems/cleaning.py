@@ -124,6 +124,24 @@ def table(counts: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
+def losses(counts: Mapping[str, int]) -> str:
+    """Returns how many pairs were dropped, and why, in one line.
+
+    Args:
+        counts: See `table`.
+
+    Example:
+
+    >>> losses({"read": 5080, "blank": 5003, "nul": 5, "long": 2})
+    '5,003: a side is empty; 2: a side has more than 4,000 characters'
+    """
+    return "; ".join(
+        f"{counts[rule]:,}: {reason}"
+        for rule, reason in _REASONS.items()
+        if counts.get(rule)
+    )
+
+
 def unchanged(line: str) -> str:
     """Returns the line as it is."""
     return line

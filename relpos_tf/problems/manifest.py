@@ -11,6 +11,7 @@ import glob
 import hashlib
 import itertools
 import json
+import logging
 import os
 import pathlib
 import re
@@ -25,11 +26,14 @@ from relpos_tf import errors
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import locks
-from relpos_tf.utils import processes
+from relpos_tf.utils import system_errors
 
 MANIFEST = "manifest.json"
 # The folder of what a preparation has finished, while it goes on.
 PARTS = "parts"
+# The empty file that says, also where there are no locks, that no process works
+# in such a folder any more.
+ENDED = "ended"
 _WORTH_KEEPING = 4  # Fewer parts are made again in seconds.
 # Errors of renaming a folder over one that is not empty.
 _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
@@ -46,6 +50,7 @@ _RECORDS = r"-\d{5}-of-\d{5}\.tfrecord"
 _LINES = r"\.(source|target)"
 _TEST_SET = r"test(_\w+)?"
 _ANEW = "Prepare the data again with --generate_data."
+_log = logging.getLogger("relpos_tf")
 
 
 @contextlib.contextmanager
@@ -53,8 +58,8 @@ def new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields a new folder that replaces `folder` at the end of the block.
 
     It does not if the block raises, or if `folder` has the same files already.
-    After Ctrl-C, and when a process was killed, a new folder with several parts
-    stays where it is, for the next preparation.
+    After any error, and after Ctrl-C, a new folder with several parts stays
+    where it is, for the next preparation.
 
     Args:
         folder: The final folder, or a link to it.
@@ -63,17 +68,18 @@ def new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
         The new folder, with what `unfinished_folder` puts there.
 
     Raises:
-        UserError: see `check_replaceable` and `without_readers`.
+        UserError: see `unfinished_folder`, `check_replaceable` and
+            `without_readers`.
     """
     with unfinished_folder(folder) as partial:
         is_kept = False
         try:
             yield partial
-            shutil.rmtree(partial / PARTS)
             _put(partial, folder.resolve())
-        except (KeyboardInterrupt, processes.LostError):
-            # The next process goes on with the parts.
-            is_kept = len([*(partial / PARTS).iterdir()]) >= _WORTH_KEEPING
+        except BaseException:
+            # The next process goes on with the parts, also those of others.
+            made = [*(partial / PARTS).glob("part-*")]
+            is_kept = len(made) >= _WORTH_KEEPING
             raise
         finally:
             if not is_kept:
@@ -92,6 +98,9 @@ def unfinished_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     Yields:
         The new folder. It has a folder `PARTS` with the finished parts of
         processes that have worked on `folder` and ended before.
+
+    Raises:
+        UserError: the disk is full.
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -101,8 +110,14 @@ def unfinished_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     try:
         (partial / PARTS).mkdir()
         _remove_abandoned(folder, prefix, partial / PARTS)
-        yield partial
+        with system_errors.filling(
+            partial, "Make room and run again: finished parts are kept."
+        ):
+            yield partial
     finally:
+        if partial.is_dir():
+            with contextlib.suppress(OSError):
+                (partial / ENDED).touch()
         locks.release(partial)
 
 
@@ -129,12 +144,9 @@ def check_replaceable(folder: pathlib.Path) -> None:
         or (path.is_dir() and not path.is_symlink())
     )
     if others:
-        listed = ", ".join(others[:_SHOWN])
-        if len(others) > _SHOWN:
-            listed += f" and {len(others) - _SHOWN} more"
         raise errors.UserError(
             f"Expected only prepared data in {folder}, which new data are to "
-            f"replace. Received: it also has {listed}. "
+            f"replace. Received: it also has {_listed(others)}. "
             "Move them elsewhere, or name another --data_dir."
         )
 
@@ -338,13 +350,20 @@ def _remove_abandoned(
         prefix: str. How their names begin.
         parts: The folder that gets their finished parts.
     """
+    unknown = []
     for path in folder.parent.glob(f"{glob.escape(prefix)}????????*"):
+        if path.name == parts.parent.name:
+            continue
         with (
             contextlib.suppress(FileNotFoundError),
             locks.try_exclusive(path) as is_exclusive,
         ):
+            if is_exclusive is None and (path / ENDED).is_file():
+                is_exclusive = True
             # False: its process lives. None, without locks: it may live.
             if not is_exclusive:
+                if is_exclusive is None and path.suffix != files.OLD:
+                    unknown.append(path.name)
                 continue
             if path.suffix == files.OLD and not folder.exists():
                 os.rename(path, folder)
@@ -353,6 +372,16 @@ def _remove_abandoned(
                     if not part.match(f"*{files.PART}"):
                         os.replace(part, parts / part.name)
                 shutil.rmtree(path, ignore_errors=True)
+    if unknown:
+        _log.warning(
+            "The file system of %s has no locks, so it is not known whether "
+            "other processes still work in %s there. Finished parts in them "
+            "are not used. Where a process was killed, make an empty file "
+            "`%s` in its folder, and the next preparation uses them.",
+            folder.parent,
+            _listed(unknown),
+            ENDED,
+        )
 
 
 def _make_locked(prefix: str, parent: pathlib.Path) -> pathlib.Path:
@@ -366,20 +395,26 @@ def _make_locked(prefix: str, parent: pathlib.Path) -> pathlib.Path:
 
 
 def _put(partial: pathlib.Path, folder: pathlib.Path) -> None:
-    """Puts a complete folder in place, unless the same one is there."""
+    """Puts a complete folder in place, unless the same one is there.
+
+    Its parts are removed once nothing else can be refused.
+    """
     partial.chmod(0o755)  # mkdtemp excludes other users
-    try:
-        os.rename(partial, folder)  # over nothing, or an empty folder
-        locks.release(partial)
-        return
-    except OSError as error:
-        if error.errno not in _NOT_EMPTY:
-            raise
+    if not folder.exists() or not any(folder.iterdir()):
+        shutil.rmtree(partial / PARTS)
+        try:
+            os.rename(partial, folder)  # over nothing, or an empty folder
+            locks.release(partial)
+            return
+        except OSError as error:
+            if error.errno not in _NOT_EMPTY:
+                raise
     if _is_same(partial, folder):
         return
     with without_readers(folder):
         # A file may have been added since the first check.
         check_replaceable(folder)
+        shutil.rmtree(partial / PARTS, ignore_errors=True)
         files.rename_folder(partial, folder)
         locks.release(partial)  # so that this process can lock it again
 
@@ -394,6 +429,14 @@ def _is_same(partial: pathlib.Path, folder: pathlib.Path) -> bool:
         and files.sha256(folder / name) == known["sha256"]
         for name, known in new["files"].items()
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Returns names in a message, the first ones if there are many."""
+    listed = ", ".join(names[:_SHOWN])
+    if len(names) > _SHOWN:
+        listed += f" and {len(names) - _SHOWN} more"
+    return listed
 
 
 def _names(manifest: dict[str, Any], pattern: str) -> list[str]:

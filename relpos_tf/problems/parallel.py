@@ -60,6 +60,9 @@ class ParallelText:
     Raises:
         UserError: a file is missing or empty, or two do not have the same
             number of lines, or not the expected number.
+
+    Attributes:
+        files: (source path, target path) of each corpus.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class ParallelText:
         files: Sequence[tuple[pathlib.Path, pathlib.Path]],
         num_lines: Sequence[int | None],
     ):
-        self._files = list(files)
+        self.files = list(files)
         self._counts = [
             _check_pair(source, target, expected)
             for (source, target), expected in zip(files, num_lines, strict=True)
@@ -77,14 +80,14 @@ class ParallelText:
         return sum(self._counts)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        for source, target in self._files:
+        for source, target in self.files:
             yield from zip(
                 text.read_lines(source), text.read_lines(target), strict=True
             )
 
     def blocks(self) -> Iterator[blocks.TextBlock]:
         """Yields the pairs in blocks, see `blocks.cut`."""
-        for source, target in self._files:
+        for source, target in self.files:
             yield from blocks.of_files(source, target)
 
 

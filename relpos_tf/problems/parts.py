@@ -256,7 +256,9 @@ def gather(task: ShardTask) -> dict[str, Any]:
             for path, start in _starts(task.parts)
         ]
         sizes = [read_group(*group, sizes_only=True)[0] for group in groups]
-        ordered = _Ordered(np.concatenate(sizes), task.seed, stack)
+        ordered = _Ordered(
+            np.concatenate(sizes), task.seed, task.path.parent, stack
+        )
         for group in groups:
             ordered.add(read_group(*group)[1])
         with files.replacing(task.path) as file:
@@ -330,10 +332,13 @@ class _Ordered:
     Args:
         sizes: uint32 [N]. Bytes of the records in the order they come in.
         seed: int. Of the order they leave in.
+        folder: Gets temporary files: TMPDIR may be small, or in memory.
         stack: `contextlib.ExitStack` that closes temporary files.
     """
 
-    def __init__(self, sizes: np.ndarray, seed: int, stack):
+    def __init__(
+        self, sizes: np.ndarray, seed: int, folder: pathlib.Path, stack
+    ):
         order = array.array("I", range(len(sizes)))
         random.Random(seed).shuffle(order)
         places = np.empty(len(sizes), np.uint32)
@@ -344,7 +349,7 @@ class _Ordered:
         self._files = [
             io.BytesIO()
             if number == 1
-            else stack.enter_context(tempfile.TemporaryFile())
+            else stack.enter_context(tempfile.TemporaryFile(dir=folder))
             for _ in range(number)
         ]
         self._next = 0

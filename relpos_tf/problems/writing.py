@@ -17,7 +17,6 @@ import logging
 import os
 import pathlib
 import random
-import secrets
 import shutil
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -69,19 +68,31 @@ class TrainingText:
         self.folder, self.pool = folder, pool
         self.num_corpora = len(corpora)
         self.num_pairs = _total(corpora)
+        self._corpora, self._normalize = corpora, None
+        if not _is_known(normalize):
+            self._normalize, normalize = normalize, cleaning.unchanged
         # A function that cannot be sent is applied here.
-        self._sends = pool.number == 1 or processes.can_be_sent(normalize)
-        self._corpora, self._normalize = corpora, normalize
-        sent = normalize if self._sends else cleaning.unchanged
-        self._recipes = [parts_lib.Recipe(sent, tag) for tag in tags]
-        self._identity = [_FORMAT, _identity(sent)]
+        self._sends = pool.number == 1 or processes.can_be_sent(self._normalize)
+        self._recipes = [parts_lib.Recipe(normalize, tag) for tag in tags]
+        self._identity = [_FORMAT, _identity(normalize)]
+
+    def name(self, corpus: int) -> str:
+        """Returns the number of a corpus, from 1, and its files if known."""
+        name = f"corpus {corpus + 1} of {self.num_corpora}"
+        files_of = getattr(self._corpora[corpus], "files", [])
+        if not files_of:
+            return name
+        more = ", ..." if len(files_of) > 1 else ""
+        return f"{name} ({files_of[0][0]}, {files_of[0][1]}{more})"
 
     def blocks(self, corpus: int) -> Iterator[blocks_lib.Block]:
         """Yields the blocks of a corpus."""
-        blocks = blocks_lib.cut(self._corpora[corpus])
-        if self._sends:
-            return blocks
-        return blocks_lib.normalized(blocks, self._normalize)
+        for block in blocks_lib.cut(self._corpora[corpus]):
+            if self._normalize:
+                block = blocks_lib.NormalizedBlock(block, self._normalize)
+            if not self._sends:
+                block = blocks_lib.PairsBlock(block.read().pairs)
+            yield block
 
     def recipe(self, corpus: int, tokenizer: str = "") -> parts_lib.Recipe:
         """Returns how the lines of a corpus become ids."""
@@ -266,11 +277,14 @@ def write_training(
     Returns:
         The entries of the files in the manifest, by name.
     """
-    for parts in encoded:
+    for number, parts in enumerate(encoded):
         if not any(part.count for part in parts):
+            counts = sum((p.cleaning for p in parts), collections.Counter())
             raise errors.UserError(
-                "No training pair has at most "
-                f"{parts_lib.MAX_TOKENS} tokens on both sides."
+                f"Expected training pairs. Received: {training.name(number)} "
+                f"with {counts['read']:,} pairs, all of which are dropped "
+                f"({cleaning.losses(counts) or 'there are none'}). Correct the "
+                "text, or leave it out."
             )
     mark, shards = tfrecord.tokenizer_mark(tokenizer), []
     for number, shard in enumerate(
@@ -397,15 +411,22 @@ def _total(corpora: Sequence[Pairs]) -> int:
     return sum(map(len, corpora))
 
 
-def _identity(normalize: Callable[[str], str]) -> list[str]:
-    """Returns what tells a function from others, also in another process."""
+def _is_known(normalize: Callable[[str], str]) -> bool:
+    """Returns whether a function is one of this package, and stays the same.
+
+    The user's function may change under its name: only what it returns tells
+    which parts are made with it.
+    """
     module = getattr(normalize, "__module__", None) or ""
-    name = getattr(normalize, "__qualname__", "")
-    versions = [
+    name = getattr(normalize, "__qualname__", "<")
+    return module.split(".")[0] == "relpos_tf" and "<" not in name
+
+
+def _identity(normalize: Callable[[str], str]) -> list[str]:
+    """Returns what tells a function of this package from others."""
+    return [
+        normalize.__module__,
+        normalize.__qualname__,
         importlib.metadata.version("sentencepiece"),
         importlib.metadata.version("numpy"),
     ]
-    if module.split(".")[0] == "relpos_tf" and "<" not in name:
-        return [module, name, *versions]
-    # The user's function may change under its name: use no older parts.
-    return [secrets.token_hex(16)]

@@ -163,10 +163,12 @@ def open_run(
             host does not see the directory.
     """
     manifest = problem.manifest(data_dir)
+    asked = hparams.vocab_size
     hparams = hparams.replace(vocab_size=manifest["vocab_size"])
     run = run_dir.RunDir(output_dir)
     with hosts.chief_first():
         if hosts.is_chief:
+            _compare_vocab_size(asked, hparams.vocab_size)
             _check_lengths(manifest, hparams)
             _check_beams(hparams)
             augmentation_of(
@@ -259,6 +261,23 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
         run.write_flags(flags_text)
     run.write_versions()
     run.write_hparams(hparams)  # last: it makes the folder a run
+
+
+def _compare_vocab_size(asked: int, found: int) -> None:
+    """Warns of a vocab_size of the hparams that has no effect.
+
+    Args:
+        asked: int. That of the hparams; the default says nothing.
+        found: int. That of the prepared data.
+    """
+    if asked not in (found, hparam.HParams().vocab_size):
+        _log.warning(
+            "vocab_size=%d of the hparams has no effect: the vocabulary of "
+            "the prepared data has %d pieces. With "
+            "--problem=translate_files, --vocab_size sets its size.",
+            asked,
+            found,
+        )
 
 
 def _check_lengths(manifest: dict[str, Any], hparams: hparam.HParams) -> None:

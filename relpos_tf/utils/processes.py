@@ -24,6 +24,7 @@ from multiprocessing import connection
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf import registry
 from relpos_tf.utils import slots
 
 # With fewer calls, the start of the processes would take longer.
@@ -67,7 +68,8 @@ class Pool:
         Few arguments are taken from the iterable before they are needed.
 
         Args:
-            function: A function of a module.
+            function: A function of a module, also of a folder that
+                `registry.import_usr_dir` has imported.
             arguments: Its argument for each call.
 
         Raises:
@@ -82,10 +84,11 @@ class Pool:
         if self._executor is None:
             yield from map(function, arguments)
             return
-        pending = collections.deque()
+        pending, usr_dirs = collections.deque(), registry.usr_dirs()
         try:
             for argument in arguments:
-                pending.append(self._executor.submit(function, argument))
+                call = pickle.dumps((function, argument))
+                pending.append(self._executor.submit(_call, call, usr_dirs))
                 if len(pending) > 2 * self.number:
                     yield pending.popleft().result()
             while pending:
@@ -94,7 +97,8 @@ class Pool:
             raise LostError(
                 "One of the processes that prepare data was killed, perhaps "
                 "because memory ran out. Run again: finished parts are kept. "
-                f"Take fewer processes than {self.number}."
+                "For less memory, prepare the data before, by relpos-datagen "
+                f"with --num_processes={self.number // 2}."
             ) from error
         finally:
             for future in pending:
@@ -209,6 +213,26 @@ def _executor(number):
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_begin,
     )
+
+
+def _call(content: bytes, usr_dirs: Sequence[str]) -> Any:
+    """Calls a function in a process of `Pool`.
+
+    What comes in bytes is loaded here: the process would die of an error in
+    what it receives.
+
+    Args:
+        content: The function and its argument, by `pickle`.
+        usr_dirs: Folders of the user's own registrations. They are imported
+            only if need be, since they may import anything.
+    """
+    try:
+        function, argument = pickle.loads(content)
+    except ModuleNotFoundError:
+        for path in usr_dirs:
+            registry.import_usr_dir(path)
+        function, argument = pickle.loads(content)
+    return function(argument)
 
 
 @contextlib.contextmanager

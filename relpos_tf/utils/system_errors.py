@@ -40,6 +40,29 @@ def writing(path: str | pathlib.Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def filling(folder: str | pathlib.Path, advice: str) -> Iterator[None]:
+    """Names the folder whose disk the block has filled.
+
+    The system names no file in such an error.
+
+    Args:
+        folder: Where the block writes.
+        advice: str. A sentence: what to do.
+
+    Raises:
+        UserError: in place of an error of a full disk. Others pass.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not is_full_disk(error):
+            raise
+        raise errors.UserError(
+            f"Cannot write in {folder}: {_reason(error)}. {advice}"
+        ) from error
+
+
+@contextlib.contextmanager
 def explained(memory_advice: str) -> Iterator[None]:
     """Explains errors of memory and of TensorFlow's writing in one line.
 

@@ -368,6 +368,24 @@ class BleuTest(parameterized.TestCase):
             self.assertEqual((code, out), (2, ""))
             self.assertIn(f"--{name} and --score_json name the same", err)
 
+    def test_files_of_a_list_are_not_written_over(self):
+        for name in ("a", "b", "r"):
+            self.file(name, "a b c d e")
+        listed = {"translation": "ab", "reference": "rr"}
+        for flag, names in listed.items():
+            for name in names:
+                code, out, err = execute(
+                    *(
+                        f"--{f}=" + ",".join(f"{self.folder}/{n}" for n in ns)
+                        for f, ns in listed.items()
+                    ),
+                    f"--score_json={self.folder / name}",
+                )
+                self.assertEqual((code, out), (2, ""))
+                self.assertIn(f"--{flag} and --score_json name the same", err)
+                content = (self.folder / name).read_text()
+                self.assertEqual(content, "a b c d e\n")
+
     @parameterized.parameters(
         ("missing", "missing, which does not exist"),
         ("blank", "without any text"),

@@ -48,6 +48,12 @@ class DatagenTest(absltest.TestCase):
         self.assertEqual(
             err, f"algorithmic_copy is already prepared in {folder}.\n"
         )
+        code, _, err = execute(*arguments[:2], "--num_shards=7")
+        self.assertEqual(code, 0)
+        self.assertStartsWith(err, "algorithmic_copy is already prepared in ")
+        self.assertIn("warning: The training data stay in 3 files.", err)
+        self.assertIn("--num_shards=7 needs --generate_data", err)
+        self.assertEqual(err.count("\n"), 2)
 
     def test_registry_help_lists_problems_and_sets(self):
         code, out, err = execute("--registry_help")

@@ -518,6 +518,8 @@ class DecoderTest(parameterized.TestCase):
         ("--data_dir=x", "--data_dir needs --test_set"),
         ("--language_pair=ende", "two codes, as in en-de. Received: 'ende'"),
         ("--score_file=x --decode_reference=y", "needs text to translate"),
+        ("--score_file=x --prefix_file=y", "not with --score_file"),
+        ("--score_file=x --attention_to_file=y", "not with --score_file"),
         ("--decode_hparams=beam_siez=3", "Did you mean beam_size? Known: "),
         ("--decode_hparams=beam_size=four", "of type int. Received: 'four'"),
         ("--decode_hparams=beam_size=0", "at least 1. Received: beam_size=0"),
@@ -536,6 +538,15 @@ class DecoderTest(parameterized.TestCase):
         )
         self.assertEqual(code, 2)
         self.assertIn("answers there, not in --decode_to_file", err)
+
+    @parameterized.parameters("prefix_file", "attention_to_file")
+    def test_interactive_at_a_terminal_refuses_what_it_does_not_use(self, name):
+        code, _, err = self.decode(
+            "--decode_interactive", f"--{name}=x", isatty=True
+        )
+        self.assertEqual(code, 2)
+        self.assertIn(f"--{name} goes with --decode_from_file", err)
+        self.assertIn("not with --decode_interactive", err)
 
     def test_missing_files_are_named(self):
         for name in ("decode_from_file", "decode_reference", "score_file"):

@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import tracemalloc
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +15,10 @@ from relpos_tf.data import records
 from relpos_tf.utils import files
 
 _COUNTS = 5, 0, 11
+
+
+def number_of_open_files():
+    return len(os.listdir("/proc/self/fd"))
 
 
 class RecordIndexTest(tf.test.TestCase, parameterized.TestCase):
@@ -86,10 +92,64 @@ class RecordIndexTest(tf.test.TestCase, parameterized.TestCase):
         os.utime(path, ns=(later, later))
         self.assert_is_right(record_index.load(self.files))
 
+    def test_indexing_takes_little_memory_for_each_pair(self):
+        path = self.folder / "long.tfrecord"
+        number = 7919
+        records.write([([3, 1], [4, 1])] * number, [path])
+        guarded, before = records.guarded, []
+
+        def traced(batches, files):
+            for batch in guarded(batches, files):
+                if not before:  # the graph is there
+                    tracemalloc.reset_peak()
+                    before.append(tracemalloc.get_traced_memory()[0])
+                yield batch
+
+        with (
+            mock.patch.object(record_index, "_BATCH", 64),
+            mock.patch.object(records, "guarded", traced),
+        ):
+            tracemalloc.start()
+            self.addCleanup(tracemalloc.stop)
+            _, offsets, lengths = record_index._scan([str(path)])
+            _, peak = tracemalloc.get_traced_memory()
+        self.assertLen(offsets, number + 1)
+        self.assertAllEqual(lengths, np.full([number, 2], 2))
+        self.assertBetween((peak - before[0]) / number, 12, 24)
+
     def test_data_that_cannot_be_written_are_indexed_in_memory(self):
         self.path.mkdir()  # A file cannot replace it, not even root's.
         self.assert_is_right(record_index.load(self.files))
         self.assertTrue(self.path.is_dir())
+
+    def test_few_files_are_open_at_once_however_many_there_are(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        many = [str(folder / f"{i:03d}.tfrecord") for i in range(149)]
+        pairs = [([i + 3, 1], [7, 1]) for i in range(149)]
+        for path, pair in zip(many, pairs, strict=True):
+            records.write([pair], [path])
+        index = record_index.load(many)
+        order = np.random.default_rng(3).integers(len(pairs), size=1009)
+        before = number_of_open_files()
+        with index.reader() as reader:
+            for number in order:
+                [record] = reader.read(np.array([number]))
+                found = records.parse(record)["inputs"]
+                self.assertAllEqual(found, pairs[number][0])
+            self.assertLessEqual(number_of_open_files() - before, 128)
+        self.assertEqual(number_of_open_files(), before)
+
+    def test_the_file_that_was_not_read_for_longest_is_closed(self):
+        index = record_index.load(self.files)
+        with (
+            mock.patch.object(record_index, "_MOST_OPEN", 1),
+            mock.patch.object(os, "open", side_effect=os.open) as opened,
+            index.reader() as reader,
+        ):
+            for number in (3, 4, 11, 12, 3):
+                reader.read(np.array([number]))
+        names = [call.args[0] for call in opened.call_args_list]
+        self.assertEqual(names, [self.files[i] for i in (0, 2, 0)])
 
     def test_damaged_records_are_refused(self):
         index = record_index.load(self.files)

@@ -6,6 +6,7 @@ import json
 import pathlib
 import subprocess
 import sys
+from unittest import mock
 
 import tensorflow as tf
 from absl.testing import absltest
@@ -13,7 +14,9 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.data import records
+from relpos_tf.problems import blocks
 from relpos_tf.problems import manifest
+from relpos_tf.problems import parts
 from tests.problems import problem_test
 
 
@@ -301,6 +304,30 @@ class ReplacementTest(parameterized.TestCase):
         self.assertEqual(
             content(self.data_dir), before | {"pets/notes.txt": b"mine"}
         )
+
+    def test_refused_at_the_end_the_work_is_kept(self):
+        problem_test.copy_prepared(self.data_dir)
+        notes = self.folder / "notes.txt"
+
+        def late(tmp_dir):
+            notes.write_text("mine")
+            return problem_test.DEV
+
+        splits = {"train": lambda tmp_dir: problem_test.TRAIN, "dev": late}
+        made = problem_test.make(splits=splits, vocab_size=290)
+        with mock.patch.object(blocks, "LINES", 5):
+            with self.assertRaisesRegex(errors.UserError, "notes.txt"):
+                made.prepare(self.data_dir)
+            notes.unlink()
+            with (
+                mock.patch.object(parts, "_write") as write,
+                self.assertRaisesRegex(errors.UserError, "notes.txt"),
+            ):
+                made.prepare(self.data_dir)
+            write.assert_not_called()
+            notes.unlink()
+            problem_test.make(vocab_size=290).prepare(self.data_dir)
+        self.assertLen(list(self.data_dir.iterdir()), 1)
 
     def test_a_file_in_place_of_the_folder_is_refused(self):
         self.data_dir.mkdir()

@@ -1,9 +1,11 @@
 """Tests of preparing text in blocks, processes, shares, and after a kill."""
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
+import os
 import pathlib
 import random
 import shutil
@@ -16,6 +18,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
+from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.bin import datagen
 from relpos_tf.data import pieces
@@ -29,6 +32,7 @@ from relpos_tf.problems import parts
 from relpos_tf.problems import problem as problem_lib
 from relpos_tf.problems import translate
 from relpos_tf.problems import writing
+from relpos_tf.utils import locks
 
 LINES = 700
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -45,6 +49,28 @@ if __name__ == "__main__":
     translate.files_problem(
         own_files.Training(*train), own_files.Sides(*dev), vocab_size=330
     ).prepare(folder / "data", num_processes=int(sys.argv[2]))
+"""
+
+# A folder of registrations; the function leaves the number of its process.
+OWN_PROBLEM = """
+import os, pathlib
+from relpos_tf import registry
+from relpos_tf.problems import problem
+
+FOLDER = pathlib.Path(__file__).parent
+
+def lower(line):
+    (FOLDER / f"{os.getpid()}.ran").touch()
+    return line.lower()
+
+@registry.register_problem
+def of_the_preparation_test():
+    pairs = [(f"A House {i}", f"Ein Haus {i}") for i in range(211)]
+    return problem.Problem(
+        "of_the_preparation_test", "en", "de", 330,
+        {split: lambda tmp_dir: pairs for split in ("train", "dev")},
+        normalize=lower,
+    )
 """
 
 
@@ -214,6 +240,46 @@ class PreparationTest(parameterized.TestCase):
             self.prepared("two", num_processes=2, made=lower),
         )
 
+    def own_problem(self):
+        """Returns a problem of a folder of the user's own, and the folder."""
+        usr_dir = self.folder / "my_problems"
+        usr_dir.mkdir()
+        (usr_dir / "__init__.py").write_text(OWN_PROBLEM, encoding="utf-8")
+        registry.import_usr_dir(str(usr_dir))
+        name = "of_the_preparation_test"
+        made = registry.problem(name)
+        self.addCleanup(registry._problems._makers.pop, name)
+        self.addCleanup(sys.modules.pop, made.normalize.__module__)
+        return made, usr_dir
+
+    def test_functions_of_the_users_folder_are_applied_in_all_processes(self):
+        made, usr_dir = self.own_problem()
+        found = self.prepared("many", num_processes=2, made=made)
+        there = {int(path.stem) for path in usr_dir.glob("*.ran")}
+        self.assertNotEmpty(there - {os.getpid()})
+        self.assertEqual(self.prepared("one", made=made), found)
+        sources, _ = made.lines(self.folder / "many", "dev")
+        self.assertEqual(sources[7], "a house 7")
+        before = problem_lib.dataclasses.replace(
+            made, normalize=lambda line: line.lower()
+        )
+        self.assertEqual(self.prepared("before", made=before), found)
+
+    def test_parts_of_functions_of_ones_own_are_those_of_what_they_return(
+        self,
+    ):
+        made, _ = self.own_problem()
+        expected = self.prepared("one", made=made)
+        for task in range(2):
+            made.prepare_share(self.data, num_shards=3, task=(task, 2))
+        other = problem_lib.dataclasses.replace(made, normalize=str.upper)
+        with mock.patch.object(parts, "_write", side_effect=parts._write) as w:
+            other.prepare_share(self.data, num_shards=3)
+            self.assertEqual(w.call_count, 11)
+            found = made.prepare(self.data, num_shards=3)
+            self.assertEqual(w.call_count, 11)
+        self.assertEqual((found, checksums(made.folder(self.data))), expected)
+
     def test_shares_of_several_tasks_are_joined(self):
         expected = self.prepared("one")
         made = make(self.folder)
@@ -302,6 +368,61 @@ class PreparationTest(parameterized.TestCase):
         self.assertEqual(
             (found, checksums(made.folder(self.data))), self.prepared("one")
         )
+
+    @parameterized.parameters(
+        (
+            OSError(errno.EFBIG, "File too large"),
+            "Cannot write in .*preparing.*: file too large. Make room and run",
+        ),
+        (MemoryError("too little"), "too little"),
+        (errors.UserError("too late"), "too late"),
+    )
+    def test_no_error_in_the_last_step_costs_finished_parts(
+        self, error, message
+    ):
+        made = make(self.folder)
+        for task in range(2):
+            made.prepare_share(self.data, num_shards=3, task=(task, 2))
+        with mock.patch.object(parts, "gather", side_effect=error):
+            with self.assertRaisesRegex(
+                (errors.UserError, MemoryError), message
+            ):
+                made.prepare(self.data, num_shards=3)
+        self.assertLen(self.finished_parts(), LINES // 20)
+        with mock.patch.object(parts, "_write") as write:
+            made.prepare(self.data, num_shards=3)
+        write.assert_not_called()
+        self.assertLen(list(self.data.iterdir()), 1)
+
+    def test_without_locks_shares_that_have_ended_are_used(self):
+        expected = self.prepared("one")
+        made = make(self.folder)
+        self.enter_context(
+            mock.patch.object(locks.fcntl, "flock", side_effect=no_locks)
+        )
+        for task in range(3):
+            made.prepare_share(self.data, num_shards=3, task=(task, 3))
+        killed = sorted(self.data.iterdir())[0]
+        (killed / "ended").unlink()
+        with (
+            mock.patch.object(parts, "gather", side_effect=MemoryError),
+            self.assertLogs("relpos_tf", "WARNING") as logs,
+            self.assertRaises(MemoryError),
+        ):
+            made.prepare(self.data, num_shards=3)
+        [line] = logs.output
+        self.assertIn(f"{self.data} has no locks", line)
+        self.assertIn(killed.name, line)
+        self.assertLen(list(self.data.iterdir()), 2)
+        (killed / "ended").touch()
+        with (
+            mock.patch.object(parts, "_write") as write,
+            self.assertNoLogs("relpos_tf", "WARNING"),
+        ):
+            found = made.prepare(self.data, num_shards=3)
+        write.assert_not_called()
+        self.assertEqual((found, checksums(made.folder(self.data))), expected)
+        self.assertLen(list(self.data.iterdir()), 1)
 
     def test_compressed_files_and_patterns_give_the_same(self):
         expected = self.prepared("one")[1]
@@ -410,6 +531,22 @@ class PreparationTest(parameterized.TestCase):
         self.assertEqual((only.pairs, only.weight), (count, count))
 
     @parameterized.parameters(
+        ("schön\n".encode("latin1"), "7: a side is not UTF-8"),
+        (b" \n", "7: a side is empty"),
+        (b"a" * 3000 + b"\n", "7: one side is far longer than the other"),
+    )
+    def test_a_corpus_of_which_nothing_is_left_is_named(self, line, reason):
+        (self.folder / "dev.en").write_bytes(b"a house\n" * 7)
+        (self.folder / "dev.de").write_bytes(line * 7)
+        for given in ({"weights": "1,4"}, {"tags": "A,B"}):
+            with self.assertRaisesRegex(
+                errors.UserError,
+                f"corpus 2 of 2 .{self.folder}/dev.en, {self.folder}/dev.de. "
+                f"with 7 pairs, all of which are dropped .*{reason}",
+            ):
+                self.two_corpora(**given).prepare(self.data)
+
+    @parameterized.parameters(
         ("part-*.en", "x.de", "which no file fits"),
         ("a.en,b.en", "a.de", "as many files in --train_source as.*2, .*1, "),
         ("train.*", "train.de", "as many files that fit.*2 and 1"),
@@ -423,6 +560,10 @@ class PreparationTest(parameterized.TestCase):
             translate.files_problem(
                 own_files.Training(sources, targets), own_files.Sides("x", "y")
             )
+
+
+def no_locks(*_):
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
 def _interrupt():
@@ -475,6 +616,12 @@ class DatagenTest(absltest.TestCase):
         code, err = self.execute("--problem=algorithmic_copy", "--dev_source=x")
         self.assertEqual(code, 2)
         self.assertIn("--dev_source goes with --problem=translate_files", err)
+        for size in (8000, 5000):  # the default, too, if it is given
+            code, err = self.execute(
+                "--problem=algorithmic_copy", f"--vocab_size={size}"
+            )
+            self.assertEqual(code, 2)
+            self.assertIn("--vocab_size goes with --problem=translate_f", err)
 
 
 if __name__ == "__main__":

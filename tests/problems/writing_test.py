@@ -75,6 +75,15 @@ class WritingTest(absltest.TestCase):
         # "7" and "7 7" are 1 and 3 letters, and EOS.
         self.assertEqual(lengths, {4: 10, 6: 90, 8: 900, 10: 8001})
 
+    def test_large_shards_are_put_in_order_beside_the_data(self):
+        none = str(self.folder / "none")
+        with (
+            mock.patch.object(tempfile, "tempdir", none),
+            mock.patch.object(parts, "BUCKET_BYTES", 1000),
+        ):
+            written, _, _ = self.write_training(_PAIRS[:101], 2)
+        self.assertEqual(written, 101)
+
     def test_the_longest_pairs_allowed_are_kept(self):
         longest = "a" * (parts.MAX_TOKENS - 1)
         pairs = [(longest, "a"), ("a", longest), ("a", longest + "a")]

@@ -50,10 +50,16 @@ class PoolTest(absltest.TestCase):
             with self.assertRaisesRegex(errors.UserError, "no such file"):
                 list(pool.map(_refuse, range(9)))
 
+    def test_a_value_that_a_process_cannot_load_is_no_death(self):
+        with processes.Pool(2) as pool:
+            with self.assertRaisesRegex(ZeroDivisionError, "in loading"):
+                list(pool.map(type, map(Unloadable, range(9))))
+
     def test_a_killed_process_is_noticed(self):
         with processes.Pool(2) as pool:
             with self.assertRaisesRegex(
-                processes.LostError, "killed.*Run again.*fewer processes than 2"
+                processes.LostError,
+                "killed.*Run again.*relpos-datagen with --num_processes=1",
             ):
                 list(pool.map(_kill, range(9)))
 
@@ -84,6 +90,20 @@ class PoolTest(absltest.TestCase):
         while any(map(_lives, workers)) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertFalse(any(map(_lives, workers)))
+
+
+class Unloadable:
+    """Can be sent, and not be received."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __reduce__(self):
+        return _fail_to_load, ()
+
+
+def _fail_to_load():
+    raise ZeroDivisionError("in loading")
 
 
 def _process(_):
