@@ -51,8 +51,9 @@ class TransformerAttention(heads_lib.Heads):
         memory: `[B, K, F]` tensor to attend to; the queries by default.
         may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`,
             True where attention is allowed. A query that may attend to
-            nothing attends to all keys equally; in float64, which keeps the
-            logits beside -1e9, as if it might attend to all.
+            nothing attends to all keys equally if its logits are below about
+            32, which float32 loses beside -1e9. Larger ones count, and in
+            float64 all of them.
         use_causal_mask: bool. Whether a query may see only itself and the keys
             before it. The queries are the last keys, those of a memory too.
         return_weights: bool. Whether to return the attention weights as well.
@@ -117,6 +118,7 @@ class TransformerAttention(heads_lib.Heads):
 
     def add_uniform(self, name, shape, fans, autocast=True):
         """Adds a weight for a scheme, with Glorot's uniform initial values."""
+        self._check_new(name)
         limit = (6 / fans) ** 0.5
         weight = self.add_weight(
             shape=shape,
@@ -130,9 +132,20 @@ class TransformerAttention(heads_lib.Heads):
 
     def add_sublayer(self, layer):
         """Adds and builds a layer for a scheme; returns it."""
+        self._check_new(layer.name)
         setattr(self, layer.name, layer)
         layer.build((None, None, self.hidden_size))
         return layer
+
+    def _check_new(self, name):
+        """Refuses a name for which saved files would keep one weight of two."""
+        if hasattr(self, name):
+            raise errors.UserError(
+                "The schemes of `positions` must give their weights and "
+                "sublayers names that the layer does not have: choose another "
+                "one, or leave out one of two schemes of a kind. Received: "
+                f"{name!r}."
+            )
 
     def call(
         self,
@@ -153,6 +166,8 @@ class TransformerAttention(heads_lib.Heads):
             "memory_mask": memory_mask,
         }
         may_attend = self.allowed(queries, memory, may_attend, padding)
+        if memory is queries:
+            memory = None  # whose positions are those of the queries, too
         start, causal = None, False
         if memory is not None and use_causal_mask:
             _check_causal(queries.shape[1], memory.shape[1])

@@ -57,7 +57,7 @@ class EncoderBlock(keras.layers.Layer):
         checks.needs_tensorflow(self)
         _check_sizes(attention_args, feed_forward_args)
         self.supports_masking = True  # the attention obeys the mask of x
-        self.attention_args = _plain(attention_args)
+        self.attention_args = _copied(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
         self.residual_args = dict(residual_args)
         policy = {"dtype": self.dtype_policy}
@@ -100,7 +100,7 @@ class EncoderBlock(keras.layers.Layer):
 
     def get_config(self):
         return super().get_config() | {
-            "attention_args": self.attention_args,
+            "attention_args": _plain(self.attention_args),
             "feed_forward_args": self.feed_forward_args,
             "residual_args": self.residual_args,
         }
@@ -157,10 +157,10 @@ class DecoderBlock(keras.layers.Layer):
         checks.needs_tensorflow(self)
         _check_sizes(attention_args, feed_forward_args)
         self.supports_masking = True  # the attention obeys the mask of x
-        self.attention_args = _plain(attention_args)
+        self.attention_args = _copied(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
         self.residual_args = dict(residual_args)
-        self.source_positions = scheme.serialized(source_positions)
+        self.source_positions = scheme.copies(source_positions)
         policy = {"dtype": self.dtype_policy}
         self.self_attention = attention.TransformerAttention(
             **self.attention_args, **policy, name="self_attention"
@@ -284,10 +284,10 @@ class DecoderBlock(keras.layers.Layer):
 
     def get_config(self):
         return super().get_config() | {
-            "attention_args": self.attention_args,
+            "attention_args": _plain(self.attention_args),
             "feed_forward_args": self.feed_forward_args,
             "residual_args": self.residual_args,
-            "source_positions": self.source_positions,
+            "source_positions": scheme.serialized(self.source_positions),
         }
 
 
@@ -313,7 +313,13 @@ def _check_sizes(attention_args, feed_forward_args):
         )
 
 
+def _copied(attention_args):
+    """Returns arguments of an attention, with schemes of their own."""
+    positions = scheme.copies(attention_args.get("positions", ()))
+    return dict(attention_args) | {"positions": positions}
+
+
 def _plain(attention_args):
     """Returns arguments of an attention, with serialized schemes."""
-    positions = scheme.serialized(attention_args.get("positions", ()))
+    positions = scheme.serialized(attention_args["positions"])
     return dict(attention_args) | {"positions": positions}

@@ -17,6 +17,7 @@ from relpos_tf import errors
 from relpos_tf.layers import attention
 from relpos_tf.layers import keras_attention
 from relpos_tf.layers.positions import shaw
+from relpos_tf.layers.positions import tables
 
 _KERNELS = {
     "q": "query_dense",
@@ -29,12 +30,16 @@ _KERNELS = {
 def to_keras(layer):
     """Returns a `RelativeMultiHeadAttention` with copies of the weights.
 
+    The result clips at one distance on both sides: the longer one of a `Shaw`
+    with two, with copies of the last vector of the shorter side.
+
     Args:
-        layer: A built `TransformerAttention`, without `positions` or with
-            `Shaw` alone.
+        layer: A built `TransformerAttention` of `hidden_size` input features,
+            without `positions` or with `Shaw` alone.
 
     Raises:
-        UserError: other positions, or a layer that was not built.
+        UserError: other positions or input features, or a layer that was not
+            built.
 
     Example:
 
@@ -52,10 +57,22 @@ def to_keras(layer):
             "`positions` of the layer must be empty or one Shaw. Received: "
             f"{', '.join(one.name for one in schemes)}."
         )
+    size = layer.hidden_size
+    features = {
+        "queries": layer.q.kernel.shape[0],
+        "memory": layer.k.kernel.shape[0],
+    }
+    if set(features.values()) != {size}:
+        raise errors.UserError(
+            f"The layer must have inputs of hidden_size = {size} features. "
+            f"Received: {features}."
+        )
     relative = {"add_relative_to_keys": False, "add_relative_to_values": False}
+    left = None
     for one in schemes:
+        left = one.left
         relative = {
-            "max_relative_position": one.max_relative_position,
+            "max_relative_position": max(one.left, one.right),
             "add_relative_to_keys": one.add_to_keys,
             "add_relative_to_values": one.add_to_values,
             "heads_share_relative_embedding": one.heads_share,
@@ -70,9 +87,9 @@ def to_keras(layer):
         dtype=layer.dtype_policy,
         **relative,
     )
-    shape = None, None, layer.hidden_size
+    shape = None, None, size
     result.build(shape, shape)
-    _copy(layer, result)
+    _copy(layer, result, left)
     return result
 
 
@@ -80,8 +97,9 @@ def to_transformer(layer):
     """Returns a `TransformerAttention` with copies of the weights.
 
     Args:
-        layer: A built `RelativeMultiHeadAttention` with `use_bias=False` and
-            one number of features, `num_heads * key_dim`.
+        layer: A built `RelativeMultiHeadAttention` with `use_bias=False`,
+            inputs of rank 3 and one number of features, `num_heads * key_dim`.
+            It must not be quantized.
 
     Raises:
         UserError: a layer that `TransformerAttention` cannot stand for, or
@@ -102,10 +120,16 @@ def to_transformer(layer):
         if config.get(name)
     }
     others |= {name: n for name, n in sizes.items() if n != size}
+    if layer._rank != 3:
+        others["rank"] = layer._rank
+    for name in _KERNELS.values():
+        if mode := getattr(layer, name).quantization_mode:
+            others["quantization"] = mode
     if others:
         raise errors.UserError(
-            "The layer must have no bias, gate or window, and num_heads * "
-            f"key_dim = {size} features. Received: {others}."
+            "The layer must have no bias, gate, window or quantization, inputs "
+            f"of rank 3, and num_heads * key_dim = {size} features. Received: "
+            f"{others}."
         )
     positions = []
     if layer.add_relative_to_keys or layer.add_relative_to_values:
@@ -141,17 +165,23 @@ def _check_built(layer):
         )
 
 
-def _copy(source, target):
-    """Copies kernels, whose numbers are in one order, and tables."""
+def _copy(source, target, left=None):
+    """Copies kernels, whose numbers are in one order, and tables.
+
+    `left` is the row of distance 0 in the tables, if it is not the middle one.
+    """
     for ours, keras_name in _KERNELS.items():
         pair = [
             getattr(layer, ours if hasattr(layer, ours) else keras_name).kernel
             for layer in (source, target)
         ]
         pair[1].assign(pair[0].numpy().reshape(pair[1].shape))
-    tables = {weight.name: weight for weight in _tables(target)}
+    targets = {weight.name: weight for weight in _tables(target)}
     for weight in _tables(source):
-        tables[weight.name].assign(weight)
+        table = weight.numpy()
+        if left is not None:
+            table = tables.symmetric(table, left)
+        targets[weight.name].assign(table)
 
 
 def _tables(layer):

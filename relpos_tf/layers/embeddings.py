@@ -108,8 +108,8 @@ class TokenEmbedding(keras.layers.Layer):
         checks.needs_tensorflow(self)
         checks.integer("vocab_size", vocab_size, least=1)
         checks.integer("hidden_size", hidden_size, least=1)
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
+        self.vocab_size = int(vocab_size)
+        self.hidden_size = int(hidden_size)
 
     def build(self, ids_shape):
         self.embeddings = self.add_weight(
@@ -198,9 +198,9 @@ class TargetSpaceEmbedding(keras.layers.Layer):
                 f"space_id={space_id}, spaces={spaces}."
             )
         self.supports_masking = True
-        self.space_id = space_id
-        self.spaces = spaces
-        self.hidden_size = hidden_size
+        self.space_id = int(space_id)
+        self.spaces = int(spaces)
+        self.hidden_size = int(hidden_size)
 
     def build(self, x_shape):
         self.embeddings = self.add_weight(
@@ -253,8 +253,8 @@ class LearnedPositions(keras.layers.Layer):
         checks.needs_tensorflow(self)
         checks.integer("max_length", max_length, least=1)
         checks.integer("hidden_size", hidden_size, least=1)
-        self.max_length = max_length
-        self.hidden_size = hidden_size
+        self.max_length = int(max_length)
+        self.hidden_size = int(hidden_size)
 
     def build(self, positions_shape):
         self.embeddings = self.add_weight(

@@ -10,6 +10,7 @@ import tensorflow as tf
 from relpos_tf import errors
 from relpos_tf.layers import checks
 from relpos_tf.layers import dropout as dropout_lib
+from relpos_tf.layers import inputs
 from relpos_tf.layers import masks
 from relpos_tf.layers import projections
 
@@ -60,15 +61,15 @@ class Heads(keras.layers.Layer):
         checks.needs_tensorflow(self)
         checks.heads(hidden_size, num_heads)
         checks.fraction("dropout", dropout)
-        self.hidden_size = hidden_size
-        self.num_heads = num_heads
-        self.depth = hidden_size // num_heads
+        self.hidden_size = int(hidden_size)
+        self.num_heads = int(num_heads)
+        self.depth = self.hidden_size // self.num_heads
         self.scale = self.depth**-0.5  # of the queries
         self.dropout = dropout
         self.supports_masking = True
         self.q, self.k, self.v, self.output_transform = (
             projections.Projection(
-                hidden_size,
+                self.hidden_size,
                 use_bias=False,
                 kernel_initializer="glorot_uniform",
                 dtype=self.dtype_policy,
@@ -93,6 +94,10 @@ class Heads(keras.layers.Layer):
         self.k.build(memory_shape or queries_shape)
         self.v.build(memory_shape or queries_shape)
         self.output_transform.build((*queries_shape[:-1], self.hidden_size))
+
+    def __call__(self, *args, **kwargs):
+        args, kwargs = inputs.converted_once(self, args, kwargs)
+        return super().__call__(*args, **kwargs)
 
     def allowed(self, queries, memory, may_attend, padding):
         """Joins the mask of a caller with the masks that Keras attaches.

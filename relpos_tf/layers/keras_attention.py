@@ -21,6 +21,7 @@ from keras.src import backend  # nothing public reads and sets a tensor's mask
 
 from relpos_tf import errors
 from relpos_tf.layers import checks
+from relpos_tf.layers import inputs as inputs_lib
 from relpos_tf.layers.positions import relative_ops
 
 HAS_TENSORFLOW = keras.backend.backend() == "tensorflow"
@@ -78,10 +79,11 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
             with Glorot's limit for the table of each head.
         implementation: str. "compact" and "reshape" are explained in
             `positions.relative`, "ops" in `positions.relative_ops`. All give
-            the same numbers. "auto" is "compact", or "reshape" for one query.
-            Instead of these two, "ops" serves where the graph does not know
-            that there are at least as many keys as queries, for inputs of
-            rank 4 or more, and on other backends than TensorFlow.
+            the same numbers to queries that may attend to a key. "auto" is
+            "compact", or "reshape" for one query. Instead of these two, "ops"
+            serves where the graph does not know that there are at least as
+            many keys as queries, for inputs of rank 4 or more, and on other
+            backends than TensorFlow.
         **kwargs: Passed to `keras.layers.MultiHeadAttention`: `seed`,
             `attention_axes`, initializers, regularizers, constraints, `name`,
             `dtype` and so on. `attention_axes` must name one axis, which is
@@ -97,7 +99,9 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         key_mask: The same.
         attention_mask: None or a bool tensor that broadcasts to `[B, T, S]`,
             or `[B, N, T, S]`: True where attention is allowed. A query that
-            may attend to nothing attends to all keys equally.
+            may attend to nothing attends to all keys equally if its logits are
+            below about 32, which float32 loses beside -1e9. Larger ones count,
+            and in float64 all of them, but not with "ops".
         return_attention_scores: bool. Whether to return the attention weights
             as well.
         training: bool. Whether to drop weights.
@@ -213,6 +217,10 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
             initializer=initializer,
             name=f"relative_positions_{kind}",
         )
+
+    def __call__(self, *args, **kwargs):
+        args, kwargs = inputs_lib.converted_once(self, args, kwargs)
+        return super().__call__(*args, **kwargs)
 
     def call(
         self,

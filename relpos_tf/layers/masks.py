@@ -75,6 +75,18 @@ def number_of_keys(may_attend, key_length):
     return tf.reduce_sum(allowed, -1) * repeats
 
 
+def first_key(may_attend):
+    """Returns the first key that a mask, or None, allows each query, or 0."""
+    if may_attend is None:
+        return 0
+    allowed = tf.cast(may_attend, tf.bool)
+    if allowed.shape.rank == 0:
+        return 0
+    size = tf.shape(allowed)[-1]  # 1 stands for all keys
+    first = tf.reduce_min(tf.where(allowed, tf.range(size), size), -1)
+    return tf.where(first < size, first, 0)
+
+
 def to_bias(allowed):
     """Returns 0 where a mask allows attention, -1e9 where not: float32."""
     return tf.where(allowed, 0.0, NEGATIVE)

@@ -61,6 +61,10 @@ class Sequence(NamedTuple):
         """Returns the positions of the keys: int32 `[K]`."""
         return tf.range(self.keys)
 
+    def first_key(self):
+        """Returns the first key that the caller's mask allows each query."""
+        return masks.first_key(self.may_attend)
+
     def number_of_keys(self):
         """Returns how many keys the caller's mask allows each query."""
         return masks.number_of_keys(self.mask(), self.keys)
@@ -99,6 +103,10 @@ class OnePosition(NamedTuple):
     def key_positions(self):
         """Returns the positions of the keys: int32 `[K]`."""
         return self.key_distances - self.key_distances[0]
+
+    def first_key(self):
+        """Returns the first position."""
+        return 0
 
     def number_of_keys(self):
         """Returns the number of positions, with that of the queries."""

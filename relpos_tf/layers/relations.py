@@ -67,8 +67,9 @@ class RelationAttention(heads_lib.Heads):
         value_vectors: The same for the values.
         may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`,
             True where attention is allowed. A query that may attend to nothing
-            attends to all keys equally; in float64, which keeps the logits
-            beside -1e9, as if it might attend to all.
+            attends to all keys equally if its logits are below about 32, which
+            float32 loses beside -1e9. Larger ones count, and in float64 all of
+            them.
         return_weights: bool. Whether to return the attention weights as well.
         training: bool. Whether to drop weights.
         mask: None or bool `[B, Q]`: False for padding, to which no query
@@ -125,8 +126,10 @@ class RelationAttention(heads_lib.Heads):
             ("heads_share_relations", heads_share_relations),
         ):
             checks.flag(name, value)
-        self.num_relations = num_relations
-        self.no_relation = no_relation
+        self.num_relations, self.no_relation = (
+            None if number is None else int(number)
+            for number in (num_relations, no_relation)
+        )
         self.add_relations_to_keys = add_relations_to_keys
         self.add_relations_to_values = add_relations_to_values
         self.add_relation_bias = add_relation_bias

@@ -50,18 +50,18 @@ class FeedForward(keras.layers.Layer):
         checks.integer("filter_size", filter_size, least=1)
         checks.integer("hidden_size", hidden_size, least=1)
         checks.fraction("relu_dropout", relu_dropout)
-        self.filter_size = filter_size
-        self.hidden_size = hidden_size
+        self.filter_size = int(filter_size)
+        self.hidden_size = int(hidden_size)
         self.relu_dropout = relu_dropout
         self.supports_masking = True
         self.conv1 = projections.Projection(
-            filter_size,
+            self.filter_size,
             activation="relu",
             dtype=self.dtype_policy,
             name="conv1",
         )
         self.conv2 = projections.Projection(
-            hidden_size, dtype=self.dtype_policy, name="conv2"
+            self.hidden_size, dtype=self.dtype_policy, name="conv2"
         )
         self.inner_dropout = dropout.Dropout(
             relu_dropout, dtype=self.dtype_policy, name="relu_dropout"

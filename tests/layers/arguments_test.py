@@ -1,5 +1,8 @@
 """Tests that constructors of layers refuse wrong arguments."""
 
+import json
+
+import keras
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -12,9 +15,12 @@ from relpos_tf.layers import embeddings
 from relpos_tf.layers import relations
 from relpos_tf.layers import sublayers
 from relpos_tf.layers.positions import additive
+from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import shaw
 from relpos_tf.layers.positions import window
+from tests import testing
 
 SIZES = {"hidden_size": 12, "num_heads": 3}
 GOOD = {
@@ -84,6 +90,13 @@ BAD = {
     },
     dropout.Dropout: {"rate": NO_FRACTION},
 }
+NUMPY = GOOD | {
+    shaw.Shaw: {"max_relative_position": 3, "max_relative_position_right": 2},
+    bucketed.Bucketed: {"num_buckets": 32, "max_distance": 10**5},
+    head_window.HeadWindow: {"heads": 3},
+    relations.RelationAttention: SIZES | {"num_relations": 5, "no_relation": 4},
+    localness.Gaussians: SIZES | {"kind": "fixed"},
+}
 CASES = [(kind, name) for kind, arguments in BAD.items() for name in arguments]
 
 
@@ -109,6 +122,45 @@ class ArgumentsTest(tf.test.TestCase, parameterized.TestCase):
             12, np.int32(3), dropout=np.float32(0.5)
         )
         self.assertEqual(tuple(layer(tf.ones([2, 5, 12])).shape), (2, 5, 12))
+
+    @parameterized.parameters(*NUMPY)
+    def test_integers_of_numpy_are_kept_as_those_of_python(self, kind):
+        expected = dict(NUMPY[kind])
+        if issubclass(kind, keras.Layer):
+            expected["name"] = "same"
+        given = {
+            name: np.int64(value) if type(value) is int else value
+            for name, value in expected.items()
+        }
+        configs = [
+            json.dumps(kind(**arguments).get_config())
+            for arguments in (given, expected)
+        ]
+        self.assertEqual(*configs)
+
+    @parameterized.parameters(
+        shaw.Shaw(np.int64(3)),
+        window.Window(np.int64(1)),
+        window.Direction("split", np.int64(3)),
+        bucketed.Bucketed(np.int64(32), np.int64(10**5)),
+        head_window.HeadWindow(np.int64(3)),
+        localness.Localness("fixed", np.int64(3)),
+    )
+    def test_a_scheme_with_integers_of_numpy_is_computed(self, given):
+        sizes = np.int64(12), np.int64(3)
+        layer = attention.TransformerAttention(*sizes, positions=[given])
+        layer(keras.Input([None, 12]))
+        plain = type(given)(
+            **{
+                name: int(value) if isinstance(value, np.int64) else value
+                for name, value in given.get_config().items()
+            }
+        )
+        same = attention.TransformerAttention(12, 3, positions=[plain])
+        x = tf.constant(testing.normal(1, 2, 5, 12), tf.float32)
+        same(x)
+        same.set_weights(layer.get_weights())
+        self.assertAllEqual(layer(x), same(x))
 
     @parameterized.parameters(blocks.EncoderBlock, blocks.DecoderBlock)
     def test_a_block_refuses_wrong_arguments_of_its_layers(self, kind):

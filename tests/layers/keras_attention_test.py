@@ -197,6 +197,38 @@ class ConversionTest(tf.test.TestCase, parameterized.TestCase):
         )
         self.assertAllEqual(back(x), layer(x))
 
+    @parameterized.parameters(
+        (shaw.Shaw(4, max_relative_position_right=2),),
+        (shaw.Shaw(0, max_relative_position_right=3, heads_share=True),),
+    )
+    def test_two_clipping_distances_become_one(self, one):
+        x, _ = example_inputs(7, 7)
+        layer = attention.TransformerAttention(F, N, positions=[one])
+        layer(x)
+        testing.randomize(layer)
+        ours = conversion.to_keras(layer)
+        self.assertEqual(ours.max_relative_position, max(one.left, one.right))
+        back = conversion.to_transformer(ours)
+        expected = layer(x, return_weights=True)
+        for found in (
+            ours(x, x, return_attention_scores=True),
+            back(x, return_weights=True),
+        ):
+            self.assertAllClose(found, expected, rtol=1e-6, atol=1e-6)
+
+    def test_other_features_than_the_hidden_size_are_refused(self):
+        x, y = example_inputs()
+        narrow = attention.TransformerAttention(F, N)
+        narrow(x[..., :7])
+        with self.assertRaisesRegex(
+            errors.UserError, "hidden_size = 15 features.*'queries': 7"
+        ):
+            conversion.to_keras(narrow)
+        wide = attention.TransformerAttention(F, N)
+        wide(x, tf.concat([y, y], -1))
+        with self.assertRaisesRegex(errors.UserError, "'memory': 30"):
+            conversion.to_keras(wide)
+
     def test_what_cannot_be_converted_is_refused(self):
         x, _ = example_inputs()
         other = attention.TransformerAttention(F, N, positions=[alibi.Alibi()])
@@ -221,6 +253,24 @@ class ConversionTest(tf.test.TestCase, parameterized.TestCase):
             layer(x, x)
             with self.assertRaisesRegex(errors.UserError, "no bias, gate"):
                 conversion.to_transformer(layer)
+        rows = example_layer(use_bias=False, attention_axes=(2,))
+        rows(x[:, tf.newaxis], x[:, tf.newaxis])
+        with self.assertRaisesRegex(errors.UserError, "'rank': 4"):
+            conversion.to_transformer(rows)
+
+    @parameterized.parameters("int8", "float8")
+    def test_quantized_projections_are_refused(self, mode):
+        x, _ = example_inputs()
+        layer = example_layer(use_bias=False)
+        layer(x, x)
+        with warnings.catch_warnings():
+            # Of how Keras turns its variables into arrays of NumPy.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            layer.key_dense.quantize(mode)
+        with self.assertRaisesRegex(
+            errors.UserError, f"no bias.*'quantization': '{mode}'"
+        ):
+            conversion.to_transformer(layer)
 
 
 if __name__ == "__main__":

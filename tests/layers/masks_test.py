@@ -40,6 +40,18 @@ class MasksTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(counts[:, 0], [[1, 2, 2], [1, 1, 1]])
 
     @parameterized.parameters(
+        (None, 0),
+        (True, 0),
+        ([[True], [False]], [0, 0]),
+        ([[[0, 0, 1, 0, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]]], [[2, 0, 0]]),
+        (np.ones([2, 0], bool), [0, 0]),
+    )
+    def test_the_first_key_is_found(self, mask, first):
+        if isinstance(mask, list):
+            mask = np.array(mask, bool)
+        self.assertAllEqual(masks.first_key(mask), first)
+
+    @parameterized.parameters(
         ([[True], [False], [True]], [5, 0, 5]), (True, 5), (False, 0)
     )
     def test_a_mask_for_all_keys_at_once_counts_them_all(self, mask, counts):
@@ -52,6 +64,21 @@ class MasksTest(tf.test.TestCase, parameterized.TestCase):
             ],
         )
         self.assertAllEqual(count(np.array(mask), 5), counts)
+
+    @parameterized.parameters(
+        (32.0, tf.float32, True),
+        (100.0, tf.float32, False),
+        (32.0, tf.float64, False),
+    )
+    def test_logits_up_to_32_are_lost_beside_a_mask(self, size, dtype, lost):
+        logits = size * np.array([[[[-1.0, 0.1, 1.0]]]])
+        weights = masks.softmax(
+            tf.constant(logits, dtype), masks.to_bias(False), dtype
+        )
+        equal = np.full([1, 1, 1, 3], 1 / 3)
+        (self.assertAllClose if lost else self.assertNotAllClose)(
+            weights, equal
+        )
 
 
 if __name__ == "__main__":

@@ -78,9 +78,10 @@ def band_of(x, left, right, pairs, padding):
         pairs: `pairs.Sequence`.
         padding: As in `logits`.
     """
-    shape = tf.shape(x)
-    queries, keys = shape[2], shape[3]
-    start = pairs.first() + padding
+    # An empty matrix has the main diagonal, of no pairs.
+    sizes = tf.maximum(tf.shape(x)[2:], 1)
+    queries, keys = sizes[0], sizes[1]
+    start = tf.minimum(pairs.first() + padding, keys - 1)
     low = tf.maximum(start - max(left, 1) + 1, 1 - queries)
     high = tf.minimum(start + (0 if pairs.causal else right), keys - 1)
     corner = None
@@ -139,6 +140,8 @@ def output(weights, v, table, pairs, padding, sums_to_one, left):
     t = tf.ones([], v.dtype)
     if not sums_to_one:
         t = tf.reduce_sum(weights, -1, keepdims=True)  # [B, H, Q, 1]
+    elif tf.is_tensor(padding):  # there may be no keys, whose sum is 0
+        t = tf.cast(tf.minimum(tf.shape(weights)[-1], 1), v.dtype)
     if table.shape[-2] == 1:  # one vector for all keys
         return _times_row(t, row_0) + tf.matmul(weights, v)
     right = table.shape[-2] - 1 - left

@@ -59,6 +59,8 @@ class Bucketed(scheme.Scheme):
     ):
         checks.integer("num_buckets", num_buckets, least=4)
         checks.integer("max_distance", max_distance, least=1)
+        # The starts of buckets are beyond the integers of NumPy.
+        num_buckets, max_distance = int(num_buckets), int(max_distance)
         directions = 2 if bidirectional else 1
         if num_buckets % 2 or max_distance <= num_buckets // directions // 2:
             raise errors.UserError(
@@ -199,10 +201,10 @@ def by_distance(numbers, queries, keys):
     >>> by_distance(tf.constant([[-1, 0, 1, 2, 9]]), 2, 3).numpy().tolist()
     [[[0, 1, 2], [-1, 0, 1]]]
     """
-    size = queries + keys
+    first = tf.maximum(queries, 1) - 1
+    size = first + keys  # P - 1; without queries, K
     heads = numbers.shape[0]
     copies = tf.tile(numbers, [1, queries])  # [H, Q * P]
-    first = queries - 1
-    rows = copies[:, first : first + queries * (size - 1)]
-    rows = tf.reshape(rows, [heads, queries, size - 1])  # [H, Q, P - 1]
+    rows = copies[:, first : first + queries * size]
+    rows = tf.reshape(rows, [heads, queries, size])  # [H, Q, P - 1]
     return rows[:, :, :keys]

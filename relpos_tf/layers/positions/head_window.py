@@ -70,7 +70,7 @@ class HeadWindow(scheme.Scheme):
                 "each key; list others beside this one. "
                 f"Received: {getattr(score, 'name', score)!r}."
             )
-        self.heads = heads
+        self.heads = int(heads)
         self.score = score
         self._score = scheme.Scheme() if score is None else score
 

@@ -1,7 +1,7 @@
 """A preference for the neighbourhood of a position that each query predicts.
 
-Yang et al. (2018) add a Gaussian over the positions j of the keys, from 0, to
-the logits of self-attention:
+Yang et al. (2018) add a Gaussian over the positions j of the keys to the logits
+of self-attention:
 
     G[i, j] = -(j - P[i])^2 / (2 sigma[i]^2)
     P[i] = I[i] sigmoid(u_p . tanh(W_p x[i]))
@@ -14,7 +14,8 @@ x[i] is the layer's input. The window is of one of three kinds:
     query   window[i] = I[i] sigmoid(u_d . tanh(W_p x[i]))
 
 I[i] is the number of keys of a query: the tokens of its sentence without
-padding; in a decoder, its own position plus one. The mean is over the keys that
+padding; in a decoder, its own position plus one. Positions are counted from the
+first of them, so padding may be on either side. The mean is over the keys that
 the query may attend to. So the result depends neither on the neighbours in a
 batch nor on later tokens, and a cache gives the same numbers; in a decoder,
 even the kind "layer" has a window for each query. Each head has its own vectors
@@ -89,6 +90,7 @@ class Localness(scheme.Scheme):
             x,
             keys_values.key_rows(),
             size=pairs.number_of_keys(),
+            first=pairs.first_key(),
             positions=pairs.key_positions(),
             may_attend=allowed,
         )
@@ -115,6 +117,7 @@ class Gaussians(keras.layers.Layer):
         x: `[B, Q, F]` tensor: the input of the attention.
         keys: `[B, H, K, D]` tensor: the projected keys.
         size: int32 tensor that broadcasts to `[B, H, Q]`: I.
+        first: The same: the position from which P is counted.
         positions: int32 `[K]`: the positions of the keys.
         may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`.
 
@@ -150,8 +153,8 @@ class Gaussians(keras.layers.Layer):
         checks.heads(hidden_size, num_heads)
         checks.choice("kind", kind, KINDS)
         checks.number("window", window, least=_SMALLEST_WINDOW)
-        self.hidden_size = hidden_size
-        self.num_heads = num_heads
+        self.hidden_size = int(hidden_size)
+        self.num_heads = int(num_heads)
         self.kind = kind
         self.window = window
         self.position_hidden = self._hidden("position_hidden")  # W_p
@@ -186,7 +189,7 @@ class Gaussians(keras.layers.Layer):
             name=name,
         )
 
-    def call(self, x, keys, *, size, positions, may_attend=None):
+    def call(self, x, keys, *, size, positions, first=0, may_attend=None):
         hidden = self.position_hidden(x)  # [B, Q, F]
         size = tf.cast(size, self._float)
         center = size * self._share(hidden, self.position_vectors)  # [B, H, Q]
@@ -196,6 +199,7 @@ class Gaussians(keras.layers.Layer):
                 hidden = self.window_hidden(_mean(keys, may_attend))
             window = size * self._share(hidden, self.window_vectors)
             window = tf.expand_dims(tf.maximum(window, _SMALLEST_WINDOW), -1)
+        center += tf.cast(first, self._float)
         # Not center[..., tf.newaxis], which LiteRT's converter refuses.
         center = tf.expand_dims(center, -1)  # [B, H, Q, 1]
         distance = tf.cast(positions, self._float) - center

@@ -71,9 +71,9 @@ def relative_position_ids(
     [[0, 0, 1, 2], [0, 0, 0, 1]]
     """
     checks.integer("max_relative_position", max_relative_position, least=0)
-    left = right = max_relative_position
+    left = right = int(max_relative_position)
     if max_relative_position_right is not None:
-        right = max_relative_position_right
+        right = int(max_relative_position_right)
     distance = masks.distances(query_length, key_length, query_start)
     return tf.clip_by_value(distance, -left, right) + left
 

@@ -17,7 +17,8 @@ column for each distance. Each undoes the other and is its gradient:
           2  g  h  i                 g  h  i  .  .
 
 Shapes: H heads, Q queries, K keys, D depth per head, k clipping, R = 2k+1 rows
-of a table, S = Q+K-1 distances. Leading axes, such as the batch, are dots.
+of a table, S = Q+K-1 distances, or K without queries. Leading axes, such as the
+batch, are dots.
 """
 
 from keras import ops
@@ -85,7 +86,8 @@ def clipped_distances(queries, keys, table):
     """Returns the row of each distance from 1-Q to K-1, one-hot: `[S, R]`."""
     rows = table.shape[-2]
     k = rows // 2
-    distances = ops.arange(queries + keys - 1, dtype="int32") - (queries - 1)
+    last = _at_least_1(queries) - 1
+    distances = ops.arange(last + keys, dtype="int32") - last
     ids = ops.clip(distances, -k, k) + k  # [S]
     one_hot = ids[:, None] == ops.arange(rows, dtype="int32")
     return ops.cast(one_hot, table.dtype)
@@ -120,11 +122,17 @@ def by_distance(x):
     [[0, 0, 1, 2, 3], [0, 4, 5, 6, 0], [7, 8, 9, 0, 0]]
     """
     *batch, queries, keys = ops.shape(x)
-    distances = queries + keys - 1
-    x = _pad(x, 0, queries - 1)  # [.., Q, S]
+    last = _at_least_1(queries) - 1
+    distances = last + keys
+    x = _pad(x, 0, last)  # [.., Q, S]
     x = ops.reshape(x, [*batch, queries * distances])
-    x = _pad(x, queries - 1, 1)
+    x = _pad(x, last, queries - last)  # without queries, nothing
     return ops.reshape(x, [*batch, queries, distances + 1])[..., :distances]
+
+
+def _at_least_1(size):
+    """Returns a size, or 1 for 0: an int, or a tensor of a graph's size."""
+    return max(size, 1) if isinstance(size, int) else ops.maximum(size, 1)
 
 
 def _softmax(logits):

@@ -17,6 +17,7 @@ Shapes: B batch, H heads, Q queries, K keys, L queries or keys, D depth per
 head, F features.
 """
 
+import inspect
 from collections.abc import Iterable
 from collections.abc import Mapping
 
@@ -33,7 +34,8 @@ class Scheme:
 
     A subclass overrides the hooks it needs, and `get_config` if its
     constructor has arguments. `TransformerAttention` keeps a copy, so that one
-    scheme can be passed to many layers.
+    scheme can be passed to many layers. To load a saved layer, Keras must know
+    the class: decorate it with `@keras.saving.register_keras_serializable()`.
 
     Attributes:
         computes: bool. Whether `logits`, `weights` or `output` is overridden.
@@ -176,8 +178,21 @@ class Scheme:
         return cls(**config)
 
     def copy(self):
-        """Returns a scheme with the same arguments and without weights."""
-        return type(self).from_config(self.get_config())
+        """Returns a scheme with the same arguments and without weights.
+
+        Raises:
+            UserError: the class has arguments and does not tell them.
+        """
+        kind = type(self)
+        arguments = inspect.signature(kind).parameters
+        if arguments and kind.get_config is Scheme.get_config:
+            raise errors.UserError(
+                "`get_config` must return the arguments of the constructor, "
+                "because a layer keeps a copy: define it in the class. "
+                f"Received: {kind.__name__}, without `get_config` and with "
+                f"the arguments {', '.join(arguments)}."
+            )
+        return kind.from_config(self.get_config())
 
 
 def copies(schemes):
@@ -252,7 +267,9 @@ def restored(one):
     )
     if not (isinstance(kind, type) and issubclass(kind, Scheme)):
         raise errors.UserError(
-            "`positions` must name schemes that are registered with Keras. "
+            "`positions` must name schemes that are registered with Keras: "
+            "decorate the class with `@keras.saving."
+            "register_keras_serializable()`, and import its module before. "
             f"Received: {one.get('class_name')!r}."
         )
     return kind.from_config(one["config"])

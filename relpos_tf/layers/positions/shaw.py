@@ -69,11 +69,12 @@ class Shaw(scheme.Scheme):
         checks.choice(
             "implementation", implementation, relative.IMPLEMENTATIONS
         )
-        self.max_relative_position = max_relative_position
-        self.max_relative_position_right = max_relative_position_right
-        self.left = self.right = max_relative_position
+        self.left = self.right = int(max_relative_position)
+        self.max_relative_position = self.left
+        self.max_relative_position_right = None
         if max_relative_position_right is not None:
-            self.right = max_relative_position_right
+            self.right = int(max_relative_position_right)
+            self.max_relative_position_right = self.right
         self.add_to_keys = add_to_keys
         self.add_to_values = add_to_values
         self.heads_share = heads_share

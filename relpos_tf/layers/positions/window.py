@@ -34,7 +34,7 @@ class Window(scheme.Scheme):
 
     def __init__(self, window: int):
         checks.integer("window", window, least=1)
-        self.window = window
+        self.window = int(window)
 
     def allowed(self, pairs):
         return tf.abs(pairs.distances()) <= self.window  # [Q or 1, K]
@@ -84,7 +84,7 @@ class Direction(scheme.Scheme):
                 f"num_heads={num_heads}."
             )
         self.direction = direction
-        self.num_heads = num_heads
+        self.num_heads = int(num_heads)
 
     def allowed(self, pairs):
         distance = pairs.distances()  # [Q or 1, K]

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from relpos_tf.layers import attention
 from relpos_tf.layers.positions import localness
 from tests import oracles
 from tests import testing
@@ -99,6 +100,24 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(
                 bias[b, h, i], [expected(j) for j in range(K)], rtol=1e-4
             )
+
+    @parameterized.product(kind=localness.KINDS, causal=[False, True])
+    def test_padding_on_the_left_changes_nothing(self, kind, causal):
+        layer = attention.TransformerAttention(
+            F, H, positions=[localness.Localness(kind, window=3)]
+        )
+        x = testing.normal(1, B, K, F).astype(np.float32)
+        layer.build((None, None, F))
+        testing.randomize(layer)
+        expected = layer(x, use_causal_mask=causal)
+        # On the right in the first example, on the left in the second.
+        padded = np.zeros([B, K + 3, F], np.float32) + 5.0
+        mask = np.ones([B, K + 3], bool)
+        padded[0, :K], padded[1, 3:] = x
+        mask[0, K:] = mask[1, :3] = False
+        found = layer(padded, mask=mask, use_causal_mask=causal)
+        self.assertAllClose(found[0, :K], expected[0], 1e-5, 1e-5)
+        self.assertAllClose(found[1, 3:], expected[1], 1e-5, 1e-5)
 
     def test_positions_are_told_apart_in_bfloat16(self):
         # bfloat16 has eight bits: of 1,000 positions it would see 250.

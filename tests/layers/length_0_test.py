@@ -1,0 +1,126 @@
+"""Lines of length 0 in graphs that do not know the lengths.
+
+Eager code knows them, and leaves out the distances of no pair.
+
+Shapes: B batch, Q queries, K keys, H heads, F features.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf.layers import attention
+from relpos_tf.layers import keras_attention
+from relpos_tf.layers.positions import additive
+from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import localness
+from relpos_tf.layers.positions import shaw
+from tests import testing
+
+B, H, F = 2, 3, 12
+LENGTHS = ((0, 0), (0, 5), (0, 1), (5, 0), (1, 0), (5, 5), (3, 5))
+POSITIONS = {
+    "compact": [shaw.Shaw(2)],
+    "one_row": [shaw.Shaw(0)],
+    "keys_before_only": [shaw.Shaw(1, max_relative_position_right=0)],
+    "keys_after_only": [shaw.Shaw(0, max_relative_position_right=2)],
+    "additive": [additive.Additive(shaw.Shaw(2))],
+    "localness": [shaw.Shaw(2), localness.Localness("layer")],
+    "buckets": [bucketed.Bucketed(4, 5)],
+}
+X = tf.TensorSpec([None, None, F])
+
+
+def example(seed, length):
+    return tf.constant(testing.normal(seed, B, length, F), tf.float32)
+
+
+def made(kind):
+    """Returns a `TransformerAttention` whose weights all differ from 0."""
+    layer = attention.TransformerAttention(F, H, positions=POSITIONS[kind])
+    layer.build((None, None, F))
+    return testing.randomize(layer)
+
+
+class KerasLayerTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(*keras_attention.IMPLEMENTATIONS)
+    def test_a_graph_gives_the_numbers_of_eager_code(self, implementation):
+        layer = keras_attention.RelativeMultiHeadAttention(
+            H, 5, max_relative_position=2, implementation=implementation
+        )
+        layer(example(1, 5), example(2, 5))
+        testing.randomize(layer)
+
+        def call(query, value):
+            return layer(
+                query,
+                value,
+                use_causal_mask=True,
+                return_attention_scores=True,
+            )
+
+        graph = tf.function(call, [X, X])
+        for queries, keys in LENGTHS:
+            inputs = example(1, queries), example(2, keys)
+            self.assertAllClose(graph(*inputs), call(*inputs), 1e-5, 1e-5)
+
+    @parameterized.parameters(*keras_attention.IMPLEMENTATIONS)
+    def test_self_attention_of_nothing_is_nothing(self, implementation):
+        layer = keras_attention.RelativeMultiHeadAttention(
+            H, 5, max_relative_position=2, implementation=implementation
+        )
+        inputs = keras.Input([None, F])
+        model = keras.Model(inputs, layer(inputs, inputs))
+        testing.randomize(model)
+        for length in (4, 1, 0):
+            x = example(1, length)
+            found = model.predict(x, verbose=0)
+            self.assertAllClose(found, layer(x, x), 1e-5, 1e-5)
+
+
+class TransformerAttentionTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.product(kind=[*POSITIONS], causal=[False, True])
+    def test_self_attention_gives_the_numbers_of_eager_code(self, kind, causal):
+        layer = made(kind)
+
+        def call(x):
+            return layer(x, use_causal_mask=causal)
+
+        graph = tf.function(call, [X])
+        for length in (0, 1, 5):
+            x = example(1, length)
+            self.assertAllClose(graph(x), call(x), 1e-5, 1e-5)
+
+    @parameterized.parameters(*POSITIONS)
+    def test_a_memory_gives_the_numbers_of_eager_code(self, kind):
+        layer = made(kind)
+        graph = tf.function(layer.__call__, [X, X])
+        for queries, keys in LENGTHS:
+            inputs = example(1, queries), example(2, keys)
+            self.assertAllClose(graph(*inputs), layer(*inputs), 1e-5, 1e-5)
+
+    def test_a_step_of_no_positions_leaves_the_next_step_as_it_is(self):
+        layer = attention.TransformerAttention(F, H, positions=[shaw.Shaw(1)])
+        layer.build((None, None, F))
+        testing.randomize(layer)
+        x = example(1, 5)
+        cache, rows = layer.init_cache(B, 5), []
+        step = tf.function(
+            lambda x, cache, start: layer.step(x, cache, start=start),
+            [
+                X,
+                tf.nest.map_structure(tf.TensorSpec.from_tensor, cache),
+                tf.TensorSpec([], tf.int32),
+            ],
+        )
+        for start, end in ((0, 0), (0, 3), (3, 3), (3, 5), (5, 5)):
+            row, cache = step(x[:, start:end], cache, tf.constant(start))
+            rows.append(row)
+        self.assertEqual([row.shape[1] for row in rows], [0, 3, 0, 2, 0])
+        expected = layer(x, use_causal_mask=True)
+        self.assertAllClose(np.concatenate(rows, 1), expected, 1e-5, 1e-5)
+
+
+if __name__ == "__main__":
+    tf.test.main()
