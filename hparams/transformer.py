@@ -117,6 +117,9 @@ def transformer_multi30k():
     embeddings, dropout .3, updates of 8,192 tokens. 12,000 updates and the
     mean of the last twenty epochs' checkpoints were chosen on `val`, where
     relative positions have .8 BLEU less with the published 8,000 and ten.
+
+    Cost: two hours of one core. Score: 39.65 BLEU on test_2016_flickr (39.95
+    tokenized), measured by us with one seed (docs/results.md).
     """
     return transformer_base().replace(
         hidden_size=128,
