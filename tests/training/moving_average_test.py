@@ -283,7 +283,7 @@ class RunTest(tiny_runs.TestCase):
             trainer = self.trainer("without", 3, "moving_average_decay=0")
         self.assertIn(
             "moving_average_decay was 0.7 in this run so far and is now 0.0",
-            logs.output[0],
+            "\n".join(logs.output),
         )
         trainer.train()
         self.assert_equal(
