@@ -78,15 +78,7 @@ class DocumentedStepsTest(tf.test.TestCase):
     def test_the_scheme_of_the_page_is_saved_and_loaded(self):
         model, x = documented()["model"], example()
         testing.randomize(model)
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            warnings.catch_warnings(),
-        ):
-            # Of how Keras turns its variables into arrays of NumPy.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            path = pathlib.Path(folder, "model.keras")
-            model.save(path)
-            loaded = keras.saving.load_model(path)
+        loaded = testing.reloaded(model)
         self.assertAllClose(loaded(x), model(x))
         (one,) = loaded.layers[-1].positions
         self.assertEqual(one.get_config(), {"factor": 0.5})

@@ -4,10 +4,6 @@ Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
 R relations.
 """
 
-import os
-import tempfile
-import warnings
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -82,12 +78,7 @@ class LayerTest(testing.LayerTestCase):
         model = keras.Model([x, edges], keras.layers.Dense(1)(y))
         testing.randomize(model)
         inputs = [example(1, B, Q, F), tf.constant(labels_of(3, B, Q, Q))]
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            # Keras saves by an interface that NumPy 2 wants changed.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            path = os.path.join(folder, "model.keras")
-            model.save(path)
-            loaded = keras.saving.load_model(path)
+        loaded = testing.reloaded(model)
         self.assertAllEqual(loaded(inputs), model(inputs))
         # Other lengths than in the saved call.
         inputs = [example(1, B, K, F), tf.constant(labels_of(3, B, K, K))]

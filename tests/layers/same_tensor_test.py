@@ -3,9 +3,6 @@
 Shapes: B batch, L length, F features, H heads.
 """
 
-import pathlib
-import tempfile
-import warnings
 from unittest import mock
 
 import keras
@@ -73,15 +70,7 @@ class KerasLayerTest(tf.test.TestCase, parameterized.TestCase):
         layer = keras_layer(dtype="mixed_bfloat16")
         model = keras.Model(inputs, layer(inputs, inputs))
         testing.randomize(model)
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            warnings.catch_warnings(),
-        ):
-            # Of how Keras turns its variables into arrays of NumPy.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            path = pathlib.Path(folder, "model.keras")
-            model.save(path)
-            loaded = keras.saving.load_model(path)
+        loaded = testing.reloaded(model)
         self.assertIn("MatrixDiagPartV3", operations(loaded, X))
         x = example()
         self.assertAllEqual(loaded(x), model(x))
