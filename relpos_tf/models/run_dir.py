@@ -235,7 +235,9 @@ class RunDir:
             message = f"Cannot read the tokenizer {path}: {error.strerror}."
             raise errors.UserError(message) from error
         current = pathlib.Path(self.tokenizer_path)
-        if current.is_file() and current.read_bytes() != content:
+        if current.is_file():
+            if current.read_bytes() == content:
+                return
             raise errors.UserError(
                 f"The tokenizer {path} is not the one that the run "
                 f"{self.path} was trained with. Prepare the data as before, "

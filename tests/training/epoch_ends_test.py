@@ -74,28 +74,14 @@ class EpochEndsTest(tiny_runs.TestCase):
             trainer.train()
         return trainer.average()
 
-    def values(self, prefix):
-        reader = checkpoints.open_checkpoint(str(prefix))
-        return {
-            key: reader.get_tensor(key)
-            for key in reader.get_variable_to_shape_map()
-            if key.endswith("VARIABLE_VALUE")
-        }
-
-    def assert_same(self, first, second):
-        first, second = self.values(first), self.values(second)
-        self.assertEqual(first.keys(), second.keys())
-        for key, value in first.items():
-            self.assertAllEqual(value, second[key], key)
-
     def test_the_last_ends_stay_and_are_averaged(self):
         path = self.folder / "whole"
         # The last three ends and, with 25, the last two.
         self.assertEqual(run_dir.all_steps(path), [17, 19, 20, 25])
         self.assertEqual(run_dir.epoch_ends(path), [17, 19, 25])
         self.assertEqual((path / "ckpt-19.epoch").read_text(), "6\n")
-        ends = [self.values(path / f"ckpt-{step}") for step in (17, 19, 25)]
-        found = self.values(path / "average" / "ckpt-25")
+        ends = [self.values_in(path / f"ckpt-{step}") for step in (17, 19, 25)]
+        found = self.values_in(path / "average" / "ckpt-25")
         checked = 0
         for key, value in found.items():
             if key.startswith("model/"):
@@ -150,8 +136,10 @@ class EpochEndsTest(tiny_runs.TestCase):
             self.assertEqual(run_dir.epoch_ends(path), ends)
         found = self.train("killed", 25)
         self.assertEqual(run_dir.epoch_ends(path), [17, 19, 25])
-        self.assert_same(found, self.folder / "whole/average/ckpt-25")
-        self.assert_same(path / "ckpt-25", self.folder / "whole" / "ckpt-25")
+        self.assert_same_values(found, self.folder / "whole/average/ckpt-25")
+        self.assert_same_values(
+            path / "ckpt-25", self.folder / "whole" / "ckpt-25"
+        )
 
     def test_the_last_update_may_end_an_epoch(self):
         self.train("exact", 7, "average_epochs=2")
@@ -159,7 +147,7 @@ class EpochEndsTest(tiny_runs.TestCase):
         # Trained on, it is the run that never stopped.
         self.train("exact", 25)
         for name in ("ckpt-25", "average/ckpt-25"):
-            self.assert_same(
+            self.assert_same_values(
                 self.folder / "exact" / name, self.folder / "whole" / name
             )
 
@@ -179,7 +167,7 @@ class EpochEndsTest(tiny_runs.TestCase):
         code, out, err = average_test.execute(f"--output_dir={path}")
         self.assertEqual((code, out), (0, f"{path / 'average' / 'ckpt-25'}\n"))
         self.assertIn("3 checkpoints at the ends of epochs, steps 17, 19,", err)
-        self.assert_same(
+        self.assert_same_values(
             path / "average/ckpt-25", self.folder / "whole/average/ckpt-25"
         )
         for mark in path.glob("*.epoch"):

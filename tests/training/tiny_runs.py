@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from relpos_tf import hparam
 from relpos_tf import registry
+from relpos_tf.models import checkpoints
 from relpos_tf.training import hosts
 from relpos_tf.training import run_config
 from relpos_tf.training import run_setup
@@ -58,3 +59,19 @@ class TestCase(tf.test.TestCase):
                 **{"evaluate": False, **cls.config, **config},
             ),
         )
+
+    def values_in(self, prefix):
+        """Returns the variables of a checkpoint as arrays, by key."""
+        reader = checkpoints.open_checkpoint(str(prefix))
+        return {
+            key: reader.get_tensor(key)
+            for key in reader.get_variable_to_shape_map()
+            if key.endswith("VARIABLE_VALUE")
+        }
+
+    def assert_same_values(self, first, second):
+        """Checks that two checkpoints are equal, bit for bit."""
+        first, second = self.values_in(first), self.values_in(second)
+        self.assertEqual(first.keys(), second.keys())
+        for key, value in first.items():
+            self.assertAllEqual(value, second[key], key)
