@@ -114,7 +114,20 @@ class UsageError(errors.UserError):
 
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Runs a command on `sys.argv` and ends the process with its exit code."""
+    _hide_working_folder()
     sys.exit(execute(main, sys.argv[1:]))
+
+
+def _hide_working_folder() -> None:
+    """Keeps the Python that we start from modules that this one cannot see.
+
+    `python -m` puts the working folder first on its path, before the standard
+    library: a `select.py` of the user's would take the place of Python's.
+    """
+    with contextlib.suppress(FileNotFoundError):  # The folder was removed.
+        folder = os.getcwd()
+        if not any(os.path.abspath(path) == folder for path in sys.path):
+            os.environ["PYTHONSAFEPATH"] = "1"
 
 
 def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:

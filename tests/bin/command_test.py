@@ -291,6 +291,37 @@ class ExitCodeTest(parameterized.TestCase):
         writer.stderr.close()
         self.assertEqual(writer.wait(), 1)
 
+    @parameterized.named_parameters(
+        ("installed", ["-P"], "False"),
+        ("from_its_folder", [], "True"),
+    )
+    def test_its_children_see_modules_of_the_working_folder_if_it_does(
+        self, options, expected
+    ):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / "wave.py").write_text("open = None\n")
+        code = """
+            import subprocess, sys
+            from relpos_tf.bin import command
+            FLAGS = command.Flags()
+            __file__ = "x.py"
+            def main():
+                child = "import wave; print(wave.open is None)"
+                subprocess.run([sys.executable, "-c", child], check=True)
+            command.run(main)
+            """
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        environment.pop("PYTHONSAFEPATH", None)
+        done = subprocess.run(
+            [sys.executable, *options, "-c", textwrap.dedent(code)],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        self.assertEqual(done.stdout.strip(), expected)
+
 
 class AgainTest(parameterized.TestCase):
     @parameterized.named_parameters(
