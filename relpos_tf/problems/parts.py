@@ -47,8 +47,9 @@ from relpos_tf.utils import files
 
 # Pairs with more ids on a side than this are not written for training.
 MAX_TOKENS = 1024
-# Most bytes of records that are put in order at once.
-BUCKET_BYTES = 1 << 25
+# Bytes of records that are put in order at once; more in very large shards, as
+# each of their parts is an open file, of which systems allow about 1,000.
+BUCKET_BYTES, MOST_BUCKETS = 1 << 25, 512
 # Of a part: bytes of the description, groups, records. Of a group in it: the
 # numbers of its first record and of its first byte.
 _HEAD, _START = struct.Struct("<QQQ"), struct.Struct("<QQ")
@@ -343,7 +344,8 @@ class _Ordered:
         random.Random(seed).shuffle(order)
         places = np.empty(len(sizes), np.uint32)
         places[np.frombuffer(order, np.uintc)] = np.arange(len(sizes))
-        number = max(1, -(-int(sizes.sum(dtype=np.int64)) // BUCKET_BYTES))
+        number = -(-int(sizes.sum(dtype=np.int64)) // BUCKET_BYTES)
+        number = max(1, min(number, MOST_BUCKETS))
         self._sizes, self._places = sizes, places
         self._buckets = places // max(1, -(-len(sizes) // number))
         self._files = [

@@ -3,6 +3,7 @@
 import collections
 import hashlib
 import pathlib
+import shutil
 import tempfile
 from unittest import mock
 
@@ -83,6 +84,24 @@ class WritingTest(absltest.TestCase):
         ):
             written, _, _ = self.write_training(_PAIRS[:101], 2)
         self.assertEqual(written, 101)
+
+    def test_very_large_shards_have_a_limited_number_of_files(self):
+        found = []
+        for most_buckets in (64, 5):
+            with (
+                mock.patch.object(parts, "BUCKET_BYTES", 1),
+                mock.patch.object(parts, "MOST_BUCKETS", most_buckets),
+                mock.patch.object(
+                    tempfile, "TemporaryFile", wraps=tempfile.TemporaryFile
+                ) as made,
+            ):
+                self.write_training(_PAIRS[:101], 1)
+            [path] = writing.shard_paths(self.folder, "train", 1)
+            found.append((made.call_count, path.read_bytes()))
+            shutil.rmtree(self.folder / "parts")
+            (self.folder / "parts").mkdir()
+        self.assertEqual([number for number, _ in found], [64, 5])
+        self.assertEqual(found[0][1], found[1][1])
 
     def test_the_longest_pairs_allowed_are_kept(self):
         longest = "a" * (parts.MAX_TOKENS - 1)
