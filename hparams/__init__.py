@@ -19,8 +19,16 @@
 | `transformer_{base,base_v1,base_v2,big,small,tiny}_t2t` | tensor2tensor |
 | `transformer_relative{,_big,_tiny}_t2t` | tensor2tensor, relative positions |
 
-To add a set of your own, copy one of the functions into a folder with an
-`__init__.py`, and name that folder with `--usr_dir`.
+To add a set of your own, write a folder with an `__init__.py` such as
+
+    from relpos_tf import registry
+
+    @registry.register_hparams
+    def my_set():
+        small = registry.hparams("transformer_relative_small")
+        return small.replace(hidden_size=128)
+
+and name that folder with `--usr_dir`.
 """
 
 if __name__ == "hparams":

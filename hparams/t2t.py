@@ -4,8 +4,10 @@ The names end in `_t2t`, because the paper's values differ nearly everywhere;
 `docs/differences.md` lists the differences. To train an imported checkpoint
 further (relpos_tf.bin.import_t2t), with data of your own:
 
-    relpos-trainer --hparams_set=transformer_relative_t2t \
-        --warm_start_from=IMPORTED
+    relpos-trainer --problem=translate_files \
+        --train_source=train.en --train_target=train.de \
+        --dev_source=dev.en --dev_target=dev.de \
+        --hparams_set=transformer_relative_t2t --warm_start_from=IMPORTED
 
 The same command without `--warm_start_from` trains from the start. Cost of
 each set: 250,000 steps. Scores: not measured. `transformer_base_t2t` is

@@ -38,7 +38,7 @@ def translate_ids(
         model: The model.
         inputs: `[B, S]` integer tensor of source ids, ending in EOS, padded
             with 0.
-        beam_size: int, N. 1 is greedy search.
+        beam_size: int, N. With 1, EOS is also tried where it is second.
         alpha: float. Of the length penalty.
         decode_length: int. How many ids more than S a translation may have.
         n_best: int. How many translations of each sentence to return.
