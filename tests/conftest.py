@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -61,6 +62,8 @@ def pytest_configure(config):
     compute when they are imported. A process of pytest-xdist that only
     distributes tests does not need TensorFlow.
     """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as after `make &`
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("write_durations"):
         config.pluginmanager.register(_Durations())
     if config.getoption("dist", "no") != "no":

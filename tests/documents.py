@@ -3,6 +3,7 @@
 import pathlib
 import re
 import shlex
+import string
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -20,6 +21,8 @@ _COMMAND = re.compile(
     r"((?:relpos-\w+|python3?|pip|make)\b(?:\\\n|[^\n`|<>])*)",
     re.MULTILINE,
 )
+# A variable of the shell, as in options="--a=b --c=d".
+_VARIABLE = re.compile(r'^ {4,}(\w+)="([^"]*)"$', re.MULTILINE)
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -29,8 +32,13 @@ def commands(text: str) -> Iterator[list[str]]:
 
     >>> list(commands("Say `make x` or\\n\\n    cat a | relpos-b --c='d e'\\n"))
     [['make', 'x'], ['relpos-b', '--c=d e']]
+
+    >>> list(commands('    it="--a=b --c"\\n    relpos-b $it --d\\n'))
+    [['relpos-b', '--a=b', '--c', '--d']]
     """
+    variables = dict(_VARIABLE.findall(text))
     for line in _COMMAND.findall(text):
+        line = string.Template(line).safe_substitute(variables)
         line = line.replace("\\\n", " ")
         try:
             words = shlex.split(line, comments=True)

@@ -278,8 +278,7 @@ class InstallationTest(absltest.TestCase):
             "-c", PARSE, input=json.dumps([*found, wrong])
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-        (line,) = done.stdout.splitlines()
-        self.assertIn("transformer_giant", line)
+        self.assertRegex(done.stdout, r"\A.*transformer_giant.*\n\Z")
 
     def train_as_documented(self):
         """Trains for a step; runs/mine and runs/relative are there then."""
