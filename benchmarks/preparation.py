@@ -59,7 +59,7 @@ class Usage(threading.Thread):
         while self._process.poll() is None:
             used = sum(map(resident_kb, tree(self._process.pid)))
             self.peak_mb = max(self.peak_mb, used / 1024)
-            time.sleep(0.05)
+            time.sleep(0.25)  # since looking takes processor time, too
 
 
 def tree(process):

@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from multiprocessing import pool
 from typing import Any
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from relpos_tf import errors
 from relpos_tf.problems import parallel
 from relpos_tf.utils import files
 from relpos_tf.utils import paths as paths_lib
+from relpos_tf.utils import processes
 from relpos_tf.utils import text
 
 # The pairs of files of a corpus.
@@ -169,15 +171,23 @@ def training_settings(
         are_weighted: bool. Whether corpora have weights. The files depend on
             that, and not on the weights.
     """
-    settings = {}
-    for side, name in enumerate(("train_source", "train_target")):
-        prints = [fingerprint(pair[side]) for pairs in found for pair in pairs]
-        settings[name] = prints[0] if len(prints) == 1 else prints
+    pairs = [pair for of_corpus in found for pair in of_corpus]
+    sources, targets = zip(*pairs, strict=True)
+    prints = fingerprints([*sources, *targets])
+    settings = {
+        "train_source": _one_or_all(prints[: len(pairs)]),
+        "train_target": _one_or_all(prints[len(pairs) :]),
+    }
     if (tagged or are_weighted) and len(found) > 1:
         settings["train_corpora"] = [len(pairs) for pairs in found]
     if tagged:
         settings["train_tags"] = list(tagged)
     return settings
+
+
+def _one_or_all(prints: list) -> Any:
+    """Returns the only item of a list, or a list of several."""
+    return prints[0] if len(prints) == 1 else prints
 
 
 def splits(
@@ -241,6 +251,13 @@ def language(path: str, otherwise: str) -> str:
         path = path.removesuffix(suffix)
     suffix = pathlib.Path(path).suffix[1:]
     return suffix if len(suffix) == 2 and suffix.isalpha() else otherwise
+
+
+def fingerprints(paths: Sequence[str]) -> list[dict[str, int | str]]:
+    """Returns the fingerprint of each file; reads several files at once."""
+    # Threads suffice, since hashlib releases Python's lock.
+    with pool.ThreadPool(processes.available()) as threads:
+        return threads.map(fingerprint, paths, chunksize=1)
 
 
 def fingerprint(path: str) -> dict[str, int | str]:

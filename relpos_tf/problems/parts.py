@@ -376,11 +376,13 @@ class _Ordered:
             starts = ends - self._sizes[members]
             order = np.argsort(self._places[members])
             content = _content(file)
-            bounds = list(
-                zip(starts[order].tolist(), ends[order].tolist(), strict=True)
-            )
-            for first in range(0, len(bounds), _BATCH):
-                yield [content[a:b] for a, b in bounds[first : first + _BATCH]]
+            starts, ends = starts[order], ends[order]
+            for first in range(0, len(order), _BATCH):
+                some = slice(first, first + _BATCH)
+                bounds = zip(
+                    starts[some].tolist(), ends[some].tolist(), strict=True
+                )
+                yield [content[start:end] for start, end in bounds]
 
 
 def _content(file: BinaryIO) -> bytes:

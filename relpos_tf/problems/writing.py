@@ -8,6 +8,7 @@ stopped.
 Nothing here imports TensorFlow.
 """
 
+import array
 import collections
 import hashlib
 import importlib.metadata
@@ -172,20 +173,19 @@ def _count_words(
         parts_lib.WordsTask(block, recipe, with_words=bool(is_short))
         for recipe, block in training.all_blocks()
     )
-    words, kept = collections.Counter(), []
+    words, sample = collections.Counter(), _Sample(most_pairs)
     progress = _progress("Reading", training.num_pairs)
     for found in training.pool.map(parts_lib.count_words, tasks):
         words.update(found.words)
-        kept.append(found.kept)
+        sample.add(found.kept)
         digests.append(found.digest)
         progress.add(found.read)
-    if is_short or not sum(kept):
+    if is_short or not sample.count:
         return words
-    chosen = _sample(kept, most_pairs)
     tasks = (
         parts_lib.WordsTask(block, recipe, indices)
         for (recipe, block), indices in zip(
-            training.all_blocks(), chosen, strict=True
+            training.all_blocks(), sample.by_block(), strict=True
         )
     )
     progress = _progress("Counting words", training.num_pairs)
@@ -195,26 +195,45 @@ def _count_words(
     return words
 
 
-def _sample(kept: Sequence[int], most_pairs: int) -> Iterator[np.ndarray]:
-    """Yields the numbers of the pairs of each block that are in the sample.
+class _Sample:
+    """Numbers of pairs, drawn with equal probability as blocks of them come.
+
+    The draws (reservoir sampling) take the time in which this process would
+    wait for the next block.
 
     Args:
-        kept: Pairs of each block.
-        most_pairs: int. Size of the sample.
+        size: int. Most pairs.
+
+    Attributes:
+        count: int. The pairs of all blocks so far.
     """
-    # Reservoir sampling.
-    generator = random.Random(_SEED)
-    total = sum(kept)
-    sample = np.arange(min(most_pairs, total))
-    for count in range(most_pairs, total):
-        if (index := generator.randrange(count + 1)) < most_pairs:
-            sample[index] = count
-    sample.sort()
-    start = 0
-    for count in kept:
-        first, last = np.searchsorted(sample, (start, start + count))
-        yield sample[first:last] - start
-        start += count
+
+    def __init__(self, size: int):
+        self._size, self._draws = size, random.Random(_SEED)
+        self._chosen, self._kept = array.array("q"), []
+        self.count = 0
+
+    def add(self, count: int) -> None:
+        """Adds the pairs of the next block."""
+        end = self.count + count
+        full = min(end, max(self.count, self._size))
+        self._chosen.extend(range(self.count, full))
+        for number in range(full, end):
+            place = self._draws.randrange(number + 1)
+            if place < self._size:
+                self._chosen[place] = number
+        self._kept.append(count)
+        self.count = end
+
+    def by_block(self) -> Iterator[np.ndarray]:
+        """Yields the numbers of those in each block, ascending."""
+        chosen = np.frombuffer(self._chosen, np.int64)
+        chosen.sort()
+        start = 0
+        for count in self._kept:
+            first, last = np.searchsorted(chosen, (start, start + count))
+            yield chosen[first:last] - start
+            start += count
 
 
 def encode_training(
