@@ -3,6 +3,7 @@
     python benchmarks/position_schemes.py
     python benchmarks/position_schemes.py --schemes "ALiBi; rotary" \
         --sizes 64x32 --steps 40
+    python benchmarks/position_schemes.py --what memory
 
 For each size, batch x length, one process holds a model of every scheme and
 makes one step of each in turn (`common.take_turns`). The ratio to sinusoids is
@@ -10,8 +11,9 @@ the median of the ratios of single rounds. Then each scheme takes a few steps in
 a process of its own, whose peak memory is read: the peak of a process never
 decreases. Prints a JSON line for each scheme and size, and a table.
 
-With all schemes and 20 rounds, expect half an hour on two otherwise idle cores,
-and 4 GB of memory. Other flags are those of train_step.py.
+`--what time` and `--what memory` measure one of the two. Times need otherwise
+idle cores, memory does not. With all schemes and 20 rounds, expect half an hour
+on two cores, and 4 GB of memory. Other flags are those of train_step.py.
 """
 
 import argparse
@@ -54,6 +56,7 @@ SCHEMES = {
     "feature-wise": "attention_score=feature_wise",
 }
 MEMORY_STEPS = 3
+KINDS = "time", "memory"
 
 
 def parse():
@@ -62,6 +65,7 @@ def parse():
     names = "; ".join(SCHEMES)
     add("--schemes", default=names, help=f"some of: {names}")
     add("--sizes", default="64x32,16x128", help="batch x length, each")
+    add("--what", choices=KINDS, help="the one to measure; default: both")
     add("--in_turn", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.schemes = args.schemes.split("; ")
@@ -95,40 +99,43 @@ def measure_size(args, batch, length):
     known += "dropout", "bfloat16", "xla", "implementation", "per_head"
     shared = {name: getattr(args, name) for name in known}
     shared |= {"batch": batch, "len": length, "relative": 0}
-    flags = common.as_flags(
-        **shared,
-        in_turn=1,
-        steps=args.steps,
-        warmup=args.warmup,
-        schemes="; ".join(args.schemes),
-    )
-    rows = common.run([sys.executable, __file__, *flags])
-    figures = {row["scheme"]: row for row in rows}
+    figures = {name: {"scheme": name} for name in args.schemes}
+    if args.what != "memory":
+        flags = common.as_flags(
+            **shared,
+            in_turn=1,
+            steps=args.steps,
+            warmup=args.warmup,
+            schemes="; ".join(args.schemes),
+        )
+        for row in common.run([sys.executable, __file__, *flags]):
+            figures[row["scheme"]] = row
     script = common.HERE / "train_step.py"
     for name, row in figures.items():
-        flags = common.as_flags(
-            **shared, hparams=SCHEMES[name], steps=MEMORY_STEPS, warmup=0
-        )
-        (result,) = common.run([sys.executable, script, *flags])
-        row[common.MEMORY] = result[common.MEMORY]
+        if args.what != "time":
+            flags = common.as_flags(
+                **shared, hparams=SCHEMES[name], steps=MEMORY_STEPS, warmup=0
+            )
+            (result,) = common.run([sys.executable, script, *flags])
+            row[common.MEMORY] = result[common.MEMORY]
         print(json.dumps({"batch": batch, "len": length} | row), flush=True)
     return figures
 
 
 def print_table(figures):
-    """Prints a row for each scheme, and three columns for each size."""
+    """Prints a row for each scheme, and its figures at each size."""
     head = ["scheme"]
     rows = {}
     for size, schemes in figures.items():
-        head += [f"steps/s, {size}", "time / sinusoids", "peak MB"]
         for name, row in schemes.items():
-            rows.setdefault(name, [name]).extend(
-                [
-                    f"{row['steps_per_second']:.2f}",
-                    f"{row['ratio']:.2f}",
-                    row[common.MEMORY],
-                ]
-            )
+            cells = {}
+            if "ratio" in row:
+                cells[f"steps/s, {size}"] = f"{row['steps_per_second']:.2f}"
+                cells["time / sinusoids"] = f"{row['ratio']:.2f}"
+            if common.MEMORY in row:
+                cells[f"peak MB, {size}"] = row[common.MEMORY]
+            rows.setdefault(name, [name]).extend(cells.values())
+        head += cells
     print("\n" + common.table(head, rows.values()), end="")
 
 

@@ -10,6 +10,7 @@ import sys
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.models import transformer
@@ -93,7 +94,7 @@ class SummaryTest(absltest.TestCase):
         self.assertIn("Expected nowhere/opennmt/bin/python", done.stderr)
 
 
-class RunTest(absltest.TestCase):
+class RunTest(parameterized.TestCase):
     def test_models_take_turns(self):
         done = commands.run(
             [
@@ -171,6 +172,31 @@ class RunTest(absltest.TestCase):
         self.assertEqual([row["scheme"] for row in rows], NAMES)
         self.assertEqual([row["peak_memory_mb"] for row in rows], [101, 102])
         self.assertEqual(rows[0]["ratio"], 1.0)
+
+    @parameterized.parameters(
+        ("time", {"ratio", "steps_per_second"}, 3),
+        ("memory", {"peak_memory_mb"}, 2),
+    )
+    def test_time_or_memory_of_schemes_alone(self, what, expected, columns):
+        def run(command):
+            if command[1] == position_schemes.__file__:
+                figures = {"steps_per_second": 2.0, "ratio": 1.0}
+                return [{"scheme": name} | figures for name in NAMES]
+            return [{"peak_memory_mb": 100}]
+
+        flags, out = [f"--what={what}", "--sizes=2x3"], io.StringIO()
+        flags.append("--schemes=convolutional, 2D")
+        with (
+            mock.patch.object(common, "run", run),
+            mock.patch.object(sys, "argv", ["position_schemes.py", *flags]),
+            contextlib.redirect_stdout(out),
+        ):
+            position_schemes.main()
+        *rows, _, head, _, _, _ = out.getvalue().splitlines()
+        for row, name in zip(map(json.loads, rows), NAMES, strict=True):
+            self.assertEqual(row.pop("scheme"), name)
+            self.assertSetEqual(set(row), {"batch", "len"} | expected)
+        self.assertEqual(head.count("|"), columns + 1)
 
     def test_preparation_is_measured_and_compared(self):
         done = subprocess.run(
