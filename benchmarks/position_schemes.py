@@ -13,7 +13,7 @@ decreases. Prints a JSON line for each scheme and size, and a table.
 
 `--what time` and `--what memory` measure one of the two. Times need otherwise
 idle cores, memory does not. With all schemes and 20 rounds, expect half an hour
-on two cores, and 4 GB of memory. Other flags are those of train_step.py.
+on two cores, and 10 GB of memory. Other flags are those of train_step.py.
 """
 
 import argparse

@@ -124,12 +124,16 @@ def _warnings_of_tuning(tuning, test_set, folder):
             "The scores are of the development split, which also chose the "
             "points of the grid: they are too high."
         )
+    at_edge: dict[str, list[str]] = {}
     for entry in tuning:
         for name in entry["at_edge"]:
-            warnings.append(
-                f"{entry['label']}: the best {name} is at the edge of the "
-                "grid. A better one may lie beyond."
-            )
+            at_edge.setdefault(name, []).append(entry["label"])
+    for name, labels in at_edge.items():
+        warnings.append(
+            f"At the edge of the grid: the best {name} of {', '.join(labels)}. "
+            "A better one may lie beyond."
+        )
+    for entry in tuning:
         warnings += [
             f"{entry['label']} has test scores at {point['hparams']} as well: "
             "an earlier command chose that point from another grid."
