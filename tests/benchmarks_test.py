@@ -28,6 +28,24 @@ TINY = ("--hidden=8", "--filter=12", "--heads=2", "--layers=1", "--vocab=17")
 NAMES = ["sinusoids", "convolutional, 2D"]
 
 
+def measure_schemes(run, *flags):
+    """Measures two schemes at one size; returns the lines that are printed.
+
+    Args:
+        run: In the place of `common.run`.
+        *flags: More flags of position_schemes.py.
+    """
+    flags = [*flags, "--sizes=2x3", "--schemes=convolutional, 2D"]
+    out = io.StringIO()
+    with (
+        mock.patch.object(common, "run", run),
+        mock.patch.object(sys, "argv", ["position_schemes.py", *flags]),
+        contextlib.redirect_stdout(out),
+    ):
+        position_schemes.main()
+    return out.getvalue().splitlines()
+
+
 class ProductsTest(absltest.TestCase):
     def test_every_kernel_takes_six_operations_a_token_and_weight(self):
         size = {"hidden": 8, "filter": 12, "heads": 2, "layers": 3}
@@ -141,15 +159,8 @@ class RunTest(parameterized.TestCase):
             alone.append(command)
             return [{"peak_memory_mb": 100 + len(alone)}]
 
-        common_run, out = common.run, io.StringIO()
-        flags = [*TINY, "--steps=2", "--warmup=1", "--sizes=2x3"]
-        flags.append("--schemes=convolutional, 2D")
-        with (
-            mock.patch.object(common, "run", run),
-            mock.patch.object(sys, "argv", ["position_schemes.py", *flags]),
-            contextlib.redirect_stdout(out),
-        ):
-            position_schemes.main()
+        common_run = common.run
+        lines = measure_schemes(run, *TINY, "--steps=2", "--warmup=1")
         for command, name in zip(alone, NAMES, strict=True):
             self.assertEqual(command[1], FOLDER / "train_step.py")
             changes = position_schemes.SCHEMES[name]
@@ -157,7 +168,7 @@ class RunTest(parameterized.TestCase):
                 [f"--hparams={changes}", "--batch=2", "--len=3", "--layers=1"],
                 command,
             )
-        *rows, empty, head, _, base, other = out.getvalue().splitlines()
+        *rows, empty, head, _, base, other = lines
         rows = [json.loads(row) for row in rows]
         self.assertEqual(empty, "")
         self.assertStartsWith(head, "| scheme | steps/s, 2 x 3 |")
@@ -184,15 +195,7 @@ class RunTest(parameterized.TestCase):
                 return [{"scheme": name} | figures for name in NAMES]
             return [{"peak_memory_mb": 100}]
 
-        flags, out = [f"--what={what}", "--sizes=2x3"], io.StringIO()
-        flags.append("--schemes=convolutional, 2D")
-        with (
-            mock.patch.object(common, "run", run),
-            mock.patch.object(sys, "argv", ["position_schemes.py", *flags]),
-            contextlib.redirect_stdout(out),
-        ):
-            position_schemes.main()
-        *rows, _, head, _, _, _ = out.getvalue().splitlines()
+        *rows, _, head, _, _, _ = measure_schemes(run, f"--what={what}")
         for row, name in zip(map(json.loads, rows), NAMES, strict=True):
             self.assertEqual(row.pop("scheme"), name)
             self.assertSetEqual(set(row), {"batch", "len"} | expected)
