@@ -1,14 +1,15 @@
-"""Measures how long a stopped run waits for its first batch.
+"""Measures how long a stopped run waits for its first batch and update.
 
     python benchmarks/resume.py --pairs=5000000
     python benchmarks/resume.py --pairs=200000 --folder=build/resume
 
-Writes random pairs with lengths as of WMT's training text, and stops after 10,
-50 and 99 % of an epoch. "By reading" is how earlier versions went on, and how
-runs with BPE-dropout do: reading the epoch from its beginning. "Planned" plans
-the batches from the lengths of the pairs and reads the next pairs only. Prints
-seconds from the start of the input pipeline until it returns a batch, and
-checks that both return the same one. `--planned_only` leaves the reading out.
+Writes random pairs with lengths as of WMT's training text, and stops after some
+shares of an epoch. "By reading" is how earlier versions went on, and how runs
+with BPE-dropout do: reading the epoch from its beginning. "Planned" plans the
+batches from the lengths of the pairs and reads the next pairs only. Prints
+seconds from the start of the input pipeline until it returns a batch, checks
+that both return the same one, and adds the seconds in which a new model is
+built and updated with that batch. `--planned_only` leaves the reading out.
 """
 
 import json
@@ -19,11 +20,11 @@ import tempfile
 import time
 
 import common
+import train_step
 
 MEAN_IDS, SPREAD, MOST_IDS = 30, 0.6, 250
 POOL = 20_000
 FILES = 100
-SHARES = 0.0, 0.1, 0.5, 0.99
 SETTINGS = {"batch_size": 4096, "max_length": 256, "seed": 1}
 
 
@@ -60,7 +61,15 @@ def first_batch(dataset):
     return batch, time.perf_counter() - start
 
 
-def measure(paths, args):
+def update_seconds(args, tf, batch):
+    """Returns the seconds in which a new model is updated with a batch."""
+    start = time.perf_counter()
+    sides = {name: batch[name] for name in ("inputs", "targets")}
+    train_step.make_step(args, tf, sides)()
+    return time.perf_counter() - start
+
+
+def measure(paths, args, tf):
     """Yields rows of the table."""
     from relpos_tf.data import augmentation
     from relpos_tf.data import batching
@@ -73,7 +82,7 @@ def measure(paths, args):
     buckets = batching.boundaries_and_batch_sizes(4096, 256)
     plan = batching._plan(paths, 256, buckets, augmentation.Augmentation())
     batches = sum(1 for _ in plan.batches(1, 0))
-    for share in SHARES:
+    for share in map(float, args.shares.split(",")):
         position = int(batches * share)
 
         def planned(position=position):
@@ -94,6 +103,7 @@ def measure(paths, args):
             )
 
         ours, after = first_batch(planned)
+        update = update_seconds(args, tf, ours)
         before, same = None, None
         if not args.planned_only:
             expected, before = first_batch(read)
@@ -104,6 +114,7 @@ def measure(paths, args):
             "batch": position + 1,
             "by_reading_s": before and round(before, 2),
             "planned_s": round(after, 2),
+            "update_s": round(update, 2),
             "same_batch": same,
         }
         print(json.dumps(row), flush=True)
@@ -111,26 +122,32 @@ def measure(paths, args):
             f"{share:.0%}",
             "-" if before is None else f"{before:.1f}",
             f"{after:.2f}",
+            f"{update:.1f}",
             {True: "yes", False: "NO", None: "-"}[same],
         ]
 
 
 def main():
-    parser = common.make_parser(__doc__)
+    parser = train_step.make_parser(__doc__, vocab=32_000)
     add = parser.add_argument
     add("--pairs", type=int, default=200_000)
-    add("--vocab", type=int, default=32_000)
-    add("--threads", type=int, default=0)
+    add("--shares", default="0,0.1,0.5,0.99", help="of an epoch: share,share")
     add("--planned_only", action="store_true")
     add("--folder", type=pathlib.Path, help="keeps the files; uses them again")
     args = parser.parse_args()
-    common.import_tensorflow(args.threads)
+    tf = common.import_tensorflow(args.threads)
     folder = args.folder or pathlib.Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     paths = sorted(map(str, folder.glob("*.tfrecord")))
     paths = paths or write_pairs(folder, args.pairs, args.vocab)
-    rows = list(measure(paths, args))
-    head = ["stopped after", "by reading, s", "planned, s", "same batch"]
+    rows = list(measure(paths, args, tf))
+    head = [
+        "stopped after",
+        "by reading, s",
+        "planned, s",
+        "update, s",
+        "same batch",
+    ]
     print("\n" + common.table(head, rows))
     print(f"Peak memory: {common.peak_mb():.0f} MB")
     if not args.folder:

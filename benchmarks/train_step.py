@@ -21,8 +21,15 @@ def make_parser(doc, **defaults):
     return parser
 
 
-def make_step(args, tf):
-    """Returns a function that makes one update and returns its loss."""
+def make_step(args, tf, batch=None):
+    """Returns a function that makes one update and returns its loss.
+
+    Args:
+        args: flags of `make_parser`.
+        tf: the module.
+        batch: dict of `inputs` [B, S] and `targets` [B, T], int32. By default
+            random ids without padding.
+    """
     from relpos_tf.training import devices
     from relpos_tf.training import optimizers
     from relpos_tf.training import train_step
@@ -33,7 +40,7 @@ def make_step(args, tf):
         optimizer = optimizers.adam(
             model.hparams, {v.path: v.value for v in model.trainable_variables}
         )
-    batch = {
+    batch = batch or {
         "inputs": common.random_ids(tf, args, 0),
         "targets": common.random_ids(tf, args, 1),
     }

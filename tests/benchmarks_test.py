@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -225,6 +226,26 @@ class RunTest(parameterized.TestCase):
         self.assertLen(verdicts, 3)
         for line in verdicts:
             self.assertEndsWith(line, "same bytes: True")
+
+    def test_a_resume_is_measured_both_ways_up_to_the_first_update(self):
+        folder = self.create_tempdir().full_path
+        flags = f"--folder={folder}", "--pairs=1000", "--shares=0.5", *TINY
+        done = commands.run(
+            [sys.executable, FOLDER / "resume.py", *flags],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = done.stdout.splitlines()
+        (row,) = [json.loads(line) for line in found if line.startswith("{")]
+        self.assertEqual(row["share_of_epoch"], 0.5)
+        self.assertGreater(row["batch"], 2)
+        self.assertIs(row["same_batch"], True)
+        for name in "by_reading_s", "planned_s", "update_s":
+            self.assertGreater(row[name], 0, name)
+        names = os.listdir(folder)
+        pairs = [n for n in names if n.endswith(".tfrecord")]
+        self.assertLen(pairs, 100)
 
     def test_an_unknown_flag_is_named(self):
         done = subprocess.run(
