@@ -9,7 +9,8 @@ with BPE-dropout do: reading the epoch from its beginning. "Planned" plans the
 batches from the lengths of the pairs and reads the next pairs only. Prints
 seconds from the start of the input pipeline until it returns a batch, checks
 that both return the same one, and adds the seconds in which a new model is
-built and updated with that batch. `--planned_only` leaves the reading out.
+built and updated with that batch. `--planned_only` leaves the reading out. The
+flags of the model are those of train_step.py.
 """
 
 import json
@@ -25,6 +26,7 @@ import train_step
 MEAN_IDS, SPREAD, MOST_IDS = 30, 0.6, 250
 POOL = 20_000
 FILES = 100
+SIDES = "inputs", "targets"
 SETTINGS = {"batch_size": 4096, "max_length": 256, "seed": 1}
 
 
@@ -64,7 +66,7 @@ def first_batch(dataset):
 def update_seconds(args, tf, batch):
     """Returns the seconds in which a new model is updated with a batch."""
     start = time.perf_counter()
-    sides = {name: batch[name] for name in ("inputs", "targets")}
+    sides = {name: batch[name] for name in SIDES}
     train_step.make_step(args, tf, sides)()
     return time.perf_counter() - start
 
@@ -107,7 +109,9 @@ def measure(paths, args, tf):
         before, same = None, None
         if not args.planned_only:
             expected, before = first_batch(read)
-            same = bool((ours["inputs"] == expected["inputs"]).numpy().all())
+            same = all(
+                bool((ours[n] == expected[n]).numpy().all()) for n in SIDES
+            )
         row = {
             "pairs": args.pairs,
             "share_of_epoch": share,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from unittest import mock
 
+import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -24,6 +25,7 @@ import common  # noqa: E402
 import gpu  # noqa: E402
 import position_schemes  # noqa: E402
 import summary  # noqa: E402
+import train_step  # noqa: E402
 
 TINY = ("--hidden=8", "--filter=12", "--heads=2", "--layers=1", "--vocab=17")
 NAMES = ["sinusoids", "convolutional, 2D"]
@@ -226,6 +228,15 @@ class RunTest(parameterized.TestCase):
         self.assertLen(verdicts, 3)
         for line in verdicts:
             self.assertEndsWith(line, "same bytes: True")
+
+    def test_the_given_batch_is_updated_with(self):
+        args = train_step.make_parser("Times.").parse_args(TINY)
+        padding = {
+            "inputs": tf.constant([[5, 1]]),
+            "targets": tf.constant([[0, 0]]),
+        }
+        self.assertEqual(train_step.make_step(args, tf, padding)(), 0)
+        self.assertGreater(train_step.make_step(args, tf)(), 0)
 
     def test_a_resume_is_measured_both_ways_up_to_the_first_update(self):
         folder = self.create_tempdir().full_path
