@@ -1,27 +1,22 @@
-"""Measures the preparation of data: rate, memory, processes, a kill.
+"""Measures relpos-datagen with one process and with two: rate and memory.
 
-    python benchmarks/preparation.py
-    python benchmarks/preparation.py --earlier=../earlier
-    python benchmarks/preparation.py --small
+    python benchmarks/preparation.py --pairs=1000000
+    python benchmarks/preparation.py --source=train.en.gz --target=train.de.gz
 
-Prepares synthetic text of each size with one process and with two, and prints a
-table. `--earlier` is a checkout of an earlier version, which prepares the first
-size in the same session. "Twice at once" are two preparations by one process
-each, which share nothing: no two processes do more on this machine. Files must
-be the same for any number of processes, and after a preparation that was killed
-at random and started again.
+Prepares training text, by default a synthetic one, and checks that the files
+are the same, byte for byte, for each number of processes. Prints a JSON line
+for each.
 
-`CPU us` is processor time for each pair, of all processes, in microseconds.
-Memory is the largest sum over all processes, of pages that they share once for
-each. The vocabulary is learnt from at most a million pairs.
+The seconds are those of the whole command: start, vocabulary, encoding.
+`cpu_us` is processor time for each pair, of all processes, in microseconds. The
+memory is the largest sum over all processes; pages that they share count once
+for each.
 """
 
 import hashlib
 import json
 import os
 import pathlib
-import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,20 +26,9 @@ import time
 import common
 import synthetic_corpus
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-VOCAB = 32_000
-EARLIER_NAME = "earlier version"
-EARLIER = """
-import sys
-from relpos_tf.problems import translate
-
-*names, vocab_size, data_dir = sys.argv[1:]
-translate.files_problem(*names, vocab_size=int(vocab_size)).prepare(data_dir)
-"""
-
 
 class Usage(threading.Thread):
-    """Looks at a process and its descendants until they end.
+    """Looks at a process and its descendants until they end (Linux).
 
     Attributes:
         peak_mb: Largest sum of their memory.
@@ -81,173 +65,88 @@ def resident_kb(process):
         status = pathlib.Path(f"/proc/{process}/status").read_text()
     except OSError:
         return 0
-    found = [line for line in status.splitlines() if line.startswith("VmRSS")]
+    found = [line for line in status.split("\n") if line.startswith("VmRSS")]
     return int(found[0].split()[1]) if found else 0
 
 
-def start(folder, data_dir, processes, args, earlier=None):
-    """Starts a preparation."""
-    names = [
-        str(folder / f"{split}.{language}")
-        for split in ("train", "dev")
-        for language in ("en", "de")
+def prepare(texts, vocab, data_dir, processes):
+    """Prepares texts; returns seconds, processor seconds and MB."""
+    command = [
+        *(sys.executable, "-m", "relpos_tf.bin.datagen"),
+        "--problem=translate_files",
+        *common.as_flags(
+            **texts,
+            vocab_size=vocab,
+            data_dir=data_dir,
+            num_processes=processes,
+        ),
     ]
-    if earlier:
-        values = [*names, str(args.vocab), str(data_dir)]
-        command = [sys.executable, "-c", EARLIER, *values]
-    else:
-        flags = "train_source", "train_target", "dev_source", "dev_target"
-        command = [
-            *(sys.executable, "-m", "relpos_tf.bin.datagen"),
-            "--problem=translate_files",
-            *(f"--{f}={name}" for f, name in zip(flags, names, strict=True)),
-            f"--vocab_size={args.vocab}",
-            f"--num_processes={processes}",
-            f"--data_dir={data_dir}",
-        ]
-    root = str(earlier or ROOT)
-    environment = {"PYTHONPATH": root, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    with open(data_dir.with_suffix(".log"), "wb") as log:
-        return subprocess.Popen(
-            command,
-            cwd=root,
-            env=os.environ | environment,
-            stdout=log,
-            stderr=log,
-        )
-
-
-def measure(text, data_dirs, processes, args, earlier=None):
-    """Prepares the same text in several folders at once.
-
-    Returns:
-        Seconds, processor seconds and MB, of all together.
-    """
-    for data_dir in data_dirs:
-        shutil.rmtree(data_dir, ignore_errors=True)
-    return wait_for(text, data_dirs, processes, args, earlier)
-
-
-def wait_for(text, data_dirs, processes, args, earlier=None):
-    """Is `measure`, but goes on with what is in the folders."""
     before, began = os.times(), time.perf_counter()
-    started = [
-        start(text, data_dir, processes, args, earlier)
-        for data_dir in data_dirs
-    ]
-    usages = [Usage(process) for process in started]
-    for usage in usages:
+    # This checkout, whether or not the package is installed.
+    with subprocess.Popen(command, cwd=common.HERE.parent) as process:
+        usage = Usage(process)
         usage.start()
-    for process, data_dir in zip(started, data_dirs, strict=True):
         if process.wait():
-            log = data_dir.with_suffix(".log").read_text(errors="replace")
-            raise common.BenchmarkFailedError(log)
+            raise common.BenchmarkFailedError("relpos-datagen failed.")
     seconds, after = time.perf_counter() - began, os.times()
-    for usage in usages:
-        usage.join()
-    return {
-        "seconds": seconds,
-        "cpu": sum(after[2:4]) - sum(before[2:4]),
-        "mb": sum(usage.peak_mb for usage in usages),
-    }
-
-
-def checksums(data_dir):
-    """Returns the checksum of each prepared file."""
-    [folder] = data_dir.iterdir()
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.iterdir()
-    }
-
-
-def cases(args, is_first):
-    """Yields version, processes, and how many preparations run at once."""
-    if args.earlier and is_first:
-        yield EARLIER_NAME, 1, 1
-    if is_first:
-        # Two that share nothing: what two processes can reach at most.
-        yield "this version", 1, 2
-    yield "this version", 1, 1
-    yield "this version", 2, 1
-
-
-def killed_and_started_again(folder, work, seconds, args):
-    """Kills a preparation at random and starts it again.
-
-    Returns:
-        When it was killed, the parts finished until then, and the seconds of
-        the rest.
-    """
-    data_dir = work / "killed"
-    shutil.rmtree(data_dir, ignore_errors=True)
-    process = start(folder, data_dir, 2, args)
-    moment = seconds * random.uniform(0.2, 0.9)
-    time.sleep(moment)
-    process.kill()
-    process.wait()
-    parts = len(list(data_dir.glob(".*/parts/part-*")))
-    again = wait_for(folder, [data_dir], 2, args)
-    return moment, parts, again["seconds"]
+    usage.join()
+    cpu = after.children_user - before.children_user
+    cpu += after.children_system - before.children_system
+    return seconds, cpu, usage.peak_mb
 
 
 def main():
     parser = common.make_parser(__doc__)
-    parser.add_argument("--pairs", default="1000000,5000000")
-    parser.add_argument("--vocab", type=int, default=VOCAB)
-    parser.add_argument("--earlier", type=pathlib.Path)
-    parser.add_argument("--folder", type=pathlib.Path, help="for text and data")
-    parser.add_argument("--small", action="store_true")
+    add = parser.add_argument
+    add("--pairs", type=int, default=1_000_000, help="of the synthetic text")
+    add("--source", type=pathlib.Path, help="a text to take instead")
+    add("--target", type=pathlib.Path, help="its translation")
+    add("--vocab", type=int, default=32_000)
+    add("--num_processes", default="1,2", help="one after the other")
     args = parser.parse_args()
-    if args.small:
-        args.pairs, args.vocab = "2000,4000", 400
-    folder = args.folder or pathlib.Path(tempfile.mkdtemp())
-    head = "version", "pairs", "processes", "s", "pairs/s", "CPU us", "MB"
-    rows, seconds = [], {}
-    sizes = list(map(int, args.pairs.split(",")))
-    for size in sizes:
-        text = folder / f"text-{size}"
-        if not (text / "train.de").exists():
-            synthetic_corpus.write(text, size)
-        for version, processes, number in cases(args, size == sizes[0]):
-            data_dirs = [
-                folder / f"data-{size}-{version[0]}-{processes}-{i}"
-                for i in range(number)
-            ]
-            earlier = version == EARLIER_NAME and args.earlier.resolve()
-            used = measure(text, data_dirs, processes, args, earlier)
-            seconds[size, processes] = used["seconds"]
-            pairs = size * number
-            rows.append(
-                [
-                    version if number == 1 else f"{version}, twice at once",
-                    f"{size:,}",
-                    processes,
-                    f"{used['seconds']:.1f}",
-                    f"{pairs / used['seconds']:,.0f}",
-                    f"{1e6 * used['cpu'] / pairs:.1f}",
-                    f"{used['mb']:.0f}",
-                ]
-            )
-            print(json.dumps(rows[-1]), flush=True)
-    print("\n" + common.table(head, rows))
-    for size in sizes:
-        one, two = (
-            checksums(folder / f"data-{size}-t-{number}-0") for number in (1, 2)
-        )
-        print(f"{size:,} pairs, 1 and 2 processes, same bytes: {one == two}")
-    size = sizes[0]
-    moment, parts, rest = killed_and_started_again(
-        folder / f"text-{size}", folder, seconds[size, 2], args
-    )
-    expected = checksums(folder / f"data-{size}-t-2-0")
-    same = checksums(folder / "killed") == expected
-    print(
-        f"{size:,} pairs, killed after {moment:.1f} s with {parts} parts, "
-        f"the rest took {rest:.1f} s, same bytes: {same}"
-    )
-    if not args.folder:
-        shutil.rmtree(folder)
+    if (args.source is None) != (args.target is None):
+        parser.error("Expected both --source and --target, or none of them.")
+    with tempfile.TemporaryDirectory() as name:
+        if not measure(args, pathlib.Path(name)):
+            raise SystemExit("The files depend on the number of processes.")
+
+
+def measure(args, folder):
+    """Prints the measurements; returns whether all files are the same."""
+    synthetic_corpus.write(folder, 0 if args.source else args.pairs)
+    texts = {
+        "train_source": (args.source or folder / "train.en").resolve(),
+        "train_target": (args.target or folder / "train.de").resolve(),
+        "dev_source": folder / "dev.en",
+        "dev_target": folder / "dev.de",
+    }
+    found = []
+    for processes in map(int, args.num_processes.split(",")):
+        data_dir = folder / f"data-{processes}"
+        seconds, cpu, memory = prepare(texts, args.vocab, data_dir, processes)
+        [prepared] = data_dir.iterdir()
+        manifest = json.loads((prepared / "manifest.json").read_text())
+        pairs = manifest["cleaning"]["read"]
+        found.append(checksums(prepared))
+        result = {
+            "num_processes": processes,
+            "pairs": pairs,
+            "seconds": round(seconds, 2),
+            "pairs_per_second": round(pairs / seconds),
+            "cpu_us": round(1e6 * cpu / pairs, 1),
+            common.MEMORY: round(memory),
+            "same_bytes": found[-1] == found[0],
+        }
+        print(json.dumps(result), flush=True)
+    return all(each == found[0] for each in found)
+
+
+def checksums(folder):
+    """Returns the checksum of each file by its name."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.iterdir()
+    }
 
 
 if __name__ == "__main__":

@@ -1,161 +1,120 @@
-"""Measures how long a stopped run waits for its first batch and update.
+"""Measures how a stopped run finds its next batch: seconds and memory.
 
     python benchmarks/resume.py --pairs=5000000
-    python benchmarks/resume.py --pairs=200000 --folder=build/resume
+    python benchmarks/resume.py --pairs=100000000 --lengths_only
 
-Writes random pairs with lengths as of WMT's training text, and stops after some
-shares of an epoch. "By reading" is how earlier versions went on, and how runs
-with BPE-dropout do: reading the epoch from its beginning. "Planned" plans the
-batches from the lengths of the pairs and reads the next pairs only. Prints
-seconds from the start of the input pipeline until it returns a batch, checks
-that both return the same one, and adds the seconds in which a new model is
-built and updated with that batch. `--planned_only` leaves the reading out. The
-flags of the model are those of train_step.py.
+Makes up pairs with lengths about as of WMT's text, and resumes after a share of
+an epoch: once by the plan alone, in a process without TensorFlow, and once up
+to the first batch that tf.data returns. --lengths_only makes lengths without
+ids, and does the first alone. Each is a process, and prints a JSON line.
+
+The seconds begin after all imports, and their end is the batch. The peak memory
+is that of the process; it counts the pages of mapped files that were touched,
+which the system may take back. `before_mb` is the peak before the seconds
+begin.
 """
 
 import json
 import pathlib
-import random
-import shutil
+import subprocess
+import sys
 import tempfile
 import time
 
 import common
-import train_step
+import made_up_pairs
+import numpy as np
 
-MEAN_IDS, SPREAD, MOST_IDS = 30, 0.6, 250
-POOL = 20_000
-FILES = 100
-SIDES = "inputs", "targets"
-SETTINGS = {"batch_size": 4096, "max_length": 256, "seed": 1}
+SEED, VOCAB = 1, 32_000
 
 
-def write_pairs(folder, number, vocab):
-    """Writes files of pairs drawn from a pool; returns their paths."""
-    import tensorflow as tf
+def buckets():
+    from relpos_tf.data import plan
 
-    from relpos_tf.data import records
-
-    draw = random.Random(1)
-
-    def ids(mean):
-        size = int(draw.lognormvariate(0, SPREAD) * mean)
-        return draw.choices(range(2, vocab), k=min(size, MOST_IDS)) + [1]
-
-    pool = [
-        records.serialize(ids(MEAN_IDS), ids(MEAN_IDS)) for _ in range(POOL)
-    ]
-    paths = [
-        str(folder / f"train-{i:05d}-of-{FILES:05d}.tfrecord")
-        for i in range(FILES)
-    ]
-    for path in paths:
-        with tf.io.TFRecordWriter(path) as writer:
-            for record in draw.choices(pool, k=-(-number // FILES)):
-                writer.write(record)
-    return paths
+    return plan.buckets(batch_size=4096, max_length=256)
 
 
-def first_batch(dataset):
-    """Returns the first batch of a pipeline, and the seconds that it took."""
-    start = time.perf_counter()
-    batch = next(iter(dataset()))
-    return batch, time.perf_counter() - start
+def count_batches(lengths):
+    """Returns the number of batches of an epoch, without its plan."""
+    sizes = buckets()
+    counts = np.zeros(len(sizes.rows), np.int64)
+    for start in range(0, len(lengths), made_up_pairs.AT_ONCE):
+        longest = lengths[start : start + made_up_pairs.AT_ONCE].max(axis=1)
+        counts += np.bincount(sizes.of(longest), minlength=len(counts))
+    return int(np.sum(-(-counts // sizes.rows)))
 
 
-def update_seconds(args, tf, batch):
-    """Returns the seconds in which a new model is updated with a batch."""
-    start = time.perf_counter()
-    sides = {name: batch[name] for name in SIDES}
-    train_step.make_step(args, tf, sides)()
-    return time.perf_counter() - start
+def planned(folder, position):
+    """Returns seconds and memory until the plan has the next batch."""
+    from relpos_tf.data import plan
+
+    before, start = common.peak_mb(), time.perf_counter()
+    lengths = made_up_pairs.read_lengths(folder)
+    order = plan.Plan(lengths, [plan.Corpus(len(lengths))], buckets())
+    next(order.following(SEED, position=position))
+    return time.perf_counter() - start, before
 
 
-def measure(paths, args, tf):
-    """Yields rows of the table."""
-    from relpos_tf.data import augmentation
-    from relpos_tf.data import batching
-    from relpos_tf.data import record_index
-    from relpos_tf.data import records
+def first_batch(folder, position):
+    """Returns seconds and memory until tf.data has returned the next batch."""
+    common.import_tensorflow()
+    from relpos_tf.data import batches
+    from relpos_tf.data import plan
+    from relpos_tf.data import token_files
 
-    start = time.perf_counter()
-    record_index.load(paths)
-    print(f"Index, made once: {time.perf_counter() - start:.1f} s", flush=True)
-    buckets = batching.boundaries_and_batch_sizes(4096, 256)
-    plan = batching._plan(paths, 256, buckets, augmentation.Augmentation())
-    batches = sum(1 for _ in plan.batches(1, 0))
-    for share in map(float, args.shares.split(",")):
-        position = int(batches * share)
+    before, start = common.peak_mb(), time.perf_counter()
+    tokens = token_files.TokenFile(folder, "train", VOCAB)
+    order = plan.Plan(tokens.lengths, [plan.Corpus(len(tokens))], buckets())
+    reader = batches.Reader(tokens, order)
+    found = batches.training_batches(reader, seed=SEED, position=position)
+    next(iter(found))
+    return time.perf_counter() - start, before
 
-        def planned(position=position):
-            return batching.training_batches(
-                paths, position=position, **SETTINGS
-            )
 
-        def read(position=position):
-            return batching._finish(
-                batching._read(
-                    paths,
-                    256,
-                    buckets,
-                    (1, 0, position),
-                    augmentation.Augmentation(),
-                    lambda batch: records.checked(batch, None, None),
-                )
-            )
+WAYS = {"plan": planned, "first batch": first_batch}
 
-        ours, after = first_batch(planned)
-        update = update_seconds(args, tf, ours)
-        before, same = None, None
-        if not args.planned_only:
-            expected, before = first_batch(read)
-            same = all(
-                bool((ours[n] == expected[n]).numpy().all()) for n in SIDES
-            )
-        row = {
-            "pairs": args.pairs,
-            "share_of_epoch": share,
-            "batch": position + 1,
-            "by_reading_s": before and round(before, 2),
-            "planned_s": round(after, 2),
-            "update_s": round(update, 2),
-            "same_batch": same,
-        }
-        print(json.dumps(row), flush=True)
-        yield [
-            f"{share:.0%}",
-            "-" if before is None else f"{before:.1f}",
-            f"{after:.2f}",
-            f"{update:.1f}",
-            {True: "yes", False: "NO", None: "-"}[same],
-        ]
+
+def measure(args):
+    """Measures one way in this process."""
+    seconds, before = WAYS[args.way](args.folder, args.position)
+    result = {
+        "way": args.way,
+        "pairs": args.pairs,
+        "batches_before": args.position,
+        "seconds": round(seconds, 2),
+        "before_mb": round(before),
+        common.MEMORY: round(common.peak_mb()),
+    }
+    print(json.dumps(result), flush=True)
 
 
 def main():
-    parser = train_step.make_parser(__doc__, vocab=32_000)
+    parser = common.make_parser(__doc__)
     add = parser.add_argument
-    add("--pairs", type=int, default=200_000)
-    add("--shares", default="0,0.1,0.5,0.99", help="of an epoch: share,share")
-    add("--planned_only", action="store_true")
-    add("--folder", type=pathlib.Path, help="keeps the files; uses them again")
+    add("--pairs", type=int, default=200_000, help="of an epoch")
+    add("--share", type=float, default=0.99, help="of the epoch that is over")
+    add("--lengths_only", action="store_true")
+    add("--way", choices=WAYS, help="measures it here; see the next two")
+    add("--folder", type=pathlib.Path, help="of the pairs")
+    add("--position", type=int, help="batches of the epoch that are over")
     args = parser.parse_args()
-    tf = common.import_tensorflow(args.threads)
-    folder = args.folder or pathlib.Path(tempfile.mkdtemp())
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = sorted(map(str, folder.glob("*.tfrecord")))
-    paths = paths or write_pairs(folder, args.pairs, args.vocab)
-    rows = list(measure(paths, args, tf))
-    head = [
-        "stopped after",
-        "by reading, s",
-        "planned, s",
-        "update, s",
-        "same batch",
-    ]
-    print("\n" + common.table(head, rows))
-    print(f"Peak memory: {common.peak_mb():.0f} MB")
-    if not args.folder:
-        shutil.rmtree(folder)
+    if args.way:
+        measure(args)
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        if args.lengths_only:
+            made_up_pairs.write_lengths(folder, args.pairs)
+        else:
+            made_up_pairs.write(folder, args.pairs, VOCAB)
+        number = count_batches(made_up_pairs.read_lengths(folder))
+        flags = {"folder": folder, "pairs": args.pairs}
+        flags |= {"position": int(args.share * number)}
+        for way in ["plan"] if args.lengths_only else WAYS:
+            subprocess.run(
+                [sys.executable, __file__, *common.as_flags(way=way, **flags)],
+                check=True,
+            )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ is trained; docs/walkthrough.md leads through the rooms: `data`, `problems`,
 
 import importlib
 import importlib.util
-import warnings
 
 from relpos_tf.utils import extras
 from relpos_tf.utils import saved_names
@@ -47,19 +46,12 @@ _NEEDS = {
     "load_model": ("tensorflow", "sentencepiece"),
     "relative_attention": ("tensorflow",),
 }
-_RENAMED = (
-    "relpos_tf.MultiHeadAttention is now relpos_tf.TransformerAttention; "
-    "relpos_tf.RelativeMultiHeadAttention has Keras' arguments."
-)
 __all__ = [*_LAZY]
 
 saved_names.register()
 
 
 def __getattr__(name):
-    if name == "MultiHeadAttention":
-        warnings.warn(_RENAMED, DeprecationWarning, stacklevel=2)
-        return __getattr__("TransformerAttention")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     extra = "translate" if name in ("Translator", "load_model") else "layers"

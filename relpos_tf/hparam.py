@@ -277,7 +277,12 @@ class HParams:
 
     @classmethod
     def from_json(cls, text: str) -> "HParams":
-        """Reads what `to_json` wrote; fields that are missing keep defaults."""
+        """Reads what `to_json` wrote.
+
+        Raises:
+            UserError: the text is not JSON, a field is missing or unknown, or
+                a value is not one that the field can hold.
+        """
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -286,7 +291,12 @@ class HParams:
             raise errors.UserError(
                 f"hparams must be a JSON object. Received: {text[:40]!r}."
             )
-        return cls().replace(**values)
+        hparams = cls().replace(**values)
+        if missing := [name for name in field_types() if name not in values]:
+            raise errors.UserError(
+                f"hparams must have all fields. Missing: {', '.join(missing)}."
+            )
+        return hparams
 
     def of_decoder(self) -> "HParams":
         """Returns a copy whose positions of both stacks are the decoder's.

@@ -19,8 +19,6 @@ from relpos_tf import hparam
 
 _SETS = "relpos_tf.hparams"
 _PROBLEMS = "relpos_tf.problems.translate", "relpos_tf.problems.algorithmic"
-# The folders of the user's own registrations, by the names of their modules.
-_usr_dirs: dict[str, str] = {}
 
 
 class Registry:
@@ -129,12 +127,6 @@ def import_usr_dir(path: str) -> None:
         import_hparams()
         import_problems()
         _load(name, folder)
-    _usr_dirs[name] = str(folder)
-
-
-def usr_dirs() -> list[str]:
-    """Returns the folders that `import_usr_dir` has imported."""
-    return [path for name, path in _usr_dirs.items() if name in sys.modules]
 
 
 def _load(name: str, folder: pathlib.Path) -> None:

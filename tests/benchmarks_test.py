@@ -4,17 +4,18 @@ import contextlib
 import dataclasses
 import io
 import json
-import os
 import pathlib
 import subprocess
 import sys
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import hparam
+from relpos_tf.data import plan
 from relpos_tf.models import transformer
 from tests import commands
 
@@ -23,7 +24,9 @@ sys.path.insert(0, str(FOLDER))
 
 import common  # noqa: E402
 import gpu  # noqa: E402
+import made_up_pairs  # noqa: E402
 import position_schemes  # noqa: E402
+import resume  # noqa: E402
 import summary  # noqa: E402
 import train_step  # noqa: E402
 
@@ -116,6 +119,16 @@ class SummaryTest(absltest.TestCase):
 
 
 class RunTest(parameterized.TestCase):
+    def run_script(self, name, *flags):
+        """Runs a benchmark; returns the objects that it prints."""
+        done = commands.run(
+            [sys.executable, FOLDER / name, *flags],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
     def test_models_take_turns(self):
         done = commands.run(
             [
@@ -205,29 +218,14 @@ class RunTest(parameterized.TestCase):
         self.assertEqual(head.count("|"), columns + 1)
 
     def test_preparation_is_measured_and_compared(self):
-        done = subprocess.run(
-            [sys.executable, FOLDER / "preparation.py", "--small"],
-            capture_output=True,
-            text=True,
-            check=True,
+        one, two = self.run_script(
+            "preparation.py", "--pairs=500", "--vocab=400"
         )
-        found = done.stdout.splitlines()
-        rows = [json.loads(line) for line in found if line.startswith("[")]
-        self.assertEqual(
-            [row[:3] for row in rows],
-            [
-                ["this version, twice at once", "2,000", 1],
-                *(
-                    ["this version", f"{size:,}", processes]
-                    for size in (2000, 4000)
-                    for processes in (1, 2)
-                ),
-            ],
-        )
-        verdicts = [line for line in found if "same bytes" in line]
-        self.assertLen(verdicts, 3)
-        for line in verdicts:
-            self.assertEndsWith(line, "same bytes: True")
+        self.assertEqual((one["num_processes"], two["num_processes"]), (1, 2))
+        for row in one, two:
+            self.assertEqual(row["pairs"], 500)
+            self.assertGreater(row["pairs_per_second"], 0)
+            self.assertIs(row["same_bytes"], True)
 
     def test_the_given_batch_is_updated_with(self):
         args = train_step.make_parser("Times.").parse_args(TINY)
@@ -238,25 +236,37 @@ class RunTest(parameterized.TestCase):
         self.assertEqual(train_step.make_step(args, tf, padding)(), 0)
         self.assertGreater(train_step.make_step(args, tf)(), 0)
 
-    def test_a_resume_is_measured_both_ways_up_to_the_first_update(self):
-        folder = self.create_tempdir().full_path
-        flags = f"--folder={folder}", "--pairs=1000", "--shares=0.5", *TINY
-        done = commands.run(
-            [sys.executable, FOLDER / "resume.py", *flags],
-            capture_output=True,
-            text=True,
-            check=True,
+    def test_a_resume_is_measured_in_both_ways(self):
+        alone, batch = self.run_script(
+            "resume.py", "--pairs=1000", "--share=0.5"
         )
-        found = done.stdout.splitlines()
-        (row,) = [json.loads(line) for line in found if line.startswith("{")]
-        self.assertEqual(row["share_of_epoch"], 0.5)
-        self.assertGreater(row["batch"], 2)
-        self.assertIs(row["same_batch"], True)
-        for name in "by_reading_s", "planned_s", "update_s":
-            self.assertGreater(row[name], 0, name)
-        names = os.listdir(folder)
-        pairs = [n for n in names if n.endswith(".tfrecord")]
-        self.assertLen(pairs, 100)
+        self.assertEqual((alone["way"], batch["way"]), ("plan", "first batch"))
+        self.assertBetween(alone["batches_before"], 3, 1000 // 2)
+        self.assertEqual(batch["batches_before"], alone["batches_before"])
+        # TensorFlow takes memory, and the plan is made without it.
+        self.assertLess(2 * alone["peak_memory_mb"], batch["peak_memory_mb"])
+
+    def test_a_plan_is_measured_from_lengths_alone(self):
+        [alone] = self.run_script("resume.py", "--pairs=997", "--lengths_only")
+        self.assertEqual(alone["way"], "plan")
+        self.assertEqual(alone["pairs"], 997)
+
+    def test_the_batches_of_an_epoch_are_counted_without_a_plan(self):
+        lengths = np.concatenate(list(made_up_pairs.lengths(997)))
+        epoch = plan.Plan(lengths, [plan.Corpus(997)], resume.buckets())
+        self.assertEqual(
+            resume.count_batches(lengths), len(list(epoch.epoch(2, 3)))
+        )
+
+    def test_padded_ids_are_counted(self):
+        [row] = self.run_script(
+            "input_pipeline.py", "--pairs=500", "--seconds=0.2"
+        )
+        for way in "numpy", "tf_data":
+            pairs = row[f"{way}_pairs_per_second"]
+            ids = row[f"{way}_padded_ids_per_second"]
+            # 36 ids a side on average, and some padding.
+            self.assertBetween(ids / pairs, 2 * 36, 4 * 36)
 
     def test_an_unknown_flag_is_named(self):
         done = subprocess.run(

@@ -310,9 +310,11 @@ class HParamsTest(parameterized.TestCase):
         self.assertEqual(list(json.loads(text)), list(hparam.field_types()))
         self.assertIs(type(hparam.HParams.from_json(text).alpha), float)
 
-    def test_json_without_a_field_keeps_its_default(self):
-        hparams = hparam.HParams.from_json('{"hidden_size": 64}')
-        self.assertEqual(hparams, hparam.HParams().replace(hidden_size=64))
+    def test_json_without_a_field_is_refused(self):
+        values = hparam.HParams().to_dict()
+        del values["alpha"], values["pos"]
+        with self.assertRaisesRegex(errors.UserError, "Missing: pos, alpha"):
+            hparam.HParams.from_json(json.dumps(values))
 
     @parameterized.parameters(
         ("{", "not JSON"),

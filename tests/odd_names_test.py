@@ -19,7 +19,6 @@ from relpos_tf.bin import average
 from relpos_tf.bin import bleu
 from relpos_tf.bin import command
 from relpos_tf.bin import datagen
-from relpos_tf.data import records
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import loading
@@ -30,6 +29,7 @@ from relpos_tf.models import checkpoints
 from relpos_tf.t2t import t2t_import
 from tests import ctranslate2_runs
 from tests import tiny_run
+from tests.problems import problem_test
 
 NAMES = (
     "model[v2]",
@@ -94,14 +94,12 @@ class OddNamesTest(parameterized.TestCase):
         self.assertEqual(variables["a"].numpy().tolist(), [3.0, 5.0])
 
     @parameterized.parameters(*NAMES[:-1])
-    def test_records_are_written_and_read(self, name):
-        file = self.folder / name / "a.tfrecord"
-        file.parent.mkdir()
-        pairs = [([5, 1], [7, 11, 1]), ([3, 1], [2, 1])]
-        self.assertEqual(records.write(pairs, [file]), 2)
-        records.shuffle_file(file, seed=3)
-        records.check([file], vocab_size=13)
-        self.assertEqual(records.count_records([file]), 2)
+    def test_data_are_prepared_and_read(self, name):
+        pets, folder = problem_test.make(), self.folder / name
+        pets.prepare(folder)
+        pets.prepare(folder, anew=True)
+        self.assertLen(pets.tokens(folder, "train"), len(problem_test.TRAIN))
+        self.assertLen(pets.lines(folder, "dev")[0], len(problem_test.DEV))
 
     def test_an_export_is_written_and_loaded(self):
         folder = self.folder / ALL_AT_ONCE / "run"

@@ -223,7 +223,7 @@ class PrecisionTest(tf.test.TestCase, parameterized.TestCase):
         ]
         lengths = [np.linalg.norm(one) for one in gradients]
         self.assertGreater(np.dot(*gradients) / np.prod(lengths), 0.99)
-        self.assertAllClose(*lengths, rtol=0.02)
+        self.assertAllClose(*lengths, rtol=0.1)
 
     def test_float16_is_refused_with_the_reason(self):
         with self.assertRaisesRegex(

@@ -84,19 +84,16 @@ class BackTranslationTest(absltest.TestCase):
         """Checks that the second corpus has tags and the first has none."""
         command.parse(trainer.FLAGS, [*words, *SMALL])
         problem = trainer.make_problem()
-        corpora = problem.training_corpora("data")
+        corpora = problem.corpora("data")
         self.assertEqual([c.pairs for c in corpora], [PAIRS, lines])
         from relpos_tf.data import tokenizer
 
         tokens = tokenizer.Tokenizer(problem.tokenizer_path("data"))
         self.assertIn("\u2581BT", tokens.pieces())
-        for corpus, is_tagged in zip(corpora, (False, True), strict=True):
-            texts = [
-                (tokens.decode(inputs), tokens.decode(targets))
-                for inputs, targets in problem_test.read(corpus.paths)
-            ]
-            self.assertLen(texts, corpus.pairs)
-            for source, target in texts:
+        texts = problem_test.texts(problem, "data", "train")
+        self.assertLen(texts, PAIRS + lines)
+        for part, is_tagged in ((texts[:PAIRS], False), (texts[PAIRS:], True)):
+            for source, target in part:
                 self.assertEqual(source.startswith("BT "), is_tagged)
                 self.assertFalse(target.startswith("BT "))
 

@@ -43,6 +43,15 @@ HPARAMS = hparam.HParams(
     alpha=0.6,
     extra_length=7,
 )
+# The fields of problem.json, for a run of no data.
+PROBLEM = {
+    "problem": "pairs",
+    "source_language": "",
+    "target_language": "",
+    "tokenizer_sha256": "",
+    "data": {},
+    "vocabulary_fit": [1.0, 0.0],
+}
 
 
 def random_model(hparams: hparam.HParams, seed: int = 28):

@@ -214,7 +214,7 @@ def score_files():
 
     translations = paths.listed(FLAGS.translation)
     if FLAGS.source:
-        number = len(list(text.read_lines(translations[0])))
+        number = len(list(text.checked_lines(translations[0])))
         check_source(number, translations[0])
     language = tokenized_language()
     records, blocks = [], []
@@ -236,8 +236,8 @@ def score_file(translation: str, reference: str, language: str):
     from relpos_tf.training import metrics  # sacreBLEU is slow to import.
     from relpos_tf.utils import text
 
-    hypotheses = list(text.read_lines(translation))
-    references = list(text.read_lines(reference))
+    hypotheses = list(text.checked_lines(translation))
+    references = list(text.checked_lines(reference))
     scores = metrics.corpus_bleu(hypotheses, references)
     for warning in scores.warnings:
         command.logger().warning("%s", warning)
@@ -264,7 +264,7 @@ def check_source(num_translations: int, translation: str):
     """Raises UserError unless each source line has a translation."""
     from relpos_tf.utils import text
 
-    num_sources = text.count_lines(FLAGS.source)
+    num_sources = text.survey(FLAGS.source)
     if num_translations != num_sources:
         raise errors.UserError(
             "Expected one translation for each line of the source. Received: "
@@ -281,9 +281,9 @@ def score_folder():
 
     # Checked before any waiting for translations.
     language, (reference,) = tokenized_language(), reference_paths()
-    metrics.check_references(list(text.read_lines(reference)))
+    metrics.check_references(list(text.checked_lines(reference)))
     if FLAGS.source:
-        check_source(text.count_lines(reference), reference)
+        check_source(text.survey(reference), reference)
     if FLAGS.event_dir:
         with command.flag_value("event_dir"):
             paths.check_folder(FLAGS.event_dir)

@@ -319,7 +319,7 @@ def source_lines():
     from relpos_tf.training import metrics  # imports sacreBLEU
 
     lines = list(lines)
-    references = list(text.read_lines(FLAGS.decode_reference))
+    references = list(text.checked_lines(FLAGS.decode_reference))
     check_count("decode_reference", len(references), len(lines))
     metrics.check_references(references)
     return lines
@@ -337,7 +337,7 @@ def prefix_lines(lines):
     if isinstance(lines, list):
         check_count("prefix_file", len(prefix), len(lines))
     elif os.path.isfile(FLAGS.decode_from_file):
-        count = text.count_lines(FLAGS.decode_from_file)
+        count = text.survey(FLAGS.decode_from_file)
         check_count("prefix_file", len(prefix), count)
     return prefix
 
@@ -560,7 +560,7 @@ def report_scores(
     translator, decode_hparams, best_texts: list[str], language: str
 ) -> None:
     """Compares the translations with --decode_reference."""
-    references = list(text.read_lines(FLAGS.decode_reference))
+    references = list(text.checked_lines(FLAGS.decode_reference))
     record = {
         "source": FLAGS.decode_from_file,
         "reference": FLAGS.decode_reference,

@@ -243,7 +243,7 @@ def description_of(path: str) -> dict[str, str]:
 
     if export_files.is_export(path):
         info = export_files.read_info(path)
-        kind = info.get("format") or "saved_model"
+        kind = info["format"]
     else:
         info, kind = run_dir.run_of(path).read_problem(), "run"
     names = "source_language", "target_language"

@@ -254,7 +254,7 @@ def train(problem, hparams, output_dir: str) -> None:
         trainer.evaluate()
         return
     run_setup.describe_training(trainer, problem, strategy)
-    run_setup.describe_corpora(problem, FLAGS.data_dir)
+    run_setup.describe_data(problem, FLAGS.data_dir, FLAGS.warm_start_from)
     if hosts.is_chief:
         # Weights, two moments and an average, of 4 bytes each.
         copies = 4 if hparams.moving_average_decay else 3

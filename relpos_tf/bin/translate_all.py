@@ -173,11 +173,11 @@ def wanted_text(run: run_dir.RunDir) -> Text:
     if FLAGS.decode_reference:
         wanted = wanted._replace(reference=pathlib.Path(FLAGS.decode_reference))
     count = sum(1 for _ in text.read_nonempty(wanted.source))
-    if wanted.reference and text.count_lines(wanted.reference) != count:
+    number = text.survey(wanted.reference) if wanted.reference else count
+    if number != count:
         raise errors.UserError(
             f"Expected a reference of {count} lines, as in {wanted.source}. "
-            f"Received: {wanted.reference} with "
-            f"{text.count_lines(wanted.reference)}."
+            f"Received: {wanted.reference} with {number}."
         )
     return wanted
 
@@ -186,21 +186,23 @@ def text_of_problem(run: run_dir.RunDir) -> Text:
     """Returns a set of the problem that the run was trained on."""
     split = "test" if FLAGS.eval_use_test_set else "dev"
     problem = run.read_problem()
-    name = problem.get("problem")
-    if not name:
+    if not problem:  # as in an imported run
         raise errors.UserError(
-            f"Expected a run whose problem.json names its problem. Received: "
-            f"{run.path}. Name the text with --decode_from_file."
+            f"Expected a run with problem.json. Received: {run.path}. Name "
+            "the text with --decode_from_file."
         )
-    # Runs of earlier versions do not know their data.
-    known = problem.get("data", {}).get(split)
+    name, known = problem["problem"], problem["data"].get(split)
     others = []
     for folder in manifest.folders(FLAGS.data_dir, name):
-        source = folder / f"{split}.source"
-        reference = folder / f"{split}.target"
-        if source.is_file() and reference.is_file():
-            if known in (None, fingerprint(folder, split)):
-                return Text(split, source, reference)
+        stored = manifest.read_manifest(folder)
+        fingerprint = manifest.fingerprints(stored).get(split)
+        if fingerprint and known in (None, fingerprint):
+            return Text(
+                split,
+                manifest.checked(folder, stored, f"{split}.source"),
+                manifest.checked(folder, stored, f"{split}.target"),
+            )
+        if fingerprint:
             others.append(str(folder))
     received = f"others, in {', '.join(others)}" if others else "none"
     raise errors.UserError(
@@ -216,13 +218,6 @@ def moses_language(run: run_dir.RunDir) -> str:
 
     language = run.read_problem().get("target_language", "")
     return language if metrics.has_moses_rules(language) else ""
-
-
-def fingerprint(folder: pathlib.Path, split: str) -> str | None:
-    """Returns the fingerprint of a folder's set; None without a manifest."""
-    if not (folder / manifest.MANIFEST).is_file():
-        return None
-    return manifest.fingerprints(manifest.read_manifest(folder)).get(split)
 
 
 def describe(run, wanted: Text, decode_hparams, folder: pathlib.Path) -> dict:

@@ -142,7 +142,7 @@ class CheckpointScores:
         self._language = language
         self._tokenized: dict[TranslationFile, metrics.TokenizedScore] = {}
         self._reference = reference
-        self._references = list(text.read_lines(reference))
+        self._references = list(text.checked_lines(reference))
         metrics.check_references(self._references)
         self._json_path = pathlib.Path(json_path)
         self._plot_path = pathlib.Path(plot_path)
@@ -161,7 +161,7 @@ class CheckpointScores:
         Raises:
             UserError: it has more or fewer lines than the reference.
         """
-        lines = list(text.read_lines(translation.path))
+        lines = list(text.checked_lines(translation.path))
         if len(lines) != len(self._references):
             raise errors.UserError(
                 f"Expected {len(self._references)} lines, as in "

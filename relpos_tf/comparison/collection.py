@@ -198,8 +198,7 @@ def common_problem(runs: Sequence[runs_lib.Run]) -> dict[str, Any]:
                 other["tokenizer_sha256"][:8],
             ),
         ]
-        # Runs of earlier versions have no fingerprints of their data.
-        data = first.get("data", {}), other.get("data", {})
+        data = first["data"], other["data"]
         for split in sorted(set(data[0]) & set(data[1])):
             pairs.append((f"{split} set", *(side[split][:8] for side in data)))
         for name, a, b in pairs:

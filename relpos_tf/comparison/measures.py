@@ -12,16 +12,16 @@ def of_training(events: Sequence[dict], last_step: int) -> dict[str, Any]:
     """Summarizes the events of a run.
 
     Args:
-        events: Events of metrics.jsonl; earlier versions wrote fewer fields.
+        events: Events of metrics.jsonl.
         last_step: int. Later events are left out.
 
     Returns:
         dict of `steps_per_second` and `tokens_per_second` (source and target),
         medians over the intervals, which a pause of the machine does not
         change; `minutes`, without evaluations; `target_tokens`, the number
-        trained on; `peak_memory_mb`, in MiB; each None if it is unknown; and
-        `learning_curve`: `train`, `[step, loss]`, and `dev`, `[step, loss,
-        bleu]`.
+        trained on; `peak_memory_mb`, in MiB; each None if there are no events
+        of training or the system does not tell; and `learning_curve`: `train`,
+        `[step, loss]`, and `dev`, `[step, loss, bleu]`.
     """
     events = [event for event in events if event["step"] <= last_step]
     train = [event for event in events if event["split"] == "train"]
@@ -111,8 +111,8 @@ def spread_out(lengths: Sequence[int], number: int) -> list[int]:
 
 
 def _reduce(function, events, name):
-    """Applies a function to a field, unless an event lacks it."""
-    values = [event.get(name) for event in events]
+    """Applies a function to a field, unless it is None in an event."""
+    values = [event[name] for event in events]
     return function(values) if values and None not in values else None
 
 
@@ -128,4 +128,4 @@ def _minutes(events):
 
 
 def _curve(events, *names):
-    return [[event["step"], *(event.get(n) for n in names)] for event in events]
+    return [[event["step"], *(event[n] for n in names)] for event in events]

@@ -142,7 +142,7 @@ def read(
 
 def _read_lines(path, test_set):
     """Returns the lines of a file, as many as the test set has."""
-    lines = list(text.read_lines(path))
+    lines = list(text.checked_lines(path))
     if len(lines) != len(test_set.sources):
         raise errors.UserError(
             f"Expected {len(test_set.sources):,} lines in {path}, one for each "

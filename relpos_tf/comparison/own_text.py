@@ -23,8 +23,9 @@ def check(
     other files would be ignored.
 
     Args:
-        runs: The runs. Those that have not begun, those of earlier versions
-            and those whose prepared data are gone are not checked.
+        runs: The runs. Those that have not begun, those without problem.json,
+            as imported runs, and those whose prepared data are gone are not
+            checked.
         data_dir: Folder of prepared data.
         problem: The problem, of `translate.files_problem`.
 

@@ -69,9 +69,8 @@ class Run:
         return self.files.read_hparams()
 
     def versions(self) -> str:
-        """Returns versions.json; "" in runs of earlier versions."""
-        path = self.path / "versions.json"
-        return path.read_text(encoding="utf-8") if path.is_file() else ""
+        """Returns the text of versions.json."""
+        return (self.path / run_dir.VERSIONS).read_text(encoding="utf-8")
 
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns the facts of the training up to a checkpoint."""

@@ -198,7 +198,7 @@ class _Job:
 
     def is_elsewhere(self) -> bool:
         """Whether a scorer of an earlier command, killed, still runs."""
-        return locks.is_open(self._scoring.log)
+        return locks.is_locked(self._scoring.log)
 
     def start(self, slot: slots_lib.Slot) -> child_process.Child:
         child = child_process.Child(
@@ -290,7 +290,6 @@ class _Entry:
         """Returns the arguments of `score_process.score`."""
         return {
             "source": str(self._test_set.source_path),
-            "record_files": self._test_set.records,
             "translations": str(self._translations_path),
             "scores": str(self._scores_path),
             "key": self._scores_key,
@@ -309,8 +308,7 @@ class _Entry:
 def _read_record(path, key, fields):
     """Returns a record if it is whole and has the key, else None."""
     try:
-        record = checked_json.loads(path.read_bytes(), fields)
+        record = checked_json.loads(path.read_bytes(), fields, ("key", *fields))
     except (FileNotFoundError, ValueError):
         return None
-    is_whole = {"key", *fields} <= record.keys()
-    return record if is_whole and record["key"] == key else None
+    return record if record["key"] == key else None

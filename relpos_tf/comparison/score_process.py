@@ -4,26 +4,29 @@ Only this part of a comparison needs TensorFlow, which never frees the memory
 of models and graphs; the end of the process does.
 """
 
+import collections
 import json
+import pathlib
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
 from relpos_tf import errors
 from relpos_tf.comparison import attention_maps
 from relpos_tf.comparison import words as words_lib
-from relpos_tf.data import batching
-from relpos_tf.data import records
+from relpos_tf.data import batches
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import translator as translator_lib
-from relpos_tf.models import run_dir
+from relpos_tf.problems import manifest
 from relpos_tf.training import evaluation
 from relpos_tf.utils import files
 from relpos_tf.utils import system_errors
 from relpos_tf.utils import text
+
+_PAIRS = 4096  # that are decoded at once
 
 
 def run_request(request: dict[str, Any]) -> None:
@@ -50,7 +53,6 @@ def run_request(request: dict[str, Any]) -> None:
 def score(
     checkpoint: str,
     source: str,
-    record_files: Sequence[str],
     translations: str,
     scores: str,
     key: dict[str, Any],
@@ -60,8 +62,7 @@ def score(
 
     Args:
         checkpoint: str. Prefix of the checkpoint.
-        source: str. The file of lines.
-        record_files: TFRecord files of the pairs.
+        source: str. The file of lines, in a folder of prepared data.
         translations: str. The file to write the translations to.
         scores: str. The file to write the scores to, as JSON.
         key: Identifies the scores, and is written with them.
@@ -78,16 +79,11 @@ def score(
         for line in translator.translate_lines(lines):
             write(line)
     seconds = time.monotonic() - started
-    made_by = {
-        "vocab_size": model.hparams.vocab_size,
-        "tokenizer": records.tokenizer_mark(
-            run_dir.tokenizer_path_of(checkpoint)
-        ),
-    }
-    dataset = batching.evaluation_batches(
-        record_files, batch_size=model.hparams.batch_size, **made_by
+    folder, split = pathlib.Path(source).parent, pathlib.Path(source).stem
+    dataset = batches.evaluation_batches(
+        manifest.tokens(folder, manifest.read_manifest(folder), split),
+        model.hparams.batch_size,
     )
-    dataset = records.guarded(dataset, record_files, **made_by)
     encoded = tokenizer.encode_batch([line.strip() for line in lines])
     record = {
         "key": key,
@@ -125,20 +121,20 @@ def describe_attention(
 
 def count_words(
     words: Sequence[str],
-    record_files: Sequence[str],
+    data: str,
     tokenizer: str,
     most_pairs: int,
     max_length: int,
     path: str,
     key: dict[str, Any],
 ) -> None:
-    """Writes how often words occur in the targets of training records.
+    """Writes how often words occur in the targets of training pairs.
 
     Args:
         words: The words.
-        record_files: TFRecord files.
-        tokenizer: str. File of the tokenizer that made them.
-        most_pairs: int. Further pairs are not read.
+        data: str. Folder of prepared data.
+        tokenizer: str. File of its tokenizer.
+        most_pairs: int. Of more pairs, as many are taken at equal distances.
         max_length: int. Pairs with more ids on a side are not counted, as they
             are not trained on.
         path: str. The file to write, JSON.
@@ -148,18 +144,17 @@ def count_words(
         UserError: see `run_request`.
     """
     spelled = tokenizer_lib.load(tokenizer)
-    dataset = tf.data.TFRecordDataset(list(record_files)).take(most_pairs)
-    pairs = dataset.map(records.parse).filter(
-        lambda pair: (
-            tf.size(pair["inputs"]) <= max_length
-            and tf.size(pair["targets"]) <= max_length
+    folder = pathlib.Path(data)
+    tokens = manifest.tokens(folder, manifest.read_manifest(folder), "train")
+    step = -(-len(tokens) // most_pairs)
+    [short] = np.nonzero((tokens.lengths <= max_length).all(axis=1))
+    counts = collections.Counter()
+    for pairs in np.array_split(short[::step], -(-len(short) // _PAIRS)):
+        texts = tokens.rows(
+            tokens.starts(pairs)[:, 1], tokens.lengths[pairs, 1].astype(int)
         )
-    )
-    targets = pairs.map(lambda pair: pair["targets"])
-    counts = words_lib.count(
-        spelled.decode(ids)
-        for ids in records.guarded(targets.as_numpy_iterator(), record_files)
-    )
+        rows = np.split(texts.ids, np.cumsum(texts.lengths)[:-1])
+        counts.update(words_lib.count(map(spelled.decode, rows)))
     record = {
         "key": key,
         "frequencies": {w: counts[w] for w in words if counts[w]},

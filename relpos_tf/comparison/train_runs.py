@@ -227,12 +227,7 @@ class _Training:
 
     def _is_locked(self):
         # A trainer has its log before it locks its directory.
-        if locks.is_open(self._log):
-            return True
-        if not self._run.path.is_dir():
-            return False
-        with locks.try_exclusive(self._run.path) as is_free:
-            return is_free is False
+        return any(map(locks.is_locked, (self._log, self._run.path)))
 
     def _report(self, event):
         self._progress.log_event(self._number, event)

@@ -14,11 +14,12 @@ from relpos_tf.comparison import child_process
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import score_cache
 from relpos_tf.comparison import words as words_lib
+from relpos_tf.problems import manifest
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import checked_json
 
 _log = logging.getLogger("relpos_tf")
-# Of a larger corpus, only the first pairs are counted, which are shuffled.
+# Of a larger corpus, as many pairs are counted.
 MOST_PAIRS = 1_000_000
 _FIELDS = {"frequencies": dict[str, int]}
 
@@ -65,12 +66,13 @@ def _in_training(lines, runs, data_dir, problem, folder):
             "the runs were not trained on the same pairs, but on those up to "
             f"max_length {' and '.join(map(str, longest))}."
         )
-    record_files = test_sets.training_records(data_dir, problem)
+    data, stored = test_sets.prepared_data(data_dir, problem)
+    manifest.tokens(data, stored, "train")  # raises if a file is damaged
     wanted = sorted(words_lib.count(lines))
     key = {
         "words": hashlib.sha256("\n".join(wanted).encode()).hexdigest(),
         "tokenizer": problem["tokenizer_sha256"],
-        "train": problem.get("data", {}).get("train", ""),
+        "train": problem["data"]["train"],
         "most_pairs": MOST_PAIRS,
         "max_length": longest[0],
     }
@@ -80,7 +82,7 @@ def _in_training(lines, runs, data_dir, problem, folder):
         _log.info("Counting words in the training data.")
         request = {
             "words": wanted,
-            "record_files": record_files,
+            "data": str(data),
             "tokenizer": str(runs[0].files.tokenizer_path),
             "most_pairs": MOST_PAIRS,
             "max_length": longest[0],
@@ -101,8 +103,9 @@ def _in_training(lines, runs, data_dir, problem, folder):
 def _read(path, key):
     """Returns the record if it is whole and has the key, else None."""
     try:
-        record = checked_json.loads(path.read_bytes(), _FIELDS)
+        record = checked_json.loads(
+            path.read_bytes(), _FIELDS, ("key", *_FIELDS)
+        )
     except (FileNotFoundError, ValueError):
         return None
-    is_whole = {"key", *_FIELDS} <= record.keys() and record["key"] == key
-    return record if is_whole else None
+    return record if record["key"] == key else None

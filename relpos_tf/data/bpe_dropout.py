@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 
 _BLANK = "\u2581"  # SentencePiece's sign
+# Words are independent: no piece crosses their ends.
 _WORD = re.compile(f"{_BLANK}+[^{_BLANK}]*|[^{_BLANK}]+")
 _CACHED_WORDS = 2**16
 
@@ -29,7 +30,7 @@ class Segmenter:
 
     Args:
         pieces: dict of id and (piece, score). Without bytes and special pieces,
-            whose ids stay as they are.
+            whose ids stay as they are. A piece lies within one word.
 
     Example:
 
@@ -52,8 +53,6 @@ class Segmenter:
             if all(character in ids for character in piece)
         }
         self._ranks = {piece: -score for piece, score in pieces.values()}
-        # Whether all pieces lie within words: then words are independent.
-        self._has_words = all(map(_WORD.fullmatch, self._ranks))
         # Most words of a text have occurred in it before.
         self._all_merged = functools.lru_cache(_CACHED_WORDS)(self._merge_all)
 
@@ -81,11 +80,9 @@ class Segmenter:
 
     def _text(self, pieces, dropout, generator) -> list[int]:
         """Returns the ids of text without bytes."""
-        text = "".join(pieces)
-        words = _WORD.findall(text) if self._has_words else [text]
         return [
             self._ids[piece]
-            for word in words
+            for word in _WORD.findall("".join(pieces))
             for piece in self._word(word, dropout, generator)
         ]
 

@@ -17,7 +17,6 @@ from relpos_tf.utils import text
 with extras.imports("translate", "translation"):
     import tensorflow_text
 
-_LONGEST_TEXT = 2**31 - 1
 _LONGEST_TOKEN = 2**31 - 1  # Bytes.
 
 
@@ -34,7 +33,6 @@ class SentencePieceGraph:
     """
 
     def __init__(self, python: tokenizer.Tokenizer):
-        self._python = python
         self.tokenizer = tensorflow_text.SentencepieceTokenizer(
             python.model_bytes, out_type=tf.int32, add_eos=True
         )
@@ -65,24 +63,8 @@ class SentencePieceGraph:
             string [N].
         """
         ids = tf.cast(ids, tf.int32)
-        ends = tf.cumsum(
-            tf.cast(ids == text.EOS_ID, tf.int32), axis=1
-        )  # [N, T]
-        kept = (ends == 0) & (ids != text.PAD_ID)  # [N, T]
-        rows = tf.ragged.boolean_mask(ids, kept)
-        # Encoding puts one blank in front, but the op removes every leading
-        # blank. An unknown id in front prevents that; its text is cut off
-        # afterwards, together with the one blank.
-        first = tf.fill([tf.shape(ids)[0], 1], tokenizer.UNKNOWN_ID)
-        texts = self.tokenizer.detokenize(
-            tf.concat([first, rows], axis=1)
-        )  # [N]
-        start = len(self._python.decode([tokenizer.UNKNOWN_ID]).encode())
-        blank = [piece.startswith("\u2581") for piece in self._python.pieces()]
-        leading = rows[:, :1].to_tensor(text.PAD_ID, shape=[None, 1])  # [N, 1]
-        starts = start + tf.cast(tf.gather(blank, leading[:, 0]), tf.int32)
-        rest = tf.fill(tf.shape(starts), _LONGEST_TEXT)  # [N]
-        return tf.strings.substr(texts, starts, rest)
+        rows = tf.ragged.boolean_mask(ids, _is_text(ids))  # [N, (T)]
+        return self.tokenizer.detokenize(rows)
 
 
 class SubwordGraph:
@@ -98,16 +80,14 @@ class SubwordGraph:
 
     def __init__(self, python: t2t_subwords.SubwordTokenizer):
         self._python = python
-        # Outside the graph that is being built, if one is.
-        with tf.init_scope():
-            table = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(
-                    list(python.ids),
-                    list(python.ids.values()),
-                    value_dtype=tf.int64,
-                ),
-                default_value=-1,
-            )
+        table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                list(python.ids),
+                list(python.ids.values()),
+                value_dtype=tf.int64,
+            ),
+            default_value=-1,
+        )
         self.tokenizer = tensorflow_text.WordpieceTokenizer(
             table,
             suffix_indicator="",
@@ -150,10 +130,8 @@ class SubwordGraph:
             string [N].
         """
         ids = tf.cast(ids, tf.int32)
-        ends = tf.cumsum(tf.cast(ids == text.EOS_ID, tf.int32), axis=1)
-        kept = (
-            (ends == 0) & (ids >= 0) & (ids < self._python.vocab_size)
-        )  # [N, T]
+        is_piece = (ids >= 0) & (ids < self._python.vocab_size)
+        kept = _is_text(ids) & is_piece  # [N, T]
         # Ids that are left out become padding, whose piece is empty here.
         pieces = tf.gather(self._piece_bytes, tf.where(kept, ids, 0))
         return graph_escaping.read(tf.strings.reduce_join(pieces, axis=1))
@@ -164,6 +142,15 @@ class SubwordGraph:
         pieces = self._python.pieces()
         pieces[text.PAD_ID] = ""
         return np.array([piece.encode("utf-8") for piece in pieces], object)
+
+
+def _is_text(ids: tf.Tensor) -> tf.Tensor:
+    """Returns which ids stand before the first EOS of their row: bool [N, T].
+
+    Padding does not.
+    """
+    ends = tf.cumsum(tf.cast(ids == text.EOS_ID, tf.int32), axis=1)  # [N, T]
+    return (ends == 0) & (ids != text.PAD_ID)
 
 
 AnyGraph = SentencePieceGraph | SubwordGraph

@@ -1,33 +1,33 @@
-"""SentencePiece without TensorFlow: learning, and encoding many lines fast.
+"""Learning a vocabulary, and encoding many lines fast, without TensorFlow.
 
-BPE with `split_by_whitespace` never joins two words, so two facts hold, which
-tests check against SentencePiece itself:
+BPE with `split_by_whitespace` never joins two words, and the rules of
+`spelling` make every blank a word's end. So two facts hold, which tests check
+against SentencePiece itself:
 
 * A vocabulary depends on the text only by the number of times that each word
   occurs. `count_words` counts the words of a part of the text, and `learn`
-  makes from the sum the same file as `train` from the lines.
-* The ids of a line are the ids of its words, one after the other. `Packer`
+  makes from the sum the same file as SentencePiece from the lines.
+* The ids of a line are the ids of its words, one after the other. `Encoder`
   keeps the ids of the words it has met, so that SentencePiece sees each word
   about once.
 
-A word is what stands between two blanks (U+0020); it may be empty.
-
-`tokenizer` has the class for everything else, with its operations in graphs.
+`tokenizer` has the class for everything else.
 """
 
 import collections
 import functools
-import hashlib
 import io
 import itertools
-import os
 import pathlib
+import re
 import tempfile
 from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+
+import numpy as np
 
 from relpos_tf import errors
+from relpos_tf.data import spelling
+from relpos_tf.data import tokenizer
 from relpos_tf.utils import extras
 from relpos_tf.utils import files
 from relpos_tf.utils import text as text_lib
@@ -35,17 +35,8 @@ from relpos_tf.utils import text as text_lib
 with extras.imports("translate", "translation"):
     import sentencepiece
 
-# U+2581, SentencePiece's sign for a blank, becomes U+005F.
-_RULES = "2581\t5F\n"
-# Of these rules, compiled.
-_RULES_SHA256 = (
-    "46602abfdae567799184ecadf7eac23b78592728858fd27e2f08f6f0d592a283"
-)
-_BLANK_SIGN = "\u2581"
-# In bytes; SentencePiece skips longer lines.
-_MAX_SENTENCE_BYTES = 16384
-# SentencePiece skips lines with its sign for a rare character.
-_SKIPPED = "\u2585"
+# In bytes; SentencePiece leaves longer words out.
+_LONGEST_WORD = 16384
 _LARGEST_CACHE = 1 << 18  # words, of some 200 bytes each
 
 
@@ -54,73 +45,31 @@ def train(
     model_path: str | pathlib.Path,
     vocab_size: int,
     character_coverage: float = 1.0,
-    *,
-    are_counted: bool = False,
 ) -> None:
     """Learns a tokenizer from text and writes it, whole or not at all.
 
-    The same lines in any order give the same file.
+    The same words in any order give the same file.
 
     Args:
         lines: The text, both languages.
         model_path: The file to write.
         vocab_size: int. Pieces wanted, special and byte pieces included. Text
             with fewer different pieces gives a smaller vocabulary.
-        character_coverage: float. Share of the characters that get a piece of
-            their own; the rarest others are spelled in bytes.
-        are_counted: bool. Each line ends with a tabulator and the number of
-            times it occurs.
+        character_coverage: float from 0.98 to 1. Share of the characters that
+            get a piece of their own; the rarest others are spelled in bytes.
 
     Raises:
-        UserError: no text, or more characters than `vocab_size` has room for.
+        UserError: no text, more characters than `vocab_size` has room for, or
+            another coverage.
     """
-    model = io.BytesIO()
-    with tempfile.TemporaryDirectory() as folder:
-        rules = os.path.join(folder, "rules.tsv")
-        with open(rules, "w", encoding="utf-8") as file:
-            file.write(_RULES)
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines),
-                model_writer=model,
-                model_type="bpe",
-                input_format="tsv" if are_counted else "",
-                vocab_size=vocab_size,
-                hard_vocab_limit=False,
-                character_coverage=character_coverage,
-                byte_fallback=True,
-                normalization_rule_tsv=rules,
-                remove_extra_whitespaces=False,
-                pad_id=text_lib.PAD_ID,
-                eos_id=text_lib.EOS_ID,
-                unk_id=text_lib.UNKNOWN_ID,
-                bos_id=-1,
-                max_sentence_length=_MAX_SENTENCE_BYTES,
-                minloglevel=2,
-            )
-        except RuntimeError as error:
-            raise errors.UserError(
-                "Cannot learn a vocabulary: expected text, and room for 256 "
-                "bytes and every character. Received: "
-                f"vocab_size={vocab_size}; SentencePiece says: "
-                f"{' '.join(str(error).split())}"
-            ) from error
-    proto = _parsed(model.getvalue())
-    # The rules are compiled in; the path of their file is random.
-    proto.normalizer_spec.ClearField("normalization_rule_tsv")
-    proto.trainer_spec.ClearField("input_format")
-    files.write(model_path, proto.SerializeToString(deterministic=True))
+    learn(count_words(lines), model_path, vocab_size, character_coverage)
 
 
 def count_words(lines: Iterable[str]) -> collections.Counter:
     """Returns how often each word occurs in lines, for `learn`."""
-    counts = collections.Counter()
-    counts.update(
-        itertools.chain.from_iterable(
-            line.split(" ") for line in lines if line and _SKIPPED not in line
-        )
+    return collections.Counter(
+        itertools.chain.from_iterable(map(str.split, lines))
     )
-    return counts
 
 
 def learn(
@@ -131,8 +80,6 @@ def learn(
 ) -> None:
     """Learns a tokenizer from the words of a text, as `train` from its lines.
 
-    The lines must not have blanks, "\\r" or "\\n" at their ends.
-
     Args:
         counts: Counter of `count_words`, of all lines.
         model_path: See `train`.
@@ -142,148 +89,140 @@ def learn(
     Raises:
         UserError: see `train`.
     """
-    # A tabulator would end the word.
-    are_counted = not any("\t" in word for word in counts)
-    make = _counted_lines if are_counted else _sentences
-    train(
-        make(counts),
-        model_path,
-        vocab_size,
-        character_coverage,
-        are_counted=are_counted,
-    )
+    model = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        rules = pathlib.Path(folder, "rules.tsv")
+        rules.write_text(spelling.rules(), encoding="utf-8")
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=(f"{w}\t{n}" for w, n in counts.items()),
+                model_writer=model,
+                model_type="bpe",
+                input_format="tsv",
+                vocab_size=vocab_size,
+                hard_vocab_limit=False,
+                character_coverage=character_coverage,
+                byte_fallback=True,
+                normalization_rule_tsv=str(rules),
+                remove_extra_whitespaces=True,
+                pad_id=text_lib.PAD_ID,
+                eos_id=text_lib.EOS_ID,
+                unk_id=text_lib.UNKNOWN_ID,
+                bos_id=-1,
+                max_sentence_length=_LONGEST_WORD,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise errors.UserError(_message(str(error), vocab_size)) from error
+    proto = _parsed(model.getvalue())
+    # The rules are compiled in; the path of their file is random.
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    proto.normalizer_spec.name = spelling.NAME
+    files.write(model_path, proto.SerializeToString(deterministic=True))
 
 
-def _counted_lines(counts: collections.Counter) -> Iterator[str]:
-    """Yields a line for each word, with its count."""
-    # Two empty words are a line of one blank. A single one needs a companion,
-    # since an empty line has no word.
-    halves, is_odd = divmod(counts[""], 2)
-    if halves:
-        yield f" \t{halves}"
-    for word, count in counts.items():
-        if not word:
-            continue
-        if is_odd:
-            yield f" {word}\t1"
-            count, is_odd = count - 1, 0
-        if count:
-            yield f"{word}\t{count}"
-
-
-def _sentences(counts: collections.Counter) -> Iterator[str]:
-    """Yields lines that have each word as often as it was counted."""
-
-    def repeated(is_wanted):
-        for word, count in counts.items():
-            if is_wanted(word):
-                yield from itertools.repeat(word, count)
-
-    # SentencePiece removes "\r" from the end of a line, and skips empty ones.
-    def can_end(word):
-        return word and not word.endswith("\r")
-
-    last = repeated(can_end)
-    line, size = [], 0
-    for word in repeated(lambda word: not can_end(word)):
-        line.append(word)
-        size += len(word) + 1
-        if size > _MAX_SENTENCE_BYTES // 32:
-            yield " ".join([*line, next(last)])
-            line, size = [], 0
-    for word in last:
-        line.append(word)
-        size += len(word) + 1
-        if size > _MAX_SENTENCE_BYTES // 32:
-            yield " ".join(line)
-            line, size = [], 0
-    if line:
-        yield " ".join(line)
-
-
-class Packer:
-    """Encodes lines to packed ids, as protocol buffers hold them.
+class Encoder:
+    """Encodes lines to one array of ids.
 
     Args:
-        tokenizer: Encodes texts by `encode_batch(texts)`, to ids that end in
-            EOS: the class `Encoder` below, or one of `tokenizer`.
-        is_word_by_word: bool. Whether the ids of a line are those of its
-            words, see `Encoder`.
+        path: str or path. A vocabulary, see `tokenizer.load`.
 
     Attributes:
         vocab_size: int. Number of ids.
+        dtype: The type of the ids: the smaller of uint16 and uint32 that has
+            room for all.
+
+    Raises:
+        UserError: see `tokenizer.load`.
+
+    Example:
+
+        encoder = pieces.Encoder("tokenizer.model")
+        ids, lengths = encoder.arrays(["Ein Satz.", ""])
+        len(ids) == sum(lengths), lengths[1]  # True, 1
     """
 
-    def __init__(self, tokenizer, is_word_by_word: bool = False):
-        self.vocab_size = tokenizer.vocab_size
-        self._tokenizer = tokenizer
-        self._words = _Words(self._pack_word) if is_word_by_word else None
+    def __init__(self, path: str | pathlib.Path):
+        self._tokenizer = tokenizer.load(path)
+        self.vocab_size = self._tokenizer.vocab_size
+        self.dtype = np.dtype(
+            np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
+        )
+        self._is_word_by_word = _knows_words(self._tokenizer)
+        self._words = _Words(self._encode_word)
 
-    def pack(self, lines: list[str]) -> list[bytes]:
-        """Returns the ids of each line, as varints, without the EOS."""
-        if self._words is None:
-            return [_packed(ids) for ids in self._tokenizer.encode_batch(lines)]
-        words = self._words
-        words.make_room()
-        get, join = words.__getitem__, b"".join
-        return [
-            join(map(get, line.split(" "))) if line else b"" for line in lines
-        ]
+    def arrays(self, lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of lines.
 
-    def _pack_word(self, word: str) -> bytes:
-        # No word: one blank alone, half of what a line of one blank gives.
-        [ids] = self._tokenizer.encode_batch([word or " "])
-        packed = _packed(ids)
-        return packed if word else packed[: len(packed) // 2]
+        Args:
+            lines: N texts.
+
+        Returns:
+            ids: `dtype` [sum of lengths]. Those of all lines, one after the
+                other. EOS ends each line.
+            lengths: int64 [N]. The number of ids of each line, EOS included.
+        """
+        if self._is_word_by_word:
+            return self._join_words(lines)
+        rows = self._tokenizer.encode_batch(lines)
+        lengths = np.array([len(row) for row in rows], np.int64)
+        ids = itertools.chain.from_iterable(rows)
+        return np.fromiter(ids, self.dtype, lengths.sum()), lengths
+
+    def _join_words(self, lines):
+        """Returns `arrays`, from the ids of each word."""
+        if len(self._words) > _LARGEST_CACHE:
+            self._words.clear()
+        get, join = self._words.__getitem__, b"".join
+        rows = [join(map(get, line.split())) for line in lines]
+        lengths = np.array([len(row) for row in rows], np.int64)
+        lengths = lengths // self.dtype.itemsize + 1
+        end = np.array(text_lib.EOS_ID, self.dtype).tobytes()
+        ids = end.join([*rows, b""])
+        return np.frombuffer(ids, self.dtype), lengths
+
+    def _encode_word(self, word: str) -> bytes:
+        ids = self._tokenizer.encode(word)[:-1]
+        return np.array(ids, self.dtype).tobytes()
+
+
+@functools.lru_cache(maxsize=2)
+def encoder(path: str) -> Encoder:
+    """Returns the encoder with a vocabulary; the same one for the same path.
+
+    A process that encodes many chunks thus keeps the words it has met.
+    """
+    return Encoder(path)
 
 
 class _Words(dict):
-    """Packed ids by word; a missing one is made.
-
-    Args:
-        make: Function from a word to its packed ids.
-    """
+    """The ids of words, as bytes; those of a missing word are made."""
 
     def __init__(self, make):
         super().__init__()
         self._make = make
 
-    def make_room(self):
-        """Forgets all words if there are many."""
-        if len(self) > _LARGEST_CACHE:
-            self.clear()
-
     def __missing__(self, word):
-        packed = self[word] = self._make(word)
-        return packed
+        made = self[word] = self._make(word)
+        return made
 
 
-class Encoder:
-    """A SentencePiece model that only encodes.
-
-    Args:
-        path: A file that `train` wrote, or any SentencePiece model.
-
-    Attributes:
-        vocab_size: int. Number of ids.
-        is_word_by_word: bool. Whether the ids of a line are those of its words
-            one after the other: for every model that `train` wrote.
-    """
-
-    def __init__(self, path: str | pathlib.Path):
-        content = pathlib.Path(path).read_bytes()
-        self._processor = sentencepiece.SentencePieceProcessor()
-        self._processor.LoadFromSerializedProto(content)
-        self.vocab_size = self._processor.vocab_size()
-        self.is_word_by_word = _is_word_by_word(_parsed(content))
-
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        """Returns the ids of each text, EOS last."""
-        # Lone surrogates, which UTF-8 cannot hold, become "?".
-        encoded = [text.encode("utf-8", errors="replace") for text in texts]
-        if len(encoded) == 1:  # A list begins threads.
-            return [self._processor.encode(encoded[0], add_eos=True)]
-        return self._processor.encode(encoded, add_eos=True, num_threads=1)
+def _message(error: str, vocab_size: int) -> str:
+    """Returns what a user can do about an error of SentencePiece."""
+    needed = re.search(r"\d+ vs (\d+)", error)
+    if needed:
+        return (
+            f"Expected a vocabulary with room for {needed[1]} pieces: 256 "
+            "bytes, 3 special ones and every character of the text. Received: "
+            f"vocab_size={vocab_size}. Raise --vocab_size, or let a problem's "
+            "character_coverage leave rare characters to the bytes."
+        )
+    return (
+        "Cannot learn a vocabulary: expected text, a positive --vocab_size, "
+        "and a character_coverage from 0.98 to 1. Received: "
+        f"vocab_size={vocab_size}; SentencePiece says: "
+        f"{' '.join(error.split())}"
+    )
 
 
 def _parsed(content: bytes):
@@ -295,38 +234,9 @@ def _parsed(content: bytes):
     return sentencepiece_model_pb2.ModelProto.FromString(content)
 
 
-def _is_word_by_word(proto) -> bool:
-    """Returns whether a model encodes the words of a line one by one."""
-    trained, normalizer = proto.trainer_spec, proto.normalizer_spec
+def _knows_words(tokens: tokenizer.AnyTokenizer) -> bool:
+    """Returns whether the ids of a line are those of its words."""
     return (
-        trained.model_type == trained.BPE
-        and not trained.treat_whitespace_as_suffix
-        and trained.byte_fallback
-        and hashlib.sha256(normalizer.precompiled_charsmap).hexdigest()
-        == _RULES_SHA256
-        and normalizer.add_dummy_prefix
-        and normalizer.escape_whitespaces
-        and not normalizer.remove_extra_whitespaces
-        and all(
-            _BLANK_SIGN not in piece.piece[1:]
-            for piece in proto.pieces
-            if piece.type == piece.NORMAL
-        )
-        and not any(piece.type == piece.USER_DEFINED for piece in proto.pieces)
+        isinstance(tokens, tokenizer.Tokenizer)
+        and _parsed(tokens.model_bytes).normalizer_spec.name == spelling.NAME
     )
-
-
-@functools.cache
-def varint(number: int) -> bytes:
-    """Returns a number as protocol buffers write it: 7 bits in each byte."""
-    packed = bytearray()
-    while number > 0x7F:
-        packed.append(0x80 | (number & 0x7F))
-        number >>= 7
-    packed.append(number)
-    return bytes(packed)
-
-
-def _packed(ids: Sequence[int]) -> bytes:
-    """Returns ids as varints, without the last one, which is EOS."""
-    return b"".join(map(varint, ids[:-1]))

@@ -1,9 +1,9 @@
 """The subword tokenizer: SentencePiece BPE with byte fallback.
 
-Decoding restores any text: nothing is normalised, blanks are kept, and a
-character without a piece of its own is spelled in bytes. The one exception is
-U+2581, SentencePiece's sign for a blank, which is read as "_". The paper used
-32,768 wordpieces instead.
+Text is first spelled by the rules of `spelling`: composed, with single blanks
+and without invisible characters. Decoding restores that spelling of any text,
+since a character without a piece is spelled in bytes. The paper used 32,768
+wordpieces instead.
 
 Ids: 0 padding, 1 end of sentence (EOS), 2 unknown. There is no start symbol.
 
@@ -15,7 +15,12 @@ import functools
 import hashlib
 import pathlib
 import random
+import re
+from collections.abc import Iterable
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from relpos_tf import errors
 from relpos_tf.data import bpe_dropout
@@ -29,6 +34,7 @@ with extras.imports("translate", "translation"):
 PAD_ID = text_lib.PAD_ID
 EOS_ID = text_lib.EOS_ID
 UNKNOWN_ID = text_lib.UNKNOWN_ID
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 class Tokenizer:
@@ -48,7 +54,7 @@ class Tokenizer:
     Example:
 
         tokens = tokenizer.Tokenizer("tokenizer.model")
-        tokens.decode(tokens.encode("Ein Satz."))  # "Ein Satz."
+        tokens.decode(tokens.encode("Ein  Satz. "))  # "Ein Satz."
     """
 
     def __init__(self, model_path: str | pathlib.Path):
@@ -71,13 +77,13 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a string, EOS last."""
-        return self.encode_batch([text])[0]
+        # Lone surrogates, which UTF-8 cannot hold, become "?".
+        encoded = text.encode("utf-8", errors="replace")
+        return self._processor.encode(encoded, add_eos=True)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each string, EOS last; faster than `encode`."""
-        # Lone surrogates, which UTF-8 cannot hold, become "?".
-        encoded = [text.encode("utf-8", errors="replace") for text in texts]
-        return self._processor.encode(encoded, add_eos=True)
+        """Returns the ids of each string, EOS last."""
+        return [self.encode(text) for text in texts]
 
     def segment_anew(
         self, rows: Sequence[Sequence[int]], dropout: float, seed: int
@@ -87,12 +93,18 @@ class Tokenizer:
         The result is a function of the arguments alone.
 
         Args:
-            rows: Ids of each text. Bytes and special ids stay.
+            rows: Ids of each text, as lists or arrays. Bytes and special ids
+                stay.
             dropout: float. The probability that a merge is left out.
             seed: int.
         """
         generator = random.Random(seed)
-        return [self._segmenter.segment(r, dropout, generator) for r in rows]
+        return [
+            self._segmenter.segment(
+                np.asarray(row).tolist(), dropout, generator
+            )
+            for row in rows
+        ]
 
     @functools.cached_property
     def _segmenter(self) -> bpe_dropout.Segmenter:
@@ -143,3 +155,32 @@ def load(path: str | pathlib.Path) -> AnyTokenizer:
             f"*.subwords for tensor2tensor. Received: {path}."
         )
     return kind(path)
+
+
+class Fit(NamedTuple):
+    """How well a vocabulary fits a text.
+
+    Attributes:
+        ids_per_word: float. Ids per word; blanks end words. 0 without words.
+        byte_share: float. The share of the ids that are single bytes, of
+            characters without a piece. 0 for vocabularies of tensor2tensor,
+            which spell such a character in some five ids.
+    """
+
+    ids_per_word: float
+    byte_share: float
+
+
+def fit(tokens: AnyTokenizer, lines: Iterable[str]) -> Fit:
+    """Returns how well a vocabulary fits a text.
+
+    Args:
+        tokens: The vocabulary.
+        lines: The text.
+    """
+    lines = list(lines)
+    words = sum(len(line.split()) for line in lines)
+    is_byte = [_BYTE.fullmatch(piece) is not None for piece in tokens.pieces()]
+    ids = [i for row in tokens.encode_batch(lines) for i in row[:-1]]
+    of_bytes = sum(is_byte[i] for i in ids)
+    return Fit(len(ids) / max(words, 1), of_bytes / max(len(ids), 1))

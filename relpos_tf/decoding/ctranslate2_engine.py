@@ -90,7 +90,7 @@ class CTranslate2Engine(engines.IdEngine):
 
     def __init__(self, folder: str | pathlib.Path):
         self.info = export_files.read_info(folder)
-        if self.info.get("format") != FORMAT:
+        if self.info["format"] != FORMAT:
             raise errors.UserError(
                 "Expected a folder made by relpos-export "
                 f"--format={FORMAT}. Received: {folder}."

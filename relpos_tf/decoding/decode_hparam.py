@@ -63,14 +63,15 @@ class DecodeHParams:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "DecodeHParams":
-        """Returns the fields of a JSON object.
+        """Returns the fields of a JSON object, `search_settings` of an export.
 
         Raises:
-            UserError: a name is unknown, or a value has another type.
+            UserError: a name is missing or unknown, or a value has another
+                type.
         """
         kinds = {field.name: field.type for field in dataclasses.fields(cls)}
         fields.check_names(values, kinds)
-        checked_json.check(values, kinds)
+        checked_json.check(values, kinds, cls().search_settings())
         return cls(**values)
 
     def fill(self, defaults: Any) -> "DecodeHParams":

@@ -9,6 +9,7 @@ import importlib
 import pathlib
 from typing import NamedTuple
 
+from relpos_tf import errors
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
 from relpos_tf.utils import extras
@@ -35,8 +36,9 @@ class Kind(NamedTuple):
 
 RUN = Kind("model_engine", "load", "a run", True)
 SAVED_MODEL = Kind("saved_model_engine", "ExportEngine", "a SavedModel", True)
-# By the field `format` of `export_info.json`; others are SavedModels.
+# By the field `format` of `export_info.json`.
 _EXPORTS = {
+    "saved_model": SAVED_MODEL,
     "ctranslate2": Kind(
         "ctranslate2_engine",
         "CTranslate2Engine",
@@ -55,5 +57,10 @@ def of_export(folder: str | pathlib.Path) -> Kind:
     Raises:
         UserError: the folder is no export, or a damaged one.
     """
-    name = export_files.read_info(folder).get("format")
-    return _EXPORTS.get(name, SAVED_MODEL)
+    name = export_files.read_info(folder)["format"]
+    if name not in _EXPORTS:
+        raise errors.UserError(
+            f"Expected an export of the format {', '.join(_EXPORTS)}. "
+            f"Received: {folder}, of the format {name!r}."
+        )
+    return _EXPORTS[name]

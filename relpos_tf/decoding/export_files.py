@@ -23,6 +23,7 @@ _FIELDS = {
     "tokenizer_sha256": str,
     "max_positions": int | None,
 }
+_REQUIRED = _FIELDS.keys() - {"max_positions"}  # of CTranslate2 alone
 
 
 def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
     """
     path = pathlib.Path(folder, EXPORT_INFO)
     try:
-        return checked_json.loads(path.read_bytes(), _FIELDS)
+        return checked_json.loads(path.read_bytes(), _FIELDS, _REQUIRED)
     except OSError as error:
         raise errors.UserError(
             "Expected a folder made by relpos-export. "
@@ -64,13 +65,12 @@ def check_files(folder: str | pathlib.Path, info: dict[str, Any]) -> None:
 
     Args:
         folder: The export.
-        info: What `read_info` returned. Without `files`, as in exports of
-            earlier versions, nothing is compared.
+        info: What `read_info` returned.
 
     Raises:
         UserError: a file is damaged or missing.
     """
-    for name, expected in info.get("files", {}).items():
+    for name, expected in info["files"].items():
         path = file_of(folder, name)
         if not path.is_file() or files.sha256(path) != expected:
             state = "damaged" if path.is_file() else "missing"
@@ -116,7 +116,7 @@ def check_tokenizer(
         tokenizer: The tokenizer in the export's folder.
         path: Its file.
     """
-    if info.get("tokenizer_sha256") != tokenizer.fingerprint:
+    if info["tokenizer_sha256"] != tokenizer.fingerprint:
         raise errors.UserError(
             "Expected the tokenizer that the model was trained with. "
             f"Received: {path}, another one. Export again."

@@ -184,19 +184,16 @@ class ExportEngine:
             self._module = tf.saved_model.load(paths.plain(folder))
             self._function = self._module.signatures["details"]
             self._count_ids = self._module.count_ids
-            self._programs = None
-            # Earlier exports have no such search.
-            if hasattr(self._module, "one_line"):
-                # TensorFlow finds the graph of concrete functions sooner.
-                self._encode, self._decode, search = (
-                    function.get_concrete_function()
-                    for function in (
-                        self._module.encode,
-                        self._module.decode,
-                        self._module.one_line,
-                    )
+            # TensorFlow finds the graph of concrete functions sooner.
+            self._encode, self._decode, search = (
+                function.get_concrete_function()
+                for function in (
+                    self._module.encode,
+                    self._module.decode,
+                    self._module.one_line,
                 )
-                self._programs = one_line.Programs(search)
+            )
+            self._programs = one_line.Programs(search)
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
             raise errors.UserError(
@@ -222,7 +219,7 @@ class ExportEngine:
     def items(self, lines: list[str]) -> list[engines.Item]:
         """Encodes lines; the SavedModel counts their ids."""
         strings = [line.encode("utf-8", errors="replace") for line in lines]
-        if self._programs and len(strings) == 1:
+        if len(strings) == 1:
             (ids,) = self._encode(tf.constant(strings)).numpy()
             return [engines.Item(_Line(*strings, ids), len(ids))]
         sizes = self._count_ids(tf.constant(strings)).numpy()

@@ -665,9 +665,11 @@ class _Job:
         if numbers := [item.number for item in items if item.size > LONG_LINE]:
             _log.warning(
                 "Translating %s of more than %d ids may take minutes: the time "
-                "grows with the square of the length. max_input_size cuts such "
-                "lines.",
+                "grows with the square of the length. Split them into "
+                "sentences; or relpos-decoder cuts them, by "
+                "--decode_hparams=max_input_size=%d.",
                 _listed(numbers),
+                LONG_LINE,
                 LONG_LINE,
             )
 

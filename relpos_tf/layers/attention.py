@@ -450,12 +450,3 @@ def _check_causal(queries, keys):
             "`RelativeMultiHeadAttention` counts from the first. Received: "
             f"{queries} queries and {keys} keys."
         )
-
-
-@keras.saving.register_keras_serializable(package="relpos_tf")
-class MultiHeadAttention(TransformerAttention):
-    """The former name of `TransformerAttention`.
-
-    A class of its own, because a `.keras` file names the class of a layer, and
-    keeps its weights under that name.
-    """

@@ -123,6 +123,8 @@ class SymbolDropout(keras.layers.Layer):
     Call arguments:
         inputs: `[B, L, F]` floating-point tensor.
         training: bool. Without it nothing is dropped.
+        kept: `[B]` integer tensor or None. The number of symbols at the
+            beginning of each row that are never dropped.
 
     Returns:
         A tensor like `inputs`.
@@ -149,13 +151,15 @@ class SymbolDropout(keras.layers.Layer):
         self.supports_masking = True
         self.built = True
 
-    def call(self, inputs, *, training=False):
+    def call(self, inputs, *, training=False, kept=None):
         if not training or self.rate == 0.0:
             return inputs
         threshold = min(round(self.rate * 65536), 65535)
-        kept = _draw_kept(tf.shape(inputs)[:-1], threshold)  # [B, L]
+        is_kept = _draw_kept(tf.shape(inputs)[:-1], threshold)  # [B, L]
+        if kept is not None:
+            is_kept |= tf.sequence_mask(kept, tf.shape(inputs)[1])
         zero = tf.zeros([], inputs.dtype)
-        return tf.where(kept[..., tf.newaxis], inputs, zero)
+        return tf.where(is_kept[..., tf.newaxis], inputs, zero)
 
     def get_config(self):
         return super().get_config() | {"rate": self.rate}

@@ -346,8 +346,7 @@ def _model_values(prefix: str) -> dict[str, np.ndarray]:
         }
     if not values:
         raise errors.UserError(f"Checkpoint {prefix} has no model/... in it.")
-    # Averages of earlier versions have the file only.
-    if _AVERAGE_OF in keys or os.path.isfile(f"{prefix}.json"):
+    if _AVERAGE_OF in keys:
         raise errors.UserError(
             "Expected checkpoints that training wrote: an average of averages "
             f"counts some of them twice. Received: {prefix}, an average."

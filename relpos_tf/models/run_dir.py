@@ -20,7 +20,7 @@ TOKENIZER = "tokenizer.model"
 SUBWORDS = "tokenizer.subwords"  # instead, for a tensor2tensor vocabulary
 METRICS = "metrics.jsonl"
 _FLAGS = "flags.txt"
-_VERSIONS = "versions.json"
+VERSIONS = "versions.json"
 _PROBLEM = "problem.json"
 _SHARING = "sharing.json"
 _STATE = "checkpoint"
@@ -33,7 +33,7 @@ _WRITTEN = (
     SUBWORDS,
     METRICS,
     _FLAGS,
-    _VERSIONS,
+    VERSIONS,
     _PROBLEM,
     _SHARING,
     _STATE,
@@ -41,17 +41,28 @@ _WRITTEN = (
     "ckpt-*.epoch",  # beside the checkpoint at the end of an epoch
     "ckpt-*.stop",  # beside a checkpoint that only a stop has saved
 )
-# The fields of problem.json; in runs of earlier versions some are missing.
+# The fields of problem.json.
 _PROBLEM_FIELDS = {
     "problem": str,
     "source_language": str,
     "target_language": str,
     "tokenizer_sha256": str,
     "data": dict[str, str],
+    # Ids per word, and the share of byte pieces: `data.tokenizer.Fit`.
+    "vocabulary_fit": list[float],
 }
 # The fields of sharing.json.
 _SHARING_FIELDS = {"jobs": int, "cores": int, "gpus": int}
-# The fields of an event in metrics.jsonl; no event has all of them.
+# The fields of an event in metrics.jsonl. Each event has the first ones, those
+# of training or of an evaluation have more.
+_ALWAYS = "step", "split", "loss"
+_OF_TRAINING = (
+    "steps_per_second",
+    "tokens_per_second",
+    "target_tokens",
+    "peak_memory_mb",
+)
+_OF_EVALUATION = ("bleu",)
 _EVENT_FIELDS = {
     "step": int,
     "split": str,
@@ -169,21 +180,22 @@ class RunDir:
     def write_versions(self) -> None:
         """Writes versions.json."""
         text = json.dumps(versions(), indent=2) + "\n"
-        self._write(_VERSIONS, text.encode())
+        self._write(VERSIONS, text.encode())
 
     def read_problem(self) -> dict[str, Any]:
         """Returns the fields of problem.json, which describe the run's data.
 
-        Returns {} if there is no file, as in imported runs. In runs of earlier
-        versions the file has fewer fields.
+        Returns {} if there is no file, as in imported runs.
 
         Raises:
             UserError: the file is damaged.
         """
         path = self.path / _PROBLEM
         try:
-            problem = checked_json.loads(path.read_bytes(), _PROBLEM_FIELDS)
-            name = problem.get("problem", "")
+            problem = checked_json.loads(
+                path.read_bytes(), _PROBLEM_FIELDS, _PROBLEM_FIELDS
+            )
+            name = problem["problem"]
             if pathlib.PurePath(name).name != name:
                 raise errors.UserError(
                     "expected the name of a problem, which is no path. "
@@ -211,11 +223,12 @@ class RunDir:
         """
         path = self.path / _SHARING
         try:
-            record = checked_json.loads(path.read_bytes(), _SHARING_FIELDS)
+            record = checked_json.loads(
+                path.read_bytes(), _SHARING_FIELDS, _SHARING_FIELDS
+            )
         except (FileNotFoundError, ValueError):
             return None
-        is_whole = _SHARING_FIELDS.keys() <= record.keys()
-        return {k: record[k] for k in _SHARING_FIELDS} if is_whole else None
+        return {name: record[name] for name in _SHARING_FIELDS}
 
     def write_sharing(self, sharing: dict[str, int]) -> None:
         """Writes sharing.json; of two records, the one with more jobs stays."""
@@ -354,10 +367,8 @@ def parse_flags(text: str) -> dict[str, str]:
 def remove_left_overs(directory: str | pathlib.Path) -> None:
     """Removes the incomplete files that a kill left."""
     for name in _WRITTEN:
-        # Earlier versions wrote to .NAME.part.
-        for pattern in (f"{name}{files.PART}", f".{name}.part"):
-            for path in pathlib.Path(directory).glob(pattern):
-                path.unlink()
+        for path in pathlib.Path(directory).glob(f"{name}{files.PART}"):
+            path.unlink()
 
 
 def latest_run(root: str = "runs", flag: str = "--output_dir") -> pathlib.Path:
@@ -524,15 +535,9 @@ def write_checkpoint_state(directory: pathlib.Path) -> None:
 
 def _event(line: bytes) -> dict:
     """Parses a line of metrics.jsonl."""
-    event = checked_json.loads(line, _EVENT_FIELDS)
-    needed = {"step", "split", "loss"}
-    if event.get("split", "train") != "train":
-        needed |= {"bleu"}
-    if missing := sorted(needed - event.keys()):
-        raise errors.UserError(
-            f"expected an event with {', '.join(missing)}. "
-            f"Received: {line[:40]!r}."
-        )
+    event = checked_json.loads(line, _EVENT_FIELDS, _ALWAYS)
+    more = _OF_TRAINING if event["split"] == "train" else _OF_EVALUATION
+    checked_json.check(event, {}, more)
     return event
 
 

@@ -236,18 +236,29 @@ class Transformer(keras.Model):
         """Refuses, as `fit`."""
         _refuse("predict", "relpos_tf.Translator translates with it")
 
-    def features(self, inputs, targets, training=False):
-        """Returns the inputs of the softmax layer, `[B, T, F]`."""
-        memory = self.encode(inputs, training=training)
+    def features(self, inputs, targets, training=False, tag_lengths=None):
+        """Returns the inputs of the softmax layer, `[B, T, F]`.
+
+        Args:
+            inputs: As in the call.
+            targets: As in the call.
+            training: As in the call.
+            tag_lengths: `[B]` integer tensor or None. The number of ids in
+                front of each source that `symbol_dropout` keeps.
+        """
+        memory = self.encode(inputs, training, tag_lengths)
         return self._decode(targets, memory, inputs, training)
 
     def softmax_table(self):
         """Returns the table that turns features into logits, `[V, F]`."""
         return self.softmax_embedding.table()
 
-    def encode(self, inputs, training=False):
-        """Encodes source ids `[B, S]`; returns `[B, S, F]`."""
-        x = self._embed_source(inputs, training)
+    def encode(self, inputs, training=False, tag_lengths=None):
+        """Encodes source ids `[B, S]`; returns `[B, S, F]`.
+
+        See `features` for the other arguments.
+        """
+        x = self._embed_source(inputs, training, tag_lengths)
         may_attend = is_token(inputs)  # [B, 1, 1, S]
         for block in self.encoder_blocks:
             x = block(x, may_attend=may_attend, training=training)
@@ -420,10 +431,10 @@ class Transformer(keras.Model):
         weights = self._step(shifted, self.init_cache(inputs), 0)[2]
         return tf.stack(weights, axis=1)
 
-    def _embed_source(self, inputs, training=False):
+    def _embed_source(self, inputs, training=False, tag_lengths=None):
         """Embeds source ids with absolute positions; returns `[B, S, F]`."""
         x = self.source_embedding(inputs)  # [B, S, F]
-        x = self.symbol_dropout(x, training=training)
+        x = self.symbol_dropout(x, training=training, kept=tag_lengths)
         if self.target_space is not None:
             x = self.target_space(x)
         x = self._add_positions(

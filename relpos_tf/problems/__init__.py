@@ -1,5 +1,5 @@
-"""Problems: parallel text, made into a tokenizer and TFRecord files.
+"""Problems: parallel text, made into a tokenizer and files of ids.
 
 `problem` defines a problem; `translate` and `algorithmic` register the shipped
-ones; `download` finds their files or fetches them.
+ones; `corpora` finds their files or fetches them; `prepare` makes the files.
 """

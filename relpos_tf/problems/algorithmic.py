@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from relpos_tf import registry
 from relpos_tf.problems import problem
+from relpos_tf.problems import translate
 
 _SYLLABLES = ["".join(pair) for pair in itertools.product("bdgkmt", "aeiou")]
 _LENGTHS = 2, 9
@@ -32,38 +33,24 @@ def algorithmic_reverse() -> problem.Problem:
 
 def _algorithmic(name: str, step: int) -> problem.Problem:
     """Returns the problem whose target is its source in steps of `step`."""
-    return problem.Problem(
-        name=name,
-        source_language="syllables",
-        target_language="syllables",
-        vocab_size=_VOCAB_SIZE,
-        splits={
-            split: lambda tmp_dir, split=split: problem.Reiterable(
-                lambda: _pairs(split, step)
-            )
-            for split in _SIZES
-        },
-        num_shards=2,
+    return translate.generated_problem(
+        name,
+        lambda split: _pairs(split, step),
+        _VOCAB_SIZE,
+        ("syllables", "syllables"),
     )
 
 
 def _pairs(split: str, step: int) -> Iterator[tuple[str, str]]:
     """Yields a split's pairs; the splits have no line in common."""
     # One stream of different lines, cut into the splits.
-    lines = _distinct_lines()
-    for name, size in _SIZES.items():
-        for line in itertools.islice(lines, size):
-            if name == split:
-                yield " ".join(line), " ".join(line[::step])
-
-
-def _distinct_lines() -> Iterator[tuple[str, ...]]:
-    """Yields lines of syllables, endlessly and all different."""
     generator = random.Random(2018)
     seen = set()
-    while True:
-        length = generator.randint(*_LENGTHS)
-        line = tuple(generator.choices(_SYLLABLES, k=length))
-        if line not in seen:
+    for name, size in _SIZES.items():
+        end = len(seen) + size
+        while len(seen) < end:
+            length = generator.randint(*_LENGTHS)
+            line = tuple(generator.choices(_SYLLABLES, k=length))
+            if line not in seen and name == split:
+                yield " ".join(line), " ".join(line[::step])
             seen.add(line)
-            yield line

@@ -1,4 +1,6 @@
-"""Rules that clean training pairs, in this order.
+"""Rules that clean training pairs, and what they say about a corpus.
+
+The rules, in this order:
 
 * `nul`: NUL characters are removed; the pair stays.
 * Blanks at both ends of a side are removed; the pair stays.
@@ -7,6 +9,11 @@
 * `long`: dropped when a side has more than `MAX_CHARACTERS` characters.
 * `ratio`: dropped when one side has more than `MAX_RATIO` times the characters
   of the other plus `RATIO_SLACK`, as only misaligned pairs have.
+* `tokens`: dropped after encoding when a side has more than `MAX_TOKENS` ids.
+
+Two more numbers are hints of wrong files, and change no pair: `equal`, the kept
+pairs whose sides are equal, and `returns`, the pairs with a carriage return
+inside a side.
 """
 
 import collections
@@ -16,18 +23,30 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 MAX_CHARACTERS = 4000
+MAX_TOKENS = 1024
 MAX_RATIO = 9
 RATIO_SLACK = 50
-# The rule that changes a pair and keeps it.
-KEEPING_RULE = "nul"
-# The others, and `tokens`, which is applied after encoding.
+# The rules that drop a pair.
 _REASONS = {
     "blank": "a side is empty",
     "undecodable": "a side is not UTF-8",
     "long": f"a side has more than {MAX_CHARACTERS:,} characters",
     "ratio": "one side is far longer than the other",
-    "tokens": "a side has more than 1,024 ids",
+    "tokens": f"a side has more than {MAX_TOKENS:,} ids",
 }
+_ADVICE = {
+    "blank": "Look for empty lines in both files.",
+    "undecodable": "Convert the files to UTF-8, as iconv -f latin1 -t utf-8 "
+    "does with Latin-1.",
+    "long": "Write one sentence on each line.",
+    "ratio": "Check that line N of one file translates line N of the other.",
+    "tokens": "Check that the vocabulary was made for these languages.",
+}
+_RETURNS = (
+    "Lines must end in line feeds. Where they end in carriage returns alone, "
+    "convert both files with tr '\\r' '\\n' < OLD > NEW."
+)
+_WORTH_A_WARNING = 0.05
 
 
 def clean_pair(
@@ -45,7 +64,7 @@ def clean_pair(
     """
     rule = None
     if "\0" in source or "\0" in target:
-        rule = KEEPING_RULE
+        rule = "nul"
         source, target = source.replace("\0", ""), target.replace("\0", "")
     source, target = source.strip(), target.strip()
     shorter, longer = len(source), len(target)
@@ -70,27 +89,93 @@ def clean_pairs(
 
     Args:
         pairs: The training pairs.
-        counts: Counter. Gains `read` and one count per rule applied.
+        counts: Counter. Gains `read`, one count per rule applied, and the
+            hints `equal` and `returns`.
     """
-    counts["read"] += 0
-    read = 0
-    try:
-        for source, target in pairs:
-            read += 1
-            pair, rule = clean_pair(source, target)
-            if rule:
-                counts[rule] += 1
-            if pair:
-                yield pair
-    finally:
-        counts["read"] += read
+    for source, target in pairs:
+        counts["read"] += 1
+        if "\r" in source or "\r" in target:
+            counts["returns"] += 1
+        pair, rule = clean_pair(source, target)
+        if rule:
+            counts[rule] += 1
+        if pair:
+            if pair[0] == pair[1]:
+                counts["equal"] += 1
+            yield pair
+
+
+def dropped(counts: Mapping[str, int]) -> dict[str, int]:
+    """Returns the number of pairs that each rule dropped, the largest first.
+
+    Args:
+        counts: See `table`.
+    """
+    found = {rule: counts[rule] for rule in _REASONS if counts.get(rule)}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def warnings(
+    counts: Mapping[str, int], name: str, is_same_language: bool = False
+) -> list[str]:
+    """Returns what a user should look at before training on a corpus.
+
+    Args:
+        counts: See `table`.
+        name: str. Names the corpus.
+        is_same_language: bool. Whether equal sides are to be expected.
+
+    Example:
+
+    >>> warnings({"read": 80, "blank": 3, "ratio": 1}, "a.en")
+    []
+    >>> warnings({"read": 50, "blank": 4, "ratio": 1}, "a.en")[0][:65]
+    '10.0 % of the pairs of a.en are dropped, 4 of 5 because a side is'
+    """
+    read, found = counts.get("read", 0), []
+    gone = sum(dropped(counts).values())
+    if gone > _WORTH_A_WARNING * read:
+        found.append(
+            f"{_percent(gone, read)} of the pairs of {name} are dropped, "
+            f"{_main_reason(counts)}"
+        )
+    equal = counts.get("equal", 0)
+    if equal > _WORTH_A_WARNING * read and not is_same_language:
+        found.append(
+            f"{_percent(equal, read)} of the pairs of {name} have equal sides. "
+            "Check that the two sides are different files, and that neither "
+            "is a table (TSV) or a TMX file with both languages."
+        )
+    returns = counts.get("returns", 0)
+    if returns > _WORTH_A_WARNING * read:
+        found.append(
+            f"{_percent(returns, read)} of the pairs of {name} have carriage "
+            f"returns inside a line. {_RETURNS}"
+        )
+    return found
+
+
+def nothing_left(counts: Mapping[str, int], name: str) -> str:
+    """Returns the message that cleaning left no pair of a corpus.
+
+    Args:
+        counts: See `table`.
+        name: str. Names the corpus.
+    """
+    message = f"Expected training pairs in {name}. Received: "
+    if not dropped(counts):
+        return f"{message}none."
+    return (
+        f"{message}{counts['read']:,} pairs, of which none is left after "
+        f"cleaning, {_main_reason(counts)}"
+    )
 
 
 def table(counts: Mapping[str, int]) -> str:
     """Returns what became of the pairs that were read, as lines of text.
 
     Args:
-        counts: Pairs by rule; `read`; and `tokens`, those with too many ids.
+        counts: As of `clean_pairs`; and `tokens`, the pairs with too many ids.
 
     Example:
 
@@ -102,44 +187,20 @@ def table(counts: Mapping[str, int]) -> str:
        77    96.25  written
         5     6.25  of these without their NUL characters
     """
-    read = counts["read"]
-    dropped = {rule: counts.get(rule, 0) for rule in _REASONS}
+    read, by_rule = counts["read"], dropped(counts)
     rows = [
         (read, "read"),
-        *(
-            (number, f"dropped: {_REASONS[rule]}")
-            for rule, number in dropped.items()
-            if number
-        ),
-        (read - sum(dropped.values()), "written"),
+        *((n, f"dropped: {_REASONS[rule]}") for rule, n in by_rule.items()),
+        (read - sum(by_rule.values()), "written"),
     ]
-    if counts.get(KEEPING_RULE):
-        text = "of these without their NUL characters"
-        rows.append((counts[KEEPING_RULE], text))
+    if counts.get("nul"):
+        rows.append((counts["nul"], "of these without their NUL characters"))
     width = max(len("pairs"), len(f"{read:,}"))
     lines = [f"{'pairs':>{width}}  percent"] + [
         f"{number:>{width},}  {100 * number / max(read, 1):7.2f}  {text}"
         for number, text in rows
     ]
     return "\n".join(lines)
-
-
-def losses(counts: Mapping[str, int]) -> str:
-    """Returns how many pairs were dropped, and why, in one line.
-
-    Args:
-        counts: See `table`.
-
-    Example:
-
-    >>> losses({"read": 5080, "blank": 5003, "nul": 5, "long": 2})
-    '5,003: a side is empty; 2: a side has more than 4,000 characters'
-    """
-    return "; ".join(
-        f"{counts[rule]:,}: {reason}"
-        for rule, reason in _REASONS.items()
-        if counts.get(rule)
-    )
 
 
 def unchanged(line: str) -> str:
@@ -150,3 +211,17 @@ def unchanged(line: str) -> str:
 def collapse_blanks(line: str) -> str:
     """Undoes HTML escapes, collapses runs of blanks, strips the ends."""
     return " ".join(html.unescape(line).split())
+
+
+def _main_reason(counts: Mapping[str, int]) -> str:
+    """Returns why most of the dropped pairs were dropped, and advice."""
+    by_rule = dropped(counts)
+    rule, number = next(iter(by_rule.items()))
+    has_returns = 2 * counts.get("returns", 0) > counts["read"]
+    advice = _RETURNS if has_returns else _ADVICE[rule]
+    total = sum(by_rule.values())
+    return f"{number:,} of {total:,} because {_REASONS[rule]}. {advice}"
+
+
+def _percent(number: int, total: int) -> str:
+    return f"{100 * number / total:.1f} %"

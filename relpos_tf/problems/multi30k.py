@@ -11,8 +11,7 @@ Reference:
     (2018), Findings of the Shared Task on Multimodal Machine Translation.
 """
 
-from relpos_tf.problems import download
-from relpos_tf.problems import parallel
+from relpos_tf.problems import corpora
 
 _RAW = (
     "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
@@ -49,29 +48,18 @@ _MD5 = {
     "test_2018_flickr.de": "87e00327083dd69feaa029a8f7c1a047",
     "test_2018_flickr.fr": "a64563e986438ed731a6713027c36bfd",
 }
-# Nobody waits long for a test set that is not required.
-_SECONDS_FOR_FURTHER = 5
 
 
-def corpus(stem: str, target: str) -> parallel.Corpus:
+def corpus(stem: str, target: str) -> corpora.Corpus:
     """Returns one of the corpora.
 
     Args:
         stem: str. Its name in `NUM_LINES`, as of the files.
         target: str. "de" or "fr".
     """
-    seconds = {"seconds": _SECONDS_FOR_FURTHER} if stem in FURTHER else {}
+    names = f"{stem}.en", f"{stem}.{target}"
     sides = [
-        parallel.Side(
-            f"{stem}.{language}",
-            download.Remote(
-                f"{_RAW}/{stem}.{language}.gz",
-                md5=_MD5[f"{stem}.{language}"],
-                **seconds,
-            ),
-        )
-        for language in ("en", target)
+        corpora.Side(name, corpora.Remote(f"{_RAW}/{name}.gz", _MD5[name]))
+        for name in names
     ]
-    return parallel.Corpus(
-        *sides, folders=("multi30k",), num_lines=NUM_LINES[stem]
-    )
+    return corpora.Corpus(*sides, ("multi30k",), NUM_LINES[stem])

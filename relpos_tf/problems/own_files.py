@@ -3,22 +3,18 @@
 A corpus is one path, or one pattern of paths, on each side.
 """
 
+import concurrent.futures
 import glob
 import math
 import os
 import pathlib
-from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
-from multiprocessing import pool
-from typing import Any
 from typing import NamedTuple
 
 from relpos_tf import errors
-from relpos_tf.problems import parallel
+from relpos_tf.problems import corpora as corpora_lib
 from relpos_tf.utils import files
 from relpos_tf.utils import paths as paths_lib
-from relpos_tf.utils import processes
 from relpos_tf.utils import text
 
 # The pairs of files of a corpus.
@@ -29,8 +25,8 @@ class Sides(NamedTuple):
     """The files of a text and of its translation.
 
     Attributes:
-        source: Path of a text file, plain, `.gz` or `.zst`, one sentence a
-            line; or several paths, with commas between them; or None.
+        source: Path of a text file, plain or compressed, one sentence a line;
+            or several paths, with commas between them; or None.
         target: The translation, line by line; as many files.
     """
 
@@ -82,18 +78,6 @@ def corpora(sources: str, targets: str) -> list[Pairs]:
     return found
 
 
-def _matching(path: str) -> list[str]:
-    """Returns the files that a pattern fits, sorted; or a path alone."""
-    if os.path.exists(path) or not glob.has_magic(path):
-        return [path]
-    found = sorted(glob.glob(path))
-    if not found:
-        raise errors.UserError(
-            f"Expected a text file. Received: {path}, which no file fits."
-        )
-    return found
-
-
 def weights(listed: str | None, number: int) -> tuple[float, ...]:
     """Returns the weight of each corpus; none if the text gives none.
 
@@ -140,95 +124,88 @@ def tags(listed: str | None, number: int) -> tuple[str, ...]:
     return tuple(tag.strip() for tag in found)
 
 
-def training_text(
-    found: Sequence[Pairs], are_apart: bool
-) -> parallel.ParallelText | parallel.KeptApart:
-    """Returns the training text of corpora.
+def opened(
+    found: Sequence[Pairs],
+) -> corpora_lib.ParallelText | corpora_lib.KeptApart:
+    """Returns the text of corpora, which are kept apart if they are several.
 
     Args:
         found: The pairs of files of each corpus.
-        are_apart: bool. Whether each corpus gets files of its own.
     """
-    if are_apart and len(found) > 1:
-        return parallel.KeptApart([parallel_text(pairs) for pairs in found])
-    return parallel_text([pair for pairs in found for pair in pairs])
+    texts = [
+        corpora_lib.ParallelText([tuple(map(pathlib.Path, p)) for p in pairs])
+        for pairs in found
+    ]
+    return texts[0] if len(texts) == 1 else corpora_lib.KeptApart(texts)
 
 
-def parallel_text(pairs: Pairs) -> parallel.ParallelText:
-    """Returns the text of pairs of files."""
-    paths = [tuple(map(pathlib.Path, pair)) for pair in pairs]
-    return parallel.ParallelText(paths, [None] * len(paths))
-
-
-def training_settings(
-    found: Sequence[Pairs], tagged: Sequence[str], are_weighted: bool
-) -> dict[str, Any]:
-    """Returns the settings on which the prepared training text depends.
+def settings(split: str, found: Sequence[Pairs]) -> dict[str, list[list[str]]]:
+    """Returns the settings on which the prepared text of a split depends.
 
     Args:
+        split: str. Its name.
         found: The pairs of files of each corpus.
-        tagged: The tag of each corpus, or none.
-        are_weighted: bool. Whether corpora have weights. The files depend on
-            that, and not on the weights.
+
+    Returns:
+        `SPLIT_source` and `SPLIT_target`: the checksums of the files of each
+        corpus.
+
+    Raises:
+        UserError: there is no such file.
     """
-    pairs = [pair for of_corpus in found for pair in of_corpus]
-    sources, targets = zip(*pairs, strict=True)
-    prints = fingerprints([*sources, *targets])
-    settings = {
-        "train_source": _one_or_all(prints[: len(pairs)]),
-        "train_target": _one_or_all(prints[len(pairs) :]),
-    }
-    if (tagged or are_weighted) and len(found) > 1:
-        settings["train_corpora"] = [len(pairs) for pairs in found]
-    if tagged:
-        settings["train_tags"] = list(tagged)
-    return settings
-
-
-def _one_or_all(prints: list) -> Any:
-    """Returns the only item of a list, or a list of several."""
-    return prints[0] if len(prints) == 1 else prints
-
-
-def splits(
-    held_out: Mapping[str, tuple[str, str]],
-) -> dict[str, Callable[[str | None], parallel.ParallelText]]:
-    """Returns the functions that open development and test sets.
-
-    Args:
-        held_out: The pair of files of each split.
-    """
-    return {
-        split: lambda tmp_dir, pair=pair: parallel_text([pair])
-        for split, pair in held_out.items()
-    }
-
-
-def settings(held_out: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """Returns the settings on which prepared development and test sets depend.
-
-    Args:
-        held_out: The pair of files of each split.
-    """
-    return {
-        f"{split}_{side}": fingerprint(path)
-        for split, pair in held_out.items()
-        for side, path in zip(("source", "target"), pair, strict=True)
-    }
+    # Threads suffice, since hashlib releases Python's lock.
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return {
+            f"{split}_{side}": [
+                list(pool.map(_checksum, (pair[number] for pair in pairs)))
+                for pairs in found
+            ]
+            for number, side in enumerate(("source", "target"))
+        }
 
 
 def test_sets(
     sources: str | None, targets: str | None
-) -> dict[str, tuple[str, str]]:
-    """Returns the pair of paths of each test set, by split."""
-    if bool(paths_lib.listed(sources)) != bool(paths_lib.listed(targets)):
-        raise errors.UserError(
-            "Expected both --test_source and --test_target, or neither. "
-            f"Received: {sources!r} and {targets!r}."
-        )
+) -> dict[str, list[Pairs]]:
+    """Returns the only corpus of each test set, by split.
+
+    Args:
+        sources: Paths, with commas between them, or None.
+        targets: As many.
+
+    Raises:
+        UserError: they are not as many.
+    """
     listed = _as_many("--test_source", sources, "--test_target", targets)
     pairs = enumerate(zip(*listed, strict=True), start=1)
-    return {f"test_{n}" if n > 1 else "test": pair for n, pair in pairs}
+    return {f"test_{n}" if n > 1 else "test": [[pair]] for n, pair in pairs}
+
+
+def language(path: str, otherwise: str) -> str:
+    """Returns a file's suffix if it looks like a language's code.
+
+    Example:
+
+    >>> language("train.de.GZ", "target"), language("german.txt", "target")
+    ('de', 'target')
+    """
+    path = pathlib.Path(path)
+    if path.suffix.lower() in text.COMPRESSED:
+        path = path.with_suffix("")
+    code = path.suffix[1:]
+    return code if len(code) == 2 and code.isalpha() else otherwise
+
+
+def _matching(path: str) -> list[str]:
+    """Returns the files that a pattern fits, sorted; or a path alone."""
+    if os.path.exists(path) or not glob.has_magic(path):
+        return [path]
+    found = sorted(glob.glob(path))
+    if not found:
+        raise errors.UserError(
+            f"Expected a text file. Received: {path}, which no file fits."
+        )
+    return found
 
 
 def _as_many(
@@ -245,37 +222,15 @@ def _as_many(
     return listed
 
 
-def language(path: str, otherwise: str) -> str:
-    """Returns a file's suffix if it looks like a language's code."""
-    for suffix in text.COMPRESSED:
-        path = path.removesuffix(suffix)
-    suffix = pathlib.Path(path).suffix[1:]
-    return suffix if len(suffix) == 2 and suffix.isalpha() else otherwise
-
-
-def fingerprints(paths: Sequence[str]) -> list[dict[str, int | str]]:
-    """Returns the fingerprint of each file; reads several files at once."""
-    # Threads suffice, since hashlib releases Python's lock.
-    with pool.ThreadPool(processes.available()) as threads:
-        return threads.map(fingerprint, paths, chunksize=1)
-
-
-def fingerprint(path: str) -> dict[str, int | str]:
-    """Returns the size and checksum of a file, which do not tell its place.
-
-    Raises:
-        UserError: there is no such file.
-    """
+def _checksum(path: str) -> str:
+    """Returns the sha256 of a file, which does not tell its place."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise errors.UserError(
             f"Expected a text file, which can be read more than once. "
             f"Received: {path!r}, a folder, a pipe or a device."
         )
     try:
-        return {
-            "bytes": os.path.getsize(path),
-            "sha256": files.sha256(path),
-        }
+        return files.sha256(path)
     except OSError as error:
         raise errors.UserError(
             f"Expected a text file. Received: {path!r} ({error.strerror})."

@@ -3,26 +3,28 @@
 A problem is a value: names, sizes, and one function per split that opens its
 pairs of lines. `Problem.prepare` makes a folder `DATA_DIR/NAME` of them:
 
-    tokenizer.model                the shared vocabulary, from the training text
-    train-00000-of-00004.tfrecord  pairs of ids, shuffled
-    dev-00000-of-00001.tfrecord    pairs of ids, in the order of the lines
-    dev.source, dev.target         these lines, for BLEU
-    test-..., test.source, ...     the same for the test set
-    test_NAME-..., ...             the same for each further test set
-    manifest.json                  counts, settings, sizes and checksums
+    tokenizer.model             the shared vocabulary, from the training text
+    train.ids, train.lengths    pairs of ids, in the order of the text
+    dev.ids, dev.lengths        the same of the development set
+    dev.source, dev.target      its lines, for BLEU
+    test.ids, test.source, ...  the same for the test set
+    test_NAME.ids, ...          the same for each further test set
+    manifest.json               counts, settings, sizes and checksums
 
-The folder appears complete or not at all. It replaces no folder that another
-process reads, or that holds files of another origin. A problem with `settings`
-(such as the user's own text) or with a given tokenizer has a folder for each
-of them, named `DATA_DIR/NAME-` and a checksum.
+The folder appears complete or not at all. A problem with `settings` (such as
+the user's own text) or with a given tokenizer has a folder for each of them,
+named `DATA_DIR/NAME-` and a checksum.
 """
 
-import collections
+import contextlib
 import dataclasses
-import importlib.metadata
 import json
+import os
 import pathlib
+import re
+import secrets
 import shutil
+import socket
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -30,32 +32,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf.data import plan
+from relpos_tf.data import token_files
 from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
-from relpos_tf.utils import locks
-from relpos_tf.utils import processes
+from relpos_tf.utils import system_errors
 from relpos_tf.utils import text
 
 # Increased when folders prepared before can no longer be used.
-_FORMAT = 1
+_FORMAT = 2
+# The new folders of this process.
+_unfinished: set[pathlib.Path] = set()
 
 Pairs = Iterable[tuple[str, str]]
-
-
-class Reiterable:
-    """Pairs that a function generates again for each reading.
-
-    Args:
-        start: Function without arguments that returns an iterator of pairs.
-    """
-
-    def __init__(self, start: Callable[[], Iterator[tuple[str, str]]]):
-        self._start = start
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return self._start()
 
 
 def no_further_tests(tmp_dir: str | None) -> Mapping[str, Pairs]:
@@ -83,7 +74,6 @@ class Problem:
             source side of dev and test pairs. References stay as they are.
         settings: JSON values on which the prepared files depend besides the
             attributes above. Their checksum becomes part of the folder's name.
-        num_shards: int. Default number of training files.
         character_coverage: float. See `pieces.train`.
         tokenizer_pairs: int. Most pairs the vocabulary is learnt from, drawn
             evenly from the training text.
@@ -105,7 +95,6 @@ class Problem:
     )
     normalize: Callable[[str], str] = cleaning.unchanged
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    num_shards: int = 4
     character_coverage: float = 1.0
     tokenizer_pairs: int = 1_000_000
     tokenizer_file: str | None = None
@@ -138,100 +127,50 @@ class Problem:
         self,
         data_dir: str | pathlib.Path,
         tmp_dir: str | None = None,
-        num_shards: int | None = None,
         num_processes: int = 1,
+        anew: bool = False,
     ) -> dict[str, Any]:
         """Writes the problem's folder, unless it is there already.
 
         Args:
-            data_dir: Gets the folder. A folder prepared with other settings
-                is replaced once the new one is complete.
+            data_dir: Gets the folder.
             tmp_dir: str or None. Folder of raw files, and for downloads.
-            num_shards: int or None. Number of training files.
             num_processes: int. Processes that prepare training text, if it is
                 long enough for them. The files do not depend on it.
+            anew: bool. Whether to write the folder also if it is there. It is
+                replaced once the new one is complete.
 
         Returns:
-            The manifest. Among its fields are `counts` (pairs per split),
-            `cleaning` (pairs per rule of `cleaning.clean_pair`) and `lengths`
-            (training pairs by the number of ids on the longer side).
+            The manifest. Among its fields are `counts` (pairs per split) and
+            `cleaning` (pairs per rule of `cleaning.clean_pair`).
 
         Raises:
             UserError: see `pairs`; or no training pair is left, or another
-                split is empty; or the folder has files of another origin, or
-                is read by another process.
+                split is empty; or the folder has other data or files.
         """
-        if self.is_prepared(data_dir):
-            return self.manifest(data_dir)
-        return self.prepare_anew(data_dir, tmp_dir, num_shards, num_processes)
-
-    def prepare_anew(
-        self,
-        data_dir: str | pathlib.Path,
-        tmp_dir: str | None = None,
-        num_shards: int | None = None,
-        num_processes: int = 1,
-    ) -> dict[str, Any]:
-        """Writes the problem's folder even if it is there already.
-
-        An undamaged folder with the same files is not replaced. See `prepare`
-        for arguments, result and errors.
-        """
-        folder = self.folder(data_dir)
+        folder = self.folder(data_dir).resolve()
+        if (folder / manifest_lib.MANIFEST).exists():
+            manifest = self.manifest(data_dir)  # raises for other settings
+            if not anew:
+                return manifest
         manifest_lib.check_replaceable(folder)
-        if folder.exists() and not self.is_prepared(data_dir):
-            with manifest_lib.without_readers(folder):
-                pass  # An error now is better than one after the work.
         opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
         opened |= self.further_tests(tmp_dir)
-        with (
-            manifest_lib.new_folder(folder) as partial,
-            processes.Pool(num_processes) as pool,
-        ):
-            return self._write(
-                partial, opened, num_shards or self.num_shards, pool
+        with _new_folder(folder) as partial:
+            # Import SentencePiece, which listing problems does not need.
+            from relpos_tf.problems import prepare
+
+            described = prepare.prepare(self, opened, partial, num_processes)
+            manifest_lib.write_manifest(
+                partial,
+                {
+                    "problem": self.name,
+                    "settings": self._all_settings(),
+                    **described,
+                },
             )
-
-    def prepare_share(
-        self,
-        data_dir: str | pathlib.Path,
-        tmp_dir: str | None = None,
-        num_shards: int | None = None,
-        num_processes: int = 1,
-        task: tuple[int, int] = (0, 1),
-    ) -> int:
-        """Encodes a share of the training text, for a later `prepare`.
-
-        Several machines with the same text can each encode a share. The shares
-        lie in hidden folders of `data_dir`, where `prepare` finds them once
-        they are complete.
-
-        Args:
-            data_dir: See `prepare`.
-            tmp_dir: See `prepare`.
-            num_shards: See `prepare`. The same for all.
-            num_processes: See `prepare`.
-            task: (number of this share, from 0; number of shares).
-
-        Returns:
-            The number of pairs in this share, before cleaning.
-        """
-        train = self.splits["train"](tmp_dir)
-        with (
-            manifest_lib.unfinished_folder(self.folder(data_dir)) as partial,
-            processes.Pool(num_processes) as pool,
-        ):
-            _, _, encoded = self._encode(
-                partial, train, num_shards or self.num_shards, pool, task
-            )
-        return sum(p.cleaning["read"] for parts in encoded for p in parts)
-
-    def lock(self, data_dir: str | pathlib.Path) -> None:
-        """Keeps other processes from replacing the folder until this one ends.
-
-        Training opens the files again in each epoch.
-        """
-        locks.acquire_shared(self.folder(data_dir))
+            _put(partial, folder, anew)
+        return self.manifest(data_dir)
 
     def folder(self, data_dir: str | pathlib.Path) -> pathlib.Path:
         """Returns the problem's folder under `data_dir`."""
@@ -254,19 +193,25 @@ class Problem:
             UserError: it is not prepared, or with other settings.
         """
         stored = self._stored_manifest(data_dir)
-        received = stored and stored["settings"]
-        if received == self._all_settings():
-            return stored
-        raise errors.UserError(
-            f"Problem {self.name} is not prepared under {data_dir}: "
-            f"expected settings {self._all_settings()}. Received: {received}. "
-            "Run with --generate_data."
-        )
+        expected = self._all_settings()
+        if stored is None:
+            raise errors.UserError(
+                f"Problem {self.name} is not prepared under {data_dir}. "
+                "Prepare it with relpos-datagen, or let the trainer do it."
+            )
+        if stored["settings"] != expected:
+            folder = self.folder(data_dir)
+            raise errors.UserError(
+                f"{folder} has data that were prepared with other settings: "
+                f"expected {expected}. Received: {stored['settings']}. Delete "
+                "it, or name another --data_dir."
+            )
+        return stored
 
-    def record_files(
+    def tokens(
         self, data_dir: str | pathlib.Path, split: str
-    ) -> list[str]:
-        """Returns the paths of a split's TFRecord files, checked by size.
+    ) -> token_files.TokenFile:
+        """Opens the ids of a split, verified by their checksums.
 
         Raises:
             UserError: not prepared, no such split, or a file is damaged.
@@ -276,23 +221,24 @@ class Problem:
             raise errors.UserError(
                 f"Problem {self.name} has no split {split!r} under {data_dir}."
             )
-        return manifest_lib.record_files(self.folder(data_dir), manifest, split)
+        return manifest_lib.tokens(self.folder(data_dir), manifest, split)
 
-    def training_corpora(
-        self, data_dir: str | pathlib.Path
-    ) -> list[manifest_lib.TrainingFiles]:
-        """Returns the training files of each corpus that is kept apart.
+    def corpora(self, data_dir: str | pathlib.Path) -> list[plan.Corpus]:
+        """Returns the corpora of the training pairs, with their shares.
 
-        Otherwise there is one corpus, of all files.
+        Without weights, each pair comes once in an epoch.
 
         Raises:
-            UserError: see `record_files`.
+            UserError: not prepared.
         """
-        return manifest_lib.training_files(
-            self.record_files(data_dir, "train"),
-            self.manifest(data_dir),
-            self.train_weights,
-        )
+        known = self.manifest(data_dir)["corpora"]
+        shares = [None] * len(known)
+        if len(known) > 1 and self.train_weights:
+            shares = [w / sum(self.train_weights) for w in self.train_weights]
+        return [
+            plan.Corpus(corpus["pairs"], corpus["tag"], share)
+            for corpus, share in zip(known, shares, strict=True)
+        ]
 
     def tokenizer_path(self, data_dir: str | pathlib.Path) -> str:
         """Returns the path of the tokenizer's model, checked.
@@ -300,7 +246,7 @@ class Problem:
         Raises:
             UserError: not prepared, or the file is damaged.
         """
-        name = self._tokenizer_name()
+        name = self.tokenizer_name
         return str(
             manifest_lib.checked(
                 self.folder(data_dir), self.manifest(data_dir), name
@@ -328,6 +274,30 @@ class Problem:
         )
         return list(text.read_lines(source)), list(text.read_lines(target))
 
+    def overlong_lines(self, data_dir: str | pathlib.Path) -> list[str]:
+        """Returns warnings of lines that make evaluations slow.
+
+        Raises:
+            UserError: not prepared, or a file is damaged.
+        """
+        warnings, most = [], cleaning.MAX_TOKENS
+        for split in self.manifest(data_dir)["counts"]:
+            if split == "train":
+                continue
+            longest = self.tokens(data_dir, split).lengths.max(axis=1)
+            number = int((longest > most).sum())
+            if not number:
+                continue
+            line = int(longest.argmax())
+            warnings.append(
+                f"{number} of {len(longest):,} lines of the {split} set have "
+                f"more than {most:,} tokens. The longest is line {line + 1} "
+                f"with {longest[line]:,}: each evaluation may take minutes for "
+                "it. Split it into sentences, on both sides, or leave it out "
+                "of both files, and run again."
+            )
+        return warnings
+
     def _stored_manifest(
         self, data_dir: str | pathlib.Path
     ) -> dict[str, Any] | None:
@@ -337,98 +307,9 @@ class Problem:
             return None
         return manifest_lib.read_manifest(folder)
 
-    def _write(
-        self,
-        folder: pathlib.Path,
-        opened: Mapping[str, Pairs],
-        num_shards: int,
-        pool: processes.Pool,
-    ) -> dict[str, Any]:
-        """Writes every file of the folder; returns the manifest."""
-        # Import SentencePiece, which listing problems does not need.
-        from relpos_tf.problems import writing
-
-        training, path, encoded = self._encode(
-            folder, opened["train"], num_shards, pool
-        )
-        described = writing.write_training(
-            folder, training, path, encoded, num_shards
-        )
-        parts = [part for of_corpus in encoded for part in of_corpus]
-        counts = {"train": sum(part.count for part in parts)}
-        for split, pairs in opened.items():
-            if split == "train":
-                continue
-            counts[split], entries = writing.write_held_out(
-                folder, split, pairs, self.normalize, path
-            )
-            described |= entries
-            if not counts[split]:
-                raise errors.UserError(
-                    f"Expected lines in the {split} set of {self.name}. "
-                    "Received: none."
-                )
-        cleaned, lengths = (
-            sum((getattr(part, name) for part in parts), collections.Counter())
-            for name in ("cleaning", "lengths")
-        )
-        manifest = {
-            "problem": self.name,
-            "settings": self._all_settings(),
-            "counts": counts,
-            "cleaning": dict(cleaned),
-            "lengths": {str(n): lengths[n] for n in sorted(lengths)},
-            "vocab_size": writing.vocab_size_of(path),
-            "files": writing.finish(folder, described),
-            **_corpora_entry(encoded, num_shards),
-            "versions": {
-                name: importlib.metadata.version(name)
-                for name in ("sentencepiece", "tensorflow")
-            },
-        }
-        manifest_lib.write_manifest(folder, manifest)
-        return manifest
-
-    def _encode(self, folder, train, num_shards, pool, task=(0, 1)):
-        """Encodes training text, with a tokenizer that is learnt or given.
-
-        Args:
-            folder: pathlib.Path. Gets the tokenizer, and the parts in `PARTS`.
-            train: The training pairs.
-            num_shards: int. Number of training files.
-            pool: `processes.Pool`.
-            task: The share to encode, see `prepare_share`.
-
-        Returns:
-            `writing.TrainingText`, the path of the tokenizer, and the parts of
-            the share by corpus.
-        """
-        from relpos_tf.problems import writing
-
-        corpora = getattr(train, "texts", [train])
-        training = writing.TrainingText(
-            corpora,
-            self.train_tags or [""] * len(corpora),
-            self.normalize,
-            folder / manifest_lib.PARTS,
-            pool,
-        )
-        path = folder / self._tokenizer_name()
-        if self.tokenizer_file:
-            shutil.copyfile(self.tokenizer_file, path)
-        else:
-            writing.learn_tokenizer(
-                path,
-                training,
-                vocab_size=self.vocab_size,
-                character_coverage=self.character_coverage,
-                most_pairs=self.tokenizer_pairs,
-            )
-        encoded = writing.encode_training(training, path, num_shards, task)
-        return training, path, encoded
-
-    def _tokenizer_name(self) -> str:
-        """Returns the file name of the tokenizer; the suffix is its kind."""
+    @property
+    def tokenizer_name(self) -> str:
+        """The file name of the tokenizer; the suffix is its kind."""
         given = pathlib.Path(self.tokenizer_file or "tokenizer.model")
         return f"tokenizer{given.suffix}"
 
@@ -451,15 +332,54 @@ class Problem:
         return json.loads(json.dumps(settings))
 
 
-def _corpora_entry(encoded, num_shards: int) -> dict[str, Any]:
-    """Returns the manifest's field about corpora that are kept apart, if any.
+@contextlib.contextmanager
+def _new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a new folder beside `folder`, and removes it afterwards.
 
-    Args:
-        encoded: The parts of each corpus.
-        num_shards: int. Files of each corpus.
+    What killed preparations on this machine have left is removed before.
     """
-    if len(encoded) == 1:
-        return {}
-    counts = [sum(part.count for part in parts) for parts in encoded]
-    corpora = [{"pairs": count, "files": num_shards} for count in counts]
-    return {"corpora": corpora}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{folder.name}.{socket.gethostname()}-"
+    for path in folder.parent.iterdir():
+        found = re.fullmatch(rf"{re.escape(prefix)}(\d+)\..*\.part", path.name)
+        if found and path not in _unfinished and not _is_running(int(found[1])):
+            shutil.rmtree(path, ignore_errors=True)
+    name = f"{prefix}{os.getpid()}.{secrets.token_hex(4)}.part"
+    partial = folder.with_name(name)
+    partial.mkdir()
+    _unfinished.add(partial)
+    try:
+        with system_errors.filling(partial, "Make room and run again."):
+            yield partial
+    finally:
+        _unfinished.remove(partial)
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    """Returns whether another process of this machine runs."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return process != os.getpid()
+
+
+def _put(partial: pathlib.Path, folder: pathlib.Path, anew: bool) -> None:
+    """Puts a complete folder in place.
+
+    If another preparation of the same data was quicker, its folder stays.
+    Processes that have mapped the files of a replaced folder keep them.
+    """
+    if anew:
+        # A file may have been added since the first check.
+        manifest_lib.check_replaceable(folder)
+        files.rename_folder(partial, folder)
+        return
+    try:
+        os.rename(partial, folder)  # over nothing, or an empty folder
+    except OSError:
+        if not (folder / manifest_lib.MANIFEST).is_file():
+            raise

@@ -12,13 +12,12 @@ import pathlib
 from collections.abc import Callable
 
 from relpos_tf import errors
-from relpos_tf.problems import download
-from relpos_tf.problems import parallel
+from relpos_tf.problems import corpora
 from relpos_tf.problems import problem
 from relpos_tf.utils import text
 
 # The file changes with every release, so its checksum is not known.
-REMOTE = download.Remote("https://www.manythings.org/anki/deu-eng.zip")
+REMOTE = corpora.Remote("https://www.manythings.org/anki/deu-eng.zip")
 MEMBER = "deu.txt"
 HELD_OUT = 2000
 _FOLDERS = "tatoeba_ende", "tatoeba"
@@ -34,19 +33,15 @@ def opener(split: str) -> Callable[[str | None], problem.Pairs]:
     """
 
     def opened(tmp_dir: str | None) -> problem.Pairs:
-        corpus = parallel.Corpus(
-            parallel.Side(f"{split}.en"),
-            parallel.Side(f"{split}.de"),
-            _FOLDERS,
-        )
+        sides = corpora.Side(f"{split}.en"), corpora.Side(f"{split}.de")
         if all(
-            download.find(tmp_dir, f"{name}.{language}", _FOLDERS)
+            corpora.find(tmp_dir, f"{name}.{language}", _FOLDERS)
             for name in _SPLITS
             for language in ("en", "de")
         ):
-            return parallel.read([corpus], tmp_dir)
-        raw = parallel.Side(MEMBER, REMOTE, MEMBER)
-        path = parallel.locate(raw, _FOLDERS, tmp_dir)
+            return corpora.read([corpora.Corpus(*sides, _FOLDERS)], tmp_dir)
+        raw = corpora.Side(MEMBER, REMOTE, MEMBER)
+        path = corpora.locate(raw, _FOLDERS, tmp_dir)
         return split_pairs(path)[_SPLITS.index(split)]
 
     return opened
@@ -68,7 +63,7 @@ def split_pairs(
         UserError: there are too few sentences to split.
     """
     pairs = []
-    for line in text.read_lines(path):
+    for line in text.checked_lines(path):
         fields = line.split("\t")
         if len(fields) >= 2:
             pairs.append((fields[0], fields[1]))

@@ -30,7 +30,7 @@ class TestSet(NamedTuple):
         references: Their translations.
         source_path: File of the lines.
         reference_path: File of the translations.
-        records: TFRecord files of the same pairs, if there are.
+        folder: The folder of prepared data that they are from, if they are.
         fingerprint: str. Checksum of the content, if it is known.
     """
 
@@ -39,7 +39,7 @@ class TestSet(NamedTuple):
     references: list[str]
     source_path: pathlib.Path
     reference_path: pathlib.Path
-    records: Sequence[str] = ()
+    folder: pathlib.Path | None = None
     fingerprint: str = ""
 
 
@@ -54,7 +54,7 @@ def problem_of(run: run_dir.RunDir) -> dict[str, Any]:
     """
     problem = run.read_problem()
     tokenizer = pathlib.Path(run.tokenizer_path)
-    if not problem.get("problem") or not tokenizer.is_file():
+    if not {"problem", "data"} <= problem.keys() or not tokenizer.is_file():
         raise errors.UserError(
             "Expected a run with a tokenizer and a problem.json that names its "
             f"problem. Received: {run.path}. Train the run on a problem."
@@ -77,7 +77,7 @@ def of_problem(
         UserError: the data are missing, or differ from the data of the run;
             or they have no such set.
     """
-    folder, manifest = _prepared_data(data_dir, problem)
+    folder, manifest = prepared_data(data_dir, problem)
     known = manifest_lib.test_sets(manifest)
     wanted = []
     for name in names:
@@ -104,25 +104,11 @@ def of_files(sources: str, targets: str) -> list[TestSet]:
             more or fewer lines than its translation.
     """
     found = []
-    for name, pair in own_files.test_sets(sources, targets).items():
-        lines, references = zip(*own_files.parallel_text([pair]), strict=True)
-        paths = map(pathlib.Path, pair)
+    for name, corpora in own_files.test_sets(sources, targets).items():
+        lines, references = zip(*own_files.opened(corpora), strict=True)
+        paths = map(pathlib.Path, corpora[0][0])
         found.append(TestSet(name, list(lines), list(references), *paths))
     return found
-
-
-def training_records(data_dir: str, problem: dict[str, Any]) -> list[str]:
-    """Returns the TFRecord files that models of a problem were trained on.
-
-    Args:
-        data_dir: str. Folder of prepared data.
-        problem: See `problem_of`.
-
-    Raises:
-        UserError: they are missing, or differ from the data of the run.
-    """
-    folder, manifest = _prepared_data(data_dir, problem)
-    return manifest_lib.record_files(folder, manifest, "train")
 
 
 def is_split(name: str) -> bool:
@@ -130,43 +116,32 @@ def is_split(name: str) -> bool:
     return name in (ALL, "dev") or manifest_lib.is_test_set(name)
 
 
-def _read(folder, manifest, name) -> TestSet:
+def _read(folder: pathlib.Path, manifest: dict[str, Any], name: str) -> TestSet:
     """Returns a set of prepared data."""
-    source, target = (
+    paths = [
         manifest_lib.checked(folder, manifest, f"{name}.{side}")
         for side in ("source", "target")
-    )
-    return TestSet(
-        name,
-        list(text.read_lines(source)),
-        list(text.read_lines(target)),
-        source,
-        target,
-        manifest_lib.record_files(folder, manifest, name),
-        manifest_lib.fingerprints(manifest)[name],
-    )
+    ]
+    lines = [list(text.read_lines(path)) for path in paths]
+    fingerprint = manifest_lib.fingerprints(manifest)[name]
+    return TestSet(name, *lines, *paths, folder, fingerprint)
 
 
-def _prepared_data(data_dir, problem):
+def prepared_data(
+    data_dir: str, problem: dict[str, Any]
+) -> tuple[pathlib.Path, dict[str, Any]]:
     """Returns the folder and the manifest of the runs' data."""
-    name, fingerprints = problem["problem"], problem.get("data", {})
-    others = []
+    name, others = problem["problem"], []
     for folder in manifest_lib.folders(data_dir, name):
-        if not (folder / manifest_lib.MANIFEST).is_file():
-            continue
         manifest = manifest_lib.read_manifest(folder)
-        tokenizers = {
-            manifest["files"].get(file_name, {}).get("sha256")
-            for file_name in (run_dir.TOKENIZER, run_dir.SUBWORDS)
-        }
-        # Runs of earlier versions have no fingerprints.
-        is_same = problem["tokenizer_sha256"] in tokenizers and all(
-            fingerprints.get(split, fingerprint) == fingerprint
-            for split, fingerprint in manifest_lib.fingerprints(
-                manifest
-            ).items()
+        known = manifest_lib.fingerprints(manifest)
+        # Test sets may have been added or left out after training.
+        is_same = all(
+            known.get(split, fingerprint) == fingerprint
+            for split, fingerprint in problem["data"].items()
         )
-        if is_same:
+        checksums = [file["sha256"] for file in manifest["files"].values()]
+        if is_same and problem["tokenizer_sha256"] in checksums:
             return folder, manifest
         others.append(str(folder))
     raise errors.UserError(

@@ -4,15 +4,18 @@ Files are looked for in `--tmp_dir`, first in the sub-folders named below.
 Missing files are downloaded.
 """
 
+import itertools
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf.problems import cleaning
+from relpos_tf.problems import corpora as corpora_lib
 from relpos_tf.problems import multi30k
 from relpos_tf.problems import own_files
-from relpos_tf.problems import parallel
 from relpos_tf.problems import problem
 from relpos_tf.problems import tatoeba
 from relpos_tf.problems import wmt
@@ -23,14 +26,14 @@ from relpos_tf.problems.generated import phrases
 @registry.register_problem
 def translate_ende_phrases() -> problem.Problem:
     """Generated numbers, dates and quantities. Nothing is downloaded."""
-    return _generated("translate_ende_phrases", phrases.pairs, vocab_size=512)
+    return generated_problem("translate_ende_phrases", phrases.pairs, 512)
 
 
 @registry.register_problem
 def translate_ende_lists() -> problem.Problem:
     """Generated lists, equally many of every length; see `lists.py`."""
     # A piece for each word, so that lengths in ids are even, too.
-    return _generated("translate_ende_lists", lists.pairs, vocab_size=1024)
+    return generated_problem("translate_ende_lists", lists.pairs, 1024)
 
 
 @registry.register_problem
@@ -86,6 +89,32 @@ def translate_enfr_wmt14() -> problem.Problem:
     return _wmt14("fr")
 
 
+def generated_problem(
+    name: str,
+    pairs: Callable[[str], Iterator[tuple[str, str]]],
+    vocab_size: int,
+    languages: tuple[str, str] = ("en", "de"),
+) -> problem.Problem:
+    """Returns a problem whose text is generated.
+
+    Args:
+        name: str. Its name.
+        pairs: Function from "train", "dev" or "test" to the pairs.
+        vocab_size: int. Most pieces in the shared vocabulary.
+        languages: The codes of source and target.
+    """
+    return problem.Problem(
+        name=name,
+        source_language=languages[0],
+        target_language=languages[1],
+        vocab_size=vocab_size,
+        splits={
+            split: lambda tmp_dir, split=split: list(pairs(split))
+            for split in ("train", "dev", "test")
+        },
+    )
+
+
 def files_problem(
     train: own_files.Training,
     dev: own_files.Sides,
@@ -116,23 +145,24 @@ def files_problem(
     corpora = own_files.corpora(train.source, train.target)
     weights = own_files.weights(train.weights, len(corpora))
     tags = own_files.tags(train.tags, len(corpora))
-    held_out = {"dev": dev, **own_files.test_sets(*(test or (None, None)))}
-    first = corpora[0][0]
+    if not (weights or tags):
+        corpora = [list(itertools.chain.from_iterable(corpora))]
+    texts = {"train": corpora, "dev": [[tuple(dev)]]}
+    texts |= own_files.test_sets(*(test or (None, None)))
+    settings = {"train_tags": list(tags)}
+    for split, found in texts.items():
+        settings |= own_files.settings(split, found)
+    source, target = corpora[0][0]
     return problem.Problem(
         name="translate_files",
-        source_language=own_files.language(first[0], "source"),
-        target_language=own_files.language(first[1], "target"),
+        source_language=own_files.language(source, "source"),
+        target_language=own_files.language(target, "target"),
         vocab_size=vocab_size,
         splits={
-            "train": lambda tmp_dir: own_files.training_text(
-                corpora, bool(weights or tags)
-            ),
-            **own_files.splits(held_out),
+            split: lambda tmp_dir, found=found: own_files.opened(found)
+            for split, found in texts.items()
         },
-        settings={
-            **own_files.training_settings(corpora, tags, bool(weights)),
-            **own_files.settings(held_out),
-        },
+        settings=settings,
         train_tags=tags,
         train_weights=weights,
     )
@@ -152,63 +182,45 @@ def translate_files() -> problem.Problem:
     )
 
 
-def _generated(
-    name: str,
-    pairs: Callable[[str], Iterator[tuple[str, str]]],
-    vocab_size: int,
-) -> problem.Problem:
-    """Returns the problem of a module of `generated`."""
-    return problem.Problem(
-        name=name,
-        source_language="en",
-        target_language="de",
-        vocab_size=vocab_size,
-        splits={
-            split: lambda tmp_dir, split=split: problem.Reiterable(
-                lambda: pairs(split)
-            )
-            for split in ("train", "dev", "test")
-        },
-    )
-
-
 def _multi30k(target: str) -> problem.Problem:
     """Returns the Multi30k problem from English to `target`."""
+    found = {
+        split: [multi30k.corpus(stem, target)]
+        for split, stem in multi30k.REQUIRED.items()
+    }
     further = {name: multi30k.corpus(name, target) for name in multi30k.FURTHER}
     return problem.Problem(
         name=f"translate_en{target}_multi30k",
         source_language="en",
         target_language=target,
         vocab_size=5000,
-        splits={
-            split: lambda tmp_dir, stem=stem: parallel.read(
-                [multi30k.corpus(stem, target)], tmp_dir
-            )
-            for split, stem in multi30k.REQUIRED.items()
-        },
-        further_tests=lambda tmp_dir: parallel.read_available(further, tmp_dir),
+        splits=_openers(found),
+        further_tests=lambda tmp_dir: corpora_lib.read_available(
+            further, tmp_dir
+        ),
         normalize=cleaning.collapse_blanks,
     )
 
 
 def _wmt14(target: str) -> problem.Problem:
     """Returns the WMT problem from English to `target`."""
-    corpora = {
-        "train": wmt.training(target),
-        "dev": wmt.newstest2013(target),
-        "test": wmt.newstest2014(target),
-    }
     return problem.Problem(
         name=f"translate_en{target}_wmt14",
         source_language="en",
         target_language=target,
         vocab_size=32768,
-        splits={
-            split: lambda tmp_dir, part=part: parallel.read(part, tmp_dir)
-            for split, part in corpora.items()
-        },
-        num_shards=100,
+        splits=_openers(wmt.splits(target)),
         # Common Crawl has characters of every script. The rarest five in ten
         # thousand are spelled in bytes, which saves pieces for frequent text.
         character_coverage=0.9995,
     )
+
+
+def _openers(
+    splits: Mapping[str, Sequence[corpora_lib.Corpus]],
+) -> dict[str, Callable[[str | None], corpora_lib.ParallelText]]:
+    """Returns the functions that open splits, for `Problem.splits`."""
+    return {
+        split: lambda tmp_dir, found=found: corpora_lib.read(found, tmp_dir)
+        for split, found in splits.items()
+    }

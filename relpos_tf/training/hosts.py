@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.data import planning
+from relpos_tf.data import batches
 from relpos_tf.training import cluster as cluster_lib
 from relpos_tf.utils import signals
 
@@ -178,40 +178,8 @@ class Hosts:
             return total.numpy().tolist()
 
 
-def host_of(context: tf.distribute.InputContext) -> planning.Host:
+def host_of(context: tf.distribute.InputContext) -> batches.Host:
     """Returns the host that gets batches."""
     hosts = context.num_input_pipelines
     replicas = context.num_replicas_in_sync // hosts
-    return planning.Host(context.input_pipeline_id, hosts, replicas)
-
-
-def own_batches(
-    batches: tf.data.Dataset, context: tf.distribute.InputContext
-) -> tf.data.Dataset:
-    """Returns the batches of one host's replicas, of those of all hosts.
-
-    Replicas get batches in turn, in the same order as on one host with all
-    replicas: how replicas are spread over hosts does not matter.
-
-    Args:
-        batches: Endless dataset, the same on every host.
-        context: `tf.distribute.InputContext` of the host.
-
-    Returns:
-        A dataset like `batches`.
-    """
-    hosts = context.num_input_pipelines
-    if hosts == 1:
-        return batches
-    replicas = context.num_replicas_in_sync // hosts
-    own = batches.enumerate().filter(
-        lambda number, _: (
-            number // replicas % hosts == context.input_pipeline_id
-        )
-    )
-    # Otherwise the hosts exchange at every step whether there is a next batch.
-    endless = tf.data.experimental.assert_cardinality(
-        tf.data.INFINITE_CARDINALITY
-    )
-    own = own.map(lambda _, batch: batch).apply(endless)
-    return own.prefetch(tf.data.AUTOTUNE)
+    return batches.Host(context.input_pipeline_id, hosts, replicas)

@@ -12,8 +12,9 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.data import augmentation
-from relpos_tf.data import mixing
+from relpos_tf.data import batches
+from relpos_tf.data import plan as plan_lib
+from relpos_tf.data import token_files
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import loading
 from relpos_tf.models import arguments
@@ -27,6 +28,12 @@ from relpos_tf.utils import processes
 _log = logging.getLogger("relpos_tf")
 # Each host may see the shared file system under another path.
 _FOLDERS = frozenset({"data_dir", "tmp_dir", "output_dir", "usr_dir"})
+_NEEDS_SENTENCEPIECE = {
+    "bpe_dropout": "others segment a text in one way only",
+    "pair_concatenation": "others put no blank between two sentences",
+}
+# A vocabulary of another language needs more ids for a word, by a factor.
+_POOR_FIT, _USUAL_FIT = 2.0, 1.5
 _VERSIONS = ("relpos_tf", "tensorflow", "keras")
 
 
@@ -74,9 +81,7 @@ def prepare_data(
     tmp_dir: str,
     regenerate: bool,
 ) -> None:
-    """Prepares a problem's data unless they are there, and holds them.
-
-    Until this process ends, no other process replaces them.
+    """Prepares a problem's data unless they are there.
 
     Args:
         hosts: `hosts.Hosts`. The chief prepares; the others wait.
@@ -99,7 +104,6 @@ def prepare_data(
             hosts.await_file(
                 lambda: problem.is_prepared(data_dir), f"--data_dir={data_dir}"
             )
-    problem.lock(data_dir)
     hosts.check_same(
         json.dumps(problem.manifest(data_dir), sort_keys=True),
         f"The data of {problem.name} in --data_dir={data_dir} are",
@@ -109,10 +113,12 @@ def prepare_data(
 def _prepare(problem, data_dir, tmp_dir, regenerate):
     if regenerate or not problem.is_prepared(data_dir):
         _log.info("Preparing %s.", problem.folder(data_dir))
-        manifest = problem.prepare_anew(
-            data_dir, tmp_dir, num_processes=processes.available()
+        manifest = problem.prepare(
+            data_dir, tmp_dir, processes.available(), anew=regenerate
         )
         _log_cleaning(manifest["cleaning"])
+    for warning in problem.overlong_lines(data_dir):
+        _log.warning("%s", warning)
     counts = problem.manifest(data_dir)["counts"]
     _log.info(
         "Data: %s, %s.",
@@ -123,13 +129,12 @@ def _prepare(problem, data_dir, tmp_dir, regenerate):
 
 def _log_cleaning(counts: dict[str, int]) -> None:
     """Logs how many training pairs were dropped or changed, and why."""
-    dropped = dict(counts)
-    read, changed = dropped.pop("read"), dropped.pop(cleaning.KEEPING_RULE, 0)
+    dropped = cleaning.dropped(counts)
+    changed = counts.get("nul", 0)
     _log.info(
         "Training text: %s pairs read; %s dropped in cleaning%s.",
-        f"{read:,}",
-        ", ".join(f"{n:,} ({rule})" for rule, n in dropped.items() if n)
-        or "none",
+        f"{counts['read']:,}",
+        ", ".join(f"{n:,} ({rule})" for rule, n in dropped.items()) or "none",
         f"; NUL characters removed from {changed:,}" if changed else "",
     )
 
@@ -169,9 +174,9 @@ def open_run(
     with hosts.chief_first():
         if hosts.is_chief:
             _compare_vocab_size(asked, hparams.vocab_size)
-            _check_lengths(manifest, hparams)
+            _check_lengths(problem.tokens(data_dir, "train"), hparams)
             _check_beams(hparams)
-            augmentation_of(
+            _check_augmentation(
                 hparams, tokenizer_lib.load(problem.tokenizer_path(data_dir))
             )
             _write_run(run, problem, data_dir, hparams, flags_text)
@@ -224,19 +229,18 @@ def check_is_trained(output_dir: str) -> None:
     )
 
 
-def augmentation_of(
+def _check_augmentation(
     hparams: hparam.HParams, tokenizer: tokenizer_lib.AnyTokenizer
-) -> augmentation.Augmentation:
-    """Returns the augmentation of training pairs that the hparams ask for.
-
-    Raises:
-        UserError: the tokenizer does not allow it.
-    """
-    return augmentation.Augmentation(
-        bpe_dropout=hparams.bpe_dropout,
-        pair_concatenation=hparams.pair_concatenation,
-        tokenizer=tokenizer,
-    )
+) -> None:
+    """Raises UserError if the tokenizer does not allow what the hparams ask."""
+    for name, reason in _NEEDS_SENTENCEPIECE.items():
+        value = getattr(hparams, name)
+        if value and not isinstance(tokenizer, tokenizer_lib.Tokenizer):
+            raise errors.UserError(
+                f"`{name}` needs a SentencePiece model: {reason}. Received: "
+                f"{name}={value} and another vocabulary, as of tensor2tensor. "
+                f"Set {name}=0."
+            )
 
 
 def _write_run(run, problem, data_dir, hparams, flags_text):
@@ -255,6 +259,7 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
             "target_language": problem.target_language,
             "tokenizer_sha256": files.sha256(tokenizer_path),
             "data": data,
+            "vocabulary_fit": list(_vocabulary_fit(problem, data_dir)),
         }
     )
     if flags_text:
@@ -280,14 +285,16 @@ def _compare_vocab_size(asked: int, found: int) -> None:
         )
 
 
-def _check_lengths(manifest: dict[str, Any], hparams: hparam.HParams) -> None:
+def _check_lengths(
+    tokens: token_files.TokenFile, hparams: hparam.HParams
+) -> None:
     """Logs the number of training pairs that are too long.
 
     Raises:
         UserError: all of them are.
     """
-    count = manifest["counts"]["train"]
-    longer = manifest_lib.longer_than(manifest, hparams.max_length)
+    count = len(tokens)
+    longer = int((tokens.lengths > hparams.max_length).any(axis=1).sum())
     if longer == count:
         raise errors.UserError(
             f"Each of the {count:,} training pairs has more than "
@@ -339,7 +346,6 @@ def _check_same_run(
     if pathlib.Path(run.tokenizer_path).is_file():
         loading.load_tokenizer(run.path)  # raises if it is damaged
         run.copy_tokenizer(tokenizer_path)  # raises if it is another one
-    # Runs of earlier versions have no fingerprints.
     known = run.read_problem().get("data", {})
     changed = [s for s in data if s in known and known[s] != data[s]]
     if "train" in changed:
@@ -363,7 +369,7 @@ def _changed_order(run: run_dir.RunDir, flags: Mapping[str, str]) -> list[str]:
     is one in the first order.
 
     Args:
-        run: the run. A run of an earlier version may have no seed.
+        run: the run.
         flags: the new values by name.
     """
     if not run_dir.all_steps(run.path):
@@ -380,50 +386,100 @@ def _changed_order(run: run_dir.RunDir, flags: Mapping[str, str]) -> list[str]:
     ]
 
 
-def training_files(problem, data_dir: str) -> list[str] | mixing.Mixture:
-    """Returns the training files, as a mixture if their corpora have weights.
+def reader_of(
+    problem, data_dir: str, hparams: hparam.HParams, pad_to_boundary: bool
+) -> batches.Reader:
+    """Returns what reads the training batches that the hparams ask for.
 
     Args:
         problem: a prepared `Problem`.
         data_dir: str. The folder where it was prepared.
+        hparams: `hparam.HParams`.
+        pad_to_boundary: bool. See `batches.Reader`.
+
+    Raises:
+        UserError: a file of the data is damaged.
     """
-    if not problem.train_weights:
-        return problem.record_files(data_dir, "train")
-    corpora = problem.training_corpora(data_dir)
-    if len(corpora) == 1:
-        return corpora[0].paths
-    return mixing.Mixture(
-        tuple(tuple(corpus.paths) for corpus in corpora),
-        tuple(corpus.pairs for corpus in corpora),
-        tuple(corpus.weight for corpus in corpora),
+    tokens = problem.tokens(data_dir, "train")
+    plan = plan_lib.Plan(
+        tokens.lengths,
+        problem.corpora(data_dir),
+        plan_lib.buckets(
+            hparams.batch_size,
+            hparams.max_length,
+            hparams.min_length_bucket,
+            hparams.length_bucket_step,
+        ),
+        hparams.pair_concatenation,
+    )
+    return batches.Reader(
+        tokens,
+        plan,
+        tokenizer_lib.load(problem.tokenizer_path(data_dir)),
+        hparams.bpe_dropout,
+        pad_to_boundary,
     )
 
 
-def describe_corpora(problem, data_dir: str) -> None:
+def describe_data(problem, data_dir: str, start: str) -> None:
+    """Logs the shares of corpora with weights, and how the vocabulary fits.
+
+    Args:
+        problem: a prepared `Problem`.
+        data_dir: str. The folder where it was prepared.
+        start: str. A run or a checkpoint whose vocabulary is used; or "".
+    """
+    _describe_corpora(problem, data_dir)
+    _describe_vocabulary(problem, data_dir, start)
+
+
+def _describe_corpora(problem, data_dir: str) -> None:
     """Logs the share of each corpus, if the corpora have weights."""
-    mixture = training_files(problem, data_dir)
-    if not isinstance(mixture, mixing.Mixture):
-        return
-    tags = problem.train_tags or [""] * len(mixture.pairs)
-    for number, (pairs, share, passes, tag) in enumerate(
-        zip(
-            mixture.pairs,
-            mixture.shares(),
-            mixture.passes(),
-            tags,
-            strict=True,
-        ),
-        start=1,
-    ):
+    corpora = problem.corpora(data_dir)
+    total = sum(corpus.pairs for corpus in corpora)
+    for number, corpus in enumerate(corpora):
+        if corpus.share is None:
+            return
+        tag = problem.train_tags[number] if problem.train_tags else ""
         _log.info(
             "Corpus %d%s: %s pairs, %.3g %% of the training pairs, read "
             "%.3g times in an epoch.",
-            number,
+            number + 1,
             f", tag {tag}" if tag else "",
-            f"{pairs:,}",
-            100 * share,
-            passes,
+            f"{corpus.pairs:,}",
+            100 * corpus.share,
+            corpus.share * total / corpus.pairs,
         )
+
+
+def _describe_vocabulary(problem, data_dir: str, start: str) -> None:
+    """Logs how well the vocabulary of another run fits the new text."""
+    path = run_dir.tokenizer_path_of(start) if start else None
+    if path is None:
+        return
+    new = _vocabulary_fit(problem, data_dir)
+    old = run_dir.RunDir(pathlib.Path(path).parent).read_problem()
+    known = old.get("vocabulary_fit")
+    line = f"{new.ids_per_word:.2f} ids a word, {new.byte_share:.1%} bytes"
+    if known:
+        line += f"; on the text of {start}: {known[0]:.2f} and {known[1]:.1%}"
+    if new.ids_per_word > _POOR_FIT * (known or [_USUAL_FIT])[0]:
+        _log.warning(
+            "The vocabulary of %s does not fit the new text: %s. Sequences are "
+            "long, and training slow. Train without --warm_start_from, to "
+            "learn a vocabulary of this text.",
+            start,
+            line,
+        )
+    else:
+        _log.info("The vocabulary of %s on the new text: %s.", start, line)
+
+
+def _vocabulary_fit(problem, data_dir: str) -> tokenizer_lib.Fit:
+    """Returns how well the vocabulary fits the development set."""
+    source, target = problem.lines(data_dir, "dev")
+    tokens = tokenizer_lib.load(problem.tokenizer_path(data_dir))
+    return tokenizer_lib.fit(tokens, source + target)
 
 
 def describe_model(trainer) -> None:

@@ -80,10 +80,7 @@ def _single_step(strategy, optimizer, gradients, element_spec, random_seed):
         own = _counts(batch)
         tokens = context.all_reduce("SUM", own["target_tokens"])
         total, own_gradients = gradients(
-            batch["inputs"],
-            batch["targets"],
-            tokens,
-            _seed(random_seed, optimizer.step),
+            batch, tokens, _seed(random_seed, optimizer.step)
         )
         *summed, loss = context.all_reduce("SUM", [*own_gradients, total])
         is_made = optimizer.apply(summed, tf.math.is_finite(loss))
@@ -146,8 +143,7 @@ class AccumulatingStep:
         seed = _seed(self._random_seed, self._optimizer.step)
         # The number of tokens is known only after the last batch.
         total, gradients = self._gradients(
-            batch["inputs"],
-            batch["targets"],
+            batch,
             tf.constant(1.0),
             tf.random.experimental.stateless_fold_in(seed, number),
         )
@@ -209,9 +205,9 @@ def _gradient_function(model):
     variables = [v.value for v in model.trainable_variables]
     sums = _two_passes if model.hparams.r_drop_alpha else _one_pass
 
-    def gradients(inputs, targets, tokens, seed):
+    def gradients(batch, tokens, seed):
         with tf.GradientTape() as tape, dropout.seed_scope(seed):
-            minimised, total = sums(model, inputs, targets)
+            minimised, total = sums(model, batch)
             loss = minimised / tf.maximum(tokens, 1.0)
         # Dense: sums over replicas, norms and updates would treat duplicate
         # rows of an IndexedSlices as different rows.
@@ -222,12 +218,15 @@ def _gradient_function(model):
     return gradients
 
 
-def _one_pass(model, inputs, targets):
+def _one_pass(model, batch):
     """Sums the cross-entropy over a batch's tokens, to minimise and to log."""
+    inputs, targets = batch["inputs"], batch["targets"]
     smoothing = model.hparams.label_smoothing
     if hasattr(model, "features"):
         total, _ = losses.projected_cross_entropy(
-            model.features(inputs, targets, training=True),
+            model.features(
+                inputs, targets, training=True, **_tag_lengths(batch)
+            ),
             model.softmax_table(),
             targets,
             smoothing,
@@ -238,23 +237,33 @@ def _one_pass(model, inputs, targets):
     return total, total
 
 
-def _two_passes(model, inputs, targets):
+def _two_passes(model, batch):
     """Sums R-Drop's loss, to minimise, and the cross-entropy, to log.
 
     One call with the batch twice: its dropout masks are independent, so both
     halves have their own.
     """
     options = model.hparams.label_smoothing, model.hparams.r_drop_alpha
+    inputs, targets = batch["inputs"], batch["targets"]
     twice = [tf.concat([ids, ids], 0) for ids in (inputs, targets)]  # [2 B, .]
     if hasattr(model, "features"):
+        tags = {
+            name: tf.concat([lengths, lengths], 0)  # [2 B]
+            for name, lengths in _tag_lengths(batch).items()
+        }
         return consistency.projected_loss(
-            model.features(*twice, training=True),
+            model.features(*twice, training=True, **tags),
             model.softmax_table(),
             targets,
             *options,
         )
     logits = model(*twice, training=True)  # [2 B, T, V]
     return consistency.padded_loss(logits, targets, *options)
+
+
+def _tag_lengths(batch) -> dict[str, tf.Tensor]:
+    """Returns the entry about the tags of a batch's sources, if it has one."""
+    return {n: value for n, value in batch.items() if n == "tag_lengths"}
 
 
 def _seed(random_seed: int, step: tf.Variable) -> tf.Tensor:

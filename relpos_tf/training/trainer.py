@@ -6,6 +6,7 @@ how long to train, and when to report, to save and to evaluate.
 
 import contextlib
 import dataclasses
+import itertools
 import logging
 import time
 from collections.abc import Sequence
@@ -15,9 +16,7 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.data import batching
-from relpos_tf.data import record_index
-from relpos_tf.data import records
+from relpos_tf.data import batches as batches_lib
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
@@ -74,11 +73,8 @@ class Trainer:
         self._hosts = hosts_lib.Hosts(strategy)
         self._state = TrainingState(hparams, run, strategy, self._hosts, config)
         self.model = self._state.model
-        tokenizer_path = problem.tokenizer_path(data_dir)
-        self._tokenizer_mark = records.tokenizer_mark(tokenizer_path)
-        tokenizer = tokenizer_lib.load(tokenizer_path)
+        tokenizer = tokenizer_lib.load(problem.tokenizer_path(data_dir))
         self._translator = translator_lib.Translator(self.model, tokenizer)
-        self._augmentation = run_setup.augmentation_of(hparams, tokenizer)
         self._summaries = None
         if self._hosts.is_chief:
             self._summaries = reporting.SummaryWriter(run.path)
@@ -240,38 +236,25 @@ class Trainer:
             jit_compile=self.config.xla_compile,
             accumulate_steps=self._batches_per_update,
         )
-        files = self._problem.record_files(self._data_dir, "train")
-        guarded = records.guarded(
-            batches, files, self.hparams.vocab_size, self._tokenizer_mark
-        )
-        return step_fn, guarded
+        return step_fn, iter(batches)
 
     def _batches(self):
         """Returns the distributed batches that follow the last one used."""
-        if self._hosts.number > 1 and not self._augmentation.bpe_dropout:
-            files = self._problem.record_files(self._data_dir, "train")
-            with self._hosts.chief_first():
-                record_index.load(files)
+        reader = run_setup.reader_of(
+            self._problem,
+            self._data_dir,
+            self.hparams,
+            pad_to_boundary=self.config.xla_compile,
+        )
 
         def dataset(context):
-            batches = batching.training_batches(
-                run_setup.training_files(self._problem, self._data_dir),
-                batch_size=self.hparams.batch_size,
-                max_length=self.hparams.max_length,
+            return batches_lib.training_batches(
+                reader,
                 seed=self.config.random_seed,
                 epoch=int(self._state.epoch.numpy()),
                 position=int(self._state.position.numpy()),
-                min_length_bucket=self.hparams.min_length_bucket,
-                length_bucket_step=self.hparams.length_bucket_step,
-                pad_to_boundary=self.config.xla_compile,
-                vocab_size=self.hparams.vocab_size,
-                tokenizer=self._tokenizer_mark,
-                augmentation=self._augmentation,
                 host=hosts_lib.host_of(context),
             )
-            if self._augmentation.bpe_dropout:
-                return hosts_lib.own_batches(batches, context)
-            return batches
 
         return self._strategy.distribute_datasets_from_function(dataset)
 
@@ -316,16 +299,16 @@ class Trainer:
             self._evaluation_data()
 
     def _evaluation_data(self):
-        """Returns the record files, the lines and the references to evaluate.
+        """Returns the tokens, the lines and the references to evaluate.
 
         Raises:
             UserError: data are missing or damaged.
         """
         split = self.config.eval_split
-        files = self._problem.record_files(self._data_dir, split)
+        tokens = self._problem.tokens(self._data_dir, split)
         sources, references = self._problem.lines(self._data_dir, split)
         metrics.check_references(references)
-        return files, sources, references
+        return tokens, sources, references
 
     def _evaluations(self) -> list[dict]:
         """Returns the events of the run's evaluations, without averages."""
@@ -398,18 +381,12 @@ class Trainer:
                 f"Expected a checkpoint in {self.run.path}. Received: none."
             )
         split = self.config.eval_split
-        files, sources, references = self._evaluation_data()
-        dataset = batching.evaluation_batches(
-            files,
-            batch_size=self.hparams.batch_size,
-            tokenizer=self._tokenizer_mark,
+        tokens, sources, references = self._evaluation_data()
+        dataset = batches_lib.evaluation_batches(
+            tokens, self.hparams.batch_size
         )
-        if self.config.eval_steps:
-            dataset = dataset.take(self.config.eval_steps)
-        dataset = terminal.counted(
-            records.guarded(dataset, files, tokenizer=self._tokenizer_mark),
-            f"Evaluating on {split}: batch",
-        )
+        dataset = itertools.islice(dataset, self.config.eval_steps or None)
+        dataset = terminal.counted(dataset, f"Evaluating on {split}: batch")
         forced = evaluation.teacher_forced(self.model, dataset)
 
         def progress(lines):
@@ -529,9 +506,8 @@ class TrainingState:
             self._groups,
             config.keep_checkpoint_max,
             writes=hosts.is_chief,
-            # Checkpoints of earlier versions do not have the first; whether
-            # they have the others depends on the hparams of their run.
-            optional=["training/unreported", "moving_average/"],
+            # Whether a run has them depends on its hparams, which may change.
+            optional=["moving_average/"],
         )
 
     @property

@@ -9,6 +9,7 @@ import hashlib
 import json
 import types
 import typing
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,20 +26,23 @@ def dumps(values: dict[str, Any]) -> str:
 
 
 def loads(
-    content: bytes | str, field_types: Mapping[str, Any] | None = None
+    content: bytes | str,
+    field_types: Mapping[str, Any] | None = None,
+    required: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Reads an object that `dumps` wrote, or an earlier one without checksum.
+    """Reads an object that `dumps` wrote, or one without a checksum.
 
     Args:
         content: bytes or str. The file's content.
         field_types: See `check`. None: any.
+        required: See `check`.
 
     Returns:
         The object without its checksum.
 
     Raises:
         UserError: the content is not a JSON object, does not fit its checksum,
-            or has a field of another type.
+            lacks a field, or has a field of another type.
     """
     try:
         values = json.loads(content)
@@ -54,26 +58,36 @@ def loads(
             "its content does not fit its checksum. Put the original back; "
             f'if you changed it on purpose, remove its field "{CHECKSUM}".'
         )
-    check(values, field_types or {})
+    check(values, field_types or {}, required)
     return values
 
 
-def check(values: Mapping[str, Any], field_types: Mapping[str, Any]) -> None:
-    """Checks the types of an object's fields. Missing fields pass.
+def check(
+    values: Mapping[str, Any],
+    field_types: Mapping[str, Any],
+    required: Iterable[str] = (),
+) -> None:
+    """Checks that an object has some fields, and the types of its fields.
 
     Args:
         values: The object.
         field_types: By name, a type such as `str`, `int | None`,
             `dict[str, int]` or `list[str]`. A bool is no int; an int is a
             float.
+        required: The names of the fields that it must have.
 
     Raises:
-        UserError: a field is of another type.
+        UserError: a field is missing or of another type.
 
     Example:
 
-    >>> check({"steps": 7}, {"steps": int, "name": str})
+    >>> check({"steps": 7}, {"steps": int, "name": str}, ["steps"])
     """
+    if missing := sorted(set(required) - values.keys()):
+        raise errors.UserError(
+            f"expected the fields {', '.join(missing)}. "
+            f"Received: {', '.join(values) or 'none'}."
+        )
     for name, kind in field_types.items():
         if name in values and not _has_type(values[name], kind):
             is_class = isinstance(kind, type) and not typing.get_origin(kind)

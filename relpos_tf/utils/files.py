@@ -27,8 +27,6 @@ from relpos_tf import errors
 # The end of a temporary name, after the final name, as a pattern of `glob`.
 PART = f".{'[0-9a-f]' * 8}.part"
 OLD = ".old"  # the end of the name of a folder that is being replaced
-# The file beside training files that training makes, `data.record_index`.
-INDEX = "train.index"
 # Most file systems allow names of 255 bytes.
 _LONGEST_STEM = 200
 _LONGEST_FOLDER_STEM = 40  # characters

@@ -11,7 +11,6 @@ import functools
 import itertools
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 from collections.abc import Callable
@@ -24,7 +23,6 @@ from multiprocessing import connection
 from typing import Any
 
 from relpos_tf import errors
-from relpos_tf import registry
 from relpos_tf.utils import slots
 
 # With fewer calls, the start of the processes would take longer.
@@ -35,74 +33,55 @@ class LostError(errors.UserError):
     """A process of a pool was killed."""
 
 
-class Pool:
-    """Processes that start when there is enough to do, and end with the block.
+def ordered_map(
+    function: Callable[[Any], Any], arguments: Iterable[Any], number: int
+) -> Iterator[Any]:
+    """Yields the result of each call, in the order of the arguments.
+
+    Few arguments are taken from the iterable before they are needed. The
+    processes start when there is enough to do for them.
 
     Args:
+        function: A function of a module.
+        arguments: Its argument for each call.
         number: int. Processes; with 1, this process does the work.
+
+    Raises:
+        LostError: a process was killed.
 
     Example:
 
-    >>> with Pool(1) as pool:
-    ...     list(pool.map(abs, [-1, 2]))
+    >>> list(ordered_map(abs, [-1, 2], 1))
     [1, 2]
     """
-
-    def __init__(self, number: int):
-        self.number = number
-        self._executor = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
-            self._executor = None
-
-    def map(
-        self, function: Callable[[Any], Any], arguments: Iterable[Any]
-    ) -> Iterator[Any]:
-        """Yields the result of each call, in the order of the arguments.
-
-        Few arguments are taken from the iterable before they are needed.
-
-        Args:
-            function: A function of a module, also of a folder that
-                `registry.import_usr_dir` has imported.
-            arguments: Its argument for each call.
-
-        Raises:
-            LostError: a process was killed.
-        """
-        arguments = iter(arguments)
-        if self.number > 1 and self._executor is None:
-            first = list(itertools.islice(arguments, _WORTHWHILE))
-            if len(first) == _WORTHWHILE:
-                self._executor = _executor(self.number)
-            arguments = itertools.chain(first, arguments)
-        if self._executor is None:
-            yield from map(function, arguments)
-            return
-        pending, usr_dirs = collections.deque(), registry.usr_dirs()
-        try:
-            for argument in arguments:
-                call = pickle.dumps((function, argument))
-                pending.append(self._executor.submit(_call, call, usr_dirs))
-                if len(pending) > 2 * self.number:
-                    yield pending.popleft().result()
-            while pending:
+    arguments = iter(arguments)
+    first = list(itertools.islice(arguments, _WORTHWHILE))
+    arguments = itertools.chain(first, arguments)
+    if number == 1 or len(first) < _WORTHWHILE:
+        yield from map(function, arguments)
+        return
+    executor = futures.ProcessPoolExecutor(
+        number,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_begin,
+    )
+    pending = collections.deque()
+    try:
+        for argument in arguments:
+            with _without_interrupts():
+                pending.append(executor.submit(function, argument))
+            if len(pending) > 2 * number:
                 yield pending.popleft().result()
-        except process.BrokenProcessPool as error:
-            raise LostError(
-                "One of the processes that prepare data was killed, perhaps "
-                "because memory ran out. Run again: finished parts are kept. "
-                "For less memory, prepare the data before, by relpos-datagen "
-                f"with --num_processes={self.number // 2}."
-            ) from error
-        finally:
-            for future in pending:
-                future.cancel()
+        while pending:
+            yield pending.popleft().result()
+    except process.BrokenProcessPool as error:
+        raise LostError(
+            "One of the processes that prepare data was killed, perhaps "
+            "because memory ran out. For less memory, prepare the data before, "
+            f"by relpos-datagen with --num_processes={number // 2}."
+        ) from error
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 class Workers:
@@ -198,43 +177,6 @@ def available() -> int:
     return len(slots.usable_cores())
 
 
-def can_be_sent(value: Any) -> bool:
-    """Returns whether a function or value can be sent to another process."""
-    try:
-        pickle.dumps(value)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return False
-    return True
-
-
-def _executor(number):
-    return futures.ProcessPoolExecutor(
-        number,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin,
-    )
-
-
-def _call(content: bytes, usr_dirs: Sequence[str]) -> Any:
-    """Calls a function in a process of `Pool`.
-
-    What comes in bytes is loaded here: the process would die of an error in
-    what it receives.
-
-    Args:
-        content: The function and its argument, by `pickle`.
-        usr_dirs: Folders of the user's own registrations. They are imported
-            only if need be, since they may import anything.
-    """
-    try:
-        function, argument = pickle.loads(content)
-    except ModuleNotFoundError:
-        for path in usr_dirs:
-            registry.import_usr_dir(path)
-        function, argument = pickle.loads(content)
-    return function(argument)
-
-
 @contextlib.contextmanager
 def _without_interrupts():
     """Delays Ctrl-C to the end of the block, and for ever in new processes.
@@ -249,7 +191,7 @@ def _without_interrupts():
 
 
 def _begin(*lives):
-    """Prepares a process of the pool, which ends when one of `lives` does."""
+    """Prepares a process, which ends when one of `lives` does."""
     # A terminal sends Ctrl-C to all; the first process ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=lives, daemon=True).start()

@@ -12,7 +12,7 @@ import importlib.machinery
 import sys
 
 _MODULES = {
-    "layers.attention": ("MultiHeadAttention", "TransformerAttention"),
+    "layers.attention": ("TransformerAttention",),
     "layers.blocks": ("DecoderBlock", "EncoderBlock"),
     "layers.dropout": ("Dropout", "SymbolDropout"),
     "layers.embeddings": (

@@ -175,7 +175,7 @@ class KerasAttentionTest(parameterized.TestCase):
             ):
                 self.assertEqual(right.shape, result.shape)
                 np.testing.assert_allclose(
-                    numpy(result), numpy(right), 1e-5, 1e-6, str(arguments)
+                    numpy(result), numpy(right), 1e-5, 1e-5, str(arguments)
                 )
 
     def test_gradients_of_weights_are_slopes(self):
@@ -194,7 +194,7 @@ class KerasAttentionTest(parameterized.TestCase):
 
         found = gradients.gradients(function, values)
         # A long step, because Keras computes in float32 on some backends.
-        slopes = gradients.slopes(function, values, step=1e-2)
+        slopes = gradients.slopes(function, values, step=3e-3)
         for gradient, (direction, slope) in zip(found, slopes, strict=True):
             product = np.sum(gradient * direction)
             np.testing.assert_allclose(product, slope, 0.01, 0.01)
@@ -298,7 +298,7 @@ class KerasAttentionTest(parameterized.TestCase):
             self.assertEqual(
                 keras.backend.standardize_dtype(one.dtype), other.compute_dtype
             )
-        tolerance = 1e-6 if dtype == "float64" else 0.05
+        tolerance = 1e-5 if dtype == "float64" else 0.1
         np.testing.assert_allclose(
             numpy(ops.cast(output, "float32")), numpy(expected), atol=tolerance
         )

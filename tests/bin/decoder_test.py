@@ -135,14 +135,16 @@ class DecoderTest(parameterized.TestCase):
 
     def test_one_line_comes_out_for_each_line(self):
         text = "a\n\n \t\nb\u2028c\x0b\x0cd\x85\r\ne\r\x00\nlast".encode()
-        code, out, err = self.decode(stdin=b"\xef\xbb\xbf" + text)
+        more = b"x\n" * 100  # One of 100 lines may have a NUL.
+        code, out, err = self.decode(stdin=b"\xef\xbb\xbf" + more + text)
         self.assertEqual(code, 0)
-        expected = "A\n\n\nB\u2028C\x0b\x0cD\x85\nE\r\x00\nLAST\n"
+        expected = "X\n" * 100
+        expected += "A\n\n\nB\u2028C\x0b\x0cD\x85\nE\r\x00\nLAST\n"
         self.assertEqual(out, expected.encode())
         self.assertIn("Using there.", err)
 
     def test_file_and_standard_input_give_the_same(self):
-        content = b"one\r\n\xff two \xe2\x80\n\nthree"
+        content = b"one\r\n\xff two \xe2\x80\n\n" + b"three\n" * 17 + b"three"
         source = self.write("source", content)
         target = self.folder / "target"
         _, out, _ = self.decode(stdin=content)
@@ -151,7 +153,8 @@ class DecoderTest(parameterized.TestCase):
         )
         self.assertEqual((code, nothing), (0, b""))
         self.assertEqual(target.read_bytes(), out)
-        self.assertEqual(out, "ONE\n\ufffd TWO \ufffd\n\nTHREE\n".encode())
+        expected = "ONE\n\ufffd TWO \ufffd\n\n" + "THREE\n" * 18
+        self.assertEqual(out, expected.encode())
         self.assertCountEqual(os.listdir(self.folder), ["source", "target"])
 
     def test_failure_leaves_no_file_and_the_old_one_as_it_was(self):
@@ -301,7 +304,6 @@ class DecoderTest(parameterized.TestCase):
                 split: lambda tmp_dir, pairs=pairs: pairs
                 for split, pairs in {"train": [("a", "b")], **sets}.items()
             },
-            num_shards=1,
             tokenizer_file=run.tokenizer_path,
         )
         manifest = pets.prepare(self.folder / "data")
@@ -309,7 +311,9 @@ class DecoderTest(parameterized.TestCase):
         run.write_flags(f"--data_dir={self.folder / 'data'}\n")
         data = manifest_lib.fingerprints(manifest)
         del data["test_2"]  # prepared after the run was trained
-        run.write_problem({"problem": "pets", "data": data, **languages})
+        run.write_problem(
+            {**tiny_run.PROBLEM, "problem": "pets", "data": data, **languages}
+        )
         return f"--output_dir={run.path}"
 
     GERMAN = {"source_language": "en", "target_language": "de"}
@@ -402,11 +406,13 @@ class DecoderTest(parameterized.TestCase):
             splits=dict.fromkeys(
                 ("train", "dev"), lambda tmp_dir: examples.PAIRS
             ),
-            num_shards=1,
             tokenizer_file=run.tokenizer_path,
         )
         pets.prepare(self.folder / "data")
-        run.write_problem({"problem": "pairs"})
+        run.write_problem(
+            tiny_run.PROBLEM
+            | {"source_language": "en", "target_language": "de"}
+        )
         code, out, err = self.decode(
             f"--output_dir={run.path}",
             f"--data_dir={self.folder / 'data'}",

@@ -23,8 +23,10 @@ from relpos_tf.decoding import loading
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.utils import files
 from tests import tiny_run
 from tests.problems import problem_test
 
@@ -96,6 +98,11 @@ class TranslateAllTestCase(parameterized.TestCase):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
         return path
+
+    def write_problem(self, data):
+        checksum = files.sha256(self.run_dir / "tokenizer.model")
+        fields = {"problem": "mine", "data": data, "tokenizer_sha256": checksum}
+        run_dir.RunDir(self.run_dir).write_problem(tiny_run.PROBLEM | fields)
 
     def execute(self, *arguments):
         """Returns (exit code, standard output, standard error)."""
@@ -229,9 +236,9 @@ class FilesTest(TranslateAllTestCase):
         self.assertEqual(record["best"], {"step": 30, "is_average": False})
 
     def test_sets_of_the_problem_are_found_with_their_references(self):
-        self.write("run/problem.json", '{"problem": "mine"}')
-        self.write("data/mine-0123abcd/dev.source", *LINES)
-        self.write("data/mine-0123abcd/dev.target", *LINES)
+        self.write_problem({})
+        pairs = [(line, line) for line in LINES]
+        problem_test.make(dev=pairs, name="mine").prepare(self.folder / "data")
         code, out, _ = self.execute("--translations_dir=", "--min_steps=30")
         self.assertEqual(code, 0)
         self.assertIn("best", out)
@@ -253,15 +260,12 @@ class FilesTest(TranslateAllTestCase):
             )
             manifest = problem.prepare(folder)
             if not number:
-                record = {"problem": "mine"}
-                record["data"] = manifest_lib.fingerprints(manifest)
-                self.write("run/problem.json", json.dumps(record))
+                self.write_problem(manifest_lib.fingerprints(manifest))
         code, _, err = self.execute("--translations_dir=", "--min_steps=30")
         self.assertEqual(code, 0)
         self.there = self.run_dir / "translations"
         self.assertEqual(self.found("dev")["30"], self.expected["30"])
-        record["data"] = {"train": "0", "dev": "0"}
-        self.write("run/problem.json", json.dumps(record))
+        self.write_problem({"train": "0", "dev": "0"})
         code, _, err = self.execute("--min_steps=30")
         self.assertEqual(code, 1)
         self.assertRegex(err, "Expected the dev set of mine .*others, in")

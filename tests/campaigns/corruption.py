@@ -2,7 +2,7 @@
 
     python -m tests.campaigns.corruption [--cases=50] [--log=FILE]
 
-Fifty places each in a checkpoint, in training records, in tokenizers, in
+Fifty places each in a checkpoint, in training data, in tokenizers, in
 hparams.json and in an export are damaged, one at a time: a byte is flipped,
 the file is truncated, a block is zeroed or removed, or the file is deleted.
 Then a command uses the file, in another process. The outcome must be one of:
@@ -31,7 +31,7 @@ import tempfile
 import traceback
 from typing import NamedTuple
 
-TARGETS = "checkpoint", "records", "tokenizer", "hparams", "export"
+TARGETS = "checkpoint", "tokens", "tokenizer", "hparams", "export"
 KINDS = (
     *("flip", "flip", "flip", "flip", "flip"),
     *("cut short", "cut short", "zeros", "cut out", "delete"),
@@ -206,7 +206,7 @@ class World:
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             copy = pathlib.Path(folder, "copy")
             # Half of the tokenizers are in the data, half in the run.
-            trains = target == "records" or (
+            trains = target == "tokens" or (
                 target == "tokenizer" and number % 2
             )
             name = "export" if target == "export" else "run"
@@ -253,7 +253,7 @@ def files_of(target, folder):
     """Returns the files that may be damaged."""
     patterns = {
         "checkpoint": ["ckpt-20.*"],
-        "records": ["*/train-*.tfrecord"],
+        "tokens": ["*/train.ids", "*/train.lengths"],
         "tokenizer": ["tokenizer.model", "*/tokenizer.model"],
         "hparams": ["hparams.json"],
         "export": ["**/*"],

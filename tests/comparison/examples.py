@@ -42,18 +42,19 @@ def made() -> pathlib.Path:
             "dev": lambda tmp_dir: PAIRS[1:],
             "test": lambda tmp_dir: TEST,
         },
-        num_shards=1,
         tokenizer_file=run.tokenizer_path,
     )
     manifest = problem.prepare(folder / "data")
     checksum = files.sha256(run.tokenizer_path)
     run.write_problem(
         {
-            "problem": "pairs",
+            **tiny_run.PROBLEM,
+            "target_language": "de",
             "tokenizer_sha256": checksum,
             "data": manifest_lib.fingerprints(manifest),
         }
     )
+    run.write_versions()
     run.write_flags("--random_seed=1\n--hparams_set=tiny\n--hparams=a=1\n")
     for step, rate in ((4, 2.0), (7, 3.0)):
         run.append_metrics(

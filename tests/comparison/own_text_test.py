@@ -12,6 +12,7 @@ from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import own_files
 from relpos_tf.problems import translate
+from tests import tiny_run
 
 TEXTS = {
     "train": "one two\nthree\nfour five six\n" * 7,
@@ -51,7 +52,7 @@ class OwnTextTest(parameterized.TestCase):
         manifest = problem.prepare(self.folder / "data")
         self.run_of_a.files.write_hparams(hparam.HParams())
         data = manifest_lib.fingerprints(manifest)
-        self.run_of_a.files.write_problem({"problem": "x", "data": data})
+        self.run_of_a.files.write_problem(tiny_run.PROBLEM | {"data": data})
 
     def check(self, problem):
         own_text.check([self.run_of_a], self.folder / "data", problem)
@@ -87,7 +88,7 @@ class OwnTextTest(parameterized.TestCase):
 
     def test_runs_whose_text_is_unknown_are_not_refused(self):
         self.train(self.problem())
-        self.run_of_a.files.write_problem({"problem": "x"})
+        (self.run_of_a.path / "problem.json").unlink()
         self.check(self.problem("more"))
 
 

@@ -11,6 +11,7 @@ from relpos_tf.comparison import runs
 from relpos_tf.comparison import variants
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
+from tests import tiny_run
 
 HPARAMS = hparam.HParams(vocab_size=40)
 DEV = {"split": "dev", "loss": 2.0, "bleu": 1.0}
@@ -139,7 +140,7 @@ class ProgressTest(RunsTestCase):
         self.assertTrue(runs.is_finished(run, 10))
         self.assertFalse(runs.is_finished(run, 11))
         (run.path / "metrics.jsonl").write_text("")
-        run.files.append_metrics({"step": 10, "split": "train", "loss": 1.0})
+        run.files.append_metrics({"step": 10, **DEV, "split": "test"})
         self.assertFalse(runs.is_finished(run, 10))
         self.assertFalse(
             runs.is_finished(runs.Run("b", 1, self.folder / "none"), 10)
@@ -252,14 +253,14 @@ class ProblemTest(RunsTestCase):
         run = runs.Run("a", 1, path)
         with self.assertRaisesRegex(errors.UserError, f"Received: {path}"):
             test_sets.problem_of(run.files)
-        run.files.write_problem({"problem": "p"})
+        run.files.write_problem(tiny_run.PROBLEM)
         with self.assertRaisesRegex(errors.UserError, f"Received: {path}"):
             test_sets.problem_of(run.files)
         (path / "tokenizer.model").write_bytes(b"abc")
         self.assertEqual(
             test_sets.problem_of(run.files),
             {
-                "problem": "p",
+                **tiny_run.PROBLEM,
                 # FIPS 180-2, appendix B.1.
                 "tokenizer_sha256": "ba7816bf8f01cfea414140de5dae2223b00361a3"
                 "96177a9cb410ff61f20015ad",

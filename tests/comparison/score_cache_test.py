@@ -181,11 +181,11 @@ class ScoresTest(ScoresTestCase):
                     "test": examples.TEST,
                 }.items()
             },
-            num_shards=1,
             tokenizer_file=self.run.files.tokenizer_path,
         )
         # The runs were trained when there was one test set.
-        more.prepare_anew(self.folder / "data")
+        shutil.rmtree(more.folder(self.folder / "data"), ignore_errors=True)
+        more.prepare(self.folder / "data")
         for use_test_set, expected in (
             (True, ("test", ["test_2"], [])),
             (False, ("dev", [], [])),
@@ -274,10 +274,6 @@ class ScoresTest(ScoresTestCase):
         shutil.rmtree(self.folder / "data")
         with self.assertRaisesRegex(errors.UserError, "Received: none"):
             self.open_set()
-
-    def test_run_without_fingerprints_is_known_by_its_tokenizer(self):
-        del self.problem["data"]
-        self.assertEqual(self.open_set().name, "test")
 
 
 class ProcessTest(ScoresTestCase):

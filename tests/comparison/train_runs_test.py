@@ -26,7 +26,8 @@ from relpos_tf.utils import slots as slots_lib
 TWO = slots_lib.Slots((slots_lib.Slot(), slots_lib.Slot()), 4, 0)
 SHARING = {"jobs": 2, "cores": 4, "gpus": 0}
 # Trains to step 10, evaluates there; saves when it is told to stop.
-FAKE = """
+FAKE = f"HPARAMS = {hparam.HParams(train_steps=10).to_json()!r}"
+FAKE += """
 import json, pathlib, signal, sys, time
 flags = dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:])
 folder = pathlib.Path(flags["output_dir"])
@@ -54,13 +55,14 @@ if mode == "fails":
 if mode == "killed":
     signal.raise_signal(signal.SIGKILL)
 if mode != "nothing":
-    (folder / "hparams.json").write_text(json.dumps({"train_steps": 10}))
+    (folder / "hparams.json").write_text(HPARAMS)
     if mode == "slow":
         time.sleep(0.8)
     with open(folder / "metrics.jsonl", "a") as file:
         for step in (5, 10):
-            speed = {"steps_per_second": 2.0}
-            event = {"step": step, "split": "train", "loss": 1.5} | speed
+            event = {"step": step, "split": "train", "loss": 1.5}
+            event |= {"steps_per_second": 2.0, "tokens_per_second": 9.0}
+            event |= {"target_tokens": 9.0, "peak_memory_mb": 9.0}
             file.write(json.dumps(event) + "\\n")
             file.flush()
             if mode == "waits" and step == 5:
@@ -145,7 +147,9 @@ class TrainTest(TrainTestCase):
     def test_run_is_resumed_and_only_new_events_are_reported(self):
         run = self.run_of("a")
         run.files.write_hparams(hparam.HParams())
-        run.files.append_metrics({"step": 4, "split": "train", "loss": 9.0})
+        run.files.append_metrics(
+            {"step": 4, "split": "dev", "loss": 9.0, "bleu": 1.0}
+        )
         (run.path / "ckpt-4.index").touch()
         lines = self.train(run)
         self.assertEqual(lines[0], "[1/1] a seed 1 goes on from step 4.")
@@ -283,11 +287,11 @@ class AtOnceTest(TrainTestCase):
         # As after SIGKILL, when a trainer still imports TensorFlow.
         log = self.folder / "logs" / "a-seed1.log"
         child_process.Child(["-S", "-c", ""], log, "Older").wait()
-        self.assertFalse(locks.is_open(log))
+        self.assertFalse(locks.is_locked(log))
         child = child_process.Child(
             ["-S", "-c", "import time; time.sleep(0.5)"], log, "Old"
         )
-        self.assertTrue(locks.is_open(log))
+        self.assertTrue(locks.is_locked(log))
         lines = self.train(self.run_of("a"))
         self.assertFalse(child.is_running)
         self.assertIn("waiting for it", lines[0])

@@ -89,11 +89,11 @@ class WordFrequenciesTest(absltest.TestCase):
         self.assertEqual(self.process.call_count, 3)
 
     def test_no_training_data_are_a_warning(self):
-        for path in (self.folder / "data").glob("*/train*.tfrecord"):
+        for path in (self.folder / "data").glob("*/train.ids"):
             path.unlink()
         found, warning = self.count()
         self.assertIsNone(found)
-        self.assertRegex(warning, r"^No words by frequency: .*tfrecord")
+        self.assertRegex(warning, r"^No words by frequency: .*train.ids")
 
 
 if __name__ == "__main__":

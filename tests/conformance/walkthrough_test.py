@@ -36,9 +36,9 @@ FOLDERS = (
 # The first part of a dotted name that belongs to another package.
 OTHER_PACKAGES = frozenset({"keras", "opennmt", "tensorflow", "tf"})
 FILE_ENDINGS = frozenset(
-    {"bin", "data", "extra", "gz", "html", "index", "json", "jsonl", "md"}
-    | {"model", "npz", "part", "pb", "py", "sh", "source", "subwords", "tar"}
-    | {"target", "tflite", "txt", "yml", "zip"}
+    {"bin", "data", "extra", "gz", "html", "ids", "index", "json", "jsonl"}
+    | {"lengths", "md", "model", "npz", "part", "pb", "py", "sh", "source"}
+    | {"subwords", "tar", "target", "tflite", "txt", "yml", "zip"}
 )
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w/]*(?:\.\w+)?")

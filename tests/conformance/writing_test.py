@@ -26,7 +26,7 @@ from relpos_tf.comparison.report import files as report_files
 from relpos_tf.data import pieces
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from relpos_tf.problems import download
+from relpos_tf.problems import corpora
 from relpos_tf.utils import text
 from tests import report_sample
 from tests import tiny_run
@@ -39,10 +39,9 @@ OTHERS = {
     "export.litert_export": "into a folder it has just made",
     "export.saved_model": "into a folder it has just made",
     "t2t.t2t_import": "into a folder it has just made",
-    "problems.manifest": "into a folder it has just made",
-    "data.records": "into a folder that `manifest` has just made",
+    "problems.problem": "a folder, over nothing or an empty one",
+    "data.token_files": "into a folder that `problem` has just made",
     "data.pieces": "into a folder it has just made",
-    "problems.writing": "into a folder that `manifest` has just made",
     "bin.translate_all": "a file without a name",
     "bin.command": "a file without a name",
     "utils.text": "keeps a file that `files` was about to remove",
@@ -99,13 +98,13 @@ def extract(folder):
     if not archive.exists():
         with zipfile.ZipFile(archive, "w") as opened:
             opened.writestr("in/x.txt", "new")
-    download.extract(archive, "in/x.txt", folder)
+    corpora.extract(archive, "in/x.txt", folder)
     return "x.txt"
 
 
 def make_plain(folder):
     (folder / "x.sgm").write_text('<seg id="1">new</seg>')
-    download.plain_text(folder / "x.sgm")
+    corpora.plain_text(folder / "x.sgm")
     return "x.sgm.txt"
 
 

@@ -1,9 +1,12 @@
-"""Tests of learning and encoding word by word, against whole lines."""
+"""Learning and encoding word by word, against SentencePiece's whole lines."""
 
+import io
+import itertools
 import pathlib
 import random
 import tempfile
 
+import numpy as np
 import sentencepiece
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -11,25 +14,38 @@ from sentencepiece import sentencepiece_model_pb2
 
 from relpos_tf import errors
 from relpos_tf.data import pieces
+from relpos_tf.data import spelling
 from relpos_tf.data import tokenizer
+from tests.data import t2t_subwords_test
 
-# With what SentencePiece treats in a special way: its signs for a blank and for
-# a rare character, characters of "</s>" and "<unk>", tabulators.
+# With SentencePiece's sign for a blank, characters of "</s>" and "<unk>", and
+# some that the rules of spelling change.
 _CHARACTERS = (
-    "aaaabbbccdeé漢 \u2581_\u2047\u00a0\u3000\u2028\r\x01\U0001f600"
-    "<>/sunk\ufeff"
+    "aaaabbbccdeé漢 \u2581_\u2047\u00a0\u3000\u2028\r\t\x01\U0001f600"
+    "<>/sunk\ufeff\u00ad\u0301\u0323"
 )
 
 
 def lines(number, seed, characters=_CHARACTERS):
-    """Returns lines without blanks at their ends."""
-    generator = random.Random(seed)
-    made = []
-    while len(made) < number:
-        size = generator.randint(1, 30)
-        line = "".join(generator.choices(characters + " " * 6, k=size)).strip()
-        made += [line] if line else []
-    return made
+    """Returns lines of odd characters; some are empty."""
+    draw = random.Random(seed)
+    return [
+        "".join(draw.choices(characters + " " * 6, k=draw.randint(0, 30)))
+        for _ in range(number)
+    ]
+
+
+def model_of(text, **options):
+    """Returns the ModelProto that SentencePiece learns from lines."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text),
+        model_writer=model,
+        **{"model_type": "bpe", "hard_vocab_limit": False} | options,
+        byte_fallback=True,
+        minloglevel=2,
+    )
+    return sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
 
 
 class PiecesTest(parameterized.TestCase):
@@ -38,114 +54,107 @@ class PiecesTest(parameterized.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+        self.path = self.folder / "made.model"
 
-    @parameterized.product(
-        size=(5, 300),
-        coverage=(1.0, 0.97),
-        more=("", "\t", "\u2585", "\t\u2585"),
-    )
-    def test_counted_words_give_the_file_of_the_lines(
-        self, size, coverage, more
+    @parameterized.product(size=(20, 300), coverage=(1.0, 0.98))
+    def test_words_give_what_sentencepiece_learns_from_lines(
+        self, size, coverage
     ):
-        paths = self.folder / "lines.model", self.folder / "words.model"
+        rules = self.folder / "rules.tsv"
+        rules.write_text(spelling.rules(), encoding="utf-8")
         for seed in range(3):
-            made = lines(size, seed, _CHARACTERS + more)
+            made = lines(size, seed)
             # Two parts, as of two processes.
-            words = pieces.count_words(made[::2])
-            words.update(pieces.count_words(made[1::2]))
-            found = []
-            for learn, text, path in (
-                (pieces.train, made, paths[0]),
-                (pieces.learn, words, paths[1]),
-            ):
-                try:
-                    learn(text, path, 330, coverage)
-                    found.append(path.read_bytes())
-                except errors.UserError as error:
-                    found.append(str(error))
-            self.assertEqual(found[0], found[1])
+            words = pieces.count_words(made[1::2])
+            words.update(pieces.count_words(made[::2]))
+            pieces.learn(words, self.path, 340, coverage)
+            found = sentencepiece_model_pb2.ModelProto.FromString(
+                self.path.read_bytes()
+            )
+            whole = model_of(
+                made,
+                vocab_size=340,
+                character_coverage=coverage,
+                normalization_rule_tsv=str(rules),
+                pad_id=0,
+                eos_id=1,
+                unk_id=2,
+                bos_id=-1,
+            )
+            self.assertEqual(found.pieces, whole.pieces)
+            self.assertEqual(
+                found.normalizer_spec.precompiled_charsmap,
+                whole.normalizer_spec.precompiled_charsmap,
+            )
 
-    def test_no_words_are_an_error(self):
-        with self.assertRaisesRegex(errors.UserError, "expected text"):
-            pieces.learn(pieces.count_words([]), self.folder / "x.model", 300)
+    def test_the_same_words_give_the_same_file(self):
+        made = lines(50, 1)
+        pieces.train(made, self.path, 330)
+        other = self.folder / "other.model"
+        pieces.train(reversed(made), other, 330)
+        self.assertEqual(self.path.read_bytes(), other.read_bytes())
+        self.assertLen(list(self.folder.iterdir()), 2)
 
-    def test_packed_lines_are_the_ids_of_whole_lines(self):
-        path = self.folder / "made.model"
-        pieces.train(lines(300, 1), path, 330)
+    def test_special_pieces_come_first_and_little_text_gives_few_pieces(self):
+        pieces.train(["ab ab", "abc"], self.path, 8000)
+        tokens = tokenizer.Tokenizer(self.path)
+        self.assertEqual(tokens.pieces()[:3], ["<pad>", "</s>", "<unk>"])
+        self.assertEqual(
+            tokens.pieces()[3:259], [f"<0x{byte:02X}>" for byte in range(256)]
+        )
+        self.assertBetween(tokens.vocab_size, 263, 270)
+        self.assertEqual(tokens.encode("ab"), [tokens.pieces().index("▁ab"), 1])
+
+    @parameterized.parameters(
+        ([], 300, "text"),
+        ([" \u00ad", ""], 300, "text"),
+        (["abc de"], 264, "265 pieces.*vocab_size=264.*--vocab_size"),
+    )
+    def test_no_text_or_no_room_is_the_users_mistake(self, text, size, words):
+        with self.assertRaisesRegex(errors.UserError, words) as caught:
+            pieces.train(text, self.path, size)
+        self.assertNotIn("--character_coverage", str(caught.exception))
+        self.assertEmpty(list(self.folder.iterdir()))
+
+    def assert_encodes_as_tokenizer(self, encoder, path, texts):
+        ids, lengths = encoder.arrays(texts)
+        rows = tokenizer.load(path).encode_batch(texts)
+        self.assertEqual(ids.dtype, encoder.dtype)
+        self.assertEqual(ids.tolist(), list(itertools.chain(*rows)))
+        self.assertEqual(lengths.dtype, np.int64)
+        self.assertEqual(lengths.tolist(), list(map(len, rows)))
+
+    def test_lines_have_the_ids_of_the_tokenizer(self):
+        pieces.train(lines(300, 1), self.path, 330)
+        encoder = pieces.encoder(str(self.path))
+        self.assertIs(pieces.encoder(str(self.path)), encoder)
+        self.assertEqual((encoder.vocab_size, encoder.dtype), (330, np.uint16))
+        odd = ["", " ", "  ", "a", " a ", "a  b", "\ud800 a", "▁ ▁", "\0", "é"]
+        texts = [*odd, *lines(500, 2, _CHARACTERS + "\u2585xyzß")]
+        with absltest.mock.patch.object(pieces, "_LARGEST_CACHE", 1000):
+            for part in (texts, texts, texts[:1], [], texts):
+                self.assert_encodes_as_tokenizer(encoder, self.path, part)
+
+    @parameterized.parameters(
+        {"user_defined_symbols": ["b c"]},
+        {"split_by_whitespace": False},
+        {"remove_extra_whitespaces": False},
+    )
+    def test_models_of_others_have_the_ids_of_the_tokenizer(self, **options):
+        proto = model_of(["ab c ab c", "b c"] * 40, vocab_size=290, **options)
+        self.path.write_bytes(proto.SerializeToString())
+        encoder = pieces.Encoder(self.path)
+        texts = [" ab  c b c", "", "b c", "ﬁ"]
+        self.assert_encodes_as_tokenizer(encoder, self.path, texts)
+
+    def test_large_vocabularies_of_tensor2tensor_have_wider_ids(self):
+        made = [f"{number}_" for number in range(70_000)]
+        path = t2t_subwords_test.write(self.folder, ["<pad>_", "<EOS>_", *made])
         encoder = pieces.Encoder(path)
-        self.assertTrue(encoder.is_word_by_word)
-        packer = pieces.Packer(encoder, is_word_by_word=True)
-        self.assertEqual(packer.vocab_size, 330)
-        whole = tokenizer.Tokenizer(path)
-        texts = [
-            *("", " ", "  ", "a", " a", "a ", "a  b", "\ud800 a", "▁ ▁", "\0"),
-            *lines(500, 2, _CHARACTERS + "\t\u2585xyzß"),
-        ]
-        for _ in range(2):  # made, and then known
-            packed = packer.pack(texts)
-            self.assertEqual(
-                packed,
-                [
-                    b"".join(map(pieces.varint, ids[:-1]))
-                    for ids in whole.encode_batch(texts)
-                ],
-            )
-
-    def test_many_words_are_forgotten_again(self):
-        path = self.folder / "made.model"
-        pieces.train(lines(300, 1), path, 330)
-        packer = pieces.Packer(pieces.Encoder(path), is_word_by_word=True)
-        with absltest.mock.patch.object(pieces, "_LARGEST_CACHE", 10):
-            first = [packer.pack([line]) for line in lines(40, 5)]
-            self.assertLess(len(packer._words), 30)
-            again = [packer.pack([line]) for line in lines(40, 5)]
-        self.assertEqual(first, again)
-
-    def test_other_models_are_not_split_into_words(self):
-        for number, options in enumerate(
-            (
-                {"model_type": "unigram"},
-                {"remove_extra_whitespaces": True},
-                {"user_defined_symbols": ["b c"]},
-                {"split_by_whitespace": False},
-                {"normalization_rule_name": "nmt_nfkc"},
-            )
-        ):
-            prefix = str(self.folder / f"{number}")
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(["ab c ab c", "b c"] * 40),
-                model_prefix=prefix,
-                **{
-                    "vocab_size": 290,
-                    "hard_vocab_limit": False,
-                    "byte_fallback": True,
-                    "model_type": "bpe",
-                    "normalization_rule_name": "identity",
-                    "remove_extra_whitespaces": False,
-                    "minloglevel": 2,
-                    **options,
-                },
-            )
-            encoder = pieces.Encoder(f"{prefix}.model")
-            self.assertFalse(encoder.is_word_by_word, options)
-            packer = pieces.Packer(encoder)
-            text = " ab  c b c"
-            self.assertEqual(
-                packer.pack([text]),
-                [
-                    b"".join(
-                        map(pieces.varint, encoder.encode_batch([text])[0][:-1])
-                    )
-                ],
-            )
-
-    def test_a_piece_with_an_inner_blank_is_noticed(self):
-        path = self.folder / "made.model"
-        pieces.train(lines(300, 1), path, 330)
-        proto = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
-        proto.pieces[-1].piece = "a\u2581b"
-        path.write_bytes(proto.SerializeToString())
-        self.assertFalse(pieces.Encoder(path).is_word_by_word)
+        self.assertEqual(encoder.dtype, np.uint32)
+        ids, lengths = encoder.arrays(["69999 7", ""])
+        self.assertEqual(ids.tolist(), [70_001, 9, 1, 1])
+        self.assertEqual(lengths.tolist(), [3, 1])
 
 
 if __name__ == "__main__":

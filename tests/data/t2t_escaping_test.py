@@ -76,19 +76,6 @@ _MALFORMED = (
 )
 
 
-_STRINGS = tf.TensorSpec([None], tf.string)
-
-
-@tf.function(input_signature=[_STRINGS])
-def spell_in_graph(strings):
-    return graph_escaping.spell(strings, _ALPHABET)
-
-
-@tf.function(input_signature=[_STRINGS])
-def read_in_graph(spelled):
-    return graph_escaping.read(spelled)
-
-
 def constant(strings):
     return tf.constant([string.encode() for string in strings], tf.string)
 
@@ -105,34 +92,25 @@ class SpellingTest(parameterized.TestCase):
     def test_any_spelling_can_be_read(self, spelled, text):
         self.assertEqual(t2t_escaping.read(spelled), text)
 
-    def test_graph_spells_the_same(self):
-        texts, tokens, _ = zip(*_EXAMPLES, strict=True)
+    def assert_graph_agrees(self, texts, spelled):
         expected = [
             [t2t_escaping.spell(token, _ALPHABET).encode() for token in row]
-            for row in tokens
+            for row in map(t2t_escaping.split, texts)
         ]
-        spelled = spell_in_graph(constant(texts))
-        self.assertEqual(spelled.to_list(), expected)
-
-    def test_graph_reads_the_same(self):
-        examples = [(spelled, text) for text, _, spelled in _EXAMPLES]
-        spelled, texts = zip(*examples, *_MALFORMED, strict=True)
-        found = read_in_graph(constant(spelled))
-        self.assertEqual([text.decode() for text in found.numpy()], list(texts))
-
-    def test_graph_takes_no_strings_at_all(self):
-        nothing = tf.zeros([0], tf.string)
-        spelled = spell_in_graph(nothing)
-        self.assertEqual(spelled.to_list(), [])
-        self.assertEqual(read_in_graph(nothing).shape, [0])
-
-    def test_lone_surrogates_become_question_marks(self):
         self.assertEqual(
-            t2t_escaping.without_surrogates("a\ud800\udfffé"), "a??é"
+            graph_escaping.spell(constant(texts), _ALPHABET).to_list(), expected
         )
+        expected = list(map(t2t_escaping.read, spelled))
+        found = graph_escaping.read(constant(spelled)).numpy()
+        self.assertEqual([text.decode() for text in found], expected)
 
-    def test_letters_and_numbers_are_those_of_the_unicode_tables(self):
-        is_alphanumeric = {
+    def test_graph_agrees(self):
+        texts, _, spelled = zip(*_EXAMPLES, strict=True)
+        malformed, _ = zip(*_MALFORMED, strict=True)
+        self.assert_graph_agrees(texts, spelled + malformed)
+
+    def test_letters_and_numbers_are_the_same_in_graphs(self):
+        is_letter = {
             chr(code): unicodedata.category(chr(code))[0] in "LN"
             for code in range(sys.maxunicode + 1)
             if not 0xD800 <= code <= 0xDFFF
@@ -140,22 +118,17 @@ class SpellingTest(parameterized.TestCase):
         # Both sides of each place where the answer changes.
         edges = [
             character
-            for pair in itertools.pairwise(is_alphanumeric)
-            if is_alphanumeric[pair[0]] != is_alphanumeric[pair[1]]
+            for pair in itertools.pairwise(is_letter)
+            if is_letter[pair[0]] != is_letter[pair[1]]
             for character in pair
         ]
         self.assertGreater(len(edges), 1000)
         texts = [f"a{character}" for character in edges]
-        counts = [1 if is_alphanumeric[c] else 2 for c in edges]
-        self.assertEqual([len(t2t_escaping.split(t)) for t in texts], counts)
-        spelled = spell_in_graph(constant(texts))
-        self.assertEqual(spelled.row_lengths().numpy().tolist(), counts)
-
-        spelled = [rf"a_\{ord(character)};_" for character in edges]
-        texts = [f"a {c}" if is_alphanumeric[c] else f"a{c}" for c in edges]
-        self.assertEqual([t2t_escaping.read(s) for s in spelled], texts)
-        found = read_in_graph(constant(spelled))
-        self.assertEqual([text.decode() for text in found.numpy()], texts)
+        sizes = [len(t2t_escaping.split(text)) for text in texts]
+        self.assertEqual(sizes, [2 - is_letter[c] for c in edges])
+        self.assert_graph_agrees(
+            texts, [rf"a_\{ord(character)};_" for character in edges]
+        )
 
 
 if __name__ == "__main__":

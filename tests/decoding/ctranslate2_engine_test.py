@@ -70,10 +70,11 @@ class EngineTest(parameterized.TestCase):
         found = translator.translate(lines, return_scores=True, **kwargs)
         return [text for text, _ in found], [score for _, score in found]
 
+    # With these seeds, no two of the best translations are nearly as good.
     @parameterized.named_parameters(
-        ("relative", {"seed": 2}),
+        ("relative", {"seed": 7}),
         ("pre_norm", PRE_NORM | {"seed": 2}),
-        ("absolute", ABSOLUTE | {"seed": 28}),
+        ("absolute", ABSOLUTE | {"seed": 7}),
     )
     def test_translations_are_those_of_the_run(self, changes):
         translator = relpos_tf.Translator.load(export_of(**changes))
@@ -125,7 +126,7 @@ class EngineTest(parameterized.TestCase):
             self.assertLen(set(texts), 3 if line.strip() else 1)
 
     def test_neighbours_and_their_limits_do_not_matter(self):
-        changes = ABSOLUTE | {"seed": 28}
+        changes = ABSOLUTE | {"seed": 11}
         engine = ctranslate2_engine.CTranslate2Engine(export_of(**changes))
         # Limits from 2 on: many translations are cut off.
         settings = engine.complete(decode_hparam.DecodeHParams(extra_length=0))
@@ -153,19 +154,41 @@ class EngineTest(parameterized.TestCase):
             for found in pool.map(translator.translate, [LINES] * 8):
                 self.assertEqual(found, want)
 
-    def test_quantised_weights_are_small_and_translate(self):
-        sizes = {}
-        for quantization in ("none", "int8", "float16"):
-            folder = export_of(quantization, seed=2)
-            sizes[quantization] = (folder / "model.bin").stat().st_size
-            translator = relpos_tf.Translator.load(folder)
-            texts, scores = self.outputs(translator, LINES)
-            want, want_scores = self.outputs(ours(seed=2), LINES)
-            same = [a == b for a, b in zip(texts, want, strict=True)]
-            self.assertGreater(sum(same), 4)
-            np.testing.assert_allclose(scores, want_scores, atol=0.5)
-        self.assertLess(sizes["int8"], 0.6 * sizes["none"])
-        self.assertLess(sizes["float16"], 0.6 * sizes["none"])
+    @parameterized.parameters(
+        ("none", 1.0, 1e-3), ("int8", 0.6, 0.5), ("float16", 0.6, 0.1)
+    )
+    def test_quantised_weights_are_small_and_keep_probabilities(
+        self, quantization, size, tolerance
+    ):
+        # Of given ids: two searches may part where two ids are nearly equal.
+        engine = ctranslate2_engine.CTranslate2Engine(
+            export_of(quantization, seed=2)
+        )
+        lines = [line for line in LINES if line.strip()]
+        sources = [item.content for item in engine.items(lines)]
+        targets = np.random.default_rng(1).integers(
+            3, len(engine._tokens), [len(lines), 7]
+        )
+        tokens = [
+            [[engine._tokens[i] for i in ids] for ids in side]
+            for side in ([ids[:-1] for ids in sources], targets)  # no EOS
+        ]
+        found = engine.translator.score_batch(*tokens)
+        all_expected = []
+        for source, target, one in zip(sources, targets, found, strict=True):
+            ids = np.int32([[*target, 1]])  # [1, T]
+            logits = ours(seed=2).engine.model(np.int32([source]), ids)
+            expected = tf.gather(
+                tf.nn.log_softmax(logits), ids, axis=2, batch_dims=2
+            )[0]  # [T]
+            np.testing.assert_allclose(one.log_probs, expected, atol=tolerance)
+            all_expected += expected.numpy().tolist()
+        self.assertGreater(np.std(all_expected), 1.5)  # many times the error
+        model, whole = (
+            (folder / "model.bin").stat().st_size
+            for folder in (export_of(quantization, seed=2), export_of(seed=2))
+        )
+        self.assertLessEqual(model, size * whole)
 
     def test_lines_beyond_the_positions_are_refused(self):
         translator = relpos_tf.Translator.load(export_of(**ABSOLUTE))

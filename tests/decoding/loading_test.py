@@ -125,7 +125,7 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
         run = self.copy_of_run()
         known = loading.load_tokenizer(run).fingerprint
         record = run_dir.RunDir(run)
-        record.write_problem({"tokenizer_sha256": known})
+        record.write_problem(tiny_run.PROBLEM | {"tokenizer_sha256": known})
         loading.load_tokenizer(run)
         path = run / "tokenizer.model"
         # Still a model of as many pieces.

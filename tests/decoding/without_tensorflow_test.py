@@ -75,7 +75,7 @@ class WithoutTensorFlowTest(parameterized.TestCase):
         self.assertEqual(self.python("-c", FIND), "[]\n")
 
     def test_translations_are_those_of_a_process_with_tensorflow(self):
-        folder = export_of(seed=2)
+        folder = export_of(seed=7)
         found = self.python("-c", TRANSLATE, folder, *LINES).splitlines()
         plain, n_best = map(json.loads, found)
         translator = relpos_tf.Translator.load(folder)
@@ -87,7 +87,9 @@ class WithoutTensorFlowTest(parameterized.TestCase):
             n_best, want, strict=True
         ):
             self.assertEqual(texts, want_texts)
-            np.testing.assert_allclose(scores, want_scores, rtol=1e-5)
+            np.testing.assert_allclose(
+                scores, want_scores, rtol=1e-5, atol=1e-5
+            )
         self.assertGreater(len(set(plain)), 3)
 
     def test_decoder_translates_and_scores(self):
@@ -131,7 +133,15 @@ class WithoutTensorFlowTest(parameterized.TestCase):
     def test_a_run_and_a_saved_model_say_what_to_install(self):
         saved_model = self.folder / "saved_model"
         saved_model.mkdir()
-        info = checked_json.dumps({"format": "saved_model"})
+        info = checked_json.dumps(
+            {
+                "format": "saved_model",
+                "files": {},
+                "decode_hparams": {},
+                "tokenizer": "",
+                "tokenizer_sha256": "",
+            }
+        )
         (saved_model / "export_info.json").write_text(info)
         for path, flag, kind in (
             (tiny_run.path(), "output_dir", "a run"),

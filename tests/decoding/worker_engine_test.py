@@ -270,7 +270,15 @@ class CommandTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
-        info = checked_json.dumps({"format": "ctranslate2"})
+        info = checked_json.dumps(
+            {
+                "format": "ctranslate2",
+                "files": {},
+                "decode_hparams": {},
+                "tokenizer": "",
+                "tokenizer_sha256": "",
+            }
+        )
         (self.folder / "export_info.json").write_text(info)
         self.begun = self.folder / "begun"
 

@@ -325,7 +325,9 @@ class ExportTest(parameterized.TestCase):
             )
             ids, scores = program.translate(source, size + 7)
             np.testing.assert_array_equal(ids, want["ids"][0])
-            np.testing.assert_allclose(scores, want["scores"][0], rtol=1e-4)
+            np.testing.assert_allclose(
+                scores, want["scores"][0], rtol=1e-4, atol=1e-5
+            )
             lengths.add(ids.shape)
         self.assertGreater(len(lengths), 1)
 
@@ -402,8 +404,8 @@ class ExportTest(parameterized.TestCase):
             relpos_tf.Translator.load(folder)
         # Without checksums, as somebody else might write it.
         path = folder / "export_info.json"
-        info = json.loads(path.read_text())
-        del info["files"], info["sha256"]
+        info = json.loads(path.read_text()) | {"files": {}}
+        del info["sha256"]
         path.write_text(json.dumps(info))
         model.write_bytes(content[: len(content) // 2])
         with self.assertRaisesRegex(errors.UserError, "complete export"):

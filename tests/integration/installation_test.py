@@ -318,11 +318,10 @@ class InstallationTest(absltest.TestCase):
         self.run_documented(
             "datagen --problem=translate_ende_wmt14",
             "--problem=translate_ende_lists",
-            "--num_shards=2",
             file="relpos_tf/bin/datagen.py",
         )
         prepared = self.work / "data" / "translate_ende_lists"
-        self.assertLen(list(prepared.glob("train-0000?-of-00002*")), 2)
+        self.assertTrue((prepared / "train.ids").is_file())
 
     def test_commands_that_export(self):
         self.train_as_documented()

@@ -122,7 +122,7 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             model.export(folder, verbose=False)
             loaded = tf.saved_model.load(folder)
-            self.assertAllClose(loaded.serve(x), model(x))
+            self.assertAllClose(loaded.serve(x), model(x), rtol=1e-5, atol=1e-5)
 
     @parameterized.parameters(*keras_attention.IMPLEMENTATIONS)
     def test_litert_runs_every_implementation(self, implementation):
@@ -186,14 +186,14 @@ class ConversionTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(
             ours(x, x, value_mask=mask, return_attention_scores=True),
             layer(x, may_attend=mask[:, None, None], return_weights=True),
-            rtol=1e-6,
-            atol=1e-6,
+            rtol=1e-5,
+            atol=1e-5,
         )
         self.assertAllClose(
             ours(x, y, use_causal_mask=True),
             layer(x, y, use_causal_mask=True),
-            rtol=1e-6,
-            atol=1e-6,
+            rtol=1e-5,
+            atol=1e-5,
         )
         self.assertAllEqual(back(x), layer(x))
 
@@ -214,7 +214,7 @@ class ConversionTest(tf.test.TestCase, parameterized.TestCase):
             ours(x, x, return_attention_scores=True),
             back(x, return_weights=True),
         ):
-            self.assertAllClose(found, expected, rtol=1e-6, atol=1e-6)
+            self.assertAllClose(found, expected, rtol=1e-5, atol=1e-5)
 
     def test_other_features_than_the_hidden_size_are_refused(self):
         x, y = example_inputs()

@@ -122,7 +122,6 @@ class LayerOfKerasTest(keras_testing.TestCase, parameterized.TestCase):
         }
         elsewhere = {
             keras_attention.RelativeMultiHeadAttention,  # in tests/backends
-            attention.MultiHeadAttention,  # a name of `TransformerAttention`
         }
         self.assertEqual(layers, LAYERS.keys() | elsewhere)
 

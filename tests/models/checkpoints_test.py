@@ -362,7 +362,7 @@ class MoveTest(parameterized.TestCase):
         self.write(self.prefix, 3.0)
         half = pathlib.Path(f"{self.prefix}_new.data-00000-of-00001")
         half.write_bytes(b"x")
-        (self.folder / ".metrics.jsonl.part").write_bytes(b"x")
+        (self.folder / "metrics.jsonl.0123abcd.part").write_bytes(b"x")
         self.assertEqual(self.restored(), 3.0)
         self.assertCountEqual(
             os.listdir(self.folder),
@@ -440,12 +440,8 @@ class AverageTest(absltest.TestCase):
         average = str(self.folder / "ckpt-5")
         checkpoints.average(self.prefixes[:2], average)
         pathlib.Path(f"{average}.json").unlink()
-        marked_by_a_file = str(self.folder / "ckpt-7")
-        checkpoints.write_model(marked_by_a_file, variables([1.0, 2.0]), 7)
-        pathlib.Path(f"{marked_by_a_file}.json").write_text("{}")
-        for prefix in (average, marked_by_a_file):
-            with self.assertRaisesRegex(errors.UserError, f"{prefix}, an aver"):
-                self.average([self.prefixes[2], prefix])
+        with self.assertRaisesRegex(errors.UserError, f"{average}, an aver"):
+            self.average([self.prefixes[2], average])
         self.assertFalse((self.folder / "mean.index").exists())
 
     def test_refuses_none_and_the_same_twice(self):

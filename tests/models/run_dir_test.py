@@ -16,11 +16,12 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.models import run_dir
+from tests import tiny_run
 
 
 def event(step, **more):
     """Returns an event of metrics.jsonl."""
-    return {"step": step, "split": "train", "loss": 0.5, **more}
+    return {"step": step, "split": "dev", "loss": 0.5, "bleu": 7.0, **more}
 
 
 class RunDirTest(parameterized.TestCase):
@@ -51,7 +52,7 @@ class RunDirTest(parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, "fit its checksum"):
             self.run.read_hparams()
 
-    def test_hparams_without_a_checksum_are_of_an_earlier_version(self):
+    def test_hparams_that_a_user_changed_have_no_checksum(self):
         self.run.path.mkdir()
         text = hparam.HParams(hidden_size=48).to_json()
         (self.run.path / "hparams.json").write_text(text)
@@ -111,10 +112,24 @@ class RunDirTest(parameterized.TestCase):
         ("3", "expected a JSON object"),
         ("null", "expected a JSON object"),
         ("[" * 100_000, "expected JSON"),
-        ('{"split": "dev"}', "with bleu, loss, step"),
-        ('{"step": "7", "split": "dev"}', '`step` must be of type int.*"7"'),
-        ('{"step": true}', "`step` must be of type int. Received: true"),
-        ('{"step": 1, "split": []}', "`split` must be of type str"),
+        ('{"split": "dev"}', "the fields loss, step. Received: split"),
+        ('{"step": 1, "split": "dev", "loss": 1}', "the fields bleu"),
+        (
+            '{"step": 1, "split": "train", "loss": 1, "target_tokens": 9.0}',
+            "peak_memory_mb, steps_per_second, tokens_per_second. Received",
+        ),
+        (
+            '{"step": "7", "split": "dev", "loss": 1}',
+            '`step` must be of type int.*"7"',
+        ),
+        (
+            '{"step": true, "split": "dev", "loss": 1}',
+            "`step` must be of type int. Received: true",
+        ),
+        (
+            '{"step": 1, "split": [], "loss": 1}',
+            "`split` must be of type str",
+        ),
         (
             '{"step": 1, "split": "dev", "loss": 1, "bleu": "9"}',
             "`bleu` must be of type float",
@@ -212,12 +227,22 @@ class RunDirTest(parameterized.TestCase):
     )
     def test_damaged_problem_is_refused(self, fields, message):
         self.assertEqual(self.run.read_problem(), {})
-        self.run.write_problem({"problem": "p", "more": 7})
-        expected = {"problem": "p", "more": 7}
+        expected = tiny_run.PROBLEM | {"more": 7}
+        self.run.write_problem(expected)
         self.assertEqual(self.run.read_problem(), expected)
-        self.run.write_problem(fields)
+        self.run.write_problem(expected | fields)
         with self.assertRaisesRegex(
             errors.UserError, f"problem.json is damaged: {message}"
+        ):
+            self.run.read_problem()
+
+    @parameterized.parameters(*tiny_run.PROBLEM)
+    def test_problem_without_a_field_is_refused(self, name):
+        fields = dict(tiny_run.PROBLEM)
+        del fields[name]
+        self.run.write_problem(fields)
+        with self.assertRaisesRegex(
+            errors.UserError, f"damaged: expected the fields {name}. Received"
         ):
             self.run.read_problem()
 

@@ -26,7 +26,7 @@ class CleaningTest(parameterized.TestCase):
     ):
         self.assertEqual(cleaning.clean_pair(source, target), (pair, rule))
 
-    def test_every_rule_applied_is_counted(self):
+    def test_every_rule_applied_is_counted_and_so_are_hints(self):
         counts = collections.Counter()
         pairs = [
             ("a", "b"),
@@ -34,12 +34,54 @@ class CleaningTest(parameterized.TestCase):
             ("a", ""),
             ("a\0", "b"),
             ("\ufffd", "b"),
+            (" c", "c "),
+            ("d\re", "f\rg"),
         ]
         kept = list(cleaning.clean_pairs(pairs, counts))
-        self.assertEqual(kept, [("a", "b"), ("a", "b")])
         self.assertEqual(
-            counts, {"read": 5, "blank": 2, "nul": 1, "undecodable": 1}
+            kept, [("a", "b"), ("a", "b"), ("c", "c"), ("d\re", "f\rg")]
         )
+        rules = {"blank": 2, "nul": 1, "undecodable": 1}
+        self.assertEqual(counts, {"read": 7, "equal": 1, "returns": 1, **rules})
+        self.assertEqual(
+            cleaning.dropped(counts), {"blank": 2, "undecodable": 1}
+        )
+
+    @parameterized.parameters(
+        ({}, []),
+        ({"blank": 3, "ratio": 2, "nul": 90, "equal": 5, "returns": 5}, []),
+        (
+            {"blank": 4, "ratio": 23},
+            [("27.0 %", "23 of 27", "far longer", "line N")],
+        ),
+        ({"undecodable": 6}, [("6.0 %", "not UTF-8", "iconv")]),
+        ({"equal": 100}, [("100.0 %", "equal", "TSV", "TMX")]),
+        ({"returns": 6}, [("6.0 %", "carriage returns", "tr '\\r' '\\n'")]),
+    )
+    def test_more_than_one_in_twenty_is_worth_a_warning(self, counts, expected):
+        found = cleaning.warnings({"read": 100, **counts}, "a.en")
+        self.assertLen(found, len(expected))
+        for line, words in zip(found, expected, strict=True):
+            for word in ("a.en", *words):
+                self.assertIn(word, line)
+
+    def test_equal_sides_are_to_be_expected_within_a_language(self):
+        counts = {"read": 100, "equal": 100}
+        self.assertEmpty(cleaning.warnings(counts, "a.en", True))
+
+    @parameterized.parameters(
+        ([("", "b"), ("", "c"), ("d", "e\ufffd")], "a side is empty"),
+        ([("é".encode("latin1").decode(errors="replace"), "b")], "iconv"),
+        ([("\r".join("one") * 999, "\r".join("two") * 999)], "tr '\\r'"),
+        ([("a" * 5000, "b" * 4000)], "4,000 characters"),
+        ([], "none"),
+    )
+    def test_where_nothing_is_left_the_reason_is_given(self, pairs, word):
+        counts = collections.Counter()
+        self.assertEmpty(list(cleaning.clean_pairs(pairs, counts)))
+        message = cleaning.nothing_left(counts, "a.en, a.de")
+        self.assertIn("a.en, a.de", message)
+        self.assertIn(word, message)
 
     def test_blanks_collapse_and_escapes_are_undone(self):
         self.assertEqual(

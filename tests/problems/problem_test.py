@@ -1,33 +1,27 @@
-"""Tests of preparing a problem: complete or not at all, and nothing lost."""
+"""Tests of prepared folders: complete or not at all, and damage is named."""
 
 import atexit
-import copy
 import functools
 import hashlib
 import json
+import os
 import pathlib
 import shutil
 import tempfile
+from unittest import mock
 
-import tensorflow as tf
+import numpy as np
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.data import pieces
-from relpos_tf.data import records
 from relpos_tf.data import tokenizer
+from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem
 
 TRAIN = [(f"  {i} dogs & {i + 1} cats ", f"{i} Hunde\0") for i in range(31)]
-DEV = [("", "leer"), (" a  dog ", " ein  Hund "), ("x\ufffd", ""), ("y", "z")]
-
-
-class Broken:
-    """Pairs that cannot be read to the end."""
-
-    def __iter__(self):
-        yield from TRAIN
-        raise OSError("No space left on device")
+DEV = [("", "leer"), (" a dog ", " ein Hund "), ("x\ufffd", ""), ("y", "z")]
 
 
 def make(train=TRAIN, dev=DEV, **fields):
@@ -38,7 +32,6 @@ def make(train=TRAIN, dev=DEV, **fields):
         "target_language": "de",
         "vocab_size": 300,
         "splits": {"train": lambda tmp_dir: train, "dev": lambda tmp_dir: dev},
-        "num_shards": 3,
         **fields,
     }
     return problem.Problem(**settings)
@@ -46,212 +39,285 @@ def make(train=TRAIN, dev=DEV, **fields):
 
 @functools.cache
 def prepared_once():
-    """Returns a folder where `make()` is prepared, and the manifest."""
+    """Returns a folder where `make()` is prepared."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder)
-    return pathlib.Path(folder), make().prepare(folder)
+    make().prepare(folder)
+    return pathlib.Path(folder)
 
 
-def copy_prepared(data_dir):
-    """Copies the prepared folder of `make()`; returns the manifest."""
-    folder, manifest = prepared_once()
-    shutil.copytree(folder / "pets", data_dir / "pets")
-    return copy.deepcopy(manifest)
+def texts(pets, data_dir, split):
+    """Returns the pairs of texts of a split, from its ids."""
+    tokens = pets.tokens(data_dir, split)
+    words = tokenizer.load(pets.tokenizer_path(data_dir))
+    pairs = []
+    for number, sizes in enumerate(tokens.lengths.astype(int)):
+        [starts] = tokens.starts(np.array([number]))
+        sides = np.split(tokens.rows(starts, sizes).ids, sizes[:1])
+        pairs.append(tuple(map(words.decode, sides)))
+    return pairs
 
 
-def read(files):
-    """Returns the pairs of ids in record files."""
-    pairs = tf.data.TFRecordDataset(list(files)).map(records.parse)
-    return [
-        (pair["inputs"].tolist(), pair["targets"].tolist())
-        for pair in pairs.as_numpy_iterator()
-    ]
+class Interrupted:
+    """Pairs that cannot be read to the end."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def __iter__(self):
+        yield from TRAIN
+        raise self._error
 
 
-class ProblemTest(absltest.TestCase):
+class ProblemTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.data_dir = pathlib.Path(folder.name, "data")
+        self.data_dir = pathlib.Path(self.create_tempdir().full_path)
+        self.folder = self.data_dir / "pets"
 
-    def texts(self, pets, split):
-        tokens = tokenizer.Tokenizer(pets.tokenizer_path(self.data_dir))
-        return [
-            (tokens.decode(inputs), tokens.decode(targets))
-            for inputs, targets in read(pets.record_files(self.data_dir, split))
-        ]
+    def copy(self):
+        """Copies the prepared folder of `make()`; returns the problem."""
+        shutil.copytree(prepared_once() / "pets", self.folder)
+        return make()
 
-    def test_training_pairs_are_all_there_clean_and_shuffled(self):
-        pets = make(TRAIN + [("lost", ""), ("a" * 5000, "b" * 5000)])
+    def test_training_pairs_are_all_there_clean_and_in_order(self):
+        pets = make([*TRAIN, ("lost", ""), ("a" * 5000, "b" * 5000)])
         manifest = pets.prepare(self.data_dir)
         self.assertEqual(manifest["counts"], {"train": 31, "dev": 4})
-        self.assertEqual(
-            manifest["cleaning"],
-            {"read": 33, "nul": 31, "blank": 1, "long": 1},
-        )
-        files = pets.record_files(self.data_dir, "train")
-        self.assertEqual(
-            [pathlib.Path(path).name for path in files],
-            [f"train-{i:05d}-of-00003.tfrecord" for i in range(3)],
-        )
+        expected = {"read": 33, "nul": 31, "blank": 1, "long": 1}
+        self.assertEqual(manifest["cleaning"], expected)
         clean = [(f"{i} dogs & {i + 1} cats", f"{i} Hunde") for i in range(31)]
-        texts = self.texts(pets, "train")
-        self.assertCountEqual(texts, clean)
-        dealt = [pair for i in range(3) for pair in clean[i::3]]
-        self.assertNotEqual(texts, dealt)
+        self.assertEqual(texts(pets, self.data_dir, "train"), clean)
 
     def test_held_out_lines_keep_their_places_and_references(self):
-        pets = make(normalize=lambda line: " ".join(line.split()))
+        pets = make(normalize=str.lower)
         pets.prepare(self.data_dir)
         source, target = pets.lines(self.data_dir, "dev")
-        self.assertEqual(source, ["", "a dog", "x\ufffd", "y"])
-        self.assertEqual(target, ["leer", " ein  Hund ", "", "z"])
+        self.assertEqual(source, ["", " a dog ", "x\ufffd", "y"])
+        self.assertEqual(target, ["leer", " ein Hund ", "", "z"])
         self.assertEqual(
-            self.texts(pets, "dev"), list(zip(source, target, strict=True))
+            texts(pets, self.data_dir, "dev"),
+            [("", "leer"), ("a dog", "ein Hund"), ("x\ufffd", ""), ("y", "z")],
         )
 
-    def test_the_manifest_describes_every_file(self):
-        pets = make()
-        manifest = pets.prepare(self.data_dir, num_shards=2)
-        folder = self.data_dir / "pets"
-        names = {path.name for path in folder.iterdir()} - {"manifest.json"}
-        self.assertEqual(manifest["files"].keys(), names)
-        self.assertLen([n for n in names if n.startswith("train")], 2)
-        for name, known in manifest["files"].items():
-            content = (folder / name).read_bytes()
-            self.assertEqual(known["bytes"], len(content))
-            self.assertEqual(
-                known["sha256"], hashlib.sha256(content).hexdigest()
-            )
-        self.assertEqual(pets.manifest(self.data_dir), manifest)
-        self.assertIn("sentencepiece", manifest["versions"])
-        tokens = tokenizer.Tokenizer(pets.tokenizer_path(self.data_dir))
-        self.assertEqual(manifest["vocab_size"], tokens.vocab_size)
+    def test_the_longest_pairs_allowed_are_kept(self):
+        lines = ["a b", "a " * 1022 + "a", "a " * 1023 + "a"]
+        train = [(line, line) for line in lines]
+        manifest = make(train).prepare(self.data_dir)
+        self.assertEqual(manifest["counts"]["train"], 2)
+        self.assertEqual(manifest["cleaning"]["tokens"], 1)
+        longest = make(train).tokens(self.data_dir, "train").lengths.max()
+        self.assertEqual(longest, 1024)
 
-    def test_preparing_twice_gives_the_same_files(self):
-        _, first = prepared_once()
-        self.assertEqual(make().prepare(self.data_dir), first)
+    def test_a_side_of_invisible_characters_is_empty(self):
+        pairs = [*TRAIN[:3], ("\u200b \ufeff", "b"), ("a", "\u00ad")]
+        manifest = make(pairs).prepare(self.data_dir)
+        self.assertEqual(manifest["counts"]["train"], 3)
+        self.assertEqual(manifest["cleaning"]["blank"], 2)
 
-    def test_a_failure_leaves_no_trace_and_keeps_earlier_data(self):
-        self.assertRaises(OSError, make(Broken()).prepare, self.data_dir)
-        self.assertEmpty(list(self.data_dir.iterdir()))
-        made = copy_prepared(self.data_dir)
-        other = make(Broken(), vocab_size=290)
-        self.assertRaises(OSError, other.prepare, self.data_dir)
-        self.assertEqual(make().manifest(self.data_dir), made)
-        self.assertLen(list(self.data_dir.iterdir()), 1)
-
-    def test_a_folder_without_manifest_does_not_count(self):
-        folder = self.data_dir / "pets"
-        folder.mkdir(parents=True)
-        half = folder / "train-00000-of-00001.tfrecord"
-        half.write_bytes(b"half")
-        pets = make()
-        self.assertFalse(pets.is_prepared(self.data_dir))
-        with self.assertRaisesRegex(errors.UserError, "--generate_data"):
-            pets.record_files(self.data_dir, "train")
-        # Nothing says that it is ours.
-        with self.assertRaisesRegex(errors.UserError, f"has {half.name}. Move"):
-            pets.prepare(self.data_dir)
-        half.unlink()
+    def test_an_overlong_line_is_named(self):
+        dev = [*DEV, ("ein langer Satz " * 1250, "z")]
+        pets = make(dev=dev)
         pets.prepare(self.data_dir)
-        self.assertLen(self.texts(pets, "train"), 31)
+        [warning] = pets.overlong_lines(self.data_dir)
+        self.assertRegex(warning, "dev set .*line 5 with .* sentences")
 
-    def test_a_prepared_folder_is_used_again_unless_settings_differ(self):
-        copy_prepared(self.data_dir)
-        make(Broken()).prepare(self.data_dir)  # reads nothing
-        other = make(TRAIN[:5], vocab_size=290)
-        with self.assertRaisesRegex(
-            errors.UserError, "'vocab_size': 290.*'vocab_size': 300"
-        ):
-            other.tokenizer_path(self.data_dir)
-        self.assertEqual(other.prepare(self.data_dir)["counts"]["train"], 5)
-        self.assertFalse(make().is_prepared(self.data_dir))
+    @parameterized.parameters("tokenizer.model", "train.ids", "train.lengths")
+    def test_preparing_twice_gives_the_same_files(self, name):
+        pets = self.copy()
+        before = (self.folder / name).read_bytes()
+        pets.prepare(self.data_dir, anew=True)
+        self.assertEqual((self.folder / name).read_bytes(), before)
 
-    def test_other_settings_have_another_folder(self):
-        one, two = (make(settings={"file": i}) for i in (1, 2))
-        first = one.prepare(self.data_dir)
-        two.prepare(self.data_dir)
-        self.assertEqual(one.manifest(self.data_dir), first)
-        again = make(Broken(), settings={"file": 1})
-        self.assertEqual(again.prepare(self.data_dir), first)
-        names = {path.name for path in self.data_dir.iterdir()}
-        self.assertLen(names, 2)
-        for name in names:
-            self.assertRegex(name, "^pets-[0-9a-f]{8}$")
+    def test_a_prepared_folder_is_used_again(self):
+        pets = self.copy()
+        with mock.patch.object(pieces, "learn", side_effect=AssertionError):
+            pets.prepare(self.data_dir)
 
-    def test_damaged_files_are_named_before_training(self):
-        pets = make()
-        copy_prepared(self.data_dir)
-        path = pets.record_files(self.data_dir, "train")[1]
-        content = pathlib.Path(path).read_bytes()
-        pathlib.Path(path).write_bytes(content[:-1])
-        with self.assertRaisesRegex(errors.UserError, path):
-            pets.record_files(self.data_dir, "train")
-        pathlib.Path(path).unlink()
-        with self.assertRaisesRegex(errors.UserError, path):
-            pets.record_files(self.data_dir, "train")
-        manifest = self.data_dir / "pets" / "manifest.json"
-        manifest.write_text(json.dumps({"format": 1})[:5])
-        with self.assertRaisesRegex(errors.UserError, str(manifest)):
-            pets.record_files(self.data_dir, "train")
+    def test_a_folder_of_other_settings_is_refused_by_name(self):
+        self.copy()
+        for anew in (False, True):
+            with self.assertRaisesRegex(errors.UserError, str(self.folder)):
+                make(vocab_size=290).prepare(self.data_dir, anew=anew)
+        self.assertTrue(make().is_prepared(self.data_dir))
+
+    def test_settings_and_a_given_tokenizer_have_another_folder(self):
+        model = self.data_dir / "other.model"
+        pieces.train(["a dog", "ein Hund"], model, 290)
+        given = make(tokenizer_file=str(model))
+        others = [given, make(settings={"a": 1}), make(settings={"a": 2})]
+        names = {pets.folder(self.data_dir) for pets in (make(), *others)}
+        self.assertLen(names, 4)
+        given.prepare(self.data_dir)
+        digest = hashlib.sha256(model.read_bytes()).hexdigest()
+        self.assertEqual(given.folder(self.data_dir).name, f"pets-{digest[:8]}")
+        stored = pathlib.Path(given.tokenizer_path(self.data_dir))
+        self.assertEqual(stored.read_bytes(), model.read_bytes())
+
+    @parameterized.parameters(OSError("gone"), KeyboardInterrupt())
+    def test_a_failure_leaves_no_trace_and_keeps_the_data(self, error):
+        self.copy()
+        broken = make(Interrupted(error))
+        with self.assertRaises(type(error)):
+            broken.prepare(self.data_dir, anew=True)
+        self.assertEqual(os.listdir(self.data_dir), ["pets"])
+        self.assertLen(texts(make(), self.data_dir, "train"), 31)
+
+    def test_what_a_killed_preparation_left_is_removed(self):
+        pets = make(Interrupted(SystemExit()))
+        child = os.fork()
+        if not child:
+            with mock.patch.object(shutil, "rmtree"):
+                try:
+                    pets.prepare(self.data_dir)
+                except SystemExit:
+                    os._exit(0)
+        os.waitpid(child, 0)
+        [left] = os.listdir(self.data_dir)
+        self.assertIn(str(child), left)
+        make().prepare(self.data_dir)
+        self.assertEqual(os.listdir(self.data_dir), ["pets"])
+
+    def test_the_second_of_two_preparations_uses_the_first_ones_folder(self):
+        class Slow:
+            """Pairs in whose middle another preparation ends."""
+
+            def __iter__(self):
+                yield from TRAIN
+                if not make().is_prepared(data_dir):
+                    make().prepare(data_dir)
+
+        data_dir = self.data_dir
+        make(Slow()).prepare(data_dir)
+        self.assertEqual(os.listdir(data_dir), ["pets"])
+        self.assertLen(texts(make(), data_dir, "train"), 31)
+
+    def test_open_data_outlive_a_new_preparation(self):
+        pets = self.copy()
+        tokens = pets.tokens(self.data_dir, "train")
+        before = tokens.lengths.tolist()
+        pets.prepare(self.data_dir, anew=True)
+        self.assertEqual(tokens.lengths.tolist(), before)
 
     def test_missing_splits_are_named(self):
-        pets = make()
-        copy_prepared(self.data_dir)
-        with self.assertRaisesRegex(errors.UserError, "train, dev.*'test'"):
-            pets.pairs("test")
-        for ask in (pets.record_files, pets.lines):
-            with self.assertRaisesRegex(errors.UserError, "no.*'test'"):
-                ask(self.data_dir, "test")
+        pets = self.copy()
+        for call in (
+            lambda: pets.tokens(self.data_dir, "test"),
+            lambda: pets.lines(self.data_dir, "test"),
+            lambda: pets.pairs("test"),
+        ):
+            with self.assertRaisesRegex(errors.UserError, "'test'"):
+                call()
 
-    def test_training_text_without_a_usable_pair_is_refused(self):
-        for train in ([], [("a", "")]):
-            with self.assertRaisesRegex(errors.UserError, "training pairs"):
-                make(train).prepare(self.data_dir)
-        self.assertEmpty(list(self.data_dir.iterdir()))
-
-    def test_a_split_without_lines_is_refused(self):
-        with self.assertRaisesRegex(errors.UserError, "dev set of pets"):
-            make(dev=[]).prepare(self.data_dir)
-        self.assertEmpty(list(self.data_dir.iterdir()))
-
-    def test_pairs_of_too_many_tokens_are_dropped_and_counted(self):
-        # A character without a piece takes several bytes, each a token.
-        rare = "".join(chr(0x4E00 + i) for i in range(700))
-        pets = make([*TRAIN * 99, (rare, rare)], character_coverage=0.98)
-        manifest = pets.prepare(self.data_dir)
-        self.assertEqual(manifest["cleaning"]["tokens"], 1)
-        self.assertEqual(manifest["counts"]["train"], 31 * 99)
-
-    def test_a_given_tokenizer_is_taken_and_has_a_folder_of_its_own(self):
-        copy_prepared(self.data_dir)
-        path = self.data_dir / "given.model"
-        pieces.train(["a b c d"] * 9, path, 280)
-        pets = make(tokenizer_file=str(path))
-        self.assertFalse(pets.is_prepared(self.data_dir))
-        pets.prepare(self.data_dir)
-        self.assertNotEqual(
-            pets.folder(self.data_dir), make().folder(self.data_dir)
-        )
-        self.assertTrue(make().is_prepared(self.data_dir))
-        found = pathlib.Path(pets.tokenizer_path(self.data_dir))
-        self.assertEqual(found.name, "tokenizer.model")
-        self.assertEqual(found.read_bytes(), path.read_bytes())
-        self.assertEqual(self.texts(pets, "train"), self.texts(make(), "train"))
-        pieces.train(["a b c d e"] * 9, path, 280)
-        self.assertFalse(pets.is_prepared(self.data_dir))
+    @parameterized.parameters(
+        ([("", "x")] * 3, DEV, "side is empty"), (TRAIN, [], "dev set of pets")
+    )
+    def test_splits_without_pairs_are_refused(self, train, dev, message):
+        with self.assertRaisesRegex(errors.UserError, message):
+            make(train, dev).prepare(self.data_dir)
+        self.assertEmpty(os.listdir(self.data_dir))
 
     def test_the_vocabulary_is_learnt_from_an_even_sample(self):
-        # Were it the first pairs only, "dogs" would have no piece.
-        train = [("bird fly", "Vogel")] * 400 + [("dogs bark", "Hunde")] * 400
-        pets = make(train, tokenizer_pairs=40, vocab_size=350)
-        pets.prepare(self.data_dir)
-        pieces = tokenizer.Tokenizer(
-            pets.tokenizer_path(self.data_dir)
-        ).pieces()
-        self.assertContainsSubset(["▁bird", "▁dogs"], pieces)
+        train = [(c * 9, c * 9) for c in "abcdefgh" for _ in range(5)]
+
+        class Counted(list):
+            """Pairs whose number is known."""
+
+        pets = make(Counted(train), tokenizer_pairs=8)
+        with mock.patch.object(pieces, "learn", wraps=pieces.learn) as learn:
+            pets.prepare(self.data_dir)
+        counts = learn.call_args.args[0]
+        self.assertEqual(counts, {c * 9: 2 for c in "abcdefgh"})
+
+
+class DamageTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data_dir = pathlib.Path(self.create_tempdir().full_path)
+        self.folder = self.data_dir / "pets"
+        shutil.copytree(prepared_once() / "pets", self.folder)
+
+    def use(self):
+        """Opens what training and evaluation open."""
+        make().tokenizer_path(self.data_dir)
+        make().tokens(self.data_dir, "train")
+        make().tokens(self.data_dir, "dev")
+        make().lines(self.data_dir, "dev")
+
+    @parameterized.product(
+        name=[
+            "train.ids",
+            "train.lengths",
+            "dev.ids",
+            "dev.source",
+            "tokenizer.model",
+            "manifest.json",
+        ],
+        damage=["flip", "cut", "missing", "foreign"],
+    )
+    def test_a_damaged_file_is_named_with_what_to_do(self, name, damage):
+        path = self.folder / name
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        changed = {
+            "flip": content,
+            "cut": content[:-3],
+            "foreign": b"something else",
+        }
+        path.unlink()
+        if damage != "missing":
+            path.write_bytes(changed[damage])
+        elif name == "manifest.json":
+            return  # Then it is no prepared folder.
+        with self.assertRaisesRegex(
+            errors.UserError, f"{path} is damaged.*--generate_data"
+        ):
+            self.use()
+
+    def test_a_file_that_changes_later_is_noticed(self):
+        self.use()
+        path = self.folder / "dev.target"
+        path.write_bytes(path.read_bytes().swapcase())
+        os.utime(path, ns=(1, 1))
+        with self.assertRaisesRegex(errors.UserError, "dev.target"):
+            self.use()
+
+    @parameterized.parameters(
+        {"counts": {"dev": 4}},
+        {"counts": {"train": "4"}},
+        {"files": {"train.ids": 3}},
+        {"corpora": [3]},
+        {"vocab_size": "large"},
+    )
+    def test_values_of_another_type_are_refused(self, **fields):
+        path = self.folder / "manifest.json"
+        values = json.loads(path.read_text()) | fields
+        del values["sha256"]
+        path.write_text(json.dumps(values))
+        with self.assertRaisesRegex(errors.UserError, "manifest.json"):
+            self.use()
+
+    def test_names_do_not_lead_out_of_the_folder(self):
+        for name in ("../secret", "/etc/passwd"):
+            with self.assertRaises(errors.UserError):
+                manifest = make().manifest(self.data_dir)
+                manifest_lib.checked(self.folder, manifest, name)
+
+    @parameterized.parameters("notes.txt", "train.ids.old")
+    def test_files_of_the_user_are_never_replaced(self, name):
+        (self.folder / name).write_text("mine")
+        with self.assertRaisesRegex(errors.UserError, name):
+            make().prepare(self.data_dir, anew=True)
+        self.assertEqual((self.folder / name).read_text(), "mine")
+
+    def test_fingerprints_are_of_the_content_of_each_split(self):
+        before = manifest_lib.fingerprints(make().manifest(self.data_dir))
+        others = make(dev=[*DEV[:-1], ("other", "z")])
+        shutil.rmtree(self.folder)
+        others.prepare(self.data_dir)
+        after = manifest_lib.fingerprints(others.manifest(self.data_dir))
+        self.assertEqual(before["train"], after["train"])
+        self.assertNotEqual(before["dev"], after["dev"])
 
 
 if __name__ == "__main__":

@@ -61,9 +61,8 @@ def gradients_of(hparams, **options):
     keras.utils.set_random_seed(7)
     model = breakable.BagWithFeatures(hparams)
     function = graphs.function(train_step._gradient_function(model), **options)
-    return model, function(
-        *BATCH.values(), tf.constant(1.0), tf.constant(SEED, tf.int32)
-    )
+    batch = {name: tf.constant(ids) for name, ids in BATCH.items()}
+    return model, function(batch, tf.constant(1.0), tf.constant(SEED, tf.int32))
 
 
 class TwoPassesTest(tf.test.TestCase, parameterized.TestCase):
@@ -132,7 +131,7 @@ class TwoPassesTest(tf.test.TestCase, parameterized.TestCase):
         model = Spy(R_DROP.replace(**rates))
         for seed in (3, 5), (3, 5), (3, 6):
             with dropout.seed_scope(tf.constant(seed)):
-                train_step._two_passes(model, *map(tf.constant, BATCH.values()))
+                train_step._two_passes(model, BATCH)
         first, second = tf.split(seen[0], 2)
         differ = np.abs(first - second).max(-1) > 1e-3
         if "layer_prepostprocess_dropout" in rates:

@@ -1,5 +1,6 @@
 """Checkpoints at the ends of epochs: which, how many, and their average."""
 
+import itertools
 import shutil
 from unittest import mock
 
@@ -9,7 +10,7 @@ from absl.testing import absltest
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.data import batching
+from relpos_tf.data import plan as plan_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.training import epoch_ends
@@ -32,28 +33,17 @@ HPARAMS = hparam.HParams(
 LENGTHS = [4, 3, 5, 1, 4, 2, 6, 100]
 # The updates that end an epoch, of one batch each, and of three.
 ENDS, ENDS_OF_THREE = [4, 7, 12, 13, 17, 19, 25], [1, 2, 4, 5, 6, 8]
-REAL_BATCHES = batching.training_batches
+REAL_EPOCH = plan_lib.Plan.epoch
 
 
 class Killed(BaseException):
     """Stands for SIGKILL."""
 
 
-def training_batches(files, *, epoch, position, **options):
-    """Returns batches of epochs with LENGTHS, from a position on."""
-    options = {n: options[n] for n in ("batch_size", "max_length", "seed")}
-    (batch,) = REAL_BATCHES(files, **options).take(1)
-    places = [
-        (number, place)
-        for number, length in enumerate(LENGTHS)
-        for place in range(1, length + 1)
-        if (number, place) > (epoch, position)
-    ]
-    epochs, positions = np.int64(places).T
-    numbers = {"epoch": epochs, "position": positions}
-    return tf.data.Dataset.from_tensor_slices(numbers).map(
-        lambda number: batch | number
-    )
+def short_epoch(plan, seed, epoch, skipped=0):
+    """Yields as many batches of an epoch as LENGTHS says."""
+    batches = REAL_EPOCH(plan, seed, epoch)
+    return itertools.islice(batches, skipped, LENGTHS[epoch])
 
 
 class EpochEndsTest(tiny_runs.TestCase):
@@ -69,7 +59,7 @@ class EpochEndsTest(tiny_runs.TestCase):
     @classmethod
     def train(cls, name, steps, hparams="", **config):
         """Trains, and returns the prefix of the average."""
-        with mock.patch.object(batching, "training_batches", training_batches):
+        with mock.patch.object(plan_lib.Plan, "epoch", short_epoch):
             trainer = cls.trainer(name, steps, hparams, **config)
             trainer.train()
         return trainer.average()

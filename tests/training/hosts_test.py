@@ -8,10 +8,10 @@ from unittest import mock
 
 import tensorflow as tf
 from absl.testing import absltest
-from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf.data import batches
 from relpos_tf.training import hosts
 from relpos_tf.training import run_setup
 from relpos_tf.utils import signals
@@ -57,7 +57,7 @@ def lost():
     )
 
 
-class HostsTest(parameterized.TestCase):
+class HostsTest(absltest.TestCase):
     def test_one_host_needs_no_collective(self):
         strategy = tf.distribute.get_strategy()
         config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {}}
@@ -164,33 +164,9 @@ class HostsTest(parameterized.TestCase):
             ):
                 SeveralHosts(1).await_file(lambda: False, "--data_dir=x")
 
-    @parameterized.parameters(
-        (2, 1, [[0, 2, 4, 6], [1, 3, 5, 7]]),
-        (2, 2, [[0, 1, 4, 5], [2, 3, 6, 7]]),
-        (3, 1, [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]),
-        (1, 2, [[0, 1, 2, 3]]),
-    )
-    def test_batches_are_dealt_as_one_host_deals_them(
-        self, number, replicas, expected
-    ):
-        batches = tf.data.Dataset.counter().map(lambda i: {"id": i})
-        for index, ids in enumerate(expected):
-            own = hosts.own_batches(
-                batches,
-                tf.distribute.InputContext(number, index, number * replicas),
-            )
-            found = [int(b["id"]) for b in own.take(4)]
-            self.assertEqual(found, ids)
-
-    def test_several_hosts_need_not_agree_on_a_next_batch(self):
-        batches = tf.data.Dataset.range(9).flat_map(
-            lambda _: tf.data.Dataset.range(2)
-        )
-        context = tf.distribute.InputContext(2, 0, 2)
-        self.assertEqual(
-            hosts.own_batches(batches, context).cardinality(),
-            tf.data.INFINITE_CARDINALITY,
-        )
+    def test_the_host_of_a_context_has_its_share_of_the_replicas(self):
+        context = tf.distribute.InputContext(3, 1, num_replicas_in_sync=6)
+        self.assertEqual(hosts.host_of(context), batches.Host(1, 3, 2))
 
 
 class LaunchConfigTest(absltest.TestCase):

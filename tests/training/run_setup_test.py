@@ -1,7 +1,6 @@
 """Tests of a run's directory and data, before the first update."""
 
 import dataclasses
-import json
 import pathlib
 import shutil
 from unittest import mock
@@ -18,9 +17,7 @@ from relpos_tf.models import run_dir
 from relpos_tf.training import hosts
 from relpos_tf.training import run_setup
 from relpos_tf.utils import checked_json
-from relpos_tf.utils import locks
 from relpos_tf.utils import text
-from tests.problems import manifest_test
 from tests.problems import problem_test
 
 HPARAMS = hparam.HParams(hidden_size=16, num_heads=2)
@@ -106,15 +103,6 @@ class OpenRunTest(parameterized.TestCase):
         [line] = logs.output
         self.assertIn("train_weights was 1,4 in this run so far and is", line)
         self.assertIn("now 1,3: the pairs come in another order", line)
-
-    def test_run_of_an_earlier_version_need_not_know_its_seed(self):
-        (self.run_dir / "ckpt-7.index").touch()
-        for old in ("--problem=p\n", None):
-            run_dir.RunDir(self.run_dir).write_flags(old or "")
-            if old is None:
-                (self.run_dir / "flags.txt").unlink()
-            with self.assertNoLogs("relpos_tf", "WARNING"):
-                self.open(flags="--random_seed=31\n")
 
     def test_scoring_leaves_the_record_of_the_training_alone(self):
         self.open(flags="--random_seed=5\n")
@@ -202,19 +190,6 @@ class OpenRunTest(parameterized.TestCase):
             path.read_bytes(), pathlib.Path(self.model).read_bytes()
         )
 
-    def test_a_run_without_fingerprints_accepts_any_data(self):
-        path = self.run_dir / "problem.json"
-        path.write_text(
-            json.dumps({"problem": "pets", "source_language": "en"})
-        )
-        with self.assertNoLogs("relpos_tf", "WARNING"):
-            self.open(train=problem_test.TRAIN[1:], data="other")
-        # From now on it does.
-        with self.assertRaisesRegex(errors.UserError, "other training data"):
-            self.open()
-        path.unlink()
-        self.open()
-
     def test_a_damaged_record_of_the_data_is_an_error(self):
         path = self.run_dir / "problem.json"
         text = path.read_text()
@@ -230,12 +205,12 @@ class OpenRunTest(parameterized.TestCase):
         self.assertTrue(run_dir.RunDir(self.run_dir).has_hparams())
 
     def test_pairs_that_are_too_long_are_counted(self):
-        train = [("7 " * n, "7 " * n) for n in range(1, 41)]
+        train = [("7 " * n, "7 " * n + "s") for n in range(1, 41)]
         self.run_dir = self.run_dir.parent / "new"
         with self.assertLogs("relpos_tf", "INFO") as logs:
             self.open(HPARAMS.replace(max_length=20), train=train, data="other")
         ids = tokenizer.Tokenizer(self.model).encode_batch(
-            [source.strip() for source, _ in train]
+            [target for _, target in train]
         )
         longer = sum(len(row) > 20 for row in ids)
         self.assertBetween(longer, 5, 35)
@@ -276,6 +251,32 @@ class OpenRunTest(parameterized.TestCase):
         )
 
 
+class VocabularyTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("7 dogs", "INFO", r"1\.\d\d ids a word, 0.0% bytes; on the text of"),
+        ("щука", "WARNING", r"9\.00 ids a word, 88.9% bytes; .*does not fit"),
+    )
+    def test_the_fit_of_another_runs_vocabulary_is_logged(
+        self, line, level, expected
+    ):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        pets = problem_test.make([("dogs 7", "dogs")], [("dogs", "dogs")])
+        pets.prepare(folder)
+        old = str(folder / "old")
+        run_setup.open_run(ONE_HOST, old, pets, str(folder), HPARAMS, "")
+        given = run_setup.with_tokenizer_of(
+            problem_test.make([(line, line)], [(line, line)]), "", old
+        )
+        given.prepare(folder)
+        with self.assertLogs("relpos_tf") as logs:
+            run_setup.describe_data(given, str(folder), old)
+        [record] = logs.records
+        self.assertEqual(record.levelname, level)
+        message = record.getMessage()
+        for part in expected.split("; "):
+            self.assertRegex(message, part.removeprefix(".*"))
+
+
 class PrepareDataTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
@@ -308,33 +309,6 @@ class PrepareDataTest(absltest.TestCase):
         )
         log = self.prepare(problem_test.make(clean), regenerate=True)
         self.assertIn("31 pairs read; none dropped in cleaning.\n", log)
-
-    def test_old_data_outlive_a_failed_preparation(self):
-        pets = problem_test.make()
-        self.prepare(pets)
-        made = pets.manifest(self.data_dir)
-        with self.assertRaises(OSError):
-            self.prepare(
-                problem_test.make(problem_test.Broken()), regenerate=True
-            )
-        self.assertEqual(pets.manifest(self.data_dir), made)
-        (self.data_dir / "pets" / "notes.txt").write_text("mine")
-        with self.assertRaisesRegex(errors.UserError, "notes.txt"):
-            self.prepare(pets, regenerate=True)
-        self.assertTrue((self.data_dir / "pets" / "notes.txt").exists())
-        self.prepare(pets)
-
-    def test_prepared_data_are_held(self):
-        folder = self.data_dir / "pets"
-        arguments = str(self.data_dir), "", True
-        with self.assertLogs("relpos_tf", "INFO"):
-            for _ in range(2):
-                run_setup.prepare_data(
-                    ONE_HOST, problem_test.make(), *arguments
-                )
-                self.assertTrue(locks.is_locked(folder))
-                with manifest_test.another_process("acquire_shared", folder):
-                    pass  # as any number may
 
 
 if __name__ == "__main__":

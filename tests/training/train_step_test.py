@@ -6,6 +6,7 @@ Replicas and batches of an update are in accumulation_test.py.
 import keras
 import numpy as np
 import tensorflow as tf
+from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.models import transformer
@@ -48,7 +49,7 @@ def random_batch(random, rows, source, target):
     return {name: ids.astype(np.int32) for name, ids in batch.items()}
 
 
-def train(strategy, batches, hparams):
+def train(strategy, batches, hparams, signature=SPEC):
     """Makes an update for each batch (of every replica in turn)."""
     keras.utils.set_random_seed(7)
     with strategy.scope():
@@ -58,7 +59,7 @@ def train(strategy, batches, hparams):
         )
     dataset = strategy.distribute_datasets_from_function(
         lambda _: tf.data.Dataset.from_generator(
-            lambda: iter(batches), output_signature=SPEC
+            lambda: iter(batches), output_signature=signature
         )
     )
     step = train_step.compile_step(
@@ -68,7 +69,7 @@ def train(strategy, batches, hparams):
     return model, results, step
 
 
-class TrainStepTest(tf.test.TestCase):
+class TrainStepTest(tf.test.TestCase, parameterized.TestCase):
     def test_training_learns_a_batch_by_heart_in_one_trace_for_all_shapes(
         self,
     ):
@@ -119,6 +120,23 @@ class TrainStepTest(tf.test.TestCase):
                     self.assertGreater(moved, 1e-3, f"{name}, row {row}")
                 if row in (0, 14):
                     self.assertEqual(moved, 0.0, f"{name}, row {row}")
+
+    @parameterized.named_parameters(("one_pass", 0.0), ("two_passes", 3.0))
+    def test_symbol_dropout_leaves_tags_alone(self, alpha):
+        # Targets of one token: no past token can be dropped.
+        signature = SPEC | {"tag_lengths": tf.TensorSpec([None], tf.int32)}
+        batch = random_batch(np.random.default_rng(29), 3, 5, 1)
+        plain, tagged, untagged = (
+            train(
+                tf.distribute.get_strategy(),
+                [batch | {"tag_lengths": np.full(3, tag, np.int32)}],
+                small(symbol_dropout=rate, r_drop_alpha=alpha),
+                signature,
+            )[1][0]["loss"]
+            for rate, tag in ((0.0, 0), (0.99, 5), (0.99, 0))
+        )
+        self.assertAllClose(tagged, plain, rtol=1e-5)
+        self.assertNotAllClose(untagged, plain, rtol=1e-3)
 
     def test_xla_makes_the_same_update(self):
         random = np.random.default_rng(19)

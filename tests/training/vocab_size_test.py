@@ -1,6 +1,7 @@
 """Tests of a vocab_size among the hparams, which the data decide."""
 
 import pathlib
+import shutil
 
 import tensorflow as tf
 from absl.testing import absltest
@@ -21,7 +22,7 @@ class VocabSizeTest(absltest.TestCase):
     def open(self, **changes):
         """Returns the hparams of a run that is opened with such hparams."""
         folder = pathlib.Path(self.create_tempdir().full_path)
-        problem_test.copy_prepared(folder / "data")
+        shutil.copytree(problem_test.prepared_once(), folder / "data")
         hparams = hparam.HParams(hidden_size=16, num_heads=2, **changes)
         _, hparams = run_setup.open_run(
             ONE_HOST,

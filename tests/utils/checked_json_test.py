@@ -57,7 +57,7 @@ class CheckedJsonTest(parameterized.TestCase):
             with self.assertRaisesRegex(errors.UserError, "expected JSON"):
                 checked_json.loads(whole[:size])
 
-    def test_files_of_before_there_were_checksums_are_read(self):
+    def test_an_object_without_a_checksum_is_read(self):
         self.assertEqual(checked_json.loads(json.dumps(VALUES)), VALUES)
 
     def test_what_is_no_object_is_refused(self):
@@ -104,6 +104,14 @@ class CheckedJsonTest(parameterized.TestCase):
             errors.UserError, f"its field `field` must be of type {words}. Rec"
         ):
             checked_json.loads(text, {"field": kind})
+
+    def test_missing_fields_are_named(self):
+        text = json.dumps({"b": 1})
+        self.assertEqual(checked_json.loads(text, {}, ["b"]), {"b": 1})
+        with self.assertRaisesRegex(
+            errors.UserError, "the fields a, c. Received: b"
+        ):
+            checked_json.loads(text, {}, ["c", "b", "a"])
 
 
 if __name__ == "__main__":

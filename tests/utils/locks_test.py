@@ -48,7 +48,7 @@ class LocksTest(absltest.TestCase):
         error = OSError(95, "Operation not supported")
         with mock.patch.object(locks.fcntl, "flock", side_effect=error):
             locks.acquire_exclusive(self.folder)
-            self.assertTrue(locks.is_locked(self.folder))
+            self.assertFalse(locks.is_locked(self.folder))
         self.assertTrue(self.folder.is_dir())
 
 

@@ -14,9 +14,7 @@ import functools
 import random
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from relpos_tf.problems.generated import english
 from relpos_tf.problems.generated import phrases
 
 # Each a multiple of the number of lengths.
@@ -34,12 +32,57 @@ _KIND_OF_LIST = ("things", "things", "things", "numbers")
 _POOL_DRAWS = 50_000  # phrases among which the items are chosen
 
 
-class _Item(NamedTuple):
-    """An item of a list, in both languages."""
+def pairs(split: str) -> Iterator[tuple[str, str]]:
+    """Yields the pairs of a split, `SPLIT_SIZES[split]` of them.
 
-    source: str
-    target: str
-    length: int
+    Args:
+        split: "train", "dev" or "test".
+
+    Yields:
+        English lists, all different, and their German translations. Their
+        lengths go through `LENGTHS` again and again, so that any whole number
+        of rounds has each length equally often.
+    """
+    generator = random.Random(f"{_SEED} {split}")
+    seen = set()
+    while len(seen) < SPLIT_SIZES[split]:
+        drawn = _draw(generator, LENGTHS[len(seen) % len(LENGTHS)])
+        source = drawn.say("en")
+        is_of_split = phrases.split_of(source, _HELD_OUT) == split
+        if is_of_split and source not in seen:
+            seen.add(source)
+            yield source, drawn.say("de")
+
+
+@functools.cache
+def _pool() -> dict[str, list[phrases.Phrase]]:
+    """Returns the items to choose from, by kind of list."""
+    generator = random.Random(_SEED)
+    drawn = [phrases.sample(generator) for _ in range(_POOL_DRAWS)]
+    return {
+        kind: [phrase for phrase in drawn if phrase.kind in members]
+        for kind, members in _KINDS.items()
+    }
+
+
+def _draw(generator: random.Random, length: int) -> phrases.Phrase:
+    """Draws a list whose English side has a length."""
+    kind = generator.choice(_KIND_OF_LIST)
+    items = []
+    while True:
+        items.append(generator.choice(_pool()[kind]))
+        reached = sum(map(_length, items))
+        if len(items) == 2:
+            reached += 1  # for "and"
+        elif len(items) > 2:
+            reached += len(items)  # for the commas and "and"
+        # The "and" of two numbers could be part of one number.
+        if reached == length and (kind, len(items)) != ("numbers", 2):
+            if len(items) == 1:
+                return items[0]
+            return phrases.Phrase("conjunction", tuple(items))
+        if reached >= length:
+            del items[-2:]
 
 
 def length_of(source: str) -> int:
@@ -53,75 +96,7 @@ def length_of(source: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", source))
 
 
-def split_of(source: str) -> str:
-    """Returns the split of an English list, as `phrases.split_of` does."""
-    return phrases.split_of(source, _HELD_OUT)
-
-
-def pairs(split: str) -> Iterator[tuple[str, str]]:
-    """Yields the pairs of a split, `SPLIT_SIZES[split]` of them.
-
-    Args:
-        split: "train", "dev" or "test".
-
-    Yields:
-        English lists, all different, and their German translations. Their
-        lengths go through `LENGTHS` again and again, so that any whole number
-        of rounds has each length equally often.
-
-    Raises:
-        ValueError: no such split.
-    """
-    size = english.look_up(SPLIT_SIZES, split)
-    pool = _pool()
-    generator = random.Random(f"{_SEED} {split}")
-    seen = set()
-    while len(seen) < size:
-        length = LENGTHS[len(seen) % len(LENGTHS)]
-        items = _draw(generator, pool, length)
-        source = _join("en", [item.source for item in items])
-        if split_of(source) == split and source not in seen:
-            seen.add(source)
-            yield source, _join("de", [item.target for item in items])
-
-
 @functools.cache
-def _pool() -> dict[str, list[_Item]]:
-    """Returns the items to choose from, by kind of list."""
-    generator = random.Random(_SEED)
-    pool = {kind: [] for kind in _KINDS}
-    for _ in range(_POOL_DRAWS):
-        phrase = phrases.sample(generator)
-        for kind, members in _KINDS.items():
-            if phrase.kind in members:
-                source = phrase.say("en")
-                item = _Item(source, phrase.say("de"), length_of(source))
-                pool[kind].append(item)
-    return pool
-
-
-def _draw(
-    generator: random.Random, pool: dict[str, list[_Item]], length: int
-) -> list[_Item]:
-    """Draws the items of a list whose English side has a length."""
-    kind = generator.choice(_KIND_OF_LIST)
-    items = []
-    while True:
-        items.append(generator.choice(pool[kind]))
-        reached = sum(item.length for item in items)
-        if len(items) == 2:
-            reached += 1  # for "and"
-        elif len(items) > 2:
-            reached += len(items)  # for the commas and "and"
-        # The "and" of two numbers could be part of one number.
-        if reached == length and (kind, len(items)) != ("numbers", 2):
-            return items
-        if reached >= length:
-            del items[-2:]
-
-
-def _join(language: str, items: list[str]) -> str:
-    """Returns the items as one list in words."""
-    if len(items) == 1:
-        return items[0]
-    return phrases.Phrase("conjunction", tuple(items)).say(language)
+def _length(phrase: phrases.Phrase) -> int:
+    """Returns the length of an item."""
+    return length_of(phrase.say("en"))

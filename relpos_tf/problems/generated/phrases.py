@@ -13,14 +13,13 @@ phrase belongs.
 """
 
 import calendar
-import dataclasses
 import datetime
 import hashlib
-import itertools
 import random
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
+from typing import NamedTuple
 
 from relpos_tf.problems.generated import english
 from relpos_tf.problems.generated import german
@@ -54,8 +53,7 @@ _YEARS = (1100, 2099)
 _WEEKDAY_YEARS = (1930, 2049)
 
 
-@dataclasses.dataclass(frozen=True)
-class Phrase:
+class Phrase(NamedTuple):
     """A meaning that has words in each language.
 
     Attributes:
@@ -71,16 +69,12 @@ class Phrase:
 
         Args:
             language: "en" or "de".
-
-        Raises:
-            ValueError: another language, or arguments out of range.
         """
         words = [
             item.say(language) if isinstance(item, Phrase) else item
             for item in self.arguments
         ]
-        module = english.look_up(_LANGUAGES, language)
-        return getattr(module, self.kind)(*words)
+        return getattr(_LANGUAGES[language], self.kind)(*words)
 
 
 def split_of(source: str, held_out: Mapping[str, int] = _HELD_OUT) -> str:
@@ -110,32 +104,21 @@ def pairs(split: str) -> Iterator[tuple[str, str]]:
 
     Yields:
         English phrases, all different, and their German translations.
-
-    Raises:
-        ValueError: no such split.
     """
-    size = english.look_up(SPLIT_SIZES, split)
-    of_split = (pair for pair in _distinct() if split_of(pair[0]) == split)
-    for source, phrase in itertools.islice(of_split, size):
-        yield source, phrase.say("de")
+    generator = random.Random(_SEED)
+    seen = set()
+    while len(seen) < SPLIT_SIZES[split]:
+        phrase = sample(generator)
+        source = phrase.say("en")
+        if source not in seen and split_of(source) == split:
+            seen.add(source)
+            yield source, phrase.say("de")
 
 
 def sample(generator: random.Random) -> Phrase:
     """Draws a phrase: a kind by its weight, then its arguments."""
     draw = generator.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
     return draw(generator)
-
-
-def _distinct() -> Iterator[tuple[str, Phrase]]:
-    """Yields English sides, endlessly and all different, with their phrases."""
-    generator = random.Random(_SEED)
-    seen = set()
-    while True:
-        phrase = sample(generator)
-        source = phrase.say("en")
-        if source not in seen:
-            seen.add(source)
-            yield source, phrase
 
 
 def _count(generator: random.Random) -> int:
@@ -209,8 +192,7 @@ def _date(generator: random.Random) -> Phrase:
     year = generator.randint(*years) if with_year else None
     month = generator.randint(1, 12)
     # Without a year, February has 29 days.
-    days = calendar.monthrange(year or 2000, month)[1]
-    day = generator.randint(1, days)
+    day = generator.randint(1, calendar.monthrange(year or 2000, month)[1])
     weekday = generator.randrange(7) if with_weekday else None
     if with_year and with_weekday:
         weekday = datetime.date(year, month, day).weekday()

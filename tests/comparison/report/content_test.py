@@ -60,6 +60,7 @@ class ReportTestCase(parameterized.TestCase):
         run = runs.Run(label, seed, self.folder / f"{label}-{seed}", "s", "o=1")
         hparams = RELATIVE if label == "rel" else hparam.HParams()
         run.files.write_hparams(hparams)
+        run.files.write_versions()
         run.files.append_metrics(
             {
                 "step": 5,
@@ -507,7 +508,7 @@ class MakeTest(ReportTestCase):
         ([2, 4, 6], "a seed 1 of 2, 4, 6; b seed 1 of 5, 6 are the first"),
         ([], "a seed 1 of none; b seed 1 of 5, 6 are the first"),
         ([5, 6], ""),
-        (None, ""),  # as in runs of earlier versions
+        (None, ""),  # unknown
     )
     def test_averages_of_other_steps_are_reported(self, steps, message):
         rows = [

@@ -1,0 +1,188 @@
+"""Prepared pairs in two files that are mapped into memory.
+
+Shapes: N pairs, B pairs of a batch, S ids of the longest row.
+
+`SPLIT.ids` has the ids of all pairs one after the other: of each pair first
+the source, then the target, both ending in EOS. `SPLIT.lengths` has the
+numbers of ids, `[N, 2]`. Both are little-endian arrays without a header; an id
+takes two bytes, or four if the vocabulary is large. `manifest.json` beside them
+has their sizes and checksums (`problems.manifest`).
+
+No pair is read but those that are asked for. Nothing here imports TensorFlow.
+"""
+
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+
+# Pairs whose place in the file is known; others are counted from there.
+_BLOCK = 64
+_LENGTH = np.dtype("<u4")
+
+
+class Rows(NamedTuple):
+    """The ids of several texts.
+
+    Attributes:
+        ids: int [total]. The ids of all texts one after the other, each text
+            ending in EOS.
+        lengths: int64 [N]. The numbers of ids, EOS included.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+
+
+def id_type(vocab_size: int) -> np.dtype:
+    """Returns the type of ids in a file."""
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+
+
+def names(split: str) -> tuple[str, str]:
+    """Returns the names of a split's two files."""
+    return f"{split}.ids", f"{split}.lengths"
+
+
+def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Returns the numbers of several ranges, one range after the other.
+
+    Args:
+        starts: int64 [N].
+        sizes: int64 [N].
+
+    Example:
+
+    >>> ranges(np.array([5, 20]), np.array([2, 3])).tolist()
+    [5, 6, 20, 21, 22]
+    """
+    ends = np.cumsum(sizes)
+    offsets = np.repeat(starts - (ends - sizes), sizes)
+    return np.arange(len(offsets)) + offsets
+
+
+class Writer:
+    """Writes a split, pair by pair.
+
+    Args:
+        folder: Gets the two files.
+        split: str. The split's name.
+        vocab_size: int. Ids are below it.
+
+    Attributes:
+        count: int. The pairs written so far.
+    """
+
+    def __init__(self, folder: pathlib.Path, split: str, vocab_size: int):
+        self.count = 0
+        self._type = id_type(vocab_size)
+        self._ids, self._lengths = (
+            open(folder / name, "xb") for name in names(split)
+        )
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._ids.close()
+        self._lengths.close()
+
+    def add(self, sources: Rows, targets: Rows) -> None:
+        """Writes the next pairs."""
+        lengths = np.stack([sources.lengths, targets.lengths], axis=1)  # [N, 2]
+        joined = np.concatenate([sources.ids, targets.ids])
+        starts = np.stack(
+            [
+                np.cumsum(sources.lengths) - sources.lengths,
+                np.cumsum(targets.lengths) - targets.lengths + len(sources.ids),
+            ],
+            axis=1,
+        )  # [N, 2]
+        order = ranges(starts.ravel(), lengths.ravel())
+        self._ids.write(joined[order].astype(self._type).tobytes())
+        self._lengths.write(lengths.astype(_LENGTH).tobytes())
+        self.count += len(lengths)
+
+
+class TokenFile:
+    """The pairs of a split.
+
+    Args:
+        folder: Has the two files.
+        split: str. The split's name.
+        vocab_size: int. That of the writer.
+
+    Attributes:
+        lengths: uint32 [N, 2], mapped. The numbers of ids of both sides, EOS
+            included.
+    """
+
+    def __init__(self, folder: pathlib.Path, split: str, vocab_size: int):
+        ids, lengths = (pathlib.Path(folder, name) for name in names(split))
+        self.lengths = _mapped(lengths, _LENGTH).reshape(-1, 2)
+        self._ids = _mapped(ids, id_type(vocab_size))
+        sizes = np.zeros(-(-len(self) // _BLOCK), np.int64)
+        whole = len(self) // _BLOCK
+        sizes[:whole] = (
+            self.lengths[: whole * _BLOCK]
+            .reshape(whole, 2 * _BLOCK)
+            .sum(axis=1, dtype=np.int64)
+        )
+        # Where each block of pairs begins.
+        self._bases = np.cumsum(sizes) - sizes
+
+    def __len__(self) -> int:
+        """Returns N."""
+        return len(self.lengths)
+
+    def starts(self, pairs: np.ndarray) -> np.ndarray:
+        """Returns the places of the first ids of both sides.
+
+        Args:
+            pairs: int64 [B]. The numbers of the pairs.
+
+        Returns:
+            int64 [B, 2].
+        """
+        blocks = pairs // _BLOCK  # [B]
+        others = blocks[:, np.newaxis] * _BLOCK + np.arange(_BLOCK)
+        precede = others < pairs[:, np.newaxis]  # [B, _BLOCK]
+        sizes = self.lengths[np.where(precede, others, 0)].sum(
+            axis=2, dtype=np.int64
+        )  # [B, _BLOCK]
+        sources = self._bases[blocks] + (sizes * precede).sum(axis=1)  # [B]
+        return np.stack([sources, sources + self.lengths[pairs, 0]], axis=1)
+
+    def rows(self, starts: np.ndarray, sizes: np.ndarray) -> Rows:
+        """Returns the ids at several places.
+
+        Args:
+            starts: int64 [B]. The places of the first ids.
+            sizes: int64 [B]. The numbers of ids.
+
+        Returns:
+            `Rows` of int32 ids.
+        """
+        return Rows(self._ids[ranges(starts, sizes)].astype(np.int32), sizes)
+
+
+def padded(rows: Rows, length: int) -> np.ndarray:
+    """Returns rows of ids, padded with 0.
+
+    Args:
+        rows: `Rows` of B texts.
+        length: int. S, at least that of the longest row.
+
+    Returns:
+        int32 [B, S].
+    """
+    result = np.zeros([len(rows.lengths), length], np.int32)
+    result[np.arange(length) < rows.lengths[:, np.newaxis]] = rows.ids
+    return result
+
+
+def _mapped(path: pathlib.Path, dtype: np.dtype) -> np.ndarray:
+    """Returns the content of a file; an empty one cannot be mapped."""
+    if not path.stat().st_size:
+        return np.zeros(0, dtype)
+    return np.asarray(np.memmap(path, dtype, mode="r"))

@@ -1,0 +1,311 @@
+"""Makes the files of a prepared problem from its text, in one loop.
+
+Training text is read twice: to learn the vocabulary from the counts of its
+words, and to clean and encode it. Both work on chunks of pairs, in several
+processes if there are many; the results come in the order of the text, so the
+files do not depend on the number of processes.
+
+Nothing here imports TensorFlow.
+"""
+
+import collections
+import itertools
+import logging
+import pathlib
+import shutil
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+
+from relpos_tf import errors
+from relpos_tf.data import pieces
+from relpos_tf.data import token_files
+from relpos_tf.problems import cleaning
+from relpos_tf.utils import processes
+from relpos_tf.utils import terminal
+from relpos_tf.utils import text
+
+_PAIRS = 16384  # of a chunk
+_CHARACTERS = 1 << 23  # after which a chunk ends
+_STEP = 256  # pairs between two looks at its size
+_log = logging.getLogger("relpos_tf")
+
+Pairs = Iterable[tuple[str, str]]
+
+
+class Chunk(NamedTuple):
+    """Pairs that one call prepares.
+
+    Attributes:
+        pairs: Normalized pairs of lines.
+        tag: str. A word put before the source of each cleaned pair, or "".
+        tokenizer: str. The file that encodes them; "" where words are counted.
+        step: int. Only the words of the first of so many pairs are counted.
+    """
+
+    pairs: list[tuple[str, str]]
+    tag: str
+    tokenizer: str = ""
+    step: int = 1
+
+
+class Encoded(NamedTuple):
+    """What becomes of a chunk.
+
+    Attributes:
+        sources: `token_files.Rows` of the pairs that are kept.
+        targets: Their translations.
+        counts: Counter of pairs by cleaning rule, and `read`.
+    """
+
+    sources: token_files.Rows
+    targets: token_files.Rows
+    counts: collections.Counter
+
+
+class TrainingText:
+    """The training text of a problem, in chunks.
+
+    Args:
+        problem: `problem.Problem`.
+        train: The pairs; corpora that are kept apart are its `texts`.
+    """
+
+    def __init__(self, problem, train: Pairs):
+        self.corpora = getattr(train, "texts", [train])
+        self.tags = problem.train_tags or [""] * len(self.corpora)
+        self._name, self._normalize = problem.name, problem.normalize
+        self.is_copied = problem.source_language == problem.target_language
+        # 0 if it is unknown: generated text, which is short.
+        known = all(hasattr(pairs, "__len__") for pairs in self.corpora)
+        self.num_pairs = sum(map(len, self.corpora)) if known else 0
+
+    def chunks(
+        self, corpus: int, tokenizer: str = "", step: int = 1
+    ) -> Iterator[Chunk]:
+        """Yields the chunks of a corpus."""
+        for pairs in _cut(self.corpora[corpus], self._normalize):
+            yield Chunk(pairs, self.tags[corpus], tokenizer, step)
+
+    def name(self, corpus: int) -> str:
+        """Returns the name of a corpus in messages."""
+        name = self._name
+        if names := getattr(self.corpora[corpus], "files", []):
+            more = ", ..." if len(names) > 1 else ""
+            name = f"{names[0][0]} and {names[0][1]}{more}"
+        if len(self.corpora) == 1:
+            return name
+        return f"corpus {corpus + 1} of {len(self.corpora)} ({name})"
+
+
+def prepare(
+    problem,
+    opened: Mapping[str, Pairs],
+    folder: pathlib.Path,
+    num_processes: int,
+) -> dict[str, Any]:
+    """Writes the files of a problem, all but the manifest.
+
+    Args:
+        problem: `problem.Problem`.
+        opened: The pairs of each split.
+        folder: A new folder, which gets the files.
+        num_processes: int. Processes that prepare training text, if it is long
+            enough for them.
+
+    Returns:
+        The manifest's fields about what was written.
+
+    Raises:
+        UserError: no pair of a corpus is left, or another split is empty.
+    """
+    training = TrainingText(problem, opened["train"])
+    tokenizer = folder / problem.tokenizer_name
+    if problem.tokenizer_file:
+        shutil.copyfile(problem.tokenizer_file, tokenizer)
+    else:
+        _learn_tokenizer(problem, training, tokenizer, num_processes)
+    encoder = pieces.encoder(str(tokenizer))
+    corpora, cleaned = _write_training(
+        training, str(tokenizer), folder, num_processes
+    )
+    counts = {"train": sum(corpus["pairs"] for corpus in corpora)}
+    for split, pairs in opened.items():
+        if split == "train":
+            continue
+        counts[split] = _write_held_out(
+            folder, split, pairs, problem.normalize, encoder
+        )
+        if not counts[split]:
+            raise errors.UserError(
+                f"Expected lines in the {split} set of {problem.name}. "
+                "Received: none."
+            )
+    return {
+        "counts": counts,
+        "cleaning": dict(cleaned),
+        "corpora": corpora,
+        "vocab_size": encoder.vocab_size,
+    }
+
+
+def encode(chunk: Chunk) -> Encoded:
+    """Cleans and encodes a chunk."""
+    counts = collections.Counter()
+    sides = _cleaned(chunk, counts)
+    encoder = pieces.encoder(chunk.tokenizer)
+    sources, targets = (
+        token_files.Rows(*encoder.arrays(side)) for side in sides
+    )
+    both = sources.lengths, targets.lengths
+    is_long = np.maximum(*both) > cleaning.MAX_TOKENS
+    is_empty = np.minimum(*both) == 1  # as of invisible characters
+    is_kept = ~(is_long | is_empty)
+    if not is_kept.all():
+        counts["tokens"] += int(is_long.sum())
+        counts["blank"] += int((is_empty & ~is_long).sum())
+        sources, targets = (
+            token_files.Rows(*encoder.arrays(list(kept)))
+            for kept in (itertools.compress(side, is_kept) for side in sides)
+        )
+    return Encoded(sources, targets, counts)
+
+
+def count_words(
+    chunk: Chunk,
+) -> tuple[collections.Counter, collections.Counter]:
+    """Counts the words of a chunk, for a vocabulary, and what was cleaned."""
+    counts = collections.Counter()
+    sides = _cleaned(chunk, counts)
+    words = pieces.count_words(
+        itertools.chain(*(side[:: chunk.step] for side in sides))
+    )
+    return words, counts
+
+
+def _learn_tokenizer(problem, training, path, num_processes) -> None:
+    """Learns the shared vocabulary from both sides of training pairs."""
+    step = max(1, -(-training.num_pairs // problem.tokenizer_pairs))
+    chunks = (
+        chunk
+        for corpus in range(len(training.corpora))
+        for chunk in training.chunks(corpus, step=step)
+    )
+    progress = _progress("Counting words", training)
+    words, counts = collections.Counter(), collections.Counter()
+    for found in processes.ordered_map(count_words, chunks, num_processes):
+        words.update(found[0])
+        counts.update(found[1])
+        progress.add(found[1]["read"])
+    if not words:
+        name = ", ".join(map(training.name, range(len(training.corpora))))
+        raise errors.UserError(cleaning.nothing_left(counts, name))
+    pieces.learn(words, path, problem.vocab_size, problem.character_coverage)
+
+
+def _write_training(
+    training: TrainingText,
+    tokenizer: str,
+    folder: pathlib.Path,
+    num_processes: int,
+) -> tuple[list[dict[str, int]], collections.Counter]:
+    """Writes the training pairs.
+
+    Returns:
+        Of each corpus `pairs` and `tag`, the number of ids of its tag; and the
+        number of pairs of all corpora by cleaning rule.
+    """
+    encoder = pieces.encoder(tokenizer)
+    progress = _progress("Encoding", training)
+    corpora, total = [], collections.Counter()
+    with token_files.Writer(folder, "train", encoder.vocab_size) as writer:
+        for corpus, tag in enumerate(training.tags):
+            before, counts = writer.count, collections.Counter()
+            chunks = training.chunks(corpus, tokenizer)
+            for part in processes.ordered_map(encode, chunks, num_processes):
+                writer.add(part.sources, part.targets)
+                counts.update(part.counts)
+                progress.add(part.counts["read"])
+            name = training.name(corpus)
+            pairs = writer.count - before
+            if not pairs:
+                raise errors.UserError(cleaning.nothing_left(counts, name))
+            for warning in cleaning.warnings(counts, name, training.is_copied):
+                _log.warning("%s", warning)
+            corpora.append({"pairs": pairs, "tag": _tag_length(encoder, tag)})
+            total.update(counts)
+    return corpora, total
+
+
+def _tag_length(encoder: pieces.Encoder, tag: str) -> int:
+    """Returns the number of ids with which a tagged source begins."""
+    if not tag:
+        return 0
+    ids, lengths = encoder.arrays([tag, f"{tag} a"])
+    both = zip(ids[: lengths[0] - 1], ids[lengths[0] :], strict=False)
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], both)
+    return len(list(same))
+
+
+def _write_held_out(
+    folder: pathlib.Path,
+    split: str,
+    pairs: Pairs,
+    normalize: Callable[[str], str],
+    encoder: pieces.Encoder,
+) -> int:
+    """Writes the lines and the ids of "dev" or a test set, in order.
+
+    All pairs are written, and references stay as they are.
+
+    Returns:
+        The number of pairs.
+    """
+    pairs = [(normalize(source), target) for source, target in pairs]
+    sides = list(map(list, zip(*pairs, strict=True))) or [[], []]
+    encoded = []
+    for name, lines in zip(("source", "target"), sides, strict=True):
+        text.write_lines(folder / f"{split}.{name}", lines)
+        encoded.append(token_files.Rows(*encoder.arrays(lines)))
+    with token_files.Writer(folder, split, encoder.vocab_size) as writer:
+        writer.add(*encoded)
+    return len(pairs)
+
+
+def _cut(
+    pairs: Pairs, normalize: Callable[[str], str]
+) -> Iterator[list[tuple[str, str]]]:
+    """Yields normalized pairs in lists of bounded size."""
+    if normalize is not cleaning.unchanged:
+        pairs = ((normalize(s), normalize(t)) for s, t in pairs)
+    iterator, chunk, size = iter(pairs), [], 0
+    while step := list(itertools.islice(iterator, _STEP)):
+        chunk += step
+        size += sum(len(source) + len(target) for source, target in step)
+        if len(chunk) >= _PAIRS or size >= _CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _cleaned(
+    chunk: Chunk, counts: collections.Counter
+) -> tuple[list[str], list[str]]:
+    """Returns the sides of cleaned pairs, with the tag."""
+    kept = list(cleaning.clean_pairs(chunk.pairs, counts))
+    if not kept:
+        return [], []
+    sources, targets = map(list, zip(*kept, strict=True))
+    if chunk.tag:
+        sources = [f"{chunk.tag} {source}" for source in sources]
+    return sources, targets
+
+
+def _progress(task: str, training: TrainingText) -> terminal.RateProgress:
+    return terminal.RateProgress(task, "pairs", training.num_pairs)

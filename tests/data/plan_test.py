@@ -1,0 +1,232 @@
+"""Tests of the plan of an epoch: every pair, its share, its bucket."""
+
+import collections
+import itertools
+from unittest import mock
+
+import numpy as np
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf.data import plan as plan_lib
+from tests import testing
+
+T2T_CASES = {
+    case: (settings, arrays)
+    for case, settings, arrays in testing.t2t_cases(
+        "batching", "t2t_training.npz"
+    )
+}
+PAIRS, MAX_LENGTH, BATCH_SIZE = 467, 29, 101
+
+
+def lengths(number=PAIRS, most=31, seed=5):
+    """Returns random lengths, [N, 2]; some are beyond MAX_LENGTH."""
+    draw = np.random.default_rng(seed)
+    return draw.integers(1, most + 1, [number, 2]).astype(np.uint32)
+
+
+def make(corpora=None, sizes=None, share=0.0, batch_size=BATCH_SIZE):
+    """Returns a plan."""
+    sizes = lengths() if sizes is None else sizes
+    return plan_lib.Plan(
+        sizes,
+        corpora or [plan_lib.Corpus(len(sizes))],
+        plan_lib.buckets(batch_size, MAX_LENGTH),
+        share,
+    )
+
+
+def pairs_of(batches):
+    """Returns the numbers of all pairs of batches, in order."""
+    flat = [n for rows in batches for n in rows.ravel().tolist()]
+    return [n for n in flat if n != plan_lib.NO_PAIR]
+
+
+class BucketsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("transformer_base_x1", 1), ("transformer_base_x2", 2)
+    )
+    def test_limits_and_rows_are_those_of_tensor2tensor(self, case, gpus):
+        # tensor2tensor shares one batch among its GPUs; here each replica gets
+        # a whole one.
+        settings, arrays = T2T_CASES[case]
+        limits, rows = plan_lib.buckets(
+            settings["batch_size"],
+            settings["max_length"],
+            settings["min_length_bucket"],
+            settings["length_bucket_step"],
+        )
+        self.assertEqual(limits[:-1], arrays["out/boundaries"].tolist())
+        self.assertEqual(limits[-1], settings["max_length"])
+        self.assertEqual(
+            [gpus * size for size in rows], arrays["out/batch_sizes"].tolist()
+        )
+
+    @parameterized.parameters(
+        (0, 256, 8, 1.1), (4096, 0, 8, 1.1), (4096, 256, 8, 0.9)
+    )
+    def test_impossible_sizes_are_refused(self, *arguments):
+        with self.assertRaises(ValueError):
+            plan_lib.buckets(*arguments)
+
+
+class PlanTest(parameterized.TestCase):
+    def test_an_epoch_has_every_short_pair_once(self):
+        plan = make()
+        [short] = np.nonzero((plan.lengths <= MAX_LENGTH).all(axis=1))
+        self.assertLess(len(short), PAIRS)
+        for share in (0.0, 0.4):
+            found = pairs_of(make(share=share).epoch(1, 0))
+            self.assertCountEqual(found, short.tolist())
+
+    def test_batches_have_one_bucket_and_its_rows(self):
+        plan = make(share=0.3)
+        limits, rows = plan.buckets
+        sizes = collections.defaultdict(list)
+        for batch in plan.epoch(1, 0):
+            longest = plan.row_lengths(batch).max(axis=1)
+            [bucket] = {
+                next(i for i, b in enumerate([*limits[:-1], 999]) if n < b)
+                for n in longest.tolist()
+            }
+            sizes[bucket].append(len(batch))
+        self.assertGreater(len(sizes), 3)
+        for bucket, found in sizes.items():
+            # All are full but the last one of the epoch.
+            self.assertLessEqual(sum(n != rows[bucket] for n in found), 1)
+            self.assertLessEqual(max(found), rows[bucket])
+
+    def test_a_pair_longer_than_the_budget_is_a_batch_alone(self):
+        sizes = np.array([[23, 5], [23, 7], [2, 2], [3, 2]], np.uint32)
+        found = list(make(sizes=sizes, batch_size=17).epoch(1, 0))
+        self.assertCountEqual(
+            [sorted(pairs_of([rows])) for rows in found], [[0], [1], [2, 3]]
+        )
+
+    def test_slices_change_nothing_but_the_order(self):
+        with mock.patch.object(plan_lib, "_SLICE", 83):
+            sliced = list(make().epoch(1, 0))
+        whole = list(make().epoch(1, 0))
+        self.assertCountEqual(pairs_of(sliced), pairs_of(whole))
+        self.assertCountEqual(map(len, sliced), map(len, whole))
+
+    def test_the_order_is_random(self):
+        found = pairs_of(make().epoch(1, 0))
+        neighbours = [abs(a - b) for a, b in itertools.pairwise(found)]
+        # On average, two random numbers below N are N / 3 apart.
+        self.assertAlmostEqual(np.mean(neighbours) / PAIRS, 1 / 3, delta=0.06)
+        longest = [
+            make().row_lengths(rows).max() for rows in make().epoch(1, 0)
+        ]
+        middle = len(longest) // 2
+        self.assertAlmostEqual(
+            np.mean(longest[:middle]) / np.mean(longest[middle:]), 1, delta=0.2
+        )
+
+    @parameterized.named_parameters(
+        ("plain", {}),
+        ("joined", {"share": 0.4}),
+        (
+            "weighted",
+            {
+                "corpora": [
+                    plan_lib.Corpus(400, 0, 0.3),
+                    plan_lib.Corpus(67, 1, 0.7),
+                ]
+            },
+        ),
+    )
+    def test_a_resumed_run_gets_what_would_have_followed(self, options):
+        with mock.patch.object(plan_lib, "_SLICE", 101):
+            plan = make(**options)
+            number = len(list(plan.epoch(7, 3)))
+            expected = list(
+                itertools.islice(plan.following(7, 3), number + number // 2)
+            )
+            for used in (1, 5, number - 1, number, number + 2):
+                last = expected[used - 1]
+                resumed = plan.following(7, last.epoch, last.position)
+                for old, new in zip(expected[used:], resumed, strict=False):
+                    self.assertEqual(old[:2], new[:2])
+                    self.assertEqual(old.rows.tolist(), new.rows.tolist())
+        self.assertEqual(expected[number][:2], (4, 1))
+
+    def test_seeds_and_epochs_have_other_orders(self):
+        orders = {
+            tuple(pairs_of(make().epoch(seed, epoch)))
+            for seed in (0, 1)
+            for epoch in (0, 1)
+        }
+        self.assertLen(orders, 4)
+
+
+class MixtureTest(absltest.TestCase):
+    corpora = (
+        plan_lib.Corpus(300, 0, 0.2),
+        plan_lib.Corpus(7, 0, 0.5),
+        plan_lib.Corpus(160, 0, 0.3),
+    )
+
+    def counts(self, epochs):
+        """Returns how often each pair comes in each of several epochs."""
+        plan = make(self.corpora, sizes=lengths(most=MAX_LENGTH))
+        found = [pairs_of(plan.epoch(3, epoch)) for epoch in epochs]
+        return np.stack([np.bincount(f, minlength=PAIRS) for f in found])
+
+    def test_each_corpus_has_its_share_of_an_epoch(self):
+        for counts in self.counts(range(3)):
+            shares = [
+                counts[:300].sum(),
+                counts[300:307].sum(),
+                counts[307:].sum(),
+            ]
+            expected = np.array([0.2, 0.5, 0.3]) * PAIRS
+            self.assertLessEqual(np.abs(shares - expected).max(), 1)
+
+    def test_a_corpus_is_read_evenly_over_epochs(self):
+        total = self.counts(range(7)).sum(axis=0)
+        for part in (total[:300], total[300:307], total[307:]):
+            self.assertLessEqual(part.max() - part.min(), 1)
+        self.assertGreater(total[300:307].min(), 200)
+
+    def test_each_pass_has_another_order(self):
+        plan = make([plan_lib.Corpus(7, 0, 1.0)], sizes=lengths(7, 7))
+        orders = {tuple(pairs_of(plan.epoch(3, epoch))) for epoch in range(5)}
+        self.assertGreater(len(orders), 3)
+
+
+class JoiningTest(absltest.TestCase):
+    def test_the_share_of_couples_that_are_joined(self):
+        sizes = lengths(20011, most=9)
+        rows = np.concatenate(list(make(sizes=sizes, share=0.3).epoch(1, 0)))
+        joined = (rows[:, 1] != plan_lib.NO_PAIR).sum()
+        # Three standard deviations of a binomial distribution.
+        couples = 20011 // 2
+        self.assertAlmostEqual(
+            joined / couples, 0.3, delta=3 * (0.21 / couples) ** 0.5
+        )
+
+    def test_joined_rows_are_short_enough_and_lose_one_end(self):
+        plan = make(share=1.0)
+        rows = np.concatenate(list(plan.epoch(1, 0)))
+        both = rows[rows[:, 1] != plan_lib.NO_PAIR]
+        sums = plan.lengths[both].sum(axis=1).astype(int) - 1
+        self.assertGreater(len(both), 20)
+        self.assertEqual(plan.row_lengths(both).tolist(), sums.tolist())
+        self.assertLessEqual(sums.max(), MAX_LENGTH)
+
+    def test_only_pairs_of_one_tag_are_joined_and_have_it_once(self):
+        corpora = [plan_lib.Corpus(200, 2), plan_lib.Corpus(267, 3)]
+        plan = make(corpora, sizes=lengths(most=12), share=1.0)
+        rows = np.concatenate(list(plan.epoch(1, 0)))
+        both = rows[rows[:, 1] != plan_lib.NO_PAIR]
+        self.assertGreater(len(both), 150)
+        self.assertTrue(((both < 200).sum(axis=1) % 2 == 0).all())
+        sums = plan.lengths[both].sum(axis=1).astype(int) - 1
+        sums[:, 0] -= np.where(both[:, 0] < 200, 2, 3)
+        self.assertEqual(plan.row_lengths(both).tolist(), sums.tolist())
+
+
+if __name__ == "__main__":
+    absltest.main()
