@@ -59,9 +59,6 @@ class CheckpointManager:
         keep_max: int. How many checkpoints are kept, the newest; 0: all.
         writes: bool. False leaves all files alone: another process may be
             writing them.
-        optional: Beginnings of names, `group/name`. A restore leaves such a
-            variable unchanged if the checkpoint does not have it, and passes
-            over such a value if there is no variable for it.
     """
 
     def __init__(
@@ -70,12 +67,10 @@ class CheckpointManager:
         groups: Mapping[str, Variables],
         keep_max: int = 20,
         writes: bool = True,
-        optional: Sequence[str] = (),
     ):
         self._directory = pathlib.Path(directory)
         self._groups = {name: dict(group) for name, group in groups.items()}
         self._keep_max = keep_max
-        self._optional = tuple(optional)
         self._protected = set()
         self._checkpoint = tf.train.Checkpoint(**self._groups)
         if writes:
@@ -161,6 +156,9 @@ class CheckpointManager:
     def restore(self, path: str | pathlib.Path | None = None) -> str:
         """Restores all groups, or none if one does not fit; returns the prefix.
 
+        A run may begin or end to keep moving averages: those that are missing
+        stay unchanged, and those without a variable are passed over.
+
         Args:
             path: A prefix, or None for the newest readable checkpoint. The
                 indices of newer, unreadable ones are renamed to
@@ -175,9 +173,9 @@ class CheckpointManager:
             keys = {
                 name: key
                 for name, key in keys.items()
-                if name in own or not name.startswith(self._optional)
+                if name in own or not name.startswith(_MOVING_AVERAGE)
             }
-            _assign(reader, prefix, self._groups, keys, self._optional)
+            _assign(reader, prefix, self._groups, keys)
         if path is None:
             restored = run_dir.checkpoint_step(prefix)
             for step in filter(lambda n: n > restored, self.all_steps()):
@@ -428,7 +426,6 @@ def _assign(
     prefix: str,
     groups: Mapping[str, Variables],
     keys: Mapping[str, str],
-    optional: tuple[str, ...] = (),
 ) -> None:
     """Sets variables; compares and reads everything before it sets anything.
 
@@ -437,7 +434,7 @@ def _assign(
         prefix: str. The checkpoint, for messages.
         groups: {group: {name: variable}}.
         keys: {group/name: key} of the checkpoint; each must have a variable.
-        optional: Beginnings of the names of variables that may have no key.
+            Moving averages may have no key.
 
     Raises:
         UserError: a variable is missing, unexpected, or of another kind.
@@ -447,7 +444,7 @@ def _assign(
     expected = {
         name: variable
         for name, variable in _flat(groups).items()
-        if name in keys or not name.startswith(optional)
+        if name in keys or not name.startswith(_MOVING_AVERAGE)
     }
     other_dtypes = {
         name: f"{name} is {dtypes[key].name} and not {variable.dtype.name}"

@@ -80,7 +80,11 @@ class TrainingText:
         self.corpora = getattr(train, "texts", [train])
         self.tags = problem.train_tags or [""] * len(self.corpora)
         self._name, self._normalize = problem.name, problem.normalize
-        self.is_copied = problem.source_language == problem.target_language
+        # Of the user's files, the languages are a guess.
+        self.is_copied = (
+            problem.source_language == problem.target_language
+            and not problem.settings
+        )
         # 0 if it is unknown: generated text, which is short.
         known = all(hasattr(pairs, "__len__") for pairs in self.corpora)
         self.num_pairs = sum(map(len, self.corpora)) if known else 0

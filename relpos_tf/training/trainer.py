@@ -506,8 +506,6 @@ class TrainingState:
             self._groups,
             config.keep_checkpoint_max,
             writes=hosts.is_chief,
-            # Whether a run has them depends on its hparams, which may change.
-            optional=["moving_average/"],
         )
 
     @property

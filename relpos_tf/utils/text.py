@@ -370,14 +370,13 @@ def _no_utf8(name: str, reason: str, encoding: str) -> errors.UserError:
     if not encoding:
         return errors.UserError(f"{message} Perhaps it is no text.")
     convert = f"iconv -f {encoding} -t UTF-8"
-    if os.path.isfile(name) and _is_compressed(name):
-        return errors.UserError(
-            f"{message} Convert its text: decompress it and pass it through "
-            f"{convert}"
-        )
-    return errors.UserError(
-        f"{message} Convert it: {convert} {shlex.quote(name)} > NEW"
-    )
+    if not os.path.isfile(name):
+        return errors.UserError(f"{message} Pass it through {convert}")
+    if _is_compressed(name):
+        advice = f"Decompress it, and pass it through {convert} > NEW"
+    else:
+        advice = f"Convert it: {convert} {shlex.quote(name)} > NEW"
+    return errors.UserError(f"{message} {advice}")
 
 
 def _is_compressed(path: str) -> bool:

@@ -21,7 +21,7 @@ _BLANKS = (
     "\t\r\x1c\x1d\x1e\x1f\u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000"
     + "".join(map(chr, range(0x2000, 0x200B)))
 )
-_INVISIBLE = (
+INVISIBLE = (
     "\u00ad\u200b\u2060\ufeff\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
     "\u2066\u2067\u2068\u2069"
 )
@@ -33,8 +33,8 @@ _ALIKE = (
     f"\u200b {_LINE} \u200b \ufeff",
     *(_LINE.replace(" ", blank) for blank in _BLANKS),
     *(_LINE.replace(" ", f" {blank}") for blank in _BLANKS),
-    *(mark + _LINE for mark in _INVISIBLE),
-    *(_LINE.replace(" ", f" {mark} ") for mark in _INVISIBLE),
+    *(mark + _LINE for mark in INVISIBLE),
+    *(_LINE.replace(" ", f" {mark} ") for mark in INVISIBLE),
 )
 # Each looks different from what other forms of Unicode make of it.
 _KEPT = (
@@ -83,7 +83,7 @@ class SpellingTest(parameterized.TestCase):
         self.assertEqual(read(_ALIKE), [_LINE] * len(_ALIKE))
 
     def test_lines_of_blanks_and_invisible_characters_are_empty(self):
-        texts = ["", *_BLANKS, *_INVISIBLE, " \u200b \ufeff\u00a0"]
+        texts = ["", *_BLANKS, *INVISIBLE, " \u200b \ufeff\u00a0"]
         self.assert_all_agree(texts, [[tokenizer.EOS_ID]] * len(texts))
 
     @parameterized.parameters(*_KEPT)
@@ -136,7 +136,7 @@ class SpellingTest(parameterized.TestCase):
             *"aäbq \u2581_ấ한\u1112\u1161\u11ab\u200c\u200d\0\x01漢ب\U0001f600",
             *"\u0300\u0301\u0323\u0345\u064e\u0651\u3099",
             *_BLANKS,
-            *_INVISIBLE,
+            *INVISIBLE,
         )
         texts = [
             "".join(draw.choices(characters, k=draw.randint(0, 15)))
@@ -146,7 +146,7 @@ class SpellingTest(parameterized.TestCase):
         once = read(texts)
         for text in once:
             self.assertEqual(text, " ".join(text.split()))
-            self.assertNoCommonElements(text, _INVISIBLE)
+            self.assertNoCommonElements(text, INVISIBLE)
 
     def test_every_python_makes_the_same_table(self):
         self.assertEqual(

@@ -123,6 +123,11 @@ class PrepareTest(parameterized.TestCase):
             chunks = list(prepare._cut(pairs, lambda line: line))
         self.assertEqual([len(chunk) for chunk in chunks], [4, 3])
 
+    def test_one_file_given_twice_is_warned_of(self):
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.prepared("data", target="train.en")
+        self.assertRegex(logs.output[-1], "train.en.* have equal sides")
+
     def test_corpora_with_weights_or_tags_are_kept_apart(self):
         both = {"source": "train.en,dev.en", "target": "train.de,dev.de"}
         _, one, _ = self.prepared("one", **both)
