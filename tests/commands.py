@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -203,10 +204,14 @@ def _fork_orphan():
     if parent == 0:
         # The orphan goes on once its parent's end closes the pipe.
         own_reader, own_writer = os.pipe()
+        ending = os.getpid()
         pid = os.fork()
         if pid == 0:
             os.close(own_writer)
             os.read(own_reader, 1)
+            # The system may close the pipe before it gives the orphan away.
+            while os.getppid() == ending:
+                time.sleep(0.001)
             for end in (own_reader, reader, writer):
                 os.close(end)
             return 0
