@@ -62,19 +62,15 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 class Writer:
-    """Writes a split, pair by pair.
+    """Writes a split.
 
     Args:
         folder: Gets the two files.
         split: str. The split's name.
         vocab_size: int. Ids are below it.
-
-    Attributes:
-        count: int. The pairs written so far.
     """
 
     def __init__(self, folder: pathlib.Path, split: str, vocab_size: int):
-        self.count = 0
         self._type = id_type(vocab_size)
         self._ids, self._lengths = (
             open(folder / name, "xb") for name in names(split)
@@ -101,7 +97,6 @@ class Writer:
         order = ranges(starts.ravel(), lengths.ravel())
         self._ids.write(joined[order].astype(self._type).tobytes())
         self._lengths.write(lengths.astype(_LENGTH).tobytes())
-        self.count += len(lengths)
 
 
 class TokenFile:

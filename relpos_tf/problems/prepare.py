@@ -43,12 +43,14 @@ class Chunk(NamedTuple):
 
     Attributes:
         pairs: Normalized pairs of lines.
+        corpus: int. The number of their corpus.
         tag: str. A word put before the source of each cleaned pair, or "".
         tokenizer: str. The file that encodes them; "" where words are counted.
-        step: int. Only the words of the first of so many pairs are counted.
+        step: int. The words of every `step`-th pair are counted.
     """
 
     pairs: list[tuple[str, str]]
+    corpus: int
     tag: str
     tokenizer: str = ""
     step: int = 1
@@ -58,11 +60,13 @@ class Encoded(NamedTuple):
     """What becomes of a chunk.
 
     Attributes:
+        corpus: int. That of the chunk.
         sources: `token_files.Rows` of the pairs that are kept.
         targets: Their translations.
         counts: Counter of pairs by cleaning rule, and `read`.
     """
 
+    corpus: int
     sources: token_files.Rows
     targets: token_files.Rows
     counts: collections.Counter
@@ -89,12 +93,13 @@ class TrainingText:
         known = all(hasattr(pairs, "__len__") for pairs in self.corpora)
         self.num_pairs = sum(map(len, self.corpora)) if known else 0
 
-    def chunks(
-        self, corpus: int, tokenizer: str = "", step: int = 1
-    ) -> Iterator[Chunk]:
-        """Yields the chunks of a corpus."""
-        for pairs in _cut(self.corpora[corpus], self._normalize):
-            yield Chunk(pairs, self.tags[corpus], tokenizer, step)
+    def chunks(self, tokenizer: str = "", step: int = 1) -> Iterator[Chunk]:
+        """Yields the chunks of all corpora, one corpus after the other."""
+        for number, (corpus, tag) in enumerate(
+            zip(self.corpora, self.tags, strict=True)
+        ):
+            for pairs in _cut(corpus, self._normalize):
+                yield Chunk(pairs, number, tag, tokenizer, step)
 
     def name(self, corpus: int) -> str:
         """Returns the name of a corpus in messages."""
@@ -174,10 +179,13 @@ def encode(chunk: Chunk) -> Encoded:
         counts["tokens"] += int(is_long.sum())
         counts["blank"] += int((is_empty & ~is_long).sum())
         sources, targets = (
-            token_files.Rows(*encoder.arrays(list(kept)))
-            for kept in (itertools.compress(side, is_kept) for side in sides)
+            token_files.Rows(
+                rows.ids[np.repeat(is_kept, rows.lengths)],
+                rows.lengths[is_kept],
+            )
+            for rows in (sources, targets)
         )
-    return Encoded(sources, targets, counts)
+    return Encoded(chunk.corpus, sources, targets, counts)
 
 
 def count_words(
@@ -195,11 +203,7 @@ def count_words(
 def _learn_tokenizer(problem, training, path, num_processes) -> None:
     """Learns the shared vocabulary from both sides of training pairs."""
     step = max(1, -(-training.num_pairs // problem.tokenizer_pairs))
-    chunks = (
-        chunk
-        for corpus in range(len(training.corpora))
-        for chunk in training.chunks(corpus, step=step)
-    )
+    chunks = training.chunks(step=step)
     progress = _progress("Counting words", training)
     words, counts = collections.Counter(), collections.Counter()
     for found in processes.ordered_map(count_words, chunks, num_processes):
@@ -226,24 +230,26 @@ def _write_training(
     """
     encoder = pieces.encoder(tokenizer)
     progress = _progress("Encoding", training)
-    corpora, total = [], collections.Counter()
+    counts = [collections.Counter() for _ in training.corpora]
+    pairs = [0] * len(counts)
     with token_files.Writer(folder, "train", encoder.vocab_size) as writer:
-        for corpus, tag in enumerate(training.tags):
-            before, counts = writer.count, collections.Counter()
-            chunks = training.chunks(corpus, tokenizer)
-            for part in processes.ordered_map(encode, chunks, num_processes):
-                writer.add(part.sources, part.targets)
-                counts.update(part.counts)
-                progress.add(part.counts["read"])
-            name = training.name(corpus)
-            pairs = writer.count - before
-            if not pairs:
-                raise errors.UserError(cleaning.nothing_left(counts, name))
-            for warning in cleaning.warnings(counts, name, training.is_copied):
-                _log.warning("%s", warning)
-            corpora.append({"pairs": pairs, "tag": _tag_length(encoder, tag)})
-            total.update(counts)
-    return corpora, total
+        chunks = training.chunks(tokenizer)
+        for part in processes.ordered_map(encode, chunks, num_processes):
+            writer.add(part.sources, part.targets)
+            pairs[part.corpus] += len(part.sources.lengths)
+            counts[part.corpus].update(part.counts)
+            progress.add(part.counts["read"])
+    for number, counted in enumerate(counts):
+        name = training.name(number)
+        if not pairs[number]:
+            raise errors.UserError(cleaning.nothing_left(counted, name))
+        for warning in cleaning.warnings(counted, name, training.is_copied):
+            _log.warning("%s", warning)
+    corpora = [
+        {"pairs": number, "tag": _tag_length(encoder, tag)}
+        for number, tag in zip(pairs, training.tags, strict=True)
+    ]
+    return corpora, sum(counts, collections.Counter())
 
 
 def _tag_length(encoder: pieces.Encoder, tag: str) -> int:
