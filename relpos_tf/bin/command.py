@@ -60,7 +60,7 @@ _HELP_FLAGS = frozenset(
 # The flags of text of the user's own, and what they name. The first four are
 # required.
 FILE_FLAGS = {
-    "train_source": "training text, plain, .gz or .zst; several files, with "
+    "train_source": "training text, plain or compressed; several files, with "
     "commas between them, or patterns such as part-*.en, are several corpora",
     "train_target": "its translation; as many files",
     "dev_source": "development text",
