@@ -6,7 +6,7 @@
 #             setup.py allows, without the packages of translation, in an
 #             environment of its own: TENSORFLOW, KERAS and NUMPY choose others
 # make check  for daily work: lint, and the shortest test files, two minutes
-# make lint   ruff: rules and formatting
+# make lint   ruff: rules and formatting; mypy: types of the core
 # make bench  every figure that the project aims at, ten quiet minutes
 # make bench-peers  the same beside OpenNMT-tf and CTranslate2: 2.5 GB in build/
 # make golden write the golden files of the hparams sets again
@@ -98,6 +98,7 @@ durations: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/summary.py

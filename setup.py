@@ -109,6 +109,7 @@ setup(
             *TRANSLATE,
             "Babel>=2.14",
             "hypothesis>=6.100",
+            "mypy>=1.15",
             "num2words>=0.5.13",
             "pytest>=8.2",
             "pytest-xdist>=3.6",

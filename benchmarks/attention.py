@@ -34,16 +34,15 @@ def parse():
 def run_one(args):
     """Measures one implementation at one length."""
     tf = common.import_tensorflow(args.threads)
-    from relpos_tf.layers import masks
-    from relpos_tf.layers.positions import relative
+    from relpos_tf.layers import pairs
+    from relpos_tf.layers.positions import shaw
 
     length = int(args.n)
     shape = [args.batch, args.heads, length, args.depth]
     inputs = [tf.random.stateless_normal(shape, [1, i]) for i in range(3)]
     bias = None
     if args.causal:
-        allowed = masks.causal_mask(length, length)
-        bias = tf.where(allowed, 0.0, -1e9)
+        bias = pairs.Pairs(length, length, causal=True).bias()
     if args.impl != "none":
         table = [2 * args.k + 1, args.depth]
         inputs += [tf.random.stateless_normal(table, [2, i]) for i in range(2)]
@@ -53,7 +52,7 @@ def run_one(args):
         tables = inputs[3:] or [None, None]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            output, _ = relative.relative_attention(
+            output, _ = shaw.relative_attention(
                 *inputs[:3],
                 *tables,
                 bias=bias,

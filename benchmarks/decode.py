@@ -18,13 +18,9 @@ class NeverEnding:
 
     def __init__(self, model, tf):
         self.hparams = model.hparams
-        self.init_beams, self.init_cache = model.init_beams, model.init_cache
+        self.init_cache = model.init_cache
         self._model = model
         self._penalty = tf.one_hot(1, model.hparams.vocab_size) * -1e9
-
-    def step_beams(self, ids, cache, ancestors):
-        logits, cache = self._model.step_beams(ids, cache, ancestors)
-        return logits + self._penalty, cache
 
     def step(self, ids, cache, start):
         logits, cache = self._model.step(ids, cache, start)
@@ -40,11 +36,9 @@ def main():
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument(
         "--cache",
-        choices=("beams", "growing", "fixed"),
-        default="beams",
-        help="beams: keys and values stay in place; growing: they are "
-        "reordered with the hypotheses; fixed: reordered, in a cache with room "
-        "for --decode_length, as --xla requires",
+        choices=("growing", "fixed"),
+        default="growing",
+        help="fixed: a cache with room for --decode_length, as --xla requires",
     )
     args = parser.parse_args()
     if args.xla and args.cache != "fixed":
@@ -62,11 +56,10 @@ def main():
     @tf.function(input_signature=signature, jit_compile=bool(args.xla))
     def search(inputs):
         options = {"beam_size": args.beam, "alpha": 0.6}
-        if args.cache == "beams":
+        if args.cache == "growing":
             return search_lib.search(model, inputs, limits, **options)
-        room = args.decode_length if args.cache == "fixed" else None
-        return search_lib.search_fixed(
-            model, inputs, limits, max_length=room, **options
+        return search_lib.search_within(
+            model, inputs, limits, max_length=args.decode_length, **options
         )
 
     times = common.measure(lambda: search(inputs)[1].numpy(), args)

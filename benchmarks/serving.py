@@ -278,18 +278,14 @@ def decode(path, lines):
     """
     from relpos_tf.bin import command
     from relpos_tf.decoding import engine_kinds
-    from relpos_tf.decoding import export_files
     from relpos_tf.decoding import translator as translator_lib
 
-    kind = engine_kinds.RUN
-    if export_files.is_export(path):
-        kind = engine_kinds.of_export(path)
-    if kind.needs_tensorflow:
+    if engine_kinds.of(path).needs_tensorflow:
         command.import_tensorflow()
-    translator = translator_lib.Translator.load(path, batch_size=64)
+    translator = translator_lib.Translator.load(path)
     translator.translate(lines[:64])
     begun = time.perf_counter(), time.process_time()
-    pairs = translator.translate(lines, return_scores=True)
+    pairs = translator.translate(lines, batch_size=64, return_scores=True)
     seconds = time.perf_counter() - begun[0]
     cpu_seconds = time.process_time() - begun[1]
     return pairs, len(lines) / seconds, 1000 * cpu_seconds / len(lines)

@@ -9,14 +9,13 @@ rotates. The table has the median and the 95th percentile of a line, the ratio
 of medians to CTranslate2 in float32, the lines translated otherwise than by the
 run, and the least time of a batch. CTranslate2's threads spin for a while after
 each call, so with several threads the benchmark rests until they sleep. The run
-and the SavedModel have compiled their programs for single lines before.
+has compiled its searches for single lines before.
 """
 
 import os
 import pathlib
 import statistics
 import tempfile
-import threading
 import time
 
 import common
@@ -49,7 +48,7 @@ def load(args, folder):
     }
     load = relpos_tf.Translator.load
     exports = {name: load(path) for name, path in folders.items()}
-    return {"run": load(args.output_dir)} | exports
+    return {"run": load(args.output_dir, jit_compile=True)} | exports
 
 
 def warm_up(translators, lines, batch):
@@ -58,15 +57,8 @@ def warm_up(translators, lines, batch):
         for line in lines[:3]:
             translator.translate([line])
         translator.translate(lines[:batch])
-    compiling = True
-    while compiling:
-        for line in lines:
-            translators["run"].translate([line])
-            translators["SavedModel"].translate([line])
-        threads = threading.enumerate()
-        compiling = [each for each in threads if each.name == "one_line"]
-        for thread in compiling:
-            thread.join()
+    for step in translators["run"].engine.warm_up_steps():
+        step()
 
 
 def time_lines(translators, lines, rest):

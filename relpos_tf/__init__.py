@@ -7,9 +7,9 @@ Where to begin:
     relpos_tf.Transformer                      the model, of hparams
     relpos_tf.RelativeMultiHeadAttention       attention for any Keras model
     relpos_tf.TransformerAttention             attention of the Transformer
-    relpos_tf.layers.positions                 how positions take part in it
     relpos_tf.relative_attention               the paper's attention, a function
     relpos_tf.RelationAttention                attention over labelled graphs
+    relpos_tf.layers                           all layers and schemes, for Keras
 
 Training and decoding are commands: `relpos-trainer --help` and
 `relpos-decoder --help`. `hparam`, `registry` and the sets in `hparams` say what
@@ -20,51 +20,40 @@ is trained; docs/walkthrough.md leads through the rooms: `data`, `problems`,
 
 import importlib
 import importlib.util
+from typing import Any
 
 from relpos_tf.utils import extras
-from relpos_tf.utils import saved_names
 
 __version__ = "0.1.0"
 
-# Imported when first used: `import relpos_tf` does not bring TensorFlow.
+# Imported when first used: `import relpos_tf` does not bring TensorFlow. The
+# module that has the name, and the packages that an installation may lack.
 _LAZY = {
-    "RelationAttention": "relpos_tf.layers.relations",
-    "RelativeMultiHeadAttention": "relpos_tf.layers.keras_attention",
-    "Transformer": "relpos_tf.models.transformer",
-    "TransformerAttention": "relpos_tf.layers.attention",
-    "Translator": "relpos_tf.decoding.translator",
-    "load_model": "relpos_tf.decoding.loading",
-    "relative_attention": "relpos_tf.layers.positions.relative",
-}
-# Packages that an installation of the layers may lack.
-_NEEDS = {
-    "RelationAttention": ("tensorflow",),
-    "RelativeMultiHeadAttention": ("keras",),
-    "Transformer": ("tensorflow",),
-    "TransformerAttention": ("tensorflow",),
-    "Translator": ("sentencepiece",),
-    "load_model": ("tensorflow", "sentencepiece"),
-    "relative_attention": ("tensorflow",),
+    "RelationAttention": ("layers", ("tensorflow", "keras")),
+    "RelativeMultiHeadAttention": ("layers", ("keras",)),
+    "Transformer": ("models.transformer", ("tensorflow", "keras")),
+    "TransformerAttention": ("layers", ("tensorflow", "keras")),
+    "Translator": ("decoding.translator", ("sentencepiece",)),
+    "load_model": ("decoding.loading", ("tensorflow", "sentencepiece")),
+    "relative_attention": ("layers", ("tensorflow", "keras")),
 }
 __all__ = [*_LAZY]
 
-saved_names.register()
 
-
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    extra = "translate" if name in ("Translator", "load_model") else "layers"
+    module, packages = _LAZY[name]
+    extra = "translate" if "sentencepiece" in packages else "layers"
     with extras.imports(extra, f"relpos_tf.{name}"):
-        module = importlib.import_module(_LAZY[name])
-    return getattr(module, name)
+        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
-def __dir__():
+def __dir__() -> list[str]:
     """Lists the names that can be imported: help() would stop at others."""
-    return sorted([*globals(), *filter(_can_be_imported, _LAZY)])
-
-
-def _can_be_imported(name):
-    packages = _NEEDS.get(name, ())
-    return all(importlib.util.find_spec(package) for package in packages)
+    names = [
+        name
+        for name, (_, packages) in _LAZY.items()
+        if all(map(importlib.util.find_spec, packages))
+    ]
+    return sorted([*globals(), *names])

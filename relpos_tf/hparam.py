@@ -15,20 +15,22 @@ from relpos_tf import fields
 from relpos_tf.fields import choice
 from relpos_tf.fields import number
 
-# What a learning_rate_schedule may be the product of; see `schedules`.
-SCHEDULE_FACTORS = (
-    "constant",
-    "linear_warmup",
-    "rsqrt_decay",
-    "rsqrt_hidden_size",
-)
-# The kinds of self-attention; the third is T5's.
-SELF_ATTENTION_TYPES = (
+# The kinds of self-attention; the third is T5's. `registry` adds users' own.
+SELF_ATTENTION_TYPES = [
     "dot_product",
     "dot_product_relative",
     "dot_product_relative_bias",
     "dot_product_alibi",
     "dot_product_rotary",
+]
+# What a learning_rate_schedule may be the product of; see `training.schedules`.
+SCHEDULE_FACTORS = (
+    "noam",
+    "legacy",
+    "constant",
+    "linear_warmup",
+    "rsqrt_decay",
+    "rsqrt_hidden_size",
 )
 # Rows of tensor2tensor's table of target spaces.
 TARGET_SPACES = 32
@@ -53,8 +55,10 @@ class HParams:
     'none'
     """
 
-    # Model. Numbers beyond `most` mean nothing: they would run for ever, take
-    # all memory or overflow inside.
+    # Model. A run that goes on may not change the fields up to
+    # activation_dtype; see `models.run_dir.check_same_architecture`. Numbers
+    # beyond `most` mean nothing: they would run for ever, take all memory or
+    # overflow inside.
     # The tokenizer's size replaces vocab_size at run time.
     vocab_size: int = number(32768, least=1, most=10_000_000)
     hidden_size: int = number(512, least=1, most=100_000)  # d_x
@@ -70,8 +74,8 @@ class HParams:
     # SHAPE (Kiyono et al., 2021): sinusoids of a sequence begin, in training,
     # at a random position of at most so much.
     max_position_shift: int = number(0, most=10_000)
-    self_attention_type: str = choice(*SELF_ATTENTION_TYPES)
-    decoder_self_attention_type: str = choice("same", *SELF_ATTENTION_TYPES)
+    self_attention_type: str = "dot_product"  # of SELF_ATTENTION_TYPES
+    decoder_self_attention_type: str = "same"  # or one of these types
     # k, the distance at which relative positions are clipped.
     max_relative_position: int = number(16, most=10_000)
     # k of keys after the query (w2v-BERT 2.0: 64 before, 8 after), and k in the
@@ -125,9 +129,6 @@ class HParams:
     attention_dropout: float = number(0.0, below=1)
     relu_dropout: float = number(0.0, below=1)
     label_smoothing: float = number(0.1, below=1)
-    # R-Drop's alpha (Liang et al., 2021), the weight of the divergence between
-    # two passes with different dropout masks; 0: one pass.
-    r_drop_alpha: float = number(0.0, most=1000)
     # The fraction of input symbols, of source and target, whose embedding is
     # zero in training: token cutoff (Shen et al., 2020).
     symbol_dropout: float = number(0.0, below=1)
@@ -142,11 +143,11 @@ class HParams:
 
     # Optimisation.
     train_steps: int = number(100_000, least=1)
-    optimizer: str = choice("adam")
+    optimizer: str = choice("adam")  # see `training.optimizers.OPTIMIZERS`
     optimizer_adam_beta1: float = number(0.9, below=1)
     optimizer_adam_beta2: float = number(0.98, below=1)
     optimizer_adam_epsilon: float = number(1e-9)
-    # noam | legacy | factors joined by *, as in constant*rsqrt_decay
+    # Some of SCHEDULE_FACTORS, as in constant*rsqrt_decay
     learning_rate_schedule: str = "noam"
     learning_rate: float = number(0.1)  # of the schedule legacy alone
     learning_rate_constant: float = number(1.0)  # of all other schedules
@@ -185,6 +186,14 @@ class HParams:
 
     def __post_init__(self):
         fields.check(self)
+        for name, others in (
+            ("self_attention_type", ()),
+            ("decoder_self_attention_type", ("same",)),
+        ):
+            known = *others, *SELF_ATTENTION_TYPES
+            self._check(
+                name, getattr(self, name) in known, f"one of {', '.join(known)}"
+            )
         self._check(
             "hidden_size",
             self.hidden_size % self.num_heads == 0,
@@ -216,9 +225,9 @@ class HParams:
             "one of the two to 0",
         )
         self._check(
-            "r_drop_alpha",
-            self.r_drop_alpha == 0.0 or self.r_drop_alpha >= 1e-6,
-            "0, or at least 0.000001",
+            "learning_rate_schedule",
+            set(self.learning_rate_schedule.split("*")) <= {*SCHEDULE_FACTORS},
+            f"a product, as in a*b, of some of {', '.join(SCHEDULE_FACTORS)}",
         )
         heads = self.attention_window_heads
         self._check(
@@ -228,16 +237,8 @@ class HParams:
         )
         self._check(
             "attention_window_heads",
-            heads == 1 or self.attention_score != "feature_wise",
-            "1 where attention_score is feature_wise",
-        )
-        schedule = self.learning_rate_schedule
-        self._check(
-            "learning_rate_schedule",
-            schedule in ("noam", "legacy")
-            or set(schedule.split("*")) <= set(SCHEDULE_FACTORS),
-            "noam, legacy, or a product of some of "
-            f"{'*'.join(SCHEDULE_FACTORS)}",
+            heads == 1 or self.attention_score == "dot_product",
+            f"1 where attention_score is {self.attention_score}",
         )
 
     def _check(self, name: str, good: bool, expected: str):

@@ -1,6 +1,6 @@
-"""Names of hparams sets and problems.
+"""Names of hparams sets, problems and kinds of self-attention.
 
-The library looks a set or a problem up here by its name; the lookup imports
+The library looks each of them up here by its name; the lookup imports
 the modules that come with the package. Modules of a user (`--usr_dir`)
 register with the same decorators.
 """
@@ -22,7 +22,7 @@ _PROBLEMS = "relpos_tf.problems.translate", "relpos_tf.problems.algorithmic"
 
 
 class Registry:
-    """Functions without arguments, by name.
+    """Functions by name.
 
     Args:
         kind: str. What is registered, for messages, as in "hparams set".
@@ -30,9 +30,9 @@ class Registry:
 
     def __init__(self, kind: str):
         self._kind = kind
-        self._makers: dict[str, Callable[[], Any]] = {}
+        self._makers: dict[str, Callable[..., Any]] = {}
 
-    def register(self, maker: Callable[[], Any]) -> Callable[[], Any]:
+    def register(self, maker: Callable[..., Any]) -> Callable[..., Any]:
         """Registers a function under its own name; refuses a second one."""
         name = maker.__name__
         if name in self._makers:
@@ -40,15 +40,15 @@ class Registry:
         self._makers[name] = maker
         return maker
 
-    def make(self, name: str) -> Any:
-        """Calls the function registered as `name`."""
+    def find(self, name: str) -> Callable[..., Any]:
+        """Returns the function registered as `name`."""
         if name not in self._makers:
             raise errors.UserError(
                 f"Unknown {self._kind} `{name}`."
                 f"{errors.did_you_mean(name, self.names())} "
                 f"Known: {', '.join(self.names())}."
             )
-        return self._makers[name]()
+        return self._makers[name]
 
     def names(self) -> list[str]:
         """Returns the registered names, sorted."""
@@ -57,14 +57,30 @@ class Registry:
 
 _hparams = Registry("hparams set")
 _problems = Registry("problem")
+_self_attention_types = Registry("self_attention_type")
+self_attention_type = _self_attention_types.find
 register_hparams = _hparams.register
 register_problem = _problems.register
+
+
+def register_self_attention_type(
+    maker: Callable[[hparam.HParams, bool], Any],
+) -> Callable[[hparam.HParams, bool], Any]:
+    """Registers a kind of self-attention, a value of `self_attention_type`.
+
+    Args:
+        maker: A function of the hparams of a stack and of whether it is the
+            encoder, which returns a `layers.positions.scheme.Scheme`.
+    """
+    _self_attention_types.register(maker)
+    hparam.SELF_ATTENTION_TYPES.append(maker.__name__)
+    return maker
 
 
 def hparams(name: str) -> hparam.HParams:
     """Returns the set registered under `name`."""
     import_hparams()
-    return _hparams.make(name)
+    return _hparams.find(name)()
 
 
 def list_hparams() -> list[str]:
@@ -76,7 +92,7 @@ def list_hparams() -> list[str]:
 def problem(name: str) -> Any:
     """Returns the problem registered under `name`."""
     import_problems()
-    return _problems.make(name)
+    return _problems.find(name)()
 
 
 def list_problems() -> list[str]:

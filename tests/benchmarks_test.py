@@ -160,6 +160,8 @@ class RunTest(parameterized.TestCase):
             hparams = hparam.HParams().override(changes)
             for field, values in found.items():
                 values.add(getattr(hparams, field))
+        kinds = found.pop("self_attention_type")
+        self.assertSetEqual(kinds, set(hparam.SELF_ATTENTION_TYPES))
         for field in dataclasses.fields(hparam.HParams):
             if field.name in found:
                 choices = field.metadata["limits"].choices

@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import textwrap
+from unittest import mock
 
 from absl.testing import absltest
 
@@ -44,7 +45,8 @@ def cluster_of(script, **environment):
         capture_output=True,
         text=True,
     ).stdout
-    return cluster.from_environment({"TF_CONFIG": config})
+    with mock.patch.dict("os.environ", {"TF_CONFIG": config}):
+        return cluster.from_environment()
 
 
 class DistributedDocTest(absltest.TestCase):

@@ -113,7 +113,7 @@ class OddNamesTest(parameterized.TestCase):
         self.assertIn("before other programs load it", logs.output[-1])
         self.assertCountEqual(os.listdir(target.parent), ["run", ALL_AT_ONCE])
         lines = ["A line.", "Zwei Zeilen"]
-        engine = saved_model_engine.ExportEngine(target)
+        engine = saved_model_engine.SavedModelEngine(target)
         found = engine.translate(engine.items(lines), None, 1)
         self.assertLen(found, 2)
 

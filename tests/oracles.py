@@ -150,26 +150,30 @@ def sees(i, j, head, num_heads, window=0, direction="both"):
 
 def gaussian(weights, kind, window, x, mean_key, size, head):
     """Yang et al., 2018: the bias of a query `[F]`, as a function of j."""
-    hidden = np.tanh(x @ weights["position_hidden/kernel"])
-    place = size * sigmoid(hidden @ weights["position_vectors"][:, head])
+    hidden = np.tanh(x @ weights["localness_position_hidden"])
+    place = size * sigmoid(
+        hidden @ weights["localness_position_vectors"][:, head]
+    )
     if kind == "layer":
-        hidden = np.tanh(mean_key @ weights["window_hidden/kernel"])
+        hidden = np.tanh(mean_key @ weights["localness_window_hidden"])
     if kind != "fixed":
-        window = size * sigmoid(hidden @ weights["window_vectors"][:, head])
+        window = size * sigmoid(
+            hidden @ weights["localness_window_vectors"][:, head]
+        )
         window = max(window, 1.0)
     sigma = window / 2
     return lambda j: -((j - place) ** 2) / (2 * sigma**2)
 
 
-def other_logits(weights, q, k, seen, counted, x, localness=None, width=10):
+def other_logits(weights, q, k, seen, x, localness=None, width=10):
     """Returns the summand of the dot products of q and k: `[B, H, Q, K]`.
 
     Args:
         weights: dict of the weights of the attention, by path. With score
             vectors, additive logits replace the dot products.
         q: `[B, H, Q, D]`, and k: `[B, H, K, D]`.
-        seen: bool `[B, H, Q, K]`: the keys that a query may attend to.
-        counted: the same, before a window or a direction.
+        seen: bool `[B, H, Q, K]`: the keys that a query may attend to, before a
+            window or a direction.
         x: `[B, Q, F]`: the layer's input.
         localness: The kind, and
         width: its fixed window.
@@ -189,12 +193,12 @@ def other_logits(weights, q, k, seen, counted, x, localness=None, width=10):
                 for g in range(k.shape[1])
             ]
             bias = gaussian(
-                under(weights, "localness"),
+                weights,
                 localness,
                 width,
                 x[b, n],
                 np.concatenate(means),
-                counted[b, h, n].sum(),
+                seen[b, h, n].sum(),
                 h,
             )
             more[b, h, n] += [bias(j) for j in range(k.shape[2])]
@@ -288,7 +292,7 @@ def multihead(
         for h in range(num_heads)
     ]
     more = other_logits(
-        weights, q, k, seen, allowed, queries, localness, localness_window
+        weights, q, k, allowed, queries, localness, localness_window
     )
     if scheme == "alibi":
         distance = np.abs(np.subtract.outer(*map(np.arange, seen.shape[2:])))

@@ -1,15 +1,26 @@
-"""The public names of the package."""
+"""The public names of the package, also where libraries are missing."""
 
 import pathlib
+import subprocess
 import sys
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
-from tests import commands
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def python(code: str) -> str:
+    """Returns what a new process prints, which has imported nothing."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
 
 class PublicNamesTest(parameterized.TestCase):
@@ -26,19 +37,45 @@ class PublicNamesTest(parameterized.TestCase):
             _ = relpos_tf.Trainer
 
     def test_help_shows_where_to_begin(self):
-        done = commands.run(
-            [sys.executable, "-c", "import relpos_tf; help(relpos_tf)"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        self.assertIn("Where to begin:", done.stdout[:400])
+        out = python("import relpos_tf; help(relpos_tf)")
+        self.assertIn("Where to begin:", out[:400])
 
     def test_types_are_declared(self):
         self.assertTrue((ROOT / "relpos_tf" / "py.typed").is_file())
         setup = (ROOT / "setup.py").read_text(encoding="utf-8")
         self.assertIn('"relpos_tf": ["py.typed"]', setup)
+
+
+class MissingLibraryTest(parameterized.TestCase):
+    @parameterized.parameters("keras", "tensorflow")
+    def test_the_package_is_imported_and_names_what_is_missing(self, library):
+        out = python(f"""
+import sys
+sys.modules[{library!r}] = None  # no import finds it
+import relpos_tf
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf import registry
+print(relpos_tf.__version__, hparam.HParams().hidden_size)
+print("Transformer" in dir(relpos_tf))
+for name in ("RelativeMultiHeadAttention", "Transformer", "load_model"):
+    try:
+        getattr(relpos_tf, name)
+    except ImportError as error:
+        print(error)
+try:
+    import relpos_tf.layers
+except ImportError as error:
+    print(error)
+""").splitlines()
+        self.assertEqual(out[:2], [f"{relpos_tf.__version__} 512", "False"])
+        self.assertLen(out, 6)
+        for line in out[2:]:
+            self.assertRegex(
+                line,
+                f"^Expected the package {library}, which .* needs. "
+                "Received: none. Install it: pip install ",
+            )
 
 
 if __name__ == "__main__":

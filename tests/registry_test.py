@@ -38,7 +38,7 @@ class RegistryTest(absltest.TestCase):
             return 1
 
         self.assertEqual(self.things.names(), ["first", "second"])
-        self.assertEqual(self.things.make("second"), 2)
+        self.assertEqual(self.things.find("second")(), 2)
         self.assertEqual(second(), 2)
 
     def test_unknown_name_is_answered_with_the_known_ones(self):
@@ -49,7 +49,7 @@ class RegistryTest(absltest.TestCase):
         with self.assertRaisesRegex(
             errors.UserError, "Unknown thing `gamma`. Known: alpha, beta."
         ):
-            self.things.make("gamma")
+            self.things.find("gamma")()
 
     def test_a_name_that_is_taken_is_refused(self):
         def twin():
@@ -58,7 +58,7 @@ class RegistryTest(absltest.TestCase):
         self.things.register(twin)
         with self.assertRaisesRegex(ValueError, "thing `twin` .* twice"):
             self.things.register(twin)
-        self.assertEqual(self.things.make("twin"), 1)
+        self.assertEqual(self.things.find("twin")(), 1)
 
 
 class ShippedTest(absltest.TestCase):

@@ -161,14 +161,14 @@ def absent_cases():
         Case(
             "host 1 never comes",
             (1, 0),
-            (f"did not connect within {PATIENCE} s", ""),
+            (f"Waited {PATIENCE} s for host 1", ""),
             flags=TRAIN,
             absent=(1,),
         ),
         Case(
             "the chief never comes",
             (0, 1),
-            ("", f"did not answer within {PATIENCE} s"),
+            ("", f"Waited {PATIENCE} s for the chief"),
             flags=TRAIN,
             absent=(0,),
         ),
@@ -189,14 +189,14 @@ def refused_cases(folder, addresses):
         Case(
             "other flags",
             (1, 1),
-            ("--random_seed is '7'", "--random_seed is '7'"),
+            (LOST, "--random_seed"),
             flags=TRAIN,
             own_flags=("--random_seed=7",),
         ),
         Case(
             "other hparams",
             (1, 1),
-            ("--hparams is ", "--hparams is "),
+            (LOST, "--hparams, num_heads"),
             flags=TRAIN,
             own_flags=(f"--hparams={HPARAMS.replace('heads=2', 'heads=4')}",),
         ),
@@ -211,8 +211,8 @@ def refused_cases(folder, addresses):
             "one that is not JSON",
             (1, 1),
             (
-                f"did not connect within {PATIENCE} s",
-                "TF_CONFIG: it is not JSON",
+                f"Waited {PATIENCE} s for host 1",
+                "TF_CONFIG is not valid",
             ),
             flags=TRAIN,
             environment={"TF_CONFIG": "{"},
@@ -220,7 +220,7 @@ def refused_cases(folder, addresses):
         Case(
             "same index twice",
             (1, 1),
-            one_says="is in use",
+            one_says="in use",
             flags=TRAIN,
             environment={"TF_CONFIG": config(addresses, 0)},
         ),
@@ -278,7 +278,7 @@ def play(case, folder, addresses):
 def finish(case, run, hosts, files):
     """Waits for the moment, plays the fault, and checks both ends."""
     if case.moment:
-        while not (run / "ckpt-5.index").is_file():
+        while not (run / "ckpt-5.npz").is_file():
             if any(process.poll() is not None for process in hosts.values()):
                 break
             time.sleep(0.02)

@@ -5,8 +5,7 @@
 
 Without --n and --steps, the run's set decides: its average_checkpoints, or its
 average_epochs, for the checkpoints at the ends of so many epochs of the data.
-A checkpoint that only Ctrl-C or SIGTERM has saved does not count, unless it is
-the newest. The moving averages of weights are averaged where checkpoints have
+The moving averages of weights are averaged where checkpoints have
 them.
 
 The result is RUN/average/ckpt-STEP, named after the last of the steps, or, with
@@ -19,6 +18,8 @@ import pathlib
 
 from relpos_tf import errors
 from relpos_tf.bin import command
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from relpos_tf.utils import paths
 
 # tensor2tensor's default, for sets without average_checkpoints.
@@ -53,15 +54,10 @@ def main():
     name = "average_dir" if FLAGS.average_dir else "output_dir"
     with command.flag_value(name):
         paths.check_folder(folder)
-    command.import_tensorflow()
-    from relpos_tf.models import checkpoints  # brings TensorFlow
-    from relpos_tf.models import run_dir
-
     saved = run_dir.all_steps(run)
-    regular = run_dir.regular_steps(run)
     if not saved:
         raise errors.UserError(
-            "Expected a run with checkpoints, ckpt-STEP.index. "
+            "Expected a run with checkpoints, ckpt-STEP.npz. "
             f"Received: --output_dir={run}, which has none."
         )
     number, last, kind = FLAGS.n, None, "checkpoints"
@@ -71,7 +67,7 @@ def main():
         if hparams.average_epochs:
             steps = ends_of_epochs(run, number)
             last, kind = saved[-1], "checkpoints at the ends of epochs"
-    steps = steps or regular[-number:]
+    steps = steps or saved[-number:]
     missing = sorted(set(steps) - set(saved))
     if missing:
         raise command.UsageError(
@@ -95,8 +91,6 @@ def main():
 
 def ends_of_epochs(run: pathlib.Path, number: int) -> list[int]:
     """Returns the steps of a run's last checkpoints at the ends of epochs."""
-    from relpos_tf.models import run_dir
-
     steps = run_dir.epoch_ends(run)[-number:]
     if not steps:
         raise errors.UserError(

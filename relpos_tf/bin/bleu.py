@@ -172,7 +172,7 @@ def check_reference():
 
 def check_test_sets():
     """Raises UsageError unless sacreBLEU knows the sets in these languages."""
-    from relpos_tf.training import sacrebleu_sets  # Imports sacreBLEU.
+    from relpos_tf.problems import sacrebleu_sets  # Imports sacreBLEU.
 
     names = paths.listed(FLAGS.test_set)
     with command.flag_value("test_set"):
@@ -188,7 +188,7 @@ def reference_paths() -> list[str]:
     """Returns the files of the references; some may be downloaded first."""
     if FLAGS.reference:
         return paths.listed(FLAGS.reference)
-    from relpos_tf.training import sacrebleu_sets  # Imports sacreBLEU.
+    from relpos_tf.problems import sacrebleu_sets  # Imports sacreBLEU.
 
     return [
         str(sacrebleu_sets.load(name, FLAGS.language_pair).reference_path)

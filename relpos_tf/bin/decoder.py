@@ -12,12 +12,8 @@ r"""Translates with a trained model, one line of output for each line of input.
       translates and scores all test sets of the run's problem; names of
       sacreBLEU's sets, as multi30k/2016, are understood, too
 
-  relpos-decoder --decode_from_file=mono.de --decode_to_file=mono.en \
-      --num_workers=4
-      translates with four GPUs
-
   relpos-decoder --decode_interactive
-      asks for a line at a time; :help lists its commands
+      asks for a line at a time
 
   relpos-decoder --score_file=pairs.tsv
       scores given translations by their probability
@@ -28,13 +24,15 @@ go to a file, the scores.
 """
 
 import contextlib
-import functools
 import io
 import json
+import math
 import os
+import pathlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
+from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.bin import command
@@ -43,9 +41,7 @@ from relpos_tf.models import run_dir
 from relpos_tf.training import reporting
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
-from relpos_tf.utils import processes
 from relpos_tf.utils import signals
-from relpos_tf.utils import slots as slots_lib
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 
@@ -62,8 +58,8 @@ FLAGS.define_string(
 FLAGS.define_string(
     "export_dir",
     "",
-    "An export, of any format, instead of a run. A SavedModel is a program; "
-    "it is refused if it has operations that exports do not have.",
+    "An export, of any format, instead of a run. A SavedModel is a program: "
+    "load those alone whose maker you trust.",
 )
 FLAGS.define_string(
     "decode_from_file",
@@ -126,14 +122,6 @@ FLAGS.define_string(
     "draw at random: sampling_method=random, sampling_temp, "
     "sampling_keep_top_k, sampling_top_p, random_seed.",
 )
-FLAGS.define_integer(
-    "num_workers",
-    1,
-    "Processes that translate a text together, each with the whole model, on a "
-    "GPU of its own if there are GPUs, else on an equal part of the cores. The "
-    "batches are those of one process, and the lines keep their order.",
-    lower_bound=1,
-)
 FLAGS.define_string(
     "prefix_file", "", "For each line, the beginning of its translation."
 )
@@ -170,71 +158,57 @@ def main() -> None:
     pairs = pairs_to_score() if FLAGS.score_file else []
     path = first_given(*_MODELS) or run_dir.latest_run("runs")
     sets = open_test_sets(path)
-    with loaded(path, decode_hparams) as translator:
-        command.logger().info("Using %s.", translator.name)
-        with command.flag_value("decode_hparams"):
-            decode_hparams = translator.engine.complete(decode_hparams)
-        if is_prompt():
-            from relpos_tf.decoding import interactive  # imports SentencePiece
+    translator = load(path)
+    command.logger().info("Using %s.", translator.engine.name)
+    with command.flag_value("decode_hparams"):
+        decode_hparams = translator.engine.complete(decode_hparams)
+    if is_prompt():
+        from relpos_tf.decoding import interactive  # imports SentencePiece
 
-            interactive.run(translator, decode_hparams)
-        elif FLAGS.score_file:
-            score_pairs(translator, pairs)
-        elif FLAGS.test_set:
-            decode_test_sets(
-                translator, decode_hparams, sets, target_language(path)
+        interactive.run(translator, decode_hparams)
+    elif FLAGS.score_file:
+        score_pairs(translator, pairs)
+    elif FLAGS.test_set:
+        decode_test_sets(
+            translator, decode_hparams, sets, target_language(path)
+        )
+    else:
+        texts = decode(
+            translator, decode_hparams, lines, prefix, FLAGS.decode_to_file
+        )
+        if FLAGS.decode_reference:
+            report_scores(
+                translator, decode_hparams, texts, target_language(path)
             )
-        else:
-            texts = decode(
-                translator, decode_hparams, lines, prefix, FLAGS.decode_to_file
-            )
-            if FLAGS.decode_reference:
-                report_scores(
-                    translator, decode_hparams, texts, target_language(path)
-                )
 
 
-@contextlib.contextmanager
-def loaded(path, decode_hparams: decode_hparam.DecodeHParams) -> Iterator:
-    """Yields the translator, whose workers, if any, end with the block.
+def load(path: str | pathlib.Path) -> Any:
+    """Returns the `translator.Translator` of a run or of an export.
 
     TensorFlow is imported only where it is needed.
+
+    Raises:
+        UserError: there is an export where a run was named, or the reverse.
     """
     from relpos_tf.decoding import engine_kinds  # imports SentencePiece
+    from relpos_tf.decoding import export_files
     from relpos_tf.decoding import translator as translator_lib
 
-    kind, load = engine_kinds.RUN, translator_lib.Translator.load_run
-    if FLAGS.export_dir:
-        kind = engine_kinds.of_export(path)
-        load = translator_lib.Translator.load_export
-    load = functools.partial(
-        load,
-        path,
-        batch_size=decode_hparams.batch_size,
-        max_input_size=decode_hparams.max_input_size,
-    )
-    prepare = functools.partial(
-        prepare_worker, kind.folder if kind.needs_tensorflow else ""
-    )
-    if FLAGS.num_workers == 1:
-        prepare()
-        yield load()
-        return
-    with command.flag_value("num_workers"):
-        slots = slots_lib.divide(FLAGS.num_workers)
-    with processes.Workers(slots.parts, prepare) as workers:
-        yield load(workers=workers)
-
-
-def prepare_worker(task: str) -> None:
-    """Prepares a process that translates.
-
-    Args:
-        task: str. What needs TensorFlow; "" if nothing does.
-    """
-    command.logger()
-    if task:
-        command.import_tensorflow(task=task)
+    is_export = export_files.is_export(path)
+    if FLAGS.export_dir and not is_export:
+        raise errors.UserError(
+            "Expected a folder made by relpos-export. Received: "
+            f"{path}, which is none. A run is named with --output_dir."
+        )
+    if is_export and not FLAGS.export_dir:
+        raise errors.UserError(
+            "Expected a run's directory or a checkpoint. Received: "
+            f"{path}, which is an export. Name it with --export_dir."
+        )
+    kind = engine_kinds.of(path)
+    if kind.needs_tensorflow:
+        command.import_tensorflow(task=kind.folder)
+    return translator_lib.Translator.load(path)
 
 
 def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
@@ -264,13 +238,6 @@ def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
                 f"--{name} goes with --decode_from_file or standard input, "
                 f"not with --{other}."
             )
-    one_process = FLAGS.decode_interactive or FLAGS.score_file
-    if FLAGS.num_workers > 1 and one_process:
-        raise command.UsageError(
-            "--num_workers is for many lines to translate; one process serves "
-            "--decode_interactive and --score_file. Received: "
-            f"--num_workers={FLAGS.num_workers}."
-        )
     if FLAGS.score_file and FLAGS.export_dir:
         raise command.UsageError("--score_file needs a run, not an export.")
     if decode_hparams.write_beam_scores and not decode_hparams.return_beams:
@@ -302,7 +269,7 @@ def first_given(*names: str) -> str:
     return next((value for n in names if (value := getattr(FLAGS, n))), "")
 
 
-def source_lines():
+def source_lines() -> Iterable[str] | None:
     """Returns the lines to translate; None if no text is to be translated.
 
     Raises:
@@ -313,7 +280,7 @@ def source_lines():
         return None
     lines = text.stream_lines(sys.stdin.buffer)
     if FLAGS.decode_from_file:
-        lines = text.AtHand(text.read_nonempty(FLAGS.decode_from_file))
+        lines = text.read_nonempty(FLAGS.decode_from_file)
     if not FLAGS.decode_reference:
         return lines
     from relpos_tf.training import metrics  # imports sacreBLEU
@@ -325,7 +292,7 @@ def source_lines():
     return lines
 
 
-def prefix_lines(lines):
+def prefix_lines(lines: Iterable[str] | None) -> list[str] | None:
     """Returns the lines of --prefix_file; None without.
 
     Raises:
@@ -351,7 +318,7 @@ def check_count(name: str, count: int, expected: int) -> None:
         )
 
 
-def open_test_sets(path) -> list:
+def open_test_sets(path: str | pathlib.Path) -> list:
     """Returns the sets that --test_set names, each once.
 
     Args:
@@ -374,7 +341,7 @@ def open_test_sets(path) -> list:
     return list(found.values())
 
 
-def sets_of_run(name: str, path) -> list:
+def sets_of_run(name: str, path: str | pathlib.Path) -> list:
     """Returns the set of this name of the run's problem, or all of them."""
     from relpos_tf.problems import test_sets
 
@@ -391,9 +358,9 @@ def sets_of_run(name: str, path) -> list:
     return found
 
 
-def sets_of_sacrebleu(name: str, path) -> list:
+def sets_of_sacrebleu(name: str, path: str | pathlib.Path) -> list:
     """Returns sacreBLEU's set of this name in the languages of the model."""
-    from relpos_tf.training import sacrebleu_sets  # imports sacreBLEU
+    from relpos_tf.problems import sacrebleu_sets  # imports sacreBLEU
 
     pair = FLAGS.language_pair or "-".join(filter(None, languages_of(path)))
     with command.flag_value("test_set"):
@@ -407,7 +374,7 @@ def sets_of_sacrebleu(name: str, path) -> list:
     return [sacrebleu_sets.load(name, pair)]
 
 
-def languages_of(path) -> tuple[str, str]:
+def languages_of(path: str | pathlib.Path) -> tuple[str, str]:
     """Returns the codes of a model's languages; "" where unknown."""
 
     try:
@@ -419,7 +386,7 @@ def languages_of(path) -> tuple[str, str]:
     )
 
 
-def target_language(path) -> str:
+def target_language(path: str | pathlib.Path) -> str:
     """Returns the code of the language of translations, or ""."""
     pair = FLAGS.language_pair.partition("-")[2]
     return pair or languages_of(path)[1]
@@ -433,7 +400,11 @@ def output_path(name: str, number: int) -> str:
 
 
 def decode(
-    translator, decode_hparams, lines, prefix, to_file: str
+    translator: Any,
+    decode_hparams: decode_hparam.DecodeHParams,
+    lines: Iterable[str],
+    prefix: list[str] | None,
+    to_file: str,
 ) -> list[str]:
     """Translates lines and writes them.
 
@@ -479,7 +450,12 @@ def decode(
     return best_texts
 
 
-def decode_test_sets(translator, decode_hparams, sets, language: str) -> None:
+def decode_test_sets(
+    translator: Any,
+    decode_hparams: decode_hparam.DecodeHParams,
+    sets: list,
+    language: str,
+) -> None:
     """Translates and scores test sets, one after the other."""
     records = []
     for one in sets:
@@ -503,7 +479,9 @@ def decode_test_sets(translator, decode_hparams, sets, language: str) -> None:
     write_scores(translator, decode_hparams, {"test_sets": records})
 
 
-def translation_line(translation, decode_hparams) -> str:
+def translation_line(
+    translation: Any, decode_hparams: decode_hparam.DecodeHParams
+) -> str:
     """Returns the output line of an `engines.Translation`."""
     if not decode_hparams.return_beams:
         return translation.texts[0]
@@ -515,7 +493,7 @@ def translation_line(translation, decode_hparams) -> str:
     return "\t".join(fields)
 
 
-def attention_line(attention) -> str:
+def attention_line(attention: Any) -> str:
     """Returns a translation's attention as a JSON object in one line.
 
     Its `attention` has a row for each target piece, with the mean weight of
@@ -557,7 +535,10 @@ def tell_kept_attention(path: str, _: int) -> None:
 
 
 def report_scores(
-    translator, decode_hparams, best_texts: list[str], language: str
+    translator: Any,
+    decode_hparams: decode_hparam.DecodeHParams,
+    best_texts: list[str],
+    language: str,
 ) -> None:
     """Compares the translations with --decode_reference."""
     references = list(text.checked_lines(FLAGS.decode_reference))
@@ -609,12 +590,15 @@ def show_scores(
 
 
 def write_scores(
-    translator, decode_hparams, record: dict, scores: dict | None = None
+    translator: Any,
+    decode_hparams: decode_hparam.DecodeHParams,
+    record: dict,
+    scores: dict | None = None,
 ) -> None:
     """Writes --score_json, if it is given."""
     if FLAGS.score_json:
         record = {
-            "model": translator.name,
+            "model": translator.engine.name,
             **record,
             **decode_hparams.search_settings(),
             **(scores or {}),
@@ -647,15 +631,20 @@ def pairs_to_score() -> list[tuple[str, str]]:
     return pairs
 
 
-def score_pairs(translator, pairs: list[tuple[str, str]]) -> None:
+def score_pairs(translator: Any, pairs: list[tuple[str, str]]) -> None:
     """Writes the log-probability of each pair."""
-    from relpos_tf.training import evaluation  # imports sacreBLEU
+    from relpos_tf.decoding import pair_scores  # imports TensorFlow
 
-    scores = evaluation.log_probabilities(translator, pairs)
+    scores = pair_scores.log_probabilities(translator, pairs)
     with text.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:
         for log_probability, _ in scores:
             write(f"{log_probability:.6f}")
     total, count = (sum(column) for column in zip(*scores, strict=True))
+    if math.isnan(total):
+        from relpos_tf.decoding import engines  # imports SentencePiece
+
+        message = engines.nan_logits(translator.engine.name)
+        command.logger().warning("%s", message)
     command.logger().info(
         "Lines: %d, target tokens: %d, nats per token: %.4f.",
         len(scores),

@@ -21,6 +21,7 @@ import pathlib
 import re
 import sys
 import time
+from typing import Any
 from typing import NoReturn
 
 from relpos_tf import errors
@@ -124,8 +125,9 @@ def main() -> None:
         metrics = metrics_lib.Metrics()
         for name, path in paths.items():
             model = load(name, path)
-            cold = [x for x in model.kinds_of_page() if not x.is_plain]
-            workers[name] = batching.Worker(model, limits, metrics, cold)
+            workers[name] = batching.Worker(
+                model, limits, metrics, model.warm_up_steps()
+            )
         app = app_lib.make_app(workers, limits, metrics)
         server.listen(listener)
         log.info("Listening at %s", server.url_of(listener))
@@ -138,7 +140,7 @@ def main() -> None:
         end_process()
 
 
-def close(worker) -> bool:
+def close(worker: Any) -> bool:
     """Ends the thread of a worker; returns whether it has ended.
 
     A batch that is under way is not waited for: a second Ctrl-C came, or
@@ -187,24 +189,23 @@ def models_of_flags() -> dict[str, str]:
     return found
 
 
-def load(name: str, path: str):
+def load(name: str, path: str) -> Any:
     """Loads a model and translates first lines with it.
 
-    Requests with beginnings and attention are tried later, by the worker.
+    `ServedModel.warm_up_steps` come later, by the worker.
     """
     from relpos_tf.decoding import engine_kinds
-    from relpos_tf.decoding import export_files
     from relpos_tf.decoding import translator as translator_lib
     from relpos_tf.serving import served
 
     begun = time.monotonic()
     with command.flag_value("model"):
-        kind = engine_kinds.RUN
-        if export_files.is_export(path):
-            kind = engine_kinds.of_export(path)
+        kind = engine_kinds.of(path)
         if kind.needs_tensorflow:
             command.import_tensorflow(task=kind.folder)
-        translator = translator_lib.Translator.load(path)
+        translator = translator_lib.Translator.load(
+            path, jit_compile=kind is engine_kinds.RUN
+        )
     model = served.ServedModel(name, translator, description_of(path))
     for kind in model.kinds_of_page():
         if kind.is_plain:
@@ -223,7 +224,7 @@ def check_model(path: str) -> None:
     from relpos_tf.decoding import export_files
 
     is_run = bool(path) and pathlib.Path(path, run_dir.HPARAMS).is_file()
-    is_checkpoint = pathlib.Path(f"{path}.index").is_file()
+    is_checkpoint = pathlib.Path(f"{path}{run_dir.CHECKPOINT}").is_file()
     if not is_run and not is_checkpoint and not export_files.is_export(path):
         raise errors.UserError(
             "Expected the folder of a run or of an export, or a checkpoint "

@@ -16,7 +16,6 @@ all files that relpos-decoder and relpos-export need.
 """
 
 import dataclasses
-import itertools
 import os
 import platform
 import shlex
@@ -57,8 +56,7 @@ FLAGS.define_string(
 FLAGS.define_string(
     "hparams",
     "",
-    "Changes to the set: name=value,name=value. batch_size=auto: the largest "
-    "that fits into the memory of a GPU.",
+    "Changes to the set: name=value,name=value.",
 )
 FLAGS.define_string(
     "usr_dir", "", "Folder of your own registrations, imported."
@@ -94,7 +92,8 @@ FLAGS.define_integer(
 FLAGS.define_integer(
     "keep_checkpoint_max",
     20,
-    "Number of checkpoints to keep, besides the one with the best BLEU.",
+    "Number of checkpoints to keep, besides the one with the best BLEU; more "
+    "if average_checkpoints is.",
     lower_bound=1,
 )
 FLAGS.define_enum(
@@ -198,7 +197,6 @@ def train(problem, hparams, output_dir: str) -> None:
     with signals.held():  # Half an import ends in strange errors.
         tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
         from relpos_tf.models import checkpoints
-        from relpos_tf.training import batch_size
         from relpos_tf.training import devices
         from relpos_tf.training import hosts as hosts_lib
         from relpos_tf.training import run_setup
@@ -208,17 +206,13 @@ def train(problem, hparams, output_dir: str) -> None:
         tf.config.experimental.enable_op_determinism()
     is_scored_only = FLAGS.schedule == "evaluate"  # on one host
     if is_scored_only:
-        run_setup.check_is_trained(output_dir)
+        checkpoints.resolve(output_dir)  # raises if there is none
     config = make_config()
     strategy = devices.strategy(
-        FLAGS.worker_gpu,
-        None
-        if is_scored_only
-        else run_setup.launch_config(FLAGS.flag_values_dict(), hparams),
+        FLAGS.worker_gpu, several_hosts=not is_scored_only
     )
-    if is_batch_size_auto():
-        batch_size.check_device(run_dir.RunDir(output_dir))
     hosts = hosts_lib.Hosts(strategy)
+    run_setup.check_same_start(hosts, FLAGS.flag_values_dict(), hparams)
     problem = run_setup.with_tokenizer_of(
         problem, FLAGS.data_dir, FLAGS.warm_start_from
     )
@@ -229,10 +223,6 @@ def train(problem, hparams, output_dir: str) -> None:
     )
     if hosts.is_chief:
         locks.acquire_exclusive(output_dir)
-    if is_batch_size_auto():
-        sized = hparams.replace(vocab_size=vocab_size(problem))
-        run = run_dir.RunDir(output_dir)
-        hparams = batch_size.chosen(hosts, run, sized, config)
     if is_scored_only:
         run, hparams = run_setup.open_trained_run(
             output_dir, problem, FLAGS.data_dir, hparams
@@ -247,14 +237,13 @@ def train(problem, hparams, output_dir: str) -> None:
             command.flags_text(FLAGS),
         )
     trainer = trainer_lib.Trainer(
-        hparams, problem, FLAGS.data_dir, run, strategy, config
+        hparams, problem, FLAGS.data_dir, run, hosts, config
     )
-    run_setup.describe_model(trainer)
     if is_scored_only:
+        run_setup.describe_model(trainer)
         trainer.evaluate()
         return
-    run_setup.describe_training(trainer, problem, strategy)
-    run_setup.describe_data(problem, FLAGS.data_dir, FLAGS.warm_start_from)
+    run_setup.describe(problem, FLAGS.data_dir, trainer)
     if hosts.is_chief:
         # Weights, two moments and an average, of 4 bytes each.
         copies = 4 if hparams.moving_average_decay else 3
@@ -262,11 +251,6 @@ def train(problem, hparams, output_dir: str) -> None:
             output_dir, 4 * copies * trainer.model.count_params()
         )
     train_and_average(trainer, output_dir, hosts.is_chief)
-
-
-def vocab_size(problem) -> int:
-    """Returns the size of a prepared problem's vocabulary."""
-    return problem.manifest(FLAGS.data_dir)["vocab_size"]
 
 
 def train_and_average(trainer, output_dir: str, is_chief: bool) -> None:
@@ -348,19 +332,7 @@ def make_hparams():
     with command.flag_value("hparams_set"):
         hparams = registry.hparams(FLAGS.hparams_set)
     with command.flag_value("hparams"):
-        items = FLAGS.hparams.split(",")
-        return hparams.override(",".join(itertools.filterfalse(is_auto, items)))
-
-
-def is_auto(item: str) -> bool:
-    """Returns whether an item of --hparams is `batch_size=auto`."""
-    name, _, value = (part.strip() for part in item.partition("="))
-    return (name, value) == ("batch_size", "auto")
-
-
-def is_batch_size_auto() -> bool:
-    """Returns whether --hparams asks for the largest batch that fits."""
-    return any(map(is_auto, FLAGS.hparams.split(",")))
+        return hparams.override(FLAGS.hparams)
 
 
 def check_environment() -> int:

@@ -21,6 +21,7 @@ import json
 import os
 import pathlib
 import tempfile
+import time
 from typing import NamedTuple
 
 from relpos_tf import errors
@@ -29,6 +30,7 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
 from relpos_tf.utils import files
+from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 
 FLAGS = command.Flags()
@@ -105,11 +107,8 @@ def main() -> int:
     prepare_folder(folder, record, wanted.name)
     command.import_tensorflow()
     from relpos_tf.comparison import checkpoint_scores
-    from relpos_tf.decoding import checkpoint_translator  # imports TensorFlow
 
-    worker = checkpoint_translator.CheckpointTranslator(
-        run.path, wanted.source, decode_hparams
-    )
+    worker = CheckpointTranslator(run.path, wanted.source, decode_hparams)
     report = None
     if wanted.reference:
         start = f"{folder / wanted.name}.bleu"
@@ -141,6 +140,85 @@ def main() -> int:
         written = " and ".join(map(str, report.paths()))
         command.logger().info("Wrote %s.", written)
     return 1 if worker.num_failed else 0
+
+
+class CheckpointTranslator:
+    """Writes a translation of one text for each checkpoint.
+
+    The model and its graph are built once. After that, only the weights
+    change.
+
+    Args:
+        run: The run's directory.
+        source: The text.
+        decode_hparams: How to translate.
+
+    Attributes:
+        num_made: int. Translations written.
+        num_kept: int. Translations that existed already.
+        num_failed: int. Checkpoints that could not be read.
+
+    Raises:
+        UserError: there is no tokenizer.
+    """
+
+    def __init__(
+        self,
+        run: pathlib.Path,
+        source: pathlib.Path,
+        decode_hparams: decode_hparam.DecodeHParams,
+    ):
+        from relpos_tf.decoding import loading  # imports TensorFlow
+        from relpos_tf.decoding import translator
+        from relpos_tf.models import transformer
+
+        self._source, self._decode_hparams = source, decode_hparams
+        hparams = run_dir.RunDir(run).read_hparams()
+        self._model = transformer.Transformer(hparams)
+        self._translator = translator.Translator(
+            self._model, loading.load_tokenizer(run)
+        )
+        self._restore = loading.restore
+        self.num_made = self.num_kept = self.num_failed = 0
+
+    def translate(self, prefix: str, path: pathlib.Path) -> bool:
+        """Translates with a checkpoint, unless that is done already.
+
+        Args:
+            prefix: The checkpoint.
+            path: The file, which appears when it is complete. A file newer
+                than the checkpoint is kept.
+
+        Returns:
+            Whether the translation exists now. It does not if the checkpoint
+            has been removed or cannot be read.
+        """
+        try:
+            saved = os.stat(f"{prefix}{run_dir.CHECKPOINT}").st_mtime_ns
+        except FileNotFoundError:  # a trainer keeps only the last few
+            return False
+        if path.is_file() and path.stat().st_mtime_ns >= saved:
+            self.num_kept += 1
+            return True
+        started = time.monotonic()
+        try:
+            self._restore(prefix, self._model)
+        except errors.UserError as error:
+            command.logger().warning("%s", error)
+            self.num_failed += 1
+            return False
+        self._translator.engine.name = prefix
+        with text.writer(path, None) as write:
+            for translation in self._translator.translations(
+                text.read_nonempty(self._source),
+                self._decode_hparams,
+                progress=terminal.LineProgress(),
+            ):
+                write(translation.texts[0])
+        self.num_made += 1
+        seconds = time.monotonic() - started
+        command.logger().info("Wrote %s, %.1f s.", path, seconds)
+        return True
 
 
 def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
@@ -220,7 +298,12 @@ def moses_language(run: run_dir.RunDir) -> str:
     return language if metrics.has_moses_rules(language) else ""
 
 
-def describe(run, wanted: Text, decode_hparams, folder: pathlib.Path) -> dict:
+def describe(
+    run: run_dir.RunDir,
+    wanted: Text,
+    decode_hparams: decode_hparam.DecodeHParams,
+    folder: pathlib.Path,
+) -> dict:
     """Returns what all translations in a folder must have in common."""
     return {
         # Relative, so that run and translations can move together.
@@ -261,7 +344,9 @@ def prepare_folder(folder: pathlib.Path, record: dict, name: str) -> None:
         )
 
 
-def find_checkpoints(run: run_dir.RunDir, folder: pathlib.Path, name: str):
+def find_checkpoints(
+    run: run_dir.RunDir, folder: pathlib.Path, name: str
+) -> list:
     """Returns a pair (prefix, translation) for each checkpoint, by step."""
     from relpos_tf.comparison import checkpoint_scores
 
@@ -277,13 +362,13 @@ def find_checkpoints(run: run_dir.RunDir, folder: pathlib.Path, name: str):
     return sorted(pairs, key=lambda pair: pair[1])
 
 
-def log_counts(run: run_dir.RunDir, worker) -> None:
+def log_counts(run: run_dir.RunDir, worker: CheckpointTranslator) -> None:
     """Logs the numbers of translations; raises UserError if there is none."""
     if not worker.num_made + worker.num_kept:
         least = f" of step {FLAGS.min_steps} or later" * bool(FLAGS.min_steps)
         raise errors.UserError(
-            f"Expected a run with readable checkpoints, ckpt-STEP.index{least}."
-            f" Received: {run.path}, which has none."
+            f"Expected a run with readable checkpoints, ckpt-STEP.npz{least}. "
+            f"Received: {run.path}, which has none."
         )
     command.logger().info(
         "Checkpoints: %d translated, %d were already translated, %d failed.",
@@ -293,7 +378,7 @@ def log_counts(run: run_dir.RunDir, worker) -> None:
     )
 
 
-def run():
+def run() -> None:
     """Runs the command."""
     command.run(main)
 

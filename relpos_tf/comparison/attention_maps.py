@@ -14,7 +14,7 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import model_engine
-from relpos_tf.layers.positions import tables
+from relpos_tf.layers.positions import shaw
 from relpos_tf.models import transformer
 
 # Means are over the first sentences that are short enough.
@@ -102,9 +102,9 @@ def describe_tables(model: transformer.Transformer) -> list[dict[str, Any]]:
     ):
         left = hparams.max_relative_position
         for number, block in enumerate(blocks):
-            found = block.self_attention.tables()
+            found = shaw.tables_of(block.self_attention)
             for kind in sorted({"keys", "values"} & found.keys()):
-                table = tables.symmetric(found[kind].numpy(), left)
+                table = shaw.symmetric(found[kind].numpy(), left)
                 norms = np.linalg.norm(table, axis=-1)
                 described.append(
                     {

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relpos_tf.training import corpus_measures
+from relpos_tf.comparison import corpus_measures
 
 
 def largest(

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import significance
 from relpos_tf.comparison import two_way
-from relpos_tf.training import corpus_measures
 
 # Up to so many labels, all pairs are compared.
 MOST_FOR_ALL_PAIRS = 4

@@ -12,8 +12,8 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import variants as variants_lib
+from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from relpos_tf.utils import checked_json
 
 # How compare names the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
@@ -195,7 +195,7 @@ def final_checkpoint(run: Run, step: int = 0) -> str:
     step = step or steps[-1]
     averaged = run.path / _AVERAGE / f"ckpt-{step}"
     if run.files.read_hparams().num_averaged > 1:
-        if averaged.with_name(f"{averaged.name}.index").is_file():
+        if run_dir.checkpoint_file(averaged.parent, step).is_file():
             return str(averaged)
     return str(run.path / f"ckpt-{step}")
 
@@ -211,7 +211,7 @@ def is_finished(run: Run, train_steps: int) -> bool:
     ):
         return False
     hparams = run.files.read_hparams()
-    steps = run_dir.regular_steps(run.path)
+    steps = run_dir.all_steps(run.path)
     if hparams.average_epochs:
         steps = run_dir.epoch_ends(run.path)
     if min(hparams.num_averaged, len(steps)) < 2:
@@ -268,19 +268,10 @@ def check_resumable(
 
 
 def _average_of(checkpoint):
-    """Returns the steps of an average's checkpoints; [] of a single one.
-
-    None: they are unknown, because the file beside the average is missing or
-    damaged. Nothing else needs it.
-    """
+    """Returns the steps of an average's checkpoints; [] of a single one."""
     if pathlib.Path(checkpoint).parent.name != _AVERAGE:
         return []
-    try:
-        content = pathlib.Path(f"{checkpoint}.json").read_bytes()
-        record = checked_json.loads(content, {"average_of": list[str]})
-        return [run_dir.checkpoint_step(name) for name in record["average_of"]]
-    except (FileNotFoundError, KeyError, errors.UserError):
-        return None
+    return checkpoints.averaged_steps(checkpoint)
 
 
 def _label_and_folders(item):

@@ -12,6 +12,7 @@ from relpos_tf.comparison import child_process
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import systems
+from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
@@ -240,8 +241,7 @@ class _Entry:
         hparams = run.files.read_hparams()
         model = {
             "format": _FORMAT,
-            # The index holds a checksum of each variable.
-            "checkpoint": files.sha256(f"{checkpoint}.index"),
+            "checkpoint": files.sha256(f"{checkpoint}{run_dir.CHECKPOINT}"),
             "beam_size": hparams.beam_size,
             "alpha": hparams.alpha,
             "extra_length": hparams.extra_length,

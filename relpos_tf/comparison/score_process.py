@@ -71,13 +71,13 @@ def score(
     Raises:
         UserError: see `run_request`.
     """
-    translator = translator_lib.Translator.load_run(checkpoint)
+    translator = translator_lib.Translator.load(checkpoint)
     model, tokenizer = translator.engine.model, translator.engine.tokenizer
     lines = list(text.read_nonempty(source))
     started = time.monotonic()
     with text.writer(translations, None) as write:
-        for line in translator.translate_lines(lines):
-            write(line)
+        for translation in translator.translations(lines):
+            write(translation.texts[0])
     seconds = time.monotonic() - started
     folder, split = pathlib.Path(source).parent, pathlib.Path(source).stem
     dataset = batches.evaluation_batches(

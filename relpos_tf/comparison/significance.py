@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relpos_tf.training import corpus_measures
+from relpos_tf.comparison import corpus_measures
 
 # The numbers of trials and the seed are sacreBLEU's defaults.
 TRIALS = 10_000

@@ -40,7 +40,7 @@ class System(Protocol):
             `alpha`, `checkpoint`, `output_dir` (its folder or file), `sharing`
             (see `RunDir.read_sharing`), `num_averaged` (of how many
             checkpoints its set asks for an average), `average_of` (the steps
-            of those that were averaged, [] without an average, None where
-            they are unknown), and the items of `measures.of_training`. If only
-            translations are known, `train_steps` is None, and others may be.
+            of those that were averaged, [] without an average), and the items
+            of `measures.of_training`. If only translations are known,
+            `train_steps` is None, and others may be.
         """

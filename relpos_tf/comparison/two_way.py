@@ -46,8 +46,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import significance
-from relpos_tf.training import corpus_measures
 
 _LEVEL = 0.05
 # Halvings of an interval, more than a float has digits.

@@ -61,7 +61,7 @@ class Reader:
 
     tokens: token_files.TokenFile
     plan: plan_lib.Plan
-    tokenizer: tokenizer_lib.Tokenizer | None = None
+    tokenizer: tokenizer_lib.AnyTokenizer | None = None
     bpe_dropout: float = 0.0
     pad_to_boundary: bool = False
 

@@ -202,6 +202,10 @@ class Plan:
                 yield rows[first:end]
             skipped = max(0, skipped - len(batches))
 
+    def number_of_batches(self, seed: int, epoch: int) -> int:
+        """Returns the number of batches of an epoch; see `epoch`."""
+        return sum(1 for _ in self.epoch(seed, epoch))
+
     def row_lengths(self, rows: np.ndarray) -> np.ndarray:
         """Returns the numbers of ids of both sides of rows.
 

@@ -3,22 +3,22 @@
 The score of a finished hypothesis is its log-probability divided by
 `((5 + length) / 6) ** alpha`; length counts EOS but not the initial id.
 
-A scalar `decode_length` gives tensor2tensor's results. The batch stops as one:
-at the limit, or when for every example no alive hypothesis can beat the best
-finished one (`stop_early`) or the worst finished one of the whole batch
-(otherwise). An example without a finished hypothesis returns its alive ones,
-with log-probabilities *not* divided by the penalty.
+With a limit for each example, every example ends by itself, and examples that
+have ended leave the batch (`shrink_at`). An example ends at its limit, or when
+no alive hypothesis can beat the best finished one (`stop_early`) or the worst
+finished one (otherwise). Neighbours change only rounding and the number of
+zeros behind an example's ids. If the limit ends an example, unfinished
+hypotheses follow the finished ones, with the penalty of `limit` ids. Id 0,
+padding, follows nothing. One beam is greedy search.
 
-A `[B]` `decode_length` gives each example its own limit and its own end, by the
-same bounds over that example only. Examples that have ended do not change any
-more, and may leave the batch (`shrink_at`). Neighbours change only rounding and
-the number of zeros behind an example's ids. If the limit ends an example,
-unfinished hypotheses follow the finished ones, with the penalty of `limit` ids.
-One beam is greedy search; with a scalar limit, EOS is also tried where it is
-second.
+With one limit for all, the results are tensor2tensor's (`beam_search`). The
+batch stops as one, by the same bounds, the worst finished hypothesis being
+that of the whole batch. An example without a finished hypothesis returns its
+alive ones, with log-probabilities *not* divided by the penalty. Id 0 is an id
+as any other. With one beam, EOS is also tried where it is second.
 
-Under XLA `decode_length` must be constant, `shrink_at` 0, states must keep
-their shapes, and the last id is `ids[:, i]`.
+Under XLA `room` must be constant, `shrink_at` 0, states must keep their shapes,
+and the last id is `ids[:, i]`.
 
 Shapes: B batch, R examples that are still searched, N beams, V vocabulary,
 L longest limit, T ids so far (the initial id and one for each step),
@@ -43,17 +43,24 @@ NO_HYPOTHESIS = decode_hparam.NO_HYPOTHESIS
 
 
 class Search(NamedTuple):
-    """The arguments of `beam_search` that do not change from step to step."""
+    """The arguments of a search.
 
-    symbols_to_logits_fn: Callable
-    beam_size: int
-    limits: tf.Tensor  # int32 []: all stop together; [B]: each on its own
-    vocab_size: int
-    alpha: float
-    eos_id: int
-    stop_early: bool
-    constrain: Callable | None = None
-    longest: int | None = None  # L; None: the largest limit
+    `step` is a function of (ids int32 `[B * N, T]`, i = T - 1, states, shared)
+    that returns logits `[B * N, V]` and the states. `constrain` gets (ids, i,
+    log_probs `[B * N, V]`, shared) and returns log_probs with -inf for each id
+    that must not follow; a hypothesis that no id may follow is dropped.
+    """
+
+    step: Callable[..., tuple[tf.Tensor, Any]]
+    limits: tf.Tensor  # int32 [B]: the most ids to add; or [], for all of them
+    beam_size: int  # N >= 1
+    vocab_size: int  # V >= 2
+    alpha: float | tf.Tensor  # >= 0; 0 ranks by log-probability
+    eos_id: int = 1  # the id that ends a hypothesis
+    stop_early: bool = True  # whether only the best hypothesis is wanted
+    shared: Any = ()  # any structure of [B, ...] that beams share
+    constrain: Callable[..., tf.Tensor] | None = None
+    room: int | tf.Tensor | None = None  # the most ids to add to any example
 
 
 class Hypotheses(NamedTuple):
@@ -72,91 +79,129 @@ class BeamState(NamedTuple):
     step: tf.Tensor  # int32 [], steps taken
     hypotheses: Hypotheses
     states: Any  # structure of [B * N, ...], () if there are none
-    context: Any = ()  # structure of [B, ...], () if there is none
 
 
 class ShrinkingState(NamedTuple):
-    """The state between two batches of `run_shrinking`."""
+    """The state between two batches of `_run_shrinking`."""
 
     results: Hypotheses  # of all B examples
     examples: tf.Tensor  # int32 [R], the indices of those still searched
     limits: tf.Tensor  # int32 [R]
+    shared: Any  # of the R examples
     state: BeamState  # of the R examples
 
 
-def beam_search(
-    symbols_to_logits_fn,
-    initial_ids,
-    beam_size,
-    decode_length,
-    vocab_size,
-    alpha,
-    states=None,
-    eos_id=1,
-    stop_early=True,
-    *,
-    context=(),
-    constrain=None,
-    shrink_at=0.0,
-    longest=None,
-):
+def run(
+    search: Search,
+    initial_ids: tf.Tensor,
+    states: Any = (),
+    shrink_at: float = 0.0,
+) -> tuple[tf.Tensor, tf.Tensor, BeamState]:
     """Finds the best continuations; the module says when a search ends.
 
     Args:
-        symbols_to_logits_fn: With `states`, a function of (ids `[B * N, T]`
-            int32, i int32 scalar = T - 1, states `[B * N, ...]`) that returns
-            (logits `[B * N, V]`, states); without, of ids, returning logits;
-            with `context`, of (ids, i, states, context), returning all three.
+        search: `Search`.
         initial_ids: `[B]` integer tensor: the id each example begins with.
-        beam_size: int, N >= 1.
-        decode_length: Largest number of ids to add: integer scalar or `[B]`.
-        vocab_size: int, V >= 2.
-        alpha: float >= 0. 0 ranks by log-probability.
-        states: None, or any structure of tensors `[B, ...]`, repeated for the
-            beams here. All axes but the first and the last may grow.
-        eos_id: int. The id that ends a hypothesis.
-        stop_early: bool. Whether to stop once the best hypothesis is certain.
-        context: Any structure of tensors `[B, ...]` that beams share; axes of
-            length 0 may grow.
-        constrain: None, or a function of (ids `[B * N, T]`, i, log_probs
-            `[B * N, V]`, context) that returns log_probs with -inf for each id
-            that must not follow. A hypothesis that no id may follow is dropped.
-        shrink_at: float in [0, 1). With a `[B]` `decode_length`, the share of
-            examples still active at which the others leave the batch.
-        longest: None or int: room for ids, if `decode_length` is `[B]`.
+        states: Any structure of tensors `[B, ...]`, repeated for the beams
+            here. Axes of length 0, or of unknown length, may grow.
+        shrink_at: float in [0, 1). The share of examples still active at which
+            the others leave the batch; with limits `[B]`.
 
     Returns:
         ids `[B, N, T]` int32, the initial id first and zeros after EOS; scores
         `[B, N]` float32 (an empty place: `NO_HYPOTHESIS`, and zeros as ids);
-        states `[B, N, ...]`, or None; for a `[B]` limit, `needs_room`.
+        and the last `BeamState`.
 
     Raises:
         ValueError: an argument is not as described.
     """
     initial_ids = tf.cast(initial_ids, tf.int32)
-    limits = tf.cast(decode_length, tf.int32)
+    _check(search, initial_ids)
+    state = _initial_state(search, initial_ids, states)
+    if shrink_at:
+        state = _run_shrinking(search, state, shrink_at)
+    else:
+        state = _run_together(search, state)
+    return *_best(search, state), state
+
+
+def beam_search(
+    symbols_to_logits_fn: Callable[..., Any],
+    initial_ids: tf.Tensor,
+    beam_size: int,
+    decode_length: int | tf.Tensor,
+    vocab_size: int,
+    alpha: float,
+    states: Any = None,
+    eos_id: int = 1,
+    stop_early: bool = True,
+) -> tuple[tf.Tensor, tf.Tensor, Any]:
+    """Finds the best continuations, with tensor2tensor's arguments and results.
+
+    Args:
+        symbols_to_logits_fn: With `states`, a function of (ids `[B * N, T]`
+            int32, i int32 scalar = T - 1, states `[B * N, ...]`) that returns
+            (logits `[B * N, V]`, states); without, of ids, returning logits.
+        initial_ids: See `run`.
+        beam_size: See `Search`, as for what follows but for:
+        decode_length: integer scalar. Largest number of ids to add.
+        vocab_size: int.
+        alpha: float.
+        states: None, or any structure of tensors `[B, ...]`, repeated for the
+            beams here. All axes but the first and the last may grow.
+        eos_id: int.
+        stop_early: bool.
+
+    Returns:
+        ids and scores, as of `run`, and states `[B, N, ...]`, or None.
+
+    Raises:
+        ValueError: an argument is not as described.
+    """
+
+    def step(ids, i, states, shared):
+        del shared
+        if not tf.nest.flatten(states):
+            return symbols_to_logits_fn(ids), states
+        return symbols_to_logits_fn(ids, i, states)
+
     search = Search(
-        symbols_to_logits_fn,
+        step,
+        tf.cast(decode_length, tf.int32),
         beam_size,
-        limits,
         vocab_size,
         alpha,
         eos_id,
         stop_early,
-        constrain,
-        longest,
     )
-    check(search, initial_ids)
-    state = initial_state(search, initial_ids, states, context)
-    if limits.shape.rank:
-        state = run_shrinking(search, state, shrink_at)
-        return *best(search, state), needs_room(search, state)
-    state = run(search, state)
-    last = None if states is None else by_beam(state, beam_size)
-    return *best(search, state), last
+    if search.limits.shape.rank:
+        raise ValueError(
+            "Expected a scalar decode_length: `decoding.search` has limits "
+            f"for each example. Received: shape {search.limits.shape}."
+        )
+    is_stateless = states is None
+    states = tf.nest.map_structure(
+        _with_open_axes, () if is_stateless else states
+    )
+    ids, scores, last = run(search, initial_ids, states)
+    if is_stateless:
+        return ids, scores, None
+    beams = [sizes(scores)[0], beam_size]
+    last = tf.nest.map_structure(
+        lambda t: tf.reshape(t, beams + sizes(t)[1:]), last.states
+    )
+    return ids, scores, last
 
 
-def check(search, initial_ids):
+def _with_open_axes(tensor):
+    """Returns a tensor whose first and last axes alone the graph knows."""
+    tensor = tf.convert_to_tensor(tensor)
+    axes = tensor.shape.as_list()
+    shape = axes[:1] + [None] * len(axes[1:-1]) + axes[1:][-1:]
+    return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=shape)
+
+
+def _check(search, initial_ids):
     """Raises ValueError for arguments that cannot be searched with."""
     shape, limits = initial_ids.shape, search.limits.shape
     is_each = limits.rank == 1 and limits.is_compatible_with(shape)
@@ -171,14 +216,13 @@ def check(search, initial_ids):
         )
 
 
-def initial_state(search, initial_ids, states, context=()):
+def _initial_state(search, initial_ids, states):
     """Returns the `BeamState` before the first step."""
-    batch_size, beam_size = *sizes(initial_ids), search.beam_size
+    (batch_size,), beam_size = sizes(initial_ids), search.beam_size
     states = tf.nest.map_structure(
-        lambda part: tf.repeat(part, beam_size, axis=0),
-        () if states is None else states,
+        lambda part: tf.repeat(part, beam_size, axis=0), states
     )
-    longest = search.longest
+    longest = search.room
     if longest is None:
         # An empty batch has no longest limit, hence the 0.
         longest = tf.maximum(tf.reduce_max(search.limits), 0)
@@ -193,20 +237,11 @@ def initial_state(search, initial_ids, states, context=()):
         finished_scores=tf.fill([batch_size, beam_size], NO_HYPOTHESIS),
         finished_flags=tf.fill([batch_size, beam_size], False),
     )
-    return BeamState(tf.constant(0), hypotheses, states, context)
+    return BeamState(tf.constant(0), hypotheses, states)
 
 
-def run(search, state, least_active=0):
-    """Takes steps while more than `least_active` examples are active.
-
-    Args:
-        search: `Search`.
-        state: `BeamState` to begin with.
-        least_active: int or int32 scalar.
-
-    Returns:
-        The last `BeamState`.
-    """
+def _run_together(search, state, least_active=0):
+    """Takes steps while more than `least_active` examples are active."""
 
     def goes_on(state):
         active = is_active(search, state)
@@ -216,27 +251,23 @@ def run(search, state, least_active=0):
         goes_on,
         lambda state: [advance(search, state)],
         [state],
-        [loop_shapes(state)],
+        [_loop_shapes(state)],
     )
     return state
 
 
-def run_shrinking(search, state, shrink_at):
+def _run_shrinking(search, state, shrink_at):
     """Searches to the end, in ever smaller batches.
 
     Whenever no more than the share `shrink_at` of the examples is active, the
     hypotheses of all are stored, and the search goes on with the active ones.
-
-    Returns:
-        The last `BeamState` of every example; its states are ().
     """
-    if not shrink_at:
-        return run(search, state)._replace(states=(), context=())
 
     def search_and_shrink(loop):
-        part = search._replace(limits=loop.limits)
+        part = search._replace(limits=loop.limits, shared=loop.shared)
         size = tf.cast(tf.size(loop.examples), tf.float32)
-        state = run(part, loop.state, tf.cast(shrink_at * size, tf.int32))
+        least_active = tf.cast(shrink_at * size, tf.int32)
+        state = _run_together(part, loop.state, least_active)
         rows = loop.examples[:, tf.newaxis]
         results = tf.nest.map_structure(
             lambda all_, new: tf.tensor_scatter_nd_update(all_, rows, new),
@@ -247,60 +278,60 @@ def run_shrinking(search, state, shrink_at):
         beams = tf.range(search.beam_size, dtype=tf.int64)
         beams += active[:, tf.newaxis] * search.beam_size  # [new R, N]
         beams = tf.reshape(beams, [-1])
-        keep = functools.partial(gather_rows, rows=active)
+        keep = functools.partial(_gather_rows, rows=active)
         return [
             ShrinkingState(
                 results,
                 keep(loop.examples),
                 keep(loop.limits),
+                keep(loop.shared),
                 BeamState(
                     state.step,
                     keep(state.hypotheses),
-                    gather_rows(state.states, beams),
-                    keep(state.context),
+                    _gather_rows(state.states, beams),
                 ),
             )
         ]
 
     batch_size = tf.shape(search.limits)[0]
     loop = ShrinkingState(
-        state.hypotheses, tf.range(batch_size), search.limits, state
+        state.hypotheses,
+        tf.range(batch_size),
+        search.limits,
+        search.shared,
+        state,
     )
-    any_size = tf.TensorShape([None])
+    shapes = tf.nest.map_structure(lambda t: _any_batch(t.shape), loop)
+    shapes = shapes._replace(
+        state=tf.nest.map_structure(_any_batch, _loop_shapes(state))
+    )
     (loop,) = tf.while_loop(
         lambda loop: tf.size(loop.examples) > 0,
         search_and_shrink,
         [loop],
-        [
-            ShrinkingState(
-                tf.nest.map_structure(any_batch, shapes_of(loop.results)),
-                any_size,
-                any_size,
-                tf.nest.map_structure(any_batch, loop_shapes(state)),
-            )
-        ],
+        [shapes],
     )
     return BeamState(loop.state.step, loop.results, states=())
 
 
-def gather_rows(structure, rows):
+def _gather_rows(structure, rows):
     """Returns some rows of each tensor of a structure."""
     return tf.nest.map_structure(lambda t: tf.gather(t, rows), structure)
 
 
-def length_penalty(length, alpha):
+def length_penalty(length: tf.Tensor, alpha: float | tf.Tensor) -> tf.Tensor:
     """Returns GNMT's penalty of lengths: float32, in their shape."""
     return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
 
 
-def is_greedy(search):
+def _is_greedy(search):
     """Returns whether each example has one beam and its own end."""
     return search.beam_size == 1 and search.limits.shape.rank == 1
 
 
-def is_open(search, hypotheses):
+def is_open(search: Search, hypotheses: Hypotheses) -> tf.Tensor:
     """Returns where an alive hypothesis may still improve the result: [B]."""
-    if is_greedy(search):
+    if _is_greedy(search):
         return ~hypotheses.finished_flags[:, 0]
     # Log-probabilities only fall, and the limit has the largest penalty.
     bound = hypotheses.alive_log_probs[:, 0]  # [B]
@@ -312,31 +343,28 @@ def is_open(search, hypotheses):
     return tf.reduce_min(scores, axis=axis) <= bound
 
 
-def is_active(search, state):
+def is_active(search: Search, state: BeamState) -> tf.Tensor:
     """Returns who takes a further step: bool [B], or [] for all together."""
-    active = is_open(search, state.hypotheses)  # [B]
-    active &= state.step < search.limits
-    if search.longest is not None:
-        active &= state.step < search.longest
+    active = needs_room(search, state)
+    if search.room is not None:
+        active &= state.step < search.room
     return active if search.limits.shape.rank else tf.reduce_any(active)
 
 
-def needs_room(search, state):
-    """Returns where more room might change the result: [B], None: nowhere."""
-    if search.longest is None:
-        return None
-    return is_active(search._replace(longest=None), state)
+def needs_room(search: Search, state: BeamState) -> tf.Tensor:
+    """Returns where, but for `room`, a step might change the result: [B]."""
+    return is_open(search, state.hypotheses) & (state.step < search.limits)
 
 
-def advance(search, state):
+def advance(search: Search, state: BeamState) -> BeamState:
     """Returns the `BeamState` after one more step of the active examples."""
-    ids, log_probs, parents, states, context = grow(search, state)
+    ids, log_probs, parents, states = _grow(search, state)
     old = state.hypotheses
     is_eos = ids[:, :, state.step + 1] == search.eos_id  # [B, C]
     # At most N of the 2 N candidates end, so N others can go on.
     going_on = tf.where(is_eos, -float("inf"), log_probs)
     alive_log_probs, alive = tf.math.top_k(going_on, search.beam_size)
-    if is_greedy(search):
+    if _is_greedy(search):
         is_eos &= [True, False]  # The second best only replaces an EOS.
     scores = log_probs / length_penalty(state.step + 1, search.alpha)
     scores = tf.where(is_eos, scores, -float("inf"))
@@ -360,53 +388,50 @@ def advance(search, state):
     return BeamState(
         state.step + 1,
         tf.nest.map_structure(update, new, old),
-        reorder(states, state.states, take(parents, alive)),
-        context,
+        _reorder(states, state.states, take(parents, alive)),
     )
 
 
-def grow(search, state):
+def _grow(search, state):
     """Continues the alive hypotheses by one id.
 
-    Returns:
-        ids `[B, C, L + 1]`, log_probs and parents (the beam that each
-        continues) `[B, C]`, best first; the states `[B * N, ...]` and the
-        context `[B, ...]`.
+    Returns ids `[B, C, L + 1]`, log_probs and parents (the beam that each
+    continues) `[B, C]`, best first; and the states `[B * N, ...]`.
     """
     alive_ids = state.hypotheses.alive_ids
     batch_size, beam_size, length = sizes(alive_ids)
     flat_ids = tf.reshape(alive_ids, [batch_size * beam_size, length])
     flat_ids = flat_ids[:, : state.step + 1]  # [B * N, T]
-    logits_fn = search.symbols_to_logits_fn
-    states, context = state.states, state.context
-    if tf.nest.flatten(context):
-        logits, states, context = logits_fn(
-            flat_ids, state.step, states, context
-        )
-    elif tf.nest.flatten(states):
-        logits, states = logits_fn(flat_ids, state.step, states)
-    else:
-        logits = logits_fn(flat_ids)
+    logits, states = search.step(
+        flat_ids, state.step, state.states, search.shared
+    )
     if not logits.shape[-1:].is_compatible_with([search.vocab_size]):
         expected = f"Expected logits of shape [..., {search.vocab_size}]."
         raise ValueError(f"{expected} Received: shape {logits.shape}.")
     scores = tf.cast(logits, tf.float32)  # [B * N, V]
     if search.constrain:
+        log_probs = tf.nn.log_softmax(scores)
         scores = search.constrain(
-            flat_ids, state.step, tf.nn.log_softmax(scores), context
+            flat_ids, state.step, log_probs, search.shared
         )
     scores = tf.reshape(scores, [batch_size, beam_size, search.vocab_size])
     log_probs, parents, tokens = best_candidates(
         scores,
         state.hypotheses.alive_log_probs,
         None if search.constrain else tf.nn.softmax(scores),
+        without_padding=search.limits.shape.rank == 1,
     )
     ids = take(alive_ids, parents)  # [B, C, L + 1]
     ids = tf.where(tf.range(length) == state.step + 1, tokens[..., None], ids)
-    return ids, log_probs, parents, states, context
+    return ids, log_probs, parents, states
 
 
-def best_candidates(scores, log_probs, probabilities=None):
+def best_candidates(
+    scores: tf.Tensor,
+    log_probs: tf.Tensor,
+    probabilities: tf.Tensor | None = None,
+    without_padding: bool = False,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Finds the best continuations of all beams of each example.
 
     Sorting N * V sums would be slow. Each beam's scores are therefore cut into
@@ -421,14 +446,17 @@ def best_candidates(scores, log_probs, probabilities=None):
             `probabilities`.
         log_probs: float32 `[B, N]`: of the beams.
         probabilities: float32 `[B, N, V]`: the softmax of `scores`.
+        without_padding: bool. Whether id 0 is no candidate.
 
     Returns:
-        Sums, parents (the beam of each) and tokens, all `[B, C]`, best first;
+        Sums, parents (the beam of each) and tokens, all `[B, 2 N]`, best first;
         of equal sums, the first in the order of beams and ids.
     """
     batch_size, beam_size, vocab_size = sizes(scores)
     num_candidates = 2 * beam_size  # C
-    width = block_width(vocab_size, num_candidates)  # W
+    if without_padding:  # id 0 may take the place of one in each beam
+        num_candidates = min(3 * beam_size, beam_size * vocab_size)
+    width = _block_width(vocab_size, num_candidates)  # W
     per_beam = vocab_size // width  # M
     blocks = tf.reshape(scores, [batch_size, beam_size, per_beam, width])
     maxima = tf.reduce_max(blocks, axis=3)  # [B, N, M]
@@ -458,10 +486,15 @@ def best_candidates(scores, log_probs, probabilities=None):
     sums, indices = tf.math.top_k(sums, num_candidates)  # [B, C]
     block = take(chosen, indices // width)
     tokens = block % per_beam * width + indices % width
-    return sums, block // per_beam, tokens
+    parents = block // per_beam
+    if without_padding:
+        sums = tf.where(tokens == 0, -float("inf"), sums)
+        sums, others = tf.math.top_k(sums, 2 * beam_size)
+        parents, tokens = take(parents, others), take(tokens, others)
+    return sums, parents, tokens
 
 
-def block_width(vocab_size, num_candidates):
+def _block_width(vocab_size, num_candidates):
     """Returns the number of ids in a block, a divisor of the vocabulary."""
     # All of a small vocabulary; else near 64, which was fastest for 8,000.
     if vocab_size < 16 * num_candidates:
@@ -470,7 +503,7 @@ def block_width(vocab_size, num_candidates):
     return min(divisors, key=lambda n: abs(math.log(n / 64)))
 
 
-def reorder(states, old_states, parents):
+def _reorder(states, old_states, parents):
     """Gathers the states `[B * N, ...]` of the beams `parents` `[B, N]`."""
     batch_size, beam_size = sizes(parents)
     rows = tf.range(batch_size)[:, tf.newaxis] * beam_size + parents
@@ -484,18 +517,18 @@ def reorder(states, old_states, parents):
     return tf.nest.map_structure(gather, states, old_states)
 
 
-def best(search, state):
+def _best(search, state):
     """Returns ids `[B, N, T]` and scores `[B, N]` of the best hypotheses."""
     if search.limits.shape.rank:
-        ids, scores = best_of_each(search, state.hypotheses)
+        ids, scores = _best_of_each(search, state.hypotheses)
     else:
-        ids, scores = best_of_batch(state.hypotheses)
+        ids, scores = _best_of_batch(state.hypotheses)
     scores = tf.maximum(scores, NO_HYPOTHESIS)
     ids = tf.where(scores[:, :, tf.newaxis] > NO_HYPOTHESIS, ids, 0)
     return ids[:, :, : state.step + 1], scores
 
 
-def best_of_batch(hypotheses):
+def _best_of_batch(hypotheses):
     """Returns tensor2tensor's ids `[B, N, L + 1]` and scores `[B, N]`."""
     alive_ids, log_probs, finished_ids, scores, flags = hypotheses
     ended = tf.reduce_any(flags, axis=1, keepdims=True)  # [B, 1]
@@ -503,7 +536,7 @@ def best_of_batch(hypotheses):
     return ids, tf.where(ended, scores, log_probs)
 
 
-def best_of_each(search, hypotheses):
+def _best_of_each(search, hypotheses):
     """Returns ids `[B, N, L + 1]` and scores `[B, N]`, finished ones first."""
     alive_ids, scores, finished_ids, finished_scores, flags = hypotheses
     penalty = length_penalty(search.limits, search.alpha)  # [B]
@@ -520,47 +553,26 @@ def best_of_each(search, hypotheses):
     return take(ids, best), take(scores, best)
 
 
-def by_beam(state, beam_size):
-    """Returns the states, reshaped from `[B * N, ...]` to `[B, N, ...]`."""
-    batch_size = sizes(state.hypotheses.alive_log_probs)[0]
-    beams = [batch_size, beam_size]
-    return tf.nest.map_structure(
-        lambda t: tf.reshape(t, beams + sizes(t)[1:]), state.states
-    )
-
-
-def loop_shapes(state):
+def _loop_shapes(state):
     """Returns the shapes of a `BeamState` in a loop: some axes may grow."""
     return BeamState(
         state.step.shape,
-        shapes_of(state.hypotheses),
+        tf.nest.map_structure(lambda t: t.shape, state.hypotheses),
         tf.nest.map_structure(growing_shape, state.states),
-        tf.nest.map_structure(filling_shape, state.context),
     )
 
 
-def shapes_of(structure):
-    """Returns the shape of each tensor of a structure."""
-    return tf.nest.map_structure(lambda tensor: tensor.shape, structure)
-
-
-def growing_shape(tensor):
-    """Returns a tensor's shape, open in all axes but the first and last."""
-    axes = tensor.shape.as_list()
-    return tf.TensorShape(axes[:1] + [None] * len(axes[1:-1]) + axes[1:][-1:])
-
-
-def filling_shape(tensor):
+def growing_shape(tensor: tf.Tensor) -> tf.TensorShape:
     """Returns a tensor's shape, open in axes that are empty so far."""
     return tf.TensorShape([size or None for size in tensor.shape])
 
 
-def any_batch(shape):
+def _any_batch(shape):
     """Returns a shape, open in the first axis if there is one."""
     return tf.TensorShape([None] * len(shape[:1])).concatenate(shape[1:])
 
 
-def sizes(tensor):
+def sizes(tensor: tf.Tensor) -> list[int | tf.Tensor]:
     """Returns the lengths of a tensor's axes: ints where they are known."""
     shape = tf.shape(tensor)
     return [shape[i] if n is None else n for i, n in enumerate(tensor.shape)]

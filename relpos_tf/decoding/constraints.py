@@ -7,6 +7,7 @@ Shapes: R rows (hypotheses), T ids so far (the initial id and one for each
 step), V vocabulary, P length of the longest prefix, G n-grams in T ids.
 """
 
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -14,7 +15,9 @@ import tensorflow as tf
 _FORBIDDEN = -float("inf")
 
 
-def force_prefix(log_probs, i, prefix, free=None):
+def force_prefix(
+    log_probs: tf.Tensor, i: tf.Tensor, prefix: tf.Tensor, free: tf.Tensor
+) -> tf.Tensor:
     """Allows only the next id of the prefix, until the prefix ends.
 
     Args:
@@ -22,7 +25,6 @@ def force_prefix(log_probs, i, prefix, free=None):
         i: int32 scalar: ids chosen so far.
         prefix: int32 `[R, P]`, padded with 0.
         free: float32 `[R, V]`: returned for rows whose prefix has ended.
-            None: `log_probs`.
 
     Returns:
         float32 `[R, V]`.
@@ -34,10 +36,12 @@ def force_prefix(log_probs, i, prefix, free=None):
     is_wanted = tf.range(vocab_size) == wanted[:, tf.newaxis]  # [R, V]
     forced = tf.where(is_wanted, log_probs, _FORBIDDEN)
     has_ended = (wanted == 0)[:, tf.newaxis]
-    return tf.where(has_ended, log_probs if free is None else free, forced)
+    return tf.where(has_ended, free, forced)
 
 
-def forbid_end(log_probs, i, min_length, eos_id=1):
+def forbid_end(
+    log_probs: tf.Tensor, i: tf.Tensor, min_length: int, eos_id: int = 1
+) -> tf.Tensor:
     """Forbids EOS until `min_length` ids are chosen.
 
     Args:
@@ -53,7 +57,9 @@ def forbid_end(log_probs, i, min_length, eos_id=1):
     return tf.where(is_eos & (i < min_length), _FORBIDDEN, log_probs)
 
 
-def forbid_repetition(log_probs, ids, size):
+def forbid_repetition(
+    log_probs: tf.Tensor, ids: tf.Tensor, size: int
+) -> tf.Tensor:
     """Forbids each id that would complete an n-gram a second time.
 
     Args:
@@ -100,8 +106,13 @@ class Limits(NamedTuple):
     min_length: int = 0
     no_repeat_ngram_size: int = 0
 
-    def constrain(self, ids, i, log_probs, context):
-        """Applies all but the lengths, for `beam_search.beam_search`."""
+    def constrain(
+        self, ids: tf.Tensor, i: tf.Tensor, log_probs: tf.Tensor, shared: Any
+    ) -> tf.Tensor:
+        """Applies all but the lengths, for `beam_search.Search`.
+
+        `shared.prefix` are the prefixes of the sentences that are searched.
+        """
         allowed = log_probs
         if self.no_repeat_ngram_size:
             allowed = forbid_repetition(allowed, ids, self.no_repeat_ngram_size)
@@ -109,7 +120,7 @@ class Limits(NamedTuple):
             allowed = forbid_end(allowed, i, self.min_length)
         if self.prefix is None:
             return allowed
-        prefix = context.prefix
+        prefix = shared.prefix
         beams = tf.shape(ids)[0] // tf.maximum(tf.shape(prefix)[0], 1)
         prefix = tf.repeat(prefix, beams, axis=0)  # [B * N, P]
         # Last, because the prefix overrides the other constraints.

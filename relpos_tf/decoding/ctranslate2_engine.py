@@ -14,6 +14,8 @@ step, so the translations are equal, except for rounding and these differences:
   beams, it translated 2 differently, and longer, with one model, and 3 with
   another.
 * Behind the best translation come those found until the search ended.
+* With `no_repeat_ngram_size`, it gives the probability of forbidden ids to the
+  others, so scores are higher, and the best translation may be another one.
 
 Several threads may use one engine at once.
 
@@ -23,16 +25,13 @@ Shapes: N beams.
 import collections
 import json
 import pathlib
-import re
 from typing import Any
 from typing import NamedTuple
 
 from relpos_tf import errors
-from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
-from relpos_tf.utils import checked_json
 from relpos_tf.utils import extras
 from relpos_tf.utils import paths
 from relpos_tf.utils import text
@@ -61,53 +60,35 @@ def package() -> Any:
     Raises:
         UserError: it is not installed.
     """
-    try:
+    with extras.imports("ctranslate2", "an export for CTranslate2"):
         import ctranslate2
-    except ImportError as error:
-        raise errors.UserError(
-            "CTranslate2 is needed, and not installed: "
-            f"{extras.how_to_install('ctranslate2')}. "
-            f"Received: {' '.join(str(error).split())}"
-        ) from error
+
     return ctranslate2
 
 
-class CTranslate2Engine(engines.IdEngine):
+class CTranslate2Engine(engines.Engine):
     """An `engines.Engine` of a CTranslate2 model and its tokenizer.
 
     Args:
-        folder: str or path. What `ctranslate2_export` wrote.
+        folder: What `ctranslate2_export` wrote.
 
     Attributes:
-        info: dict. The content of `export_info.json`.
-        tokenizer: `tokenizer.Tokenizer`.
         translator: `ctranslate2.Translator`.
 
     Raises:
-        UserError: CTranslate2 is not installed, or the folder is another
-            export, none, or damaged.
+        UserError: CTranslate2 is not installed, or the folder is damaged.
     """
 
     def __init__(self, folder: str | pathlib.Path):
-        self.info = export_files.read_info(folder)
-        if self.info["format"] != FORMAT:
-            raise errors.UserError(
-                "Expected a folder made by relpos-export "
-                f"--format={FORMAT}. Received: {folder}."
-            )
-        export_files.check_files(folder, self.info)
+        self.name = str(folder)
+        info, self._decode_hparams = export_files.read(folder)
+        self.tokenizer = export_files.read_tokenizer(folder, info)
         translator = package().Translator
         try:
-            self._max_positions = self.info["max_positions"]
-            path = export_files.file_of(folder, self.info["tokenizer"])
-            self.tokenizer = tokenizer_lib.load(path)
-            self._decode_hparams = decode_hparam.DecodeHParams.from_json(
-                self.info["decode_hparams"]
-            )
+            self._max_positions = info["max_positions"]
             tokens = json.loads(
                 pathlib.Path(folder, VOCABULARY).read_text(encoding="utf-8")
             )
-            checked_json.check({VOCABULARY: tokens}, {VOCABULARY: list[str]})
             self.translator = translator(paths.plain(folder), device="auto")
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
@@ -115,7 +96,6 @@ class CTranslate2Engine(engines.IdEngine):
                 f"Expected a complete export for {FORMAT}. "
                 f"Received: {folder} ({reason})."
             ) from error
-        export_files.check_tokenizer(self.info, self.tokenizer, path)
         self._tokens = tokens
         self._ids = {token: i for i, token in enumerate(tokens)}
 
@@ -125,11 +105,10 @@ class CTranslate2Engine(engines.IdEngine):
         """Replaces None by the values of the export.
 
         Raises:
-            UserError: there are more beams than pieces, or something other
-                than a plain beam search is wanted.
+            UserError: there are more beams than pieces, or the wanted search
+                is not one of CTranslate2.
         """
-        decode_hparams.check_plain("CTranslate2")
-        decode_hparams = decode_hparams.fill(self._decode_hparams)
+        decode_hparams = decode_hparams.fill_from_export(self._decode_hparams)
         decode_hparams.check_beam_size(len(self._tokens))
         return decode_hparams
 
@@ -145,8 +124,6 @@ class CTranslate2Engine(engines.IdEngine):
             UserError: a line is longer than the model has positions for.
             MemoryError: the batch does not fit into memory.
         """
-        if not items:
-            return []
         extra_length = decode_hparams.extra_length
         limits = [item.limit(extra_length) for item in items]
         longest = max(limits)
@@ -156,18 +133,21 @@ class CTranslate2Engine(engines.IdEngine):
         # CTranslate2 has one limit for the whole batch. Hypotheses beyond a
         # line's own limit are dropped; if too few are left, the line is
         # translated a second time, with the lines of the same limit.
+        found = []
         repeated = collections.defaultdict(list)  # indices by limit
         for i, limit in enumerate(limits):
-            results[i] = [one for one in results[i] if len(one.ids) <= limit]
-            if limit < longest and len(results[i]) < n_best:
+            within = [one for one in results[i] if len(one.ids) <= limit]
+            found.append(self._translation(within, n_best))
+            has_fewer = found[i].scores[-1] <= engines.NO_HYPOTHESIS
+            if limit < longest and has_fewer:
                 repeated[limit].append(i)
         for limit, indices in repeated.items():
             repeated_results = self.search(
                 [sources[i] for i in indices], limit, decode_hparams
             )
             for i, result in zip(indices, repeated_results, strict=True):
-                results[i] = result
-        return [self._translation(result, n_best) for result in results]
+                found[i] = self._translation(result, n_best)
+        return found
 
     def search(
         self,
@@ -203,6 +183,7 @@ class CTranslate2Engine(engines.IdEngine):
                 max_input_length=0,  # no limit
                 max_decoding_length=limit,
                 min_decoding_length=0,  # 1 would forbid an empty translation
+                no_repeat_ngram_size=decode_hparams.no_repeat_ngram_size,
             )
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "memory" in str(error):
@@ -215,7 +196,7 @@ class CTranslate2Engine(engines.IdEngine):
             self._ranked(result, decode_hparams.alpha) for result in results
         ]
 
-    def _ranked(self, result, alpha: float) -> list[Hypothesis]:
+    def _ranked(self, result: Any, alpha: float) -> list[Hypothesis]:
         hypotheses = []
         for tokens, log_probability in zip(
             result.hypotheses, result.scores, strict=True
@@ -228,18 +209,16 @@ class CTranslate2Engine(engines.IdEngine):
         hypotheses.sort(key=lambda one: (not one.is_complete, -one.score))
         return hypotheses
 
-    def _translation(self, hypotheses, n_best: int) -> engines.Translation:
-        best = hypotheses[:n_best]
-        texts = [
-            re.sub(engines.LINE_END, " ", self.tokenizer.decode(one.ids))
-            for one in best
-        ]
-        missing = n_best - len(best)
-        return engines.Translation(
-            texts + [""] * missing,
-            [one.score for one in best] + [engines.NO_HYPOTHESIS] * missing,
-            best[0].is_complete,
-            [one.ids for one in best] + [[]] * missing,
+    def _translation(
+        self, hypotheses: list[Hypothesis], n_best: int
+    ) -> engines.Translation:
+        return engines.translation(
+            (
+                engines.Hypothesis(self.text(one.ids), one.score, one.ids)
+                for one in hypotheses
+            ),
+            n_best,
+            is_complete=bool(hypotheses) and hypotheses[0].is_complete,
         )
 
     def _check_length(self, limit: int, extra_length: int) -> None:

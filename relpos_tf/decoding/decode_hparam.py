@@ -34,14 +34,12 @@ class DecodeHParams:
     beam_size: int | None = fields.like(hparam.HParams, "beam_size")
     alpha: float | None = fields.like(hparam.HParams, "alpha")
     extra_length: int | None = fields.like(hparam.HParams, "extra_length")
-    # The most lines translated at once; 0: the default.
-    batch_size: int = fields.number(0)
+    batch_size: int = fields.number(0)  # lines translated at once; 0: 128
     return_beams: bool = False  # all hypotheses of a line, tab-separated
     write_beam_scores: bool = False  # and the score after each
     max_input_size: int = fields.number(0)  # ids kept of a line; 0: all
     min_length: int = fields.number(0, most=10_000)  # ids before the end
-    # No n-gram of this size twice; 0: any. Each of so many ids is compared in
-    # operations of its own.
+    # No n-gram of this size twice; 0: any.
     no_repeat_ngram_size: int = fields.number(0, most=100)
     # argmax: beam search. random: drawn.
     sampling_method: str = fields.choice("argmax", "random")
@@ -88,19 +86,11 @@ class DecodeHParams:
         """Whether translations are drawn at random."""
         return self.sampling_method == "random"
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is a beam search without constraints."""
-        return not (
-            self.is_random or self.min_length or self.no_repeat_ngram_size
-        )
-
-    def check_n_best(self, number: int | str, name: str = "n_best") -> None:
-        """Raises UserError if there are not so many translations of a line.
+    def check_n_best(self, number: Any) -> None:
+        """Raises UserError unless a line can have this number of translations.
 
         Args:
-            number: int, or something else, which is refused.
-            name: str. The user's name for the number.
+            number: int. Anything else is refused.
         """
         most, reason = self.beam_size, f"beam_size={self.beam_size}"
         if self.is_random:
@@ -109,7 +99,7 @@ class DecodeHParams:
         is_integer = isinstance(number, numbers.Integral)
         if not is_integer or not 1 <= number <= most:
             raise errors.UserError(
-                f"`{name}` must be 1 to {reason}. Received: {number}."
+                f"`n_best` must be 1 to {reason}. Received: {number}."
             )
 
     def check_beam_size(self, vocab_size: int) -> None:
@@ -120,43 +110,29 @@ class DecodeHParams:
                 f"{vocab_size}. Received: {self.beam_size}."
             )
 
-    def check_plain(self, engine: str) -> None:
-        """Raises UserError unless a plain beam search is wanted.
+    def fill_from_export(
+        self, exported: "DecodeHParams", *fixed: str
+    ) -> "DecodeHParams":
+        """Replaces None by the settings of an export.
 
         Args:
-            engine: str. The subject of the message.
-        """
-        plain = DecodeHParams()
-        wanted = [
-            f"{name}={getattr(self, name)}"
-            for name in (
-                "min_length",
-                "no_repeat_ngram_size",
-                "sampling_method",
-            )
-            if getattr(self, name) != getattr(plain, name)
-        ]
-        if wanted:
-            raise errors.UserError(
-                f"{engine} cannot do {', '.join(wanted)}: "
-                "translate with the run."
-            )
+            exported: The settings that the export was made with.
+            *fixed: The fields that nobody can change after that, besides
+                `sampling_method` and `min_length`.
 
-    def check_fixed(self, fixed: "DecodeHParams", *names: str) -> None:
-        """Raises UserError unless these are the fixed values, or None.
-
-        Args:
-            fixed: The settings that an export was made with.
-            *names: The fields that nobody can change after that.
+        Raises:
+            UserError: another value of such a field is wanted.
         """
-        for name in names:
-            value, expected = getattr(self, name), getattr(fixed, name)
+        for name in ("sampling_method", "min_length", *fixed):
+            value, expected = getattr(self, name), getattr(exported, name)
             if value not in (None, expected):
+                again = name in self.search_settings()
                 raise errors.UserError(
-                    f"This export was made with {name}={expected}. "
-                    f"Received: {name}={value}. Export again, or translate "
-                    "with the run."
+                    f"This export has {name}={expected}. "
+                    f"Received: {name}={value}. Translate with the run"
+                    f"{', or export again' if again else ''}."
                 )
+        return self.fill(exported)
 
     def search_settings(self) -> dict[str, Any]:
         """Returns the fields that are part of an export."""

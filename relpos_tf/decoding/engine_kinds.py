@@ -1,4 +1,4 @@
-"""Chooses the engine for a folder: one kind of engine, one module.
+"""Chooses the engine for a path: one kind of engine, one module.
 
 The module of a kind is imported when a folder of that kind is loaded, because
 TensorFlow takes seconds and hundreds of megabytes, and may not be installed
@@ -7,6 +7,7 @@ where CTranslate2 or LiteRT translates.
 
 import importlib
 import pathlib
+from typing import Any
 from typing import NamedTuple
 
 from relpos_tf import errors
@@ -23,22 +24,27 @@ class Kind(NamedTuple):
     folder: str  # the word for its folders, in messages
     needs_tensorflow: bool
 
-    def load(self, path: str | pathlib.Path) -> engines.Engine:
+    def load(self, path: str | pathlib.Path, **options: Any) -> engines.Engine:
         """Imports the engine and loads it.
+
+        Args:
+            path: The run, the checkpoint or the export.
+            **options: Other arguments of the loader.
 
         Raises:
             UserError: the folder is damaged, or a package is not installed.
         """
         with extras.imports("translate", self.folder):
             module = importlib.import_module(f"{__package__}.{self.module}")
-        return getattr(module, self.loader)(path)
+        return getattr(module, self.loader)(path, **options)
 
 
 RUN = Kind("model_engine", "load", "a run", True)
-SAVED_MODEL = Kind("saved_model_engine", "ExportEngine", "a SavedModel", True)
 # By the field `format` of `export_info.json`.
 _EXPORTS = {
-    "saved_model": SAVED_MODEL,
+    "saved_model": Kind(
+        "saved_model_engine", "SavedModelEngine", "a SavedModel", True
+    ),
     "ctranslate2": Kind(
         "ctranslate2_engine",
         "CTranslate2Engine",
@@ -51,16 +57,20 @@ _EXPORTS = {
 }
 
 
-def of_export(folder: str | pathlib.Path) -> Kind:
-    """Returns the kind of an export.
+def of(path: str | pathlib.Path) -> Kind:
+    """Returns the kind of a run, a checkpoint or an export.
+
+    A run is a run, whatever other files its directory has.
 
     Raises:
-        UserError: the folder is no export, or a damaged one.
+        UserError: the folder is an export of an unknown format, or damaged.
     """
-    name = export_files.read_info(folder)["format"]
+    if not export_files.is_export(path):
+        return RUN
+    name = export_files.read_info(path)["format"]
     if name not in _EXPORTS:
         raise errors.UserError(
             f"Expected an export of the format {', '.join(_EXPORTS)}. "
-            f"Received: {folder}, of the format {name!r}."
+            f"Received: {path}, of the format {name!r}."
         )
     return _EXPORTS[name]

@@ -1,16 +1,17 @@
-"""Engines translate batches of lines: the interface. No TensorFlow.
+"""Engines translate batches of lines: their interface. No TensorFlow.
 
 `translator` decides which lines form a batch. `model_engine` translates with a
 model, `saved_model_engine`, `ctranslate2_engine` and `litert_engine` with
-exports; `engine_kinds` chooses one of them for a folder. `worker_engine` is
-several of them, in processes of their own.
+exports; `engine_kinds` chooses one of them for a folder.
 """
 
+import abc
+import re
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
-from typing import Protocol
-from typing import runtime_checkable
 
 import numpy as np
 
@@ -30,7 +31,7 @@ BLANK = (
 class Item(NamedTuple):
     """One line, ready to be translated."""
 
-    content: Any  # the line as its engine needs it
+    content: Any  # the line as its engine needs it: ids, or bytes
     size: int  # number of ids, EOS included
     number: int = 0  # the line's number, which decides what is drawn for it
     prefix: tuple[int, ...] = ()  # ids that its translation begins with
@@ -56,7 +57,7 @@ class Attention(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """The best translations of one line."""
+    """The best translations of one line; `translation` makes it."""
 
     texts: list[str]  # best first, "" where fewer were found than wanted
     scores: list[float]  # `NO_HYPOTHESIS` where fewer were found
@@ -65,9 +66,88 @@ class Translation(NamedTuple):
     attention: list[Attention | None] = []  # of each text, if wanted
 
 
-class Engine(Protocol):
-    """The interface between `Translator` and a model or an export."""
+class Hypothesis(NamedTuple):
+    """A translation that a search has found."""
 
+    text: str
+    score: float  # its log-probability divided by the length penalty
+    ids: list[int] = []  # EOS included; none if the engine does not know them
+
+
+def translation(
+    hypotheses: Iterable[Hypothesis],
+    n_best: int,
+    is_complete: bool,
+    is_drawn: bool = False,
+) -> Translation:
+    """Returns the translation of a line: the best texts, each once.
+
+    Different ids may spell the same text. It has the score of the best of
+    them.
+
+    Args:
+        hypotheses: Best first. None of them is read after the last that is
+            needed.
+        n_best: int. How many texts are wanted. The places that are left over
+            have "" and `NO_HYPOTHESIS`.
+        is_complete: bool. Whether the best one ends in EOS.
+        is_drawn: bool. Whether they were drawn at random; a text that was
+            drawn twice then comes twice.
+    """
+    best: list[Hypothesis] = []
+    for one in hypotheses:
+        # A score may be NaN.
+        if len(best) == n_best or not one.score > NO_HYPOTHESIS:
+            break
+        if is_drawn or one.text not in [other.text for other in best]:
+            best.append(one)
+    best += [Hypothesis("", NO_HYPOTHESIS)] * (n_best - len(best))
+    return Translation(
+        [one.text for one in best],
+        [one.score for one in best],
+        is_complete,
+        [one.ids for one in best],
+    )
+
+
+def blank_translation(n_best: int) -> Translation:
+    """Returns the translation of a blank line."""
+    found = translation([Hypothesis("", 0.0)], n_best, is_complete=True)
+    return found._replace(attention=[None] * n_best)
+
+
+def is_blank(line: str) -> bool:
+    """Returns whether a line is empty or all white space."""
+    return not line or line.isspace()
+
+
+def nan_logits(name: str) -> str:
+    """Returns what to say of a model whose logits are NaN.
+
+    Args:
+        name: str. Where the model came from; "" if that is unknown.
+    """
+    return (
+        f"NaN logits. The weights of {name or 'the model'} are ruined, as when "
+        "training diverges: take an earlier checkpoint, as with "
+        "--checkpoint_path, or train with a lower learning rate."
+    )
+
+
+class Engine(abc.ABC):
+    """The interface between `Translator` and a model or an export.
+
+    Attributes:
+        name: str. Where the model came from, for messages.
+        tokenizer: `tokenizer.Tokenizer`, unless the engine takes strings.
+        is_steerable: bool. Whether it forces beginnings and has attention.
+    """
+
+    name: str = ""
+    tokenizer: tokenizer_lib.AnyTokenizer
+    is_steerable: bool = False
+
+    @abc.abstractmethod
     def complete(
         self, decode_hparams: decode_hparam.DecodeHParams
     ) -> decode_hparam.DecodeHParams:
@@ -77,16 +157,7 @@ class Engine(Protocol):
             UserError: the engine cannot translate so.
         """
 
-    def items(self, lines: list[str]) -> list[Item]:
-        """Prepares lines, without the blanks around them."""
-
-    def truncate(self, item: Item, size: int) -> Item:
-        """Returns a line cut to `size` ids, of which EOS is the last.
-
-        Raises:
-            UserError: the engine cannot cut lines.
-        """
-
+    @abc.abstractmethod
     def translate(
         self,
         items: list[Item],
@@ -101,74 +172,41 @@ class Engine(Protocol):
                 error for it is `ResourceExhaustedError`.
         """
 
-
-@runtime_checkable
-class SteerableEngine(Engine, Protocol):
-    """An engine that forces beginnings and knows the attention."""
-
-    def with_prefixes(
-        self, items: list[Item], prefixes: list[str]
+    def items(
+        self, lines: Sequence[str], prefixes: Sequence[str] = ()
     ) -> list[Item]:
-        """Adds the beginnings of the translations."""
-
-    def with_attention(
-        self, items: list[Item], translations: list[Translation]
-    ) -> list[Translation]:
-        """Adds the attention of each translation of each line."""
-
-
-@runtime_checkable
-class ParallelEngine(Engine, Protocol):
-    """Several engines that are alike and work at once.
-
-    Attributes:
-        number: int. How many there are.
-    """
-
-    number: int
-
-    def call(
-        self, function: Callable[..., Any], *arguments: Any
-    ) -> Callable[[], Any]:
-        """Begins a call with the first engine that is free.
+        """Turns lines into ids, without the blanks around them.
 
         Args:
-            function: A function of a module; its first argument is the engine.
-            *arguments: Its other arguments.
-
-        Returns:
-            A function without arguments that waits for the result. It raises
-            what the call raised.
+            lines: The lines.
+            prefixes: The beginning of each translation; none: no beginnings.
         """
-
-
-def blank_translation(n_best: int) -> Translation:
-    """Returns the translation of a blank line."""
-    scores = [0.0] + [NO_HYPOTHESIS] * (n_best - 1)
-    return Translation([""] * n_best, scores, True, attention=[None] * n_best)
-
-
-def is_blank(line: str) -> bool:
-    """Returns whether a line is empty or all white space."""
-    return not line or line.isspace()
-
-
-class IdEngine:
-    """What engines of models from ids to ids share: their lines are ids.
-
-    Attributes:
-        tokenizer: `tokenizer.Tokenizer`.
-    """
-
-    tokenizer: tokenizer_lib.AnyTokenizer
-
-    def items(self, lines: list[str]) -> list[Item]:
-        """Turns lines into ids, without the blanks around them."""
         # Training pairs have no such blanks.
         encoded = self.tokenizer.encode_batch([line.strip() for line in lines])
-        return [Item(ids, len(ids)) for ids in encoded]
+        items = [Item(ids, len(ids)) for ids in encoded]
+        if not any(prefixes):
+            return items
+        starts = self.tokenizer.encode_batch([p.strip() for p in prefixes])
+        return [
+            item._replace(prefix=tuple(ids[:-1]))  # without EOS
+            for item, ids in zip(items, starts, strict=True)
+        ]
 
     def truncate(self, item: Item, size: int) -> Item:
         """Returns a line cut to `size` ids, of which EOS is the last."""
         ids = [*item.content[: size - 1], tokenizer_lib.EOS_ID]
         return item._replace(content=ids, size=len(ids))
+
+    def with_attention(
+        self, items: list[Item], translations: list[Translation]
+    ) -> list[Translation]:
+        """Adds the attention of each text of each line, if it is steerable."""
+        raise NotImplementedError
+
+    def warm_up_steps(self) -> list[Callable[[], Any]]:
+        """Returns functions for what takes long at its first use, if any."""
+        return []
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Returns the text of ids, which has no line end."""
+        return re.sub(LINE_END, " ", self.tokenizer.decode(ids))

@@ -1,7 +1,9 @@
 """The files of exports, of every format. No TensorFlow.
 
 Each export has an `export_info.json`, which names its format and has the
-checksums of its other files.
+checksums of its other files. The checksums show damage. They do not make a
+stranger's export safe: a SavedModel is a program, so load those alone whose
+maker you trust.
 """
 
 import pathlib
@@ -9,6 +11,7 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.data import tokenizer as tokenizer_lib
+from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
@@ -24,6 +27,15 @@ _FIELDS = {
     "max_positions": int | None,
 }
 _REQUIRED = _FIELDS.keys() - {"max_positions"}  # of CTranslate2 alone
+
+
+def is_export(path: str | pathlib.Path) -> bool:
+    """Returns whether a directory is an export and not a run."""
+    return (
+        pathlib.Path(path, EXPORT_INFO).is_file()
+        and not pathlib.Path(path, run_dir.HPARAMS).exists()
+        and not run_dir.all_steps(path)
+    )
 
 
 def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
@@ -47,6 +59,48 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
         ) from error
 
 
+def read(
+    folder: str | pathlib.Path,
+) -> tuple[dict[str, Any], decode_hparam.DecodeHParams]:
+    """Reads an export's `export_info.json`, and compares all checksums.
+
+    Returns:
+        A pair: its content, and the settings of the search in it.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    info = read_info(folder)
+    for name, expected in info["files"].items():
+        path = pathlib.Path(folder, name)
+        if not path.is_file() or files.sha256(path) != expected:
+            state = "damaged" if path.is_file() else "missing"
+            raise errors.UserError(
+                f"{path} is {state}: expected the file that was exported, of "
+                f"sha256 {expected[:8]}... Export again, or copy it again."
+            )
+    settings = decode_hparam.DecodeHParams.from_json(info["decode_hparams"])
+    return info, settings
+
+
+def read_tokenizer(
+    folder: str | pathlib.Path, info: dict[str, Any]
+) -> tokenizer_lib.AnyTokenizer:
+    """Reads the tokenizer in an export for CTranslate2 or LiteRT.
+
+    Raises:
+        UserError: it is missing, damaged or not the model's.
+    """
+    path = pathlib.Path(folder, info["tokenizer"])
+    tokenizer = tokenizer_lib.load(path)
+    if info["tokenizer_sha256"] != tokenizer.fingerprint:
+        raise errors.UserError(
+            "Expected the tokenizer that the model was trained with. "
+            f"Received: {path}, another one. Export again."
+        )
+    return tokenizer
+
+
 def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:
     """Returns the sha256 of each file of an export, by its name there.
 
@@ -58,66 +112,3 @@ def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != EXPORT_INFO
     }
-
-
-def check_files(folder: str | pathlib.Path, info: dict[str, Any]) -> None:
-    """Compares an export's files with their checksums.
-
-    Args:
-        folder: The export.
-        info: What `read_info` returned.
-
-    Raises:
-        UserError: a file is damaged or missing.
-    """
-    for name, expected in info["files"].items():
-        path = file_of(folder, name)
-        if not path.is_file() or files.sha256(path) != expected:
-            state = "damaged" if path.is_file() else "missing"
-            raise errors.UserError(
-                f"{path} is {state}: expected the file that was exported, of "
-                f"sha256 {expected[:8]}... Export again, or copy it again."
-            )
-
-
-def file_of(folder: str | pathlib.Path, name: str) -> pathlib.Path:
-    """Returns the path of a file named in `export_info.json`.
-
-    Raises:
-        UserError: the name leads out of the folder.
-    """
-    parts = pathlib.PurePosixPath(name).parts
-    if not parts or ".." in parts or pathlib.PurePath(name).is_absolute():
-        raise errors.UserError(
-            f"{pathlib.Path(folder, EXPORT_INFO)} is damaged: "
-            f"expected names of files in its folder. Received: {name!r}."
-        )
-    return pathlib.Path(folder, *parts)
-
-
-def is_export(path: str | pathlib.Path) -> bool:
-    """Returns whether a directory is an export and not a run."""
-    return (
-        pathlib.Path(path, EXPORT_INFO).is_file()
-        and not pathlib.Path(path, run_dir.HPARAMS).exists()
-        and not run_dir.all_steps(path)
-    )
-
-
-def check_tokenizer(
-    info: dict[str, Any],
-    tokenizer: tokenizer_lib.AnyTokenizer,
-    path: str | pathlib.Path,
-) -> None:
-    """Raises UserError unless an export's tokenizer is that of its model.
-
-    Args:
-        info: The content of `export_info.json`.
-        tokenizer: The tokenizer in the export's folder.
-        path: Its file.
-    """
-    if info["tokenizer_sha256"] != tokenizer.fingerprint:
-        raise errors.UserError(
-            "Expected the tokenizer that the model was trained with. "
-            f"Received: {path}, another one. Export again."
-        )

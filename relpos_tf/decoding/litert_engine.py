@@ -2,7 +2,7 @@
 
 `ai_edge_litert` is imported in this module only, when it is needed.
 
-The search is part of the model: it is `search.search_fixed`, so translations
+The search is part of the model: it is `search.search_within`, so translations
 are those of the run, except for rounding. LiteRT translates one line at a time
 and on one thread, which is the quickest way for one line. An interpreter has
 one state, so threads that share an engine wait for one another.
@@ -11,14 +11,12 @@ Shapes: N beams, S source length, T target length.
 """
 
 import pathlib
-import re
 import threading
 from typing import Any
 
 import numpy as np
 
 from relpos_tf import errors
-from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
@@ -43,14 +41,9 @@ def package() -> Any:
     Raises:
         UserError: it is not installed.
     """
-    try:
+    with extras.imports("litert", "an export for LiteRT"):
         from ai_edge_litert import interpreter
-    except ImportError as error:
-        raise errors.UserError(
-            "LiteRT is needed, and not installed: "
-            f"{extras.how_to_install('litert')}. "
-            f"Received: {' '.join(str(error).split())}"
-        ) from error
+
     return interpreter
 
 
@@ -79,11 +72,6 @@ class Program:
                 "Expected a model for LiteRT. Received: another file, or a "
                 f"damaged one ({' '.join(str(error).split())})."
             ) from error
-        if BEST not in self._runners:
-            raise errors.UserError(
-                f"Expected a model with the signature {BEST}. Received: "
-                f"{', '.join(self._runners) or 'none'}."
-            )
         self._lock = threading.Lock()
 
     def translate(
@@ -113,44 +101,24 @@ class Program:
         return found["ids"][0], found["scores"][0]
 
 
-class LiteRTEngine(engines.IdEngine):
+class LiteRTEngine(engines.Engine):
     """An `engines.Engine` of a LiteRT model and its tokenizer.
 
     Args:
-        folder: str or path. What `litert_export` wrote.
+        folder: What `litert_export` wrote.
 
     Attributes:
-        info: dict. The content of `export_info.json`.
-        tokenizer: `tokenizer.Tokenizer`.
         program: `Program`.
 
     Raises:
-        UserError: LiteRT is not installed, or the folder is another export,
-            none, or damaged.
+        UserError: LiteRT is not installed, or the folder is damaged.
     """
 
     def __init__(self, folder: str | pathlib.Path):
-        self.info = export_files.read_info(folder)
-        if self.info["format"] != FORMAT:
-            raise errors.UserError(
-                "Expected a folder made by relpos-export "
-                f"--format={FORMAT}. Received: {folder}."
-            )
-        package()  # a missing package is no damage
-        export_files.check_files(folder, self.info)
-        try:
-            path = export_files.file_of(folder, self.info["tokenizer"])
-            self.tokenizer = tokenizer_lib.load(path)
-            self._decode_hparams = decode_hparam.DecodeHParams.from_json(
-                self.info["decode_hparams"]
-            )
-            self.program = Program(pathlib.Path(folder, MODEL).read_bytes())
-        except (*_DAMAGE, errors.UserError) as error:
-            raise errors.UserError(
-                f"Expected a complete export for {FORMAT}. "
-                f"Received: {folder} ({' '.join(str(error).split())})."
-            ) from error
-        export_files.check_tokenizer(self.info, self.tokenizer, path)
+        self.name = str(folder)
+        info, self._decode_hparams = export_files.read(folder)
+        self.tokenizer = export_files.read_tokenizer(folder, info)
+        self.program = Program(pathlib.Path(folder, MODEL).read_bytes())
 
     def complete(
         self, decode_hparams: decode_hparam.DecodeHParams
@@ -158,13 +126,11 @@ class LiteRTEngine(engines.IdEngine):
         """Replaces None by the values of the export.
 
         Raises:
-            UserError: `beam_size` or `alpha`, which are part of the model, is
-                another one, or something else than a plain beam search is
-                wanted.
+            UserError: a part of the model is wanted otherwise.
         """
-        decode_hparams.check_plain("LiteRT")
-        decode_hparams.check_fixed(self._decode_hparams, "beam_size", "alpha")
-        return decode_hparams.fill(self._decode_hparams)
+        return decode_hparams.fill_from_export(
+            self._decode_hparams, "beam_size", "alpha", "no_repeat_ngram_size"
+        )
 
     def translate(
         self,
@@ -177,14 +143,15 @@ class LiteRTEngine(engines.IdEngine):
         Raises:
             UserError: LiteRT cannot translate a line.
         """
+        extra_length = decode_hparams.extra_length
         return [
-            self._translation(
-                item, item.limit(decode_hparams.extra_length), n_best
-            )
+            self._translation(item, item.limit(extra_length), n_best)
             for item in items
         ]
 
-    def _translation(self, item, limit, n_best):
+    def _translation(
+        self, item: engines.Item, limit: int, n_best: int
+    ) -> engines.Translation:
         try:
             ids, scores = self.program.translate(item.content, limit, n_best)
         except (MemoryError, RuntimeError, ValueError) as error:
@@ -193,13 +160,12 @@ class LiteRTEngine(engines.IdEngine):
                 f"Received: {' '.join(str(error).split())}. Split the line, "
                 "cut it with max_input_size, or translate with the run."
             ) from error
-        rows = ids[:n_best].tolist()  # [n_best, T]
-        return engines.Translation(
-            [
-                re.sub(engines.LINE_END, " ", self.tokenizer.decode(row))
-                for row in rows
-            ],
-            scores[:n_best].tolist(),
+        rows = ids.tolist()  # [N or 1, T]
+        return engines.translation(
+            (
+                engines.Hypothesis(self.text(row), score, row)
+                for row, score in zip(rows, scores.tolist(), strict=True)
+            ),
+            n_best,
             text.EOS_ID in rows[0],
-            rows,
         )

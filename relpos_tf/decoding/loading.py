@@ -1,22 +1,20 @@
 """Loads the model and the tokenizer of a run."""
 
-import itertools
 import pathlib
 
 from relpos_tf import errors
-from relpos_tf import hparam
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from relpos_tf.models import shapes
 from relpos_tf.models import transformer
-from relpos_tf.utils import forks
 
 
 def load_model(
     run_dir_or_checkpoint: str | pathlib.Path,
 ) -> transformer.Transformer:
     """Builds the model of a run and restores its weights.
+
+    No code of the run's directory is executed.
 
     Args:
         run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
@@ -27,38 +25,23 @@ def load_model(
 
     Raises:
         UserError: there is no run or checkpoint, or the checkpoint has other
-            variables than the model, or this process was forked from one
-            that had loaded a model.
+            variables than the model.
     """
-    forks.check()
     prefix = checkpoints.resolve(run_dir_or_checkpoint)
-    hparams = run_dir.run_of(prefix).read_hparams()
-    check_fit(prefix, hparams)
-    model = transformer.Transformer(hparams)
-    checkpoints.restore_model(
-        prefix, {v.path: v.value for v in model.variables}
-    )
+    model = transformer.Transformer(run_dir.run_of(prefix).read_hparams())
+    restore(prefix, model)
     return model
 
 
-def check_fit(prefix: str, hparams: hparam.HParams) -> None:
-    """Compares the shapes that hparams announce with a checkpoint.
-
-    No model is built: hparams from elsewhere could announce one larger than
-    the memory.
-
-    Args:
-        prefix: str. The checkpoint.
-        hparams: The hparams of its run.
+def restore(prefix: str, model: transformer.Transformer) -> None:
+    """Restores a checkpoint's weights into a model.
 
     Raises:
-        UserError: the checkpoint is of another model, or damaged.
+        UserError: the checkpoint is damaged, or of another model.
     """
-    found = checkpoints.model_shapes(prefix)
-    announced = dict(itertools.islice(shapes.of_model(hparams), len(found) + 1))
-    if len(announced) > len(found):  # not all, but one of these is missing
-        found = {path: found[path] for path in announced.keys() & found.keys()}
-    checkpoints.check_shapes(prefix, announced, found)
+    checkpoints.restore_model(
+        prefix, {v.path: v.value for v in model.variables}
+    )
 
 
 def load_tokenizer(

@@ -1,14 +1,21 @@
 """An engine of a model: a search with every setting, prefixes and attention.
 
+A search for one line spends most of its time on starting some 500 small
+operations for each id. With `jit_compile`, XLA makes one program of them, which
+takes half of the time. XLA needs seconds for a program, and one for each length
+of the source, so lines are padded to a few sizes.
+
 Shapes: N lines, S source length, P prefix length, B beams, T target length.
 """
 
 import functools
 import pathlib
-import re
 import threading
-from typing import NamedTuple
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -17,55 +24,56 @@ from relpos_tf.decoding import constraints
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
-from relpos_tf.decoding import one_line
 from relpos_tf.decoding import sampling
 from relpos_tf.decoding import search as search_lib
+from relpos_tf.models import checkpoints
 from relpos_tf.models import transformer
 from relpos_tf.utils import graphs
 
-
-class _Batch(NamedTuple):
-    """The arguments of a traced search."""
-
-    sources: tf.Tensor  # int32 [N, S]
-    limits: tf.Tensor  # int32 [N]
-    prefixes: tf.Tensor  # int32 [N, P]
-    numbers: tf.Tensor  # int32 [N]
-    alpha: tf.Tensor  # float32 []
-    temperature: tf.Tensor  # float32 []
-    top_p: tf.Tensor  # float32 []
-    seed: tf.Tensor  # int32 []
+# Numbers of ids to which a line is padded for XLA. Longer lines take the usual
+# search, in which the products outweigh the starting of operations.
+SIZES = (16, 24, 32, 48, 64)
 
 
-_SIGNATURE = _Batch(
-    sources=tf.TensorSpec([None, None], tf.int32),
-    limits=tf.TensorSpec([None], tf.int32),
-    prefixes=tf.TensorSpec([None, None], tf.int32),
-    numbers=tf.TensorSpec([None], tf.int32),
-    alpha=tf.TensorSpec([]),
-    temperature=tf.TensorSpec([]),
-    top_p=tf.TensorSpec([]),
-    seed=tf.TensorSpec([], tf.int32),
-)
+# The arguments of a traced search.
+_BATCH = {
+    "sources": tf.TensorSpec([None, None], tf.int32),
+    "limits": tf.TensorSpec([None], tf.int32),
+    "prefixes": tf.TensorSpec([None, None], tf.int32),
+    "numbers": tf.TensorSpec([None], tf.int32),
+    "alpha": tf.TensorSpec([]),
+    "temperature": tf.TensorSpec([]),
+    "top_p": tf.TensorSpec([]),
+    "seed": tf.TensorSpec([], tf.int32),
+}
 
 
-class ModelEngine(engines.IdEngine):
+class ModelEngine(engines.Engine):
     """An `engines.Engine` of a model and its tokenizer.
 
     Args:
-        model: `transformer.Transformer`.
-        tokenizer: `tokenizer.Tokenizer`, of as many pieces.
+        model: The model.
+        tokenizer: The tokenizer that it was trained with.
+        jit_compile: Whether XLA compiles the search for the best translation
+            of a line that is translated alone: at the first line of each of
+            `SIZES`, and for each number of beams. Longer lines, prefixes,
+            `min_length`, `no_repeat_ngram_size` and sampling take the usual
+            search, and so does a translation of more than one and a half
+            times the ids of its padded source.
     """
+
+    is_steerable = True
 
     def __init__(
         self,
         model: transformer.Transformer,
         tokenizer: tokenizer_lib.AnyTokenizer,
+        jit_compile: bool = False,
     ):
         self.model = model
         self.tokenizer = tokenizer
-        self._functions = {}
-        self._programs = {}
+        self._jit_compile = jit_compile
+        self._functions: dict[tuple, Any] = {}
         self._lock = threading.Lock()
 
     def complete(
@@ -80,16 +88,6 @@ class ModelEngine(engines.IdEngine):
         decode_hparams.check_beam_size(self.model.hparams.vocab_size)
         return decode_hparams
 
-    def with_prefixes(
-        self, items: list[engines.Item], prefixes: list[str]
-    ) -> list[engines.Item]:
-        """Adds the beginnings of the translations."""
-        encoded = self.tokenizer.encode_batch([p.strip() for p in prefixes])
-        return [
-            item._replace(prefix=tuple(ids[:-1]))  # without EOS
-            for item, ids in zip(items, encoded, strict=True)
-        ]
-
     def translate(
         self,
         items: list[engines.Item],
@@ -97,26 +95,34 @@ class ModelEngine(engines.IdEngine):
         n_best: int,
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
-        found = self._find_one(items, decode_hparams, n_best)
+        found = None
+        if self._jit_compile and len(items) == n_best == 1:
+            found = self._find_alone(items[0], decode_hparams)
         if found is None:
             found = self._find(items, decode_hparams, n_best)
         ids, scores = found  # [N, B, T], [N, B]
         return [
-            engines.Translation(
-                [self._text(row) for row in rows],
-                row_scores,
-                tokenizer_lib.EOS_ID in rows[0],
-                rows,
+            engines.translation(
+                (
+                    engines.Hypothesis(self.text(row), score, row)
+                    for row, score in zip(rows, row_scores, strict=True)
+                ),
+                n_best,
+                is_complete=tokenizer_lib.EOS_ID in rows[0],
+                is_drawn=decode_hparams.is_random,
             )
             for rows, row_scores in zip(
-                ids[:, :n_best].tolist(),
-                scores[:, :n_best].tolist(),
-                strict=True,
+                ids.tolist(), scores.tolist(), strict=True
             )
         ]
 
-    def _find(self, items, decode_hparams, n_best):
-        """Searches for the translations of lines: two arrays."""
+    def _find(
+        self,
+        items: list[engines.Item],
+        decode_hparams: decode_hparam.DecodeHParams,
+        n_best: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Searches for the translations of lines: ids and scores."""
         has_prefix = any(item.prefix for item in items)
         function = self.function(decode_hparams, n_best, has_prefix)
         # TensorFlow warns of functions that are traced often, but not of
@@ -126,33 +132,85 @@ class ModelEngine(engines.IdEngine):
         )
         return ids.numpy(), scores.numpy()
 
-    def _find_one(self, items, decode_hparams, n_best):
-        """Searches for one line alone, as quickly as `_find` or None."""
+    def _find_alone(
+        self, item: engines.Item, decode_hparams: decode_hparam.DecodeHParams
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Searches for one line as XLA compiles it; None if it cannot."""
+        size = next((size for size in SIZES if item.size <= size), None)
         if (
-            len(items) != 1
-            or items[0].prefix
-            or not decode_hparams.is_plain
-            or not one_line.is_possible()
+            size is None
+            or item.prefix
+            or decode_hparams.is_random
+            or decode_hparams.min_length
+            or decode_hparams.no_repeat_ngram_size
         ):
             return None
-        beam_size = decode_hparams.beam_size
-        n_best = 1 if n_best == 1 else beam_size  # for fewer programs
-        with self._lock:
-            if (beam_size, n_best) not in self._programs:
-                self._programs[beam_size, n_best] = one_line.Programs(
-                    one_line.make_function(self.model, beam_size, n_best)
-                )
-            programs = self._programs[beam_size, n_best]
-        (item,) = items
         limit = item.limit(decode_hparams.extra_length)
-        return programs.translate(item.content, limit, decode_hparams.alpha)
+        ids, scores, is_cut = self.compiled(decode_hparams.beam_size, size)(
+            tf.constant([[*item.content] + [0] * (size - item.size)], tf.int32),
+            tf.constant([limit], tf.int32),
+            tf.constant(decode_hparams.alpha, tf.float32),
+        )
+        return None if is_cut.numpy()[0] else (ids.numpy(), scores.numpy())
+
+    def compiled(self, beam_size: int, size: int) -> Callable:
+        """Returns the search for one line that XLA compiles at its first use.
+
+        Args:
+            beam_size: Hypotheses kept.
+            size: Number of ids of the padded source, S.
+
+        Returns:
+            A function of ids, int32 `[1, S]`, limits, int32 `[1]`, and
+            alpha. It returns what `search.search_within` does.
+        """
+
+        def search(
+            inputs: tf.Tensor, limits: tf.Tensor, alpha: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            return search_lib.search_within(
+                self.model,
+                inputs,
+                limits,
+                max_length=_room(size),
+                beam_size=beam_size,
+                alpha=alpha,
+            )
+
+        signature = [
+            tf.TensorSpec([1, size], tf.int32),
+            tf.TensorSpec([1], tf.int32),
+            tf.TensorSpec([]),
+        ]
+        with self._lock:
+            key = beam_size, size
+            if key not in self._functions:
+                # See `_find`.
+                self._functions[key] = graphs.function(
+                    search, jit_compile=True, input_signature=signature
+                ).get_concrete_function()
+            return self._functions[key]
+
+    def warm_up_steps(self) -> list[Callable[[], Any]]:
+        """Returns functions that compile the searches for single lines."""
+        if not self._jit_compile:
+            return []
+        settings = self.complete(decode_hparam.DecodeHParams())
+        return [
+            functools.partial(
+                self._find_alone,
+                engines.Item([tokenizer_lib.EOS_ID] * size, size),
+                settings,
+            )
+            for size in SIZES
+        ]
 
     def function(
         self,
         decode_hparams: decode_hparam.DecodeHParams,
         n_best: int = 1,
         has_prefix: bool = False,
-    ):
+    ) -> Any:
         """Returns a `tf.function`: ids `[N, B, T]` and scores `[N, B]`.
 
         There is one for all settings that share a graph, traced once for all
@@ -169,46 +227,42 @@ class ModelEngine(engines.IdEngine):
             decode_hparams.sampling_method,
             decode_hparams.sampling_keep_top_k,
         )
-        with self._lock:
-            if key not in self._functions:
-                self._functions[key] = self._make_function(
-                    decode_hparams, n_best, has_prefix
-                )
-            return self._functions[key]
 
-    def _make_function(self, decode_hparams, n_best, has_prefix):
-        def search(batch):
+        def search(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
             limits = constraints.Limits(
-                batch.limits,
-                batch.prefixes if has_prefix else None,
+                batch["limits"],
+                batch["prefixes"] if has_prefix else None,
                 decode_hparams.min_length,
                 decode_hparams.no_repeat_ngram_size,
             )
-            if decode_hparams.is_random:
-                return search_lib.sample(
+            if not decode_hparams.is_random:
+                return search_lib.search(
                     self.model,
-                    batch.sources,
+                    batch["sources"],
                     limits,
-                    batch.numbers,
-                    how=sampling.Sampling(
-                        batch.temperature,
-                        decode_hparams.sampling_keep_top_k,
-                        batch.top_p,
-                        batch.seed,
-                    ),
-                    alpha=batch.alpha,
+                    beam_size=decode_hparams.beam_size,
+                    alpha=batch["alpha"],
                     n_best=n_best,
                 )
-            return search_lib.search(
+            return search_lib.sample(
                 self.model,
-                batch.sources,
+                batch["sources"],
                 limits,
-                beam_size=decode_hparams.beam_size,
-                alpha=batch.alpha,
+                batch["numbers"],
+                how=sampling.Sampling(
+                    batch["temperature"],
+                    decode_hparams.sampling_keep_top_k,
+                    batch["top_p"],
+                    batch["seed"],
+                ),
+                alpha=batch["alpha"],
                 n_best=n_best,
             )
 
-        return graphs.function(search, input_signature=[_SIGNATURE])
+        with self._lock:
+            return self._functions.setdefault(
+                key, graphs.function(search, input_signature=[_BATCH])
+            )
 
     def with_attention(
         self, items: list[engines.Item], translations: list[engines.Translation]
@@ -240,46 +294,61 @@ class ModelEngine(engines.IdEngine):
         ]
 
     @functools.cached_property
-    def _attention(self):
+    def _attention(self) -> Callable:
         return graphs.function(
-            self.model.attention,
+            lambda *ids: tf.stack(
+                self.model.attention_weights(*ids)["cross"], axis=1
+            ),
             input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
         )
 
-    def _text(self, ids: list[int]) -> str:
-        return re.sub(engines.LINE_END, " ", self.tokenizer.decode(ids))
+
+def _room(size: int) -> int:
+    """Returns the most ids of a translation in a program of XLA.
+
+    Each step attends to all of them. Of 100 captions of Multi30k none needs
+    more.
+    """
+    return size + size // 2 + 4
 
 
-def _make_batch(items, decode_hparams) -> _Batch:
+def _make_batch(
+    items: list[engines.Item], decode_hparams: decode_hparam.DecodeHParams
+) -> dict[str, tf.Tensor]:
     limits = [item.limit(decode_hparams.extra_length) for item in items]
-    return _Batch(
-        sources=padded([item.content for item in items]),
-        limits=tf.constant(limits, tf.int32),
-        prefixes=padded([item.prefix for item in items]),
-        numbers=tf.constant([item.number for item in items], tf.int32),
-        alpha=tf.constant(decode_hparams.alpha, tf.float32),
-        temperature=tf.constant(decode_hparams.sampling_temp, tf.float32),
-        top_p=tf.constant(decode_hparams.sampling_top_p, tf.float32),
-        seed=tf.constant(decode_hparams.random_seed, tf.int32),
-    )
+    return {
+        "sources": padded([item.content for item in items]),
+        "limits": tf.constant(limits),
+        "prefixes": padded([item.prefix for item in items]),
+        "numbers": tf.constant([item.number for item in items]),
+        "alpha": tf.constant(decode_hparams.alpha, tf.float32),
+        "temperature": tf.constant(decode_hparams.sampling_temp, tf.float32),
+        "top_p": tf.constant(decode_hparams.sampling_top_p, tf.float32),
+        "seed": tf.constant(decode_hparams.random_seed),
+    }
 
 
-def padded(rows: list[list[int]]) -> tf.Tensor:
+def padded(rows: Sequence[Sequence[int]]) -> tf.Tensor:
     """Returns rows of ids as one tensor, int32 `[N, S]`, padded with 0."""
-    sizes = [len(row) for row in rows]
-    ids = np.zeros([len(rows), max(sizes, default=0)], np.int32)
-    for row, size, values in zip(ids, sizes, rows, strict=True):
-        row[:size] = values
-    return tf.constant(ids)
+    return tf.constant(keras.utils.pad_sequences(rows, padding="post"))
 
 
-def load(run_dir_or_checkpoint: str | pathlib.Path) -> ModelEngine:
+def load(
+    run_dir_or_checkpoint: str | pathlib.Path, jit_compile: bool = False
+) -> ModelEngine:
     """Loads the engine of a run, or of one checkpoint.
+
+    Args:
+        run_dir_or_checkpoint: A run's directory, or the prefix of a
+            checkpoint.
+        jit_compile: See `ModelEngine`.
 
     Raises:
         UserError: neither is there, or it is not complete.
     """
-    return ModelEngine(
-        loading.load_model(run_dir_or_checkpoint),
-        loading.load_tokenizer(run_dir_or_checkpoint),
+    prefix = checkpoints.resolve(run_dir_or_checkpoint)
+    engine = ModelEngine(
+        loading.load_model(prefix), loading.load_tokenizer(prefix), jit_compile
     )
+    engine.name = prefix
+    return engine

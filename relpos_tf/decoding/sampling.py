@@ -6,6 +6,8 @@ Shapes: R rows, V vocabulary, K ids that may be drawn, L longest limit, T ids
 so far (the initial id and one for each step).
 """
 
+from collections.abc import Callable
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -24,7 +26,12 @@ class Sampling(NamedTuple):
     seed: int | tf.Tensor = 1
 
 
-def uniforms(seed, numbers, samples, length):
+def uniforms(
+    seed: int | tf.Tensor,
+    numbers: tf.Tensor,
+    samples: int,
+    length: int | tf.Tensor,
+) -> tf.Tensor:
     """Returns the random numbers of every row.
 
     Args:
@@ -55,7 +62,13 @@ def uniforms(seed, numbers, samples, length):
     )
 
 
-def draw(log_probs, uniform, temperature, top_k=0, top_p=1.0):
+def draw(
+    log_probs: tf.Tensor,
+    uniform: tf.Tensor,
+    temperature: float | tf.Tensor,
+    top_k: int = 0,
+    top_p: float | tf.Tensor = 1.0,
+) -> tf.Tensor:
     """Draws one id for each row.
 
     Args:
@@ -95,43 +108,26 @@ def draw(log_probs, uniform, temperature, top_k=0, top_p=1.0):
     return beam_search.take(ids, index)[:, 0]
 
 
-def without_padding(log_probs):
-    """Forbids id 0, which has a small probability from label smoothing."""
-    is_pad = tf.range(tf.shape(log_probs)[1]) == 0
-    return tf.where(is_pad, _FORBIDDEN, log_probs)
-
-
-def score_of(ids, log_probs, allowed):
-    """Returns the log-probabilities of ids `[R]`: -inf if not allowed."""
-    is_allowed = beam_search.take(allowed, ids) > _FORBIDDEN
-    return tf.where(is_allowed, beam_search.take(log_probs, ids), _FORBIDDEN)
-
-
 def sample(
-    symbols_to_logits_fn,
-    initial_ids,
-    limits,
-    random_numbers,
+    step: Callable[..., tuple[tf.Tensor, Any]],
+    initial_ids: tf.Tensor,
+    limits: tf.Tensor,
+    random_numbers: tf.Tensor,
+    how: Sampling,
     *,
-    temperature=1.0,
-    top_k=0,
-    top_p=1.0,
-    states=(),
-    constrain=None,
-    eos_id=1,
-):
+    states: Any = (),
+    constrain: Callable[..., tf.Tensor] | None = None,
+    eos_id: int = 1,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Continues `initial_ids` at random, without padding, id 0.
 
     Args:
-        symbols_to_logits_fn: A function of (ids int32 `[R, T]`, i int32
-            scalar = T - 1, states `[R, ...]`) that returns (logits `[R, V]`,
-            states).
+        step: A function of (ids int32 `[R, T]`, i = T - 1, states `[R, ...]`)
+            that returns (logits `[R, V]`, states).
         initial_ids: `[R]` integer tensor.
         limits: int32 `[R]`: the most ids to add.
         random_numbers: float32 `[R, L]`: see `uniforms`.
-        temperature: float. See `draw`.
-        top_k: int. See `draw`.
-        top_p: float. See `draw`.
+        how: `Sampling`; its seed is in the random numbers.
         states: Any structure of `[R, ...]`; axes of length 0 may grow.
         constrain: None, or a function of (ids, i, log_probs `[R, V]`) that
             returns log_probs with -inf for ids that must not follow.
@@ -148,15 +144,19 @@ def sample(
     indices = tf.range(longest + 1)
     ids = tf.where(indices == 0, initial_ids[:, tf.newaxis], 0)  # [R, L + 1]
 
-    def step(i, ids, scores, is_active, states):
+    def draw_next(i, ids, scores, is_active, states):
         so_far = ids[:, : i + 1]
-        logits, states = symbols_to_logits_fn(so_far, i, states)
+        logits, states = step(so_far, i, states)
         log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
         allowed = constrain(so_far, i, log_probs) if constrain else log_probs
-        allowed = without_padding(allowed)
-        uniform = random_numbers[:, i]
-        chosen = draw(allowed, uniform, temperature, top_k, top_p)  # [R]
-        score = score_of(chosen, log_probs, allowed)
+        # Id 0 has a small probability from label smoothing.
+        is_pad = tf.range(tf.shape(allowed)[1]) == 0
+        allowed = tf.where(is_pad, _FORBIDDEN, allowed)
+        settings = how.temperature, how.top_k, how.top_p
+        chosen = draw(allowed, random_numbers[:, i], *settings)  # [R]
+        is_allowed = beam_search.take(allowed, chosen) > _FORBIDDEN
+        score = beam_search.take(log_probs, chosen)
+        score = tf.where(is_allowed, score, _FORBIDDEN)
         scores += tf.where(is_active, score, 0.0)
         is_active &= score > _FORBIDDEN
         chosen = tf.where(is_active, chosen, 0)
@@ -167,10 +167,10 @@ def sample(
     scores = tf.zeros(tf.shape(initial_ids))
     loop = tf.constant(0), ids, scores, limits > 0, states
     shapes = [part.shape for part in loop[:-1]]
-    shapes.append(tf.nest.map_structure(beam_search.filling_shape, states))
+    shapes.append(tf.nest.map_structure(beam_search.growing_shape, states))
     steps, ids, scores, _, _ = tf.while_loop(
         lambda i, ids, scores, is_active, states: tf.reduce_any(is_active),
-        step,
+        draw_next,
         loop,
         tuple(shapes),
     )

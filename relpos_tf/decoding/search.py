@@ -6,6 +6,8 @@ Shapes: B batch, N beams (`n_best` of them are returned), S source length,
 T target length, V vocabulary.
 """
 
+from collections.abc import Callable
+from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -51,43 +53,11 @@ def translate_ids(
         ValueError: there are fewer beams than `n_best`, or fewer pieces than
             beams.
     """
-    limits = constraints.Limits(tf.shape(inputs)[1] + decode_length)
-    return search(
-        model, inputs, limits, beam_size=beam_size, alpha=alpha, n_best=n_best
+    limit = tf.shape(inputs)[1] + decode_length
+    ids, scores, _ = _search(
+        model, inputs, constraints.Limits(limit), beam_size, alpha, n_best
     )
-
-
-class Context(NamedTuple):
-    """The tensors `[B, ...]` that the hypotheses of a sentence share.
-
-    Attributes:
-        layers: of `BeamCache`; the only part that changes.
-        memory: of `BeamCache`.
-        bias: of `BeamCache.source`.
-        prefix: of `Limits`; `[B, 0]` if it has none.
-    """
-
-    layers: tuple
-    memory: tuple
-    bias: tf.Tensor
-    prefix: tf.Tensor
-
-    @classmethod
-    def of(cls, cache, limits):
-        """Returns the context of a search with a `BeamCache` and `Limits`."""
-        batch_size = tf.shape(cache.source.mask_bias)[0]
-        prefix = limits.prefix
-        if prefix is None:
-            prefix = tf.zeros([batch_size, 0], tf.int32)
-        return cls(cache.layers, cache.memory, cache.source.mask_bias, prefix)
-
-    def cache(self, whole):
-        """Returns the `BeamCache` of these sentences of a `whole` one."""
-        return whole._replace(
-            layers=self.layers,
-            memory=self.memory,
-            source=whole.source._replace(mask_bias=self.bias),
-        )
+    return ids, scores
 
 
 def search(
@@ -112,7 +82,7 @@ def search(
         beam_size: int, N. 1 is greedy search.
         alpha: float or scalar tensor. Of the length penalty.
         n_best: int. How many translations of each sentence to return.
-        shrink_at: float. See `beam_search.beam_search`.
+        shrink_at: float. See `beam_search.run`.
 
     Returns:
         A pair: ids, int32 `[B, n_best, T]`, best first, EOS last and then
@@ -125,85 +95,8 @@ def search(
         ValueError: there are fewer beams than `n_best`, or fewer pieces than
             beams.
     """
-    if not isinstance(limits, constraints.Limits):
-        limits = constraints.Limits(tf.convert_to_tensor(limits))
-    check_sizes(model, beam_size, n_best)
-    whole = model.init_beams(inputs)
-    batch_size = tf.shape(inputs)[0]
-
-    def next_logits(ids, i, ancestors, context):
-        rows = tf.shape(ids)[0]
-        # At the position that it adds, a hypothesis is its own ancestor.
-        own = tf.tile(tf.range(beam_size), [rows // beam_size])
-        ancestors = tf.concat([ancestors, own[:, None, None]], 1)  # [.., T, 1]
-        logits, cache = model.step_beams(
-            ids[:, i],
-            context.cache(whole),
-            tf.reshape(ancestors, [rows // beam_size, beam_size, i + 1]),
-        )
-        return logits, ancestors, context._replace(layers=cache.layers)
-
-    ids, scores, _ = beam_search.beam_search(
-        next_logits,
-        tf.zeros([batch_size], tf.int32),
-        beam_size,
-        limits.lengths,
-        model.hparams.vocab_size,
-        alpha,
-        states=tf.zeros([batch_size, 0, 1], tf.int32),
-        # The best hypothesis is certain before the others are.
-        stop_early=n_best == 1,
-        context=Context.of(whole, limits),
-        constrain=limits.constrain if limits.is_constrained else None,
-        shrink_at=shrink_at,
-    )
-    return ids[:, :n_best, 1:], scores[:, :n_best]
-
-
-def search_fixed(
-    model: transformer.Transformer,
-    inputs: tf.Tensor,
-    lengths: tf.Tensor,
-    *,
-    max_length: int | None,
-    beam_size: int,
-    alpha: float,
-    n_best: int = 1,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Searches with constant shapes, for XLA.
-
-    Every step attends to `max_length` positions. Without XLA, `search` is
-    faster. XLA must know the shape of `inputs`, and all `lengths`.
-
-    Args:
-        model: The model.
-        inputs: See `search`.
-        lengths: int32 `[B]`: the most ids of each translation, at most
-            `max_length`.
-        max_length: int. The size of the cache; None: it grows, which XLA does
-            not compile.
-        beam_size: int. See `search`.
-        alpha: float. See `search`.
-        n_best: int. See `search`.
-
-    Returns:
-        See `search`.
-
-    Example:
-
-    >>> from relpos_tf import hparam
-    >>> hparams = hparam.HParams(vocab_size=11, hidden_size=16)
-    >>> model = transformer.Transformer(hparams.replace(num_hidden_layers=1))
-    >>> @tf.function(jit_compile=True)
-    ... def translate(inputs):
-    ...     return search_fixed(
-    ...         model, inputs, [4], max_length=4, beam_size=2, alpha=0.6
-    ...     )
-    >>> translate(tf.constant([[5, 1]]))[1].shape.as_list()
-    [1, 1]
-    """
-    ids, scores, _ = _search_fixed(
-        model, inputs, lengths, max_length, None, beam_size, alpha, n_best
+    ids, scores, _ = _search(
+        model, inputs, _limits(limits), beam_size, alpha, n_best, shrink_at
     )
     return ids, scores
 
@@ -218,10 +111,11 @@ def search_within(
     alpha: float | tf.Tensor,
     n_best: int = 1,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Searches with constant shapes for translations of at most `max_length`.
+    """Searches with constant shapes, for XLA and LiteRT.
 
-    XLA must know the shape of `inputs`, and not `lengths`. So one program
-    serves all lines of a size.
+    Every step attends to `max_length` positions. XLA must know the shape of
+    `inputs` and `max_length`, but not `lengths`, so one program serves all
+    lines of a size. Elsewhere, `search` is faster.
 
     Args:
         model: The model.
@@ -237,62 +131,113 @@ def search_within(
         A triple: ids, int32 `[B, n_best, T]`, and scores, as from `search`;
         and bool `[B]`: True where `search` might find something else, because
         there was no room for longer translations.
+
+    Example:
+
+    >>> from relpos_tf import hparam
+    >>> hparams = hparam.HParams(vocab_size=11, hidden_size=16)
+    >>> model = transformer.Transformer(hparams.replace(num_hidden_layers=1))
+    >>> @tf.function(jit_compile=True)
+    ... def translate(inputs):
+    ...     return search_within(
+    ...         model, inputs, [4], max_length=4, beam_size=2, alpha=0.6
+    ...     )
+    >>> translate(tf.constant([[5, 1]]))[1].shape.as_list()
+    [1, 1]
     """
-    return _search_fixed(
-        model, inputs, lengths, max_length, max_length, beam_size, alpha, n_best
+    return _search(
+        model,
+        inputs,
+        _limits(lengths),
+        beam_size,
+        alpha,
+        n_best,
+        max_length=max_length,
     )
 
 
-def _search_fixed(
-    model, inputs, lengths, max_length, longest, beam_size, alpha, n_best
-):
-    """Searches with a cache for each hypothesis, `[B * N, H, T, D]`.
+def _limits(limits):
+    """Returns `Limits` of these, or of lengths alone."""
+    if isinstance(limits, constraints.Limits):
+        return limits
+    return constraints.Limits(tf.convert_to_tensor(limits))
 
-    Args:
-        model: The model.
-        inputs: See `search`.
-        lengths: See `search_fixed`.
-        max_length: See `search_fixed`.
-        longest: See `beam_search.beam_search`.
-        beam_size: See `search`.
-        alpha: See `search`.
-        n_best: See `search`.
+
+class _Shared(NamedTuple):
+    """The tensors `[B, ...]` that the hypotheses of a sentence share."""
+
+    memory: tuple  # of `DecoderCache`
+    may_attend: tf.Tensor  # of `DecoderCache`
+    prefix: tf.Tensor  # of `Limits`; `[B, 0]` if it has none
+
+
+def _decoder(
+    model: transformer.Transformer,
+    inputs: tf.Tensor,
+    limits: constraints.Limits,
+    max_length: int | tf.Tensor | None = None,
+) -> tuple[Callable[..., tuple[tf.Tensor, Any]], Any, _Shared]:
+    """Returns what beam search and sampling need of a model.
 
     Returns:
-        See `search_within`; the last one is None without `longest`.
+        A triple: the `step` of `beam_search.Search`; the states `[B, ...]`
+        before the first one; and `shared`.
     """
-    check_sizes(model, beam_size, n_best)
-    cache = model.init_cache(inputs, max_length=max_length)
+    whole = model.init_cache(inputs, max_length=max_length)
+    prefix = limits.prefix
+    if prefix is None:
+        prefix = tf.zeros([tf.shape(inputs)[0], 0], tf.int32)
 
-    def next_logits(ids, i, layers):
-        # Not ids[:, -1], which XLA misplaces.
-        logits, written = model.step(
-            ids[:, i, tf.newaxis], cache._replace(layers=layers), i
+    def step(ids, i, states, shared):
+        cache = whole._replace(
+            layers=states, memory=shared.memory, may_attend=shared.may_attend
         )
-        return logits[:, 0], written.layers  # [B * N, V], [B * N, H, T, D]
+        # Not ids[:, -1], which XLA misplaces.
+        logits, cache = model.step(ids[:, i, tf.newaxis], cache, i)
+        return logits[:, 0], cache.layers  # [B * N, V]
 
-    ids, scores, is_cut = beam_search.beam_search(
-        next_logits,
-        tf.zeros(tf.shape(inputs)[:1], tf.int32),
-        beam_size,
-        lengths,
-        model.hparams.vocab_size,
-        alpha,
-        states=cache.layers,
-        stop_early=n_best == 1,
-        longest=longest,
-    )
-    return ids[:, :n_best, 1:], scores[:, :n_best], is_cut
+    shared = _Shared(whole.memory, whole.may_attend, prefix)
+    return step, whole.layers, shared
 
 
-def check_sizes(model, beam_size: int, n_best: int) -> None:
-    """Raises ValueError unless n_best <= beam_size <= vocab_size."""
+def _search(
+    model,
+    inputs,
+    limits,
+    beam_size,
+    alpha,
+    n_best,
+    shrink_at=0.0,
+    max_length=None,
+):
+    """Searches; `search_within` describes the result."""
     vocab_size = model.hparams.vocab_size
     if not 1 <= n_best <= beam_size <= vocab_size:
         raise ValueError(
             "Expected 1 <= n_best <= beam_size <= vocab_size. Received: "
             f"n_best={n_best}, beam_size={beam_size}, vocab_size={vocab_size}."
         )
+    step, states, shared = _decoder(model, inputs, limits, max_length)
+    search = beam_search.Search(
+        step,
+        limits.lengths,
+        beam_size,
+        vocab_size,
+        alpha,
+        # The best hypothesis is certain before the others are.
+        stop_early=n_best == 1,
+        shared=shared,
+        constrain=limits.constrain if limits.is_constrained else None,
+        room=max_length,
+    )
+    ids, scores, state = beam_search.run(
+        search,
+        tf.zeros(tf.shape(inputs)[:1], tf.int32),
+        states,
+        shrink_at,
+    )
+    is_cut = beam_search.needs_room(search, state)
+    return ids[:, :n_best, 1:], scores[:, :n_best], is_cut
 
 
 def sample(
@@ -320,47 +265,34 @@ def sample(
     Returns:
         See `search`.
     """
-    if not isinstance(limits, constraints.Limits):
-        limits = constraints.Limits(tf.convert_to_tensor(limits))
-    whole = model.init_beams(inputs)
-    batch_size = tf.shape(inputs)[0]
+    limits = _limits(limits)
+    step, states, shared = _decoder(model, inputs, limits)
     # Each translation to draw is a sentence with one hypothesis.
-    context = tf.nest.map_structure(
-        lambda t: tf.repeat(t, n_best, axis=0), Context.of(whole, limits)
+    states, prefix = tf.nest.map_structure(
+        lambda t: tf.repeat(t, n_best, axis=0), (states, shared.prefix)
     )
-
-    def next_logits(ids, i, layers):
-        logits, cache = model.step_beams(
-            ids[:, i],
-            context._replace(layers=layers).cache(whole),
-            tf.zeros([tf.shape(ids)[0], 1, i + 1], tf.int32),
-        )
-        return logits, cache.layers
+    shared = shared._replace(prefix=prefix)
 
     def constrain(ids, i, log_probs):
-        return limits.constrain(ids, i, log_probs, context)
+        return limits.constrain(ids, i, log_probs, shared)
 
     lengths = tf.repeat(limits.lengths, n_best)  # [B * n_best]
     longest = tf.maximum(tf.reduce_max(lengths), 0)
     ids, log_probs = sampling.sample(
-        next_logits,
-        tf.zeros([batch_size * n_best], tf.int32),
+        lambda ids, i, states: step(ids, i, states, shared),
+        tf.zeros_like(lengths),
         lengths,
         sampling.uniforms(how.seed, numbers, n_best, longest),
-        temperature=how.temperature,
-        top_k=how.top_k,
-        top_p=how.top_p,
-        states=context.layers,
+        how,
+        states=states,
         constrain=constrain if limits.is_constrained else None,
     )
     # The length is the limit if there is no EOS.
     sizes = tf.math.count_nonzero(ids[:, 1:], axis=1, dtype=tf.int32)
     scores = log_probs / beam_search.length_penalty(sizes, alpha)
     scores = tf.maximum(scores, beam_search.NO_HYPOTHESIS)
-    ids = tf.reshape(ids[:, 1:], [batch_size, n_best, tf.shape(ids)[1] - 1])
-    scores, order = tf.math.top_k(
-        tf.reshape(scores, [batch_size, n_best]), n_best
-    )
+    scores, order = tf.math.top_k(tf.reshape(scores, [-1, n_best]), n_best)
+    ids = tf.reshape(ids[:, 1:], [-1, n_best, tf.shape(ids)[1] - 1])
     return beam_search.take(ids, order), scores
 
 

@@ -21,7 +21,7 @@ from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.layers import embeddings
 from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import rotary
-from relpos_tf.layers.positions import tables
+from relpos_tf.layers.positions import shaw
 from relpos_tf.models import arguments
 from relpos_tf.models import transformer
 from relpos_tf.utils import text
@@ -67,8 +67,8 @@ def max_positions(model: transformer.Transformer) -> int | None:
 def check(hparams: hparam.HParams) -> None:
     """Raises UserError with the reason if CTranslate2 cannot be exact."""
     schemes = (
-        *arguments.encoder_positions(hparams),
-        *arguments.decoder_positions(hparams),
+        *arguments.encoder_positions(hparams)[0],
+        *arguments.decoder_positions(hparams)[0],
         *arguments.source_positions(hparams),
     )
     reasons = [scheme.why_not_ctranslate2() for scheme in schemes]
@@ -273,14 +273,14 @@ def _set_relative(spec, layer, left):
 
     CTranslate2 clips keys before and after a query at one distance.
     """
-    found = layer.tables()
+    found = shaw.tables_of(layer)
     if "keys" not in found:
         return
-    spec.relative_position_keys = tables.symmetric(_shared(found["keys"]), left)
+    spec.relative_position_keys = shaw.symmetric(_shared(found["keys"]), left)
     # CTranslate2 adds nothing to the values without a table.
     spec.relative_position_values = "__optional"
     if "values" in found:
-        spec.relative_position_values = tables.symmetric(
+        spec.relative_position_values = shaw.symmetric(
             _shared(found["values"]), left
         )
 
@@ -289,7 +289,7 @@ def _set_bias(spec, layer):
     """Sets the bias of T5, [R, H], which all layers of a stack share."""
     for one in layer.positions:
         if isinstance(one, bucketed.Bucketed):
-            spec.relative_attention_bias = _array(one.table())
+            spec.relative_attention_bias = _array(one.table)
             spec.relative_attention_max_distance = np.int32(one.max_distance)
 
 

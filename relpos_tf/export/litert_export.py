@@ -82,7 +82,7 @@ class IdTranslator(tf.Module):
         # The converter fails on a Keras model, so this function hides it.
         def find(inputs, limits, n_best):
             with row_blocks.whole():
-                ids, scores = search.search_fixed(
+                ids, scores, _ = search.search_within(
                     model,
                     inputs,
                     limits,

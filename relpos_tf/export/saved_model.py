@@ -20,12 +20,9 @@ from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
-from relpos_tf.decoding import loading
 from relpos_tf.decoding import model_engine
-from relpos_tf.decoding import one_line
 from relpos_tf.decoding import search
 from relpos_tf.export import serving_warmup
-from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.utils import checked_json
@@ -86,10 +83,6 @@ class TextTranslator(tf.Module):
             alpha=decode_hparams.alpha,
             n_best=decode_hparams.beam_size,
         )
-        # For lines alone, which `ExportEngine` has XLA compile.
-        self.one_line = one_line.make_function(
-            model, decode_hparams.beam_size, n_best=decode_hparams.beam_size
-        )
         graph = graph_tokenizers.of(tokenizer)
         self._encode, self._decode = graph.encode, graph.decode
         self._decode_hparams = decode_hparams
@@ -102,19 +95,6 @@ class TextTranslator(tf.Module):
         with tf.device("CPU"):
             ids = self._encode(stripped(lines))
             return tf.cast(ids.row_lengths(), tf.int32)
-
-    @graphs.function(input_signature=[_LINES])
-    def encode(self, lines):
-        """Returns the ids of lines, EOS last, padded with 0: int32 `[N, S]`."""
-        with tf.device("CPU"):
-            return self._encode(stripped(lines)).to_tensor(0)
-
-    @graphs.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
-    def decode(self, ids):
-        """Returns the texts of ids `[N, T]`: string `[N]`."""
-        with tf.device("CPU"):
-            texts = self._decode(ids)
-            return tf.strings.regex_replace(texts, engines.LINE_END, " ")
 
     @graphs.function(input_signature=[_LINES])
     def translate(self, inputs):
@@ -162,7 +142,8 @@ class TextTranslator(tf.Module):
         with tf.device("CPU"):
             # With T = 0, a size of -1 would be ambiguous.
             n, b, t = tf.unstack(tf.shape(targets))
-            texts = self.decode(tf.reshape(targets, [n * b, t]))  # [N * B]
+            texts = self._decode(tf.reshape(targets, [n * b, t]))  # [N * B]
+            texts = tf.strings.regex_replace(texts, engines.LINE_END, " ")
             texts = tf.reshape(texts, tf.shape(scores))  # [N, B]
         return {
             "outputs": texts[:, 0],
@@ -295,15 +276,18 @@ def load(
     Returns:
         The prefix of the checkpoint, the engine, and its settings without
         None.
+
+    Raises:
+        UserError: the run is not complete, or its model computes NaN.
     """
-    prefix = checkpoints.resolve(run_dir_or_checkpoint)
-    engine = model_engine.ModelEngine(
-        loading.load_model(prefix), loading.load_tokenizer(prefix)
-    )
+    engine = model_engine.load(run_dir_or_checkpoint)
+    ids = tf.constant([[tokenizer_lib.EOS_ID]])
+    if not tf.reduce_all(tf.math.is_finite(engine.model(ids, ids))):
+        raise errors.UserError(engines.nan_logits(engine.name))
     decode_hparams = engine.complete(
         decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
     )
-    return prefix, engine, decode_hparams
+    return engine.name, engine, decode_hparams
 
 
 def write_info(folder: pathlib.Path, info: dict[str, Any]) -> None:

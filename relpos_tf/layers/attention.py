@@ -1,42 +1,198 @@
 """Multi-head attention, with schemes of positions and a key/value cache.
 
 The layer of the Transformer. `keras_attention` has one with the arguments of
-`keras.layers.MultiHeadAttention`, and `conversion` turns one into the other.
-
-The position of the first query is explicit if the queries may be others than
-the last keys: a cache with room after the query has more keys than that.
+`keras.layers.MultiHeadAttention`.
 
 Without training, the queries of long lines are taken in blocks (`row_blocks`),
 so that memory grows with the length of a line and not with its square.
 
-Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
-n hypotheses of one source.
+Shapes: B batch, H heads, Q queries, K keys, L queries or keys, D depth per
+head, F features, P projections at once.
 """
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.layers import caches
-from relpos_tf.layers import heads as heads_lib
-from relpos_tf.layers import masks
+from relpos_tf.layers import dropout as dropout_lib
 from relpos_tf.layers import pairs as pairs_lib
+from relpos_tf.layers import projections
 from relpos_tf.layers import row_blocks
 from relpos_tf.layers.positions import scheme as scheme_lib
+from relpos_tf.utils import checks
+
+
+class MultiHead(keras.layers.Layer):
+    """Projections and dropout of an attention: base of attention layers."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_heads: int,
+        *,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
+        checks.heads(hidden_size, num_heads)
+        checks.fraction("dropout", dropout)
+        self.hidden_size = int(hidden_size)
+        self.num_heads = int(num_heads)
+        self.depth = self.hidden_size // self.num_heads
+        self.dropout = dropout
+        self.supports_masking = True
+        self.q, self.k, self.v, self.output_transform = (
+            projections.Projection(
+                self.hidden_size,
+                use_bias=False,
+                kernel_initializer="glorot_uniform",
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            for name in ("q", "k", "v", "output_transform")
+        )
+        self.weights_dropout = dropout_lib.Dropout(
+            dropout, dtype=self.dtype_policy, name="weights_dropout"
+        )
+
+    def build(
+        self,
+        queries_shape: Sequence[int | None],
+        memory_shape: Sequence[int | None] | None = None,
+    ) -> None:
+        memory_shape = memory_shape or queries_shape
+        for shape in (queries_shape, memory_shape):
+            if len(shape) != 3:
+                raise errors.UserError(
+                    "Queries and memory must have the axes batch, positions "
+                    f"and features. Received: a shape of {tuple(shape)}."
+                )
+        features = {-1: queries_shape[-1]}
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes=features)
+        self.q.build(queries_shape)
+        self.k.build(memory_shape)
+        self.v.build(memory_shape)
+        self.output_transform.build((*queries_shape[:-1], self.hidden_size))
+
+    def joined_mask(
+        self,
+        queries: tf.Tensor,
+        memory: tf.Tensor | None,
+        may_attend: tf.Tensor | None,
+        padding: Mapping[str, tf.Tensor | None],
+    ) -> tf.Tensor | None:
+        """Joins the mask of a caller with the masks that Keras attaches.
+
+        Args:
+            queries: `[B, Q, F]` tensor.
+            memory: None or `[B, K, F]` tensor.
+            may_attend: None or a mask that broadcasts to `[B, H, Q, K]`.
+            padding: None or masks `[B, K]`, True for real keys, by the names
+                of call arguments. Keras gives one mask under several names.
+        """
+        batch, length = queries.shape[:2]
+        keys = length if memory is None else memory.shape[1]
+        self._check_memory(queries, memory, padding)
+        joined = None
+        if may_attend is not None:
+            mask = tf.convert_to_tensor(may_attend)
+            sizes = batch, self.num_heads, length, keys
+            checks.mask_of_pairs("may_attend", mask, sizes)
+            joined = tf.cast(mask, tf.bool)
+        for name, mask in padding.items():
+            # With a memory, Keras gives the queries' mask too.
+            if mask is not None and (memory is None or name == "memory_mask"):
+                expected = batch or "batch", keys or "keys"
+                checks.sizes(name, mask.shape, expected)
+                mask = tf.cast(mask, tf.bool)[:, tf.newaxis, tf.newaxis]
+                joined = pairs_lib.join(joined, mask)  # [B, H or 1, Q or 1, K]
+        return joined
+
+    def _check_memory(self, queries, memory, padding):
+        features = self.k.kernel.shape[0]
+        if memory is not None:
+            expected = (queries.shape[0] or "batch", "keys", features)
+            checks.sizes("memory", memory.shape, expected)
+        elif features != queries.shape[-1]:
+            raise errors.UserError(
+                f"This layer needs a memory of {features} features, as in its "
+                "first call. Received: none."
+            )
+        wrong = "memory_mask" if memory is None else "mask"
+        if padding[wrong] is not None:
+            raise errors.UserError(
+                "The padding of the keys is `memory_mask` with a memory, and "
+                f"`mask` without. Received: `{wrong}`."
+            )
+
+    def compute_output_shape(
+        self, queries_shape: Sequence[int | None], *others: Any, **kwargs: Any
+    ) -> tuple[int | None, ...]:
+        del others, kwargs
+        return (*queries_shape[:-1], self.hidden_size)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        # By a trace of the call, which checks arguments and knows the weights.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def compute_value(self, variable: keras.Variable) -> tf.Tensor:
+        """Returns a variable in the compute dtype."""
+        return tf.cast(variable.value, self.compute_dtype)
+
+    def fuse(self, *layers: keras.layers.Layer) -> tf.Tensor:
+        """Returns one kernel `[F, P * H * D]` of P projections, to save time.
+
+        The kernel of the queries is multiplied with the scale of the logits.
+        """
+        kernels = [projections.kernel_of(layer) for layer in layers]
+        if layers[0] is self.q:
+            kernels[0] = kernels[0] * self.depth**-0.5
+        return tf.cast(tf.concat(kernels, 1), self.compute_dtype)
+
+    def to_heads(self, x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
+        """Projects `[B, L, F]` by a fused kernel: P tensors `[B, H, L, D]`."""
+        batch, length = tf.unstack(tf.shape(x)[:2])
+        number = kernel.shape[1] // self.hidden_size  # P
+        rows = tf.reshape(tf.cast(x, kernel.dtype), [-1, kernel.shape[0]])
+        rows = tf.matmul(rows, kernel)  # [B * L, P * H * D]
+        heads = self.num_heads, self.depth
+        if number == 1:
+            rows = tf.reshape(rows, [batch, length, *heads])
+            return [tf.transpose(rows, [0, 2, 1, 3])]
+        rows = tf.reshape(rows, [batch, length, number, *heads])
+        return tf.unstack(tf.transpose(rows, [2, 0, 3, 1, 4]))
+
+    def from_heads(
+        self, heads: tf.Tensor, batch: Any, length: Any
+    ) -> tf.Tensor:
+        """Joins `[B, H, L, D]` and projects to the output, `[B, L, F]`."""
+        rows = tf.transpose(heads, [0, 2, 1, 3])  # [B, L, H, D]
+        shape = [batch, length, self.hidden_size]
+        return self.output_transform(tf.reshape(rows, shape))
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {
+            "hidden_size": self.hidden_size,
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+        }
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class TransformerAttention(heads_lib.Heads):
+class TransformerAttention(MultiHead):
     """Attention of several heads, by content and optionally by position.
 
     Without `positions` this is scaled dot-product attention. The projections
     have no biases, as in tensor2tensor.
 
-    Generation computes one position after another, and keeps the keys and
-    values of earlier positions in a cache: `init_cache` makes it, and `step`
-    returns the rows of new positions and the cache with them. These rows equal
-    those of one causal call; only the rounding differs, by about 1e-6 in
-    float32 and 1e-15 in float64 for outputs of size 1.
+    Generation computes one position after another: `step` returns the rows of
+    new positions, and a cache of all keys and values so far. The rows equal
+    those of one causal call but for rounding, by about 1e-6 in float32.
 
     Args:
         hidden_size: int, F. Size of the output, and of all heads together.
@@ -48,7 +204,8 @@ class TransformerAttention(heads_lib.Heads):
 
     Call arguments:
         queries: `[B, Q, F]` tensor.
-        memory: `[B, K, F]` tensor to attend to; the queries by default.
+        memory: None, for attention to the queries themselves, or a `[B, K, F]`
+            tensor to attend to.
         may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`,
             True where attention is allowed. A query that may attend to
             nothing attends to all keys equally if its logits are below about
@@ -95,174 +252,174 @@ class TransformerAttention(heads_lib.Heads):
         hidden_size: int,
         num_heads: int,
         *,
-        positions=(),
+        positions: Sequence[scheme_lib.Scheme] = (),
         dropout: float = 0.0,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(hidden_size, num_heads, dropout=dropout, **kwargs)
         self.positions = scheme_lib.copies(positions)
-        base = scheme_lib.Scheme
-        self._scoring = next((s for s in self.positions if s.computes), base())
-        self._transforming = [
-            s for s in self.positions if type(s).transform is not base.transform
-        ]
-        self._adding = [
-            s for s in self.positions if type(s).bias is not base.bias
-        ]
-        self.scale = self._scoring.scale(self.depth)
 
-    def build(self, queries_shape, memory_shape=None):
+    def build(
+        self,
+        queries_shape: Sequence[int | None],
+        memory_shape: Sequence[int | None] | None = None,
+    ) -> None:
         super().build(queries_shape, memory_shape)
         for one in self.positions:
             one.build(self)
 
-    def add_uniform(self, name, shape, fans, autocast=True):
-        """Adds a weight for a scheme, with Glorot's uniform initial values."""
-        self._check_new(name)
+    def add_uniform(
+        self,
+        name: str,
+        shape: Sequence[int],
+        fans: int,
+        autocast: bool = True,
+    ) -> keras.Variable:
+        """Adds a variable for a scheme, with Glorot's uniform values."""
+        if hasattr(self, name):
+            raise errors.UserError(
+                "The schemes of `positions` must give their variables names "
+                "that the layer does not have: choose another one, or leave "
+                f"out one of two schemes of a kind. Received: {name!r}."
+            )
         limit = (6 / fans) ** 0.5
-        weight = self.add_weight(
+        variable = self.add_weight(
             shape=shape,
             initializer=keras.initializers.RandomUniform(-limit, limit),
             autocast=autocast,
             name=name,
         )
         # An attribute, or tf.train.Checkpoint would not see it.
-        setattr(self, name, weight)
-        return weight
-
-    def add_sublayer(self, layer):
-        """Adds and builds a layer for a scheme; returns it."""
-        self._check_new(layer.name)
-        setattr(self, layer.name, layer)
-        layer.build((None, None, self.hidden_size))
-        return layer
-
-    def _check_new(self, name):
-        """Refuses a name for which saved files would keep one weight of two."""
-        if hasattr(self, name):
-            raise errors.UserError(
-                "The schemes of `positions` must give their weights and "
-                "sublayers names that the layer does not have: choose another "
-                "one, or leave out one of two schemes of a kind. Received: "
-                f"{name!r}."
-            )
+        setattr(self, name, variable)
+        return variable
 
     def call(
         self,
-        queries,
-        memory=None,
+        queries: tf.Tensor,
+        memory: tf.Tensor | None = None,
         *,
-        may_attend=None,
-        use_causal_mask=False,
-        return_weights=False,
-        training=False,
-        mask=None,
-        queries_mask=None,
-        memory_mask=None,
-    ):
+        may_attend: tf.Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_weights: bool = False,
+        training: bool = False,
+        mask: tf.Tensor | None = None,
+        queries_mask: tf.Tensor | None = None,
+        memory_mask: tf.Tensor | None = None,
+    ) -> Any:
         padding = {
             "mask": mask,
             "queries_mask": queries_mask,
             "memory_mask": memory_mask,
         }
-        may_attend = self.allowed(queries, memory, may_attend, padding)
-        if memory is queries:
-            memory = None  # whose positions are those of the queries, too
-        start, causal = None, False
-        if memory is not None and use_causal_mask:
-            _check_causal(queries.shape[1], memory.shape[1])
+        may_attend = self.joined_mask(queries, memory, may_attend, padding)
         if memory is None:
-            q, keys_values = self._project_all(queries, 0)
             start = 0  # as many keys as queries
-            # A mask of the caller might leave a query without any key.
-            causal = may_attend is None and use_causal_mask
+            q, keys_values = self._project_all(queries, start)
         else:
-            q = self._project_queries(queries, tf.shape(memory)[1])
+            start = None
+            if use_causal_mask:
+                _check_causal(queries.shape[1], memory.shape[1])
             keys_values = self.project(memory)
-        pairs = pairs_lib.Sequence(
-            tf.shape(q)[2],
-            tf.shape(keys_values.keys)[2],
+            q = self._project_queries(queries, keys_values)
+        pairs = pairs_lib.Pairs(
+            pairs_lib.size(q, 2),
+            pairs_lib.size(keys_values.keys, 2),
             start,
-            causal,
             may_attend,
             use_causal_mask,
         )
         # With a memory, a block may have queries at positions without a key,
         # which the compact form of relative positions cannot compute.
-        is_whole = memory is not None and self.tables()
-        if is_whole or training or return_weights:
+        is_whole = memory is not None and self._schemes("logits")
+        if training or return_weights or is_whole:
             output, weights = self._attend(
-                queries, q, keys_values, pairs, training=training
+                queries, q, keys_values, pairs, training
             )
             return (output, weights) if return_weights else output
-        size = self._numbers_per_query(q, keys_values)
-        return row_blocks.cond(
-            row_blocks.fits(row_blocks.size(q, 2), size),
-            lambda: self._attend(queries, q, keys_values, pairs)[0],
-            lambda: self._attend_in_blocks(
-                queries, q, keys_values, pairs, size
-            ),
-        )
+        return self._attend_in_blocks(queries, q, keys_values, pairs)
 
-    def _attend_in_blocks(self, queries, q, keys_values, pairs, size):
+    def _attend_in_blocks(self, x, q, keys_values, pairs):
         """Attends from one block of queries after another, to save memory."""
+        rows = pairs.queries
+        numbers = pairs_lib.size(q, 0) * self.num_heads * pairs.keys
+        if any(one.overrides("attend") for one in self.positions):
+            numbers *= self.depth  # of a pair, at most
 
         def attend(start, end):
             output, _ = self._attend(
-                queries[:, start:end],
+                x[:, start:end],
                 q[:, :, start:end],
                 keys_values,
                 pairs.of_queries(start, end),
             )
             return [tf.transpose(output, [1, 0, 2])]  # [Q of the block, B, F]
 
-        (output,) = row_blocks.by_blocks(
-            attend, pairs.queries, size, (self.compute_dtype,)
-        )
-        shape = tf.stack([pairs.queries, tf.shape(q)[0], self.hidden_size])
-        return tf.transpose(tf.reshape(output, shape), [1, 0, 2])
+        def by_blocks():
+            dtypes = (self.compute_dtype,)
+            (output,) = row_blocks.by_blocks(attend, rows, numbers, dtypes)
+            shape = [rows, tf.shape(x)[0], self.hidden_size]
+            return tf.transpose(tf.reshape(output, shape), [1, 0, 2])
 
-    def _numbers_per_query(self, q, keys_values):
-        """Returns how many numbers attention computes for each query."""
-        logits = row_blocks.size(q, 0) * self.num_heads  # [B, H] of a pair
-        each = self._scoring.numbers_per_pair(
-            logits, self.num_heads, self.depth
+        return row_blocks.cond(
+            rows,
+            numbers,
+            lambda: self._attend(x, q, keys_values, pairs)[0],
+            by_blocks,
         )
-        return each * row_blocks.size(keys_values.keys, 2)
 
-    def project(self, memory) -> caches.KeysValues:
+    def project(self, memory: tf.Tensor) -> pairs_lib.KeysValues:
         """Projects `[B, K, F]` to keys and values, once for many queries."""
-        k, v = self.to_heads(memory, self.k, self.v)
-        return caches.KeysValues(self._transform(k, 0), v)
+        k, v = self.to_heads(memory, self.fuse(self.k, self.v))
+        return pairs_lib.KeysValues(self._rotate(k, 0), v)
 
-    def attend(self, queries, keys_values, *, may_attend=None):
-        """Attends from `[B, Q, F]` to projected keys and values.
+    def attend(
+        self,
+        queries: tf.Tensor,
+        keys_values: pairs_lib.KeysValues,
+        *,
+        may_attend: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Attends from `[B, Q, F]` to the result of `project`.
 
         Returns:
             A pair: a `[B, Q, F]` tensor, and the weights `[B, H, Q, K]`.
         """
-        length, keys = tf.shape(queries)[1], tf.shape(keys_values.keys)[2]
-        q = self._project_queries(queries, keys)
-        pairs = pairs_lib.Sequence(length, keys, may_attend=may_attend)
+        q = self._project_queries(queries, keys_values)
+        pairs = pairs_lib.Pairs(
+            pairs_lib.size(queries, 1),
+            pairs_lib.size(keys_values.keys, 2),
+            may_attend=may_attend,
+        )
         return self._attend(queries, q, keys_values, pairs)
 
-    def init_cache(self, batch_size, max_length=None):
+    def init_cache(
+        self,
+        batch_size: int | tf.Tensor,
+        max_length: int | tf.Tensor | None = None,
+    ) -> pairs_lib.KeysValues:
         """Returns the cache before the first `step`.
 
         Args:
             batch_size: int or scalar tensor, B.
-            max_length: None for a `caches.GrowingCache`, whose shape changes
-                with every step, or an int or scalar tensor: the number of
-                positions of a `caches.FixedCache`, whose shape stays.
+            max_length: None for a cache that grows with every step, or an int
+                or scalar tensor: the number of positions of a
+                `pairs.FixedCache`, whose shape stays.
         """
-        kind = caches.FixedCache
+        kind: type[pairs_lib.KeysValues] = pairs_lib.FixedCache
         if max_length is None:
-            kind, max_length = caches.GrowingCache, 0
+            kind, max_length = pairs_lib.KeysValues, 0
         shape = [batch_size, self.num_heads, max_length, self.depth]
         empty = tf.zeros(shape, self.compute_dtype)
         return kind(empty, empty)
 
-    def step(self, queries, cache, *, start):
+    def step(
+        self,
+        queries: tf.Tensor,
+        cache: pairs_lib.KeysValues,
+        *,
+        start: int | tf.Tensor,
+        kernel: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, pairs_lib.KeysValues]:
         """Attends from new positions to themselves and the positions before.
 
         The result equals these rows of `call(..., use_causal_mask=True)` for
@@ -273,14 +430,14 @@ class TransformerAttention(heads_lib.Heads):
                 whole prompt or one position.
             cache: The result of `init_cache`, or of the step before.
             start: int or scalar tensor: the number of positions so far.
+            kernel: None or `step_kernel()`, if many steps are to share it.
 
         Returns:
             A pair: a `[B, Q, F]` tensor, and the cache with these positions.
 
         Raises:
-            UserError: the layer was not built, the cache has no room for the
-                positions, or `start` is not the number of positions so far. A
-                graph checks the sizes that it knows.
+            UserError: the layer was not built, or positions and cache do not
+                fit, as far as the graph knows.
         """
         if not self.built:
             raise errors.UserError(
@@ -288,157 +445,111 @@ class TransformerAttention(heads_lib.Heads):
                 f"Received: {self}."
             )
         queries = tf.convert_to_tensor(queries)
-        cache.check_start(start, queries.shape[1])
-        q, new = self._project_all(queries, start)
-        cache = cache.extend(new.keys, new.values, start)
-        length, keys = tf.shape(queries)[1], tf.shape(cache.keys)[2]
-        may_attend = None  # one query may attend to all of a growing cache
-        if queries.shape[1] != 1 or not isinstance(cache, caches.GrowingCache):
-            may_attend = masks.causal_mask(length, keys, start)
-        pairs = pairs_lib.Sequence(length, keys, start, True, may_attend)
+        q, new = self._project_all(queries, start, kernel)
+        cache = cache.extend(new, start)
+        is_fixed = isinstance(cache, pairs_lib.FixedCache)
+        if queries.shape[1] == 1 and not is_fixed:
+            start = None  # the last key
+        pairs = pairs_lib.Pairs(
+            pairs_lib.size(queries, 1),
+            pairs_lib.size(cache.keys, 2),
+            start,
+            causal=True,
+        )
         return self._attend(queries, q, cache, pairs)[0], cache
 
-    def fused_kernel(self):
-        """Returns the kernel `[F, 3 F]` of queries, keys and values.
-
-        A search reads it once for all of its steps.
-        """
+    def step_kernel(self) -> tf.Tensor:
+        """Returns the kernel `[F, 3 F]` of queries, keys and values."""
         return self.fuse(self.q, self.k, self.v)
 
-    def project_rows(self, rows, sources) -> caches.BeamKeysValues:
-        """Projects `[B * K, F]` to keys and values of `sources`, B."""
-        k, v = (self._split_rows(f(rows), sources) for f in (self.k, self.v))
-        k = self._transform(k, 0)  # [B, H, K, D]
-        return caches.BeamKeysValues(tf.transpose(k, [0, 1, 3, 2]), v)
-
-    def step_rows(self, rows, kernel, cache, pairs):
-        """Attends from hypotheses at one position to all positions so far.
-
-        Args:
-            rows: `[B * n, F]` tensor: the n hypotheses of each source.
-            kernel: The result of `fused_kernel`.
-            cache: `caches.BeamKeysValues` of the positions before.
-            pairs: `pairs.OnePosition`, the position of the rows included.
-
-        Returns:
-            A pair: a `[B * n, F]` tensor, and the cache with this position.
-        """
-        q, k, v = heads_lib.split_projections(
-            tf.matmul(rows, kernel),  # [B * n, 3 F]
-            [*_sources(cache, pairs), 3, self.num_heads, self.depth],
-        )  # [B, H, n, D] each
-        if self._transforming:
-            position = pairs.number_of_keys() - 1
-            q, k = (self._transform(x, position, length=1) for x in (q, k))
-        k = tf.transpose(k, [0, 1, 3, 2])  # [B, H, D, n]
-        cache = cache.extend(caches.BeamKeysValues(k, v))
-        return self._attend_rows(rows, q, cache, pairs), cache
-
-    def attend_rows(self, rows, keys_values, pairs):
-        """Attends from `[B * n, F]`: hypotheses at one position."""
-        shape = [*_sources(keys_values, pairs), self.num_heads, self.depth]
-        q = heads_lib.split_heads(self.q(rows), shape)  # [B, H, n, D]
-        return self._attend_rows(rows, q * self.scale, keys_values, pairs)
-
-    def tables(self):
-        """Returns the vectors of clipped distances, by kind: keys, values."""
-        return {
-            kind: table
-            for one in self.positions
-            for kind, table in one.tables().items()
-        }
-
-    def _project_all(self, x, start):
+    def _project_all(self, x, start, kernel=None):
         """Projects `[B, Q, F]` at the positions from `start`; q is scaled."""
-        q, k, v = self.to_heads(x, self.q, self.k, self.v)
-        keys_values = caches.KeysValues(self._transform(k, start), v)
-        return self._transform(q, start), keys_values
+        kernel = self.step_kernel() if kernel is None else kernel
+        q, k, v = self.to_heads(x, kernel)
+        keys_values = pairs_lib.KeysValues(self._rotate(k, start), v)
+        return self._rotate(q, start), keys_values
 
-    def _project_queries(self, queries, keys):
-        """Projects the queries of the last of `keys` positions, scaled."""
-        (q,) = self.to_heads(queries, self.q)
-        return self._transform(q, keys - tf.shape(q)[2])
+    def _project_queries(self, queries, keys_values):
+        """Projects `[B, Q, F]` at the last positions of the keys; scaled."""
+        (q,) = self.to_heads(queries, self.fuse(self.q))
+        start = tf.shape(keys_values.keys)[2] - tf.shape(q)[2]
+        return self._rotate(q, start)
 
-    def _split_rows(self, rows, sources):
-        """Splits the heads of `[B * L, F]`: `[B, H, L, D]`."""
-        shape = [sources, -1, self.num_heads, self.depth]
-        return heads_lib.split_heads(rows, shape)
+    def _schemes(self, hook):
+        """Returns the schemes that have a hook."""
+        return [one for one in self.positions if one.overrides(hook)]
 
-    def _transform(self, x, start, length=None):
-        """Applies schemes to `[B, H, L, D]` at the positions from `start`.
-
-        With a `length` of 1, all L have the position `start`.
-        """
-        if not self._transforming:
-            return x
-        length = tf.shape(x)[2] if length is None else length
-        for one in self._transforming:
-            x = one.transform(x, start + tf.range(length))
+    def _rotate(self, x, start):
+        """Rotates `[B, H, L, D]` at the positions from `start`."""
+        for one in self._schemes("rotate"):
+            x = one.rotate(x, start + tf.range(tf.shape(x)[2]))
         return x
 
-    def _attend_rows(self, rows, q, keys_values, pairs):
-        """Attends from `[B, H, n, D]` queries of one position: `[B * n, F]`."""
-        x = None
-        if self._adding:
-            shape = [*_sources(keys_values, pairs), self.hidden_size]
-            x = tf.reshape(rows, shape)  # [B, n, F]
-        heads, _ = self._heads(x, q, keys_values, pairs)
-        rows = heads_lib.join_heads(heads, [-1, self.hidden_size])
-        return self.output_transform(rows)
-
     def _attend(self, x, q, keys_values, pairs, training=False):
-        """Returns the output `[B, Q, F]` and the weights `[B, H, Q, K]`."""
-        heads, weights = self._heads(x, q, keys_values, pairs, training)
-        # The shape of q: its lengths are static where `heads` has none.
-        batch, _, length, _ = tf.unstack(tf.shape(q))
-        rows = heads_lib.join_heads(heads, [batch, length, self.hidden_size])
-        return self.output_transform(rows), weights
+        """Attends from queries `[B, H, Q, D]` by the hooks of all schemes.
 
-    def _heads(self, x, q, keys_values, pairs, training=False):
-        """Attends with every head, by all hooks of the schemes.
+        Returns `[B, Q, F]`, and the weights before dropout, `[B, H, Q, K]`.
+        """
+        bias = pairs.bias()
+        for one in self._schemes("bias"):
+            more = one.bias(x, keys_values.keys, pairs)
+            bias = more if bias is None else more + tf.cast(bias, more.dtype)
+        if replacing := self._schemes("attend"):
+            heads, weights = replacing[0].attend(
+                self, q, keys_values, pairs, bias, training
+            )
+        else:
+            logits = tf.matmul(q, keys_values.keys, transpose_b=True)
+            logits = self.logits(logits, q, pairs)  # [B, H, Q, K]
+            weights = pairs_lib.softmax(logits, bias, self.compute_dtype)
+            heads = self.output(weights, keys_values.values, pairs, training)
+        # The shape of q: LiteRT cannot convert that of the sum.
+        batch, _, length, _ = tf.unstack(tf.shape(q))
+        return self.from_heads(heads, batch, length), weights
+
+    def logits(
+        self, logits: tf.Tensor, q: tf.Tensor, pairs: pairs_lib.Pairs
+    ) -> tf.Tensor:
+        """Adds what the schemes add to logits `[B, H, Q, K]`."""
+        for one in self._schemes("logits"):
+            logits = one.logits(logits, q, pairs)
+        return logits
+
+    def output(
+        self,
+        weights: tf.Tensor,
+        values: tf.Tensor,
+        pairs: pairs_lib.Pairs,
+        training: bool,
+        sums_to_one: bool = True,
+        others: Sequence[scheme_lib.Scheme] = (),
+    ) -> tf.Tensor:
+        """Drops weights, and multiplies them with values and schemes' vectors.
 
         Args:
-            x: `[B, Q, F]` tensor, the input of the queries' projection.
-            q: `[B, H, Q, D]` tensor, scaled.
-            keys_values: One of the classes of `caches`, of K positions.
-            pairs: `pairs.Sequence` or `pairs.OnePosition`.
-            training: bool.
+            weights: `[B, H, Q, K]` tensor.
+            values: `[B, H, K, D]` tensor.
+            pairs: `pairs.Pairs`.
+            training: bool. Whether to drop weights.
+            sums_to_one: bool. Whether the weights of a query sum to 1.
+            others: Schemes besides those of the layer.
 
         Returns:
-            A pair: `[B, H, Q, D]`, and the weights before dropout,
-            `[B, H, Q, K]`.
+            A `[B, H, Q, D]` tensor.
         """
-        by_position = masks.join(*(s.allowed(pairs) for s in self.positions))
-        bias = pairs.bias(by_position)
-        for one in self._adding:
-            allowed = pairs.allowed(by_position)
-            more = one.bias(x, keys_values, pairs, allowed)
-            bias = more if bias is None else more + tf.cast(bias, more.dtype)
-        logits = self._scoring.logits(q, keys_values, pairs)
-        weights = self._scoring.weights(logits, bias, self.compute_dtype)
-        drops = training and self.dropout > 0
-        dropped = (
-            self.weights_dropout(weights, training=True) if drops else weights
-        )
-        heads = self._scoring.output(
-            dropped, keys_values, pairs, sums_to_one=not drops
-        )  # [B, H, Q, D]
-        return heads, self._scoring.weights_of_keys(weights)
+        if training and self.dropout > 0:
+            weights = self.weights_dropout(weights, training=True)
+            sums_to_one = False
+        summands = []
+        for one in (*self._schemes("output"), *others):
+            weights, summand = one.output(weights, pairs, sums_to_one)
+            summands.append(summand)
+        return sum(summands, tf.matmul(weights, values))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "positions": scheme_lib.serialized(self.positions)
         }
-
-
-def _sources(keys_values, pairs):
-    """Returns the sizes B, n of rows `[B * n, F]`, of which one may be -1.
-
-    Constants save operations in every step of a search.
-    """
-    if pairs.number is not None:
-        return -1, pairs.number
-    return tf.shape(keys_values.values)[0], -1
 
 
 def _check_causal(queries, keys):

@@ -5,19 +5,85 @@ D depth per head, n hypotheses of one source.
 """
 
 from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf.layers import attention
-from relpos_tf.layers import checks
+from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers import sublayers
 from relpos_tf.layers.positions import scheme
+from relpos_tf.utils import checks
+
+
+class Block(keras.layers.Layer):
+    """Self-attention and a feed-forward layer: base of both blocks."""
+
+    def __init__(
+        self,
+        attention_args: Mapping[str, Any],
+        feed_forward_args: Mapping[str, Any],
+        residual_args: Mapping[str, Any],
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
+        _check_sizes(attention_args, feed_forward_args)
+        self.supports_masking = True  # the attention obeys the mask of x
+        self.attention_args = dict(attention_args)
+        self.feed_forward_args = dict(feed_forward_args)
+        self.residual_args = dict(residual_args)
+        self.self_attention = self._attention("self_attention")
+        self.ffn = sublayers.FeedForward(
+            **self.feed_forward_args, dtype=self.dtype_policy, name="ffn"
+        )
+        self.self_attention_residual = self._residual("self_attention")
+        self.ffn_residual = self._residual("ffn")
+
+    def _attention(self, name, **changes):
+        return attention.TransformerAttention(
+            **(self.attention_args | changes),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def _residual(self, name):
+        return sublayers.Residual(
+            **self.residual_args,
+            dtype=self.dtype_policy,
+            name=f"{name}_residual",
+        )
+
+    def _feed_forward(self, x, training):
+        """Applies the last sublayer."""
+        y = self.ffn(self.ffn_residual.before(x), training=training)
+        return self.ffn_residual(x, y, training=training)
+
+    def build(self, x_shape: Sequence[int | None]) -> None:
+        features = self.attention_args["hidden_size"]
+        checks.sizes("x", x_shape, ("batch", "positions", features))
+        for layer in (
+            self.self_attention,
+            self.self_attention_residual,
+            self.ffn,
+            self.ffn_residual,
+        ):
+            layer.build(x_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        positions = scheme.serialized(self.self_attention.positions)
+        return super().get_config() | {
+            "attention_args": self.attention_args | {"positions": positions},
+            "feed_forward_args": self.feed_forward_args,
+            "residual_args": self.residual_args,
+        }
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(Block):
     """Self-attention and a feed-forward layer: a block of the encoder.
 
     Args:
@@ -50,64 +116,30 @@ class EncoderBlock(keras.layers.Layer):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
     """
 
-    def __init__(
-        self, attention_args, feed_forward_args, residual_args, **kwargs
-    ):
-        super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
-        _check_sizes(attention_args, feed_forward_args)
-        self.supports_masking = True  # the attention obeys the mask of x
-        self.attention_args = _copied(attention_args)
-        self.feed_forward_args = dict(feed_forward_args)
-        self.residual_args = dict(residual_args)
-        policy = {"dtype": self.dtype_policy}
-        self.self_attention = attention.TransformerAttention(
-            **self.attention_args, **policy, name="self_attention"
-        )
-        self.self_attention_residual = sublayers.Residual(
-            **residual_args, **policy, name="self_attention_residual"
-        )
-        self.ffn = sublayers.FeedForward(
-            **feed_forward_args, **policy, name="ffn"
-        )
-        self.ffn_residual = sublayers.Residual(
-            **residual_args, **policy, name="ffn_residual"
-        )
+    def call(
+        self,
+        x: tf.Tensor,
+        *,
+        may_attend: tf.Tensor | None = None,
+        return_weights: bool = False,
+        training: bool = False,
+    ) -> Any:
+        def attend(y):
+            result = self.self_attention(
+                y,
+                may_attend=may_attend,
+                return_weights=return_weights,
+                training=training,
+            )
+            return result if return_weights else (result, None)
 
-    def build(self, x_shape):
-        features = self.attention_args["hidden_size"]
-        checks.sizes("x", x_shape, ("batch", "positions", features))
-        for layer in (
-            self.self_attention,
-            self.self_attention_residual,
-            self.ffn,
-            self.ffn_residual,
-        ):
-            layer.build(x_shape)
-
-    def call(self, x, *, may_attend=None, return_weights=False, training=False):
-        y = self.self_attention(
-            self.self_attention_residual.before(x),
-            may_attend=may_attend,
-            return_weights=return_weights,
-            training=training,
-        )
-        y, weights = y if return_weights else (y, None)
-        x = self.self_attention_residual(x, y, training=training)
-        y = self.ffn(self.ffn_residual.before(x), training=training)
-        x = self.ffn_residual(x, y, training=training)
+        x, weights = self.self_attention_residual.around(attend, x, training)
+        x = self._feed_forward(x, training)
         return (x, weights) if return_weights else x
-
-    def get_config(self):
-        return super().get_config() | {
-            "attention_args": _plain(self.attention_args),
-            "feed_forward_args": self.feed_forward_args,
-            "residual_args": self.residual_args,
-        }
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class DecoderBlock(keras.layers.Layer):
+class DecoderBlock(Block):
     """Self-attention, attention to the encoder and a feed-forward layer.
 
     Args:
@@ -147,148 +179,105 @@ class DecoderBlock(keras.layers.Layer):
 
     def __init__(
         self,
-        attention_args,
-        feed_forward_args,
-        residual_args,
-        source_positions=(),
-        **kwargs,
+        attention_args: Mapping[str, Any],
+        feed_forward_args: Mapping[str, Any],
+        residual_args: Mapping[str, Any],
+        source_positions: Sequence[scheme.Scheme] = (),
+        **kwargs: Any,
     ):
-        super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
-        _check_sizes(attention_args, feed_forward_args)
-        self.supports_masking = True  # the attention obeys the mask of x
-        self.attention_args = _copied(attention_args)
-        self.feed_forward_args = dict(feed_forward_args)
-        self.residual_args = dict(residual_args)
-        self.source_positions = scheme.copies(source_positions)
-        policy = {"dtype": self.dtype_policy}
-        self.self_attention = attention.TransformerAttention(
-            **self.attention_args, **policy, name="self_attention"
+        super().__init__(
+            attention_args, feed_forward_args, residual_args, **kwargs
         )
-        self.encdec_attention = attention.TransformerAttention(
-            **(self.attention_args | {"positions": self.source_positions}),
-            **policy,
-            name="encdec_attention",
+        self.encdec_attention = self._attention(
+            "encdec_attention", positions=source_positions
         )
-        self.ffn = sublayers.FeedForward(
-            **feed_forward_args, **policy, name="ffn"
-        )
-        (
-            self.self_attention_residual,
-            self.encdec_attention_residual,
-            self.ffn_residual,
-        ) = (
-            sublayers.Residual(
-                **residual_args, **policy, name=f"{name}_residual"
-            )
-            for name in ("self_attention", "encdec_attention", "ffn")
-        )
+        self.encdec_attention_residual = self._residual("encdec_attention")
 
-    def build(self, x_shape, memory_shape=None):
-        features = self.attention_args["hidden_size"]
-        checks.sizes("x", x_shape, ("batch", "positions", features))
-        memory_shape = memory_shape or x_shape
+    def build(
+        self,
+        x_shape: Sequence[int | None],
+        memory_shape: Sequence[int | None] | None = None,
+    ) -> None:
+        super().build(x_shape)
         self.encdec_attention.build(x_shape, memory_shape)
-        for layer in (
-            self.self_attention,
-            self.ffn,
-            self.self_attention_residual,
-            self.encdec_attention_residual,
-            self.ffn_residual,
-        ):
-            layer.build(x_shape)
+        self.encdec_attention_residual.build(x_shape)
 
     def call(
         self,
-        x,
-        memory,
+        x: tf.Tensor,
+        memory: tf.Tensor,
         *,
-        may_attend=None,
-        return_weights=False,
-        training=False,
-    ):
-        y = self.self_attention(
-            self.self_attention_residual.before(x),
-            use_causal_mask=True,
-            return_weights=return_weights,
-            training=training,
-        )
-        y, own_weights = y if return_weights else (y, None)
-        x = self.self_attention_residual(x, y, training=training)
-        y = self.encdec_attention(
-            self.encdec_attention_residual.before(x),
-            memory,
-            may_attend=may_attend,
-            return_weights=return_weights,
-            training=training,
-        )
-        y, weights = y if return_weights else (y, None)
-        x = self.encdec_attention_residual(x, y, training=training)
-        y = self.ffn(self.ffn_residual.before(x), training=training)
-        x = self.ffn_residual(x, y, training=training)
-        return (x, own_weights, weights) if return_weights else x
+        may_attend: tf.Tensor | None = None,
+        return_weights: bool = False,
+        training: bool = False,
+    ) -> Any:
+        options = {"return_weights": return_weights, "training": training}
 
-    def step(self, x, cache, memory, *, start, may_attend):
+        def attend(y):
+            result = self.self_attention(y, use_causal_mask=True, **options)
+            return result if return_weights else (result, None)
+
+        def attend_to_source(y):
+            result = self.encdec_attention(
+                y, memory, may_attend=may_attend, **options
+            )
+            return result if return_weights else (result, None)
+
+        x, *weights = self._sublayers(attend, attend_to_source, x, training)
+        return (x, *weights) if return_weights else x
+
+    def _sublayers(self, attend, attend_to_source, x, training=False):
+        """Applies the sublayers in their order; see `Residual.around`."""
+        x, own = self.self_attention_residual.around(attend, x, training)
+        x, source = self.encdec_attention_residual.around(
+            attend_to_source, x, training
+        )
+        return self._feed_forward(x, training), own, source
+
+    def step(
+        self,
+        x: tf.Tensor,
+        cache: pairs_lib.KeysValues,
+        memory: pairs_lib.KeysValues,
+        *,
+        start: int | tf.Tensor,
+        may_attend: tf.Tensor,
+        kernel: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, pairs_lib.KeysValues, tf.Tensor]:
         """Computes new positions, with a cache of the positions before.
 
         Args:
             x: `[B * n, T, F]`: positions `start` to `start + T - 1`. The rows
                 `b * n` to `b * n + n - 1` are hypotheses for source `b`.
             cache: self-attention's cache, `[B * n, H, start, D]`.
-            memory: `caches.KeysValues` of the source, `[B, H, S, D]`.
+            memory: Keys and values of the source, `[B, H, S, D]`.
             start: int or scalar tensor.
             may_attend: bool tensor `[B, 1, 1, S]`.
+            kernel: self-attention's `step_kernel`, if steps share it.
 
         Returns:
             A triple: a `[B * n, T, F]` tensor, the new cache, and the weights
             of the attention to the source, `[B, H, n * T, S]`.
         """
-        y, cache = self.self_attention.step(
-            self.self_attention_residual.before(x), cache, start=start
-        )
-        x = self.self_attention_residual(x, y)
-        y = self.encdec_attention_residual.before(x)
-        shape = tf.shape(x)
-        sources = tf.shape(memory.keys)[0]
-        # Without positions, hypotheses are just more queries: [B, n * T, F].
-        y = tf.reshape(y, [sources, -1, x.shape[-1]])
-        y, weights = self.encdec_attention.attend(
-            y, memory, may_attend=may_attend
-        )
-        x = self.encdec_attention_residual(x, tf.reshape(y, shape))
-        y = self.ffn(self.ffn_residual.before(x))
-        return self.ffn_residual(x, y), cache, weights
 
-    def step_rows(self, x, kernel, cache, memory, *, past, source):
-        """Computes one position of the hypotheses of a beam search.
+        def attend(y):
+            return self.self_attention.step(
+                y, cache, start=start, kernel=kernel
+            )
 
-        Args:
-            x: `[B * n, F]`: the n hypotheses of each source.
-            kernel: self-attention's `fused_kernel`.
-            cache: self-attention's `caches.BeamKeysValues` so far.
-            memory: `caches.BeamKeysValues` of the sources.
-            past: `pairs.OnePosition` of the keys of self-attention.
-            source: `pairs.OnePosition` of the keys of the sources.
+        def attend_to_source(y):
+            # Without positions, hypotheses are just more queries.
+            rows = tf.reshape(y, [tf.shape(memory.keys)[0], -1, y.shape[-1]])
+            output, weights = self.encdec_attention.attend(
+                rows, memory, may_attend=may_attend
+            )  # [B, n * T, F]
+            return tf.reshape(output, tf.shape(y)), weights
 
-        Returns:
-            A pair: a `[B * n, F]` tensor, and the cache with this position.
-        """
-        y = self.self_attention_residual.before(x)
-        y, cache = self.self_attention.step_rows(y, kernel, cache, past)
-        x = self.self_attention_residual(x, y)
-        y = self.encdec_attention_residual.before(x)
-        y = self.encdec_attention.attend_rows(y, memory, source)
-        x = self.encdec_attention_residual(x, y)
-        y = self.ffn(self.ffn_residual.before(x))
-        return self.ffn_residual(x, y), cache
+        return self._sublayers(attend, attend_to_source, x)
 
-    def get_config(self):
-        return super().get_config() | {
-            "attention_args": _plain(self.attention_args),
-            "feed_forward_args": self.feed_forward_args,
-            "residual_args": self.residual_args,
-            "source_positions": scheme.serialized(self.source_positions),
-        }
+    def get_config(self) -> dict[str, Any]:
+        positions = scheme.serialized(self.encdec_attention.positions)
+        return super().get_config() | {"source_positions": positions}
 
 
 def _check_sizes(attention_args, feed_forward_args):
@@ -311,15 +300,3 @@ def _check_sizes(attention_args, feed_forward_args):
             "`hidden_size` must be the same in `attention_args` and "
             f"`feed_forward_args`. Received: {sizes[0]!r} and {sizes[1]!r}."
         )
-
-
-def _copied(attention_args):
-    """Returns arguments of an attention, with schemes of their own."""
-    positions = scheme.copies(attention_args.get("positions", ()))
-    return dict(attention_args) | {"positions": positions}
-
-
-def _plain(attention_args):
-    """Returns arguments of an attention, with serialized schemes."""
-    positions = scheme.serialized(attention_args["positions"])
-    return dict(attention_args) | {"positions": positions}

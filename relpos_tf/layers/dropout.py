@@ -11,17 +11,19 @@ Shapes: B batch, L length, F features.
 
 import contextlib
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from relpos_tf.layers import checks
+from relpos_tf.utils import checks
 
 _scopes = threading.local()  # MirroredStrategy traces a thread per replica
 
 
 @contextlib.contextmanager
-def seed_scope(seed):
+def seed_scope(seed: tf.Tensor) -> Iterator[None]:
     """Has every site in the context draw its random numbers from `seed`.
 
     Args:
@@ -35,7 +37,7 @@ def seed_scope(seed):
         _scopes.current = outer
 
 
-def next_seed():
+def next_seed() -> tf.Tensor:
     """Returns the seed of the next site that draws at random: int32 `[2]`."""
     scope = getattr(_scopes, "current", None)
     if scope is None:  # a layer outside of the training step
@@ -88,15 +90,14 @@ class Dropout(keras.layers.Layer):
     True
     """
 
-    def __init__(self, rate: float, **kwargs):
+    def __init__(self, rate: float, **kwargs: Any):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
-        checks.fraction("rate", rate)
-        self.rate = rate
+        self.rate = checks.fraction("rate", rate)
         self.supports_masking = True
         self.built = True
 
-    def call(self, inputs, *, training=False):
+    def call(self, inputs: tf.Tensor, *, training: bool = False) -> tf.Tensor:
         if not training or self.rate == 0.0:
             return inputs
         # At most 65,534: float16 has no 65,536 to multiply with.
@@ -105,7 +106,7 @@ class Dropout(keras.layers.Layer):
         scale = tf.cast(65536 / (65536 - threshold), inputs.dtype)
         return tf.where(kept, inputs * scale, tf.zeros([], inputs.dtype))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"rate": self.rate}
 
 
@@ -143,15 +144,20 @@ class SymbolDropout(keras.layers.Layer):
         tokens of a word; here each token is drawn by itself.
     """
 
-    def __init__(self, rate: float, **kwargs):
+    def __init__(self, rate: float, **kwargs: Any):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
-        checks.fraction("rate", rate)
-        self.rate = rate
+        self.rate = checks.fraction("rate", rate)
         self.supports_masking = True
         self.built = True
 
-    def call(self, inputs, *, training=False, kept=None):
+    def call(
+        self,
+        inputs: tf.Tensor,
+        *,
+        training: bool = False,
+        kept: tf.Tensor | None = None,
+    ) -> tf.Tensor:
         if not training or self.rate == 0.0:
             return inputs
         threshold = min(round(self.rate * 65536), 65535)
@@ -161,5 +167,5 @@ class SymbolDropout(keras.layers.Layer):
         zero = tf.zeros([], inputs.dtype)
         return tf.where(is_kept[..., tf.newaxis], inputs, zero)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"rate": self.rate}

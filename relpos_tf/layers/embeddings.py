@@ -4,16 +4,19 @@ Shapes: B batch, L length, V vocabulary, F features.
 """
 
 import math
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.layers import checks
 from relpos_tf.layers import dropout
+from relpos_tf.utils import checks
 
 
-def timing_signal(positions, channels: int, max_timescale: float = 1.0e4):
+def timing_signal(
+    positions: tf.Tensor, channels: int, max_timescale: float = 1.0e4
+) -> tf.Tensor:
     """Returns the sinusoids of Vaswani et al. (2017), section 3.5.
 
     The first half of the channels are sines, the second half cosines, with
@@ -43,7 +46,9 @@ def timing_signal(positions, channels: int, max_timescale: float = 1.0e4):
     return tf.pad(signal, paddings)
 
 
-def shifted_positions(batch, length, max_shift: int):
+def shifted_positions(
+    batch: int | tf.Tensor, length: int | tf.Tensor, max_shift: int
+) -> tf.Tensor:
     """Returns the positions of sequences that begin at random ones.
 
     The shift of each sequence is drawn from 0, 1, ..., `max_shift`, all equally
@@ -103,15 +108,13 @@ class TokenEmbedding(keras.layers.Layer):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.4.
     """
 
-    def __init__(self, vocab_size: int, hidden_size: int, **kwargs):
+    def __init__(self, vocab_size: int, hidden_size: int, **kwargs: Any):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
-        checks.integer("vocab_size", vocab_size, least=1)
-        checks.integer("hidden_size", hidden_size, least=1)
-        self.vocab_size = int(vocab_size)
-        self.hidden_size = int(hidden_size)
+        self.vocab_size = checks.integer("vocab_size", vocab_size, least=1)
+        self.hidden_size = checks.integer("hidden_size", hidden_size, least=1)
 
-    def build(self, ids_shape):
+    def build(self, ids_shape: tuple) -> None:
         self.embeddings = self.add_weight(
             shape=(self.vocab_size, self.hidden_size),
             initializer=keras.initializers.RandomNormal(
@@ -120,25 +123,25 @@ class TokenEmbedding(keras.layers.Layer):
             name="embeddings",
         )
 
-    def call(self, ids):
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
         checks.ids("ids", ids)
         return self.look_up(ids, self.table())
 
-    def table(self):
+    def table(self) -> tf.Tensor:
         """Returns the table, `[V, F]`; TensorFlow copies it at each call."""
         return tf.cast(self.embeddings.value, self.compute_dtype)
 
-    def look_up(self, ids, table):
+    def look_up(self, ids: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
         """Returns the call's result, with a `table` read before."""
         vectors = tf.gather(table, ids) * self.hidden_size**0.5  # [B, L, F]
         is_token = tf.not_equal(ids, 0)[..., tf.newaxis]  # [B, L, 1]
         return tf.where(is_token, vectors, tf.zeros([], vectors.dtype))
 
-    def logits(self, features):
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
         """Multiplies `[B, L, F]` with the table: `[B, L, V]`, float32."""
         return self._product(features, self.table(), transpose_b=True)
 
-    def logits_by(self, features, table):
+    def logits_by(self, features: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
         """Returns `logits(features)`, with the table transposed: `[F, V]`."""
         return self._product(features, table, transpose_b=False)
 
@@ -151,7 +154,7 @@ class TokenEmbedding(keras.layers.Layer):
         shape = tf.concat([tf.shape(features)[:-1], [self.vocab_size]], 0)
         return tf.cast(tf.reshape(logits, shape), tf.float32)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "vocab_size": self.vocab_size,
             "hidden_size": self.hidden_size,
@@ -186,37 +189,35 @@ class TargetSpaceEmbedding(keras.layers.Layer):
         tensor2tensor 1.15.7, `transformer_prepare_encoder`.
     """
 
-    def __init__(self, space_id: int, spaces: int, hidden_size: int, **kwargs):
+    def __init__(
+        self, space_id: int, spaces: int, hidden_size: int, **kwargs: Any
+    ):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
-        checks.integer("space_id", space_id, least=0)
-        checks.integer("spaces", spaces, least=1)
-        checks.integer("hidden_size", hidden_size, least=1)
-        if space_id >= spaces:
+        self.supports_masking = True
+        self.space_id = checks.integer("space_id", space_id, least=0)
+        self.spaces = checks.integer("spaces", spaces, least=1)
+        self.hidden_size = checks.integer("hidden_size", hidden_size, least=1)
+        if self.space_id >= self.spaces:
             raise errors.UserError(
                 "`space_id` must be below `spaces`. Received: "
                 f"space_id={space_id}, spaces={spaces}."
             )
-        self.supports_masking = True
-        self.space_id = int(space_id)
-        self.spaces = int(spaces)
-        self.hidden_size = int(hidden_size)
 
-    def build(self, x_shape):
+    def build(self, x_shape: tuple) -> None:
         self.embeddings = self.add_weight(
             shape=(self.spaces, self.hidden_size),
             initializer="glorot_uniform",
             name="embeddings",
         )
-
         features = {-1: self.hidden_size}
         self.input_spec = keras.layers.InputSpec(axes=features)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         vector = self.embeddings.value[self.space_id]  # [F]
         return x + tf.cast(vector, self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "space_id": self.space_id,
             "spaces": self.spaces,
@@ -248,22 +249,20 @@ class LearnedPositions(keras.layers.Layer):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3 (E).
     """
 
-    def __init__(self, max_length: int, hidden_size: int, **kwargs):
+    def __init__(self, max_length: int, hidden_size: int, **kwargs: Any):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
-        checks.integer("max_length", max_length, least=1)
-        checks.integer("hidden_size", hidden_size, least=1)
-        self.max_length = int(max_length)
-        self.hidden_size = int(hidden_size)
+        self.max_length = checks.integer("max_length", max_length, least=1)
+        self.hidden_size = checks.integer("hidden_size", hidden_size, least=1)
 
-    def build(self, positions_shape):
+    def build(self, positions_shape: tuple) -> None:
         self.embeddings = self.add_weight(
             shape=(self.max_length, self.hidden_size),
             initializer="glorot_uniform",
             name="embeddings",
         )
 
-    def call(self, positions):
+    def call(self, positions: tf.Tensor) -> tf.Tensor:
         checks.ids("positions", positions)
         # A product with one-hot rows has a dense gradient, in which any
         # optimizer finds the sum for the shared last position.
@@ -272,7 +271,7 @@ class LearnedPositions(keras.layers.Layer):
         table = tf.cast(self.embeddings.value, self.compute_dtype)
         return tf.matmul(one_hot, table)  # [L, F]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "max_length": self.max_length,
             "hidden_size": self.hidden_size,

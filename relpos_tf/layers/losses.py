@@ -23,7 +23,9 @@ from relpos_tf.layers import projections
 from relpos_tf.layers import row_blocks
 
 
-def padded_cross_entropy(logits, labels, label_smoothing):
+def padded_cross_entropy(
+    logits: tf.Tensor, labels: tf.Tensor, label_smoothing: float
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Sums the smoothed cross-entropy of all labels that are not padding.
 
     As in tensor2tensor, the least possible value is subtracted, so that a
@@ -66,11 +68,16 @@ def padded_cross_entropy(logits, labels, label_smoothing):
     )  # [N]
     label_logits = tf.gather(flat, flat_labels, batch_dims=1)
     sums = tf.reduce_sum(flat, -1)
-    losses = smoothed(minus_log, label_logits, sums, low, vocab_size)
-    return over_tokens(losses, flat_labels, label_smoothing, vocab_size)
+    losses = _smoothed(minus_log, label_logits, sums, low, vocab_size)
+    return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
 
 
-def projected_cross_entropy(features, table, labels, label_smoothing):
+def projected_cross_entropy(
+    features: tf.Tensor,
+    table: tf.Tensor,
+    labels: tf.Tensor,
+    label_smoothing: float,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns `padded_cross_entropy` of `features` times `table`.
 
     With a large vocabulary, the logits and their gradient are by far the
@@ -102,10 +109,12 @@ def projected_cross_entropy(features, table, labels, label_smoothing):
         tf.cast(flat_labels, tf.int32),
         label_smoothing / (vocab_size - 1),
     )  # [N]
-    return over_tokens(losses, flat_labels, label_smoothing, vocab_size)
+    return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
 
 
-def token_losses(features, table, labels):
+def token_losses(
+    features: tf.Tensor, table: tf.Tensor, labels: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Scores tokens one by one, without a gradient.
 
     The logits are in memory for a block of tokens at a time (`row_blocks`).
@@ -147,14 +156,14 @@ def token_losses(features, table, labels):
     return tf.reshape(losses, shape), tf.reshape(best, shape)
 
 
-def over_tokens(losses, labels, label_smoothing, vocab_size):
+def _over_tokens(losses, labels, label_smoothing, vocab_size):
     """Sums losses `[N]`, less the least possible one, without padding."""
     losses -= _least_cross_entropy(label_smoothing, vocab_size)
     counts = tf.cast(tf.not_equal(labels, 0), tf.float32)  # [N]
     return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
 
 
-def smoothed(minus_log, label_logits, sums, low, vocab_size):
+def _smoothed(minus_log, label_logits, sums, low, vocab_size):
     """Returns L `[N]` of z - g[y], g[y] and sum_v g[v], each `[N]`."""
     others = vocab_size * (minus_log + label_logits) - sums
     return (1 - vocab_size * low) * minus_log + low * others
@@ -179,14 +188,14 @@ def _projected_cross_entropy(features, table, labels, low):
         p = tf.nn.softmax(logits)
         label_logits = tf.gather(logits, labels, batch_dims=1)  # [N]
         label_p = tf.gather(p, labels, batch_dims=1)
-        minus_log = minus_log_of_labels(label_p, logits, labels)
+        minus_log = _minus_log_of_labels(label_p, logits, labels)
         column_sums = projections.sum_rows(tf.cast(table, tf.float32))  # [F]
         sums = tf.reduce_sum(tf.cast(features, tf.float32) * column_sums, -1)
 
         def gradient(upstream):
             u = upstream[:, tf.newaxis]  # [N, 1]
             u_features = u * tf.cast(features, tf.float32)  # [N, F]
-            d_features, d_table = products_without_l(
+            d_features, d_table = _products_without_l(
                 p,
                 labels,
                 1 - vocab_size * low,
@@ -200,13 +209,13 @@ def _projected_cross_entropy(features, table, labels, low):
                 d_table - tf.cast(l_sums, table.dtype),
             )
 
-        losses = smoothed(minus_log, label_logits, sums, low, vocab_size)
+        losses = _smoothed(minus_log, label_logits, sums, low, vocab_size)
         return losses, gradient
 
     return cross_entropy(features, table)
 
 
-def products_without_l(p, labels, weight, table, u_features):
+def _products_without_l(p, labels, weight, table, u_features):
     """Multiplies the matrix p - weight one_hot(y), `[N, V]`.
 
     Returns:
@@ -232,7 +241,7 @@ def products_without_l(p, labels, weight, table, u_features):
     )
 
 
-def minus_log_of_labels(probabilities, logits, labels):
+def _minus_log_of_labels(probabilities, logits, labels):
     """Returns minus the logarithm of the labels' probabilities: `[N]`.
 
     If float32 cannot hold a probability, it uses a slower way.

@@ -1,7 +1,7 @@
-"""The positions of queries and keys, and the masks of their pairs.
+"""The pairs of queries and keys: positions, masks, and a cache of the keys.
 
-Shapes: B batch, H heads, Q queries, K keys, n hypotheses of one source,
-T positions so far.
+Shapes: B batch, H heads, Q queries, K keys, T positions so far, D depth per
+head.
 """
 
 from typing import Any
@@ -9,147 +9,148 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from relpos_tf.layers import masks
+from relpos_tf import errors
+
+NEGATIVE = -1e9  # the logit of a forbidden pair; T2T's value
 
 
-class Sequence(NamedTuple):
+class Pairs(NamedTuple):
     """Queries at consecutive positions, keys at the positions 0 to K - 1.
 
-    Attributes:
-        queries: int or int32 scalar, Q.
-        keys: int or int32 scalar, K.
-        start: int or int32 scalar: the position of the first query. None: the
-            queries are the last Q keys.
-        causal: bool. Promises that every query may attend to at least one
-            key, and to none right of it.
-        may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`:
-            the mask of the caller.
-        use_causal_mask: bool. Whether a causal mask joins `may_attend`.
+    The position of the first query, `start`, is explicit where the queries may
+    be others than the last keys: a fixed cache has room behind them.
     """
 
-    queries: Any
-    keys: Any
-    start: Any = None
-    causal: bool = False
-    may_attend: tf.Tensor | None = None
-    use_causal_mask: bool = False
+    queries: int | tf.Tensor  # Q
+    keys: int | tf.Tensor  # K
+    start: int | tf.Tensor | None = None  # None: the queries are the last keys
+    may_attend: tf.Tensor | None = None  # bool, broadcasts to [B, H, Q, K]
+    causal: bool = False  # whether later keys are forbidden
 
-    def first(self):
+    @property
+    def only_causal(self) -> bool:
+        """Whether every query has a key, and none of a later position."""
+        return self.causal and self.may_attend is None
+
+    def first(self) -> int | tf.Tensor:
         """Returns the position of the first query."""
         return self.keys - self.queries if self.start is None else self.start
 
-    def of_queries(self, start, end):
+    def distances(self) -> tf.Tensor:
+        """Returns key positions minus query positions: int32 `[Q, K]`."""
+        queries = self.first() + tf.range(self.queries)
+        return tf.range(self.keys) - queries[:, tf.newaxis]
+
+    def mask(self) -> tf.Tensor | None:
+        """Returns `may_attend` and the causal mask, joined; None: no mask."""
+        is_last = self.start is None and tf.get_static_value(self.queries) == 1
+        if not self.causal or is_last:  # no key is after the last one
+            return self.may_attend
+        return join(self.may_attend, self.distances() <= 0)
+
+    def bias(self) -> tf.Tensor | None:
+        """Returns the mask as a summand of the logits."""
+        mask = self.mask()
+        return None if mask is None else to_bias(mask)
+
+    def of_queries(self, start: tf.Tensor, end: tf.Tensor) -> "Pairs":
         """Returns the pairs of the queries `start` to `end` - 1, from 0."""
+        mask = self.may_attend
+        if mask is not None and mask.shape.rank > 1 and mask.shape[-2] != 1:
+            is_one = tf.shape(mask)[-2] == 1  # the same for all queries
+            first, last = tf.where(is_one, 0, start), tf.where(is_one, 1, end)
+            mask = mask[..., first:last, :]
         return self._replace(
-            queries=end - start,
-            start=self.first() + start,
-            may_attend=masks.of_queries(self.may_attend, start, end),
+            queries=end - start, start=self.first() + start, may_attend=mask
         )
 
-    def mask(self):
-        """Returns the mask of the caller, joined with the causal one."""
-        if not self.use_causal_mask:
-            return self.may_attend
-        causal = masks.causal_mask(self.queries, self.keys, self.start)
-        return masks.join(self.may_attend, causal)
 
-    def distances(self):
-        """Returns key positions minus query positions: int32 `[Q, K]`."""
-        return masks.distances(self.queries, self.keys, self.start)
-
-    def key_positions(self):
-        """Returns the positions of the keys: int32 `[K]`."""
-        return tf.range(self.keys)
-
-    def first_key(self):
-        """Returns the first key that the caller's mask allows each query."""
-        return masks.first_key(self.may_attend)
-
-    def number_of_keys(self):
-        """Returns how many keys the caller's mask allows each query."""
-        return masks.number_of_keys(self.mask(), self.keys)
-
-    def allowed(self, by_position):
-        """Returns the masks of the caller and the schemes, joined, or None."""
-        return masks.join(self.mask(), by_position)
-
-    def bias(self, by_position):
-        """Returns `allowed` as a summand of the logits, or None."""
-        allowed = self.allowed(by_position)
-        return None if allowed is None else masks.to_bias(allowed)
+def join(*masks: tf.Tensor | None) -> tf.Tensor | None:
+    """Returns the conjunction of masks; None stands for a mask of True."""
+    joined = None
+    for mask in masks:
+        if mask is not None:
+            joined = mask if joined is None else joined & mask
+    return joined
 
 
-class OnePosition(NamedTuple):
-    """Queries that all have one position: hypotheses of a beam search.
+def to_bias(mask: tf.Tensor) -> tf.Tensor:
+    """Returns 0 where a mask allows attention, -1e9 where not: float32."""
+    return tf.where(mask, 0.0, NEGATIVE)
 
-    Attributes:
-        mask_bias: float32, broadcasts to `[B, H, n, K]`: 0 where a hypothesis
-            may attend, -1e9 where not.
-        key_distances: int32 `[K]`: key positions minus the position of the
-            queries; the first key is at position 0. None if there are no
-            schemes.
-        number: int, n, the number of queries of a source; None if only the
-            graph knows.
+
+def softmax(
+    logits: tf.Tensor, bias: tf.Tensor | None, dtype: Any, axis: int = -1
+) -> tf.Tensor:
+    """Returns the attention weights: the softmax of logits plus a bias.
+
+    The softmax is in float32, of float64 in float64, and the result in `dtype`.
+    """
+    return tf.cast(tf.nn.softmax(add_bias(logits, bias), axis), dtype)
+
+
+def add_bias(logits: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+    """Returns logits plus a bias that fits: float32, or float64 in float64."""
+    if logits.dtype != tf.float64:
+        logits = tf.cast(logits, tf.float32)
+    return logits if bias is None else logits + tf.cast(bias, logits.dtype)
+
+
+def size(tensor: tf.Tensor, axis: int) -> int | tf.Tensor:
+    """Returns the size of an axis: an int if the graph knows it."""
+    static = tensor.shape[axis]
+    return tf.shape(tensor)[axis] if static is None else static
+
+
+class KeysValues(NamedTuple):
+    """Projected keys and values of K positions, both `[B, H, K, D]`.
+
+    Those of a memory, or a cache that grows with every step.
     """
 
-    mask_bias: tf.Tensor
-    key_distances: tf.Tensor | None = None
-    number: int | None = None
+    keys: tf.Tensor
+    values: tf.Tensor
 
-    def distances(self):
-        """Returns key positions minus the query position: int32 `[1, K]`."""
-        return self.key_distances[tf.newaxis]
-
-    def key_positions(self):
-        """Returns the positions of the keys: int32 `[K]`."""
-        return self.key_distances - self.key_distances[0]
-
-    def first_key(self):
-        """Returns the first position."""
-        return 0
-
-    def number_of_keys(self):
-        """Returns the number of positions, with that of the queries."""
-        return 1 - self.key_distances[0]
-
-    def allowed(self, by_position):
-        """Returns the masks of the caller and the schemes, joined."""
-        return masks.join(self.mask_bias == 0.0, by_position)
-
-    def bias(self, by_position):
-        """Returns `allowed` as a summand of the logits."""
-        if by_position is None:
-            return self.mask_bias
-        return self.mask_bias + masks.to_bias(by_position)
+    def extend(self, new: "KeysValues", start: int | tf.Tensor) -> "KeysValues":
+        """Returns the cache with new positions, which follow the others."""
+        received, expected = tf.get_static_value(start), self.keys.shape[2]
+        if None not in (received, expected) and received != expected:
+            raise errors.UserError(
+                "`start` must be the number of positions in the cache, "
+                f"{expected}. Received: start={received}."
+            )
+        return KeysValues(
+            tf.concat([self.keys, new.keys], 2),
+            tf.concat([self.values, new.values], 2),
+        )
 
 
-def of_hypotheses(ancestors) -> OnePosition:
-    """Returns the pairs of hypotheses with their past.
+class FixedCache(KeysValues):
+    """Keys and values of a fixed number of positions, both `[B, H, T, D]`.
 
-    Hypotheses that continue the same one share its past. So the keys and
-    values of a step are never moved: `ancestors` tells which of them belong to
-    a hypothesis. Reordering a search moves one number for each position.
-
-    Args:
-        ancestors: int32 `[B, n, T]`: the ancestor of each hypothesis at
-            position t, one of n; at the last position, the hypothesis itself.
-
-    Returns:
-        `OnePosition` of K = T * n keys, position by position.
-
-    Example:
-
-    >>> pairs = of_hypotheses(tf.constant([[[0, 0], [0, 1]]]))  # both from 0
-    >>> (pairs.mask_bias[0, 0] == 0).numpy().astype(int).tolist()
-    [[1, 0, 1, 0], [1, 0, 0, 1]]
-    >>> pairs.key_distances.numpy().tolist()
-    [-1, -1, 0, 0]
+    Positions that are not written yet hold zeros; a causal mask hides them.
     """
-    batch, n, length = tf.unstack(tf.shape(ancestors))
-    n = n if ancestors.shape[1] is None else ancestors.shape[1]
-    is_own = ancestors[..., tf.newaxis] == tf.range(n)  # [B, n, T, n]
-    is_own = tf.reshape(is_own, [batch, 1, n, length * n])
-    distances = tf.range(length) - (length - 1)  # [T]
-    return OnePosition(
-        masks.to_bias(is_own), tf.repeat(distances, n), ancestors.shape[1]
-    )
+
+    def extend(self, new: KeysValues, start: int | tf.Tensor) -> "FixedCache":
+        """Returns the cache with new positions, from `start` on."""
+        room, number = size(self.keys, 2), size(new.keys, 2)
+        known = tf.get_static_value(start), number, room
+        if not any(n is None or tf.is_tensor(n) for n in known):
+            if known[0] + number > room:
+                raise errors.UserError(
+                    f"The cache has room for {room} positions: make it with a "
+                    f"larger `max_length`. Received: start={known[0]}, "
+                    f"{number} new positions."
+                )
+        position = tf.range(room)[:, tf.newaxis]  # [T, 1]
+        is_new = (position >= start) & (position < start + number)
+
+        def write(old, new):
+            if new.shape[2] != 1:  # one position broadcasts instead
+                around = [start, room - start - number]
+                new = tf.pad(new, [[0, 0], [0, 0], around, [0, 0]])
+            return tf.where(is_new, new, old)
+
+        return FixedCache(
+            write(self.keys, new.keys), write(self.values, new.values)
+        )

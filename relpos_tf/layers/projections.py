@@ -3,14 +3,17 @@
 Shapes: F features, N rows: all axes but the last, flattened.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.layers import checks
+from relpos_tf.utils import checks
 
 
-def kernel_of(layer):
+def kernel_of(layer: keras.layers.Layer) -> tf.Tensor:
     """Returns the kernel of a `Projection` as a tensor.
 
     With LoRA it is no variable but a sum.
@@ -42,11 +45,13 @@ class Projection(keras.layers.Dense):
     (2, 3, 4)
     """
 
-    def __init__(self, units: int, *args, **kwargs):
+    def __init__(self, units: int, *args: Any, **kwargs: Any):
         super().__init__(units, *args, **kwargs)
         checks.needs_tensorflow(self)
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
         del training
         is_flat = inputs.shape.rank == 2  # as in each step of a search
         rows = inputs
@@ -104,7 +109,7 @@ class LayerNorm(keras.layers.LayerNormalization):
         [Ba et al., 2016](https://arxiv.org/abs/1607.06450), equation 4.
     """
 
-    def __init__(self, axis=-1, epsilon: float = 1e-3, **kwargs):
+    def __init__(self, axis: int = -1, epsilon: float = 1e-3, **kwargs: Any):
         super().__init__(axis, epsilon, **kwargs)
         checks.needs_tensorflow(self)
         checks.number("epsilon", epsilon, least=0.0)
@@ -117,12 +122,12 @@ class LayerNorm(keras.layers.LayerNormalization):
                     f"{received!r}."
                 )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Sequence[int | None]) -> None:
         super().build(input_shape)
         features = {-1: input_shape[-1]}
         self.input_spec = keras.layers.InputSpec(axes=features)
 
-    def call(self, inputs):
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
         dtype = tf.float64 if inputs.dtype == tf.float64 else tf.float32
         outputs = _normalise(
             tf.cast(inputs, dtype),
@@ -159,7 +164,7 @@ def _normalise(x, gamma, beta, epsilon):
     return compute(x, gamma, beta)
 
 
-def sum_rows(x):
+def sum_rows(x: tf.Tensor) -> tf.Tensor:
     """Sums `[.., F]` over all axes but the last: `[F]`, in float32 at least.
 
     A sixth of the time that `tf.reduce_sum` takes on a CPU. In bfloat16 the

@@ -9,26 +9,31 @@ j (a clipped distance is one kind of label); a label may also have a number s:
 
 No vectors are laid out for pairs. A query is multiplied with the R rows of a
 table, and each pair gathers its product; the weights of a query are summed by
-label before the product with the other table.
+label before the product with the other table. Each of these two operations is
+the gradient of the other.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features,
-R relations, X any number of columns.
+R relations, X any number.
 """
+
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.layers import checks
-from relpos_tf.layers import edges
-from relpos_tf.layers import heads as heads_lib
-from relpos_tf.layers import masks
-from relpos_tf.layers import row_blocks
-from relpos_tf.layers.positions import tables
+from relpos_tf.layers import attention
+from relpos_tf.layers import pairs as pairs_lib
+from relpos_tf.layers.positions import band
+from relpos_tf.utils import checks
+
+_PAIRS = {3: "qkd", 4: "bqkd", 5: "bhqkd"}  # axes of vectors, by their number
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class RelationAttention(heads_lib.Heads):
+class RelationAttention(attention.MultiHead):
     """Attention of several heads, by content and by the labels of edges.
 
     Label `relations[i, j]` is the relation of key j to query i; that of i to j
@@ -112,36 +117,34 @@ class RelationAttention(heads_lib.Heads):
         add_relation_bias: bool = False,
         heads_share_relations: bool = False,
         dropout: float = 0.0,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(hidden_size, num_heads, dropout=dropout, **kwargs)
         if num_relations is not None:
-            checks.integer("num_relations", num_relations, least=1)
+            num_relations = checks.integer(
+                "num_relations", num_relations, least=1
+            )
         if no_relation is not None:
-            checks.integer("no_relation", no_relation)
-        for name, value in (
-            ("add_relations_to_keys", add_relations_to_keys),
-            ("add_relations_to_values", add_relations_to_values),
-            ("add_relation_bias", add_relation_bias),
-            ("heads_share_relations", heads_share_relations),
-        ):
-            checks.flag(name, value)
-        self.num_relations, self.no_relation = (
-            None if number is None else int(number)
-            for number in (num_relations, no_relation)
-        )
+            no_relation = checks.integer("no_relation", no_relation)
+        self.num_relations = num_relations
+        self.no_relation = no_relation
         self.add_relations_to_keys = add_relations_to_keys
         self.add_relations_to_values = add_relations_to_values
         self.add_relation_bias = add_relation_bias
         self.heads_share_relations = heads_share_relations
 
-    def build(self, queries_shape, memory_shape=None):
+    def build(
+        self,
+        queries_shape: Sequence[int | None],
+        memory_shape: Sequence[int | None] | None = None,
+    ) -> None:
         super().build(queries_shape, memory_shape)
         self.key_table = self.value_table = self.bias_table = None
         if self.num_relations is None:
             return
-        rows, depth = self.num_relations, self.depth
-        limit = (6 / (rows + depth)) ** 0.5  # Glorot's, for each head's table
+        depth = self.depth
+        # Glorot's, for each head's table.
+        limit = (6 / (self.num_relations + depth)) ** 0.5
         uniform = keras.initializers.RandomUniform(-limit, limit)
         if self.add_relations_to_keys:
             self.key_table = self._add_table("relation_keys", uniform, depth)
@@ -162,70 +165,61 @@ class RelationAttention(heads_lib.Heads):
 
     def call(
         self,
-        queries,
-        memory=None,
+        queries: tf.Tensor,
+        memory: tf.Tensor | None = None,
         *,
-        relations=None,
-        key_vectors=None,
-        value_vectors=None,
-        may_attend=None,
-        return_weights=False,
-        training=False,
-        mask=None,
-        queries_mask=None,
-        memory_mask=None,
-    ):
+        relations: tf.Tensor | None = None,
+        key_vectors: tf.Tensor | None = None,
+        value_vectors: tf.Tensor | None = None,
+        may_attend: tf.Tensor | None = None,
+        return_weights: bool = False,
+        training: bool = False,
+        mask: tf.Tensor | None = None,
+        queries_mask: tf.Tensor | None = None,
+        memory_mask: tf.Tensor | None = None,
+    ) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
         padding = {
             "mask": mask,
             "queries_mask": queries_mask,
             "memory_mask": memory_mask,
         }
-        may_attend = self.allowed(queries, memory, may_attend, padding)
+        may_attend = self.joined_mask(queries, memory, may_attend, padding)
         memory = queries if memory is None else memory
         sizes = [
-            row_blocks.size(x, axis, tf.int32)
+            pairs_lib.size(x, axis)
             for x, axis in ((queries, 0), (queries, 1), (memory, 1))
         ]
         labels = self._labels(relations, sizes)
         key_vectors = self._vectors("key_vectors", key_vectors, sizes)
         value_vectors = self._vectors("value_vectors", value_vectors, sizes)
-        q, k, v = self._project(queries, memory)
+        (q,) = self.to_heads(queries, self.fuse(self.q))  # scaled
+        k, v = self.to_heads(memory, self.fuse(self.k, self.v))  # [B, H, K, D]
         logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
         numbers = self._numbers(q)
         if numbers is not None:
             logits += labels.gather(numbers)
         if key_vectors is not None:
-            logits += edges.vector_logits(q, key_vectors)
-        bias = None if may_attend is None else masks.to_bias(may_attend)
-        weights = masks.softmax(logits, bias, v.dtype)
+            pairs = _PAIRS[key_vectors.shape.rank]
+            logits += tf.einsum(f"bhqd,{pairs}->bhqk", q, key_vectors)
+        bias = None if may_attend is None else pairs_lib.to_bias(may_attend)
+        weights = pairs_lib.softmax(logits, bias, v.dtype)
         dropped = self.weights_dropout(weights, training=training)
         output = tf.matmul(dropped, v)  # [B, H, Q, D]
         if self.value_table is not None:
-            sums = labels.sum(dropped)  # [B, H, Q, R]
             table = self.compute_value(self.value_table)
-            output += tables.multiply(sums, table)
+            output += band.multiply(labels.sum(dropped), table)
         if value_vectors is not None:
-            output += edges.vector_outputs(dropped, value_vectors)
-        batch, _, length, _ = tf.unstack(tf.shape(output))
-        shape = [batch, length, self.hidden_size]
-        output = self.output_transform(heads_lib.join_heads(output, shape))
+            pairs = _PAIRS[value_vectors.shape.rank]
+            output += tf.einsum(f"bhqk,{pairs}->bhqd", dropped, value_vectors)
+        output = self.from_heads(output, *sizes[:2])
         return (output, weights) if return_weights else output
-
-    def _project(self, queries, memory):
-        """Returns scaled queries, keys and values, `[B, H, Q or K, D]`."""
-        if memory is queries:
-            return self.to_heads(queries, self.q, self.k, self.v)
-        return (
-            *self.to_heads(queries, self.q),
-            *self.to_heads(memory, self.k, self.v),
-        )
 
     def _numbers(self, q):
         """Returns the logits of each label, `[B, H, Q, R]`, or None."""
         numbers = None
         if self.key_table is not None:
             table = self.compute_value(self.key_table)
-            numbers = tables.multiply(q, table, transpose=True)
+            numbers = band.multiply(q, table, transpose=True)
         if self.bias_table is not None:
             bias = self.compute_value(self.bias_table)
             bias = tf.expand_dims(bias, -2)  # [1, R] or [H, 1, R]
@@ -235,7 +229,7 @@ class RelationAttention(heads_lib.Heads):
         return numbers
 
     def _labels(self, relations, sizes):
-        """Checks `relations`; returns `edges.Labels`, or None."""
+        """Checks `relations`; returns `Labels`, or None."""
         if (relations is None) != (self.num_relations is None):
             received = "none" if relations is None else "some"
             raise errors.UserError(
@@ -247,21 +241,21 @@ class RelationAttention(heads_lib.Heads):
         if relations is None:
             return None
         relations = tf.convert_to_tensor(relations)
-        relations = edges.with_shape("relations", relations, [sizes[1:], sizes])
-        return edges.labels_of(relations, self.num_relations, self.no_relation)
+        relations = _fitted("relations", relations, sizes[1:], sizes)
+        ids = label_ids(relations, self.num_relations, self.no_relation)
+        return Labels(tf.broadcast_to(ids, sizes), self.num_relations)
 
     def _vectors(self, name, vectors, sizes):
         """Checks vectors that the caller gave; returns them or None."""
         if vectors is None:
             return None
         batch, *pairs = sizes
-        shapes = (), (batch,), (batch, self.num_heads)
         vectors = tf.cast(vectors, self.compute_dtype)
-        return edges.with_shape(
-            name, vectors, [(*s, *pairs, self.depth) for s in shapes]
-        )
+        leading = (), (batch,), (batch, self.num_heads)
+        shapes = ((*some, *pairs, self.depth) for some in leading)
+        return _fitted(name, vectors, *shapes)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "num_relations": self.num_relations,
             "no_relation": self.no_relation,
@@ -270,3 +264,120 @@ class RelationAttention(heads_lib.Heads):
             "add_relation_bias": self.add_relation_bias,
             "heads_share_relations": self.heads_share_relations,
         }
+
+
+class Labels(NamedTuple):
+    """The label of every pair of a query and a key.
+
+    Attributes:
+        ids: int32 `[B, Q, K]`, from 0 to `number`; `number` itself stands for
+            a pair without a label.
+        number: int, R.
+    """
+
+    ids: tf.Tensor
+    number: int
+
+    def gather(self, numbers: tf.Tensor) -> tf.Tensor:
+        """Gathers `[B, H, Q, R]` by label: `[B, H, Q, K]`; 0 without one."""
+        none = [[0, 0], [0, 0], [0, 0], [0, 1]]  # a zero for no label
+        rows = tf.transpose(tf.pad(numbers, none), [0, 2, 3, 1])
+        return tf.transpose(_gather(rows, self.ids), [0, 3, 1, 2])
+
+    def sum(self, weights: tf.Tensor) -> tf.Tensor:
+        """Sums `[B, H, Q, K]` by label: `[B, H, Q, R]`."""
+        rows = tf.transpose(weights, [0, 2, 3, 1])  # [B, Q, K, H]
+        sums = _segment_sum(rows, self.ids, self.number + 1)
+        return tf.transpose(sums, [0, 3, 1, 2])[..., : self.number]
+
+
+def label_ids(
+    relations: tf.Tensor, number: int, missing: int | None
+) -> tf.Tensor:
+    """Checks the labels of a caller.
+
+    Args:
+        relations: int32 or int64 tensor.
+        number: int, R. Labels are 0 to R-1.
+        missing: None or int. Stands for a pair without a label.
+
+    Returns:
+        The `ids` of `Labels`. Under XLA, which drops the check, an unknown
+        label counts as a missing one.
+
+    Raises:
+        UserError: another dtype, or in eager code an unknown label.
+        tf.errors.InvalidArgumentError: an unknown label, when a graph runs.
+
+    Example:
+
+    >>> label_ids(tf.constant([[0, -1], [2, 9]]), 3, missing=9)
+    Traceback (most recent call last):
+    ...
+    relpos_tf.errors.UserError: Expected labels from 0 to 2 or 9. Received: -1.
+    """
+    if relations.dtype not in (tf.int32, tf.int64):
+        raise errors.UserError(
+            "Expected `relations` of dtype int32 or int64. "
+            f"Received: {relations.dtype.name}."
+        )
+    known = has_label = (relations >= 0) & (relations < number)
+    expected = f"Expected labels from 0 to {number - 1}"
+    if missing is not None:
+        has_label &= relations != missing
+        known |= relations == missing
+        expected += "" if 0 <= missing < number else f" or {missing}"
+    all_known = tf.reduce_all(known)
+    first = tf.argmin(tf.cast(tf.reshape(known, [-1]), tf.int32))
+    unknown = tf.reshape(relations, [-1])[first]
+    if not tf.executing_eagerly():
+        tf.debugging.Assert(all_known, [f"{expected}. Received:", unknown])
+    elif not all_known:
+        raise errors.UserError(f"{expected}. Received: {int(unknown)}.")
+    return tf.where(has_label, tf.cast(relations, tf.int32), number)
+
+
+def _fitted(name, tensor, *shapes):
+    """Returns a tensor that has one of the shapes, of unlike ranks.
+
+    In a graph that does not know all sizes, sizes of 1 are repeated, and
+    others that differ are TensorFlow's error.
+    """
+    known = [[n if isinstance(n, int) else None for n in s] for s in shapes]
+    fits = any(map(tensor.shape.is_compatible_with, known))
+    if tensor.shape.rank is None or not fits:
+        raise errors.UserError(
+            f"Expected `{name}` of one of the shapes "
+            f"{', '.join(map(str, known))}. Received: {tensor.shape}."
+        )
+    (shape,) = (s for s in shapes if len(s) == tensor.shape.rank)
+    return tf.broadcast_to(tensor, shape)
+
+
+@tf.custom_gradient
+def _gather(x, ids):
+    """Gathers `[B, Q, X, H]` by ids `[B, Q, K]`: `[B, Q, K, H]`."""
+
+    def gradient(dy):
+        return _segment_sum(dy, ids, tf.shape(x)[2]), None
+
+    return tf.gather(x, ids, batch_dims=2), gradient
+
+
+@tf.custom_gradient
+def _segment_sum(x, ids, number):
+    """Sums `[B, Q, K, H]` by ids `[B, Q, K]`: `[B, Q, number, H]`."""
+
+    def gradient(dy):
+        return _gather(dy, ids), None, None
+
+    batch, queries, _, heads = tf.unstack(tf.shape(x))
+    first = tf.range(batch * queries) * number  # of each query
+    segments = ids + tf.reshape(first, [batch, queries, 1])
+    # In float32, because a long sum of bfloat16 numbers stops growing.
+    dtype = tf.float64 if x.dtype == tf.float64 else tf.float32
+    sums = tf.math.unsorted_segment_sum(
+        tf.cast(x, dtype), segments, batch * queries * number
+    )
+    shape = [batch, queries, number, heads]
+    return tf.cast(tf.reshape(sums, shape), x.dtype), gradient

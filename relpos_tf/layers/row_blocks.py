@@ -7,7 +7,9 @@ the whole matrix, its rows are computed, used and freed block by block.
 
 import contextlib
 import contextvars
+from collections.abc import Callable
 from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util  # nothing public says it
@@ -33,42 +35,33 @@ def whole() -> Iterator[None]:
         _is_whole.reset(token)
 
 
-def fits(rows, numbers_per_row):
-    """Returns whether to compute a matrix as a whole.
+def cond(
+    rows: int | tf.Tensor,
+    numbers_per_row: int | tf.Tensor,
+    at_once: Callable[[], Any],
+    in_blocks: Callable[[], Any],
+) -> Any:
+    """Calls `at_once` if a matrix is to be computed as a whole, or `in_blocks`.
 
-    Always in `whole`, and under XLA, which needs one size in all iterations of
-    a loop, and which manages the memory itself.
-
-    Returns:
-        A bool if both arguments are ints, else a bool scalar tensor.
+    As a whole always in `whole`, and under XLA, which needs one size in all
+    iterations of a loop, and which manages the memory itself.
     """
-    if _is_whole.get() or in_xla():
-        return True
-    return rows * numbers_per_row <= MOST_NUMBERS
-
-
-def in_xla() -> bool:
-    """Returns whether the graph under construction is for XLA."""
-    if tf.executing_eagerly():
-        return False
     graph = tf.compat.v1.get_default_graph()
-    return control_flow_util.GraphOrParentsInXlaContext(graph)
+    if _is_whole.get() or control_flow_util.GraphOrParentsInXlaContext(graph):
+        return at_once()
+    if not (tf.is_tensor(rows) or tf.is_tensor(numbers_per_row)):
+        fits = rows * numbers_per_row <= MOST_NUMBERS
+        return at_once() if fits else in_blocks()
+    numbers = tf.cast(rows, tf.int64) * tf.cast(numbers_per_row, tf.int64)
+    return tf.cond(numbers <= MOST_NUMBERS, at_once, in_blocks)
 
 
-def size(tensor, axis, dtype=tf.int64):
-    """Returns the size of an axis: an int if it is static, else a tensor."""
-    static = tensor.shape[axis]
-    return tf.shape(tensor, dtype)[axis] if static is None else static
-
-
-def cond(condition, if_true, if_false):
-    """Returns `tf.cond`, or one branch if the condition is a bool."""
-    if isinstance(condition, bool):
-        return if_true() if condition else if_false()
-    return tf.cond(condition, if_true, if_false)
-
-
-def by_blocks(compute, rows, numbers_per_row, dtypes):
+def by_blocks(
+    compute: Callable,
+    rows: tf.Tensor,
+    numbers_per_row: int | tf.Tensor,
+    dtypes: tuple,
+) -> tuple[tf.Tensor, ...]:
     """Computes one block of rows after another, and concatenates the results.
 
     Args:
@@ -96,21 +89,16 @@ def by_blocks(compute, rows, numbers_per_row, dtypes):
     size = tf.cast(tf.maximum(MOST_NUMBERS // each, 1), tf.int32)
     number = tf.maximum(-(-rows // size), 1)  # one empty block of no rows
 
-    def body(i, arrays):
+    def body(i, *arrays):
         start = i * size
         results = compute(start, tf.minimum(start + size, rows))
-        return i + 1, tuple(
-            array.write(i, result)
-            for array, result in zip(arrays, results, strict=True)
-        )
+        pairs = zip(arrays, results, strict=True)
+        return i + 1, *(array.write(i, result) for array, result in pairs)
 
-    arrays = tuple(
-        tf.TensorArray(dtype, number, infer_shape=False) for dtype in dtypes
-    )
-    _, arrays = tf.while_loop(
-        lambda i, _: i < number,
+    _, *arrays = tf.while_loop(
+        lambda i, *_: i < number,
         body,
-        (0, arrays),
+        (0, *(tf.TensorArray(t, number, infer_shape=False) for t in dtypes)),
         parallel_iterations=1,  # one block in memory at a time
         maximum_iterations=number,
     )

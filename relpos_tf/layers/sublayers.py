@@ -3,11 +3,16 @@
 Shapes: B batch, L length, F features.
 """
 
-import keras
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
-from relpos_tf.layers import checks
+import keras
+import tensorflow as tf
+
 from relpos_tf.layers import dropout
 from relpos_tf.layers import projections
+from relpos_tf.utils import checks
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -29,7 +34,6 @@ class FeedForward(keras.layers.Layer):
 
     Example:
 
-    >>> import tensorflow as tf
     >>> layer = FeedForward(filter_size=16, hidden_size=4)
     >>> tuple(layer(tf.ones([2, 3, 4])).shape)
     (2, 3, 4)
@@ -43,7 +47,7 @@ class FeedForward(keras.layers.Layer):
         filter_size: int,
         hidden_size: int,
         relu_dropout: float = 0.0,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
@@ -67,15 +71,15 @@ class FeedForward(keras.layers.Layer):
             relu_dropout, dtype=self.dtype_policy, name="relu_dropout"
         )
 
-    def build(self, x_shape):
+    def build(self, x_shape: Sequence[int | None]) -> None:
         self.conv1.build(x_shape)
         self.conv2.build((*x_shape[:-1], self.filter_size))
 
-    def call(self, x, *, training=False):
+    def call(self, x: tf.Tensor, *, training: bool = False) -> tf.Tensor:
         inner = self.inner_dropout(self.conv1(x), training=training)
         return self.conv2(inner)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "filter_size": self.filter_size,
             "hidden_size": self.hidden_size,
@@ -88,8 +92,7 @@ class Residual(keras.layers.Layer):
     """Normalisation, dropout and addition around a sublayer.
 
     `before(x)` is the sublayer's input; the call adds its output `y` to `x`.
-    Vaswani et al. normalise after the addition, `LayerNorm(x + y)`;
-    tensor2tensor's later sets normalise the input.
+    Vaswani et al. normalise the sum; tensor2tensor's later sets the input.
 
     Args:
         norm_before: bool. Whether `before` normalises.
@@ -108,7 +111,6 @@ class Residual(keras.layers.Layer):
 
     Example:
 
-    >>> import tensorflow as tf
     >>> residual = Residual(norm_before=True, norm_after=False)
     >>> residual(tf.ones([1, 1, 2]), tf.ones([1, 1, 2])).numpy().tolist()
     [[[2.0, 2.0]]]
@@ -124,7 +126,7 @@ class Residual(keras.layers.Layer):
         norm_after: bool,
         rate: float = 0.0,
         epsilon: float = 1e-6,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
@@ -146,21 +148,37 @@ class Residual(keras.layers.Layer):
             epsilon=self.epsilon, dtype=self.dtype_policy, name=name
         )
 
-    def build(self, x_shape, y_shape=None):
+    def build(self, x_shape: Sequence[int | None], y_shape: Any = None) -> None:
         for norm in (self.before_norm, self.after_norm):
             if norm is not None:
                 norm.build(x_shape)
 
-    def before(self, x):
+    def before(self, x: tf.Tensor) -> tf.Tensor:
         """Returns the sublayer's input."""
         return x if self.before_norm is None else self.before_norm(x)
 
-    def call(self, x, y, *, training=False):
+    def call(
+        self, x: tf.Tensor, y: tf.Tensor, *, training: bool = False
+    ) -> tf.Tensor:
         checks.sizes("y", y.shape, x.shape)
         x = x + self.drop(y, training=training)
         return x if self.after_norm is None else self.after_norm(x)
 
-    def get_config(self):
+    def around(
+        self,
+        sublayer: Callable[[tf.Tensor], tuple[tf.Tensor, Any]],
+        x: tf.Tensor,
+        training: bool = False,
+    ) -> tuple[tf.Tensor, Any]:
+        """Applies a sublayer to `[B, L, F]` and adds its output.
+
+        `sublayer` returns a pair: its output, and anything else, which is
+        returned here beside the sum.
+        """
+        y, more = sublayer(self.before(x))
+        return self(x, y, training=training), more
+
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "norm_before": self.norm_before,
             "norm_after": self.norm_after,

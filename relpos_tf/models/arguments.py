@@ -1,6 +1,7 @@
 """The arguments of layers that follow from hyper-parameters."""
 
 from relpos_tf import hparam
+from relpos_tf import registry
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
@@ -33,8 +34,9 @@ def _bucketed(hparams, is_encoder):
     )
 
 
-# self_attention_type: the scheme of self-attention, in encoder or decoder.
-_SCHEMES = {
+# self_attention_type: a function of hparams and of whether the stack is the
+# encoder, which returns the scheme. Users register others.
+_SELF_ATTENTION = {
     "dot_product": lambda hparams, is_encoder: None,
     "dot_product_relative": _shaw,
     "dot_product_relative_bias": _bucketed,
@@ -49,58 +51,59 @@ _SCORES = {
     "feature_wise": additive.FeatureWise,
 }
 
-
-def decoder_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
-    """Returns the schemes of the decoder's self-attention."""
-    has_window = not hparams.attention_window_layers
-    return _self_attention(hparams.of_decoder(), has_window, is_encoder=False)
+Positions = tuple[scheme.Scheme, ...]
 
 
-def encoder_positions(
-    hparams: hparam.HParams, layer: int = 0
-) -> tuple[scheme.Scheme, ...]:
-    """Returns the schemes of the encoder's self-attention.
-
-    Args:
-        hparams: `hparam.HParams` of the model.
-        layer: int, from 0. The lowest layer has the schemes of all others.
-    """
-    layers = hparams.attention_window_layers
-    schemes = _self_attention(
-        hparams, not layers or layer < layers, is_encoder=True
+def decoder_positions(hparams: hparam.HParams) -> list[Positions]:
+    """Returns the schemes of self-attention of each layer of the decoder."""
+    return _self_attention(
+        hparams.of_decoder(), hparams.decoder_layers, is_encoder=False
     )
+
+
+def encoder_positions(hparams: hparam.HParams) -> list[Positions]:
+    """Returns the schemes of self-attention of each layer of the encoder."""
+    stack = _self_attention(hparams, hparams.encoder_layers, is_encoder=True)
     direction = hparams.encoder_attention_direction
     if direction == "both":
-        return schemes
-    return (*schemes, window.Direction(direction, hparams.num_heads))
+        return stack
+    one = window.Direction(direction, hparams.num_heads)
+    return [(*schemes, one) for schemes in stack]
 
 
-def _self_attention(hparams, has_window, is_encoder):
-    """Returns the schemes of self-attention, with or without windows."""
-    relative = _SCHEMES[hparams.self_attention_type](hparams, is_encoder)
+def _self_attention(hparams, layers, is_encoder):
+    """Returns the schemes of each layer; the lowest may have windows."""
+    kind = hparams.self_attention_type
+    make = _SELF_ATTENTION.get(kind) or registry.self_attention_type(kind)
+    # One object for all layers, which shares what T5's are to share.
+    relative = make(hparams, is_encoder)
     schemes = [relative]
     if score := _SCORES[hparams.attention_score]:
-        # Only one scheme computes the logits, so this one computes Shaw's.
-        if isinstance(relative, shaw.Shaw):
-            schemes = [score(relative)]
-        else:
-            schemes = [score(), relative]
-    if has_window and hparams.attention_window_heads > 1:
-        heads = hparams.attention_window_heads
-        if schemes[0] is not None and schemes[0].computes:
-            schemes[0] = head_window.HeadWindow(heads, schemes[0])
-        else:
-            schemes.append(head_window.HeadWindow(heads))
-    if has_window and hparams.attention_window:
-        schemes.append(window.Window(hparams.attention_window))
+        # Shaw's vectors are added within the score.
+        is_shaw = isinstance(relative, shaw.Shaw)
+        schemes = [score(relative)] if is_shaw else [score(), relative]
     if hparams.localness != "none":
         schemes.append(
             localness.Localness(hparams.localness, hparams.localness_window)
         )
-    return tuple(filter(None, schemes))
+    windows = []
+    if hparams.attention_window_heads > 1:
+        windows.append(head_window.HeadWindow(hparams.attention_window_heads))
+    if hparams.attention_window:
+        windows.append(window.Window(hparams.attention_window))
+    lowest = hparams.attention_window_layers
+    if lowest:
+        with_windows = lowest if is_encoder else 0
+    else:
+        with_windows = layers
+    plain = tuple(filter(None, schemes))
+    return [
+        (*plain, *windows) if layer < with_windows else plain
+        for layer in range(layers)
+    ]
 
 
-def source_positions(hparams: hparam.HParams) -> tuple[scheme.Scheme, ...]:
+def source_positions(hparams: hparam.HParams) -> Positions:
     """Returns the schemes of the decoder's attention to the source."""
     score = _SCORES[hparams.attention_score]
     return (score(),) if score else ()
@@ -120,7 +123,7 @@ def positions_summary(hparams: hparam.HParams) -> str:
     ... )
     'timing and window 5 (windows: 3 encoder layers)'
     """
-    encoder = _summary(hparams, encoder_positions(hparams))
+    encoder = _summary(hparams, encoder_positions(hparams)[0])
     layers = hparams.attention_window_layers
     has_window = hparams.attention_window or hparams.attention_window_heads > 1
     if layers and has_window:
@@ -128,7 +131,7 @@ def positions_summary(hparams: hparam.HParams) -> str:
     own = hparams.of_decoder()
     if own == hparams:
         return encoder
-    decoder = _summary(own, decoder_positions(hparams))
+    decoder = _summary(own, decoder_positions(hparams)[0])
     return f"{encoder} in the encoder, {decoder} in the decoder"
 
 
@@ -141,7 +144,7 @@ def _summary(hparams, schemes):
 
 
 def block_arguments(
-    hparams: hparam.HParams, positions
+    hparams: hparam.HParams, positions: Positions
 ) -> tuple[dict, dict, dict]:
     """Returns the arguments of a block.
 

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import json
-import os
 import pathlib
 import platform
 import re
@@ -19,11 +18,11 @@ HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
 SUBWORDS = "tokenizer.subwords"  # instead, for a tensor2tensor vocabulary
 METRICS = "metrics.jsonl"
-_FLAGS = "flags.txt"
 VERSIONS = "versions.json"
+CHECKPOINT = ".npz"  # the end of a checkpoint's file, after `ckpt-STEP`
+_FLAGS = "flags.txt"
 _PROBLEM = "problem.json"
 _SHARING = "sharing.json"
-_STATE = "checkpoint"
 # After a checkpoint's name: it is the end of an epoch; only a stop saved it.
 _EPOCH, _STOP = ".epoch", ".stop"
 # The files that are written whole or not at all.
@@ -32,16 +31,12 @@ _WRITTEN = (
     TOKENIZER,
     SUBWORDS,
     METRICS,
-    _FLAGS,
     VERSIONS,
+    _FLAGS,
     _PROBLEM,
     _SHARING,
-    _STATE,
-    "ckpt-*.json",  # beside an average
-    "ckpt-*.epoch",  # beside the checkpoint at the end of an epoch
-    "ckpt-*.stop",  # beside a checkpoint that only a stop has saved
+    "ckpt-*",
 )
-# The fields of problem.json.
 _PROBLEM_FIELDS = {
     "problem": str,
     "source_language": str,
@@ -51,72 +46,16 @@ _PROBLEM_FIELDS = {
     # Ids per word, and the share of byte pieces: `data.tokenizer.Fit`.
     "vocabulary_fit": list[float],
 }
-# The fields of sharing.json.
 _SHARING_FIELDS = {"jobs": int, "cores": int, "gpus": int}
-# The fields of an event in metrics.jsonl. Each event has the first ones, those
-# of training or of an evaluation have more.
-_ALWAYS = "step", "split", "loss"
-_OF_TRAINING = (
-    "steps_per_second",
-    "tokens_per_second",
-    "target_tokens",
-    "peak_memory_mb",
-)
-_OF_EVALUATION = ("bleu",)
-_EVENT_FIELDS = {
-    "step": int,
-    "split": str,
-    "averaged": int,
-    "loss": float,
+# What every event in metrics.jsonl has, and one of training or evaluation.
+_EVENT_FIELDS = {"step": int, "split": str, "loss": float}
+_OF_TRAINING = {
     "steps_per_second": float,
     "tokens_per_second": float,
-    "learning_rate": float,
     "target_tokens": float,
-    "skipped_steps": float,
-    "teacher_forced_accuracy": float,
-    "bleu": float,
-    "chrf": float,
-    "exact_match": float,
     "peak_memory_mb": float | None,
 }
-# The hparams that may change when a run is resumed. The shapes or the meaning
-# of the weights depend on all others.
-_MAY_CHANGE = frozenset(
-    {
-        "activation_dtype",
-        "alpha",
-        "attention_dropout",
-        "average_checkpoints",
-        "average_epochs",
-        "batch_size",
-        "beam_size",
-        "bpe_dropout",
-        "clip_grad_norm",
-        "extra_length",
-        "label_smoothing",
-        "layer_prepostprocess_dropout",
-        "learning_rate",
-        "learning_rate_constant",
-        "learning_rate_schedule",
-        "learning_rate_warmup_steps",
-        "length_bucket_step",
-        "max_length",  # unless it is the length of learned positions
-        "min_length_bucket",
-        "moving_average_decay",
-        "optimizer",
-        "optimizer_adam_beta1",
-        "optimizer_adam_beta2",
-        "optimizer_adam_epsilon",
-        "optimizer_multistep_accumulate_steps",
-        "pair_concatenation",
-        "r_drop_alpha",
-        "relative_attention_implementation",
-        "relu_dropout",
-        "symbol_dropout",
-        "train_steps",
-        "weight_decay",
-    }
-)
+_OF_EVALUATION = {"bleu": float}
 _PACKAGES = (
     "tensorflow",
     "keras",
@@ -192,15 +131,9 @@ class RunDir:
         """
         path = self.path / _PROBLEM
         try:
-            problem = checked_json.loads(
+            return checked_json.loads(
                 path.read_bytes(), _PROBLEM_FIELDS, _PROBLEM_FIELDS
             )
-            name = problem["problem"]
-            if pathlib.PurePath(name).name != name:
-                raise errors.UserError(
-                    "expected the name of a problem, which is no path. "
-                    f"Received: {name!r}."
-                )
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
@@ -208,9 +141,8 @@ class RunDir:
                 f"{path} is damaged: {error} Put the original back, or remove "
                 "the file: the data of the run are then not compared."
             ) from error
-        return problem
 
-    def write_problem(self, problem: dict) -> None:
+    def write_problem(self, problem: dict[str, Any]) -> None:
         """Writes problem.json, which describes the run's data."""
         self._write(_PROBLEM, checked_json.dumps(problem).encode())
 
@@ -260,25 +192,13 @@ class RunDir:
         self._write(SUBWORDS if is_subwords else TOKENIZER, content)
 
     def make_folder(self, name: str) -> pathlib.Path:
-        """Creates a folder in the run if it is missing, and returns its path.
-
-        Raises:
-            UserError: it is a link to a folder outside the run.
-        """
+        """Makes a folder in the run unless it is there; returns its path."""
         folder = self.path / name
-        if folder.is_symlink():
-            raise errors.UserError(
-                f"Expected a folder of the run. Received: {folder}, a link to "
-                f"{os.path.realpath(folder)}. Remove the link, or put the "
-                "folder in its place."
-            )
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def append_metrics(self, event: dict) -> None:
+    def append_metrics(self, event: dict[str, Any]) -> None:
         """Appends a line to metrics.jsonl.
-
-        A kill may leave an incomplete line; it is removed first.
 
         Raises:
             UserError: the file cannot be written, or is a link.
@@ -287,16 +207,9 @@ class RunDir:
         with system_errors.writing(path):
             self.path.mkdir(parents=True, exist_ok=True)
             with files.open_appending(path) as file:
-                size = file.seek(0, os.SEEK_END)
-                if size:
-                    file.seek(size - 1)
-                    if file.read(1) != b"\n":
-                        file.seek(0)
-                        file.truncate(file.read().rfind(b"\n") + 1)
-                file.seek(0, os.SEEK_END)
                 file.write(_line(event))
 
-    def read_metrics(self) -> list[dict]:
+    def read_metrics(self) -> list[dict[str, Any]]:
         """Returns the events of metrics.jsonl without an incomplete last line.
 
         Raises:
@@ -333,12 +246,15 @@ class RunDir:
 
     def truncate_epoch_ends(self, step: int) -> None:
         """Removes the marks of epochs that end after `step`."""
-        for marked in _marked_steps(self.path, _EPOCH):
+        for marked in _steps(self.path, _EPOCH):
             if marked > step:
                 (self.path / f"ckpt-{marked}{_EPOCH}").unlink()
 
     def mark_stop(self, step: int) -> None:
-        """Marks the checkpoint of a step, which only a stop saves."""
+        """Marks the checkpoint of a step, which only a stop saves.
+
+        It goes when the next checkpoint is saved.
+        """
         self._write(f"ckpt-{step}{_STOP}", b"")
 
     def unmark_stop(self, step: int) -> None:
@@ -384,9 +300,9 @@ def latest_run(root: str = "runs", flag: str = "--output_dir") -> pathlib.Path:
     runs = []  # pairs (time of the newest checkpoint, folder)
     for pattern in ("*", "*/*"):
         for folder in pathlib.Path(root).glob(pattern):
-            indices = list(folder.glob("ckpt-*.index"))
-            if (folder / HPARAMS).is_file() and indices:
-                runs.append((max(i.stat().st_mtime for i in indices), folder))
+            if (folder / HPARAMS).is_file() and (steps := all_steps(folder)):
+                newest = checkpoint_file(folder, steps[-1])
+                runs.append((newest.stat().st_mtime, folder))
     if not runs:
         raise errors.UserError(
             f"Expected a trained run in {root}/. Received: none. Train one "
@@ -398,7 +314,7 @@ def latest_run(root: str = "runs", flag: str = "--output_dir") -> pathlib.Path:
 def run_of(path: str | pathlib.Path) -> RunDir:
     """Returns the run that a directory or a checkpoint belongs to.
 
-    An average of checkpoints lies in a folder of its own inside its run.
+    An average of checkpoints lies in a folder inside its run.
 
     Raises:
         UserError: neither the path nor the two folders above it is a run.
@@ -435,8 +351,13 @@ def check_same_architecture(
         UserError: the weights do not allow a difference; all are named.
     """
     changed = hparam.differences(old, new)
-    allowed = _MAY_CHANGE - ({"max_length"} if old.pos == "emb" else set())
-    fatal = {n: v for n, v in changed.items() if n not in allowed}
+    names = list(hparam.field_types())
+    # The fields up to this one define the model; all others may change.
+    of_model = set(names[: names.index("activation_dtype")])
+    of_model -= {"relative_attention_implementation"}
+    if "emb" in (old.pos, old.decoder_pos):
+        of_model |= {"max_length"}
+    fatal = {n: v for n, v in changed.items() if n in of_model}
     if fatal:
         listed = ", ".join(f"{n}={a} (now {b})" for n, (a, b) in fatal.items())
         raise errors.UserError(
@@ -483,10 +404,14 @@ def checkpoint_step(prefix: str | pathlib.Path) -> int:
     return int(match.group(1))
 
 
+def checkpoint_file(directory: str | pathlib.Path, step: int) -> pathlib.Path:
+    """Returns the path of the file of a checkpoint."""
+    return pathlib.Path(directory) / f"ckpt-{step}{CHECKPOINT}"
+
+
 def all_steps(directory: str | pathlib.Path) -> list[int]:
     """Returns the steps of the checkpoints in a directory, ascending."""
-    names = [path.stem for path in pathlib.Path(directory).glob("ckpt-*.index")]
-    return sorted(int(n[5:]) for n in names if re.fullmatch(r"ckpt-\d+", n))
+    return sorted(_steps(directory, CHECKPOINT))
 
 
 def epoch_ends(directory: str | pathlib.Path) -> list[int]:
@@ -494,53 +419,35 @@ def epoch_ends(directory: str | pathlib.Path) -> list[int]:
 
     Runs have them while `average_epochs` is set.
     """
-    return sorted(_marked_steps(directory, _EPOCH) & set(all_steps(directory)))
+    ends = _steps(directory, _EPOCH)
+    return [step for step in all_steps(directory) if step in ends]
 
 
 def stops(directory: str | pathlib.Path) -> set[int]:
     """Returns the steps of the checkpoints that only a stop has saved."""
-    return _marked_steps(directory, _STOP)
+    return _steps(directory, _STOP)
 
 
-def regular_steps(directory: str | pathlib.Path) -> list[int]:
-    """Returns the steps that a run that never stopped would have, ascending.
-
-    They are those of all checkpoints except `stops`. The newest is among them
-    in any case: the run may end there.
-    """
-    steps, stopped = all_steps(directory), stops(directory)
-    return [n for n in steps if n not in stopped or n == steps[-1]]
-
-
-def _marked_steps(directory: str | pathlib.Path, mark: str) -> set[int]:
-    names = [p.stem for p in pathlib.Path(directory).glob(f"ckpt-*{mark}")]
+def _steps(directory: str | pathlib.Path, end: str) -> set[int]:
+    """Returns the steps of the files `ckpt-STEP` with an end."""
+    names = [p.stem for p in pathlib.Path(directory).glob(f"ckpt-*{end}")]
     return {int(n[5:]) for n in names if re.fullmatch(r"ckpt-\d+", n)}
 
 
-def remove_checkpoint(prefix: str) -> None:
-    """Removes the files of a checkpoint; the index goes first."""
-    pathlib.Path(f"{prefix}.index").unlink(missing_ok=True)
-    folder, name = os.path.split(prefix)
-    for path in pathlib.Path(folder).glob(f"{name}.*"):
-        path.unlink()
+def remove_checkpoint(prefix: str | pathlib.Path) -> None:
+    """Removes the file of a checkpoint, and then its marks."""
+    for end in (CHECKPOINT, f"{CHECKPOINT}.damaged", _EPOCH, _STOP):
+        pathlib.Path(f"{prefix}{end}").unlink(missing_ok=True)
 
 
-def write_checkpoint_state(directory: pathlib.Path) -> None:
-    """Writes the state file `checkpoint`, which TensorFlow's tools read."""
-    names = [f"ckpt-{step}" for step in all_steps(directory)]
-    lines = [f'all_model_checkpoint_paths: "{name}"\n' for name in names]
-    lines.insert(0, f'model_checkpoint_path: "{names[-1]}"\n')
-    RunDir(directory)._write(_STATE, "".join(lines).encode())
-
-
-def _event(line: bytes) -> dict:
+def _event(line: bytes) -> dict[str, Any]:
     """Parses a line of metrics.jsonl."""
-    event = checked_json.loads(line, _EVENT_FIELDS, _ALWAYS)
+    event = checked_json.loads(line, _EVENT_FIELDS, _EVENT_FIELDS)
     more = _OF_TRAINING if event["split"] == "train" else _OF_EVALUATION
-    checked_json.check(event, {}, more)
+    checked_json.check(event, more, more)
     return event
 
 
-def _line(event: dict) -> bytes:
+def _line(event: dict[str, Any]) -> bytes:
     """Returns an event as a line of metrics.jsonl."""
     return json.dumps(event, ensure_ascii=False).encode() + b"\n"

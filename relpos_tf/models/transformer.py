@@ -8,6 +8,7 @@ H heads, D depth per head, n hypotheses of one source, L decoder layers.
 """
 
 from collections.abc import Mapping
+from typing import Any
 from typing import NamedTuple
 
 import keras
@@ -16,58 +17,29 @@ import tensorflow as tf
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.layers import blocks
-from relpos_tf.layers import caches
-from relpos_tf.layers import checks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
-from relpos_tf.layers import masks
-from relpos_tf.layers import pairs
 from relpos_tf.layers import projections
-from relpos_tf.layers.positions import scheme
 from relpos_tf.models import arguments
+from relpos_tf.utils import checks
 
 
 class DecoderCache(NamedTuple):
     """What decoding step by step keeps between steps.
 
-    Attributes:
-        layers: per block, the cache of self-attention, `[B * n, H, T, D]`.
-            Only this part follows the hypotheses of a beam search.
-        memory: per block, the source's keys and values, `[B, H, S, D]`.
-        may_attend: bool `[B, 1, 1, S]`, True where the source has a token.
-        embedding: the embedding table of the targets, `[V, F]`, read once.
-        softmax: the softmax table, `[F, V]`, read and transposed once.
+    Only `layers` changes, and follows the n hypotheses of a beam search. The
+    kernels and tables are read once for all steps.
     """
 
-    layers: tuple
-    memory: tuple
-    may_attend: tf.Tensor
-    embedding: tf.Tensor
-    softmax: tf.Tensor
+    layers: tuple  # per block, self-attention's cache, [B * n, H, T, D]
+    memory: tuple  # per block, keys and values of the source, [B, H, S, D]
+    kernels: tuple  # per block, self-attention's `step_kernel`
+    may_attend: tf.Tensor  # bool [B, 1, 1, S], True where the source has tokens
+    embedding: tf.Tensor  # the table of the targets, [V, F]
+    softmax: tf.Tensor  # the table of the softmax, [F, V]
 
 
-class BeamCache(NamedTuple):
-    """What a beam search keeps between steps; see `layers.pairs.of_hypotheses`.
-
-    Attributes:
-        layers: per block, the keys and values of self-attention. They stay
-            with their source, whichever hypotheses survive.
-        memory: per block, the keys and values of the source.
-        source: `pairs.OnePosition`: which source positions have a token.
-        kernels: per block, the `fused_kernel` of self-attention.
-        embedding: as in `DecoderCache`.
-        softmax: as in `DecoderCache`.
-    """
-
-    layers: tuple
-    memory: tuple
-    source: pairs.OnePosition
-    kernels: tuple
-    embedding: tf.Tensor
-    softmax: tf.Tensor
-
-
-def is_token(ids):
+def is_token(ids: tf.Tensor) -> tf.Tensor:
     """Returns where `[B, S]` ids are not padding: bool `[B, 1, 1, S]`."""
     return tf.not_equal(ids, 0)[:, tf.newaxis, tf.newaxis, :]
 
@@ -78,10 +50,8 @@ class Transformer(keras.Model):
 
     The constructor creates all variables.
 
-    Decoding has three forms, which compute the same: `decode` for whole
-    targets; `init_cache` and `step` for any number of new positions at a time;
-    `init_beams` and `step_beams` for a search, one new position of all
-    hypotheses in as few operations as possible.
+    Decoding has two forms, which compute the same: `decode` for whole targets;
+    `init_cache` and `step` for any number of new positions at a time.
 
     Args:
         hparams: `hparam.HParams`, or the dict of one.
@@ -109,7 +79,12 @@ class Transformer(keras.Model):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762).
     """
 
-    def __init__(self, hparams, name="transformer", **kwargs):
+    def __init__(
+        self,
+        hparams: hparam.HParams | Mapping[str, Any],
+        name: str = "transformer",
+        **kwargs: Any,
+    ):
         super().__init__(name=name, **kwargs)
         checks.needs_tensorflow(self)
         if not isinstance(hparams, hparam.HParams | Mapping):
@@ -169,31 +144,24 @@ class Transformer(keras.Model):
 
     def _add_stacks(self, policy):
         hparams = self.hparams
-        decoder_args = arguments.block_arguments(
-            hparams, arguments.decoder_positions(hparams)
-        )
         # Tuples, because tf.train.Checkpoint loses layers held in lists.
         self.encoder_blocks = tuple(
             blocks.EncoderBlock(
-                *arguments.block_arguments(
-                    hparams, arguments.encoder_positions(hparams, i)
-                ),
+                *arguments.block_arguments(hparams, positions),
                 **policy,
                 name=f"encoder_layer_{i}",
             )
-            for i in range(hparams.encoder_layers)
+            for i, positions in enumerate(arguments.encoder_positions(hparams))
         )
         self.decoder_blocks = tuple(
             blocks.DecoderBlock(
-                *decoder_args,
+                *arguments.block_arguments(hparams, positions),
                 arguments.source_positions(hparams),
                 **policy,
                 name=f"decoder_layer_{i}",
             )
-            for i in range(hparams.decoder_layers)
+            for i, positions in enumerate(arguments.decoder_positions(hparams))
         )
-        for stack in (self.encoder_blocks, self.decoder_blocks):
-            scheme.share([block.self_attention.positions for block in stack])
         self.encoder_norm = self.decoder_norm = None
         if hparams.layer_preprocess_sequence == "n":
             # Without these, the last sum of a pre-norm stack has no norm.
@@ -204,8 +172,8 @@ class Transformer(keras.Model):
                 for name in ("encoder_norm", "decoder_norm")
             )
 
-    def build(self, input_shape):
-        if self.built:
+    def build(self, input_shape: Any) -> None:
+        if getattr(self, "built", False):
             return
         features = (None, None, self.hparams.hidden_size)
         for layer in self._flatten_layers(include_self=False, recursive=False):
@@ -213,70 +181,74 @@ class Transformer(keras.Model):
                 layer.build(features)
         self.built = True
 
-    def call(self, inputs, targets, training=False):
+    def call(
+        self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False
+    ) -> tf.Tensor:
         checks.sizes("inputs", inputs.shape, ("batch", "positions"))
         expected = inputs.shape[0] or "batch", "positions"
         checks.sizes("targets", targets.shape, expected)
         x = self.features(inputs, targets, training=training)
         return self.softmax_embedding.logits(x)
 
-    def fit(self, *args, **kwargs):
-        """Refuses: the trainer trains this model.
+    def fit(self, *args: Any, **kwargs: Any) -> None:
+        """Refuses Keras' own training, evaluation and prediction.
 
         Raises:
             UserError: always.
         """
-        _refuse("fit", "relpos-trainer trains it")
+        raise errors.UserError(
+            "`fit`, `evaluate` and `predict` are not supported: relpos-trainer "
+            "trains a Transformer, relpos-decoder scores it, relpos_tf."
+            "Translator translates with it, and model(inputs, targets) returns "
+            "its logits. For Keras' own training, put `relpos_tf."
+            "RelativeMultiHeadAttention` into a Keras model."
+        )
 
-    def evaluate(self, *args, **kwargs):
-        """Refuses, as `fit`."""
-        _refuse("evaluate", "relpos-trainer and relpos-decoder score it")
+    evaluate = predict = fit
 
-    def predict(self, *args, **kwargs):
-        """Refuses, as `fit`."""
-        _refuse("predict", "relpos_tf.Translator translates with it")
-
-    def features(self, inputs, targets, training=False, tag_lengths=None):
+    def features(
+        self,
+        inputs: tf.Tensor,
+        targets: tf.Tensor,
+        training: bool = False,
+        tag_lengths: tf.Tensor | None = None,
+    ) -> tf.Tensor:
         """Returns the inputs of the softmax layer, `[B, T, F]`.
 
-        Args:
-            inputs: As in the call.
-            targets: As in the call.
-            training: As in the call.
-            tag_lengths: `[B]` integer tensor or None. The number of ids in
-                front of each source that `symbol_dropout` keeps.
+        Of `[B]` `tag_lengths`, `symbol_dropout` keeps so many ids in front of
+        each source. The other arguments are those of the call.
         """
         memory = self.encode(inputs, training, tag_lengths)
         return self._decode(targets, memory, inputs, training)
 
-    def softmax_table(self):
+    def softmax_table(self) -> tf.Tensor:
         """Returns the table that turns features into logits, `[V, F]`."""
         return self.softmax_embedding.table()
 
-    def encode(self, inputs, training=False, tag_lengths=None):
-        """Encodes source ids `[B, S]`; returns `[B, S, F]`.
-
-        See `features` for the other arguments.
-        """
+    def encode(
+        self,
+        inputs: tf.Tensor,
+        training: bool = False,
+        tag_lengths: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """Encodes `[B, S]` source ids: `[B, S, F]`; see `features`."""
         x = self._embed_source(inputs, training, tag_lengths)
         may_attend = is_token(inputs)  # [B, 1, 1, S]
         for block in self.encoder_blocks:
             x = block(x, may_attend=may_attend, training=training)
         return _norm(self.encoder_norm, x)
 
-    def attention_weights(self, inputs, targets):
-        """Returns the attention weights of a teacher-forced pass.
-
-        Args:
-            inputs: As in the call.
-            targets: As in the call.
+    def attention_weights(
+        self, inputs: tf.Tensor, targets: tf.Tensor
+    ) -> dict[str, list[tf.Tensor]]:
+        """Returns the attention weights of the call.
 
         Returns:
             A dict of lists with a tensor for each layer: `encoder`,
             `[B, H, S, S]`; `decoder`, `[B, H, T, T]`; and `cross`, from the
             decoder to the source, `[B, H, T, S]`.
         """
-        weights = {"encoder": [], "decoder": [], "cross": []}
+        weights: dict[str, list] = {"encoder": [], "decoder": [], "cross": []}
         may_attend = is_token(inputs)
         x = self._embed_source(inputs)
         for block in self.encoder_blocks:
@@ -292,44 +264,48 @@ class Transformer(keras.Model):
             weights["cross"].append(cross)
         return weights
 
-    def decode(self, targets, memory, inputs, training=False):
-        """Scores all targets at once.
-
-        Args:
-            targets: `[B, T]` integer tensor, not shifted.
-            memory: `[B, S, F]`, the result of `encode` for `inputs`.
-            inputs: `[B, S]` integer tensor; its zeros are padding.
-            training: bool.
-
-        Returns:
-            Logits, float32 `[B, T, V]`.
-        """
+    def decode(
+        self,
+        targets: tf.Tensor,
+        memory: tf.Tensor,
+        inputs: tf.Tensor,
+        training: bool = False,
+    ) -> tf.Tensor:
+        """Returns the call's logits, with a `memory` that `encode` returned."""
         x = self._decode(targets, memory, inputs, training)
         return self.softmax_embedding.logits(x)
 
-    def init_cache(self, inputs, memory=None, *, beam_size=1, max_length=None):
+    def init_cache(
+        self,
+        inputs: tf.Tensor,
+        memory: tf.Tensor | None = None,
+        *,
+        max_length: int | tf.Tensor | None = None,
+    ) -> DecoderCache:
         """Returns the cache before the first step of `step`.
+
+        A search repeats `layers` for the n hypotheses of each source.
 
         Args:
             inputs: `[B, S]` integer tensor of source ids.
             memory: `[B, S, F]`, the result of `encode`, or None to encode.
-            beam_size: int, n. Hypotheses for each source.
             max_length: None for a cache that grows with each step, or an int
                 or scalar tensor: the number of positions of a fixed cache.
-
-        Returns:
-            A `DecoderCache`.
         """
         if memory is None:
             memory = self.encode(inputs)
-        rows = tf.shape(inputs)[0] * beam_size
+        batch = tf.shape(inputs)[0]
         return DecoderCache(
             layers=tuple(
-                block.self_attention.init_cache(rows, max_length)
+                block.self_attention.init_cache(batch, max_length)
                 for block in self.decoder_blocks
             ),
             memory=tuple(
                 block.encdec_attention.project(memory)
+                for block in self.decoder_blocks
+            ),
+            kernels=tuple(
+                block.self_attention.step_kernel()
                 for block in self.decoder_blocks
             ),
             may_attend=is_token(inputs),
@@ -337,7 +313,9 @@ class Transformer(keras.Model):
             softmax=tf.transpose(self.softmax_embedding.table()),
         )
 
-    def step(self, ids, cache, start):
+    def step(
+        self, ids: tf.Tensor, cache: DecoderCache, start: int | tf.Tensor
+    ) -> tuple[tf.Tensor, DecoderCache]:
         """Computes the logits of one or several new positions.
 
         Args:
@@ -351,85 +329,28 @@ class Transformer(keras.Model):
             A pair: logits, float32 `[B * n, T, V]`, equal to the rows of
             `decode` from `start` on; and the cache with these positions.
         """
-        x, cache, _ = self._step(ids, cache, start)
-        x = _norm(self.decoder_norm, x)
-        return self.softmax_embedding.logits_by(x, cache.softmax), cache
-
-    def init_beams(self, inputs):
-        """Returns the `BeamCache` of a search for translations of `[B, S]`."""
-        memory = self.encode(inputs)  # [B, S, F]
-        batch, heads = tf.shape(inputs)[0], self.hparams.num_heads
-        depth = self.hparams.hidden_size // heads
-        empty = caches.BeamKeysValues(
-            tf.zeros([batch, heads, depth, 0], self.compute_dtype),
-            tf.zeros([batch, heads, 0, depth], self.compute_dtype),
-        )
-        rows = tf.reshape(memory, [-1, memory.shape[-1]])  # [B * S, F]
-        return BeamCache(
-            layers=(empty,) * len(self.decoder_blocks),
-            memory=tuple(
-                block.encdec_attention.project_rows(rows, batch)
-                for block in self.decoder_blocks
-            ),
-            source=pairs.OnePosition(masks.to_bias(is_token(inputs))),
-            kernels=tuple(
-                block.self_attention.fused_kernel()
-                for block in self.decoder_blocks
-            ),
-            embedding=self.target_embedding.table(),
-            softmax=tf.transpose(self.softmax_embedding.table()),
-        )
-
-    def step_beams(self, ids, cache, ancestors):
-        """Computes the logits of the next position of all hypotheses.
-
-        Args:
-            ids: `[B * n]` integer tensor: the last id of each hypothesis, or
-                0 at the first position.
-            cache: `BeamCache` of the earlier positions.
-            ancestors: int32 `[B, n, T]`: for each hypothesis and each of the
-                T positions, this one included, the hypothesis that it
-                continues there; at this position, its own index.
-
-        Returns:
-            A pair: logits, float32 `[B * n, V]`, and the cache with this
-            position.
-        """
-        x = self.target_embedding.look_up(ids, cache.embedding)  # [B * n, F]
-        position = tf.shape(ancestors)[2] - 1
-        x = self._add_target_positions(x[:, tf.newaxis], position)[:, 0]
-        past = pairs.of_hypotheses(ancestors)
-        source = cache.source._replace(number=past.number)
+        x = self.target_embedding.look_up(ids, cache.embedding)  # [B * n, T, F]
+        x = self._add_target_positions(x, start)
         layers = []
-        for block, kernel, layer, memory in zip(
+        for block, layer, memory, kernel in zip(
             self.decoder_blocks,
-            cache.kernels,
             cache.layers,
             cache.memory,
+            cache.kernels,
             strict=True,
         ):
-            x, layer = block.step_rows(
-                x, kernel, layer, memory, past=past, source=source
+            x, layer, _ = block.step(
+                x,
+                layer,
+                memory,
+                start=start,
+                may_attend=cache.may_attend,
+                kernel=kernel,
             )
             layers.append(layer)
         x = _norm(self.decoder_norm, x)
         logits = self.softmax_embedding.logits_by(x, cache.softmax)
         return logits, cache._replace(layers=tuple(layers))
-
-    def attention(self, inputs, targets):
-        """Returns the weights with which each target attends to the source.
-
-        Args:
-            inputs: `[B, S]` integer tensor of source ids.
-            targets: `[B, T]` integer tensor, not shifted.
-
-        Returns:
-            A `[B, L, H, T, S]` tensor; row t holds the weights with which
-            target t was predicted.
-        """
-        shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
-        weights = self._step(shifted, self.init_cache(inputs), 0)[2]
-        return tf.stack(weights, axis=1)
 
     def _embed_source(self, inputs, training=False, tag_lengths=None):
         """Embeds source ids with absolute positions; returns `[B, S, F]`."""
@@ -457,34 +378,12 @@ class Transformer(keras.Model):
             x = block(x, memory, may_attend=may_attend, training=training)
         return _norm(self.decoder_norm, x)
 
-    def _step(self, ids, cache, start):
-        x = self.target_embedding.look_up(ids, cache.embedding)  # [B * n, T, F]
-        x = self._add_target_positions(x, start)
-        layers, weights = [], []
-        for block, layer, memory in zip(
-            self.decoder_blocks, cache.layers, cache.memory, strict=True
-        ):
-            x, layer, weight = block.step(
-                x, layer, memory, start=start, may_attend=cache.may_attend
-            )
-            layers.append(layer)
-            weights.append(weight)
-        return x, cache._replace(layers=tuple(layers)), weights
-
     def _add_target_positions(self, x, start, training=False):
         own, learned = self._decoder_hparams, self.target_positions
         return self._add_positions(x, own, learned, start, training)
 
     def _add_positions(self, x, own, learned, start, training):
-        """Adds the absolute positions of a stack, from `start` on.
-
-        Args:
-            x: `[B, L, F]` tensor.
-            own: `hparam.HParams` of the stack.
-            learned: None or `embeddings.LearnedPositions`.
-            start: int or scalar tensor.
-            training: bool.
-        """
+        """Adds absolute positions from `start` on, by a stack's `own`."""
         batch, length, _ = tf.unstack(tf.shape(x))
         positions = start + tf.range(length)
         if learned is not None:
@@ -497,17 +396,8 @@ class Transformer(keras.Model):
             return x + tf.cast(signal, x.dtype)
         return x
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"hparams": self.hparams.to_dict()}
-
-
-def _refuse(method, instead):
-    """Refuses a method of Keras' models."""
-    raise errors.UserError(
-        f"`Transformer.{method}` is not supported: {instead}, and "
-        "model(inputs, targets) returns its logits. For Keras' own training, "
-        "put `relpos_tf.RelativeMultiHeadAttention` into a Keras model."
-    )
 
 
 def _norm(norm, x):

@@ -20,6 +20,7 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,8 +99,8 @@ class Worker:
         model: `served.ServedModel`.
         limits: What the server takes on.
         metrics: Where batches are counted.
-        cold: `served.Settings` whose first translation takes long. Each is
-            tried while nothing waits, or after a batch, before requests come.
+        warm_up_steps: `served.ServedModel.warm_up_steps`. Each is taken while
+            nothing waits, or after a batch.
     """
 
     def __init__(
@@ -107,10 +108,10 @@ class Worker:
         model: served.ServedModel,
         limits: limits_lib.Limits,
         metrics: metrics_lib.Metrics,
-        cold: Sequence[served.Settings] = (),
+        warm_up_steps: Sequence[Callable[[], Any]] = (),
     ):
         self.model = model
-        self._cold = collections.deque(cold)
+        self._cold = collections.deque(warm_up_steps)
         self._warm_up_s = 0.0
         self._limits = limits
         self._metrics = metrics
@@ -126,7 +127,7 @@ class Worker:
 
     @property
     def is_warm(self) -> bool:
-        """Whether no kind of request of the page is translated first."""
+        """Whether the warm-up is over."""
         return not self._cold
 
     def start(self) -> None:
@@ -203,7 +204,7 @@ class Worker:
         while (batch := self._next_batch()) is not None:
             if batch:
                 self._translate_timed(batch)
-            # A kind after each batch, or a busy server would never be warm.
+            # A step after each batch, or a busy server would never be warm.
             if self._cold and not self._is_closing:
                 self._warm_up()
 
@@ -217,19 +218,18 @@ class Worker:
         self._lines_per_second += 0.2 * (speed - self._lines_per_second)
 
     def _warm_up(self):
-        """Translates once with the next settings that are cold."""
+        """Takes the next step of the warm-up."""
         begun = time.monotonic()
         name = self.model.name
         try:
-            self.model.warm_up(self._cold[0])
+            self._cold[0]()
         except Exception as error:  # whatever it is, the thread must go on
             _log.error("Warming up %s failed.", name, exc_info=error)
         self._warm_up_s += time.monotonic() - begun
         self._cold.popleft()
         if self.is_warm:
             _log.info(
-                "%s is ready for beginnings and attention as well, after %.0f "
-                "s more.",
+                "%s is ready for every kind of request, after %.0f s more.",
                 name,
                 self._warm_up_s,
             )
@@ -237,7 +237,7 @@ class Worker:
     def _next_batch(self):
         """Waits for lines; returns (job, index) of each, or None at the end.
 
-        While settings are cold, it does not wait, and may return no lines.
+        During the warm-up, it does not wait, and may return no lines.
         """
         most = self._limits.max_batch_lines
         with self._changed:

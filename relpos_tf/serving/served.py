@@ -1,6 +1,8 @@
 """A model that the server translates with, and the form of its answers."""
 
+import functools
 import json
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
@@ -40,7 +42,7 @@ class ServedModel:
     Args:
         name: str.
         translator: `translator.Translator`, or anything with its
-            `translations` and `engine.complete`.
+            `translations` and `engine`.
         description: dict. What `/models` says of it besides.
     """
 
@@ -54,21 +56,13 @@ class ServedModel:
         self._translator = translator
         self._kinds = set()
         self._defaults = self._complete(decode_hparam.DecodeHParams())
-        self.has_prefixes = self._can(prefix=[])
-        self.has_attention = self._can(with_attention=True)
+        self.has_prefixes = translator.engine.is_steerable
+        self.has_attention = translator.engine.is_steerable
         self._kinds_of_page = frozenset(map(_kind, self.kinds_of_page()))
         self._description = description or {}
 
     def _complete(self, decode_hparams):
         return self._translator.engine.complete(decode_hparams)
-
-    def _can(self, **arguments):
-        """Returns whether the translator takes these arguments."""
-        try:
-            self._translator.translations([], self._defaults, **arguments)
-        except errors.UserError:
-            return False
-        return True
 
     def describe(self) -> dict[str, Any]:
         """Returns the model's entry in `/models`."""
@@ -186,6 +180,21 @@ class ServedModel:
             for has_prefixes in (False, True)[: 1 + self.has_prefixes]
             for has_attention in (False, True)[: 1 + self.has_attention]
             for n_best in sorted({1, self._defaults.beam_size})
+        ]
+
+    def warm_up_steps(self) -> list[Callable[[], Any]]:
+        """Returns functions for the searches whose first use takes long.
+
+        They are those for single lines, where they are compiled, and those of
+        the page with beginnings and attention.
+        """
+        return [
+            *self._translator.engine.warm_up_steps(),
+            *(
+                functools.partial(self.warm_up, kind)
+                for kind in self.kinds_of_page()
+                if not kind.is_plain
+            ),
         ]
 
     def warm_up(self, settings: Settings) -> None:

@@ -14,6 +14,12 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.utils import checked_json
 
+_SCHEDULE_FACTORS = {
+    "constant",
+    "linear_warmup",
+    "rsqrt_decay",
+    "rsqrt_hidden_size",
+}
 # The fields that are copied, with their values if an older version of
 # tensor2tensor did not write them.
 _MODEL = {
@@ -240,7 +246,7 @@ def _schedule(t2t: Mapping[str, Any], notes: list[str]) -> str:
     factors = set(schedule.split("*")) if schedule else set()
     if schedule == "legacy" and scheme == "noam":
         return schedule
-    if factors and factors <= set(hparam.SCHEDULE_FACTORS):
+    if factors and factors <= _SCHEDULE_FACTORS:
         return schedule
     named = f"{schedule} ({scheme})" if schedule == "legacy" else schedule
     notes.append(

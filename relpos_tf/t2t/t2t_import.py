@@ -6,7 +6,6 @@ relpos-decoder, relpos-export and `relpos-trainer --warm_start_from` need, and a
 record of the import.
 """
 
-import itertools
 import json
 import os
 import pathlib
@@ -22,12 +21,15 @@ from relpos_tf.data import t2t_subwords
 from relpos_tf.export import saved_model
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from relpos_tf.models import shapes as model_shapes
+from relpos_tf.models import transformer
 from relpos_tf.t2t import t2t_hparams
 from relpos_tf.t2t import t2t_variables
 from relpos_tf.utils import files
+from relpos_tf.utils import paths
 
 RECORD = "t2t_import.json"
+# The errors of a damaged or missing checkpoint of TensorFlow.
+_UNREADABLE = (tf.errors.OpError, OSError, ValueError, RuntimeError, IndexError)
 _MOST_NOTES = 5  # on vocabularies that do not fit
 
 
@@ -88,15 +90,14 @@ def import_run(
     vocabulary = find_vocabulary(
         t2t_dir, vocab_file, t2t, hparams.vocab_size, notes
     )
-    # No model is built: its size could be nonsense. If the hparams have more
-    # variables than the checkpoint, a missing one is among the first of them.
-    variables = dict(
-        itertools.islice(model_shapes.of_model(hparams), len(shapes) + 1)
-    )
+    model = transformer.Transformer(hparams)
+    variables = {v.path: tuple(v.shape) for v in model.variables}
     used = t2t_variables.names_of(variables, hparams, shapes)
     t2t_variables.check_fit(variables, used, shapes, ignored)
-    with checkpoints.reading(prefix):
+    try:
         values = {path: _read(reader, used[path]) for path in variables}
+    except _UNREADABLE as error:
+        raise errors.UserError(f"Checkpoint {prefix} is damaged.") from error
     result = Imported(hparams, prefix, used, ignored, notes, bool(vocabulary))
     step = read_step(reader, prefix)
     with files.replacing_folder(output_dir) as partial:
@@ -153,8 +154,8 @@ def open_checkpoint(prefix: str):
         UserError: it is missing or damaged.
     """
     try:
-        return checkpoints.open_checkpoint(prefix)
-    except checkpoints.UNREADABLE as error:
+        return tf.train.load_checkpoint(paths.plain(prefix))
+    except _UNREADABLE as error:
         raise errors.UserError(
             "Expected the prefix of a checkpoint, as in model.ckpt-250000. "
             f"Received: {prefix}, which is not there or damaged."
@@ -230,7 +231,6 @@ def _write(folder, result, values, vocabulary, step) -> None:
     """Writes the files of the run."""
     run = run_dir.RunDir(folder)
     checkpoints.write_model(str(folder / f"ckpt-{step}"), values, step)
-    run_dir.write_checkpoint_state(folder)
     if vocabulary:
         (folder / run_dir.SUBWORDS).write_bytes(vocabulary)
     run.write_versions()

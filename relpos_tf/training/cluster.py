@@ -1,19 +1,31 @@
-"""The hosts of a job, as TF_CONFIG lists them. No TensorFlow."""
+"""The hosts of a job, as TF_CONFIG lists them, and their rendezvous.
 
+TensorFlow waits an hour for a missing host, says nothing, and does not react
+to Ctrl-C. So all hosts connect to the chief first, at the port that TensorFlow
+uses afterwards, and missing ones are named. A host sends its index on a line;
+once all are there, the chief answers each of them with a line.
+"""
+
+import contextlib
 import dataclasses
-import json
+import logging
 import os
 import re
-from collections.abc import Mapping
+import socket
+import time
+
+import tensorflow as tf
 
 from relpos_tf import errors
 
-_JOBS = ("chief", "worker")  # in the order of TensorFlow's replicas
-_MAX_DIGITS = 10  # of a port, or an index
+_log = logging.getLogger("relpos_tf")
 _EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
 )
+TIMEOUT_VARIABLE = "RELPOS_TF_HOSTS_TIMEOUT"
+_MESSAGE_SECONDS, _POLL_SECONDS = 5.0, 0.2
+_START = b"start\n"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,58 +67,33 @@ class Cluster:
         return self.name(index) if is_other else ""
 
 
-def from_environment(
-    environment: Mapping[str, str] = os.environ,
-) -> Cluster | None:
+def from_environment() -> Cluster | None:
     """Reads TF_CONFIG.
-
-    Args:
-        environment: mapping of str to str.
 
     Returns:
         The cluster; None if TF_CONFIG is not set, or names one host.
 
     Raises:
-        UserError: TF_CONFIG is invalid.
+        UserError: TF_CONFIG names no hosts, or not this one.
     """
-    config = environment.get("TF_CONFIG", "").strip()
-    if not config:
+    if not (config := os.environ.get("TF_CONFIG", "").strip()):
         return None
     try:
-        value = json.loads(config)
-    except (ValueError, RecursionError) as error:
-        raise _invalid(f"it is not JSON ({error})", config) from error
-    for name in ("cluster", "task"):
-        if not isinstance(value, dict) or not isinstance(value.get(name), dict):
-            raise _invalid(f'"{name}" is missing', config)
-    jobs, task = value["cluster"], value["task"]
-    if not jobs or not set(jobs) <= set(_JOBS):
-        raise _invalid(
-            '"cluster" has jobs besides "worker" and "chief"', config
-        )
-    if task.get("type") not in list(jobs):
-        raise _invalid('"type" of "task" is no job of "cluster"', config)
-    for name, addresses in jobs.items():
-        if not isinstance(addresses, list) or not addresses:
-            raise _invalid(f'"{name}" has no list of hosts', config)
-    if len(jobs.get("chief", ())) > 1:
-        raise _invalid('"chief" has more than one host', config)
-    number, index = len(jobs[task["type"]]), str(task.get("index"))
-    # Python refuses to read a number of thousands of digits.
-    is_number = index.isdecimal() and len(index) < _MAX_DIGITS
-    if not is_number or int(index) >= number:
-        raise _invalid(f'"index" is not from 0 to {number - 1}', config)
-    addresses = tuple(a for job in _JOBS for a in jobs.get(job, ()))
-    for address in addresses:
-        if not isinstance(address, str) or not _is_address(address):
-            raise _invalid(f"{address!r} is not HOST:PORT", config)
-    if len(set(addresses)) < len(addresses):
-        raise _invalid("two hosts have the same address", config)
-    if len(addresses) == 1:
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        jobs = resolver.cluster_spec().as_dict()
+        chief, workers = jobs.get("chief", []), jobs.get("worker", [])
+        offset = {"chief": 0, "worker": len(chief)}[resolver.task_type]
+        jobs[resolver.task_type][resolver.task_id]  # is there
+        for address in [*chief, *workers]:
+            split(address)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise errors.UserError(
+            f"TF_CONFIG is not valid ({error!r}). Expected for example "
+            f"{_EXAMPLE}. Received: {' '.join(config.split())}."
+        ) from error
+    if len(chief) + len(workers) == 1:
         return None
-    first_worker = len(jobs.get("chief", ()))
-    offset = first_worker if task["type"] == "worker" else 0
-    return Cluster(addresses, offset + int(index), first_worker)
+    return Cluster((*chief, *workers), offset + resolver.task_id, len(chief))
 
 
 def split(address: str) -> tuple[str, int]:
@@ -115,19 +102,96 @@ def split(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def capitalized(name: str) -> str:
-    """Returns a host's name for the beginning of a sentence."""
-    return name[:1].upper() + name[1:]
+def await_hosts(cluster: Cluster) -> None:
+    """Returns once all hosts are here; call it on each of them.
+
+    The environment variable RELPOS_TF_HOSTS_TIMEOUT says for how many seconds
+    they wait for each other; default: 600.
+
+    Args:
+        cluster: `cluster.Cluster`.
+
+    Raises:
+        UserError: a host did not come, or the chief's port is in use.
+    """
+    # The machines of the other hosts may not be free yet.
+    value = os.environ.get(TIMEOUT_VARIABLE) or "600"
+    try:
+        timeout = float(value)
+    except ValueError as error:
+        raise errors.UserError(
+            f"{TIMEOUT_VARIABLE} must be a number of seconds. "
+            f"Received: {value!r}."
+        ) from error
+    (_gather if cluster.is_chief else _report)(cluster, timeout)
 
 
-def _invalid(reason: str, received: str) -> errors.UserError:
-    return errors.UserError(
-        f"TF_CONFIG: {reason}. Expected for example {_EXAMPLE}. "
-        f"Received: {' '.join(received.split())}."
+def _gather(cluster: Cluster, timeout: float) -> None:
+    """Waits until every host is connected, then answers all of them."""
+    _log.info("Waiting for the other hosts.")
+    deadline = time.monotonic() + timeout
+    connections: dict[int, socket.socket] = {}
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(_listen(cluster))
+        server.settimeout(_POLL_SECONDS)
+        while missing := [
+            cluster.name(index)
+            for index in range(1, len(cluster.addresses))
+            if index not in connections or not _is_open(connections[index])
+        ]:
+            if time.monotonic() > deadline:
+                raise errors.UserError(
+                    f"Waited {timeout:g} s for {', '.join(missing)}."
+                )
+            # Others may connect to the port, and send anything or nothing.
+            with contextlib.suppress(OSError, ValueError):
+                connection, _ = server.accept()
+                stack.enter_context(connection)
+                connection.settimeout(_MESSAGE_SECONDS)
+                connections[int(connection.recv(10))] = connection
+        for connection in connections.values():
+            connection.sendall(_START)
+
+
+def _is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) != b""
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+
+
+def _report(cluster: Cluster, timeout: float) -> None:
+    """Connects to the chief, again and again, until it answers."""
+    deadline, reason = time.monotonic() + timeout, "no answer"
+    address = split(cluster.addresses[0])
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection(address, _MESSAGE_SECONDS) as chief:
+                chief.sendall(f"{cluster.index}\n".encode())
+                chief.settimeout(timeout)
+                if chief.recv(10) == _START:
+                    return
+        except OSError as error:  # It has not started, or has ended.
+            reason = error.strerror or str(error)
+        time.sleep(_POLL_SECONDS)
+    raise errors.UserError(
+        f"Waited {timeout:g} s for {cluster.name(0)}: {reason}."
     )
 
 
-def _is_address(address: str) -> bool:
-    host, colon, port = address.rpartition(":")
-    is_number = port.isdecimal() and len(port) < _MAX_DIGITS
-    return bool(host and colon and is_number and 0 < int(port) < 1 << 16)
+def _listen(cluster: Cluster) -> socket.socket:
+    """Listens on the chief's port, which TensorFlow gets afterwards."""
+    _, port = split(cluster.addresses[0])
+    dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    try:
+        return socket.create_server(
+            ("", port), family=family, dualstack_ipv6=dual
+        )
+    except OSError as error:
+        raise errors.UserError(
+            f"Port {port} of {cluster.name(0)} in TF_CONFIG, this host, cannot "
+            f"be opened ({error.strerror}). Stop the training that uses it, or "
+            "name another port."
+        ) from error

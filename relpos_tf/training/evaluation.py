@@ -3,16 +3,14 @@
 Shapes: B batch, S source length, T target length, V vocabulary.
 """
 
-import functools
 import weakref
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
-from relpos_tf.decoding import model_engine
-from relpos_tf.decoding import search
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.layers import losses
 from relpos_tf.models import transformer
@@ -45,13 +43,10 @@ def teacher_forced(
         ValueError: there are no target tokens.
     """
     function = teacher_forced_function(model)
-    loss, correct, count = 0.0, 0.0, 0.0
+    sums = np.zeros(3)  # float64: a float32 sum stops growing at some size
     for batch in dataset:
-        sums = function(batch["inputs"], batch["targets"])
-        # In Python: a float32 sum stops growing at some size.
-        loss += float(sums[0])
-        correct += float(sums[1])
-        count += float(sums[2])
+        sums += function(batch["inputs"], batch["targets"])
+    loss, correct, count = sums.tolist()
     if not count:
         raise ValueError(
             "Expected target tokens to evaluate on. Received: none."
@@ -96,7 +91,7 @@ def translate_and_score(
     translator: translator_lib.Translator,
     source_lines: Sequence[str],
     references: Sequence[str],
-    **options,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[metrics.Scores, list[str]]:
     """Translates lines and scores the translations against references.
 
@@ -104,7 +99,7 @@ def translate_and_score(
         translator: The translator.
         source_lines: The lines to translate.
         references: A translation of each line.
-        **options: See `Translator.translate`.
+        progress: See `Translator.translations`.
 
     Returns:
         A pair: the scores, and the translations.
@@ -113,41 +108,6 @@ def translate_and_score(
         UserError: there are no references, or not one for each line.
     """
     metrics.check_pairs(source_lines, references, "source lines")
-    hypotheses = translator.translate(list(source_lines), **options)
+    found = translator.translations(list(source_lines), progress=progress)
+    hypotheses = [one.texts[0] for one in found]
     return metrics.corpus_bleu(hypotheses, references), hypotheses
-
-
-def log_probabilities(
-    translator: translator_lib.Translator,
-    pairs: Sequence[tuple[str, str]],
-) -> list[tuple[float, int]]:
-    """Computes the log-probabilities of given translations.
-
-    Args:
-        translator: A translator with a model, not with an export.
-        pairs: Pairs of a line and a translation of it.
-
-    Returns:
-        For each pair, the natural logarithm of the translation's probability,
-        and its number of tokens, with EOS.
-    """
-    engine = translator.engine
-    ids = tf.TensorSpec([None, None], tf.int32)
-    function = graphs.function(
-        functools.partial(search.log_probabilities, engine.model),
-        input_signature=[ids, ids],
-    )
-    sources, targets = (
-        [item.content for item in engine.items(list(lines))]
-        for lines in zip(*pairs, strict=True)
-    )
-    sizes = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
-    log_probs = [0.0] * len(pairs)
-    for batch in translator_lib.make_batches(sizes):
-        batch_log_probs = function(
-            model_engine.padded([sources[i] for i in batch]),
-            model_engine.padded([targets[i] for i in batch]),
-        )
-        for i, value in zip(batch, batch_log_probs.numpy(), strict=True):
-            log_probs[i] = float(value)
-    return [(p, len(t)) for p, t in zip(log_probs, targets, strict=True)]

@@ -13,8 +13,9 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -44,6 +45,7 @@ class Hosts:
         strategy: `tf.distribute.Strategy`.
 
     Attributes:
+        strategy: the strategy.
         number: int. The number of hosts.
         index: int. This host's index; 0 is the chief.
         is_chief: bool. Whether this host writes the run's directory.
@@ -51,7 +53,7 @@ class Hosts:
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):
-        self._strategy = strategy
+        self.strategy = strategy
         several = isinstance(
             strategy, tf.distribute.MultiWorkerMirroredStrategy
         )
@@ -87,43 +89,48 @@ class Hosts:
         with contextlib.suppress(errors.UserError):
             self.barrier()
 
-    @contextlib.contextmanager
-    def chief_first(self) -> Iterator[None]:
-        """Runs the block on the chief before it runs on the others."""
-        if not self.is_chief:
-            self.barrier()
-        yield
+    def chief_writes(
+        self, write: Callable[[], None], is_there: Callable[[], bool], flag: str
+    ) -> None:
+        """Has the chief write files, which the other hosts then see.
+
+        Args:
+            write: function without arguments, for the chief alone.
+            is_there: see `await_file`.
+            flag: see `await_file`.
+        """
         if self.is_chief:
-            self.barrier()
+            write()
+        self.barrier()
+        self.await_file(is_there, flag)
 
     @contextlib.contextmanager
     def training(self) -> Iterator[None]:
         """Holds signals in the block: several hosts can only stop together.
 
-        `signals.is_pending` says that a signal has come. With one host,
-        signals are not held.
+        `signals.is_pending` says that a signal has come.
         """
-        with contextlib.ExitStack() as stack:
-            if self.number > 1:
-                stack.enter_context(signals.held())
-                stack.enter_context(self.explain_failures())
+        with signals.held(), self.explain_failures():
             yield
 
-    def check_same(self, text: str, what: str) -> None:
-        """Raises if this host has another text than the chief.
+    def check_same(self, values: Mapping[str, str]) -> None:
+        """Raises if this host has other values than the chief.
 
         Args:
-            text: str. The text to compare.
-            what: str. The message's subject and verb: "The data in ... are".
+            values: str by name. All hosts have the same names.
 
         Raises:
-            UserError: on the hosts whose text differs.
+            UserError: on the hosts with other values. It names them.
         """
-        checksum = hashlib.sha256(text.encode()).digest()[:7]
-        own = int.from_bytes(checksum, "big")
-        if self.from_chief(own) != [own]:
+        own = [
+            int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+            for text in values.values()
+        ]
+        pairs = zip(values, own, self.from_chief(*own), strict=True)
+        if others := [name for name, here, chief in pairs if here != chief]:
             raise errors.UserError(
-                f"{what} not the same on {self.name} as on the chief."
+                "Expected all hosts to be started in the same way. On "
+                f"{self.name}, other than on the chief: {', '.join(others)}."
             )
 
     def await_file(self, is_there: Callable[[], bool], flag: str) -> None:
@@ -141,9 +148,9 @@ class Hosts:
         while not is_there():
             if time.monotonic() > deadline:
                 raise errors.UserError(
-                    f"{cluster_lib.capitalized(self.name)} does not see the "
-                    f"chief's files within {_FILE_TIMEOUT:.0f} s: {flag} must "
-                    "be on a file system that all hosts share."
+                    f"The chief's files do not appear on {self.name} within "
+                    f"{_FILE_TIMEOUT:.0f} s: {flag} must be on a file system "
+                    "that all hosts share."
                 )
             time.sleep(_POLL_SECONDS)
 
@@ -161,12 +168,12 @@ class Hosts:
                 raise
             name = self._cluster.failed_host(str(error)) or "another host"
             raise errors.UserError(
-                f"{cluster_lib.capitalized(name)} has ended or cannot be "
+                f"The connection is lost: {name} has ended or cannot be "
                 "reached. See its messages, then run the same command on all "
                 "hosts again: the run goes on from its last checkpoint."
             ) from error
 
-    def _sum(self, values: Sequence[int]) -> list[int]:
+    def _sum(self, values: Iterable[int]) -> list[int]:
         """Returns the sums of integers over the hosts."""
         values = list(values)
         if self.number == 1:
@@ -174,7 +181,7 @@ class Hosts:
         with self.explain_failures():
             # A constant may be on no host's device; its copy is on this one's.
             own = tf.identity(tf.constant(values, tf.int64))
-            total = self._strategy.reduce("SUM", own, axis=None)
+            total = self.strategy.reduce("SUM", own, axis=None)
             return total.numpy().tolist()
 
 

@@ -90,10 +90,8 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
     """
     hypotheses, references = list(hypotheses), list(references)
     check_pairs(hypotheses, references)
-    cased = bleu()
-    chrf = sacrebleu_metrics.CHRF()
-    bleu_score = cased.corpus_score(hypotheses, [references])
-    chrf_score = chrf.corpus_score(hypotheses, [references])
+    bleu_score = bleu().corpus_score(hypotheses, [references])
+    chrf_score = chrf().corpus_score(hypotheses, [references])
     equal = [
         hypothesis.strip() == reference.strip()
         for hypothesis, reference in zip(hypotheses, references, strict=True)
@@ -111,9 +109,9 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
         warnings.append(f"All {empty_lines} hypotheses are empty.")
     return Scores(
         bleu=bleu_score.score,
-        bleu_signature=str(cased.get_signature()),
+        bleu_signature=str(bleu().get_signature()),
         chrf=chrf_score.score,
-        chrf_signature=str(chrf.get_signature()),
+        chrf_signature=str(chrf().get_signature()),
         brevity_penalty=float(bleu_score.bp),
         exact_match=100 * sum(equal) / len(equal),
         empty_lines=empty_lines,
@@ -220,6 +218,12 @@ def bleu() -> sacrebleu_metrics.BLEU:
         smooth_method="exp",
         force=True,  # no warning of its own about tokenized text
     )
+
+
+@functools.cache
+def chrf() -> sacrebleu_metrics.CHRF:
+    """Returns sacreBLEU's chrF2."""
+    return sacrebleu_metrics.CHRF()
 
 
 def check_references(references: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Adam on plain variables, under any `tf.distribute` strategy.
+"""Adam and moving averages of plain variables, under any strategy.
 
 Keras 3's optimizers keep the duplicate rows of a sparse gradient apart, sum
 over replicas only after clipping, and update by a dozen small operations. This
@@ -6,14 +6,104 @@ one takes dense gradients, already summed over replicas, and updates each
 variable with TensorFlow's fused kernel.
 """
 
+import contextlib
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 import tensorflow as tf
 
 from relpos_tf import hparam
-from relpos_tf.training import moving_average
 from relpos_tf.training import schedules
+from relpos_tf.utils import signals
+
+
+class MovingAverage:
+    """Exponential moving averages of variables, under any strategy.
+
+    After update t, counted from 1, an average moves to
+
+        average = d * average + (1 - d) * weight,  d = min(decay, (1+t)/(10+t)).
+
+    The second term of `d` lets early averages follow the weights, as
+    TensorFlow's `ExponentialMovingAverage` does with `num_updates`.
+
+    Create it in the strategy's scope: the averages are then placed like the
+    variables, whose values they start from.
+
+    Args:
+        variables: dict of `tf.Variable` by name.
+        decay: float, at least 0 and below 1. 0: there are no averages.
+
+    Attributes:
+        variables: dict. The averages by the names of the variables.
+
+    Reference:
+        [Polyak and Juditsky, 1992](https://doi.org/10.1137/0330046) average
+        the weights of all updates with equal weights.
+    """
+
+    def __init__(self, variables: dict[str, tf.Variable], decay: float):
+        self._decay = decay
+        self._weights = variables if decay else {}
+        self.variables = {
+            name: tf.Variable(
+                variable.read_value(), trainable=False, name="average"
+            )
+            for name, variable in self._weights.items()
+        }
+        self._strategy = tf.distribute.get_strategy()
+
+    def update(self, number: tf.Tensor) -> None:
+        """Moves the averages towards the weights, in cross-replica context.
+
+        Args:
+            number: float32 scalar. The number of updates, this one included.
+        """
+        if not self.variables:
+            return
+        # 1 - d, without the loss of digits of that difference.
+        rate = tf.maximum(1 - self._decay, 9.0 / (10.0 + number))
+        self._over_replicas(
+            lambda weight, average, rate: average.assign_add(
+                rate * (weight - average)
+            ),
+            rate,
+        )
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Exchanges the weights and their averages within the block.
+
+        Signals are held during each exchange. Both get back their values, bit
+        for bit, however the block ends.
+        """
+        is_exchanged = False
+        try:
+            with signals.held():
+                self._over_replicas(_exchange)
+                is_exchanged = True
+            yield
+        finally:
+            if is_exchanged:
+                with signals.held():
+                    self._over_replicas(_exchange)
+
+    def _over_replicas(self, function, *args) -> None:
+        """Calls a function with each replica's weights and averages."""
+        for name, average in self.variables.items():
+            self._strategy.extended.update(
+                self._weights[name],
+                function,
+                args=(average, *args),
+                group=False,
+            )
+
+
+def _exchange(weight: tf.Variable, average: tf.Variable) -> None:
+    value = weight.read_value()
+    weight.assign(average.read_value())
+    average.assign(value)
 
 
 class Adam:
@@ -35,10 +125,11 @@ class Adam:
             more (a matrix, an embedding, a table of relative positions) also
             loses this part of itself times the learning rate. Biases and the
             scales of layer norms have one dimension and lose nothing.
+        moving_average_decay: float. See `MovingAverage`; 0: there are none.
 
     Attributes:
-        averages: `moving_average.MovingAverage` of the variables, without any
-            at first; `adam` sets it. It moves with every update made.
+        averages: `MovingAverage` of the variables. It moves with every update
+            made.
 
     Reference:
         [Kingma and Ba, 2014](https://arxiv.org/abs/1412.6980), in the form
@@ -58,6 +149,7 @@ class Adam:
         epsilon: float = 1e-9,
         clip_norm: float = 0.0,
         weight_decay: float = 0.0,
+        moving_average_decay: float = 0.0,
     ):
         self.variables = variables
         self._learning_rate = learning_rate
@@ -65,7 +157,7 @@ class Adam:
         self._epsilon = epsilon
         self._clip_norm = clip_norm
         self._weight_decay = weight_decay
-        self.averages = moving_average.MovingAverage(variables, decay=0.0)
+        self.averages = MovingAverage(variables, moving_average_decay)
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         self._means = self._slots("mean")
         self._squares = self._slots("square")
@@ -170,7 +262,7 @@ def adam(hparams: hparam.HParams, variables: dict[str, tf.Variable]) -> Adam:
 
     It has the moving averages that `hparams` ask for.
     """
-    optimizer = Adam(
+    return Adam(
         variables,
         schedules.learning_rate(hparams),
         beta1=hparams.optimizer_adam_beta1,
@@ -178,11 +270,13 @@ def adam(hparams: hparam.HParams, variables: dict[str, tf.Variable]) -> Adam:
         epsilon=hparams.optimizer_adam_epsilon,
         clip_norm=hparams.clip_grad_norm,
         weight_decay=hparams.weight_decay,
+        moving_average_decay=hparams.moving_average_decay,
     )
-    optimizer.averages = moving_average.MovingAverage(
-        variables, hparams.moving_average_decay
-    )
-    return optimizer
+
+
+# By the choices of hparams: functions of the hparams, and of the variables by
+# name.
+OPTIMIZERS = {"adam": adam}
 
 
 def not_finite(variables: Mapping[str, tf.Variable]) -> list[str]:

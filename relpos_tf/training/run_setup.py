@@ -10,49 +10,56 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import tensorflow as tf
+
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import batches
 from relpos_tf.data import plan as plan_lib
 from relpos_tf.data import token_files
 from relpos_tf.data import tokenizer as tokenizer_lib
+from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import loading
 from relpos_tf.models import arguments
 from relpos_tf.models import run_dir
 from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.problems import problem as problem_lib
+from relpos_tf.training import devices
 from relpos_tf.training import hosts as hosts_lib
+from relpos_tf.training import run_config
 from relpos_tf.utils import files
 from relpos_tf.utils import processes
 
 _log = logging.getLogger("relpos_tf")
 # Each host may see the shared file system under another path.
 _FOLDERS = frozenset({"data_dir", "tmp_dir", "output_dir", "usr_dir"})
-_NEEDS_SENTENCEPIECE = {
-    "bpe_dropout": "others segment a text in one way only",
-    "pair_concatenation": "others put no blank between two sentences",
-}
 # A vocabulary of another language needs more ids for a word, by a factor.
 _POOR_FIT, _USUAL_FIT = 2.0, 1.5
-_VERSIONS = ("relpos_tf", "tensorflow", "keras")
 
 
-def launch_config(
-    flags: Mapping[str, Any], hparams: hparam.HParams
-) -> dict[str, str]:
-    """Returns the values that must be equal on all hosts, by name.
+def check_same_start(
+    hosts: hosts_lib.Hosts, flags: Mapping[str, Any], hparams: hparam.HParams
+) -> None:
+    """Raises UserError on a host that was not started as the chief was.
 
     Args:
+        hosts: `hosts.Hosts`. Each of them calls it.
         flags: Values by name.
         hparams: `hparam.HParams`.
     """
     versions = run_dir.versions()
-    config = {name: versions[name] for name in _VERSIONS}
-    config |= {f"--{n}": str(v) for n, v in flags.items() if n not in _FOLDERS}
-    return config | {n: str(v) for n, v in dataclasses.asdict(hparams).items()}
+    # With equal versions, all hosts have the names that are compared next.
+    hosts.check_same({n: versions[n] for n in ("relpos_tf", "tensorflow")})
+    values = {f"--{n}": v for n, v in flags.items() if n not in _FOLDERS}
+    values |= {"the devices": len(tf.config.list_logical_devices())}
+    values |= hparams.to_dict()
+    hosts.check_same({name: str(value) for name, value in values.items()})
 
 
-def with_tokenizer_of(problem, data_dir: str, start: str):
+def with_tokenizer_of(
+    problem: problem_lib.Problem, data_dir: str, start: str
+) -> problem_lib.Problem:
     """Returns the problem with the tokenizer of the weights to start from.
 
     Embeddings fit no other tokenizer.
@@ -76,7 +83,7 @@ def with_tokenizer_of(problem, data_dir: str, start: str):
 
 def prepare_data(
     hosts: hosts_lib.Hosts,
-    problem,
+    problem: problem_lib.Problem,
     data_dir: str,
     tmp_dir: str,
     regenerate: bool,
@@ -97,17 +104,13 @@ def prepare_data(
     if not hosts.is_chief:
         _log.info("This is %s. The chief logs the progress.", hosts.name)
         _log.setLevel(logging.WARNING)
-    with hosts.chief_first():
-        if hosts.is_chief:
-            _prepare(problem, data_dir, tmp_dir, regenerate)
-        else:
-            hosts.await_file(
-                lambda: problem.is_prepared(data_dir), f"--data_dir={data_dir}"
-            )
-    hosts.check_same(
-        json.dumps(problem.manifest(data_dir), sort_keys=True),
-        f"The data of {problem.name} in --data_dir={data_dir} are",
+    hosts.chief_writes(
+        lambda: _prepare(problem, data_dir, tmp_dir, regenerate),
+        lambda: problem.is_prepared(data_dir),
+        f"--data_dir={data_dir}",
     )
+    manifest = json.dumps(problem.manifest(data_dir), sort_keys=True)
+    hosts.check_same({f"the data in --data_dir={data_dir}": manifest})
 
 
 def _prepare(problem, data_dir, tmp_dir, regenerate):
@@ -116,33 +119,25 @@ def _prepare(problem, data_dir, tmp_dir, regenerate):
         manifest = problem.prepare(
             data_dir, tmp_dir, processes.available(), anew=regenerate
         )
-        _log_cleaning(manifest["cleaning"])
+        counts = manifest["cleaning"]
+        dropped = cleaning.dropped(counts).items()
+        line = f"Training text: {counts['read']:,} pairs read; "
+        line += ", ".join(f"{n:,} ({rule})" for rule, n in dropped) or "none"
+        line += " dropped in cleaning"
+        if changed := counts.get("nul", 0):
+            line += f"; NUL characters removed from {changed:,}"
+        _log.info("%s.", line)
     for warning in problem.overlong_lines(data_dir):
         _log.warning("%s", warning)
     counts = problem.manifest(data_dir)["counts"]
-    _log.info(
-        "Data: %s, %s.",
-        problem.name,
-        ", ".join(f"{counts[s]:,} {s}" for s in sorted(counts, reverse=True)),
-    )
-
-
-def _log_cleaning(counts: dict[str, int]) -> None:
-    """Logs how many training pairs were dropped or changed, and why."""
-    dropped = cleaning.dropped(counts)
-    changed = counts.get("nul", 0)
-    _log.info(
-        "Training text: %s pairs read; %s dropped in cleaning%s.",
-        f"{counts['read']:,}",
-        ", ".join(f"{n:,} ({rule})" for rule, n in dropped.items()) or "none",
-        f"; NUL characters removed from {changed:,}" if changed else "",
-    )
+    splits = [f"{counts[s]:,} {s}" for s in sorted(counts, reverse=True)]
+    _log.info("Data: %s, %s.", problem.name, ", ".join(splits))
 
 
 def open_run(
     hosts: hosts_lib.Hosts,
     output_dir: str,
-    problem,
+    problem: problem_lib.Problem,
     data_dir: str,
     hparams: hparam.HParams,
     flags_text: str,
@@ -167,31 +162,28 @@ def open_run(
             more beams than pieces; the tokenizer allows no augmentation; or a
             host does not see the directory.
     """
-    manifest = problem.manifest(data_dir)
-    asked = hparams.vocab_size
-    hparams = hparams.replace(vocab_size=manifest["vocab_size"])
+    hparams = hparams.replace(
+        vocab_size=problem.manifest(data_dir)["vocab_size"]
+    )
     run = run_dir.RunDir(output_dir)
-    with hosts.chief_first():
-        if hosts.is_chief:
-            _compare_vocab_size(asked, hparams.vocab_size)
-            _check_lengths(problem.tokens(data_dir, "train"), hparams)
-            _check_beams(hparams)
-            _check_augmentation(
-                hparams, tokenizer_lib.load(problem.tokenizer_path(data_dir))
-            )
-            _write_run(run, problem, data_dir, hparams, flags_text)
-        else:
-            hosts.await_file(run.has_hparams, f"--output_dir={output_dir}")
+    hosts.chief_writes(
+        lambda: _write_run(run, problem, data_dir, hparams, flags_text),
+        run.has_hparams,
+        f"--output_dir={output_dir}",
+    )
     return run, hparams
 
 
 def open_trained_run(
-    output_dir: str, problem, data_dir: str, hparams: hparam.HParams
+    output_dir: str,
+    problem: problem_lib.Problem,
+    data_dir: str,
+    hparams: hparam.HParams,
 ) -> tuple[run_dir.RunDir, hparam.HParams]:
     """Opens a run to score it, and writes nothing.
 
     Args:
-        output_dir: str. The directory; see `check_is_trained`.
+        output_dir: str. The directory.
         problem: a prepared `Problem`.
         data_dir: str. The folder where it was prepared.
         hparams: `hparam.HParams` of the flags.
@@ -204,53 +196,36 @@ def open_trained_run(
         UserError: the run has another architecture, tokenizer or training
             data, or evaluations would have more beams than pieces.
     """
-    manifest = problem.manifest(data_dir)
     run = run_dir.RunDir(output_dir)
     hparams = hparams.replace(
-        vocab_size=manifest["vocab_size"],
+        vocab_size=problem.manifest(data_dir)["vocab_size"],
         moving_average_decay=run.read_hparams().moving_average_decay,
     )
-    _check_beams(hparams)
-    data = manifest_lib.fingerprints(manifest)
-    tokenizer_path = problem.tokenizer_path(data_dir)
-    for warning in _check_same_run(run, hparams, tokenizer_path, data):
-        _log.warning("%s", warning)
+    _check_same_run(run, hparams, problem, data_dir, flags={})
     return run, hparams
 
 
-def check_is_trained(output_dir: str) -> None:
-    """Raises UserError if a directory has no run with checkpoints."""
-    run = run_dir.RunDir(output_dir)
-    if run.has_hparams() and run_dir.all_steps(output_dir):
-        return
-    raise errors.UserError(
-        "Expected a run with checkpoints to score. Received: --output_dir="
-        f"{output_dir}, which has none. Train it first, or name another."
-    )
-
-
-def _check_augmentation(
-    hparams: hparam.HParams, tokenizer: tokenizer_lib.AnyTokenizer
-) -> None:
-    """Raises UserError if the tokenizer does not allow what the hparams ask."""
-    for name, reason in _NEEDS_SENTENCEPIECE.items():
-        value = getattr(hparams, name)
-        if value and not isinstance(tokenizer, tokenizer_lib.Tokenizer):
+def _check_augmentation(path: str, hparams: hparam.HParams) -> None:
+    """Raises UserError if the tokenizer does not allow what hparams ask."""
+    for name in ("bpe_dropout", "pair_concatenation"):
+        if getattr(hparams, name) and not path.endswith(".model"):
             raise errors.UserError(
-                f"`{name}` needs a SentencePiece model: {reason}. Received: "
-                f"{name}={value} and another vocabulary, as of tensor2tensor. "
-                f"Set {name}=0."
+                f"`{name}` needs a SentencePiece model: other vocabularies "
+                "segment a text in one way only, and put no blank between two "
+                f"sentences. Received: {path}. Set {name}=0."
             )
 
 
 def _write_run(run, problem, data_dir, hparams, flags_text):
+    """Checks what training needs, and writes the files of the run."""
     tokenizer_path = problem.tokenizer_path(data_dir)
-    data = manifest_lib.fingerprints(problem.manifest(data_dir))
+    _check_lengths(problem.tokens(data_dir, "train"), hparams)
+    _check_augmentation(tokenizer_path, hparams)
+    decode = decode_hparam.DecodeHParams(beam_size=hparams.beam_size)
+    decode.check_beam_size(hparams.vocab_size)
     if run.has_hparams():
-        warnings = _check_same_run(run, hparams, tokenizer_path, data)
-        warnings += _changed_order(run, run_dir.parse_flags(flags_text))
-        for warning in warnings:
-            _log.warning("%s", warning)
+        flags = run_dir.parse_flags(flags_text)
+        _check_same_run(run, hparams, problem, data_dir, flags)
     run.copy_tokenizer(tokenizer_path)
     run.write_problem(
         {
@@ -258,7 +233,7 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
             "source_language": problem.source_language,
             "target_language": problem.target_language,
             "tokenizer_sha256": files.sha256(tokenizer_path),
-            "data": data,
+            "data": manifest_lib.fingerprints(problem.manifest(data_dir)),
             "vocabulary_fit": list(_vocabulary_fit(problem, data_dir)),
         }
     )
@@ -266,23 +241,6 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
         run.write_flags(flags_text)
     run.write_versions()
     run.write_hparams(hparams)  # last: it makes the folder a run
-
-
-def _compare_vocab_size(asked: int, found: int) -> None:
-    """Warns of a vocab_size of the hparams that has no effect.
-
-    Args:
-        asked: int. That of the hparams; the default says nothing.
-        found: int. That of the prepared data.
-    """
-    if asked not in (found, hparam.HParams().vocab_size):
-        _log.warning(
-            "vocab_size=%d of the hparams has no effect: the vocabulary of "
-            "the prepared data has %d pieces. With "
-            "--problem=translate_files, --vocab_size sets its size.",
-            asked,
-            found,
-        )
 
 
 def _check_lengths(
@@ -293,50 +251,34 @@ def _check_lengths(
     Raises:
         UserError: all of them are.
     """
-    count = len(tokens)
     longer = int((tokens.lengths > hparams.max_length).any(axis=1).sum())
-    if longer == count:
-        raise errors.UserError(
-            f"Each of the {count:,} training pairs has more than "
-            f"max_length={hparams.max_length} tokens on a side, so none is "
-            f"left to train on. Raise it: --hparams=max_length=..."
-        )
+    line = (
+        f"{longer:,} of {len(tokens):,} training pairs are left out: they have "
+        f"more than max_length={hparams.max_length} tokens on a side."
+    )
+    if longer == len(tokens):
+        raise errors.UserError(f"{line} Raise it: --hparams=max_length=...")
     if longer:
-        _log.info(
-            "%s of %s training pairs are left out: they have more than "
-            "max_length=%d tokens on a side.",
-            f"{longer:,}",
-            f"{count:,}",
-            hparams.max_length,
-        )
-
-
-def _check_beams(hparams: hparam.HParams) -> None:
-    """Raises UserError if evaluations would have more beams than pieces."""
-    if hparams.beam_size > hparams.vocab_size:
-        raise errors.UserError(
-            f"Expected at most as many beams as pieces. Received: beam_size="
-            f"{hparams.beam_size}, and a vocabulary of {hparams.vocab_size} "
-            f"pieces. Lower it: --hparams=beam_size={hparams.vocab_size}."
-        )
+        _log.info("%s", line)
 
 
 def _check_same_run(
     run: run_dir.RunDir,
     hparams: hparam.HParams,
-    tokenizer_path: str,
-    data: dict[str, str],
-) -> list[str]:
+    problem: problem_lib.Problem,
+    data_dir: str,
+    flags: Mapping[str, str],
+) -> None:
     """Compares a run with the model and the data to resume it with.
+
+    Logs a warning for each difference that does not prevent resuming.
 
     Args:
         run: the run.
         hparams: `hparam.HParams` of the flags.
-        tokenizer_path: str. The tokenizer of the prepared data.
-        data: fingerprints of the prepared data, by split.
-
-    Returns:
-        A warning for each difference that does not prevent resuming.
+        problem: a prepared `Problem`.
+        data_dir: str. The folder where it was prepared.
+        flags: the new values by name, or none.
 
     Raises:
         UserError: another architecture or tokenizer; or other training data,
@@ -345,7 +287,9 @@ def _check_same_run(
     warnings = run_dir.check_same_architecture(run.read_hparams(), hparams)
     if pathlib.Path(run.tokenizer_path).is_file():
         loading.load_tokenizer(run.path)  # raises if it is damaged
-        run.copy_tokenizer(tokenizer_path)  # raises if it is another one
+        # Raises if it is another one.
+        run.copy_tokenizer(problem.tokenizer_path(data_dir))
+    data = manifest_lib.fingerprints(problem.manifest(data_dir))
     known = run.read_problem().get("data", {})
     changed = [s for s in data if s in known and known[s] != data[s]]
     if "train" in changed:
@@ -355,39 +299,29 @@ def _check_same_run(
             "the data as they were; or, to train on the new ones, name "
             f"another --output_dir and --warm_start_from={run.path}."
         )
-    return warnings + [
+    warnings += [
         f"The {split} set has changed: the run's earlier scores are of "
         "another one."
         for split in changed
     ]
-
-
-def _changed_order(run: run_dir.RunDir, flags: Mapping[str, str]) -> list[str]:
-    """Returns a warning for each flag that changes the order of the data.
-
-    A run's weights come from the first seed, and the position of its last batch
-    is one in the first order.
-
-    Args:
-        run: the run.
-        flags: the new values by name.
-    """
-    if not run_dir.all_steps(run.path):
-        return []
-    before = run.read_flags()
-    return [
-        f"{name} was {before[name]} in this run so far and is now "
-        f"{flags[name]}: the pairs come in another order, so that some of this "
-        "epoch come twice and others not at all, and the result is that of "
-        f"neither. With --{name}={before[name]} the run goes on as it was "
-        "started."
-        for name in ("random_seed", "train_weights")
-        if name in before and flags.get(name, before[name]) != before[name]
-    ]
+    before = run.read_flags() if run_dir.all_steps(run.path) else {}
+    for name in ("random_seed", "train_weights"):
+        if name in before and flags.get(name, before[name]) != before[name]:
+            warnings.append(
+                f"{name} was {before[name]} in this run so far and is now "
+                f"{flags[name]}: the pairs come in another order, some of this "
+                f"epoch twice. With --{name}={before[name]} the run goes on as "
+                "it was started."
+            )
+    for warning in warnings:
+        _log.warning("%s", warning)
 
 
 def reader_of(
-    problem, data_dir: str, hparams: hparam.HParams, pad_to_boundary: bool
+    problem: problem_lib.Problem,
+    data_dir: str,
+    hparams: hparam.HParams,
+    config: run_config.RunConfig,
 ) -> batches.Reader:
     """Returns what reads the training batches that the hparams ask for.
 
@@ -395,7 +329,7 @@ def reader_of(
         problem: a prepared `Problem`.
         data_dir: str. The folder where it was prepared.
         hparams: `hparam.HParams`.
-        pad_to_boundary: bool. See `batches.Reader`.
+        config: `run_config.RunConfig`.
 
     Raises:
         UserError: a file of the data is damaged.
@@ -417,42 +351,54 @@ def reader_of(
         plan,
         tokenizer_lib.load(problem.tokenizer_path(data_dir)),
         hparams.bpe_dropout,
-        pad_to_boundary,
+        pad_to_boundary=config.xla_compile,
     )
 
 
-def describe_data(problem, data_dir: str, start: str) -> None:
-    """Logs the shares of corpora with weights, and how the vocabulary fits.
+def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
+    """Logs what is about to be trained, and on what.
 
     Args:
         problem: a prepared `Problem`.
         data_dir: str. The folder where it was prepared.
-        start: str. A run or a checkpoint whose vocabulary is used; or "".
+        trainer: `trainer.Trainer`.
     """
-    _describe_corpora(problem, data_dir)
-    _describe_vocabulary(problem, data_dir, start)
-
-
-def _describe_corpora(problem, data_dir: str) -> None:
-    """Logs the share of each corpus, if the corpora have weights."""
+    hparams, step, path = trainer.hparams, trainer.step, trainer.run.path
+    describe_model(trainer)
+    if step >= (steps := trainer.total_steps):
+        line = f"{path} has made {step} steps, and {steps} are asked for"
+        _log.info("%s: nothing is left to train.", line)
+        return
+    languages = f"{problem.source_language} to {problem.target_language}"
+    tokens = f"{trainer.batches_per_update} x {hparams.batch_size} tokens each"
+    line = f"Training {languages} in {path}: steps {step} to {steps}, {tokens}"
+    _log.info("%s.", line)
+    if hparams.activation_dtype == "bfloat16" and devices.lacks_bfloat16():
+        _log.warning(
+            "activation_dtype=bfloat16 is slower than float32 here: this "
+            "processor has no arithmetic in bfloat16."
+        )
     corpora = problem.corpora(data_dir)
     total = sum(corpus.pairs for corpus in corpora)
-    for number, corpus in enumerate(corpora):
-        if corpus.share is None:
-            return
-        tag = problem.train_tags[number] if problem.train_tags else ""
-        _log.info(
-            "Corpus %d%s: %s pairs, %.3g %% of the training pairs, read "
-            "%.3g times in an epoch.",
-            number + 1,
-            f", tag {tag}" if tag else "",
-            f"{corpus.pairs:,}",
-            100 * corpus.share,
-            corpus.share * total / corpus.pairs,
-        )
+    tags = problem.train_tags or [""] * len(corpora)
+    for number, (corpus, tag) in enumerate(zip(corpora, tags, strict=True), 1):
+        if corpus.share is not None:
+            name = f"{number}, tag {tag}" if tag else f"{number}"
+            times = corpus.share * total / corpus.pairs
+            line = f"Corpus {name}: {corpus.pairs:,} pairs"
+            _log.info(
+                "%s, %.3g %% of the training pairs, read %.3g times in an "
+                "epoch.",
+                line,
+                100 * corpus.share,
+                times,
+            )
+    _describe_vocabulary(problem, data_dir, trainer.config.warm_start_from)
 
 
-def _describe_vocabulary(problem, data_dir: str, start: str) -> None:
+def _describe_vocabulary(
+    problem: problem_lib.Problem, data_dir: str, start: str
+) -> None:
     """Logs how well the vocabulary of another run fits the new text."""
     path = run_dir.tokenizer_path_of(start) if start else None
     if path is None:
@@ -463,59 +409,32 @@ def _describe_vocabulary(problem, data_dir: str, start: str) -> None:
     line = f"{new.ids_per_word:.2f} ids a word, {new.byte_share:.1%} bytes"
     if known:
         line += f"; on the text of {start}: {known[0]:.2f} and {known[1]:.1%}"
-    if new.ids_per_word > _POOR_FIT * (known or [_USUAL_FIT])[0]:
-        _log.warning(
-            "The vocabulary of %s does not fit the new text: %s. Sequences are "
-            "long, and training slow. Train without --warm_start_from, to "
-            "learn a vocabulary of this text.",
-            start,
-            line,
-        )
-    else:
+    if new.ids_per_word <= _POOR_FIT * (known or [_USUAL_FIT])[0]:
         _log.info("The vocabulary of %s on the new text: %s.", start, line)
+        return
+    _log.warning(
+        "The vocabulary of %s does not fit the new text: %s. Sequences are "
+        "long, and training slow. Train without --warm_start_from, to learn a "
+        "vocabulary of this text.",
+        start,
+        line,
+    )
 
 
-def _vocabulary_fit(problem, data_dir: str) -> tokenizer_lib.Fit:
+def _vocabulary_fit(
+    problem: problem_lib.Problem, data_dir: str
+) -> tokenizer_lib.Fit:
     """Returns how well the vocabulary fits the development set."""
     source, target = problem.lines(data_dir, "dev")
     tokens = tokenizer_lib.load(problem.tokenizer_path(data_dir))
     return tokenizer_lib.fit(tokens, source + target)
 
 
-def describe_model(trainer) -> None:
+def describe_model(trainer: Any) -> None:
     """Logs the model's size and its positions."""
     hparams = trainer.hparams
-    _log.info(
-        "Model: %d layers of %d, positions: %s; %s weights.",
-        hparams.num_hidden_layers,
-        hparams.hidden_size,
-        arguments.positions_summary(hparams),
-        f"{trainer.model.count_params():,}",
-    )
-
-
-def describe_training(trainer, problem, strategy) -> None:
-    """Logs the steps to come and the size of their batches."""
-    hparams = trainer.hparams
-    if trainer.step >= trainer.total_steps:
-        _log.info(
-            "%s has made %d steps, and %d are asked for: nothing is left to "
-            "train.",
-            trainer.run.path,
-            trainer.step,
-            trainer.total_steps,
-        )
-        return
-    batches = strategy.num_replicas_in_sync * max(
-        hparams.optimizer_multistep_accumulate_steps, 1
-    )
-    _log.info(
-        "Training %s to %s in %s: steps %d to %d, %d x %d tokens each.",
-        problem.source_language,
-        problem.target_language,
-        trainer.run.path,
-        trainer.step,
-        trainer.total_steps,
-        batches,
-        hparams.batch_size,
-    )
+    size = f"{hparams.num_hidden_layers} layers of {hparams.hidden_size}"
+    positions = arguments.positions_summary(hparams)
+    weights = f"{trainer.model.count_params():,} weights"
+    line = f"{size}, {hparams.vocab_size:,} pieces, positions: {positions}"
+    _log.info("Model: %s; %s.", line, weights)

@@ -4,20 +4,21 @@ Shapes: B batch, S source length, T target length.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
-from relpos_tf.layers import consistency
 from relpos_tf.layers import dropout
 from relpos_tf.layers import losses
+from relpos_tf.training import optimizers
 from relpos_tf.utils import graphs
 
 
 def compile_step(
-    strategy,
-    model,
-    optimizer,
-    element_spec,
+    strategy: tf.distribute.Strategy,
+    model: Any,
+    optimizer: optimizers.Adam,
+    element_spec: Any,
     *,
     random_seed: int = 1,
     jit_compile: bool = False,
@@ -68,7 +69,7 @@ def compile_step(
         # strategy a function is traced for each device, and each trace reads
         # the weights of its own replica.
         gradients = graphs.function(gradients, jit_compile=True)
-    kind = AccumulatingStep if accumulate_steps > 1 else _single_step
+    kind = _AccumulatingStep if accumulate_steps > 1 else _single_step
     return kind(strategy, optimizer, gradients, element_spec, random_seed)
 
 
@@ -94,7 +95,7 @@ def _single_step(strategy, optimizer, gradients, element_spec, random_seed):
     return graphs.function(step, input_signature=[element_spec])
 
 
-class AccumulatingStep:
+class _AccumulatingStep:
     """Makes an update of several batches.
 
     The first call traces two functions, each once: `accumulate`, which adds
@@ -203,12 +204,11 @@ def _over_replicas(strategy, own, is_made) -> dict[str, tf.Tensor]:
 def _gradient_function(model):
     """Returns the function of one replica's summed loss and its gradients."""
     variables = [v.value for v in model.trainable_variables]
-    sums = _two_passes if model.hparams.r_drop_alpha else _one_pass
 
     def gradients(batch, tokens, seed):
         with tf.GradientTape() as tape, dropout.seed_scope(seed):
-            minimised, total = sums(model, batch)
-            loss = minimised / tf.maximum(tokens, 1.0)
+            total = _summed_loss(model, batch)
+            loss = total / tf.maximum(tokens, 1.0)
         # Dense: sums over replicas, norms and updates would treat duplicate
         # rows of an IndexedSlices as different rows.
         return total, [
@@ -218,52 +218,19 @@ def _gradient_function(model):
     return gradients
 
 
-def _one_pass(model, batch):
-    """Sums the cross-entropy over a batch's tokens, to minimise and to log."""
+def _summed_loss(model, batch) -> tf.Tensor:
+    """Returns the sum of the cross-entropy over a batch's tokens."""
     inputs, targets = batch["inputs"], batch["targets"]
     smoothing = model.hparams.label_smoothing
-    if hasattr(model, "features"):
-        total, _ = losses.projected_cross_entropy(
-            model.features(
-                inputs, targets, training=True, **_tag_lengths(batch)
-            ),
-            model.softmax_table(),
-            targets,
-            smoothing,
-        )
-    else:
+    if not hasattr(model, "features"):
         logits = model(inputs, targets, training=True)
-        total, _ = losses.padded_cross_entropy(logits, targets, smoothing)
-    return total, total
-
-
-def _two_passes(model, batch):
-    """Sums R-Drop's loss, to minimise, and the cross-entropy, to log.
-
-    One call with the batch twice: its dropout masks are independent, so both
-    halves have their own.
-    """
-    options = model.hparams.label_smoothing, model.hparams.r_drop_alpha
-    inputs, targets = batch["inputs"], batch["targets"]
-    twice = [tf.concat([ids, ids], 0) for ids in (inputs, targets)]  # [2 B, .]
-    if hasattr(model, "features"):
-        tags = {
-            name: tf.concat([lengths, lengths], 0)  # [2 B]
-            for name, lengths in _tag_lengths(batch).items()
-        }
-        return consistency.projected_loss(
-            model.features(*twice, training=True, **tags),
-            model.softmax_table(),
-            targets,
-            *options,
-        )
-    logits = model(*twice, training=True)  # [2 B, T, V]
-    return consistency.padded_loss(logits, targets, *options)
-
-
-def _tag_lengths(batch) -> dict[str, tf.Tensor]:
-    """Returns the entry about the tags of a batch's sources, if it has one."""
-    return {n: value for n, value in batch.items() if n == "tag_lengths"}
+        return losses.padded_cross_entropy(logits, targets, smoothing)[0]
+    # Where sources have tags, their lengths.
+    tags = {n: value for n, value in batch.items() if n == "tag_lengths"}
+    features = model.features(inputs, targets, training=True, **tags)
+    return losses.projected_cross_entropy(
+        features, model.softmax_table(), targets, smoothing
+    )[0]
 
 
 def _seed(random_seed: int, step: tf.Variable) -> tf.Tensor:

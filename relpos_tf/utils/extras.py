@@ -60,8 +60,9 @@ def imports(extra: str, task: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
+        package = error.name.partition(".")[0]
         raise MissingPackageError(
-            f"Expected the package {error.name}, which {task} needs. "
+            f"Expected the package {package}, which {task} needs. "
             f"Received: none. Install it: {how_to_install(extra)}",
-            name=error.name,
+            name=package,
         ) from error

@@ -1,17 +1,11 @@
-"""The user's terminal: a line of progress, a prompt and its history.
+"""The user's terminal: a line of progress.
 
 Progress is the terminal's last line, written over again and again by `show`.
 Files and pipes get no progress. Any other output calls `clear` first.
-
-The history of the prompt is a file in the user's folder for program state, not
-in the run, which may be given to others.
 """
 
-import contextlib
-import functools
 import logging
 import os
-import pathlib
 import re
 import sys
 import threading
@@ -23,10 +17,6 @@ from typing import Any
 
 _log = logging.getLogger("relpos_tf")
 
-PROMPT = "> "
-# Environment variable with the path of the history; empty for no history.
-HISTORY_VARIABLE = "RELPOS_TF_HISTORY"
-_HISTORY_LINES = 1000
 # Seconds between two lines of progress, in a log and at a terminal.
 _LOG_SECONDS = 30
 _SHOW_SECONDS = 0.1
@@ -175,72 +165,3 @@ def _duration(seconds: float) -> str:
         if minutes > 90
         else f"{minutes} min"
     )
-
-
-def reader() -> Callable[[], str]:
-    """Returns a function that asks for a line, or raises EOFError."""
-    # Bytes that are not UTF-8 must not end the program.
-    sys.stdin.reconfigure(errors="replace")
-    if sys.stdout.isatty():
-        return functools.partial(input, PROMPT)
-    return _ask_on_stderr
-
-
-def _ask_on_stderr() -> str:
-    """Asks on standard error: `input` would write the prompt to the output."""
-    sys.stderr.write(PROMPT)
-    sys.stderr.flush()
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line.removesuffix("\n")
-
-
-@contextlib.contextmanager
-def editing(words: list[str]) -> Iterator[None]:
-    """Gives `input` a history and completion, if the system has them.
-
-    Args:
-        words: Completions at the beginning of a line.
-    """
-    try:
-        import readline  # not on every system
-    except ImportError:
-        yield
-        return
-
-    def complete(typed, number):
-        is_first = readline.get_line_buffer().lstrip() == typed
-        matches = [f"{w} " for w in words if is_first and w.startswith(typed)]
-        return matches[number] if number < len(matches) else None
-
-    readline.set_completer(complete)
-    readline.set_completer_delims(" ")
-    readline.parse_and_bind("tab: complete")
-    readline.set_history_length(_HISTORY_LINES)
-    path = history_path()
-    # A history that cannot be stored must not prevent a translation.
-    with contextlib.suppress(OSError):
-        if path:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            readline.read_history_file(path)
-    known = readline.get_current_history_length()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            if path and hasattr(readline, "append_history_file"):
-                new = readline.get_current_history_length() - known
-                readline.append_history_file(new, path)
-            elif path:
-                readline.write_history_file(path)
-
-
-def history_path() -> pathlib.Path | None:
-    """Returns the file of the history, or None for no history."""
-    if HISTORY_VARIABLE in os.environ:
-        name = os.environ[HISTORY_VARIABLE]
-        return pathlib.Path(name) if name else None
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return pathlib.Path(os.path.expanduser(state), "relpos_tf", "history")

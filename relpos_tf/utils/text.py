@@ -233,23 +233,6 @@ def read_nonempty(path: str | pathlib.Path) -> Iterator[str]:
     return itertools.chain(first, lines)
 
 
-class AtHand:
-    """The lines of a file, which may be read before they are needed.
-
-    The lines of a stream are an iterator instead: what comes next may depend on
-    an answer.
-
-    Args:
-        lines: An iterator.
-    """
-
-    def __init__(self, lines: Iterator[str]):
-        self._lines = lines
-
-    def __iter__(self):
-        return self._lines
-
-
 def count_broken(lines: Iterable[str]) -> int:
     """Returns the number of lines with U+FFFD, which were not UTF-8."""
     return sum("\ufffd" in line for line in lines)

@@ -4,6 +4,7 @@ Shapes: B batch, T queries, S keys, N heads, D depth per head, F features.
 """
 
 import contextlib
+import inspect
 import os
 import pathlib
 import subprocess
@@ -84,7 +85,7 @@ def by_loops(layer, query, value, key=None, allowed=True):
     tables = [
         weights.get(f"relative_positions_{kind}") for kind in ("keys", "values")
     ]
-    shape = (len(q), 1, q.shape[2], k.shape[2])
+    shape = (len(q), N, q.shape[2], k.shape[2])
     bias = np.where(np.broadcast_to(allowed, shape), 0.0, -1e9)
     # The oracle's output has the shape of q.
     q = np.pad(q, [(0, 0)] * 3 + [(0, v.shape[-1] - q.shape[-1])])
@@ -137,6 +138,50 @@ class KerasAttentionTest(parameterized.TestCase):
                 np.testing.assert_allclose(numpy(output), right[0], 1e-4, 1e-4)
                 np.testing.assert_allclose(numpy(scores), right[1], 1e-4, 1e-5)
 
+    @parameterized.product(batch=(N, 2), implementation=FORMS)
+    def test_a_mask_of_heads_joins_those_of_padding_and_order(
+        self, batch, implementation
+    ):
+        layer = example_layer(implementation=implementation)
+        x, y = normal(1, batch, 5, 11), normal(2, batch, 7, 13)
+        layer(x, y)
+        randomize(layer)
+        heads = normal(3, batch, N, 5, 7) > 0.5
+        heads[..., 0] = True  # every query has a key
+        lines = np.arange(7) < (5 - 2 * np.arange(batch))[:, None]
+        output, scores = layer(
+            x,
+            y,
+            attention_mask=heads,
+            value_mask=lines,
+            use_causal_mask=True,
+            return_attention_scores=True,
+        )
+        allowed = heads & lines[:, None, None] & np.tri(5, 7, dtype=bool)
+        right = by_loops(layer, x, y, allowed=allowed)
+        np.testing.assert_allclose(numpy(output), right[0], 1e-4, 1e-4)
+        np.testing.assert_allclose(numpy(scores), right[1], 1e-4, 1e-5)
+
+    def test_a_query_mask_is_obeyed_by_hand_and_from_an_embedding(self):
+        layer = example_layer()
+        ids = np.array([[3, 5, 0, 0, 0], [2, 4, 6, 1, 5]])
+        x = keras.layers.Embedding(7, 11, mask_zero=True)(ids)
+        y = normal(2, 2, 7, 13)
+        layer(x, y)
+        randomize(layer)
+        attached, _ = layer(x, y, return_attention_scores=True)
+        output, scores = layer(
+            numpy(x), y, query_mask=ids > 0, return_attention_scores=True
+        )
+        np.testing.assert_array_equal(numpy(output), numpy(attached))
+        right = by_loops(layer, numpy(x), y)
+        for b, t in zip(*np.nonzero(ids), strict=True):
+            np.testing.assert_allclose(
+                numpy(scores)[b, :, t], right[1][b, :, t], 1e-4, 1e-5
+            )
+        for b, t in zip(*np.nonzero(ids == 0), strict=True):
+            np.testing.assert_allclose(numpy(scores)[b, :, t], 1 / 7, 1e-5)
+
     @parameterized.parameters(*LENGTHS)
     def test_without_positions_the_numbers_are_those_of_keras(self, lengths):
         queries, keys = LENGTHS[lengths]
@@ -177,6 +222,27 @@ class KerasAttentionTest(parameterized.TestCase):
                 np.testing.assert_allclose(
                     numpy(result), numpy(right), 1e-5, 1e-5, str(arguments)
                 )
+
+    @parameterized.parameters(("use_gate", True), ("sliding_window", 2))
+    def test_later_arguments_of_keras_do_the_same_here(self, name, value):
+        kind = keras.layers.MultiHeadAttention
+        if name not in inspect.signature(kind).parameters:
+            self.skipTest(f"Keras {keras.__version__} has no {name}.")
+        x, y = normal(1, 2, 5, 11), normal(2, 2, 7, 13)
+        # With scores: Keras computes them in one way on all backends.
+        arguments = {"use_causal_mask": True, "return_attention_scores": True}
+        layer = kind(N, D, **{name: value})
+        ours = keras_attention.RelativeMultiHeadAttention(
+            N, D, relative_initializer="zeros", **{name: value}
+        )
+        layer(x, y), ours(x, y)
+        randomize(layer)
+        ours.set_weights(ours.get_weights()[:2] + layer.get_weights())
+        for right, result in zip(
+            layer(x, y, **arguments), ours(x, y, **arguments), strict=True
+        ):
+            np.testing.assert_allclose(numpy(result), numpy(right), 1e-5, 1e-5)
+        self.assertEqual(ours.get_config()[name], value)
 
     def test_gradients_of_weights_are_slopes(self):
         layer = example_layer()
@@ -364,81 +430,123 @@ class KerasAttentionTest(parameterized.TestCase):
         self.assertIsNone(copy.relative_keys)
 
 
-class WrongArgumentsTest(parameterized.TestCase):
-    @parameterized.parameters(
-        ({"num_heads": 0}, "`num_heads` must be an integer of at least 1"),
-        ({"num_heads": 2.0}, "`num_heads` must be an integer of at least 1"),
-        ({"key_dim": -1}, "`key_dim` must be an integer of at least 1"),
-        ({"value_dim": 0}, "`value_dim` must be an integer of at least 1"),
-        ({"dropout": 1}, r"`dropout` must be in the range \[0, 1\)"),
-        ({"max_relative_position": 2.5}, "must be an integer of at least 0"),
-        ({"max_relative_position": -1}, "must be an integer of at least 0"),
-        ({"implementation": "fast"}, "`implementation` must be one of"),
-        ({"flash_attention": True}, "must be None or False, because"),
-    )
-    def test_a_wrong_argument_is_refused(self, argument, message):
-        arguments = {"num_heads": 2, "key_dim": 3} | argument
-        with self.assertRaisesRegex(errors.UserError, message):
-            keras_attention.RelativeMultiHeadAttention(**arguments)
+def called(*shapes, first=None, **arguments):
+    """Returns a call with inputs of these shapes, perhaps after a `first`."""
+    layers = {
+        name: arguments.pop(name)
+        for name in ("attention_axes",)
+        if name in arguments
+    }
 
-    @parameterized.named_parameters(
-        ("rank_2", (5, 11), (5, 11), {}, "the axes batch, positions"),
-        ("two_axes", (2, 3, 5, 11), (2, 3, 5, 11), {}, "must name one axis"),
-        (
-            "mask_of_padding",
-            (3, 5, 11),
-            (3, 7, 11),
-            {"attention_mask": np.ones([3, 7], bool)},
-            r"\[batch, 5 queries, 7 keys\].*`value_mask`.*\(3, 7\)",
-        ),
-        (
-            "mask_of_padding_where_batch_equals_queries",
-            (5, 5, 11),
-            (5, 7, 11),
-            {"attention_mask": np.ones([5, 7], bool)},
-            r"one of \[queries, keys\] is mask\[None\]",
-        ),
-        (
-            "value_mask_of_another_length",
-            (2, 5, 11),
-            (2, 7, 11),
-            {"value_mask": np.ones([2, 5], bool)},
-            r"`value_mask` must have the shape \[2, 7\].*\(2, 5\)",
-        ),
-        (
-            "batches_of_two_sizes",
-            (2, 5, 11),
-            (3, 7, 11),
-            {},
-            "must be batches of one size",
-        ),
-        (
-            "unlike_ranks",
-            (2, 5, 11),
-            (7, 11),
-            {},
-            r"`value` must have the axes batch.*\(7, 11\)",
-        ),
-        (
-            "mask_of_rank_1",
-            (3, 5, 11),
-            (3, 5, 11),
-            {"attention_mask": np.ones([5], bool)},
-            r"Received: a mask of shape \(5,\)",
-        ),
-    )
-    def test_wrong_inputs_are_refused(self, query, value, masks, message):
-        with self.assertRaisesRegex(errors.UserError, message):
-            example_layer()(normal(1, *query), normal(2, *value), **masks)
+    def call():
+        layer = example_layer(**layers)
+        if first is not None:
+            layer(*map(np.ones, first))
+        return layer(*map(np.ones, shapes), **arguments)
 
-    def test_another_size_of_features_is_refused(self):
-        layer = example_layer()
-        x, wrong = normal(1, 2, 5, 11), normal(1, 2, 5, 12)
-        layer(x, x)
-        for arguments in ((wrong, x), (x, wrong), (x, x, wrong)):
-            with self.assertRaisesRegex(ValueError, "axis -1 .* value 11"):
-                layer(*arguments)
+    return call
 
+
+def mask(*shape):
+    return np.ones(shape, bool)
+
+
+GOOD = (2, 5, 11), (2, 7, 11)
+# A call, and the words that its message must have.
+REFUSED = {
+    "no_heads": (lambda: example_layer(value_dim=0), "value_dim", "1"),
+    "float_for_a_size": (
+        lambda: keras_attention.RelativeMultiHeadAttention(2.0, 3),
+        "num_heads",
+        "2.0",
+    ),
+    "negative_distance": (
+        lambda: example_layer(max_relative_position=-1),
+        "max_relative_position",
+        "-1",
+    ),
+    "dropout": (lambda: example_layer(dropout=1), "dropout", "[0, 1)"),
+    "implementation": (
+        lambda: example_layer(implementation="fast"),
+        "implementation",
+        "compact",
+    ),
+    "flash": (lambda: example_layer(flash_attention=True), "flash_attention"),
+    "rank_2": (called((5, 11), (5, 11)), "query", "(5, 11)"),
+    "unlike_ranks": (called((2, 5, 11), (7, 11)), "value", "(7, 11)"),
+    "another_rank_than_before": (
+        called((5, 11), (7, 11), first=GOOD),
+        "query",
+        "(5, 11)",
+    ),
+    "two_axes": (called((2, 3, 5, 11), (2, 3, 5, 11)), "attention_axes"),
+    "axis_of_the_batch": (called(*GOOD, attention_axes=0), "attention_axes"),
+    "axis_of_features": (called(*GOOD, attention_axes=-1), "attention_axes"),
+    "batches_of_two_sizes": (called((2, 5, 11), (3, 7, 11)), "value", "(3, 7"),
+    "keys_of_another_length": (called(*GOOD, (2, 6, 11)), "key", "(2, 6, 11)"),
+    "other_queries_than_before": (
+        called((2, 5, 12), (2, 7, 11), first=GOOD),
+        "query",
+        "11]",
+    ),
+    "other_values_than_before": (
+        called((2, 5, 11), (2, 7, 12), first=GOOD),
+        "value",
+        "11]",
+    ),
+    "other_keys_than_before": (
+        called(*GOOD, (2, 7, 12), first=GOOD),
+        "key",
+        "11]",
+    ),
+    "padding_for_attention_mask": (
+        called((3, 5, 11), (3, 7, 11), attention_mask=mask(3, 7)),
+        "attention_mask",
+        "[batch, keys]",
+        "(3, 7)",
+    ),
+    "padding_where_batch_equals_queries": (
+        called((5, 5, 11), (5, 7, 11), attention_mask=mask(5, 7)),
+        "attention_mask",
+        "(5, 7)",
+    ),
+    "mask_of_other_examples": (
+        called(*GOOD, attention_mask=mask(3, 5, 7)),
+        "attention_mask",
+    ),
+    "mask_of_other_heads": (
+        called(*GOOD, attention_mask=mask(2, 2, 5, 7)),
+        "attention_mask",
+    ),
+    "mask_of_rank_1": (
+        called(*GOOD, attention_mask=mask(5)),
+        "attention_mask",
+        "(5,)",
+    ),
+    "value_mask_of_another_length": (
+        called(*GOOD, value_mask=mask(2, 5)),
+        "value_mask",
+        "[2, 7]",
+    ),
+    "value_mask_of_no_examples": (
+        called(*GOOD, value_mask=mask(7)),
+        "value_mask",
+        "[2, 7]",
+    ),
+}
+
+
+class RefusalsTest(parameterized.TestCase):
+    @parameterized.parameters(*REFUSED)
+    def test_is_refused_by_name(self, case):
+        call, *words = REFUSED[case]
+        with self.assertRaises(errors.UserError) as caught:
+            call()
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+
+class ImportsTest(parameterized.TestCase):
     def test_other_backends_do_not_import_tensorflow(self):
         code = (
             "import sys, relpos_tf, keras\n"

@@ -14,7 +14,7 @@ from absl.testing import parameterized
 from relpos_tf import hparam
 from relpos_tf.bin import average
 from relpos_tf.bin import command
-from relpos_tf.models import run_dir
+from relpos_tf.models import checkpoints
 
 
 def execute(*arguments):
@@ -32,22 +32,18 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         hparams = hparam.HParams().replace(average_checkpoints=3)
         (self.run_dir / "hparams.json").write_text(hparams.to_json(), "utf-8")
         for step in (2, 30, 400, 5000):
-            weights = tf.Variable([float(step), 1.0])
-            moments = tf.Variable([7.0])
-            checkpoint = tf.train.Checkpoint(
-                model={"m/w": weights}, optimizer={"m/w": moments}
+            checkpoints.write_model(
+                str(self.run_dir / f"ckpt-{step}"),
+                {"m/w": np.float32([step, 1.0])},
+                step,
             )
-            checkpoint.write(str(self.run_dir / f"ckpt-{step}"))
 
     def execute(self, *arguments):
         return execute(f"--output_dir={self.run_dir}", *arguments)
 
     def average_at(self, prefix):
         """Returns the one variable of the checkpoint at `prefix`."""
-        w = tf.Variable([0.0, 0.0])
-        found = tf.train.Checkpoint(model={"m/w": w}).read(str(prefix))
-        found.assert_existing_objects_matched()
-        return w.numpy()
+        return checkpoints.read(prefix)["model/m/w"]
 
     @parameterized.named_parameters(
         ("last_as_the_set_says", [], [30, 400, 5000], "ckpt-5000"),
@@ -86,21 +82,6 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
             self.average_at(self.run_dir / "ckpt-5000"), [5000.0, 1.0]
         )
 
-    def test_a_stop_counts_only_as_the_newest(self):
-        run = run_dir.RunDir(self.run_dir)
-        run.mark_stop(400)
-        run.mark_stop(5000)
-        path = self.run_dir / "average" / "ckpt-5000"
-        for arguments, steps in (
-            (["--n=2"], [30, 5000]),
-            ([], [2, 30, 5000]),
-            (["--steps=400,5000"], [400, 5000]),
-        ):
-            code, _, _ = self.execute(*arguments)
-            self.assertEqual(code, 0)
-            mean = np.mean(steps)
-            self.assertAllClose(self.average_at(path), [mean, 1.0])
-
     @parameterized.named_parameters(
         ("step_that_was_not_saved", ["--steps=400,77"], "Received: 77."),
         ("step_twice", ["--steps=400,2,400"], "Received: 400,2,400."),
@@ -125,7 +106,7 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         with mock.patch.object(os, "replace", side_effect=full):
             code, out, err = self.execute("--n=2")
         self.assertEqual((code, out), (1, ""))
-        self.assertIn("Cannot write checkpoint", err)
+        self.assertIn("Cannot write ", err)
         self.assertEqual(err.count("\n"), 1)
         self.assertEmpty(list((self.run_dir / "average").iterdir()))
 

@@ -16,7 +16,7 @@ from absl.testing import parameterized
 from relpos_tf.bin import bleu
 from relpos_tf.bin import command
 from relpos_tf.comparison import plots
-from tests.training import sacrebleu_sets_test
+from tests.problems import sacrebleu_sets_test
 
 
 def execute(*arguments):

@@ -28,13 +28,12 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem as problem_lib
-from relpos_tf.utils import slots as slots_lib
 from relpos_tf.utils import text
 from tests import commands
 from tests import tiny_run
 from tests.comparison import examples
 from tests.decoding import translator_test
-from tests.training import sacrebleu_sets_test
+from tests.problems import sacrebleu_sets_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -108,6 +107,7 @@ class DecoderTest(parameterized.TestCase):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.engine = translator_test.EchoEngine()
+        self.engine.name = "there"
 
     def decode(self, *arguments, stdin=b"", isatty=False):
         """Runs the command on an echo: (exit code, output, messages)."""
@@ -118,10 +118,8 @@ class DecoderTest(parameterized.TestCase):
             mock.patch.object(sys, "stderr", err),
             mock.patch.object(
                 translator_lib.Translator,
-                "load_run",
-                lambda path, **kwargs: translator_lib.Translator(
-                    engine=self.engine, name=path, **kwargs
-                ),
+                "load",
+                lambda path: translator_lib.Translator(engine=self.engine),
             ),
         ):
             arguments = ["--output_dir=there", *arguments]
@@ -647,6 +645,19 @@ class DecoderTest(parameterized.TestCase):
         self.assertEqual(code, 0)
         self.assertRegex(out.decode(), r"^(-\d+\.\d{6}\n){2}$")
 
+    def test_pairs_of_a_ruined_model_name_the_checkpoint(self):
+        model = loading.load_model(tiny_run.path())
+        table = model.softmax_embedding.embeddings
+        table.assign(np.full(table.shape, np.nan))
+        self.engine = model_engine.ModelEngine(
+            model, loading.load_tokenizer(tiny_run.path())
+        )
+        self.engine.name = "there/ckpt-7"
+        path = self.write("pairs", b"7\tsieben\n")
+        _, out, err = self.decode(f"--score_file={path}")
+        self.assertEqual(out, b"nan\n")
+        self.assertIn("NaN logits. The weights of there/ckpt-7 are", err)
+
     @parameterized.parameters("output_dir", "checkpoint_path")
     def test_a_program_where_a_run_was_expected_is_not_run(self, flag):
         (self.folder / "export_info.json").write_text("{}")
@@ -661,30 +672,6 @@ class DecoderTest(parameterized.TestCase):
         self.assertEqual(code, 1)
         run.assert_not_called()
         self.assertIn("which is an export. Name it with --expo", err.getvalue())
-
-    def test_two_processes_write_the_bytes_of_one(self):
-        lines = [x for x in translator_test.LINES if "\u2028" not in x] * 2
-        source = self.write("source", "\n".join(lines).encode())
-        # With a prefix in each batch, a process builds one graph.
-        prefix = self.write("prefix", b"Der Zug\n\nx\n\nTage\n7\n" * 2)
-        slots = slots_lib.Slots((slots_lib.Slot(),) * 2, 0, 0)
-        with mock.patch.object(slots_lib, "divide", lambda _: slots):
-            for number in (1, 2):
-                arguments = (
-                    f"--output_dir={tiny_run.path()}",
-                    f"--decode_from_file={source}",
-                    f"--decode_to_file={self.folder / f'target{number}'}",
-                    f"--prefix_file={prefix}",
-                    "--decode_hparams=batch_size=3,beam_size=2,"
-                    "return_beams=true,write_beam_scores=true",
-                    f"--num_workers={number}",
-                )
-                self.assertEqual(command.execute(decoder.main, arguments), 0)
-        one, two = (
-            (self.folder / f"target{number}").read_bytes() for number in (1, 2)
-        )
-        self.assertEqual(one, two)
-        self.assertGreater(len(set(one.split(b"\n"))), 5)
 
     def test_a_run_is_no_export(self):
         err = io.StringIO()

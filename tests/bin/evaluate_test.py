@@ -80,21 +80,18 @@ class EvaluateTest(absltest.TestCase):
         self.assertIn("beam_size was 4 in this run so far and is now 3", err)
         self.assertEqual(self.files(), before)
         [weights] = scored
-        reader = checkpoints.open_checkpoint(str(self.run_dir / "ckpt-2"))
-        key = "{}/{}/.ATTRIBUTES/VARIABLE_VALUE".format
+        saved = checkpoints.read(self.run_dir / "ckpt-2")
         self.assertGreater(len(weights), 10)
         for name, value in weights.items():
-            name = name.replace("/", ".S")
-            averages = reader.get_tensor(key("moving_average", name))
+            averages = saved[f"moving_average/{name}"]
             self.assertEqual(value.tolist(), averages.tolist(), name)
-            raw = reader.get_tensor(key("model", name))
+            raw = saved[f"model/{name}"]
             self.assertNotEqual(value.tolist(), raw.tolist(), name)
 
     def test_a_mistyped_directory_is_refused_and_not_made(self):
         code, err = self.execute("rum", "--schedule=evaluate")
         self.assertEqual(code, 1)
-        self.assertIn("Expected a run with checkpoints to score.", err)
-        self.assertIn(f"--output_dir={self.folder / 'rum'}", err)
+        self.assertIn(f"{self.folder / 'rum'}, which does not exist", err)
         self.assertEqual(err.count("\n"), 1)
         self.assertFalse((self.folder / "rum").exists())
 

@@ -5,15 +5,19 @@ import importlib.util
 import io
 import json
 import pathlib
+import shutil
 import unittest
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest
 
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
 from relpos_tf.bin import export
+from relpos_tf.decoding import loading
 from relpos_tf.export import saved_model
+from relpos_tf.models import checkpoints
 from tests import ctranslate2_runs
 from tests import tiny_run
 
@@ -84,6 +88,23 @@ class ExportTest(absltest.TestCase):
             f"--warmup_file={lines.full_path}",
             "--format=ctranslate2",
         )
+
+    def test_a_ruined_model_is_not_exported(self):
+        run = pathlib.Path(self.create_tempdir().full_path, "run")
+        shutil.copytree(tiny_run.path(), run)
+        values = {
+            variable.path: np.full(variable.shape, 1e30, np.float32)
+            for variable in loading.load_model(run).variables
+        }
+        checkpoints.write_model(str(run / "ckpt-30"), values, 30)
+        folder = run.parent / "new"
+        self.assert_error(
+            1,
+            f"NaN logits. The weights of {run}/ckpt-30 are ruined",
+            f"--output_dir={run}",
+            f"--export_dir={folder}",
+        )
+        self.assertFalse(folder.exists())
 
     @unittest.skipIf(NO_LIBRARY, "ctranslate2 is not installed")
     def test_what_ctranslate2_cannot_do_is_one_line(self):

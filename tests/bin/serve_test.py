@@ -172,11 +172,13 @@ class ServeTest(absltest.TestCase):
         process, url, said = self.start(f"--model=tiny={tiny_run.path()}")
         self.assertLen(said, 2, said)
         self.assertStartsWith(said[0], f"Loaded tiny from {tiny_run.path()} in")
-        ready = r"tiny is ready for beginnings and attention as well, after \d+"
+        ready = r"tiny is ready for every kind of request, after \d+"
         self.assertRegex(process.stderr.readline(), ready)
         self.assertEqual(get(f"{url}health")["status"], "ok")
         (found,) = post(url, {"lines": ["twenty-one days"], "n_best": 3})
-        self.assertLen(found["hypotheses"], 3)
+        texts = [one["text"] for one in found["hypotheses"]]
+        self.assertBetween(len(texts), 2, 3)
+        self.assertLen(set(texts), len(texts))
         (model,) = get(f"{url}models")["models"]
         self.assertEqual(
             (model["name"], model["kind"], model["prefix"]),

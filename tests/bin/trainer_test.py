@@ -85,8 +85,10 @@ class TrainerTest(parameterized.TestCase):
         "--num_logical_cpus=1000000",
         "--hparams=vocab_size=3000000000",
         "--hparams=extra_length=2147483647",
+        "--hparams=optimizer=sgd",
+        "--hparams=learning_rate_schedule=cosine",
     )
-    def test_numbers_out_of_range_are_refused_before_training(self, flag):
+    def test_values_out_of_range_are_refused_before_training(self, flag):
         code, err = replace_training(ZeroDivisionError, flag)
         self.assertEqual(code, 2)
         name, _, value = flag.rpartition("=")
@@ -102,7 +104,7 @@ class TrainerTest(parameterized.TestCase):
         self.assertRegex(err, rf"\Arelpos-trainer: {name}: [^\n]+\n\Z")
 
     @parameterized.parameters(
-        ("--eval_early_stopping_metric=blue", "loss.*bleu.*chrf"),
+        ("--eval_early_stopping_metric=blue", "loss.*chrf.*bleu"),
         (
             f"--problem=translate_files {OWN_TEXT} --eval_use_test_set",
             "--eval_use_test_set: translate_files has no test set",
@@ -177,10 +179,6 @@ class NothingIsLeftTest(parameterized.TestCase):
         )
         self.assertRegex(err, message)
         self.assertNotIn("Traceback", err)
-
-    def test_the_largest_batch_that_fits_needs_a_gpu(self):
-        err = self.refuse("--hparams=max_length=70, batch_size = auto")
-        self.assertIn("batch_size=auto needs a GPU", err)
 
     def test_terminated_while_data_are_prepared(self):
         with mock.patch.object(pieces, "learn", side_effect=terminate):

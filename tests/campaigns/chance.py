@@ -34,9 +34,9 @@ import time
 
 import numpy as np
 
+from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import pairs
 from relpos_tf.comparison import significance
-from relpos_tf.training import corpus_measures
 from relpos_tf.utils import text
 
 SEEDS = 1, 2, 3, 5

@@ -11,7 +11,8 @@ The last column of a row says which of these conditions fails:
 - the last checkpoint equals that of the undisturbed run, bit for bit;
 - metrics.jsonl has each step and each evaluation once, with the loss and the
   BLEU of the undisturbed run;
-- every checkpoint that existed when the run was stopped still exists;
+- every checkpoint that existed when the run was stopped still exists, but
+  that of a stop, which goes when the next is saved;
 - no partial file is left;
 - there is no traceback, and SIGTERM gives exit code 0, or 143 if there was
   nothing to save.
@@ -32,6 +33,9 @@ import tempfile
 import threading
 import time
 
+from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PHASES = ("start", "training", "saving", "evaluating")
 STEPS, FREQUENCY = 60, 20
@@ -49,7 +53,7 @@ ONE_THREAD = {
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
 }
-HALVES = re.compile(r"_temp|_new|\.part$")
+HALVES = re.compile(r"\.part$")
 
 
 class Run:
@@ -110,7 +114,7 @@ class Run:
         """Returns once the number-th checkpoint is being written."""
         seen, is_half = 0, False
         while self.process.poll() is None:
-            names = self.directory.glob("ckpt-*_temp*")
+            names = self.directory.glob("ckpt-*.part")
             before, is_half = is_half, next(names, None) is not None
             seen += is_half and not before
             if seen > number:
@@ -163,26 +167,20 @@ def wait_for_moment(run, phase, chance, undisturbed, steps, frequency):
 
 
 def weights(prefix):
-    """Returns every array of a checkpoint, by its key."""
-    # The import takes seconds, which --help should not.
-    from relpos_tf.bin import command
-
-    tf = command.import_tensorflow()
-    reader = tf.train.load_checkpoint(str(prefix))
-    return {
-        key: reader.get_tensor(key)
-        for key in reader.get_variable_to_shape_map()
-        if "OBJECT_GRAPH" not in key
-    }
+    """Returns every array of a checkpoint, by its name."""
+    return checkpoints.read(prefix)
 
 
 def checkpoints_in(directory):
-    """Returns {name: bytes} of the files of complete checkpoints."""
+    """Returns {name: bytes} of the checkpoints, without that of a stop.
+
+    The checkpoint of a stop goes when the next is saved.
+    """
+    stops = run_dir.stops(directory)
     return {
-        path.name: path.read_bytes()
-        for index in directory.glob("ckpt-*.index")
-        if re.fullmatch(r"ckpt-\d+", index.stem)
-        for path in directory.glob(f"{index.stem}.*")
+        f"ckpt-{step}.npz": (directory / f"ckpt-{step}.npz").read_bytes()
+        for step in run_dir.all_steps(directory)
+        if step not in stops
     }
 
 
@@ -218,7 +216,6 @@ def differences(run, undisturbed, there, steps):
             found.append(f"{key} differs")
             break
     kept = checkpoints_in(run.directory)
-    # A checkpoint that was saved again is equal, but its bytes may differ.
     found += [f"lost: {name}" for name in there if name not in kept]
     left, right = events(run.directory), events(undisturbed.directory)
     for event in left:

@@ -12,6 +12,7 @@ from relpos_tf.comparison import attention_maps
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import model_engine
+from relpos_tf.layers.positions import shaw
 from relpos_tf.models import transformer
 from tests import oracles
 from tests import testing
@@ -154,7 +155,8 @@ class TablesTest(tf.test.TestCase):
             (3, 3),
             strict=True,
         ):
-            table = block.self_attention.tables()["keys"].numpy()  # [H, R, D]
+            tables = shaw.tables_of(block.self_attention)
+            table = tables["keys"].numpy()  # [H, R, D]
             k = max(left, right)
             expected = [
                 [

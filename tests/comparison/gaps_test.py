@@ -5,8 +5,8 @@ import statistics
 import sacrebleu
 from absl.testing import absltest
 
+from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import gaps
-from relpos_tf.training import corpus_measures
 
 SOURCES = ["s1", "s2", "s3", "s4"]
 REFERENCES = ["one small cat", "two big dogs", "three birds", "four"]

@@ -8,10 +8,10 @@ import numpy as np
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import pairs
 from relpos_tf.comparison import significance
 from relpos_tf.comparison import two_way
-from relpos_tf.training import corpus_measures
 from relpos_tf.training import metrics
 
 REFERENCES = [f"the {n} small cats sat on mat {n} ." for n in range(12)]

@@ -279,7 +279,7 @@ class ScoresTest(ScoresTestCase):
 class ProcessTest(ScoresTestCase):
     def test_error_in_the_process_is_reported(self):
         self.process.side_effect = self.true_child
-        (self.run.path / "ckpt-7.data-00000-of-00001").write_bytes(b"")
+        (self.run.path / "ckpt-7.npz").write_bytes(b"")
         # Longer than a command line may be.
         sources = ["\u6c34" * 600] * 60
         with self.assertRaisesRegex(

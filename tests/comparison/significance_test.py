@@ -10,8 +10,8 @@ import sacrebleu.significance
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import significance
-from relpos_tf.training import corpus_measures
 
 WORDS = "the a cat dog sat ran on under one red blue mat house .".split()
 

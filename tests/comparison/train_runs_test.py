@@ -36,7 +36,7 @@ with open(folder.parent / "calls.jsonl", "a") as file:
 folder.mkdir(exist_ok=True)
 
 def save(step):
-    (folder / f"ckpt-{step}.index").touch()
+    (folder / f"ckpt-{step}.npz").touch()
 
 def stop(number, frame):
     with open(folder / "signals", "a") as file:
@@ -150,7 +150,7 @@ class TrainTest(TrainTestCase):
         run.files.append_metrics(
             {"step": 4, "split": "dev", "loss": 9.0, "bleu": 1.0}
         )
-        (run.path / "ckpt-4.index").touch()
+        (run.path / "ckpt-4.npz").touch()
         lines = self.train(run)
         self.assertEqual(lines[0], "[1/1] a seed 1 goes on from step 4.")
         self.assertStartsWith(lines[1], "[1/1] a seed 1  step 5/10")
@@ -394,7 +394,7 @@ class ProgressTest(TrainTestCase):
     def test_time_left_is_of_all_runs_together(self):
         runs = [self.run_of(name) for name in "abc"]
         (self.folder / "c").mkdir()
-        (self.folder / "c" / "ckpt-40.index").touch()
+        (self.folder / "c" / "ckpt-40.npz").touch()
         now = [1000.0]
         progress = train_runs.Progress(runs, 100, lambda: now[0])
 

@@ -8,9 +8,9 @@ import numpy as np
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import significance
 from relpos_tf.comparison import two_way
-from relpos_tf.training import corpus_measures
 from tests.campaigns import chance
 from tests.comparison import pairs_test
 

@@ -35,7 +35,7 @@ class DocstringsTest(parameterized.TestCase):
         self.assertTrue(importlib.import_module(name).__doc__)
 
     def test_examples_are_found_in_decorated_layers_too(self):
-        name = "relpos_tf.layers.positions.relative"
+        name = "relpos_tf.layers.positions.shaw"
         module = importlib.import_module(name)
         tests = doctest.DocTestFinder().find(module)
         self.assertNotEmpty([test for test in tests if test.examples])

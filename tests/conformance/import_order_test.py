@@ -39,7 +39,7 @@ ROOMS = (
 IMPORTERS = {
     "tensorflow_text": {"data.graph_tokenizers", "decoding.saved_model_engine"},
     "sentencepiece": {"data.pieces", "data.tokenizer"},
-    "sacrebleu": {"training.metrics", "training.sacrebleu_sets"},
+    "sacrebleu": {"training.metrics", "problems.sacrebleu_sets"},
     "sacremoses": {"training.metrics"},
     "matplotlib": {"comparison.plots"},
     "ctranslate2": {"decoding.ctranslate2_engine"},
@@ -58,8 +58,10 @@ LIGHT = (
     "relpos_tf.utils.memory",
     "relpos_tf.hparam",
     "relpos_tf.registry",
+    "relpos_tf.utils.checks",
     "relpos_tf.utils.text",
     "relpos_tf.data.tokenizer",
+    "relpos_tf.models.checkpoints",
     "relpos_tf.models.run_dir",
     "relpos_tf.decoding.ctranslate2_engine",
     "relpos_tf.decoding.interactive",
@@ -68,7 +70,7 @@ LIGHT = (
     "relpos_tf.problems.test_sets",
     "relpos_tf.training.metrics",
     "relpos_tf.training.reporting",
-    "relpos_tf.training.sacrebleu_sets",
+    "relpos_tf.problems.sacrebleu_sets",
     "relpos_tf.comparison.checkpoint_scores",
     "relpos_tf.comparison.plots",
     "relpos_tf.bin.bleu",
@@ -149,6 +151,7 @@ class ImportOrderTest(parameterized.TestCase):
         wrong = [
             f"{path.parent.name} imports {name}"
             for path in PACKAGE.glob("*/__init__.py")
+            if path.parent.name != "layers"  # the door for users of Keras
             for name in imported(path)
         ]
         self.assertEmpty(wrong)

@@ -10,6 +10,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
+import relpos_tf.layers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = tuple(
@@ -46,6 +47,7 @@ DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 MODULE = re.compile(r"(?<![\w./-])(?:relpos_tf|tests|tools)(?:\.\w+)+")
 PROBLEM = re.compile(r"--problem=(\w+)|\b(translate_en\w\w_\w+)")
 HPARAMS_SETS = re.compile(r"--hparams_sets?=([\w,]+)")
+PUBLIC = {*relpos_tf.__all__, *relpos_tf.layers.__all__}
 IMPORT = re.compile(r"from (relpos_tf[\w.]*) import (\w+)")
 
 
@@ -116,8 +118,9 @@ def exists(name):
     of a class (`Shaw.logits`).
     """
     parts = name.split(".")
-    if parts[0] == "relpos_tf" and parts[1] in relpos_tf.__all__:
-        parts = parts[1:]
+    public = name.removeprefix("relpos_tf.").removeprefix("layers.").split(".")
+    if parts[0] == "relpos_tf" and public[0] in PUBLIC:
+        parts = public
         if len(parts) == 1:
             return True
     if parts[0] in classes():
@@ -271,7 +274,7 @@ class SearchTest(parameterized.TestCase):
         "relpos_tf.Translator.load",
         "shaw.Shaw",
         "Shaw.logits",
-        "Transformer.step_beams",  # inherited
+        "EncoderBlock.get_config",  # inherited
     )
     def test_names_that_exist_are_found(self, name):
         self.assertTrue(exists(name))

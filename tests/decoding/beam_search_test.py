@@ -1,13 +1,13 @@
 """Tests of beam search: against brute force and greedy search.
 
-The model of these tests is a table: the logits of the next id depend on the
-example, the position and the last id.
+The model of these tests is a table: the logits of the next id are what it says
+of the last id and of the one before, at a position of an example. The model
+knows ids from its states alone.
 
 Shapes: B batch, N beams, V vocabulary, L longest limit, T ids so far.
 """
 
 import itertools
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,33 +16,59 @@ from absl.testing import parameterized
 from relpos_tf.decoding import beam_search
 
 EOS = 1
+NONE = beam_search.NO_HYPOTHESIS
 
 
-def table_logits(ids, i, states):
-    """Looks up the logits `[B * N, V]` in the tables `[B * N, L, V, V]`."""
-    tables = tf.gather(states["tables"], i, axis=1)  # [B * N, V, V]
-    return tf.gather(tables, ids[:, i], batch_dims=1), states
+def step(ids, i, states, tables=None):
+    """Returns the logits `[B * N, V]`, and the states with the last ids.
+
+    The tables `[B, L, V, V]` are shared by the beams, or repeated for them in
+    the states.
+    """
+    past = tf.concat([states["past"], ids[:, -1:, tf.newaxis]], axis=1)
+    if tables is None:
+        tables = states["tables"]
+    tables = tf.gather(tables, i, axis=1)  # [B or B * N, V, V]
+    beams = tf.shape(ids)[0] // tf.maximum(tf.shape(tables)[0], 1)
+    tables = tf.repeat(tables, beams, axis=0)
+    logits = sum(
+        tf.gather(tables, past[:, place, 0], batch_dims=1)
+        for place in (i, tf.maximum(i - 1, 0))
+    )
+    return logits, states | {"past": past}
 
 
 def random_tables(*shape, seed=0):
-    tables = np.random.default_rng(seed).normal(size=shape, scale=2)
+    tables = np.random.default_rng(seed).normal(size=shape, scale=1.5)
     return tables.astype(np.float32)
 
 
-def search(tables, limits, beam_size, alpha=0.6, first=None, **options):
-    """Runs `beam_search` on tables `[B, L, V, V]`; returns NumPy arrays."""
-    first = np.zeros(len(tables)) if first is None else first
-    ids, scores, _ = beam_search.beam_search(
-        table_logits,
-        tf.constant(first, tf.int32),
-        beam_size,
-        tf.constant(limits, tf.int32),
-        tables.shape[-1],
-        alpha,
-        states={"tables": tf.constant(tables)},
-        **options,
+def search(
+    tables, limits, beam_size, alpha=0.6, first=None, shrink_at=0.0, **options
+):
+    """Searches as tensor2tensor within one limit, or within own limits.
+
+    Returns ids and scores.
+    """
+    batch_size, _, _, vocab_size = tables.shape
+    first = tf.zeros([batch_size], tf.int32) if first is None else first
+    states = {"past": tf.zeros([batch_size, 0, 1], tf.int32)}
+    limits = tf.constant(limits, tf.int32)
+    if limits.shape.rank == 0:
+        return beam_search.beam_search(
+            step,
+            first,
+            beam_size,
+            limits,
+            vocab_size,
+            alpha,
+            states | {"tables": tables},
+            **options,
+        )[:2]
+    settings = beam_search.Search(
+        step, limits, beam_size, vocab_size, alpha, shared=tables, **options
     )
-    return ids.numpy(), scores.numpy()
+    return beam_search.run(settings, first, states, shrink_at)[:2]
 
 
 def log_prob(tables, ids):
@@ -50,6 +76,7 @@ def log_prob(tables, ids):
     total = 0.0
     for i, (last, following) in enumerate(itertools.pairwise(ids)):
         logits = tables[i, last].astype(np.float64)
+        logits = logits + tables[i, ids[max(i - 1, 0)]]
         total += logits[following] - np.log(np.sum(np.exp(logits)))
     return total
 
@@ -58,11 +85,15 @@ def penalty(length, alpha):
     return ((5 + length) / 6) ** alpha
 
 
-def brute_force(tables, limit, alpha):
-    """All hypotheses of one example: sorted finished, sorted unfinished."""
+def brute_force(tables, limit, alpha, first_id):
+    """All hypotheses of one example: sorted finished, sorted unfinished.
+
+    They consist of the ids from `first_id` on.
+    """
     finished, unfinished = [], []
     for length in range(1, limit + 1):
-        for ids in itertools.product(range(tables.shape[-1]), repeat=length):
+        every = range(first_id, tables.shape[-1])
+        for ids in itertools.product(every, repeat=length):
             if EOS in ids[:-1]:
                 continue
             score = log_prob(tables, (0, *ids)) / penalty(length, alpha)
@@ -75,39 +106,48 @@ def brute_force(tables, limit, alpha):
 
 def trimmed(ids, hypothesis):
     """Returns ids cut to a hypothesis' length, if only zeros follow."""
-    if ids[len(hypothesis) :].any():
-        return tuple(ids)
-    return tuple(ids[: len(hypothesis)])
+    ids = ids.numpy()
+    size = len(ids) if ids[len(hypothesis) :].any() else len(hypothesis)
+    return tuple(ids[:size].tolist())
 
 
 class BruteForceTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.product(alpha=(0.0, 0.6, 1.0), vocab_size=(2, 3))
-    def test_wide_beam_finds_all_hypotheses_within_each_limit(
-        self, alpha, vocab_size
+    @parameterized.product(
+        alpha=(0.0, 0.6, 1.0), vocab_size=(2, 4), shrink_at=(0.0, 0.7)
+    )
+    def test_wide_beam_finds_all_without_padding_within_each_limit(
+        self, alpha, vocab_size, shrink_at
     ):
         limits = [3, 1, 0, 2, 3]
         tables = random_tables(5, 3, vocab_size, vocab_size)
-        beam_size = vocab_size**3 + 2
-        ids, scores = search(tables, limits, beam_size, alpha, stop_early=False)
+        tables[:, :, :, 0] += 3.0  # Padding would be the best choice.
+        ids, scores = search(
+            tables,
+            limits,
+            41,  # more than there are hypotheses
+            alpha,
+            shrink_at=shrink_at,
+            stop_early=False,
+        )
         for b, limit in enumerate(limits):
-            finished, unfinished = brute_force(tables[b], limit, alpha)
+            finished, unfinished = brute_force(tables[b], limit, alpha, 1)
             expected = finished + unfinished if limit else [(0.0, (0,))]
             for n, (score, hypothesis) in enumerate(expected):
                 self.assertEqual(trimmed(ids[b, n], hypothesis), hypothesis)
                 self.assertAllClose(scores[b, n], score, 1e-5, 1e-5)
-            self.assertFalse(ids[b, len(expected) :].any())
-            rest = set(scores[b, len(expected) :].tolist())
-            self.assertEqual(rest, {beam_search.NO_HYPOTHESIS})
+            rest = ids[b, len(expected) :]
+            self.assertAllEqual(rest, tf.zeros_like(rest))
+            self.assertAllEqual(scores[b, len(expected) :], [NONE] * len(rest))
 
     @parameterized.parameters(0.0, 0.6, 1.0)
     def test_wide_beam_finds_all_finished_hypotheses(self, alpha):
         tables = random_tables(1, 3, 3, 3, seed=1)
         ids, scores = search(tables, 3, 27, alpha, stop_early=False)
-        finished, _ = brute_force(tables[0], 3, alpha)
+        finished, _ = brute_force(tables[0], 3, alpha, 0)
         for n, (score, hypothesis) in enumerate(finished):
             self.assertEqual(trimmed(ids[0, n], hypothesis), hypothesis)
             self.assertAllClose(scores[0, n], score, 1e-5, 1e-5)
-        self.assertFalse(ids[0, len(finished) :].any())
+        self.assertAllEqual(scores[0, len(finished) :], [NONE] * 20)
 
     @parameterized.parameters((3,), ([3, 3, 3, 3, 3, 2, 1, 3, 3, 3, 3],))
     def test_early_stop_keeps_the_best_hypothesis(self, limits):
@@ -125,14 +165,15 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_one_beam_is_greedy(self, alpha, limits):
         tables = random_tables(5, 7, 11, 11, seed=3)
-        tables[:, :, :, EOS] += 1.5  # Some end, some do not.
-        ids, scores = search(tables, limits, 1, alpha)
+        tables[:, :, :, EOS] += 0.7  # Some end, some do not.
+        first = [3, 0, 6, 0, 10]
+        ids, scores = search(tables, limits, 1, alpha, tf.constant(first))
         lengths = set()
         for b, limit in enumerate(limits):
-            greedy = [0]
+            greedy = [first[b]]
             while len(greedy) <= limit and greedy[-1] != EOS:
-                logits = tables[b, len(greedy) - 1, greedy[-1]]
-                greedy.append(int(np.argmax(logits)))
+                every = [log_prob(tables[b], (*greedy, v)) for v in range(11)]
+                greedy.append(int(np.argmax(every[1:])) + 1)
             self.assertEqual(trimmed(ids[b, 0], greedy), tuple(greedy))
             expected = log_prob(tables[b], greedy)
             expected /= penalty(len(greedy) - 1, alpha)
@@ -140,183 +181,94 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
             lengths.add((len(greedy), greedy[-1] == EOS))
         self.assertGreater(len(lengths), 2)
 
-    def test_alpha_zero_scores_are_log_probabilities(self):
-        tables = random_tables(3, 5, 11, 11, seed=4)
-        for limits in (5, [5, 3, 4]):
-            ids, scores = search(tables, limits, 3, 0.0, stop_early=False)
-            for b, n in np.ndindex(3, 3):
-                length = np.broadcast_to(limits, [3])[b] + 1
-                hypothesis = ids[b, n, :length].tolist()
-                if EOS in hypothesis:
-                    hypothesis = hypothesis[: hypothesis.index(EOS) + 1]
-                expected = log_prob(tables[b], hypothesis)
-                self.assertAllClose(scores[b, n], expected, 1e-5, 1e-5)
-
     def test_a_number_added_to_all_logits_changes_no_score(self):
         tables = random_tables(3, 5, 37, 37, seed=7)
         tables = np.round(tables * 1024) / 1024  # 4096 more is exact, too
         ids, scores = search(tables, 5, 3)
-        shifted_ids, shifted = search(tables + np.float32(4096), 5, 3)
+        shifted_ids, shifted = search(tables + np.float32(2048), 5, 3)
         self.assertAllEqual(ids, shifted_ids)
         self.assertAllClose(scores, shifted, rtol=1e-6, atol=0)
 
-    def test_search_begins_with_the_initial_ids(self):
-        tables = random_tables(3, 5, 7, 7, seed=5)
-        ids, scores = search(tables, 5, 2, first=[3, 0, 6], stop_early=False)
-        self.assertAllEqual(ids[:, 0, 0], [3, 0, 6])
-        hypothesis = ids[2, 0].tolist()
-        hypothesis = hypothesis[: hypothesis.index(EOS) + 1]
-        expected = log_prob(tables[2], hypothesis)
-        expected /= penalty(len(hypothesis) - 1, 0.6)
-        self.assertAllClose(scores[2, 0], expected, 1e-5, 1e-5)
-
-    @parameterized.parameters(True, False)
-    def test_neighbours_change_neither_ids_nor_scores(self, stop_early):
+    @parameterized.product(stop_early=(True, False), shrink_at=(0.0, 0.5, 0.9))
+    def test_neighbours_change_neither_ids_nor_scores(
+        self, stop_early, shrink_at
+    ):
         tables = random_tables(7, 13, 11, 11, seed=6)
         tables[:4, :, :, EOS] += 2.0  # These end early.
         limits = np.array([13, 5, 11, 13, 2, 7, 13])
         options = {"beam_size": 3, "stop_early": stop_early}
-        ids, scores = search(tables, limits, **options)
+        ids, scores = search(tables, limits, shrink_at=shrink_at, **options)
         steps = set()
         for b in range(7):
             alone = search(tables[b : b + 1], limits[b : b + 1], **options)
             length = alone[0].shape[-1]
             steps.add(length)
             self.assertAllEqual(ids[b, :, :length], alone[0][0])
-            self.assertFalse(ids[b, :, length:].any())
+            self.assertFalse(ids[b, :, length:].numpy().any())
             # Vectorized exp and log may round the last bits otherwise.
             self.assertAllClose(scores[b], alone[1][0], 3e-6, 0)
         self.assertGreater(len(steps), 3)
 
     def test_unfinished_scores_carry_the_penalty_only_with_own_limits(self):
-        tables = random_tables(2, 5, 7, 7, seed=7)
-        tables[:, :, :, EOS] = -30.0
+        tables = random_tables(2, 5, 11, 11, seed=7)
+        tables[:, :, :, :2] = -30.0  # neither padding nor EOS
         expected_ids, raw = search(tables, 5, 3)
         ids, scores = search(tables, [5, 5], 3)
         self.assertAllEqual(ids, expected_ids)
-        self.assertAllClose(raw[1, 0], log_prob(tables[1], ids[1, 0]), 1e-5)
+        log_probability = log_prob(tables[1], ids[1, 0].numpy())
+        self.assertAllClose(raw[1, 0], log_probability, 1e-5)
         self.assertAllClose(scores, raw / penalty(5, 0.6), 1e-6)
 
-    def test_a_finished_hypothesis_stands_before_better_unfinished_ones(self):
-        tables = random_tables(1, 2, 3, 3, seed=8) / 10
-        tables[:, :, :, EOS] = [-3.0, -3.0, -3.0]
-        ids, scores = search(tables, [2], 5, 1.0, stop_early=False)
-        ends = [EOS in row for row in ids[0].tolist()]
-        self.assertEqual(ends, [True, True, True, False, False])
-        self.assertGreater(scores[0, 3], scores[0, [0, 4]].max())
-
-    def test_states_follow_their_beams_and_may_grow(self):
-        class Memory(NamedTuple):
-            history: tf.Tensor  # [B * N, T - 1, 1], ids seen so far
-            tables: tf.Tensor  # [B * N, L, V, V], never changes
-
-        def logits(ids, i, memory):
-            history = tf.concat([memory.history, ids[:, -1:, None]], axis=1)
-            # Reads the history alone, so wrong states mean wrong results.
-            states = {"tables": memory.tables}
-            out, _ = table_logits(history[:, :, 0], i, states)
-            return out, memory._replace(history=history)
-
+    def test_tensor2tensors_states_are_those_of_the_beams(self):
         tables = random_tables(3, 5, 7, 7, seed=9)
         tables[:, :, :, EOS] = -30.0
-
-        def run():
-            memory = Memory(tf.zeros([3, 0, 1], tf.int32), tf.constant(tables))
-            return beam_search.beam_search(
-                logits, tf.zeros([3], tf.int32), 3, 5, 7, 0.6, states=memory
-            )
-
-        expected = search(tables, 5, 3)
-        for run_so in (run, tf.function(run)):
-            ids, scores, memory = run_so()
-            self.assertAllEqual(ids, expected[0])
-            self.assertAllClose(scores, expected[1])
-            self.assertIsInstance(memory, Memory)
-            self.assertAllEqual(memory.history[..., 0], ids[:, :, :-1])
-            self.assertAllEqual(memory.tables[:, 1], tables)
-
-    @parameterized.parameters(0.0, 0.7)
-    def test_context_grows_and_stays_with_its_example(self, shrink_at):
-        def logits(ids, i, ancestors, context):
-            # The last ids of all beams, [B, N, T], are never reordered.
-            last = tf.reshape(ids[:, -1], [-1, 3, 1])
-            past = tf.concat([context["past"], last], axis=2)
-            own = tf.tile(tf.range(3), [tf.shape(last)[0]])[:, None, None]
-            ancestors = tf.concat([ancestors, own], axis=1)  # [B * N, T, 1]
-            by_beam = tf.reshape(ancestors, [-1, 3, i + 1])
-            history = tf.gather(  # [B, T, N]: whom each beam goes back to
-                tf.transpose(past, [0, 2, 1]),
-                tf.transpose(by_beam, [0, 2, 1]),
-                batch_dims=2,
-            )
-            history = tf.reshape(tf.transpose(history, [0, 2, 1]), [-1, i + 1])
-            tables = tf.repeat(context["tables"], 3, axis=0)
-            out, _ = table_logits(history, i, {"tables": tables})
-            return out, ancestors, {"past": past, "tables": context["tables"]}
-
-        tables = random_tables(5, 7, 7, 7, seed=13)
-        limits = [7, 2, 5, 7, 1]
-        found = tf.function(beam_search.beam_search)(
-            logits,
-            tf.zeros([5], tf.int32),
-            3,
-            limits,
-            7,
-            0.6,
-            states=tf.zeros([5, 0, 1], tf.int32),
-            context={
-                "past": tf.zeros([5, 3, 0], tf.int32),
-                "tables": tf.constant(tables),
-            },
-            shrink_at=shrink_at,
+        ids, _, states = tf.function(beam_search.beam_search)(
+            step,
+            tf.zeros([3], tf.int32),
+            *(3, 5, 7, 0.6),
+            {"past": tf.zeros([3, 0, 1], tf.int32), "tables": tables},
         )
-        expected = search(tables, limits, 3)
-        self.assertAllEqual(found[0], expected[0])
-        self.assertAllClose(found[1], expected[1])
+        self.assertAllEqual(states["past"][..., 0], ids[:, :, :-1])
+        self.assertAllEqual(states["tables"][:, 1], tables)
 
     def test_works_without_states(self):
         tables = random_tables(1, 5, 7, 7, seed=10)
 
         def logits(ids):
-            position = tf.shape(ids)[1] - 1
-            return tf.gather(tf.constant(tables)[0, position], ids[:, -1])
+            states = {"past": ids[:, :-1, tf.newaxis]}
+            return step(ids, ids.shape[1] - 1, states, tables)[0]
 
         ids, scores, states = beam_search.beam_search(
             logits, tf.constant([0]), 3, 5, 7, 0.6
         )
         self.assertIsNone(states)
-        self.assertAllEqual(ids, search(tables, 5, 3)[0])
-        self.assertAllClose(scores, search(tables, 5, 3)[1])
+        expected_ids, expected_scores = search(tables, 5, 3)
+        self.assertAllEqual(ids, expected_ids)
+        self.assertAllClose(scores, expected_scores)
 
     def test_one_trace_serves_every_batch(self):
-        num_traces = 0
-
-        @tf.function(
+        run = tf.function(
+            lambda tables, limits: beam_search.run(
+                beam_search.Search(step, limits, 2, 5, 0.6, shared=tables),
+                tf.zeros_like(limits),
+                {"past": tf.zeros([tf.size(limits), 0, 1], tf.int32)},
+            )[:2],
             input_signature=[
                 tf.TensorSpec([None, 7, 5, 5], tf.float32),
                 tf.TensorSpec([None], tf.int32),
-            ]
+            ],
         )
-        def run(tables, limits):
-            nonlocal num_traces
-            num_traces += 1
-            first = tf.zeros_like(limits)
-            states = {"tables": tables}
-            return beam_search.beam_search(
-                table_logits, first, 2, limits, 5, 0.6, states
-            )[:2]
-
         for limits in ([3, 7], [2], [5, 1, 4], []):
             tables = random_tables(len(limits), 7, 5, 5, seed=11)
             ids, scores = run(tables, tf.constant(limits, tf.int32))
             expected_ids, expected_scores = search(tables, limits, 2)
             self.assertAllEqual(ids, expected_ids)
             self.assertAllClose(scores, expected_scores)
-        self.assertEqual(num_traces, 1)
+        self.assertEqual(run.experimental_get_tracing_count(), 1)
 
     @parameterized.parameters(
         ({"initial_ids": [[0]]}, r"Received: initial_ids \(1, 1\)"),
-        ({"decode_length": [5, 5]}, r"shape=\(2,\)"),
+        ({"decode_length": [5]}, r"decode_length.* Received: shape \(1,\)"),
         ({"beam_size": 0}, "beam_size=0"),
         ({"vocab_size": 1}, "vocab_size=1"),
         ({"alpha": -0.5}, "alpha=-0.5"),
@@ -327,6 +279,60 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
         arguments |= {"vocab_size": 7, "alpha": 0.6} | changes
         with self.assertRaisesRegex(ValueError, message):
             beam_search.beam_search(lambda _: tf.zeros([3, 7]), **arguments)
+
+
+class StopTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        # The best of each is at -1, which no alive one can reach.
+        (True, 7, [False, False]),
+        (True, [7, 7], [False, False]),
+        # The worst of each are at -5 and -2, the worst of the batch at -5.
+        (False, 7, [False, True]),
+        (False, [7, 7], [False, False]),
+    )
+    def test_alive_are_compared_with_the_worst_of_batch_or_example(
+        self, stop_early, limits, is_open
+    ):
+        settings = beam_search.Search(
+            step, tf.constant(limits), 2, 3, 0.0, stop_early=stop_early
+        )
+        hypotheses = beam_search.Hypotheses(
+            alive_ids=None,
+            alive_log_probs=tf.constant([[-9.0, -9.5], [-3.0, -8.0]]),
+            finished_ids=None,
+            finished_scores=tf.constant([[-1.0, -5.0], [-1.0, -2.0]]),
+            finished_flags=tf.fill([2, 2], True),
+        )
+        self.assertAllEqual(beam_search.is_open(settings, hypotheses), is_open)
+        state = beam_search.BeamState(tf.constant(5), hypotheses, states=())
+        active = is_open if isinstance(limits, list) else any(is_open)
+        self.assertAllEqual(beam_search.is_active(settings, state), active)
+
+    @parameterized.parameters(
+        (7, 1, [0, 2, 2, 2, 2, 2, 2, 1]),
+        (7, 2, [0, 2, 2, 2, 2, 2, 2, 1]),
+        ([7], 2, [0, 2, 2, 2, 2, 2, 2, 1]),
+        ([7], 1, [0, 1]),  # greedy
+        (1, 2, [0, 1]),
+    )
+    def test_a_longer_hypothesis_may_still_win(self, limits, beam_size, best):
+        # EOS has the probability 6/11 at once, or surely after six times 2:
+        # ln(6/11) = -0.61 against ln(5/11) / (12 / 6) = -0.39 at alpha 1.
+        probs = np.full([7, 3], 1e-9, np.float32)
+        probs[0, 1:] = 6 / 11, 5 / 11
+        probs[1:6, 2] = probs[6, 1] = 1
+        tables = np.log(probs)[np.newaxis, :, np.newaxis] / 2
+        tables = np.repeat(tables, 3, axis=2)  # whatever the last id
+        ids, scores = search(tables, limits, beam_size, 1.0)
+        self.assertAllEqual(ids[0, 0], best)
+        expected = np.log(6 / 11) if len(best) == 2 else np.log(5 / 11) / 2
+        self.assertAllClose(scores[0, 0], expected)
+
+    def test_an_early_stop_leaves_no_cut_off_hypotheses(self):
+        logits = np.log([0.01, 0.98, 0.01]).astype(np.float32) / 2
+        ids, scores = search(np.tile(logits, [1, 7, 3, 1]), [7], 2)
+        self.assertAllEqual(ids, [[[0, 1], [0, 0]]])
+        self.assertAllClose(scores, [[np.log(0.98), NONE]])
 
 
 if __name__ == "__main__":

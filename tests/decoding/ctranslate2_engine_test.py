@@ -17,6 +17,7 @@ import relpos_tf
 from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import engines
 from tests import ctranslate2_runs
 from tests import tiny_run
 from tests.ctranslate2_runs import ABSOLUTE
@@ -113,7 +114,7 @@ class EngineTest(parameterized.TestCase):
             ids = search_as_ctranslate2(
                 log_probs, source, 3, len(source) + 7, 0.6
             )
-            self.assertEqual(texts[i], engine._text(ids))
+            self.assertEqual(texts[i], engine.text(ids))
 
     def test_n_best_are_found_and_the_first_is_the_best(self):
         translator = relpos_tf.Translator.load(export_of())
@@ -125,8 +126,23 @@ class EngineTest(parameterized.TestCase):
             self.assertEqual(some, sorted(some, reverse=True))
             self.assertLen(set(texts), 3 if line.strip() else 1)
 
+    @parameterized.parameters(1, 2, 3)
+    def test_no_n_gram_comes_twice(self, size):
+        translator = relpos_tf.Translator.load(export_of(seed=7))
+        settings = decode_hparam.DecodeHParams(no_repeat_ngram_size=size)
+        for found in translator.translations(LINES, settings, n_best=3):
+            for ids in found.ids:
+                grams = [tuple(ids[i : i + size]) for i in range(len(ids))]
+                grams = grams[: len(ids) - size + 1]
+                self.assertLen(set(grams), len(grams))
+        found, plain = (
+            translator.translate(LINES, no_repeat_ngram_size=n)
+            for n in (size, 0)
+        )
+        self.assertNotEqual(found, plain)
+
     def test_neighbours_and_their_limits_do_not_matter(self):
-        changes = ABSOLUTE | {"seed": 11}
+        changes = ABSOLUTE | {"seed": 5}
         engine = ctranslate2_engine.CTranslate2Engine(export_of(**changes))
         # Limits from 2 on: many translations are cut off.
         settings = engine.complete(decode_hparam.DecodeHParams(extra_length=0))
@@ -198,13 +214,15 @@ class EngineTest(parameterized.TestCase):
         self.assertLen(
             relpos_tf.Translator.load(export_of()).engine.items([line]), 1
         )
-        cut = relpos_tf.Translator.load(export_of(**ABSOLUTE), max_input_size=4)
-        self.assertEqual(cut.translate([line]), translator.translate(["7 7 7"]))
+        self.assertEqual(
+            translator.translate([line], max_input_size=4),
+            translator.translate(["7 7 7"]),
+        )
         # Nothing but EOS is left.
-        (item,) = cut.engine.items(["7"])
-        item = cut.engine.truncate(item, 1)
-        (found,) = cut.engine.translate(
-            [item], cut.engine.complete(decode_hparam.DecodeHParams()), 1
+        engine = translator.engine
+        item = engine.truncate(*engine.items(["7"]), 1)
+        (found,) = engine.translate(
+            [item], engine.complete(decode_hparam.DecodeHParams()), 1
         )
         self.assertEqual(found[:3], ([""], [0.0], True))
 
@@ -233,11 +251,28 @@ class EngineTest(parameterized.TestCase):
             [(-4.0, ids[2], True), (-6.0, ids[1], True), (-1.0, ids[0], False)],
         )
 
+    def test_each_text_comes_once_with_its_best_score(self):
+        engine = ctranslate2_engine.CTranslate2Engine(export_of())
+        pieces = engine.tokenizer.pieces()
+        # The byte and the piece spell the same.
+        rows = [[pieces.index(one), 1] for one in ("<0x61>", "a", "b")]
+        scores = -1.0, -2.0, -3.0
+        hypotheses = [
+            ctranslate2_engine.Hypothesis(score, row, True)
+            for score, row in zip(scores, rows, strict=True)
+        ]
+        settings = engine.complete(decode_hparam.DecodeHParams())
+        with mock.patch.object(engine, "search", return_value=[hypotheses]):
+            (found,) = engine.translate(engine.items(["7"]), settings, 3)
+        self.assertEqual(found.texts, ["a", "b", ""])
+        self.assertEqual(found.scores, [-1.0, -3.0, engines.NO_HYPOTHESIS])
+        self.assertEqual(found.ids, [rows[0], rows[2], []])
+
     def test_only_what_the_search_knows_may_be_set(self):
         engine = ctranslate2_engine.CTranslate2Engine(export_of())
         for wanted, message in (
             ({"beam_size": 10**6}, "at most the number of pieces"),
-            ({"min_length": 3}, "cannot do min_length=3"),
+            ({"min_length": 3}, "has min_length=0. Received: min_length=3"),
             ({"extra_length": 2**31 - 8}, "`extra_length` must be at most"),
         ):
             with self.assertRaisesRegex(errors.UserError, message):

@@ -6,7 +6,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from unittest import mock
 
 import tensorflow as tf
 from absl.testing import parameterized
@@ -16,7 +15,6 @@ from relpos_tf.data import pieces
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from relpos_tf.models import transformer
 from tests import commands
 from tests import tiny_run
 
@@ -58,7 +56,7 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
         prefix = str(run / "average" / "ckpt-7")
         checkpoints.average([str(run / "ckpt-7")], prefix)
         expected = loading.load_model(run)
-        for path in (prefix, run / "average", f"{prefix}.index"):
+        for path in (prefix, run / "average", f"{prefix}.npz"):
             for one, two in zip(
                 loading.load_model(path).variables,
                 expected.variables,
@@ -89,37 +87,6 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
         (run / "hparams.json").write_text(json.dumps(values))
         with self.assertRaisesRegex(errors.UserError, "ckpt-7 does not fit"):
             loading.load_model(run)
-
-    @parameterized.parameters(
-        ("vocab_size", 9_000_000, r"embeddings has shape \[340, 16\]"),
-        ("hidden_size", 2**16, r"kernel has shape \[16, 16\]"),
-        ("filter_size", 2**19, "kernel has shape"),
-        ("num_hidden_layers", 1000, "encoder_layer_2/.* is missing"),
-        ("num_encoder_layers", 1000, "encoder_layer_2/.* is missing"),
-        ("num_decoder_layers", 1000, "decoder_layer_2/.* is missing"),
-        ("num_decoder_layers", 1, "decoder_layer_1/.* is not wanted"),
-        ("max_relative_position", 9999, "relative_positions_keys has shape"),
-        ("num_heads", 16, "relative_positions_keys has shape"),
-        ("max_length", 2**19, "source_positions/embeddings is missing"),
-        ("localness", "layer", "localness/.* is missing"),
-    )
-    def test_sizes_that_do_not_fit_are_refused_before_anything_is_built(
-        self, name, value, message
-    ):
-        run = self.copy_of_run()
-        values = json.loads((run / "hparams.json").read_text())
-        del values["sha256"]
-        values[name] = value
-        if name == "max_length":
-            values["pos"] = "emb"
-        (run / "hparams.json").write_text(json.dumps(values))
-        with mock.patch.object(
-            transformer, "Transformer", side_effect=AssertionError("built")
-        ):
-            with self.assertRaisesRegex(
-                errors.UserError, f"ckpt-7 does not fit: .*{message}"
-            ):
-                loading.load_model(run)
 
     def test_a_tokenizer_is_compared_where_its_checksum_is_known(self):
         run = self.copy_of_run()

@@ -5,7 +5,9 @@ Shapes: L layers, H heads, S source length.
 
 import logging
 
+import numpy as np
 import tensorflow as tf
+from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf.models import transformer
@@ -51,6 +53,22 @@ class NoTranslationTest(tf.test.TestCase):
         self.assertIn(
             "No translation was found for 2 lines (1, 2)", logs.output[-1]
         )
+
+
+class NaNTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(1e30, np.nan)
+    def test_logits_that_are_no_numbers_are_named(self, weight):
+        model = transformer.Transformer(HPARAMS)
+        for variable in model.variables:
+            variable.assign(tf.fill(variable.shape, weight))
+        translator = relpos_tf.Translator(model, Letters())
+        translator.engine.name = "runs/mine/ckpt-7"
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            found = translator.translate(["ab", "", "b"])
+        self.assertEqual(found, ["", "", ""])
+        self.assertLen(logs.output, 1)
+        for words in ("2 lines (1, 3)", "NaN logits", "runs/mine/ckpt-7"):
+            self.assertIn(words, logs.output[0])
 
 
 if __name__ == "__main__":

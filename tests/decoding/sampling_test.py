@@ -119,6 +119,7 @@ class SampleTest(tf.test.TestCase):
             tf.zeros([4], tf.int32),
             tf.constant([7, 7, 3, 0]),
             numbers,
+            sampling.Sampling(),
             states=tf.zeros([4, 1]),
         )
         # The more probable one comes first in the order of drawing.
@@ -148,6 +149,7 @@ class SampleTest(tf.test.TestCase):
             tf.zeros([3], tf.int32),
             tf.constant([4, 4, 2]),
             tf.constant([[0.9] * 4] * 3),
+            sampling.Sampling(),
             constrain=constrain,
         )
         self.assertAllEqual(ids, [[0, 4, 4, 4, 4], [0] * 5, [0, 4, 4, 0, 0]])

@@ -7,183 +7,291 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.decoding import beam_search
+from relpos_tf.decoding import constraints
 from relpos_tf.decoding import search
+from relpos_tf.utils import graphs
 from tests import tiny_run
 
 VOCAB_SIZE = 13
-INPUTS = np.array(
-    [[5, 7, 3, 11, 1], [9, 2, 1, 0, 0], [4, 4, 8, 1, 0]], np.int32
-)
+INPUTS = tf.constant([[5, 7, 3, 11, 1], [9, 2, 1, 0, 0], [4, 4, 8, 1, 0]])
+LENGTHS = tf.constant([11, 7, 5])
+BEAMS = {"beam_size": 3, "alpha": 0.6}
+RELATIVE = {"pos": "none"}
+KINDS = {
+    "relative": {
+        "num_hidden_layers": 2,
+        "heads_share_relative_embedding": True,
+    }
+    | RELATIVE,
+    "per_head": RELATIVE,
+    "absolute": {"self_attention_type": "dot_product"},
+    "learned": {
+        "self_attention_type": "dot_product",
+        "pos": "emb",
+        "max_length": 6,
+    },
+    "layer": {"localness": "layer", "attention_window": 3} | RELATIVE,
+    "query": {"localness": "query", "encoder_attention_direction": "split"},
+    "additive": {"attention_score": "additive"} | RELATIVE,
+    # Distances in the decoder to which the last bucket and the clipped vector
+    # belong.
+    "t5_bias": {
+        "self_attention_type": "dot_product_relative_bias",
+        "relative_attention_num_buckets": 4,
+        "relative_attention_max_distance": 3,
+    }
+    | RELATIVE,
+    "apart": {
+        "max_relative_position": 1,
+        "max_relative_position_right": 3,
+        "decoder_max_relative_position": 2,
+        "decoder_pos": "timing",
+    }
+    | RELATIVE,
+    "feature_wise": {"attention_score": "feature_wise"} | RELATIVE,
+    "heads": {"attention_window_heads": 3, "attention_window": 2} | RELATIVE,
+}
 
 
-def make_model(**changes):
-    changes = {"vocab_size": VOCAB_SIZE} | changes
-    return tiny_run.random_model(tiny_run.HPARAMS.replace(**changes), 3)
+def make_model(seed=3, **changes):
+    changes = {"vocab_size": VOCAB_SIZE, "num_hidden_layers": 1} | changes
+    return tiny_run.random_model(tiny_run.HPARAMS.replace(**changes), seed)
 
 
 @functools.cache
-def made(**changes):
-    """Returns a model of `make_model` that no test may change."""
-    return make_model(**changes)
+def made(kind="absolute", **changes):
+    """Returns a model that no test may change."""
+    return make_model(**(KINDS[kind] | changes))
 
 
-def greedy(model, row, limit):
-    """Takes the most probable id again and again, computing all anew."""
-    ids, total = [], 0.0
-    while len(ids) < limit and 1 not in ids:
-        targets = tf.constant([[*ids, 2]])  # the last one is not seen
-        logits = model(tf.constant([row]), targets)[0, -1].numpy()
-        log_probs = logits - np.log(np.exp(logits.astype(np.float64)).sum())
-        ids.append(int(np.argmax(log_probs)))
-        total += float(log_probs.max())
-    return ids, total
+def scale_softmax(model, scales):
+    """Multiplies the vector of each of some ids; returns the model."""
+    table = model.softmax_embedding.embeddings.value
+    factors = np.ones([table.shape[0], 1], np.float32)
+    for piece, scale in scales.items():
+        factors[piece] = scale
+    table.assign(table * factors)
+    return model
+
+
+def favour_padding(model):
+    """Makes padding the most probable id everywhere; returns the model."""
+    path = "decoder_layer_0/ffn_residual/after_norm/beta"
+    (beta,) = (v for v in model.variables if v.path.endswith(path))
+    # The features of a position add up to their number, 16.
+    beta.assign(tf.ones_like(beta))
+    table = model.softmax_embedding.embeddings.value
+    is_padding = tf.range(table.shape[0])[:, tf.newaxis] == 0
+    table.assign(tf.where(is_padding, 0.5, table))
+    return model
 
 
 def strip(row):
     """Returns a row of the result without the zeros behind the last id."""
-    row = row.tolist()
+    row = np.asarray(row).tolist()
     return row[: row.index(1) + 1] if 1 in row else np.trim_zeros(row, "b")
 
 
-class DecodingTest(tf.test.TestCase, parameterized.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.model = made()
+def scores_of(model, ids, alpha):
+    """Returns the scores `[B, N]` of ids `[B, N, T]`, by full passes."""
+    lengths = [[len(strip(row)) for row in rows] for rows in ids.numpy()]
+    log_probs = [
+        search.log_probabilities(model, INPUTS, ids[:, n])
+        for n in range(ids.shape[1])
+    ]
+    return tf.stack(log_probs, 1) / ((5 + np.array(lengths)) / 6) ** alpha
 
-    @parameterized.parameters("none", "timing", "emb")
-    def test_one_beam_is_greedy_search(self, pos):
-        model = made(pos=pos)
-        limits = [11, 7, 5]
+
+def full_passes(model, limits):
+    """Searches with the whole model for each id; returns all hypotheses."""
+
+    def step(ids, i, states, shared):
+        inputs, _ = shared
+        rows = tf.repeat(inputs, 3, axis=0)
+        # `ids` begins with the initial 0; its last successor is asked for.
+        targets = tf.pad(ids[:, 1:], [[0, 0], [0, 1]], constant_values=2)
+        return model(rows, targets)[:, -1], states
+
+    def constrain(ids, i, log_probs, shared):
+        rows = tf.repeat(shared[1], 3, axis=0)
+        return constraints.force_prefix(log_probs, i, rows, log_probs)
+
+    settings = beam_search.Search(
+        step,
+        limits.lengths,
+        3,
+        VOCAB_SIZE,
+        0.6,
+        stop_early=False,
+        shared=(INPUTS, limits.prefix),
+        constrain=constrain,
+    )
+    first = tf.zeros([len(INPUTS)], tf.int32)
+    ids, scores, _ = beam_search.run(settings, first)
+    return ids[:, :, 1:], scores
+
+
+class SearchTest(tf.test.TestCase, parameterized.TestCase):
+    def assert_equal_rows(self, found, expected):
+        """Compares ids `[B, N, T]`, but for the zeros behind them."""
+        for rows, others in zip(found.numpy(), expected.numpy(), strict=True):
+            self.assertEqual([*map(strip, rows)], [*map(strip, others)])
+
+    @parameterized.parameters(*KINDS)
+    def test_cached_search_with_a_prefix_equals_full_passes(self, kind):
+        model = made(kind)
+        prefix = tf.constant([[4, 4, 9], [0] * 3, [3, 0, 0]])
+        limits = constraints.Limits(LENGTHS, prefix)
+        expected = full_passes(model, limits)
+        self.assertAllEqual(expected[0][0, :, :3], [[4, 4, 9]] * 3)
+        self.assertAllEqual(expected[0][2, :, 0], [3] * 3)
+        for shrink_at in (0.0, 0.5, 0.9) if kind == "relative" else (0.5,):
+            ids, scores = search.search(
+                model, INPUTS, limits, n_best=3, shrink_at=shrink_at, **BEAMS
+            )
+            self.assertAllEqual(ids, expected[0])
+            self.assertAllClose(scores, expected[1], atol=1e-4)
+
+    @parameterized.parameters("relative", "layer", "t5_bias")
+    def test_constant_shapes_and_xla_find_the_same(self, kind):
+        model = made(kind)
+        ids, scores = search.search(model, INPUTS, LENGTHS, n_best=3, **BEAMS)
+        within = functools.partial(
+            search.search_within, model, INPUTS, LENGTHS, n_best=3, **BEAMS
+        )
+        found = [within(max_length=11)]
+        if kind == "relative":
+            found.append(within(max_length=13))
+            compiled = graphs.function(jit_compile=True)(within)
+            found.append(compiled(max_length=11))
+        for within_ids, within_scores, is_cut in found:
+            # XLA cannot shorten its result: zeros follow.
+            self.assert_equal_rows(within_ids, ids)
+            self.assertAllClose(within_scores, scores, atol=1e-5)
+            self.assertAllEqual(is_cut, [False] * 3)
+
+    def test_where_there_was_room_the_result_is_that_of_search(self):
+        inputs = tf.random.stateless_uniform(
+            [13, 5], [1, 2], 2, VOCAB_SIZE, tf.int32
+        )
+        lengths = tf.range(13)
+        found = search.search_within(
+            made(), inputs, lengths, max_length=6, **BEAMS
+        )
+        ids, scores = search.search(made(), inputs, lengths, **BEAMS)
+        fits = ~found[2].numpy()
+        self.assertBetween(fits.sum(), 7, 12)
+        self.assert_equal_rows(found[0][fits], ids[fits])
+        self.assertAllClose(found[1][fits], scores[fits], atol=1e-5)
+
+    def test_sentences_leave_the_batch_without_a_trace(self):
+        inputs = tf.random.stateless_uniform(
+            [13, 5], [1, 2], 2, VOCAB_SIZE, tf.int32
+        )
+        lengths = tf.random.stateless_uniform([13], [3, 4], 0, 17, tf.int32)
+        options = {"beam_size": 4, "alpha": 0.6}
+        expected = search.search(
+            made(), inputs, lengths, n_best=4, shrink_at=0.0, **options
+        )
+        for n_best, shrink_at in ((4, 0.5), (4, 0.97), (1, 0.5)):
+            ids, scores = search.search(
+                made(),
+                inputs,
+                lengths,
+                n_best=n_best,
+                shrink_at=shrink_at,
+                **options,
+            )
+            self.assert_equal_rows(ids, expected[0][:, :n_best])
+            self.assertAllClose(scores, expected[1][:, :n_best], atol=1e-5)
+
+    @parameterized.parameters("absolute", "layer")
+    def test_neighbours_and_padding_do_not_matter(self, kind):
+        ids, scores = search.search(made(kind), INPUTS, LENGTHS, **BEAMS)
+        for b, size in enumerate((5, 3, 4)):
+            one = slice(b, b + 1)
+            alone, score = search.search(
+                made(kind), INPUTS[one, :size], LENGTHS[one], **BEAMS
+            )
+            self.assert_equal_rows(ids[one], alone)
+            self.assertAllClose(scores[one], score, atol=1e-5)
+
+    @parameterized.parameters(
+        (3, 1, False),
+        (3, 3, False),
+        (5, 3, False),
+        (7, 5, False),
+        (3, 1, True),
+        (5, 3, True),
+        (7, VOCAB_SIZE, True),
+    )
+    def test_no_padding_and_scores_are_log_probabilities(
+        self, seed, beam_size, is_padding_best
+    ):
+        model = scale_softmax(make_model(seed), {1: 0.1})
+        if is_padding_best:
+            favour_padding(model)
         ids, scores = search.search(
-            model, INPUTS, tf.constant(limits), beam_size=1, alpha=0.0
+            model,
+            INPUTS,
+            LENGTHS,
+            beam_size=beam_size,
+            alpha=0.0,
+            n_best=beam_size,
         )
-        for row, limit, found, score in zip(
-            INPUTS, limits, ids[:, 0].numpy(), scores[:, 0].numpy(), strict=True
-        ):
-            expected, total = greedy(model, row, limit)
-            self.assertEqual(strip(found), expected)
-            self.assertAllClose(score, total, atol=1e-4)
+        for b, n in np.ndindex(3, beam_size):
+            row = strip(ids[b, n])
+            self.assertNotIn(0, row)
+            self.assertTrue(1 in row or len(row) == LENGTHS[b])
+        self.assertAllClose(scores, scores_of(model, ids, 0.0), atol=1e-4)
 
-    @parameterized.parameters(1, 3)
-    def test_cached_search_equals_search_with_full_passes(self, n_best):
-        limits = tf.constant([11, 7, 5])
-
-        def full_pass(ids):
-            rows = tf.repeat(tf.constant(INPUTS), 3, axis=0)
-            # `ids` begins with the initial 0; its last successor is asked for.
-            targets = tf.pad(ids[:, 1:], [[0, 0], [0, 1]], constant_values=2)
-            return self.model(rows, targets)[:, -1]
-
-        ids, scores = search.search(
-            self.model, INPUTS, limits, beam_size=3, alpha=0.6, n_best=n_best
+    def test_as_in_tensor2tensor_padding_is_an_id_as_any_other(self):
+        model = favour_padding(scale_softmax(make_model(), {1: 0.1}))
+        ids, scores = search.translate_ids(
+            model, INPUTS, decode_length=2, **BEAMS
         )
-        want_ids, want_scores, _ = beam_search.beam_search(
-            full_pass,
-            tf.zeros([3], tf.int32),
-            3,
-            limits,
-            VOCAB_SIZE,
-            0.6,
-            stop_early=n_best == 1,
-        )
-        self.assertAllEqual(ids, want_ids[:, :n_best, 1:])
-        self.assertAllClose(scores, want_scores[:, :n_best], atol=1e-4)
+        self.assertAllEqual(ids[:, 0, 0], [0] * 3)
+        self.assertAllGreater(scores[:, 0], beam_search.NO_HYPOTHESIS)
 
     def test_score_is_log_probability_over_length_penalty(self):
-        ids, scores = search.search(
-            self.model,
-            INPUTS,
-            tf.constant([11, 7, 5]),
-            beam_size=3,
-            alpha=0.6,
-            n_best=3,
-        )
-        checked = 0
-        for b, n in np.ndindex(3, 3):
-            beam = ids[b, n]
-            if 1 not in beam.numpy():
-                continue
-            log_prob = search.log_probabilities(
-                self.model, INPUTS[b : b + 1], beam[tf.newaxis]
-            )[0]
-            penalty = ((5 + len(strip(beam.numpy()))) / 6) ** 0.6
-            self.assertAllClose(scores[b, n], log_prob / penalty, atol=1e-4)
-            checked += 1
-        self.assertGreaterEqual(checked, 3)
+        ids, scores = search.search(made(), INPUTS, LENGTHS, n_best=3, **BEAMS)
+        self.assertAllClose(scores, scores_of(made(), ids, 0.6), atol=1e-4)
 
     def test_log_probability_is_the_sum_over_tokens(self):
         targets = np.array([[3, 8, 1, 0], [12, 1, 0, 0], [2, 2, 9, 1]])
-        found = search.log_probabilities(self.model, INPUTS, targets)
-        for b in range(3):
-            expected = 0.0
-            rows = self.model(INPUTS[b : b + 1], targets[b : b + 1])[0]
-            for token, row in zip(targets[b], rows.numpy(), strict=True):
-                row = row.astype(np.float64)
-                log_probs = row - np.log(np.exp(row).sum())
-                expected += log_probs[token] * (token != 0)
-            self.assertAllClose(found[b], expected, atol=1e-4)
-
-    def test_neighbours_and_padding_do_not_matter(self):
-        limits = np.array([11, 7, 5])
-        ids, scores = search.search(
-            self.model, INPUTS, limits, beam_size=3, alpha=0.6
-        )
-        for b in range(3):
-            alone, score = search.search(
-                self.model,
-                INPUTS[b : b + 1, : np.count_nonzero(INPUTS[b])],
-                limits[b : b + 1],
-                beam_size=3,
-                alpha=0.6,
-            )
-            self.assertEqual(
-                strip(ids[b, 0].numpy()), strip(alone[0, 0].numpy())
-            )
-            self.assertAllClose(scores[b], score[0], atol=1e-5)
+        found = search.log_probabilities(made(), INPUTS, targets)
+        logits = made()(INPUTS, targets).numpy().astype(np.float64)
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        log_probs = np.take_along_axis(log_probs, targets[..., None], 2)[..., 0]
+        self.assertAllClose(found, (log_probs * (targets != 0)).sum(1), 1e-4)
 
     def test_limits_are_kept_and_zero_gives_nothing(self):
-        ids, scores = search.search(
-            self.model, INPUTS, tf.constant([0, 2, 3]), beam_size=3, alpha=0.6
-        )
-        lengths = tf.math.count_nonzero(ids[:, 0], axis=1).numpy()
-        self.assertEqual(lengths[0], 0)
+        limits = constraints.Limits(tf.constant([0, 2, 3]), min_length=9)
+        ids, scores = search.search(made(), INPUTS, limits, **BEAMS)
+        sizes = tf.math.count_nonzero(ids[:, 0], axis=1)
+        self.assertAllEqual(sizes, [0, 2, 3])
         self.assertEqual(scores[0, 0], 0.0)
-        self.assertLessEqual(lengths[1], 2)
-        self.assertLessEqual(lengths[2], 3)
 
     def test_translate_ids_counts_from_the_padded_length(self):
         # No end is in sight, so the limit alone decides.
-        model = make_model()
-        model.softmax_embedding.embeddings.assign(
-            model.softmax_embedding.embeddings.value
-            * (tf.range(VOCAB_SIZE) != 1)[:, tf.newaxis].numpy()
-        )
+        model = scale_softmax(make_model(), {1: 0.0})
         ids, _ = search.translate_ids(
             model, INPUTS, beam_size=1, alpha=0.6, decode_length=2
         )
         self.assertEqual(tuple(ids.shape), (3, 1, 7))
-        for b in range(2):
-            expected, _ = greedy(model, INPUTS[b], 7)
-            self.assertEqual(strip(ids[b, 0].numpy()), expected)
 
     def test_best_translation_does_not_depend_on_how_many_are_wanted(self):
-        options = {"beam_size": 3, "alpha": 0.6, "decode_length": 3}
-        one, score = search.translate_ids(self.model, INPUTS, **options)
-        more, scores = search.translate_ids(
-            self.model, INPUTS, n_best=3, **options
-        )
-        for b in range(3):
-            self.assertEqual(
-                strip(one[b, 0].numpy()), strip(more[b, 0].numpy())
-            )
-        self.assertAllClose(score[:, 0], scores[:, 0], atol=1e-5)
+        options = BEAMS | {"decode_length": 3}
+        one, score = search.translate_ids(made(), INPUTS, **options)
+        more, scores = search.translate_ids(made(), INPUTS, n_best=3, **options)
+        self.assert_equal_rows(one, more[:, :1])
+        self.assertAllClose(score, scores[:, :1], atol=1e-5)
 
     @parameterized.parameters((14, 1), (0, 1), (3, 4), (3, 0))
     def test_impossible_numbers_are_refused(self, beam_size, n_best):
         with self.assertRaisesRegex(ValueError, "Received: n_best="):
             search.translate_ids(
-                self.model,
+                made(),
                 INPUTS,
                 beam_size=beam_size,
                 alpha=0.6,

@@ -1,7 +1,6 @@
 """Lines stay in order, and do not depend on one another."""
 
 import concurrent.futures
-import json
 import logging
 import pathlib
 import re
@@ -19,12 +18,12 @@ import relpos_tf
 from relpos_tf import errors
 from relpos_tf.data import tokenizer
 from relpos_tf.decoding import beam_search
+from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
-from tests import commands
 from tests import tiny_run
 
 LINES = (
@@ -39,48 +38,10 @@ LINES = (
 )
 
 
-# A process that loads a translator, and its fork.
-FIRST = """
-import json, os, pickle, signal, sys
-import relpos_tf
-
-def outcome(work):
-    try:
-        return work()
-    except Exception as error:
-        return type(error).__name__, str(error)
-
-translator = relpos_tf.Translator.load("run")
-with open("pickle", "wb") as stream:
-    pickle.dump(translator, stream)
-if not os.fork():
-    signal.alarm(100)  # ends a process that waits for ever
-    tasks = (
-        lambda: translator.translate(["7"]),
-        lambda: relpos_tf.Translator.load("run"),
-        lambda: relpos_tf.load_model("run"),
-        lambda: pickle.loads(pickle.dumps(translator)).translate(["7"]),
-    )
-    with open("fork", "w") as stream:
-        json.dump([outcome(task) for task in tasks], stream)
-    os._exit(0)
-os.wait()
-print(json.dumps(translator.translate(sys.argv[1:])))
-"""
-# Another process, in another folder.
-SECOND = """
-import json, pickle, sys
-
-with open(sys.argv[1], "rb") as stream:
-    translator = pickle.load(stream)
-print(json.dumps(translator.translate(sys.argv[2:])))
-"""
-
-
 EXHAUSTED = tf.errors.ResourceExhaustedError(None, None, "no memory")
 
 
-class EchoEngine:
+class EchoEngine(engines.Engine):
     """Translates into capitals, and records the batches."""
 
     def __init__(self, memory=1000, error=EXHAUSTED):
@@ -91,22 +52,23 @@ class EchoEngine:
     def complete(self, decode_hparams):
         return decode_hparams.fill(tiny_run.HPARAMS)
 
-    def items(self, lines):
+    def items(self, lines, prefixes=()):
         return [engines.Item(line, len(line) + 1) for line in lines]
 
     def truncate(self, item, size):
-        return engines.Item(item.content[: size - 1], size)
+        return item._replace(content=item.content[: size - 1], size=size)
 
     def translate(self, items, decode_hparams, n_best):
         if sum(item.size for item in items) > self._memory:
             raise self._error
         self.batches.append([item.content for item in items])
         return [
-            engines.Translation([""], [beam_search.NO_HYPOTHESIS], False)
-            if item.content == "void"
-            else engines.Translation(
-                [f"{item.content.upper()}{i or ''}" for i in range(n_best)],
-                [0.0 - i for i in range(n_best)],
+            engines.translation(
+                (
+                    engines.Hypothesis(f"{item.content.upper()}{i or ''}", -i)
+                    for i in range(0 if item.content == "void" else n_best)
+                ),
+                n_best,
                 "cut" not in item.content,
             )
             for item in items
@@ -119,20 +81,26 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         self, batch_size, chunk_lines
     ):
         lines = ["bb", "", "a", "  ", "dddd", "ccc", "bb", "\u3000"]
-        translator = translator_lib.Translator(
-            engine=EchoEngine(), batch_size=batch_size
-        )
-        found = translator.translate(lines, chunk_lines=chunk_lines)
+        translator = translator_lib.Translator(engine=EchoEngine())
+        settings = decode_hparam.DecodeHParams(batch_size=batch_size)
+        found = [
+            one.texts[0]
+            for one in translator.translations(
+                lines, settings, chunk_lines=chunk_lines
+            )
+        ]
         self.assertEqual(found, ["BB", "", "A", "", "DDDD", "CCC", "BB", ""])
 
     def test_lines_are_read_a_chunk_at_a_time(self):
         read = []
         lines = (read.append(i) or str(i) for i in range(10))
         translator = translator_lib.Translator(engine=EchoEngine())
-        found = translator.translate_lines(lines, chunk_lines=3)
-        self.assertEqual(next(found), "0")
+        found = translator.translations(lines, chunk_lines=3)
+        self.assertEqual(next(found).texts, ["0"])
         self.assertEqual(read, [0, 1, 2])
-        self.assertEqual(list(found), [str(i) for i in range(1, 10)])
+        self.assertEqual(
+            [one.texts[0] for one in found], [str(i) for i in range(1, 10)]
+        )
 
     def test_hypotheses_and_scores_come_when_wanted(self):
         translator = translator_lib.Translator(engine=EchoEngine())
@@ -150,10 +118,16 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_progress_counts_every_line(self):
         engine = EchoEngine()
-        translator = translator_lib.Translator(engine=engine, batch_size=2)
+        translator = translator_lib.Translator(engine=engine)
         told = []
-        translator.translate(
-            ["a", "", "b", "c"], chunk_lines=2, progress=told.append
+        settings = decode_hparam.DecodeHParams(batch_size=2)
+        list(
+            translator.translations(
+                ["a", "", "b", "c"],
+                settings,
+                chunk_lines=2,
+                progress=told.append,
+            )
         )
         self.assertEqual(told, [2, 4])
 
@@ -189,8 +163,8 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         translator = translator_lib.Translator(engine=engine)
         lines = ["a", "", "b" * 2000, "c" * 1999]
         with self.assertLogs("relpos_tf", logging.WARNING) as logs:
-            found = translator.translate_lines(lines)
-            self.assertEqual(next(found), "A")
+            found = translator.translations(lines)
+            self.assertEqual(next(found).texts, ["A"])
             self.assertIn("1 line (3) of more than 2000 ids", logs.output[0])
             self.assertLen(list(found), 3)
         self.assertLen(logs.output, 1)
@@ -213,15 +187,13 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
     def test_line_that_does_not_fit_is_named(self):
         translator = translator_lib.Translator(engine=EchoEngine(memory=9))
         with self.assertRaisesRegex(errors.UserError, "Line 3 of 21 ids"):
-            translator.translate(["a", "", "x" * 20, "b"], chunk_lines=2)
+            translator.translate(["a", "", "x" * 20, "b"])
 
     def test_long_lines_are_cut_with_one_warning(self):
-        translator = translator_lib.Translator(
-            engine=EchoEngine(), max_input_size=4
-        )
+        translator = translator_lib.Translator(engine=EchoEngine())
         with self.assertLogs("relpos_tf", logging.WARNING) as logs:
             found = translator.translate(
-                ["abc", "abcd", "", "abcdefg"], chunk_lines=3
+                ["abc", "abcd", "", "abcdefg"], max_input_size=4
             )
         self.assertEqual(found, ["ABC", "ABC", "", "ABC"])
         self.assertLen(logs.output, 1)
@@ -306,10 +278,9 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_batches_and_neighbours_do_not_matter(self):
         for batch_size in (1, 3):
-            translator = translator_lib.Translator(
-                engine=self.translator.engine, batch_size=batch_size
+            found = self.translator.translate(
+                LINES[::-1], batch_size=batch_size, return_scores=True
             )
-            found = translator.translate(LINES[::-1], return_scores=True)
             texts, scores = zip(*found[::-1], strict=True)
             want_texts, want_scores = zip(*self.expected, strict=True)
             self.assertEqual(texts, want_texts)
@@ -327,7 +298,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         a, b, c = (engine.tokenizer.encode(letter)[-2] for letter in "abc")
         ids = [a, feed, b, cr, c, 1]
         self.assertEqual(engine.tokenizer.decode(ids), "a\nb\rc")
-        self.assertEqual(engine._text(ids), "a b c")
+        self.assertEqual(engine.text(ids), "a b c")
 
     def test_blanks_around_a_line_do_not_matter(self):
         found = self.translator.translate(
@@ -384,9 +355,9 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
     def test_drawn_translations_depend_on_seed_and_line_alone(self):
         options = {"sampling_method": "random", "sampling_top_p": 0.9}
         found = self.translator.translate(LINES, **options, n_best=5)
-        same = translator_lib.Translator(
-            engine=self.translator.engine, batch_size=2
-        ).translate(LINES, **options, n_best=5)
+        same = self.translator.translate(
+            LINES, **options, n_best=5, batch_size=2
+        )
         self.assertEqual(found, same)
         other = self.translator.translate(
             LINES, **options, n_best=5, random_seed=2
@@ -411,20 +382,19 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
                 )
             )
         self.assertEqual(found, [expected] * 3)
-        settings = translator.engine.complete(
-            engines.decode_hparam.DecodeHParams()
-        )
+        settings = translator.engine.complete(decode_hparam.DecodeHParams())
         function = translator.engine.function(settings)
         self.assertEqual(function.experimental_get_tracing_count(), 1)
 
     def test_limit_is_the_lines_own_length_and_extra_length(self):
         engine = self.translator.engine
-        settings = engine.complete(engines.decode_hparam.DecodeHParams())
+        settings = engine.complete(decode_hparam.DecodeHParams())
         seen = []
         function = engine.function(settings)
 
         def spy(batch):
-            seen.extend(zip(*map(np.array, batch[:2]), strict=True))
+            rows = batch["sources"], batch["limits"]
+            seen.extend(zip(*map(np.array, rows), strict=True))
             return function(batch)
 
         spy.get_concrete_function = lambda: spy
@@ -434,34 +404,11 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         for ids, limit in seen:
             self.assertEqual(limit, np.count_nonzero(ids) + 7)
 
-    def test_another_process_translates_and_a_fork_says_why_not(self):
-        folder = self.create_tempdir().full_path
-        shutil.copytree(tiny_run.path(), f"{folder}/run")
-        lines, expected = LINES[::7], [text for text, _ in self.expected[::7]]
-        self.assertLen(set(expected), 2)
-        for cwd, words in (
-            (folder, [FIRST]),
-            ("/", [SECOND, f"{folder}/pickle"]),
-        ):
-            done = commands.run(
-                [sys.executable, "-c", *words, *lines],
-                cwd=cwd,
-                capture_output=True,
-                check=True,
-                timeout=300,
-            )
-            self.assertEqual(json.loads(done.stdout), expected)
-        forked = json.loads(pathlib.Path(folder, "fork").read_text())
-        self.assertLen(forked, 4)
-        for kind, message in forked:
-            self.assertEqual(kind, "UserError")
-            self.assertRegex(message, "must be loaded after a fork.*--preload")
-
     def test_many_shapes_are_traced_once(self):
         for number in (1, 2, 5):
             self.translator.translate([LINES[2] * number] * number)
             self.translator.translate(["7"] * number, alpha=number / 10)
-        settings = engines.decode_hparam.DecodeHParams()
+        settings = decode_hparam.DecodeHParams()
         engine = self.translator.engine
         function = engine.function(engine.complete(settings))
         self.assertEqual(function.experimental_get_tracing_count(), 1)
@@ -491,7 +438,11 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
     def test_settings_of_the_call_come_before_those_of_the_run(self):
         base = self.translator.translate(LINES[:1], return_scores=True)[0]
         same = self.translator.translate(
-            LINES[:1], 3, 0.6, 7, return_scores=True
+            LINES[:1],
+            beam_size=3,
+            alpha=0.6,
+            extra_length=7,
+            return_scores=True,
         )[0]
         short = self.translator.translate(
             LINES[:1], extra_length=0, alpha=0.0, return_scores=True
@@ -521,19 +472,13 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         (folder / export_files.EXPORT_INFO).write_text("{}")
         (folder / "saved_model.pb").write_bytes(b"")
         with mock.patch.object(tf.saved_model, "load") as load:
-            for start in (
-                relpos_tf.Translator.load,
-                relpos_tf.Translator.load_run,
-            ):
-                engine = start(folder).engine
-                self.assertIsInstance(engine, model_engine.ModelEngine)
+            engine = relpos_tf.Translator.load(folder).engine
+        self.assertIsInstance(engine, model_engine.ModelEngine)
         load.assert_not_called()
 
-    def test_an_export_is_no_run(self):
+    def test_a_damaged_export_is_named(self):
         folder = self.create_tempdir().full_path
         pathlib.Path(folder, export_files.EXPORT_INFO).write_text("{}")
-        with self.assertRaisesRegex(errors.UserError, "which is an export"):
-            relpos_tf.Translator.load_run(folder)
         with self.assertRaisesRegex(
             errors.UserError, f"{export_files.EXPORT_INFO} is damaged"
         ):

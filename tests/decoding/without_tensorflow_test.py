@@ -5,13 +5,14 @@ tests/export/litert_export_test.py has the same for LiteRT.
 
 import json
 import pathlib
-import re
+import shutil
 
 import numpy as np
 from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
+from relpos_tf.models import checkpoints
 from relpos_tf.training import metrics
 from relpos_tf.utils import checked_json
 from tests import ctranslate2_runs
@@ -27,11 +28,10 @@ import importlib.util
 print([x for x in {HEAVY} if importlib.util.find_spec(x)])
 """
 TRANSLATE = """
-import json, pickle, sys
+import json, sys
 from relpos_tf import Translator
 
 translator = Translator.load(sys.argv[1])
-translator = pickle.loads(pickle.dumps(translator))
 for arguments in {}, {"n_best": 3, "return_scores": True, "alpha": 1.0}:
     print(json.dumps(translator.translate(sys.argv[2:], **arguments)))
 """
@@ -148,8 +148,10 @@ class WithoutTensorFlowTest(parameterized.TestCase):
             (tiny_run.path() / "ckpt-7", "checkpoint_path", "a run"),
             (saved_model, "export_dir", "a SavedModel"),
         ):
-            says = f"Expected the package tensorflow, which {kind} needs. "
-            says = re.escape(says) + ADVICE.format("translate")
+            says = (
+                r"Expected the package (tensorflow|keras), which "
+                rf"{kind} needs\. {ADVICE.format('translate')}"
+            )
             out = self.python("-c", LOAD, path)
             self.assertRegex(out, rf"\A{says}")
             done = without_tensorflow.run(
@@ -161,21 +163,33 @@ class WithoutTensorFlowTest(parameterized.TestCase):
             self.assertRegex(done.stderr, rf"\Arelpos-decoder: {says}")
 
     @parameterized.parameters(
-        ("RelativeMultiHeadAttention", "keras", "layers"),
-        ("TransformerAttention", "keras", "layers"),
-        ("relative_attention", "tensorflow", "layers"),
-        ("load_model", "tensorflow", "translate"),
+        ("RelativeMultiHeadAttention", "layers", "layers"),
+        ("TransformerAttention", "layers", "layers"),
+        ("relative_attention", "layers", "layers"),
+        ("load_model", "load_model", "translate"),
     )
-    def test_names_of_the_package_say_what_to_install(
-        self, name, package, extra
-    ):
-        says = rf"\AExpected the package {package}, which relpos_tf\.{name} "
+    def test_names_of_the_package_say_what_to_install(self, name, task, extra):
+        says = rf"\AExpected the package keras, which relpos_tf\.{task} "
         self.assertRegex(
             self.python("-c", GET, name),
             says + r"needs\. " + ADVICE.format(extra),
         )
 
-    @parameterized.parameters("trainer", "export", "average")
+    def test_average_needs_no_tensorflow(self):
+        run = shutil.copytree(tiny_run.path(), self.folder / "run")
+        out = self.python(
+            *("-m", "relpos_tf.bin.average", f"--output_dir={run}", "--n=1")
+        )
+        self.assertEqual(out, f"{run}/average/ckpt-7\n")
+        whole, mean = (
+            checkpoints.read(path, ("model/",))
+            for path in (run / "ckpt-7", run / "average" / "ckpt-7")
+        )
+        self.assertEqual(whole.keys(), mean.keys())
+        for name, value in whole.items():
+            np.testing.assert_array_equal(mean[name], value)
+
+    @parameterized.parameters("trainer", "export")
     def test_other_commands_say_what_to_install(self, name):
         flag = f"--output_dir={tiny_run.path()}"
         done = without_tensorflow.run(

@@ -161,12 +161,10 @@ class ExportTest(parameterized.TestCase):
         path.write_text(json.dumps(info))
         with self.assertRaisesRegex(errors.UserError, "another one"):
             relpos_tf.Translator.load(folder)
+        shutil.copy(export_of() / "tokenizer.model", folder)
         (folder / "model.bin").write_bytes(b"x")
         with self.assertRaisesRegex(errors.UserError, "complete export"):
             relpos_tf.Translator.load(folder)
-        path.write_text(json.dumps(info | {"format": "saved_model"}))
-        with self.assertRaisesRegex(errors.UserError, "--format=ctranslate2"):
-            ctranslate2_engine.CTranslate2Engine(folder)
 
     def test_missing_library_is_named(self):
         folder = export_of()

@@ -13,6 +13,7 @@ from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import search
 from relpos_tf.export import ctranslate2_spec
+from relpos_tf.layers.positions import shaw
 from relpos_tf.models import transformer
 from tests import ctranslate2_runs
 from tests import testing
@@ -194,8 +195,9 @@ class SpecTest(parameterized.TestCase):
         testing.randomize(model)
         for block in (*model.encoder_blocks, *model.decoder_blocks):
             layer = block.self_attention
-            self.assertLen(layer.tables(), 2)
-            for table in layer.tables().values():
+            tables = shaw.tables_of(layer)
+            self.assertLen(tables, 2)
+            for table in tables.values():
                 table.assign(tf.repeat(table[:1], 2, axis=0))
         sources, targets = sentences(3, (9,)), sentences(4, (11,))
         (found,) = self.translator(model).score_batch(

@@ -27,7 +27,7 @@ STEPS, FREQUENCY = 40, 30
 HPARAMS = (
     "hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=1,"
     "max_relative_position=3,batch_size=128,beam_size=1,extra_length=2,"
-    "symbol_dropout=0.1,r_drop_alpha=2,weight_decay=0.3,"
+    "symbol_dropout=0.1,weight_decay=0.3,"
     "moving_average_decay=0.9,bpe_dropout=0.2,pair_concatenation=0.4"
 )
 OPTIONS = (
@@ -82,7 +82,7 @@ class RunsTest(absltest.TestCase):
         names = {path.name for path in self.whole.directory.iterdir()}
         expected = "hparams.json flags.txt versions.json tokenizer.model"
         self.assertContainsSubset(
-            [*expected.split(), f"ckpt-{STEPS}.index"], names
+            [*expected.split(), f"ckpt-{STEPS}.npz"], names
         )
         with open(self.whole.directory / "metrics.jsonl") as file:
             events = [json.loads(line) for line in file]
@@ -178,7 +178,7 @@ class RunsTest(absltest.TestCase):
         # Now it evaluates, which takes seconds.
         self.assertEqual(run.stop(signal.SIGKILL), -signal.SIGKILL)
         saved = self.assert_kept(run, saved)
-        self.assertIn("ckpt-30.index", saved)
+        self.assertIn("ckpt-30.npz", saved)
 
         run = self.start(folder.name)
         self.assertEqual(run.finish(), 0, run.text())

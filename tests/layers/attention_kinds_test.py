@@ -8,8 +8,6 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import attention
-from relpos_tf.layers import caches
-from relpos_tf.layers import masks
 from relpos_tf.layers import pairs
 from tests import oracles
 from tests import testing
@@ -99,11 +97,11 @@ class KindsTest(testing.LayerTestCase):
         names = ("q", "k", "v", "output_transform")
         weights = {f"{name}/kernel": (F, F) for name in names}
         table = (H, 5, F // H)
-        weights["localness/position_hidden/kernel"] = (F, F)
-        weights["localness/position_vectors"] = (F, H)
-        weights["localness/window_vectors"] = (F, H)
+        weights["localness_position_hidden"] = (F, F)
+        weights["localness_position_vectors"] = (F, H)
+        weights["localness_window_vectors"] = (F, H)
         if kind == "layer_relative":
-            weights["localness/window_hidden/kernel"] = (F, F)
+            weights["localness_window_hidden"] = (F, F)
         else:
             weights["score_vectors"] = (H, F // H)
             table = table[1:]
@@ -134,7 +132,9 @@ class KindsTest(testing.LayerTestCase):
         self.assertAllClose(found, expected, 1e-4, 1e-4)
         # The same from keys and values that are projected already.
         again, _ = layer.attend(
-            inputs, layer.project(inputs), may_attend=masks.causal_mask(K, K)
+            inputs,
+            layer.project(inputs),
+            may_attend=pairs.Pairs(K, K, causal=True).mask(),
         )
         self.assertAllClose(again, expected, 1e-4, 1e-4)
 
@@ -265,20 +265,6 @@ class KindsTest(testing.LayerTestCase):
         )
         gradient = tape.gradient(found, inputs)
         self.assertTrue(np.all(np.isfinite(gradient)))
-        # The same by the hypotheses of a beam, one of each example.
-        depth = F // H
-        cache = caches.BeamKeysValues(
-            tf.zeros([B, H, depth, 0], layer.compute_dtype),
-            tf.zeros([B, H, 0, depth], layer.compute_dtype),
-        )
-        for t in range(K):
-            past = pairs.of_hypotheses(tf.zeros([B, 1, t + 1], tf.int32))
-            row, cache = layer.step_rows(
-                inputs[:, t], layer.fused_kernel(), cache, past
-            )
-            self.assertAllClose(
-                tf.cast(row, tf.float64), expected[:, t], digits, digits
-            )
 
     def test_weights_of_features_are_shown_by_their_mean(self):
         layer = made("feature_wise", size=4, heads=2)
@@ -307,9 +293,9 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         layer = made(kind)
         x = tf.constant(testing.normal(5, B, K, F), tf.float32)
         expected = layer(x, use_causal_mask=True)
-        places, state = 0, caches.GrowingCache
+        places, state = 0, pairs.KeysValues
         if cache == "fixed":  # four places stay free
-            places, state = K + 4, caches.FixedCache
+            places, state = K + 4, pairs.FixedCache
         zeros = tf.zeros([B, H, places, F // H])
         past, rows, start = state(zeros, zeros), [], 0
         for end in range(3, K + 1):
@@ -323,7 +309,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         x = tf.constant(testing.normal(5, B, K, F), tf.float32)
         keys_values = layer.project(x)
         # The places from the fourth on are not read before they are written.
-        past = caches.FixedCache(*keys_values)
+        past = pairs.FixedCache(*keys_values)
 
         @tf.function(jit_compile=True)
         def step(x, past):

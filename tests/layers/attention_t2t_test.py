@@ -6,7 +6,7 @@ from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.layers import attention
-from relpos_tf.layers import masks
+from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import shaw
 from relpos_tf.models import transformer
 from tests import testing
@@ -65,8 +65,9 @@ class MultiHeadAttentionT2tTest(tf.test.TestCase, parameterized.TestCase):
 class MaskT2tTest(tf.test.TestCase):
     def test_causal_mask_is_true_where_its_bias_is_0(self):
         bias = only_case("bias", "lower_triangle_5")["out/bias"]
-        self.assertAllEqual(masks.causal_mask(5, 5), bias == 0)
-        self.assertEqual(bias.min(), masks.NEGATIVE)
+        mask = pairs.Pairs(5, 5, causal=True).mask()
+        self.assertAllEqual(mask, bias[0, 0] == 0)
+        self.assertEqual(bias.min(), pairs.NEGATIVE)
 
     def test_padding_is_masked_where_its_bias_is_not_0(self):
         # In tensor2tensor, padding is a position with an embedding of 0.

@@ -9,9 +9,8 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.layers import attention
-from relpos_tf.layers import caches
 from relpos_tf.layers import dropout
-from relpos_tf.layers import masks
+from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import shaw
 from tests import oracles
 from tests import testing
@@ -187,22 +186,19 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
         )
 
     @parameterized.product(
-        kind=["shared", "per_head"],
-        implementation=["reshape", "compact"],
-        ahead=["mask", "direction"],
+        kind=["shared", "per_head"], implementation=["reshape", "compact"]
     )
     def test_a_query_without_a_key_attends_to_all_keys_equally(
-        self, kind, implementation, ahead
+        self, kind, implementation
     ):
-        side = {"direction": "forward"} if ahead == "direction" else {}
-        layer = attention_layer(kind, implementation=implementation, **side)
+        layer = attention_layer(kind, implementation=implementation)
         x = testing.normal(2, B, Q, F)
         # The first example has no token; the second begins with padding.
         allowed = (np.arange(Q) >= [[Q], [2]])[:, None, None]  # [B, 1, 1, Q]
         found = layer(
             tf.constant(x, tf.float32),
             may_attend=allowed,
-            use_causal_mask=ahead == "mask",
+            use_causal_mask=True,
         )
         weights = testing.named_weights(layer)
         expected = oracles.multihead(
@@ -239,8 +235,8 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
         layer = attention.TransformerAttention(22, 2, positions=[shaw.Shaw(8)])
         layer.build((None, None, 22))
         limit = (6 / (17 + 11)) ** 0.5
-        self.assertLen(layer.tables(), 2)
-        for table in layer.tables().values():
+        self.assertLen(shaw.tables_of(layer), 2)
+        for table in shaw.tables_of(layer).values():
             largest = np.max(np.abs(table.numpy()), axis=(1, 2))
             self.assertAllInRange(largest, 0.9 * limit, limit)
 
@@ -273,7 +269,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
     def test_steps_equal_rows_of_the_full_pass(self, kind, cache):
         layer = attention_layer(kind)
         x = example(5, B, K, F)
-        expected = layer(x, may_attend=masks.causal_mask(K, K))
+        expected = layer(x, may_attend=pairs.Pairs(K, K, causal=True).mask())
         # Of the fixed one, four places stay free.
         state = layer.init_cache(B, None if cache == "growing" else K + 4)
         rows = []
@@ -299,9 +295,9 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         policy = {"dtype": "mixed_bfloat16"}
         layer = attention.TransformerAttention(F, H, **policy)
         for kind, places, arguments in (
-            (caches.GrowingCache, 0, ()),
-            (caches.FixedCache, 5, (5,)),
-            (caches.FixedCache, 5, (tf.constant(5),)),
+            (pairs.KeysValues, 0, ()),
+            (pairs.FixedCache, 5, (5,)),
+            (pairs.FixedCache, 5, (tf.constant(5),)),
         ):
             state = layer.init_cache(tf.constant(B), *arguments)
             self.assertIsInstance(state, kind)
@@ -333,21 +329,25 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         layer.step(x, growing, start=3)
 
     def test_fixed_cache_holds_written_positions_and_zeros(self):
-        state = self.empty(caches.FixedCache, 7)
+        state = self.empty(pairs.FixedCache, 7)
         parts = [example(7 + n, B, H, n, F // H) for n in (2, 1, 3)]
         start = 0
         for part in parts:
-            state = state.extend(part, 2.0 * part, tf.constant(start))
+            state = state.extend(
+                pairs.KeysValues(part, 2.0 * part), tf.constant(start)
+            )
             start += part.shape[2]
         expected = tf.concat([*parts, tf.zeros([B, H, 1, F // H])], 2)
         self.assertAllEqual(state.keys, expected)
         self.assertAllEqual(state.values, 2.0 * expected)
 
     def test_growing_cache_holds_appended_positions(self):
-        state = self.empty(caches.GrowingCache, 0)
+        state = self.empty(pairs.KeysValues, 0)
         parts = [example(7 + n, B, H, n, F // H) for n in (2, 1, 3)]
         for part in parts:
-            state = state.extend(part, 2.0 * part, start=None)
+            state = state.extend(
+                pairs.KeysValues(part, 2.0 * part), state.keys.shape[2]
+            )
         self.assertAllEqual(state.keys, tf.concat(parts, 2))
         self.assertAllEqual(state.values, 2.0 * tf.concat(parts, 2))
 
@@ -356,9 +356,9 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         layer = attention_layer("per_head")
         x = example(5, B, K, F)
         free = tf.zeros([B, H, 0 if cache == "growing" else K + 2, F // H])
-        kind = caches.GrowingCache
+        kind = pairs.KeysValues
         if cache == "fixed":
-            kind = caches.FixedCache
+            kind = pairs.FixedCache
 
         @tf.function
         def decode():
@@ -383,7 +383,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
 
         self.assertAllClose(
             decode(),
-            layer(x, may_attend=masks.causal_mask(K, K)),
+            layer(x, may_attend=pairs.Pairs(K, K, causal=True).mask()),
             atol=1e-5,
         )
 

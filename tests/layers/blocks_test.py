@@ -5,8 +5,8 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import blocks
-from relpos_tf.layers import caches
 from relpos_tf.layers import dropout
+from relpos_tf.layers import pairs
 from relpos_tf.models import arguments
 from tests import oracles
 from tests import testing
@@ -34,7 +34,7 @@ def example(seed, *shape):
 def block_arguments(hparams):
     """Returns the arguments of a block without directions."""
     return arguments.block_arguments(
-        hparams, arguments.decoder_positions(hparams)
+        hparams, arguments.decoder_positions(hparams)[0]
     )
 
 
@@ -184,7 +184,7 @@ class DecoderBlockTest(testing.LayerTestCase):
         expected = block(x, memory, may_attend=SOURCE_ALLOWED)
         projected = block.encdec_attention.project(memory)
         empty = tf.zeros([B, HEADS, 0, F // HEADS])
-        cache = caches.GrowingCache(empty, empty)
+        cache = pairs.KeysValues(empty, empty)
         rows = []
         for start, end in (0, 2), (2, 3), (3, 5):
             row, cache, _ = block.step(

@@ -221,17 +221,6 @@ class SymbolDropoutTest(testing.LayerTestCase):
         self.assertAllEqual(y, np.where(is_first[..., np.newaxis], x, plain))
         self.assertGreater((y != plain).sum(), 50)
 
-    def test_the_first_symbols_of_a_row_can_be_kept(self):
-        kept = np.arange(SHAPE[0]) % 7
-        x = tf.ones([*SHAPE, 2])
-        with dropout.seed_scope(tf.constant([3, 5])):
-            y = dropout.SymbolDropout(0.5)(x, training=True, kept=kept)
-        is_kept = y.numpy()[:, :, 0] != 0
-        is_first = np.arange(SHAPE[1]) < kept[:, np.newaxis]
-        self.assertTrue(is_kept[is_first].all())
-        others = mask(dropout.SymbolDropout(0.5), (3, 5), x)[:, :, 0]
-        self.assertAllEqual(is_kept[~is_first], others[~is_first])
-
     def test_no_gradient_reaches_a_dropped_vector(self):
         x = tf.constant(testing.normal(3, 11, 13, 7))
         upstream = testing.normal(4, 11, 13, 7)

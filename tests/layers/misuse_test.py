@@ -18,12 +18,9 @@ from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
-from relpos_tf.layers import keras_attention
 from relpos_tf.layers import projections
 from relpos_tf.layers import relations
 from relpos_tf.layers import sublayers
-from relpos_tf.layers.positions import localness
-from relpos_tf.layers.positions import relative
 from relpos_tf.layers.positions import shaw
 from relpos_tf.models import transformer as model_lib
 from tests import testing
@@ -52,12 +49,6 @@ def relation():
     return layer
 
 
-def keras_layer(**arguments):
-    layer = keras_attention.RelativeMultiHeadAttention(H, 4, **arguments)
-    layer(x(B, Q, F), x(B, K, F))
-    return layer
-
-
 def block(attention_args=(), feed_forward_args=(), kind=blocks.EncoderBlock):
     return kind(
         {"hidden_size": F, "num_heads": H} | dict(attention_args),
@@ -74,7 +65,7 @@ def function(**changes):
         "key_table": x(5, 4),
         "value_table": x(H, 5, 6),
     }
-    return relative.relative_attention(**(arrays | changes))
+    return shaw.relative_attention(**(arrays | changes))
 
 
 # Of `TransformerAttention` and `RelationAttention`: arguments and the message.
@@ -122,12 +113,12 @@ HEADS = {
     "mask_of_no_memory": (
         (x(B, Q, F),),
         {"memory_mask": mask(B, Q)},
-        "Without a memory, the padding of the keys is `mask`",
+        "`mask` without. Received: `memory_mask`",
     ),
     "mask_of_queries_for_a_memory": (
         (x(B, Q, F), x(B, K, F)),
         {"mask": mask(B, K)},
-        "The padding of a memory is `memory_mask`",
+        "`memory_mask` with a memory.*Received: `mask`",
     ),
     "memory_of_other_features": (
         (x(B, Q, F), x(B, 6, 8)),
@@ -162,68 +153,6 @@ CALLS = {
     "scheme_by_name": (
         lambda: attention.TransformerAttention(F, H, positions="shaw"),
         "`positions` must be a sequence.*Received: 'shaw'",
-    ),
-    "attention_mask_where_batch_equals_queries": (
-        lambda: keras_layer()(
-            x(Q, Q, F), x(Q, K, F), attention_mask=mask(Q, K)
-        ),
-        r"is a `value_mask`; one of \[queries, keys\] is mask\[None\]",
-    ),
-    "attention_mask_of_other_examples": (
-        lambda: keras_layer()(
-            x(B, Q, F), x(B, K, F), attention_mask=mask(H, Q, K)
-        ),
-        r"Received: a mask of shape \(3, 5, 7\)",
-    ),
-    "attention_mask_of_other_heads": (
-        lambda: keras_layer()(
-            x(B, Q, F), x(B, K, F), attention_mask=mask(B, 2, Q, K)
-        ),
-        r"Received: a mask of shape \(2, 2, 5, 7\)",
-    ),
-    "value_mask_of_another_length": (
-        lambda: keras_layer()(x(B, Q, F), x(B, K, F), value_mask=mask(B, Q)),
-        r"`value_mask` must have the shape \[2, 7\]",
-    ),
-    "value_mask_of_no_examples": (
-        lambda: keras_layer()(x(B, Q, F), x(B, K, F), value_mask=mask(K)),
-        r"`value_mask` must have the shape \[2, 7\].*\(7,\)",
-    ),
-    "another_rank_than_in_the_first_call": (
-        lambda: keras_layer()(x(Q, F), x(K, F)),
-        r"`query` must have the axes batch.*Received: a shape of \(5, 12\)",
-    ),
-    "unlike_ranks": (
-        lambda: keras_layer(attention_axes=1)(x(B, Q, 3, F), x(B, K, F)),
-        "`query` must have the axes batch, positions and features",
-    ),
-    "keys_of_another_length": (
-        lambda: keras_layer()(x(B, Q, F), x(B, K, F), x(B, 6, F)),
-        "`key` must have the positions of `value`",
-    ),
-    "batches_of_two_sizes": (
-        lambda: keras_layer()(x(2, Q, F), x(3, K, F)),
-        "`query` and `value` must be batches of one size",
-    ),
-    "attention_along_the_batch": (
-        lambda: keras_layer(attention_axes=0),
-        "must name an axis between batch and features.*axis 0",
-    ),
-    "attention_along_features": (
-        lambda: keras_layer(attention_axes=-1),
-        "must name an axis between batch and features.*axis -1",
-    ),
-    "no_output": (
-        lambda: keras_layer(output_shape=(3, 0)),
-        "`output_shape` must be an integer of at least 1",
-    ),
-    "text_for_a_flag": (
-        lambda: keras_layer(add_relative_to_keys="false"),
-        "`add_relative_to_keys` must be True or False",
-    ),
-    "text_for_a_flag_of_relations": (
-        lambda: relations.RelationAttention(F, H, add_relation_bias="no"),
-        "`add_relation_bias` must be True or False",
     ),
     "sublayers_of_unlike_sizes": (
         lambda: block(feed_forward_args={"hidden_size": 1}),
@@ -305,13 +234,17 @@ def after_labels_as_memory():
 
 # What computes with TensorFlow, whatever Keras runs on.
 NEED_TENSORFLOW = {
+    "TransformerAttention": lambda: attention.TransformerAttention(F, H),
+    "RelationAttention": lambda: relations.RelationAttention(F, H),
+    "Dropout": lambda: dropout.Dropout(0.1),
+    "TokenEmbedding": lambda: embeddings.TokenEmbedding(7, F),
+    "FeedForward": lambda: sublayers.FeedForward(5, F),
     "Projection": lambda: projections.Projection(5),
     "LayerNorm": projections.LayerNorm,
     "SymbolDropout": lambda: dropout.SymbolDropout(0.1),
     "TargetSpaceEmbedding": lambda: embeddings.TargetSpaceEmbedding(0, 3, 4),
     "LearnedPositions": lambda: embeddings.LearnedPositions(7, 4),
     "Residual": lambda: sublayers.Residual(**NORMS),
-    "Gaussians": lambda: localness.Gaussians(F, H, kind="fixed"),
     "EncoderBlock": block,
     "DecoderBlock": lambda: block(kind=blocks.DecoderBlock),
     "Transformer": lambda: model_lib.Transformer({"vocab_size": 11}),
@@ -353,25 +286,24 @@ class MisuseTest(tf.test.TestCase, parameterized.TestCase):
         model.compile("adam", "mse")
         ids = np.ones([B, Q], int)
         with self.assertRaisesRegex(
-            errors.UserError, rf"`Transformer.{name}` is not.*relpos(-|_tf.Tr)"
+            errors.UserError, rf"`{name}`.* not supported.*relpos(-|_tf.Tr)"
         ):
             getattr(model, name)((ids, ids))
 
-    @parameterized.parameters(transformer, relation, keras_layer)
+    @parameterized.parameters(transformer, relation)
     def test_a_mask_of_unknown_rows_is_no_mask_of_queries(self, make):
         layer = make()
-        name = "attention_mask" if make is keras_layer else "may_attend"
         inputs = [keras.Input([None, F])] * 2
         padding = keras.Input([None], dtype="bool")  # [B, K]
-        with self.assertRaisesRegex(errors.UserError, name):
-            layer(*inputs, **{name: padding})
+        with self.assertRaisesRegex(errors.UserError, "may_attend"):
+            layer(*inputs, may_attend=padding)
         triangle = np.tri(Q, dtype=bool)  # its rows are no batch
         fixed = [keras.Input([Q, F]), keras.Input([Q, F])]
-        model = keras.Model(fixed, layer(*fixed, **{name: triangle}))
+        model = keras.Model(fixed, layer(*fixed, may_attend=triangle))
         values = [x(B, Q, F), x(B, Q, F) + 1.0]
         self.assertAllClose(
             model(values),
-            layer(*values, **{name: triangle[None, None]}),
+            layer(*values, may_attend=triangle[None, None]),
             rtol=1e-5,
             atol=1e-5,
         )
@@ -399,8 +331,8 @@ class MisuseTest(tf.test.TestCase, parameterized.TestCase):
     def test_arrays_of_numpy_are_attended_to(self):
         arrays = [testing.normal(i, B, H, Q, 4) for i in range(3)]
         tables = [testing.normal(i, H, 5, 4) for i in range(2)]
-        output, _ = relative.relative_attention(*arrays, *tables)
-        expected, _ = relative.relative_attention(
+        output, _ = shaw.relative_attention(*arrays, *tables)
+        expected, _ = shaw.relative_attention(
             *map(tf.constant, (*arrays, *tables))
         )
         self.assertAllEqual(output, expected)

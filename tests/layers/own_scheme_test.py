@@ -1,14 +1,14 @@
-"""A scheme of one's own, by the steps of docs/positions.md.
+"""A scheme of a user's own: the layer around it.
+
+The steps of docs/positions.md, from training to translation, are in
+`tests/integration/own_scheme_test.py`.
 
 Shapes: B batch, L length, F features.
 """
 
-import functools
 import pathlib
-import re
 import tempfile
 import warnings
-from unittest import mock
 
 import keras
 import numpy as np
@@ -20,12 +20,10 @@ from relpos_tf.layers import blocks
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import scheme
-from relpos_tf.models import transformer
+from tests import oracles
 from tests import testing
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "positions.md"
 B, L, F, H = 2, 5, 12, 2
-LOCAL = localness.Localness("fixed")
 SIZES = {"hidden_size": F, "num_heads": H}
 OTHERS = (
     {"filter_size": 7, "hidden_size": F},
@@ -41,105 +39,64 @@ class Unregistered(scheme.Scheme):
 
 
 class Named(scheme.Scheme):
-    """A scheme with one weight."""
+    """A scheme with one variable, which adds to the logits or the output."""
 
-    def __init__(self, weight):
-        self.weight = weight
+    def __init__(self, variable):
+        self.variable = variable
 
     def build(self, layer):
-        layer.add_uniform(self.weight, (3,), fans=3)
+        self._own = layer.add_uniform(self.variable, (3,), fans=3)
 
     def get_config(self):
-        return {"weight": self.weight}
+        return {"variable": self.variable}
 
 
-class Forgetful(scheme.Scheme):
-    """A scheme that does not tell its argument."""
+class OfLogits(Named):
+    """Doubles the logits of the first key."""
 
-    def __init__(self, rate=1.0):
-        self.rate = rate
+    def logits(self, logits, q, pairs):
+        first = tf.cast(tf.range(pairs.keys) == 0, logits.dtype)
+        return logits + logits * first
+
+
+class OfOutput(Named):
+    """Adds 7 to the output of all heads."""
+
+    def output(self, weights, pairs, sums_to_one):
+        return weights, 7.0
 
 
 def example():
     return tf.constant(testing.normal(1, B, L, F), tf.float32)
 
 
-@functools.cache
-def documented():
-    """Returns the names that the code of the page defines."""
-    names = {}
-    page = PAGE.read_text(encoding="utf-8")
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        exec(compile(block, PAGE.name, "exec"), names)
-    return names
-
-
-class DocumentedStepsTest(tf.test.TestCase):
-    def test_the_scheme_of_the_page_is_saved_and_loaded(self):
-        model, x = documented()["model"], example()
-        testing.randomize(model)
-        loaded = testing.reloaded(model)
-        self.assertAllClose(loaded(x), model(x))
-        (one,) = loaded.layers[-1].positions
-        self.assertEqual(one.get_config(), {"factor": 0.5})
-        rates = [one.layers[-1].decay_rates.numpy() for one in (loaded, model)]
-        self.assertAllEqual(*rates)
-
-    def test_its_bias_is_that_of_loops(self):
-        layer, x = documented()["model"].layers[-1], example()
-        rates = testing.normal(3, H).astype(np.float32)
-        layer.decay_rates.assign(np.zeros_like(rates))
-        _, plain = layer(x, return_weights=True)
-        layer.decay_rates.assign(rates)
-        _, weights = layer(x, return_weights=True)
-        expected = np.zeros(weights.shape)
-        for b, h, i, j in np.ndindex(*weights.shape):
-            decay = np.exp(-0.5 * rates[h] * abs(j - i))
-            expected[b, h, i, j] = plain[b, h, i, j] * decay
-        expected /= expected.sum(-1, keepdims=True)
-        self.assertAllClose(weights, expected)
-
-    def test_it_serves_in_a_block_and_in_a_search(self):
-        (given,) = documented()["model"].layers[-1].positions
-        block = blocks.EncoderBlock(SIZES | {"positions": [given]}, *OTHERS)
-        x = example()
-        block(x)
-        testing.randomize(block)
-        again = blocks.EncoderBlock.from_config(block.get_config())
-        again(x)
-        again.set_weights(block.get_weights())
-        self.assertAllEqual(again(x), block(x))
-        layer, cache = block.self_attention, block.self_attention.init_cache(B)
-        prompt, cache = layer.step(x[:, :3], cache, start=0)
-        last, cache = layer.step(x[:, 3:], cache, start=3)
-        self.assertAllClose(
-            np.concatenate([prompt, last], 1), layer(x, use_causal_mask=True)
-        )
-
-
 class OwnSchemeTest(tf.test.TestCase):
-    def test_blocks_and_the_transformer_take_an_unregistered_class(self):
-        x = example()
-        for kind in (blocks.EncoderBlock, blocks.DecoderBlock):
-            found, expected = (
-                kind(SIZES | {"positions": [one]}, *OTHERS)
-                for one in (Unregistered(), alibi.Alibi())
-            )
-            inputs = (x,) if kind is blocks.EncoderBlock else (x, x)
-            for block in (found, expected):
-                block(*inputs)
-                testing.randomize(block)
-            self.assertAllEqual(found(*inputs), expected(*inputs))
-        hparams = testing.HPARAMS.replace(
-            self_attention_type="dot_product_alibi"
+    def test_every_overridden_hook_takes_part(self):
+        layer = attention.TransformerAttention(
+            F, H, positions=[OfOutput("a"), OfLogits("b")]
         )
-        ids = np.array([[3, 5, 7, 1], [2, 11, 1, 0]])
-        expected = testing.randomize(transformer.Transformer(hparams))
-        with mock.patch.object(alibi, "Alibi", Unregistered):
-            found = testing.randomize(transformer.Transformer(hparams))
-        (one,) = found.encoder_blocks[0].self_attention.positions
-        self.assertIs(type(one), Unregistered)
-        self.assertAllEqual(found(ids, ids), expected(ids, ids))
+        layer.build((None, None, F))
+        testing.randomize(layer)
+        found, weights = layer(example(), return_weights=True)
+        q, k, v = (
+            np.reshape(example() @ projection.kernel, [B, L, H, F // H])
+            for projection in (layer.q, layer.k, layer.v)
+        )
+        logits = np.einsum("bihd,bjhd->bhij", q, k) / (F // H) ** 0.5
+        logits[..., 0] *= 2
+        expected = np.apply_along_axis(oracles.softmax, -1, logits)
+        self.assertAllClose(weights, expected, 1e-4, 1e-4)
+        output = np.einsum("bhij,bjhd->bihd", expected, v) + 7.0
+        output = np.reshape(output, [B, L, F]) @ layer.output_transform.kernel
+        self.assertAllClose(found, output, 1e-4, 1e-4)
+
+    def test_what_keras_does_not_know_cannot_be_loaded(self):
+        layer = attention.TransformerAttention(F, H, positions=[Unregistered()])
+        config = layer.get_config()["positions"]
+        with self.assertRaisesRegex(
+            errors.UserError, "register_keras_serializable.*Unregistered"
+        ):
+            attention.TransformerAttention(F, H, positions=config)
 
     def test_a_block_keeps_a_copy_of_its_schemes(self):
         given = alibi.Alibi()
@@ -152,27 +109,9 @@ class OwnSchemeTest(tf.test.TestCase):
             self.assertIsInstance(layer.positions[0], alibi.Alibi)
             self.assertIsNot(layer.positions[0], given)
 
-    def test_what_cannot_be_loaded_says_what_to_do(self):
-        layer = attention.TransformerAttention(F, H, positions=[Unregistered()])
-        with self.assertRaisesRegex(
-            errors.UserError,
-            r"(?s)decorate the class with `@keras.saving."
-            r"register_keras_serializable\(\)`.*Received: 'Unregistered'",
-        ):
-            attention.TransformerAttention(
-                F, H, positions=layer.get_config()["positions"]
-            )
-
-    def test_arguments_that_a_copy_would_lose_are_refused(self):
-        with self.assertRaisesRegex(
-            errors.UserError,
-            r"`get_config` must return the arguments.*Forgetful.*rate",
-        ):
-            attention.TransformerAttention(F, H, positions=[Forgetful(0.5)])
-
     def test_names_that_the_layer_has_already_are_refused(self):
         for name, positions in (
-            ("localness", [localness.Localness("query"), LOCAL]),
+            ("localness_position_hidden", [localness.Localness("query")] * 2),
             ("depth", [Named("depth")]),
             ("mine", [Named("mine"), Named("other"), Named("mine")]),
         ):
@@ -185,7 +124,13 @@ class OwnSchemeTest(tf.test.TestCase):
 
     def test_weights_of_several_schemes_are_restored(self):
         layer = attention.TransformerAttention(
-            F, H, positions=[LOCAL, Named("mine"), Named("other")]
+            F,
+            H,
+            positions=[
+                localness.Localness("fixed"),
+                Named("mine"),
+                Named("other"),
+            ],
         )
         x = example()
         layer(x)

@@ -8,7 +8,7 @@ from absl.testing import parameterized
 
 from relpos_tf.layers import attention
 from relpos_tf.layers import losses
-from relpos_tf.layers import masks
+from relpos_tf.layers import pairs
 from relpos_tf.layers import row_blocks
 from tests import testing
 from tests.layers import schemes
@@ -61,14 +61,14 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
     def test_no_matrix_of_a_long_line_is_larger_than_the_limit(self):
         layer = attention.TransformerAttention(2, 1)
         sizes = []
-        softmax = masks.softmax
+        softmax = pairs.softmax
 
         def spy(*args):
             weights = softmax(*args)
             sizes.append(int(tf.size(weights)))
             return weights
 
-        with mock.patch.object(masks, "softmax", spy):
+        with mock.patch.object(pairs, "softmax", spy):
             layer(example(1, 1, 4507, 2))
         self.assertLessEqual(max(sizes), 2**24)
         self.assertEqual(sum(sizes), 4507**2)
@@ -186,12 +186,16 @@ class ByBlocksTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_sizes_beyond_32_bits_are_no_obstacle(self):
         size = tf.constant(2**40, tf.int64)
-        self.assertFalse(row_blocks.fits(tf.constant(2, tf.int64), size))
-        (found,) = row_blocks.by_blocks(
-            lambda start, end: [tf.range(start, end)],
-            tf.constant(2),
+        (found,) = row_blocks.cond(
+            tf.constant(2, tf.int64),
             size,
-            (tf.int32,),
+            self.fail,
+            lambda: row_blocks.by_blocks(
+                lambda start, end: [tf.range(start, end)],
+                tf.constant(2),
+                size,
+                (tf.int32,),
+            ),
         )
         self.assertAllEqual(found, [0, 1])
 

@@ -36,7 +36,7 @@ def schemes(num_heads, **case):
     if "score" in case:
         result = [SCORES[case.pop("score")](*result)]
     if "heads_window" in case:
-        result = [head_window.HeadWindow(case.pop("heads_window"), *result)]
+        result.append(head_window.HeadWindow(case.pop("heads_window")))
     if "window" in case:
         result.append(window.Window(case.pop("window")))
     direction = case.pop("direction", "both")

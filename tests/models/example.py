@@ -25,6 +25,7 @@ VARIANTS = {
         "pos": "emb",
         "max_length": LONGEST,
     },
+    "higher_decoder": {"num_decoder_layers": 3},
     "untied": {
         "shared_embedding": False,
         "shared_embedding_and_softmax_weights": False,
@@ -117,7 +118,7 @@ TARGETS = np.array(
 
 
 def small(name, **changes):
-    return testing.HPARAMS.replace(**VARIANTS[name], **changes)
+    return testing.HPARAMS.replace(**(VARIANTS[name] | changes))
 
 
 def made(name, layers=2, **kwargs):

@@ -73,8 +73,9 @@ class RunDirTest(parameterized.TestCase):
     def test_line_torn_by_a_kill_is_dropped(self):
         self.run.append_metrics(event(1))
         with open(self.run.path / "metrics.jsonl", "ab") as file:
-            file.write(b'{"step": 2, "lo')
+            file.write('{"step": 2, "text": "ü'.encode()[:-1])
         self.assertEqual(self.run.read_metrics(), [event(1)])
+        self.run.truncate_metrics(7)  # as every start of training does
         self.run.append_metrics(event(3))
         self.assertEqual(self.run.read_metrics(), [event(1), event(3)])
 
@@ -144,13 +145,6 @@ class RunDirTest(parameterized.TestCase):
         ):
             self.run.read_metrics()
 
-    def test_torn_line_within_a_letter_is_repaired(self):
-        self.run.append_metrics(event(1, text="ü"))
-        path = self.run.path / "metrics.jsonl"
-        path.write_bytes(path.read_bytes() + '{"text": "ü'.encode()[:-1])
-        self.run.append_metrics(event(2))
-        self.assertEqual([e["step"] for e in self.run.read_metrics()], [1, 2])
-
     def test_failed_write_leaves_the_file_as_it_was(self):
         self.run.write_hparams(hparam.HParams())
         with mock.patch.object(os, "replace", side_effect=OSError("full")):
@@ -177,7 +171,7 @@ class RunDirTest(parameterized.TestCase):
         self.assertEqual(self.run.read_metrics(), [event(1)])
         self.assertEqual(os.listdir(self.run.path), ["metrics.jsonl"])
 
-    def test_line_that_the_disk_had_no_room_for_is_repaired(self):
+    def test_line_that_the_disk_had_no_room_for_is_dropped(self):
         self.run.append_metrics(event(1))
         path = self.run.path / "metrics.jsonl"
         limit = path.stat().st_size + 5
@@ -201,8 +195,6 @@ class RunDirTest(parameterized.TestCase):
         self.assertRegex(done.stdout, r"\AUserError .*jsonl: file too large\.")
         self.assertGreater(path.stat().st_size, limit - 5)
         self.assertEqual(self.run.read_metrics(), [event(1)])
-        self.run.append_metrics(event(3))
-        self.assertEqual([e["step"] for e in self.run.read_metrics()], [1, 3])
 
     def test_library_under_another_name_is_no_obstacle(self):
         missing = importlib.metadata.PackageNotFoundError
@@ -223,7 +215,6 @@ class RunDirTest(parameterized.TestCase):
         ({"data": ["x"]}, "its field `data` must be of type dict"),
         ({"data": {"train": 7}}, "its field `data` must be of type dict"),
         ({"problem": {}}, "its field `problem` must be of type str"),
-        ({"problem": "../p"}, "expected the name .* Received: '../p'"),
     )
     def test_damaged_problem_is_refused(self, fields, message):
         self.assertEqual(self.run.read_problem(), {})
@@ -258,9 +249,9 @@ class LatestRunTest(absltest.TestCase):
         if hparams:
             (folder / "hparams.json").write_text("{}")
         if step:
-            index = folder / f"ckpt-{step}.index"
-            index.write_bytes(b"")
-            os.utime(index, (seconds, seconds))
+            checkpoint = folder / f"ckpt-{step}.npz"
+            checkpoint.touch()
+            os.utime(checkpoint, (seconds, seconds))
 
     def test_newest_checkpoint_wins(self):
         self.make("old", 100)
@@ -279,7 +270,7 @@ class LatestRunTest(absltest.TestCase):
             run_dir.latest_run(str(self.root), "--model")
 
 
-class SameArchitectureTest(absltest.TestCase):
+class SameArchitectureTest(parameterized.TestCase):
     def test_other_weights_are_an_error(self):
         old = hparam.HParams()
         with self.assertRaisesRegex(errors.UserError, "pos=timing .now none"):
@@ -293,12 +284,15 @@ class SameArchitectureTest(absltest.TestCase):
         self.assertLen(lines, 1)
         self.assertIn("learning_rate_warmup_steps was 4000", lines[0])
 
-    def test_length_of_learned_positions_counts(self):
-        learned = hparam.HParams(pos="emb")
+    @parameterized.parameters("pos", "decoder_pos")
+    def test_length_of_learned_positions_counts(self, name):
+        learned = hparam.HParams().replace(**{name: "emb"})
         with self.assertRaisesRegex(errors.UserError, "max_length=256 .now 41"):
             run_dir.check_same_architecture(
                 learned, learned.replace(max_length=41)
             )
+
+    def test_length_without_learned_positions_does_not_count(self):
         old = hparam.HParams()
         self.assertLen(
             run_dir.check_same_architecture(old, old.replace(max_length=41)), 1
@@ -334,7 +328,6 @@ class SameArchitectureTest(absltest.TestCase):
             "layer_prepostprocess_dropout",
             "moving_average_decay",
             "pair_concatenation",
-            "r_drop_alpha",
             "relu_dropout",
             "symbol_dropout",
             "weight_decay",

@@ -10,6 +10,15 @@ from absl.testing import parameterized
 from tests.models import example
 
 
+def repeated(cache, beam):
+    """Returns a cache for some hypotheses of each source."""
+    return cache._replace(
+        layers=tf.nest.map_structure(
+            lambda x: tf.repeat(x, beam, axis=0), cache.layers
+        )
+    )
+
+
 class MaskTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         "per_head", "absolute", "learned", "localness_query", "additive"
@@ -115,12 +124,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
             example.ids(hypotheses),
         )
         inputs = example.ids(example.INPUTS)
-        cache = model.init_cache(
-            inputs,
-            model.encode(inputs),
-            beam_size=beam,
-            max_length=max_length,
-        )
+        cache = repeated(model.init_cache(inputs, max_length=max_length), beam)
         before = example.ids(example.shifted(hypotheses))
         rows = []
         for start, end in (0, 2), (2, 3), (3, 4), (4, 7):
@@ -137,7 +141,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
             example.shifted(example.TARGETS),
         )
         expected = model(inputs, example.ids(example.TARGETS))
-        cache = model.init_cache(inputs, beam_size=2)
+        cache = repeated(model.init_cache(inputs), 2)
         doubled = np.repeat(before, 2, 0)
         doubled[1::2, 1:] = 7  # the second hypotheses differ
         _, cache = model.step(example.ids(doubled[:, :4]), cache, 0)

@@ -46,24 +46,21 @@ def part(data, name):
 
 def uncached_search(model, inputs, beam_size, alpha, limit):
     """Beam search that runs the whole decoder for each id."""
-    inputs = tf.repeat(inputs, beam_size, axis=0)
-    memory = model.encode(inputs)
+    rows = tf.repeat(inputs, beam_size, axis=0)
+    memory = model.encode(rows)
 
-    def next_logits(ids, i, states):
+    def next_logits(ids):
         # Position t of the targets is scored by the ids before it.
-        targets = tf.pad(ids[:, 1 : i + 1], [[0, 0], [0, 1]])
-        logits = model.decode(targets, memory, inputs)
-        return logits[:, i], states
+        targets = tf.pad(ids[:, 1:], [[0, 0], [0, 1]])
+        return model.decode(targets, memory, rows)[:, -1]
 
-    rows = inputs.shape[0] // beam_size
     ids, scores, _ = beam_search.beam_search(
         next_logits,
-        tf.zeros([rows], tf.int32),
+        tf.zeros([len(inputs)], tf.int32),
         beam_size,
         limit,
         model.hparams.vocab_size,
         alpha,
-        states={"unused": tf.zeros([rows, 1])},
         stop_early=False,
     )
     return ids[:, :, 1:], scores
@@ -216,10 +213,10 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.named_parameters(*CASES)
     def test_attention_of_every_decoder_layer_to_the_source(self, meta, data):
-        found = self.load(meta, data).attention(*self.batch(data))
+        found = self.load(meta, data).attention_weights(*self.batch(data))
         for layer in range(2):
             self.assertAllClose(
-                found[:, layer],
+                found["cross"][layer],
                 data[f"out/attn/decoder/layer_{layer}/encdec_attention"],
                 rtol=0,
                 atol=1e-5,

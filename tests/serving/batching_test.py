@@ -32,7 +32,7 @@ class BatchingTest(absltest.TestCase):
             model,
             limits_lib.Limits(**limits),
             metrics_lib.Metrics(),
-            model.kinds_of_page() if is_cold else (),
+            model.warm_up_steps() if is_cold else (),
         )
         if start:
             self.worker.start()
@@ -354,9 +354,12 @@ class BatchingTest(absltest.TestCase):
         self.assertLen(said.output, 1)
         # A busy server becomes warm as well.
         kinds = [lines[0] == "Hello." for lines in self.fake.batches]
-        self.assertEqual(kinds, [False, True, False] + [True] * 7)
+        self.assertEqual(kinds, [False, True, False] + [True] * 5)
         # With and without: alternatives, a beginning, attention.
-        self.assertLen(set(worker.model.kinds_of_page()), 8)
+        kinds = worker.model.kinds_of_page()
+        self.assertLen(set(kinds), 8)
+        # Two of them are tried before.
+        self.assertEqual(sum(kind.is_plain for kind in kinds), 2)
 
     def test_a_kind_of_requests_that_fails_is_logged_and_passed_over(self):
         worker = self.make(start=False, is_cold=True)
@@ -366,7 +369,7 @@ class BatchingTest(absltest.TestCase):
         ):
             worker.start()
             self.assertTrue(servers.wait_until(lambda: worker.is_warm))
-        self.assertLen(said.output, 8)
+        self.assertLen(said.output, 6)
         self.assert_translated(worker.submit(query("the thread goes on")))
 
     def test_closing_does_not_wait_for_kinds_of_requests(self):

@@ -54,7 +54,11 @@ class FakeTranslator:
         self.gate.set()
         self.has_attention = has_attention
         self.seconds = seconds
-        self.engine = types.SimpleNamespace(complete=self._complete)
+        self.engine = types.SimpleNamespace(
+            complete=self._complete,
+            is_steerable=has_attention,
+            warm_up_steps=list,
+        )
 
     def _complete(self, decode_hparams):
         if decode_hparams.min_length == 13:
@@ -103,9 +107,11 @@ class Served:
         self.workers = {}
         for name, translator in translators.items():
             model = served.ServedModel(name, translator, {"kind": "fake"})
-            cold = model.kinds_of_page() if is_cold else ()
             self.workers[name] = batching.Worker(
-                model, self.limits, self.metrics, cold
+                model,
+                self.limits,
+                self.metrics,
+                model.warm_up_steps() if is_cold else (),
             )
         app = app_lib.make_app(self.workers, self.limits, self.metrics)
         self._listener = server_lib.bind("127.0.0.1", 0)

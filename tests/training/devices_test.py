@@ -1,6 +1,7 @@
 """Tests of the choice of devices; two logical CPUs stand for GPUs."""
 
 import json
+import pathlib
 from unittest import mock
 
 import tensorflow as tf
@@ -10,7 +11,6 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.training import cluster
 from relpos_tf.training import devices
-from relpos_tf.training import rendezvous
 from tests import testing
 
 testing.use_two_cpus()
@@ -29,40 +29,32 @@ def config(*addresses):
 
 class DevicesTest(parameterized.TestCase):
     @parameterized.named_parameters(
-        ("no_config", {}, {}),
-        ("one_host", config("one:1"), {}),
+        ("no_config", {}, True),
+        ("one_host", config("one:1"), True),
         # As for an evaluation, which needs one host.
-        ("several_hosts_not_asked_for", config("one:1", "two:2"), None),
+        ("several_hosts_not_asked_for", config("one:1", "two:2"), False),
     )
-    def test_strategy_of_this_host(self, environment, launch_config):
+    def test_strategy_of_this_host(self, environment, several_hosts):
         with mock.patch.dict("os.environ", environment):
-            strategy = devices.strategy(0, launch_config)
+            strategy = devices.strategy(0, several_hosts)
         self.assertIs(type(strategy), tf.distribute.MirroredStrategy)
         self.assertEqual(strategy.num_replicas_in_sync, 2)
 
     def test_bad_config_is_always_an_error(self):
         # TensorFlow reads it even for the devices of one host.
         with mock.patch.dict("os.environ", {"TF_CONFIG": "{"}):
-            for launch_config in (None, {}):
-                with self.assertRaisesRegex(errors.UserError, "TF_CONFIG: "):
-                    devices.strategy(0, launch_config)
+            for several_hosts in (False, True):
+                with self.assertRaisesRegex(errors.UserError, "TF_CONFIG "):
+                    devices.strategy(0, several_hosts)
 
     def test_more_gpus_than_there_are(self):
         for environment in ({}, config("one:1", "two:2")):
             with mock.patch.dict("os.environ", environment):
                 with self.assertRaisesRegex(errors.UserError, "at most 0"):
-                    devices.strategy(2, {})
-
-    def test_logical_cpus_are_for_one_host(self):
-        with mock.patch.dict("os.environ", config("one:1", "two:2")):
-            with self.assertRaisesRegex(errors.UserError, "--num_logical_cpus"):
-                devices.strategy(0, {})
+                    devices.strategy(2, several_hosts=True)
 
     def test_rendezvous_comes_before_tensorflow_connects(self):
         calls = []
-
-        def await_hosts(hosts, launch_config):
-            calls.append((hosts, dict(launch_config)))
 
         def connect():
             calls.append("connected")
@@ -70,28 +62,30 @@ class DevicesTest(parameterized.TestCase):
 
         with (
             mock.patch.dict("os.environ", config("one:1", "two:2")),
-            mock.patch.object(rendezvous, "await_hosts", await_hosts),
+            mock.patch.object(cluster, "await_hosts", calls.append),
             mock.patch.object(
                 tf.distribute, "MultiWorkerMirroredStrategy", connect
-            ),
-            mock.patch.object(
-                tf.config, "get_logical_device_configuration", return_value=None
             ),
         ):
             with self.assertRaisesRegex(
                 errors.UserError, r"connect the chief \(one:1\).*: No server\."
             ):
-                devices.strategy(0, {"--a": "b"})
+                devices.strategy(several_hosts=True)
         self.assertEqual(
-            calls,
-            [
-                (
-                    cluster.Cluster(("one:1", "two:2"), 0),
-                    {"--a": "b", "the number of GPUs": "0"},
-                ),
-                "connected",
-            ],
+            calls, [cluster.Cluster(("one:1", "two:2"), 0), "connected"]
         )
+
+    @parameterized.parameters(
+        ("flags\t\t: fpu avx2 avx512_bf16 amx_tile\n", False),
+        ("Features\t: fp asimd bf16 i8mm\n", False),
+        ("flags\t\t: fpu avx2 avx512f avx512bw\n", True),
+        (None, False),  # a system that does not say
+    )
+    def test_processors_without_bfloat16_are_found(self, text, expected):
+        path = pathlib.Path(self.create_tempdir().full_path, "cpuinfo")
+        if text is not None:
+            path.write_text(text)
+        self.assertEqual(devices.lacks_bfloat16(path), expected)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ from relpos_tf import hparam
 from relpos_tf.data import plan as plan_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from relpos_tf.training import epoch_ends
 from relpos_tf.training import hosts
+from relpos_tf.training import run_config
+from relpos_tf.training import trainer as trainer_lib
 from tests.bin import average_test
 from tests.training import tiny_runs
 
@@ -94,7 +95,7 @@ class EpochEndsTest(tiny_runs.TestCase):
             self.assertEqual(run_dir.epoch_ends(self.folder / name), expected)
 
     def test_a_run_killed_anywhere_gives_the_same_average(self):
-        mark, save = run_dir.RunDir.mark_epoch_end, checkpoints.move
+        mark, save = run_dir.RunDir.mark_epoch_end, checkpoints._write
 
         def killed(function, count):
             def call(*args):
@@ -111,11 +112,11 @@ class EpochEndsTest(tiny_runs.TestCase):
         # How many saves and marks succeed, and the checkpoints and marks then.
         for saves, marks, steps, ends in (
             (2, 9, [4, 5], [4]),  # before the checkpoint of the end at 7
-            (9, 0, [4, 5, 7], [4]),  # before its mark
-            (9, 2, [7, 10, 12, 13], [7, 12]),
+            (9, 0, [4, 5], [4]),  # before its mark
+            (9, 2, [4, 7, 10, 12], [4, 7, 12]),  # before that of the end at 13
         ):
             with (
-                mock.patch.object(checkpoints, "move", killed(save, saves)),
+                mock.patch.object(checkpoints, "_write", killed(save, saves)),
                 mock.patch.object(
                     run_dir.RunDir, "mark_epoch_end", killed(mark, marks)
                 ),
@@ -145,7 +146,7 @@ class EpochEndsTest(tiny_runs.TestCase):
         path = self.folder / "damaged"
         shutil.copytree(self.folder / "whole", path)
         for step in (20, 25):
-            (path / f"ckpt-{step}.index").write_bytes(b"")
+            (path / f"ckpt-{step}.npz").write_bytes(b"")
         self.trainer("damaged", 25)
         marks = sorted(file.name for file in path.glob("*.epoch"))
         self.assertEqual(marks, ["ckpt-17.epoch", "ckpt-19.epoch"])
@@ -167,20 +168,22 @@ class EpochEndsTest(tiny_runs.TestCase):
         self.assertIn("average_epochs=3", err)
         self.assertIn("Name the checkpoints with --n or --steps.", err)
 
-    def test_the_last_replica_of_the_last_host_decides(self):
+    def test_the_place_is_that_of_the_last_replica_of_the_last_host(self):
+        group = hosts.Hosts(tf.distribute.get_strategy())
         run = run_dir.RunDir(self.folder / "hosts")
-        strategy = mock.create_autospec(tf.distribute.Strategy, instance=True)
-        strategy.experimental_local_results.side_effect = list
-        host = mock.create_autospec(hosts.Hosts, instance=True, is_chief=True)
-        ends = epoch_ends.EpochEnds(run, strategy, host, 3)
-        ends.restore(5, 2)
-        found = []
-        for own, last in (((3, 2), 2), ((2, 3), 2), ((2, 3), 3), ((3, 3), 3)):
-            host.from_last.return_value = [last]
-            batch = {"epoch": [tf.constant(n, tf.int64) for n in own]}
-            found.append(ends.is_before(batch))
-            host.from_last.assert_called_with(own[-1])
-        self.assertEqual(found, [False, False, True, False])
+        config = run_config.RunConfig()
+        found = trainer_lib.TrainingState(HPARAMS, run, group, config)
+        group.strategy = mock.create_autospec(
+            tf.distribute.Strategy, instance=True
+        )
+        group.strategy.experimental_local_results.side_effect = list
+        batch = {
+            name: [tf.constant(n, tf.int64) for n in own]
+            for name, own in (("epoch", (3, 2)), ("position", (5, 7)))
+        }
+        with mock.patch.object(group, "from_last", return_value=[4, 9]) as last:
+            self.assertEqual(found.place(batch), [4, 9])
+        last.assert_called_once_with(2, 7)
 
     def test_too_few_ends_are_a_warning(self):
         with self.assertLogs("relpos_tf", "WARNING") as logs:

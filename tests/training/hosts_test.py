@@ -3,6 +3,7 @@
 In tests/integration/hosts_test.py the hosts are processes.
 """
 
+import functools
 import json
 from unittest import mock
 
@@ -10,10 +11,8 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from relpos_tf import errors
-from relpos_tf import hparam
 from relpos_tf.data import batches
 from relpos_tf.training import hosts
-from relpos_tf.training import run_setup
 from relpos_tf.utils import signals
 
 
@@ -68,7 +67,7 @@ class HostsTest(absltest.TestCase):
         self.assertEqual(group.any(True, False), [True, False])
         self.assertEqual(group.from_chief(3, 4), [3, 4])
         self.assertEqual(group.from_last(5), [5])
-        group.check_same("text", "It is")
+        group.check_same({"the text": "a"})
         group.final_barrier()
         with (
             self.assertRaises(tf.errors.UnavailableError),
@@ -89,17 +88,22 @@ class HostsTest(absltest.TestCase):
         self.assertEqual(last.from_last(8), [8])
         self.assertEqual(first.sent + last.sent, [[3, 4], [0], [0, 0], [8]])
 
-    def test_chief_goes_first(self):
-        for index in (0, 1):
-            group = SeveralHosts(index, [0])
-            with group.chief_first():
-                self.assertLen(group.sent, index)
-            self.assertLen(group.sent, 1)
+    def test_the_chief_writes_and_the_others_wait(self):
+        for index, expected in ((0, ["write", "look"]), (1, ["look"])):
+            group, calls = SeveralHosts(index, [0]), []
+
+            def look(group=group, calls=calls):
+                calls.append("look")
+                return len(group.sent) == 1  # the barrier
+
+            write = functools.partial(calls.append, "write")
+            group.chief_writes(write, look, "--a")
+            self.assertEqual(calls, expected)
 
     def test_others_learn_that_the_chief_failed(self):
         group = SeveralHosts(0)
-        with self.assertRaises(KeyError), group.chief_first():
-            raise KeyError
+        with self.assertRaises(ZeroDivisionError):
+            group.chief_writes(lambda: 1 // 0, lambda: True, "--a")
         self.assertEmpty(group.sent)  # It ends, and they see that.
 
     def test_lost_host_is_one_line(self):
@@ -108,9 +112,9 @@ class HostsTest(absltest.TestCase):
             group.barrier()
         self.assertEqual(
             str(caught.exception),
-            "Host 1 (two:2) has ended or cannot be reached. See its messages, "
-            "then run the same command on all hosts again: the run goes on "
-            "from its last checkpoint.",
+            "The connection is lost: host 1 (two:2) has ended or cannot be "
+            "reached. See its messages, then run the same command on all "
+            "hosts again: the run goes on from its last checkpoint.",
         )
 
     def test_other_errors_are_not_changed(self):
@@ -127,31 +131,31 @@ class HostsTest(absltest.TestCase):
         with self.assertRaises(errors.UserError):
             SeveralHosts(0, lost()).final_barrier()
 
-    def test_signals_are_held_with_several_hosts(self):
-        with signals.caught():
-            with self.assertRaises(KeyboardInterrupt):
-                with SeveralHosts(0).training():
-                    signals._handle(2, None)
-                    waited = signals.is_pending()
-                    with self.assertRaises(KeyboardInterrupt):
-                        with signals.let_through():
-                            self.fail("One that waits ends the block.")
-            self.assertTrue(waited)
-            self.assertFalse(signals.is_pending())
-        with signals.caught():
-            with hosts.Hosts(tf.distribute.get_strategy()).training():
+    def test_signals_are_held(self):
+        one = hosts.Hosts(tf.distribute.get_strategy())
+        for group in (one, SeveralHosts(0)):
+            with signals.caught():
                 with self.assertRaises(KeyboardInterrupt):
-                    signals._handle(2, None)
+                    with group.training():
+                        signals._handle(2, None)
+                        waited = signals.is_pending()
+                        with self.assertRaises(KeyboardInterrupt):
+                            with signals.let_through():
+                                self.fail("One that waits ends the block.")
+                self.assertTrue(waited)
+                self.assertFalse(signals.is_pending())
 
-    def test_other_text_is_an_error_on_the_host_that_has_it(self):
-        chief = SeveralHosts(0, [0])
-        chief.check_same("text", "It is")
-        own = chief.sent[0][0]
-        SeveralHosts(1, [own]).check_same("text", "It is")
+    def test_other_values_are_named_on_the_host_that_has_them(self):
+        values = {"--a": "1", "--b": "2", "c": "3"}
+        chief = SeveralHosts(0, [0, 0, 0])
+        chief.check_same(values)
+        [sent] = chief.sent
+        SeveralHosts(1, sent).check_same(values)
         with self.assertRaisesRegex(
-            errors.UserError, r"^It is not the same on host 1 \(two:2\) as"
+            errors.UserError,
+            r"host 1 \(two:2\), other than on the chief: --b, c\.$",
         ):
-            SeveralHosts(1, [own]).check_same("texts", "It is")
+            SeveralHosts(1, sent).check_same(values | {"--b": "1", "c": ""})
 
     def test_waits_for_the_files_of_the_chief(self):
         seen = iter([False, False, True])
@@ -167,17 +171,6 @@ class HostsTest(absltest.TestCase):
     def test_the_host_of_a_context_has_its_share_of_the_replicas(self):
         context = tf.distribute.InputContext(3, 1, num_replicas_in_sync=6)
         self.assertEqual(hosts.host_of(context), batches.Host(1, 3, 2))
-
-
-class LaunchConfigTest(absltest.TestCase):
-    def test_launch_config_leaves_out_folders(self):
-        flags = {"train_steps": 5, "output_dir": "here", "data_dir": "there"}
-        found = run_setup.launch_config(flags, hparam.HParams(num_heads=16))
-        self.assertEqual(found["--train_steps"], "5")
-        self.assertEqual(found["num_heads"], "16")
-        self.assertIn("tensorflow", found)
-        self.assertNotIn("--output_dir", found)
-        self.assertNotIn("--data_dir", found)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from sacrebleu import metrics as sacrebleu_metrics
 
 from relpos_tf import errors
 from relpos_tf.training import metrics
+from relpos_tf.training import run_config
 
 MULTI30K = (
     pathlib.Path(__file__)
@@ -207,6 +208,26 @@ class TokenizedBleuTest(absltest.TestCase):
             metrics.tokenized_bleu(["a"], ["a"], "xx")
         with self.assertRaisesRegex(errors.UserError, "2 hypotheses and 1"):
             metrics.tokenized_bleu(["a", "b"], ["a"], "de")
+
+
+class LogLineTest(absltest.TestCase):
+    def test_evaluation_line(self):
+        event = {
+            "split": "dev",
+            "step": 7,
+            "loss": 1.25,
+            "teacher_forced_accuracy": 0.5,
+            "exact_match": 12.5,
+            "chrf": 40.0,
+            "bleu": 20.125,
+            "bleu_signature": "nrefs:1|case:mixed",
+        }
+        self.assertEqual(
+            run_config.log_line(event | {"averaged": 5}),
+            "dev at step 7, 5 checkpoints averaged: loss 1.2500  "
+            "teacher-forced accuracy 50.00%  exact match 12.50 %  chrF 40.00  "
+            "BLEU 20.12 (nrefs:1|case:mixed)",
+        )
 
 
 if __name__ == "__main__":

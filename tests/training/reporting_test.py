@@ -4,6 +4,7 @@ import importlib.util
 import pathlib
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -12,21 +13,35 @@ from tensorflow.core.util import event_pb2
 from relpos_tf.training import reporting
 
 
-class ThroughputTest(absltest.TestCase):
+def made(loss=6.0, target_tokens=3.0, source_tokens=4.0):
+    """Returns the result of an update."""
+    return {
+        "is_made": True,
+        "loss": loss,
+        "target_tokens": target_tokens,
+        "source_tokens": source_tokens,
+    }
+
+
+SKIPPED = made(loss=np.nan) | {"is_made": False}
+
+
+class ProgressTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.now = 1000.0
 
-    def test_speed_of_the_interval(self):
-        throughput = reporting.Throughput(100, 500, lambda: self.now)
-        self.now += 10.0
-        line, event = throughput.report(
-            120,
-            loss=2.5,
-            tokens=3000.0,
-            learning_rate=0.001,
-            target_tokens=1300.0,
+    def progress(self, step, total_steps, *sums):
+        return reporting.Progress(
+            step, total_steps, *sums, clock=lambda: self.now
         )
+
+    def test_sums_and_speed_of_the_interval(self):
+        progress = self.progress(100, 500)
+        for loss in (1000.0, 2250.0):
+            self.assertTrue(progress.add(made(loss, 650.0, 850.0)))
+        self.now += 10.0
+        line, event = progress.report(120, 0.001)
         self.assertGreater(event.pop("peak_memory_mb"), 10.0)
         self.assertEqual(
             event,
@@ -45,69 +60,71 @@ class ThroughputTest(absltest.TestCase):
             "step 120/500  loss 2.5000  2.00 steps/s  300 tokens/s  "
             "rate 1.00e-03  0:03:10 left",
         )
+        self.assertEqual(progress.sums(), [0.0] * 4)
 
-    def test_skipped_updates_are_shown(self):
-        throughput = reporting.Throughput(100, 500, lambda: self.now)
+    def test_skipped_updates_are_counted_apart(self):
+        progress = self.progress(100, 500)
+        for _ in range(2):
+            for _ in range(9):
+                self.assertFalse(progress.add(SKIPPED))
+            self.assertEqual(progress.skipped_in_a_row, 9)
+            progress.add(made())
+            self.assertEqual(progress.skipped_in_a_row, 0)
         self.now += 10.0
-        line, event = throughput.report(
-            120, loss=2.5, tokens=30.0, learning_rate=0.001, skipped_steps=3
-        )
-        self.assertEqual(event["skipped_steps"], 3)
-        self.assertEndsWith(line, "rate 1.00e-03  3 skipped  0:03:10 left")
+        line, event = progress.report(102, 0.001)
+        self.assertEqual(event["skipped_steps"], 18)
+        self.assertEqual(event["loss"], 2.0)
+        self.assertRegex(line, "rate 1.00e-03  18 skipped  .* left$")
+        _, event = progress.report(103, 0.001)
+        self.assertEqual((event["skipped_steps"], event["loss"]), (0, 0.0))
+
+    def test_sums_of_an_earlier_process_do_not_count_for_the_speed(self):
+        first = self.progress(7, 9)
+        first.add(made())
+        first.add(SKIPPED)
+        self.assertEqual(first.sums(), [6.0, 3.0, 4.0, 1.0])
+        second = self.progress(8, 9, first.sums())
+        second.add(made(6.0, 5.0, 2.0))
+        self.assertEqual(second.sums(), [12.0, 8.0, 6.0, 1.0])
+        self.now += 1.0
+        _, event = second.report(9, 0.001)
+        self.assertEqual(event["loss"], 1.5)
+        self.assertEqual(event["target_tokens"], 8.0)
+        # This process has taken the time of its own 5 + 2 only.
+        self.assertEqual(event["tokens_per_second"], 7.0)
 
     def test_evaluations_do_not_count(self):
-        throughput = reporting.Throughput(0, 100, lambda: self.now)
-        self.now += 5.0
-        throughput.report(10, loss=1.0, tokens=1.0, learning_rate=1.0)
-        with throughput.paused():
-            self.now += 60.0  # an evaluation
-        self.now += 5.0
-        _, event = throughput.report(
-            20, loss=1.0, tokens=50.0, learning_rate=1.0
-        )
-        self.assertEqual(event["steps_per_second"], 2.0)
-        self.assertEqual(event["tokens_per_second"], 10.0)
-
-    def test_updates_before_a_pause_keep_their_time(self):
-        throughput = reporting.Throughput(0, 1000, lambda: self.now)
+        progress = self.progress(0, 1000)
         self.now += 50.0  # 50 updates
-        with throughput.paused():
-            self.now += 30.0
+        with progress.paused():
+            self.now += 30.0  # an evaluation
         self.now += 50.0  # 50 updates
-        _, event = throughput.report(
-            100, loss=1.0, tokens=700.0, learning_rate=1.0
-        )
+        progress.add(made(1.0, 300.0, 400.0))
+        _, event = progress.report(100, 1.0)
         self.assertEqual(event["steps_per_second"], 1.0)
         self.assertEqual(event["tokens_per_second"], 7.0)
 
     def test_a_low_speed_is_not_rounded_to_zero(self):
-        throughput = reporting.Throughput(0, 10, lambda: self.now)
+        progress = self.progress(0, 10)
+        progress.add(made(1.0, 30.0, 40.0))
         self.now += 400.0
-        line, _ = throughput.report(1, loss=1.0, tokens=70.0, learning_rate=1.0)
+        line, _ = progress.report(1, 1.0)
         self.assertIn("  0.0025 steps/s  0.17 tokens/s  ", line)
 
     def test_a_short_line_does_not_end_the_interval(self):
-        throughput = reporting.Throughput(100, 500, lambda: self.now)
-        self.now += 6.0  # the first update builds the graph
-        first = throughput.short_line(101, 3.0)
-        self.assertEqual(first, "step 101/500  loss 3.0000")
-        self.now += 3.0
-        self.assertEqual(
-            throughput.short_line(107, 2.5),
-            "step 107/500  loss 2.5000  2.00 steps/s  0:03:16 left",
-        )
-        self.now += 1.0
-        _, event = throughput.report(
-            120, loss=2.5, tokens=30.0, learning_rate=0.001
-        )
+        progress = self.progress(100, 500)
+        progress.add(made(6.0, 4.0, 5.0))
+        self.now += 6.0
+        line = progress.short_line(101)
+        self.assertEqual(line, "step 101/500  loss 1.5000")
+        self.now += 4.0
+        _, event = progress.report(120, 0.001)
         self.assertEqual(event["steps_per_second"], 2.0)
-        line = throughput.short_line(121, 3.0)
-        self.assertEqual(line, "step 121/500  loss 3.0000")
 
     def test_time_left_is_unknown_without_progress(self):
-        throughput = reporting.Throughput(7, 10, lambda: self.now)
+        progress = self.progress(7, 10)
         self.now += 5.0
-        line, _ = throughput.report(7, loss=1.0, tokens=0.0, learning_rate=1.0)
+        line, _ = progress.report(7, 1.0)
         self.assertEndsWith(line, "? left")
 
 
@@ -118,8 +135,6 @@ class SummaryWriterTest(absltest.TestCase):
         folder = self.create_tempdir().full_path
         writer = reporting.SummaryWriter(folder)
         writer.write(self.EVENT)
-        writer.close()
-        writer.write(self.EVENT)  # closed: nothing happens
         (path,) = pathlib.Path(folder).iterdir()
         found = [
             (event.step, value.tag, float(tf.make_ndarray(value.tensor)))
@@ -134,7 +149,6 @@ class SummaryWriterTest(absltest.TestCase):
         with mock.patch.object(importlib.util, "find_spec", return_value=None):
             writer = reporting.SummaryWriter(folder)
         writer.write(self.EVENT)
-        writer.close()
         self.assertEmpty(list(pathlib.Path(folder).iterdir()))
 
 
@@ -153,24 +167,6 @@ class LinesTest(absltest.TestCase):
         self.assertEqual(reporting.duration(0.4), "0:00:00")
         self.assertEqual(reporting.duration(59.6), "0:01:00")
         self.assertEqual(reporting.duration(36061), "10:01:01")
-
-    def test_evaluation_line(self):
-        event = {
-            "split": "dev",
-            "step": 7,
-            "loss": 1.25,
-            "teacher_forced_accuracy": 0.5,
-            "exact_match": 12.5,
-            "chrf": 40.0,
-            "bleu": 20.125,
-            "bleu_signature": "nrefs:1|case:mixed",
-        }
-        self.assertEqual(
-            reporting.evaluation_line(event | {"averaged": 5}),
-            "dev at step 7, 5 checkpoints averaged: loss 1.2500  "
-            "teacher-forced accuracy 50.00%  exact match 12.50 %  chrF 40.00  "
-            "BLEU 20.12 (nrefs:1|case:mixed)",
-        )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from relpos_tf import hparam
 from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 from relpos_tf.models import run_dir
+from relpos_tf.training import devices
 from relpos_tf.training import hosts
 from relpos_tf.training import run_setup
 from relpos_tf.utils import checked_json
@@ -85,7 +86,7 @@ class OpenRunTest(parameterized.TestCase):
         for seed in (3, 5):  # Nothing is trained yet.
             with self.assertNoLogs("relpos_tf", "WARNING"):
                 self.open(flags=f"--x=1\n--random_seed={seed}\n")
-        (self.run_dir / "ckpt-7.index").touch()
+        (self.run_dir / "ckpt-7.npz").touch()
         with self.assertNoLogs("relpos_tf", "WARNING"):
             self.open(flags="--random_seed=5\n--x=2\n")
         with self.assertLogs("relpos_tf", "WARNING") as logs:
@@ -97,7 +98,7 @@ class OpenRunTest(parameterized.TestCase):
 
     def test_other_weights_of_corpora_are_a_warning(self):
         self.open(flags="--random_seed=5\n--train_weights=1,4\n")
-        (self.run_dir / "ckpt-7.index").touch()
+        (self.run_dir / "ckpt-7.npz").touch()
         with self.assertLogs("relpos_tf", "WARNING") as logs:
             self.open(flags="--random_seed=5\n--train_weights=1,3\n")
         [line] = logs.output
@@ -106,7 +107,7 @@ class OpenRunTest(parameterized.TestCase):
 
     def test_scoring_leaves_the_record_of_the_training_alone(self):
         self.open(flags="--random_seed=5\n")
-        (self.run_dir / "ckpt-7.index").touch()
+        (self.run_dir / "ckpt-7.npz").touch()
         with self.assertNoLogs("relpos_tf", "WARNING"):
             run, _ = self.open(flags="")
         self.assertEqual(run.read_flags(), {"random_seed": "5"})
@@ -152,10 +153,10 @@ class OpenRunTest(parameterized.TestCase):
         before = self.content()
         self.open(HPARAMS.replace(beam_size=280))
         with self.assertRaisesRegex(
-            errors.UserError, "beam_size=281.* 280 pieces"
+            errors.UserError, "beam_size.* pieces, 280. Received: 281"
         ):
             self.open(HPARAMS.replace(beam_size=281))
-        with self.assertRaisesRegex(errors.UserError, "beam_size=281"):
+        with self.assertRaisesRegex(errors.UserError, "Received: 281"):
             self.run_dir = self.run_dir.with_name("new")
             self.open(HPARAMS.replace(beam_size=281))
         self.assertFalse(self.run_dir.exists())
@@ -226,17 +227,42 @@ class OpenRunTest(parameterized.TestCase):
         self.assertFalse(self.run_dir.exists())
 
     def test_a_finished_run_is_not_announced_as_training(self):
-        trainer = mock.Mock(step=4, total_steps=2)
-        trainer.run.path = "runs/x"
-        with self.assertLogs("relpos_tf") as logs:
-            run_setup.describe_training(trainer, None, None)
+        lines = self.described(step=4, total_steps=2)
+        self.assertLen(lines, 2)
         self.assertEqual(
-            [record.getMessage() for record in logs.records],
-            [
-                "runs/x has made 4 steps, and 2 are asked for: nothing is "
-                "left to train."
-            ],
+            lines[1],
+            "runs/x has made 4 steps, and 2 are asked for: nothing is left to "
+            "train.",
         )
+
+    def described(self, **fields):
+        """Returns what is logged of a run."""
+        fields = {"hparams": HPARAMS, "batches_per_update": 3} | fields
+        trainer = mock.Mock(**fields)
+        trainer.run.path = "runs/x"
+        trainer.config.warm_start_from = ""
+        trainer.model.count_params.return_value = 5
+        with self.assertLogs("relpos_tf") as logs:
+            run_setup.describe(
+                problem_test.make(tokenizer_file=self.model),
+                str(self.data_dir / "data"),
+                trainer,
+            )
+        return [record.getMessage() for record in logs.records]
+
+    def test_bfloat16_is_a_warning_where_the_processor_emulates_it(self):
+        for dtype, lacks, number in (
+            ("bfloat16", True, 1),
+            ("bfloat16", False, 0),
+            ("float32", True, 0),
+        ):
+            hparams = HPARAMS.replace(activation_dtype=dtype)
+            with mock.patch.object(
+                devices, "lacks_bfloat16", return_value=lacks
+            ):
+                lines = self.described(step=4, total_steps=7, hparams=hparams)
+            warnings = [line for line in lines if "bfloat16" in line]
+            self.assertLen(warnings, number)
 
     def test_a_start_from_other_weights_takes_their_tokenizer(self):
         pets = problem_test.make()
@@ -253,8 +279,8 @@ class OpenRunTest(parameterized.TestCase):
 
 class VocabularyTest(parameterized.TestCase):
     @parameterized.parameters(
-        ("7 dogs", "INFO", r"1\.\d\d ids a word, 0.0% bytes; on the text of"),
-        ("щука", "WARNING", r"9\.00 ids a word, 88.9% bytes; .*does not fit"),
+        ("7 dogs", "INFO", "1\\.\\d\\d ids a word, 0.0% bytes; on the text of"),
+        ("щука", "WARNING", "not fit.* 9\\.00 ids a word, 88.9% bytes; on the"),
     )
     def test_the_fit_of_another_runs_vocabulary_is_logged(
         self, line, level, expected
@@ -268,13 +294,28 @@ class VocabularyTest(parameterized.TestCase):
             problem_test.make([(line, line)], [(line, line)]), "", old
         )
         given.prepare(folder)
+        trainer = mock.Mock(hparams=HPARAMS, step=0, total_steps=5)
+        trainer.model.count_params.return_value = 5
+        trainer.config.warm_start_from = old
         with self.assertLogs("relpos_tf") as logs:
-            run_setup.describe_data(given, str(folder), old)
-        [record] = logs.records
+            run_setup.describe(given, str(folder), trainer)
+        record = logs.records[-1]
         self.assertEqual(record.levelname, level)
-        message = record.getMessage()
-        for part in expected.split("; "):
-            self.assertRegex(message, part.removeprefix(".*"))
+        self.assertRegex(record.getMessage(), expected)
+
+
+class StartTest(absltest.TestCase):
+    def test_folders_may_differ_between_hosts_and_nothing_else(self):
+        compared = {}
+        group = mock.Mock()
+        group.check_same.side_effect = compared.update
+        flags = {"train_steps": 5, "output_dir": "here", "data_dir": "there"}
+        run_setup.check_same_start(group, flags, hparam.HParams(num_heads=16))
+        self.assertEqual(compared["--train_steps"], "5")
+        self.assertEqual(compared["num_heads"], "16")
+        self.assertIn("tensorflow", compared)
+        self.assertNotIn("--output_dir", compared)
+        self.assertNotIn("--data_dir", compared)
 
 
 class PrepareDataTest(absltest.TestCase):

@@ -4,6 +4,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import hparam
+from relpos_tf.training import optimizers
 from relpos_tf.training import schedules
 
 
@@ -31,6 +32,11 @@ class LearningRateTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(schedule(3), 0.016)
         # 2 * 16**-0.5 * 100**-0.5
         self.assertAllClose(schedule(tf.constant(99, tf.int64)), 0.05)
+
+    def test_hparams_take_the_names_that_there_are(self):
+        self.assertCountEqual(hparam.SCHEDULE_FACTORS, schedules.FACTORS)
+        for name in optimizers.OPTIMIZERS:
+            hparam.HParams(optimizer=name)
 
     def test_product_of_factors(self):
         hparams = hparam.HParams().replace(

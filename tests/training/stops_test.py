@@ -29,16 +29,14 @@ class StopsTest(tiny_runs.TestCase):
 
         The other hosts are this one once more: they always agree with it.
         """
-        report = trainer_lib.Trainer._report_progress
+        report = trainer_lib.Trainer._report
 
-        def stopping(trainer, throughput, step):
-            report(trainer, throughput, step)
-            if step in stops:
+        def stopping(trainer, progress):
+            report(trainer, progress)
+            if trainer.step in stops:
                 signals._handle(2, None)
 
-        with mock.patch.object(
-            trainer_lib.Trainer, "_report_progress", stopping
-        ):
+        with mock.patch.object(trainer_lib.Trainer, "_report", stopping):
             for stop in stops:
                 trainer = self.trainer(name, 20)
                 trainer._hosts.number = hosts
@@ -60,25 +58,18 @@ class StopsTest(tiny_runs.TestCase):
             ("several_hosts", (10, 18), 2),
         ):
             averages.append(self.train_to(name, *stops, hosts=hosts))
-            steps = run_dir.regular_steps(self.folder / name)
+            steps = run_dir.all_steps(self.folder / name)
             self.assertEqual(steps, [10, 15, 20], name)
         self.assertGreater(len(self.values_in(averages[0])), 10)
         for average in averages[1:]:
             self.assert_same_values(averages[0], average)
 
-    def test_too_few_kept_checkpoints_are_a_warning_at_the_start(self):
-        for keep, number in ((2, 1), (3, 0), (0, 0)):
-            trainer = self.trainer("few", 1, keep_checkpoint_max=keep)
-            with self.assertLogs("relpos_tf") as logs:
-                trainer._check_evaluation()
-                trainer_lib._log.info("The end.")
-            self.assertLen(logs.output, number + 1)
-            if number:
-                self.assertIn(
-                    "--keep_checkpoint_max=2 keeps fewer checkpoints than "
-                    "average_checkpoints=3 asks for: the average will be of 2.",
-                    logs.output[0],
-                )
+    def test_as_many_checkpoints_stay_as_are_averaged(self):
+        self.trainer(
+            "few", 6, keep_checkpoint_max=1, local_eval_frequency=1
+        ).train()
+        steps = run_dir.all_steps(self.folder / "few")
+        self.assertEqual(steps, [4, 5, 6])
 
 
 if __name__ == "__main__":

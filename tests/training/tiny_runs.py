@@ -39,9 +39,9 @@ class TestCase(tf.test.TestCase):
     @classmethod
     def trainer(cls, name, steps, hparams="", **config):
         """Returns the `Trainer` of a run, which it may begin or go on with."""
-        strategy = tf.distribute.get_strategy()
+        group = hosts.Hosts(tf.distribute.get_strategy())
         run, hparams = run_setup.open_run(
-            hosts.Hosts(strategy),
+            group,
             str(cls.folder / name),
             cls.problem,
             cls.data_dir,
@@ -53,7 +53,7 @@ class TestCase(tf.test.TestCase):
             cls.problem,
             cls.data_dir,
             run,
-            strategy,
+            group,
             run_config.RunConfig(
                 train_steps=steps,
                 **{"evaluate": False, **cls.config, **config},
@@ -61,13 +61,8 @@ class TestCase(tf.test.TestCase):
         )
 
     def values_in(self, prefix):
-        """Returns the variables of a checkpoint as arrays, by key."""
-        reader = checkpoints.open_checkpoint(str(prefix))
-        return {
-            key: reader.get_tensor(key)
-            for key in reader.get_variable_to_shape_map()
-            if key.endswith("VARIABLE_VALUE")
-        }
+        """Returns the variables of a checkpoint as arrays, by name."""
+        return checkpoints.read(prefix)
 
     def assert_same_values(self, first, second):
         """Checks that two checkpoints are equal, bit for bit."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import pairs as pairs_lib
 from relpos_tf.comparison import score_cache
@@ -14,7 +15,6 @@ from relpos_tf.comparison.report import differences
 from relpos_tf.comparison.report import reading
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
-from relpos_tf.training import corpus_measures
 from relpos_tf.training import metrics
 
 # Scores whose mean and spread over seeds are reported.

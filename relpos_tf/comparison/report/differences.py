@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import gaps
 from relpos_tf.comparison import pairs as pairs_lib
 from relpos_tf.comparison import score_cache
 from relpos_tf.problems import test_sets
-from relpos_tf.training import corpus_measures
 from relpos_tf.training import metrics
 
 # Sentences that each label of a pair translates better.

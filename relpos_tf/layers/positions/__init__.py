@@ -1,0 +1,1 @@
+"""How positions take part in attention: one scheme a module."""

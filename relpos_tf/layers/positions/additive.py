@@ -1,14 +1,16 @@
-"""Scores of the sum of a query and a key: one for each key, or each feature.
-
-Unlike a dot product, the sum is a `[B, H, Q, K, D]` tensor, which is expensive
-for long sentences.
+"""Scores of other kinds than a dot product.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head.
 """
 
+import copy
+from typing import Any
+
 import keras
 import tensorflow as tf
 
+from relpos_tf import errors
+from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
 
 
@@ -20,48 +22,36 @@ class Sums(scheme.Scheme):
             queries and keys (a), and its vectors of the values to the values.
     """
 
-    computes = True
     score = ""  # a few words
 
     def __init__(self, relative: scheme.Scheme | None = None):
-        self.relative = scheme.restored(relative)
+        self.relative = scheme.restored_from(relative)
 
-    def build(self, layer):
-        if self.relative is not None:
-            self.relative.build(layer)
+    def build(self, layer: keras.layers.Layer) -> None:
+        self._own = copy.copy(self.relative)
+        if self._own is not None:
+            self._own.build(layer)
 
-    def weight_shapes(self, num_heads, depth):
-        if self.relative is None:
-            return {}
-        return self.relative.weight_shapes(num_heads, depth)
-
-    def scale(self, depth):
-        del depth
-        return 1.0  # tanh is bounded
-
-    def sums(self, q, keys_values, pairs):
+    def sums(
+        self, layer: keras.layers.Layer, q: tf.Tensor, keys: tf.Tensor, pairs
+    ) -> tf.Tensor:
         """Returns q[i] + k[j] + a[i, j], `[B, H, Q, K, D]`."""
-        sums = q[:, :, :, tf.newaxis]  # [B, H, Q, 1, D]
-        sums += keys_values.key_rows()[:, :, tf.newaxis]  # [B, H, Q, K, D]
-        if self.relative is not None:
-            a = self.relative.pair_vectors("keys", pairs)
-            if a is not None:
-                sums += a
+        q = q * layer.depth**0.5  # not scaled, because tanh is bounded
+        sums = q[:, :, :, tf.newaxis] + keys[:, :, tf.newaxis]
+        if self._own is not None:
+            sums += self._own.pair_vectors("keys", pairs)
         return sums
 
-    def tables(self):
-        return {} if self.relative is None else self.relative.tables()
+    @property
+    def tables(self) -> dict[str, keras.Variable]:
+        """The tables of the relative positions, by kind."""
+        return {} if self._own is None else self._own.tables
 
-    def numbers_per_pair(self, logits, num_heads, depth):
-        if self.relative is None:
-            return logits * depth
-        return logits * depth + self.relative.vector_numbers(num_heads, depth)
-
-    def summary(self):
+    def summary(self) -> str:
         names = [] if self.relative is None else [self.relative.summary()]
         return " and ".join([*names, self.score])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         if self.relative is None:
             return {"relative": None}
         return {"relative": scheme.serialized([self.relative])[0]}
@@ -85,25 +75,22 @@ class Additive(Sums):
     name = "score other than a dot product"
     score = "additive score"
 
-    def build(self, layer):
-        self._compute_value = layer.compute_value
+    def build(self, layer: keras.layers.Layer) -> None:
         self._vectors = layer.add_uniform(
             "score_vectors", (layer.num_heads, layer.depth), layer.depth + 1
         )
         super().build(layer)
 
-    def weight_shapes(self, num_heads, depth):
-        shapes = super().weight_shapes(num_heads, depth)
-        return {"score_vectors": (num_heads, depth)} | shapes
-
-    def logits(self, q, keys_values, pairs):
-        u = self._compute_value(self._vectors)[:, tf.newaxis, tf.newaxis]
-        return tf.reduce_sum(tf.tanh(self.sums(q, keys_values, pairs)) * u, -1)
-
-    def output(self, weights, keys_values, pairs, sums_to_one):
-        if self.relative is None:
-            return super().output(weights, keys_values, pairs, sums_to_one)
-        return self.relative.output(weights, keys_values, pairs, sums_to_one)
+    def attend(self, layer, q, keys_values, pairs, bias, training):
+        keys, values = keys_values
+        u = layer.compute_value(self._vectors)[:, tf.newaxis, tf.newaxis]
+        sums = self.sums(layer, q, keys, pairs)
+        logits = tf.reduce_sum(tf.tanh(sums) * u, -1)  # [B, H, Q, K]
+        logits = layer.logits(logits, q, pairs)
+        weights = pairs_lib.softmax(logits, bias, values.dtype)
+        others = () if self._own is None else (self._own,)
+        output = layer.output(weights, values, pairs, training, others=others)
+        return output, weights
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -116,11 +103,15 @@ class FeatureWise(Sums):
     The softmax is over the keys j, for each feature. There are no new weights:
     the projections take the place of the paper's matrices, and its bias vector
     is left out, as all biases of attention are. The paper has one head and
-    weighs the inputs of the keys; here, values are weighed.
+    weighs the inputs of the keys; here, values are weighed. The weights that
+    the layer returns are the means over the features.
 
     Args:
         relative: None or a `shaw.Shaw`. Its vectors of the keys are added to
             queries and keys (a), and its vectors of the values to the values.
+
+    Raises:
+        UserError: the layer has another scheme with vectors of pairs.
 
     Reference:
         [Shen et al., 2018](https://arxiv.org/abs/1709.04696), DiSAN, section
@@ -131,27 +122,26 @@ class FeatureWise(Sums):
     score = "feature-wise attention"
     _C = 5.0
 
-    def logits(self, q, keys_values, pairs):
-        sums = self.sums(q, keys_values, pairs)
-        return self._C * tf.tanh(sums / self._C)  # [B, H, Q, K, D]
+    def build(self, layer: keras.layers.Layer) -> None:
+        for one in layer.positions:
+            if one.overrides("logits") or one.overrides("output"):
+                raise errors.UserError(
+                    "Beside FeatureWise, no scheme can add products with one "
+                    "logit or weight of a pair: FeatureWise(Shaw(k)) adds "
+                    f"Shaw's vectors. Received: {one.name}."
+                )
+        super().build(layer)
 
-    def weights(self, logits, bias, dtype):
-        if logits.dtype != tf.float64:
-            logits = tf.cast(logits, tf.float32)
-        if bias is not None:
-            if bias.shape.rank > 0:
-                bias = bias[..., tf.newaxis]  # [B, H, Q, K, 1]
-            logits += tf.cast(bias, logits.dtype)
-        return tf.cast(tf.nn.softmax(logits, axis=3), dtype)
-
-    def weights_of_keys(self, weights):
-        return tf.reduce_mean(weights, -1)  # [B, H, Q, K]
-
-    def output(self, weights, keys_values, pairs, sums_to_one):
-        del sums_to_one
-        values = keys_values.values[:, :, tf.newaxis]  # [B, H, 1, K, D]
-        if self.relative is not None:
-            a = self.relative.pair_vectors("values", pairs)
-            if a is not None:
-                values += a
-        return tf.reduce_sum(weights * values, 3)  # [B, H, Q, D]
+    def attend(self, layer, q, keys_values, pairs, bias, training):
+        keys, values = keys_values
+        sums = self.sums(layer, q, keys, pairs)
+        logits = self._C * tf.tanh(sums / self._C)  # [B, H, Q, K, D]
+        if bias is not None and bias.shape.rank > 0:
+            bias = bias[..., tf.newaxis]  # [B, H, Q, K, 1]
+        weights = pairs_lib.softmax(logits, bias, values.dtype, axis=3)
+        dropped = layer.weights_dropout(weights, training=training)
+        values = values[:, :, tf.newaxis]  # [B, H, 1, K, D]
+        if self._own is not None:
+            values += self._own.pair_vectors("values", pairs)
+        output = tf.reduce_sum(dropped * values, 3)  # [B, H, Q, D]
+        return output, tf.reduce_mean(weights, -1)  # [B, H, Q, K]

@@ -8,6 +8,7 @@ import math
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
 
 
@@ -26,16 +27,18 @@ class Alibi(scheme.Scheme):
 
     name = "linear bias of distances (ALiBi)"
 
-    def build(self, layer):
+    def build(self, layer: keras.layers.Layer) -> None:
         self._slopes = slopes(layer.num_heads)
 
-    def bias(self, x, keys_values, pairs, allowed):
-        del x, keys_values, allowed
+    def bias(
+        self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
+    ) -> tf.Tensor:
+        del x, keys
         distance = tf.cast(tf.abs(pairs.distances()), tf.float32)  # [Q, K]
         per_head = tf.constant(self._slopes)[:, tf.newaxis, tf.newaxis]
         return -per_head * distance  # [H, Q, K]
 
-    def summary(self):
+    def summary(self) -> str:
         return "ALiBi"
 
 

@@ -29,8 +29,8 @@ row r, and t[i] the sum over all keys: 1, unless weights were dropped.
     z[i] = sum_j w[i, j] value[j] + t[i] table[0]
            + sum_r s[i, r] (table[r] - table[0])
 
-So the band needs two operations: `add_by_distance` for n and `sum_by_distance`
-for s. Each is the gradient of the other.
+So the band needs two operations, each of which is the gradient of the other:
+`_add_by_distance` for n and `_sum_by_distance` for s.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, R = left + 1 +
 right rows of a table, W rows of the band.
@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from relpos_tf.layers.positions import tables
+from relpos_tf.layers import pairs as pairs_lib
 
 # Both kinds of diagonals, above and below the middle, are stored by query.
 _ALIGN = "LEFT_RIGHT"
@@ -61,58 +61,53 @@ class Band(NamedTuple):
     first: tf.Tensor
     corner: tf.Tensor | None
 
-    def rows(self, table):
+    def rows(self, table: tf.Tensor) -> tf.Tensor:
         """Returns the rows `[.., W, D]` of the diagonals, highest first."""
         size = self.diagonals[1] - self.diagonals[0] + 1
         rows = table[..., self.first : self.first + size, :]
         return tf.reverse(rows, [-2])
 
 
-def band_of(x, left, right, pairs, padding):
-    """Returns the `Band` of `[B, H, Q, K]`.
-
-    Args:
-        x: `[B, H, Q, K]` tensor.
-        left: int: the distance at which keys before a query are clipped.
-        right: int: the same of keys after it. Not both are 0.
-        pairs: `pairs.Sequence`.
-        padding: As in `logits`.
-    """
+def _band_of(x, left, right, pairs):
+    """Returns the `Band` of `[B, H, Q, K]`; not both distances are 0."""
     # An empty matrix has the main diagonal, of no pairs.
     sizes = tf.maximum(tf.shape(x)[2:], 1)
     queries, keys = sizes[0], sizes[1]
-    start = tf.minimum(pairs.first() + padding, keys - 1)
+    start = tf.minimum(pairs.first(), keys - 1)
     low = tf.maximum(start - max(left, 1) + 1, 1 - queries)
-    high = tf.minimum(start + (0 if pairs.causal else right), keys - 1)
+    high = tf.minimum(start + (0 if pairs.only_causal else right), keys - 1)
     corner = None
-    if not pairs.causal:
+    if not pairs.only_causal:
         last = start + tf.range(queries) + right  # [Q]
         corner = tf.range(keys) > last[:, tf.newaxis]  # [Q, K]
         corner = tf.cast(corner, x.dtype)
     return Band(tf.stack([low, high]), low - start + left, corner)
 
 
-def logits(q, k, table, pairs, padding, left):
-    """Returns the logits of equation 4, less n[i, 0]: `[B, H, Q, K]`.
+def add_to_logits(
+    logits: tf.Tensor,
+    q: tf.Tensor,
+    table: tf.Tensor,
+    pairs: pairs_lib.Pairs,
+    left: int,
+) -> tf.Tensor:
+    """Adds n[i, r] - n[i, 0] to logits `[B, H, Q, K]`.
 
     Args:
+        logits: Tensor.
         q: `[B, H, Q, D]` queries, scaled.
-        k: `[B, H, K, D]` keys.
         table: `[R, D]` or `[H, R, D]`: the vectors of the keys.
-        pairs: `pairs.Sequence`.
-        padding: 0 or a scalar tensor: how many keys must be added before the
-            first key, so that each query has the position of a key.
+        pairs: `pairs.Pairs`, each query at the position of a key. Its masks
+            are not applied.
         left: int: the row of distance 0.
     """
-    content = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
     if table.shape[-2] == 1:  # one vector for all keys
-        return content + tables.multiply(q, table, transpose=True)
+        return logits + multiply(q, table, transpose=True)
     right = table.shape[-2] - 1 - left
-    content = _pad(content, -1, padding)
-    band = band_of(content, left, right, pairs, padding)
+    band = _band_of(logits, left, right, pairs)
     row_0 = table[..., :1, :]
     rows = band.rows(table - tf.stop_gradient(row_0))
-    n = tables.multiply(q, rows, transpose=True)  # [B, H, Q, W], less n[i, 0]
+    n = multiply(q, rows, transpose=True)  # [B, H, Q, W], less n[i, 0]
     has_row_0 = _has_row_0(pairs, left, q.dtype)
 
     def row_0_gradient(dn, q, has_row_0):
@@ -120,50 +115,46 @@ def logits(q, k, table, pairs, padding, left):
         return _weighted_sum(weights, q, row_0.shape)
 
     n = _with_gradient_of(row_0, n, row_0_gradient, q, has_row_0)
-    sums = add_by_distance(content, tf.transpose(n, [0, 1, 3, 2]), band)
-    return sums[..., padding:] if tf.is_tensor(padding) else sums
+    return _add_by_distance(logits, tf.transpose(n, [0, 1, 3, 2]), band)
 
 
-def output(weights, v, table, pairs, padding, sums_to_one, left):
-    """Returns the weighted values of equation 3: `[B, H, Q, D]`.
+def weighted_vectors(
+    weights: tf.Tensor,
+    table: tf.Tensor,
+    pairs: pairs_lib.Pairs,
+    sums_to_one: bool,
+    left: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns weights `[B, H, Q, K]`, and the terms of the table in equation 3.
 
-    Args:
-        weights: `[B, H, Q, K]` tensor.
-        v: `[B, H, K, D]` values.
-        table: `[R, D]` or `[H, R, D]`: the vectors of the values.
-        pairs: `pairs.Sequence`.
-        padding: As in `logits`.
-        sums_to_one: bool. Whether the weights of each query sum to 1.
-        left: int: the row of distance 0.
+    To the gradient of these weights, that of the terms is added in place.
+    `sums_to_one` says whether the weights of each query sum to 1; the other
+    arguments are those of `add_to_logits`.
     """
     row_0 = table[..., :1, :]
-    t = tf.ones([], v.dtype)
+    t = tf.ones([], weights.dtype)
     if not sums_to_one:
         t = tf.reduce_sum(weights, -1, keepdims=True)  # [B, H, Q, 1]
-    elif tf.is_tensor(padding):  # there may be no keys, whose sum is 0
-        t = tf.cast(tf.minimum(tf.shape(weights)[-1], 1), v.dtype)
     if table.shape[-2] == 1:  # one vector for all keys
-        return _times_row(t, row_0) + tf.matmul(weights, v)
+        return weights, _times_row(t, row_0)
     right = table.shape[-2] - 1 - left
-    weights, v = _pad(weights, -1, padding), _pad(v, -2, padding)
-    band = band_of(weights, left, right, pairs, padding)
-    content, s = product_and_sums(weights, v, band)
+    band = _band_of(weights, left, right, pairs)
+    weights, s = _weights_and_sums(weights, band)
     s = tf.transpose(s, [0, 1, 3, 2])  # [B, H, Q, W]
     rows = band.rows(table - tf.stop_gradient(row_0))
     z = _times_row(t, tf.stop_gradient(row_0))
-    z += tables.multiply(s, rows)
-    has_row_0 = _has_row_0(pairs, left, v.dtype)
+    z += multiply(s, rows)
+    has_row_0 = _has_row_0(pairs, left, weights.dtype)
 
     def row_0_gradient(dz, s, t, has_row_0):
         s_0 = t - tf.reduce_sum(s, -1, keepdims=True)  # [B, H, Q, 1]
         return _weighted_sum(has_row_0 * s_0, dz, row_0.shape)
 
-    return _with_gradient_of(
-        row_0, z + content, row_0_gradient, s, t, has_row_0
-    )
+    z = _with_gradient_of(row_0, z, row_0_gradient, s, t, has_row_0)
+    return weights, z
 
 
-def add_by_distance(x, numbers, band):
+def _add_by_distance(x, numbers, band):
     """Adds `[B, H, W, Q]`, highest first, to all pairs of `[B, H, Q, K]`.
 
     y[i, j] = x[i, j] + numbers[r(i, j), i]
@@ -173,47 +164,40 @@ def add_by_distance(x, numbers, band):
     def compute(x, numbers):
         # TensorFlow's own gradient would copy dy for x, with zeros in the band.
         return (
-            _add_by_distance(x, numbers, band),
-            lambda dy: (dy, sum_by_distance(dy, band)),
+            _add(x, numbers, band),
+            lambda dy: (dy, _sum_by_distance(dy, band)),
         )
 
     return compute(x, numbers)
 
 
-def product_and_sums(weights, values, band):
-    """Multiplies weights `[B, H, Q, K]` with values `[B, H, K, D]`.
-
-    Returns:
-        A pair: `[B, H, Q, D]`, and `sum_by_distance(weights)`.
-    """
+def _weights_and_sums(weights, band):
+    """Returns weights `[B, H, Q, K]` and `_sum_by_distance` of them."""
 
     @tf.custom_gradient
-    def compute(weights, values):
-        def gradients(d_product, d_sums):
-            d_weights = tf.matmul(d_product, values, transpose_b=True)
-            # Added in place, where TensorFlow would add two matrices.
-            d_weights = _add_by_distance(d_weights, d_sums, band)
-            return d_weights, tf.matmul(weights, d_product, transpose_a=True)
+    def compute(weights):
+        # Added in place, where TensorFlow would add two matrices.
+        return (
+            (tf.identity(weights), _sum_by_distance(weights, band)),
+            lambda d, d_sums: _add(d, d_sums, band),
+        )
 
-        product = tf.matmul(weights, values)
-        return (product, sum_by_distance(weights, band)), gradients
-
-    return compute(weights, values)
+    return compute(weights)
 
 
-def sum_by_distance(x, band):
+def _sum_by_distance(x, band):
     """Sums `[B, H, Q, K]` by distance: `[B, H, W, Q]`, highest first.
 
     Each diagonal has one key for a query; the highest one has the corner too.
     """
-    sums = diagonals_of(x, band)
+    sums = _diagonals_of(x, band)
     if band.corner is None:
         return sums
     corner = tf.reduce_sum(x * band.corner, -1)[:, :, tf.newaxis]
     return tf.concat([sums[:, :, :1] + corner, sums[:, :, 1:]], 2)
 
 
-def diagonals_of(x, band):
+def _diagonals_of(x, band):
     """Reads the band of `[B, H, Q, K]`: `[B, H, W, Q]`, highest first."""
     diagonals = tf.raw_ops.MatrixDiagPartV3(
         input=x,
@@ -226,11 +210,11 @@ def diagonals_of(x, band):
     return tf.reshape(diagonals, [shape[0], shape[1], size, shape[2]])
 
 
-def _add_by_distance(x, numbers, band):
-    """Computes `add_by_distance`, without its gradient."""
-    diagonals = numbers + diagonals_of(x, band)  # [B, H, W, Q]
+def _add(x, numbers, band):
+    """Computes `_add_by_distance`, without its gradient."""
+    diagonals = numbers + _diagonals_of(x, band)  # [B, H, W, Q]
     shape = tf.shape(diagonals)
-    if_several = tf.cast(shape[2] > 1, tf.int32)  # as in `diagonals_of`
+    if_several = tf.cast(shape[2] > 1, tf.int32)  # as in `_diagonals_of`
     if x.shape[0] is None and None not in x.shape[1:]:
         # The graph must not know the rank: if the batch alone is unknown,
         # TensorFlow expects one of 5 (its issue 38280).
@@ -248,15 +232,6 @@ def _add_by_distance(x, numbers, band):
     if band.corner is not None:
         y += numbers[:, :, 0, :, tf.newaxis] * band.corner
     return y
-
-
-def _pad(x, axis, padding):
-    """Adds zeros for keys before the first one, if `padding` is a tensor."""
-    if not tf.is_tensor(padding):
-        return x
-    paddings = [[0, 0]] * 4
-    paddings[axis] = [padding, 0]
-    return tf.pad(x, paddings)
 
 
 def _has_row_0(pairs, left, dtype):
@@ -296,5 +271,24 @@ def _weighted_sum(weights, vectors, shape):
 def _times_row(weights, row):
     """Multiplies `[]` or `[B, H, Q, 1]` with a row `[1, D]` or `[H, 1, D]`."""
     if weights.shape.rank == 4:
-        return tables.multiply(weights, row)  # [B, H, Q, D]
+        return multiply(weights, row)  # [B, H, Q, D]
     return weights * (row if row.shape.rank == 2 else row[tf.newaxis])
+
+
+def multiply(
+    x: tf.Tensor, table: tf.Tensor, transpose: bool = False
+) -> tf.Tensor:
+    """Multiplies `[B, H, Q, R]` with a table `[R, D]`, or `[H, R, D]`.
+
+    With `transpose`, it multiplies `[B, H, Q, D]` with the transposed table.
+    """
+    if table.shape.rank == 3 and table.shape[0] > 1:
+        return tf.matmul(x, table, transpose_b=transpose)
+    # oneDNN multiplies [B, 1, Q, D] with [1, R, D] wrongly; with one head, its
+    # table serves all heads.
+    table = table if table.shape.rank == 2 else tf.squeeze(table, 0)
+    width = pairs_lib.size(x, -1)
+    flat = tf.reshape(x, [-1, width])  # one product for all heads
+    product = tf.matmul(flat, table, transpose_b=transpose)
+    shape = tf.concat([tf.shape(x)[:-1], tf.shape(product)[-1:]], 0)
+    return tf.reshape(product, shape)

@@ -12,13 +12,15 @@ which all keys would share the last bucket in any case.
 Shapes: H heads, Q queries, K keys, R buckets, P distances.
 """
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
+from relpos_tf.utils import checks
 
 _NAME = "relative_attention_bias"
 
@@ -29,7 +31,7 @@ class Bucketed(scheme.Scheme):
 
         e[i, j] = q[i] . k[j] / sqrt(D) + b[h, bucket(j - i)]
 
-    The layers of a stack share one table b, which the first layer has.
+    Layers that are given the same object share the table b, as T5's do.
 
     Args:
         num_buckets: int, R, even and at least 4.
@@ -48,7 +50,6 @@ class Bucketed(scheme.Scheme):
     """
 
     name = "bias of buckets of distances (T5)"
-    shared = True
 
     def __init__(
         self,
@@ -57,10 +58,8 @@ class Bucketed(scheme.Scheme):
         *,
         bidirectional: bool = True,
     ):
-        checks.integer("num_buckets", num_buckets, least=4)
-        checks.integer("max_distance", max_distance, least=1)
-        # The starts of buckets are beyond the integers of NumPy.
-        num_buckets, max_distance = int(num_buckets), int(max_distance)
+        num_buckets = checks.integer("num_buckets", num_buckets, least=4)
+        max_distance = checks.integer("max_distance", max_distance, least=1)
         directions = 2 if bidirectional else 1
         if num_buckets % 2 or max_distance <= num_buckets // directions // 2:
             raise errors.UserError(
@@ -72,26 +71,20 @@ class Bucketed(scheme.Scheme):
         self.max_distance = max_distance
         self.bidirectional = bidirectional
         self._starts = bucket_starts(num_buckets // directions, max_distance)
+        self._shared: dict[str, keras.Variable] = {}  # by all copies
 
-    def build(self, layer):
-        if self.first is not None:
-            return
-        ((name, shape),) = self.weight_shapes(
-            layer.num_heads, layer.depth
-        ).items()
-        # Not in bfloat16, as the softmax is not.
-        self._table = layer.add_uniform(
-            name, shape, fans=sum(shape), autocast=False
-        )
+    def build(self, layer: keras.layers.Layer) -> None:
+        if not self._shared:
+            shape = self.num_buckets, layer.num_heads
+            # Not in bfloat16, as the softmax is not.
+            self._shared["table"] = layer.add_uniform(
+                _NAME, shape, fans=sum(shape), autocast=False
+            )
 
-    def weight_shapes(self, num_heads, depth):
-        del depth
-        return {_NAME: (self.num_buckets, num_heads)}
-
-    def bias(self, x, keys_values, pairs, allowed):
-        del x, keys_values, allowed
-        if isinstance(pairs, pairs_lib.OnePosition):
-            return self._numbers(pairs.key_distances)[:, tf.newaxis]
+    def bias(
+        self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
+    ) -> tf.Tensor:
+        del x, keys
         # The bias of a pair depends on its distance alone, of which there are
         # few: the last query has the lowest one.
         lowest = 1 - pairs.queries - pairs.first()
@@ -100,25 +93,26 @@ class Bucketed(scheme.Scheme):
             self._numbers(distances), pairs.queries, pairs.keys
         )  # [H, Q, K]
 
-    def table(self):
-        """Returns the variable `[R, H]`, that of the first layer."""
-        return self._table if self.first is None else self.first.table()
+    @property
+    def table(self) -> keras.Variable:
+        """The variable `[R, H]` of the first layer that was built."""
+        return self._shared["table"]
 
     def _numbers(self, distances):
         """Returns the bias of distances `[P]`: `[H, P]`."""
-        table = self.table().value  # [R, H]
+        table = self.table.value  # [R, H]
         ids = bucket_ids(distances, self._starts, self.bidirectional)
         # A product with one-hot rows has a dense gradient.
         one_hot = tf.one_hot(ids, self.num_buckets, dtype=table.dtype)
         return tf.matmul(table, one_hot, transpose_a=True, transpose_b=True)
 
-    def summary(self):
+    def summary(self) -> str:
         return "T5 bias"
 
-    def why_not_ctranslate2(self):
+    def why_not_ctranslate2(self) -> str | None:
         return None
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "num_buckets": self.num_buckets,
             "max_distance": self.max_distance,
@@ -144,16 +138,17 @@ def bucket_starts(number: int, max_distance: int) -> list[int]:
     steps = number - exact
     starts = list(range(exact + 1))
     for m in range(1, steps):
-        # (n / exact)^steps >= (max_distance / exact)^m
-        least = max_distance**m * exact ** (steps - m)
         n = starts[-1]
-        while n**steps < least:
+        # (n / exact)^steps < (max_distance / exact)^m
+        while n**steps < max_distance**m * exact ** (steps - m):
             n += 1
         starts.append(n)
     return starts
 
 
-def bucket_ids(distances, starts: list[int], bidirectional: bool):
+def bucket_ids(
+    distances: tf.Tensor, starts: list[int], bidirectional: bool
+) -> tf.Tensor:
     """Returns the bucket of each distance.
 
     Args:
@@ -179,7 +174,9 @@ def bucket_ids(distances, starts: list[int], bidirectional: bool):
     return ids
 
 
-def by_distance(numbers, queries, keys):
+def by_distance(
+    numbers: tf.Tensor, queries: int | tf.Tensor, keys: int | tf.Tensor
+) -> tf.Tensor:
     """Returns a number for each pair, the same for pairs of one distance.
 
     With P = Q + K, row i has the numbers from Q - 1 - i on. In Q copies of the

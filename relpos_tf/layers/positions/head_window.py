@@ -22,14 +22,16 @@ Shapes: B batch, H heads, N heads of a window, Q queries, K keys, D depth per
 head.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.layers import checks
-from relpos_tf.layers import masks
+from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
+from relpos_tf.utils import checks
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -38,129 +40,71 @@ class HeadWindow(scheme.Scheme):
 
     Logits and weights are `[B, H, Q, N, K]` tensors, N times as large as
     without this scheme. Masks and summands of other schemes are those of the
-    query's head for all N heads, and so are the vectors of `score`.
+    query's head for all N heads.
 
     Args:
         heads: int, N, odd: the query's head and N // 2 heads on each side. A
             head beyond the first or the last is left out.
-        score: None, or a scheme that computes a logit for each key, as
-            `shaw.Shaw` does. It scores the keys of each head by themselves.
 
     Raises:
-        UserError: an even N, or another `score`.
+        UserError: an even N.
 
     Reference:
         [Yang et al., 2019](https://arxiv.org/abs/1904.03107), section 3.
     """
 
-    computes = True
     name = "attention to the keys of other heads"
 
-    def __init__(self, heads: int, score: scheme.Scheme | None = None):
+    def __init__(self, heads: int):
         checks.integer("heads", heads, least=1)
         if heads % 2 == 0:
             raise errors.UserError(
                 "`heads` must be odd: a head and as many on each side. "
                 f"Received: {heads}."
             )
-        score = scheme.restored(score)
-        if score is not None and not _scores_keys(score):
-            raise errors.UserError(
-                "`score` must be None or a scheme that computes one logit for "
-                "each key; list others beside this one. "
-                f"Received: {getattr(score, 'name', score)!r}."
-            )
         self.heads = int(heads)
-        self.score = score
-        self._score = scheme.Scheme() if score is None else score
 
-    def build(self, layer):
-        head = np.arange(layer.num_heads)[:, np.newaxis] + self._offsets()
-        is_head = (head >= 0) & (head < layer.num_heads)  # [H, N]
-        bias = np.where(is_head, 0.0, masks.NEGATIVE).astype(np.float32)
-        self._bias = bias[:, np.newaxis, :, np.newaxis]  # [H, 1, N, 1]
-        self._score.build(layer)
-
-    def weight_shapes(self, num_heads, depth):
-        return self._score.weight_shapes(num_heads, depth)
-
-    def scale(self, depth):
-        return self._score.scale(depth)
-
-    def logits(self, q, keys_values, pairs):
-        logits = [
-            self._score.logits(q, neighbour, pairs)  # [B, H, Q, K]
-            for neighbour in self._neighbours(keys_values)
-        ]
-        return tf.stack(logits, 3)  # [B, H, Q, N, K]
-
-    def weights(self, logits, bias, dtype):
-        if logits.dtype != tf.float64:
-            logits = tf.cast(logits, tf.float32)
-        logits += tf.cast(self._bias, logits.dtype)
-        if bias is not None:
-            if bias.shape.rank > 0:
-                bias = tf.expand_dims(bias, -2)  # [B, H, Q, 1, K]
-            logits += tf.cast(bias, logits.dtype)
+    def attend(self, layer, q, keys_values, pairs, bias, training):
+        neighbours = list(self._neighbours(keys_values))
+        logits = []
+        for keys, _, is_head in neighbours:
+            content = tf.matmul(q, keys, transpose_b=True)
+            own = layer.logits(content, q, pairs)  # [B, H, Q, K]
+            logits.append(own + tf.cast(pairs_lib.to_bias(is_head), own.dtype))
+        logits = tf.stack(logits, 3)  # [B, H, Q, N, K]
+        if bias is not None and bias.shape.rank > 0:
+            bias = tf.expand_dims(bias, -2)  # [B, H, Q, 1, K]
         shape = tf.shape(logits)
         rows = tf.concat([shape[:3], [shape[3] * shape[4]]], 0)
+        logits = pairs_lib.add_bias(logits, bias)
         weights = tf.nn.softmax(tf.reshape(logits, rows))  # [B, H, Q, N * K]
-        return tf.cast(tf.reshape(weights, shape), dtype)
-
-    def weights_of_keys(self, weights):
-        return tf.reduce_sum(weights, 3)  # [B, H, Q, K]
-
-    def output(self, weights, keys_values, pairs, sums_to_one):
-        del sums_to_one  # the weights of one head do not
-        first, *others = (
-            self._score.output(
-                weights[:, :, :, n], neighbour, pairs, sums_to_one=False
-            )
-            for n, neighbour in enumerate(self._neighbours(keys_values))
-        )
-        return sum(others, first)  # [B, H, Q, D]
-
-    def _offsets(self):
-        """Returns the distances of the N heads: -1, 0, 1 of three."""
-        return np.arange(self.heads) - self.heads // 2
+        weights = tf.cast(weights, keys_values.values.dtype)
+        weights = tf.reshape(weights, shape)
+        # The weights of one of N heads do not sum to 1.
+        outputs = [
+            layer.output(weights[:, :, :, n], values, pairs, training, False)
+            for n, (_, values, _) in enumerate(neighbours)
+        ]
+        return tf.add_n(outputs), tf.reduce_sum(weights, 3)
 
     def _neighbours(self, keys_values):
-        """Yields keys and values whose head h is the neighbour of head h.
+        """Yields keys and values whose head h is a neighbour of head h.
 
-        Heads beyond the ends are zeros, which `weights` masks.
+        With a mask `[H, 1, 1]` of the heads that have this neighbour.
         """
-        side = self.heads // 2
+        side, count = self.heads // 2, keys_values.keys.shape[1]
         padded = [
             tf.pad(x, [[0, 0], [side, side], [0, 0], [0, 0]])
             for x in keys_values
         ]
-        count = keys_values.values.shape[1]
         for first in range(self.heads):
-            yield type(keys_values)(
-                *(x[:, first : first + count] for x in padded)
-            )
+            head = np.arange(count) + first - side
+            is_head = (head >= 0) & (head < count)
+            keys, values = (x[:, first : first + count] for x in padded)
+            yield keys, values, is_head[:, np.newaxis, np.newaxis]
 
-    def tables(self):
-        return self._score.tables()
+    def summary(self) -> str:
+        return f"keys of {self.heads} heads"
 
-    def numbers_per_pair(self, logits, num_heads, depth):
-        each = self._score.numbers_per_pair(logits, num_heads, depth)
-        return self.heads * each
-
-    def summary(self):
-        names = [] if self.score is None else [self.score.summary()]
-        return " and ".join([*names, f"keys of {self.heads} heads"])
-
-    def get_config(self):
-        score = self.score
-        return {
-            "heads": self.heads,
-            "score": score and scheme.serialized([score])[0],
-        }
-
-
-def _scores_keys(score):
-    """Returns whether a scheme computes logits `[B, H, Q, K]`."""
-    if not isinstance(score, scheme.Scheme) or not score.computes:
-        return False
-    return type(score).weights is scheme.Scheme.weights
+    def get_config(self) -> dict[str, Any]:
+        return {"heads": self.heads}

@@ -21,14 +21,25 @@ of a table, S = Q+K-1 distances, or K without queries. Leading axes, such as the
 batch, are dots.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from keras import ops
 
+Tensor = Any  # of the backend that Keras runs on
 NEGATIVE = -1e9  # the logit of a forbidden pair, as in `masks`
 
 
 def relative_attention(
-    q, k, v, key_table, value_table, *, may_attend=None, dropout=None
-):
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    key_table: Tensor | None,
+    value_table: Tensor | None,
+    *,
+    may_attend: Tensor | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
     """Attends by content and by relative position.
 
     Args:
@@ -82,7 +93,9 @@ def relative_attention(
     return output, weights
 
 
-def clipped_distances(queries, keys, table):
+def clipped_distances(
+    queries: int | Tensor, keys: int | Tensor, table: Tensor
+) -> Tensor:
     """Returns the row of each distance from 1-Q to K-1, one-hot: `[S, R]`."""
     rows = table.shape[-2]
     k = rows // 2
@@ -93,7 +106,7 @@ def clipped_distances(queries, keys, table):
     return ops.cast(one_hot, table.dtype)
 
 
-def by_key(x, keys):
+def by_key(x: Tensor, keys: int | Tensor) -> Tensor:
     """Picks from `[.., Q, S]` the distance of each key: `[.., Q, K]`.
 
     Row i moves to the left by Q-1-i. After one more column of zeros, a row of
@@ -112,7 +125,7 @@ def by_key(x, keys):
     return ops.reshape(x, [*batch, queries, distances])[..., :keys]
 
 
-def by_distance(x):
+def by_distance(x: Tensor) -> Tensor:
     """Moves `[.., Q, K]` to the column of each distance: `[.., Q, S]`.
 
     Example:

@@ -29,29 +29,29 @@ class Rotary(scheme.Scheme):
 
     name = "rotary positions"
 
-    def build(self, layer):
+    def build(self, layer: keras.layers.Layer) -> None:
         if layer.depth % 2:
             raise errors.UserError(
                 "Rotary positions need an even number of channels of a head. "
                 f"Received: hidden_size / num_heads = {layer.depth}."
             )
 
-    def transform(self, x, positions):
+    def rotate(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         return rotate(x, positions)
 
-    def summary(self):
+    def summary(self) -> str:
         return "rotary"
 
-    def why_not_ctranslate2(self):
+    def why_not_ctranslate2(self) -> str | None:
         return None
 
 
-def rotate(x, positions):
+def rotate(x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
     """Rotates pairs of channels by angles that grow with the position.
 
     Args:
         x: `[B, H, L, D]` tensor; D is even.
-        positions: int32 `[L]`, or `[1]` if all have one position.
+        positions: int32 `[L]`.
 
     Returns:
         A `[B, H, L, D]` tensor in the dtype of `x`, computed in float32 or

@@ -1,270 +1,191 @@
 """The interface of position schemes: the hooks that an attention layer calls.
 
-A scheme is a plain object. `TransformerAttention` calls its hooks in this
-order, for whole sequences, cached steps and the hypotheses of a beam search:
+A scheme takes part by the hooks that it overrides:
 
-    transform   changes projected queries and keys                   rotary
-    allowed     forbids pairs                             window, direction
-    logits      computes the logits, by default q k^T  Shaw's keys, additive
-    bias        adds to the logits              ALiBi, T5's bias, localness
-    weights     turns logits into weights, by a softmax      window of heads
-    output      computes the output, by default weights v     Shaw's values
+    rotate    changes projected queries and keys                        rotary
+    bias      adds to the logits; -1e9 forbids a pair
+                               ALiBi, T5's bias, windows, direction, localness
+    logits    adds a product with the queries to q k^T            Shaw's keys
+    output    adds a product with the weights to w v            Shaw's values
+    attend    replaces products and softmax          scores of another kind
 
-At most one scheme of a layer computes logits, weights and output. Any number of
-others transform, forbid and add.
+`attention.TransformerAttention` calls the hooks of all its schemes, for whole
+sequences and for the steps of a search. One scheme at most may replace.
 
 Shapes: B batch, H heads, Q queries, K keys, L queries or keys, D depth per
 head, F features.
 """
 
-import inspect
+import copy
 from collections.abc import Iterable
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.layers import masks
-from relpos_tf.utils import saved_names
+from relpos_tf.layers import pairs as pairs_lib
 
 
 class Scheme:
-    """Scaled dot-product attention without positions; base of all schemes.
+    """Base of the schemes of positions.
 
-    A subclass overrides the hooks it needs, and `get_config` if its
-    constructor has arguments. `TransformerAttention` keeps a copy, so that one
-    scheme can be passed to many layers. To load a saved layer, Keras must know
-    the class: decorate it with `@keras.saving.register_keras_serializable()`.
+    A layer keeps a copy of a scheme and builds it. What the constructor makes
+    is shared by the copies, as the table of `bucketed.Bucketed` is.
+
+    A subclass with arguments defines `get_config`. To be loaded with a saved
+    model it is decorated with `@keras.saving.register_keras_serializable()`.
 
     Attributes:
-        computes: bool. Whether `logits`, `weights` or `output` is overridden.
         name: str. The name in messages.
-        shared: bool. Whether all layers of a stack share the weights, which
-            the first layer then has.
-        first: None, or the scheme of the first layer, whose weights this one
-            uses and does not build; see `share`.
     """
 
-    computes = False
-    name = "no positions"
-    shared = False
-    first = None
+    name = "positions"
 
-    def build(self, layer):
+    def build(self, layer: keras.layers.Layer) -> None:
         """Adds weights to a `TransformerAttention`, by `layer.add_uniform`."""
 
-    def weight_shapes(self, num_heads, depth):
-        """Returns the shapes of the weights for H and D, without building.
+    def rotate(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        """Returns projected queries or keys at some positions, changed.
+
+        Args:
+            x: `[B, H, L, D]` tensor.
+            positions: int32 `[L]`.
+        """
+        raise NotImplementedError
+
+    def bias(
+        self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
+    ) -> tf.Tensor:
+        """Returns a summand of the logits; -1e9 forbids a pair.
+
+        Args:
+            x: `[B, Q, F]` tensor, the input of the queries.
+            keys: `[B, H, K, D]` tensor.
+            pairs: `pairs.Pairs`.
 
         Returns:
-            A dict of shapes by path below the attention layer.
+            A float tensor that broadcasts to `[B, H, Q, K]`.
         """
-        del num_heads, depth
-        return {}
+        raise NotImplementedError
 
-    def scale(self, depth):
-        """Returns the factor of the queries, for D = `depth`."""
-        return depth**-0.5
-
-    def transform(self, x, positions):
-        """Returns queries or keys, changed by their positions.
+    def logits(
+        self, logits: tf.Tensor, q: tf.Tensor, pairs: pairs_lib.Pairs
+    ) -> tf.Tensor:
+        """Returns the logits, plus products with the queries.
 
         Args:
-            x: `[B, H, L, D]` tensor of projected queries or keys.
-            positions: int32 `[L]`, or `[1]` if all have one position.
+            logits: `[B, H, Q, K]` tensor, q k^T and what others added.
+            q: `[B, H, Q, D]` queries, scaled by `D**-0.5`.
+            pairs: `pairs.Pairs`.
+        """
+        raise NotImplementedError
+
+    def output(
+        self, weights: tf.Tensor, pairs: pairs_lib.Pairs, sums_to_one: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the weights and a summand of the weighted values.
+
+        Args:
+            weights: `[B, H, Q, K]` tensor, perhaps after dropout.
+            pairs: `pairs.Pairs`.
+            sums_to_one: bool. False after dropout.
 
         Returns:
-            A `[B, H, L, D]` tensor.
+            A pair: the weights, usually as they are, for the product with the
+            values; and a tensor that broadcasts to `[B, H, Q, D]`.
         """
-        del positions
-        return x
+        raise NotImplementedError
 
-    def allowed(self, pairs):
-        """Returns the mask of the scheme, or None for all pairs.
+    def attend(
+        self,
+        layer: keras.layers.Layer,
+        q: tf.Tensor,
+        keys_values: pairs_lib.KeysValues,
+        pairs: pairs_lib.Pairs,
+        bias: tf.Tensor | None,
+        training: bool,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes the output of all heads in place of the layer.
 
         Args:
-            pairs: `pairs.Sequence` or `pairs.OnePosition`.
+            layer: The `TransformerAttention`, whose `logits` and `output` call
+                the hooks of all schemes.
+            q: `[B, H, Q, D]` queries, scaled by `D**-0.5`.
+            keys_values: `pairs.KeysValues` of K positions.
+            pairs: `pairs.Pairs`.
+            bias: None or what broadcasts to `[B, H, Q, K]`: masks and biases.
+            training: bool. Whether to drop weights.
 
         Returns:
-            A bool tensor that broadcasts to `[B, H, Q, K]`.
+            A pair: `[B, H, Q, D]`, and the weights before dropout,
+            `[B, H, Q, K]`.
         """
-        del pairs
+        raise NotImplementedError
 
-    def logits(self, q, keys_values, pairs):
-        """Returns the logits, `[B, H, Q, K]` or what `weights` takes.
+    def overrides(self, hook: str) -> bool:
+        """Returns whether the class has a hook of its own."""
+        return getattr(type(self), hook) is not getattr(Scheme, hook)
 
-        Args:
-            q: `[B, H, Q, D]` queries, multiplied with `scale`.
-            keys_values: One of the classes of `caches`, of K positions.
-            pairs: As in `allowed`.
-        """
-        del pairs
-        return keys_values.dot(q)
-
-    def bias(self, x, keys_values, pairs, allowed):
-        """Returns a summand of the logits, or None.
-
-        Args:
-            x: `[B, Q, F]` tensor, the input of the layer.
-            keys_values: As in `logits`.
-            pairs: As in `allowed`.
-            allowed: None or a bool tensor that broadcasts to `[B, H, Q, K]`:
-                the masks of the caller and of all schemes, joined.
-
-        Returns:
-            A tensor that broadcasts to `[B, H, Q, K]`.
-        """
-        del x, keys_values, pairs, allowed
-
-    def weights(self, logits, bias, dtype):
-        """Returns the attention weights, `[B, H, Q, K]` or what `output` takes.
-
-        Args:
-            logits: The result of `logits`.
-            bias: None or a tensor that broadcasts to `[B, H, Q, K]`: the masks
-                and the summands of all schemes.
-            dtype: The dtype of the result.
-        """
-        return masks.softmax(logits, bias, dtype)
-
-    def weights_of_keys(self, weights):
-        """Returns `[B, H, Q, K]`: the weights by the position of the key."""
-        return weights
-
-    def output(self, weights, keys_values, pairs, sums_to_one):
-        """Returns the weighted values, `[B, H, Q, D]`.
-
-        Args:
-            weights: The result of `weights`, perhaps after dropout.
-            keys_values: As in `logits`.
-            pairs: As in `allowed`.
-            sums_to_one: bool. Whether the weights of a query sum to 1: False
-                after dropout.
-        """
-        del pairs, sums_to_one
-        return tf.matmul(weights, keys_values.values)
-
-    def tables(self):
-        """Returns the vectors of clipped distances: `{"keys": variable}`."""
-        return {}
-
-    def numbers_per_pair(self, logits, num_heads, depth):
-        """Returns how many numbers in memory a pair of positions needs.
-
-        Args:
-            logits: int or scalar tensor: the number of logits, B * H.
-            num_heads: int, H.
-            depth: int, D.
-        """
-        del num_heads, depth
-        return logits
-
-    def summary(self):
+    def summary(self) -> str:
         """Returns a few words for the line that describes a model."""
         return self.name
 
-    def why_not_ctranslate2(self):
+    def why_not_ctranslate2(self) -> str | None:
         """Returns why CTranslate2 cannot compute the same, or None."""
         return f"it knows no {self.name} ({self.summary()})"
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
         return {}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> "Scheme":
         """Returns the scheme of a `get_config`."""
         return cls(**config)
 
-    def copy(self):
-        """Returns a scheme with the same arguments and without weights.
 
-        Raises:
-            UserError: the class has arguments and does not tell them.
-        """
-        kind = type(self)
-        arguments = inspect.signature(kind).parameters
-        if arguments and kind.get_config is Scheme.get_config:
-            raise errors.UserError(
-                "`get_config` must return the arguments of the constructor, "
-                "because a layer keeps a copy: define it in the class. "
-                f"Received: {kind.__name__}, without `get_config` and with "
-                f"the arguments {', '.join(arguments)}."
-            )
-        return kind.from_config(self.get_config())
-
-
-def copies(schemes):
-    """Returns copies of schemes, as a tuple.
+def copies(schemes: Iterable[Any]) -> tuple[Scheme, ...]:
+    """Returns copies of the schemes of a layer.
 
     Args:
         schemes: Sequence of `Scheme`, or of the dicts that `serialized` makes.
-
-    Raises:
-        UserError: another type, or several schemes that compute logits.
     """
-    if isinstance(schemes, Scheme | Mapping | str) or not isinstance(
-        schemes, Iterable
-    ):
+    is_sequence = isinstance(schemes, Iterable)
+    is_sequence &= not isinstance(schemes, Mapping | str)
+    restored = [restored_from(one) for one in schemes] if is_sequence else []
+    if not is_sequence or not all(isinstance(s, Scheme) for s in restored):
         raise errors.UserError(
             "`positions` must be a sequence of schemes of "
             "relpos_tf.layers.positions, such as [shaw.Shaw(16)]. Received: "
             f"{schemes!r}."
         )
-    schemes = tuple(restored(one) for one in schemes)
-    for one in schemes:
-        if not isinstance(one, Scheme):
-            raise errors.UserError(
-                "`positions` must be a sequence of schemes of "
-                f"relpos_tf.layers.positions. Received: {one!r}."
-            )
-    computing = [one.name for one in schemes if one.computes]
-    if len(computing) > 1:
+    replacing = [one.name for one in restored if one.overrides("attend")]
+    if len(replacing) > 1:
         raise errors.UserError(
-            "At most one scheme of `positions` can compute the logits. "
-            f"Received: {', '.join(computing)}."
+            "At most one scheme of `positions` can replace attention. "
+            f"Received: {' and '.join(replacing)}."
         )
-    return tuple(one.copy() for one in schemes)
+    return tuple(copy.copy(one) for one in restored)
 
 
-def share(stack):
-    """Has the layers of a stack share the weights of `shared` schemes.
-
-    Args:
-        stack: Sequence of the schemes of each layer, not built yet. The first
-            layer has a scheme of each kind.
-    """
-    kinds = {type(one): one for one in stack[0] if one.shared}
-    for layer in stack[1:]:
-        for one in layer:
-            one.first = kinds.get(type(one))
-
-
-def serialized(schemes):
+def serialized(schemes: Iterable[Scheme]) -> list[dict[str, Any]]:
     """Returns schemes as dicts for a config; `copies` restores them."""
     return [
         {
             "class_name": keras.saving.get_registered_name(type(one)),
             "config": one.get_config(),
         }
-        if isinstance(one, Scheme)
-        else one
         for one in schemes
     ]
 
 
-def restored(one):
-    """Returns the scheme of a dict of `serialized`, or else the argument.
-
-    Raises:
-        UserError: no scheme of that name is registered with Keras.
-    """
-    if not isinstance(one, dict):
+def restored_from(one: Any) -> Any:
+    """Returns the scheme of a dict of `serialized`, or else the argument."""
+    if not isinstance(one, Mapping):
         return one
-    kind = saved_names.loaded(
-        keras.saving.get_registered_object(one.get("class_name"))
-    )
+    kind = keras.saving.get_registered_object(one.get("class_name"))
     if not (isinstance(kind, type) and issubclass(kind, Scheme)):
         raise errors.UserError(
             "`positions` must name schemes that are registered with Keras: "

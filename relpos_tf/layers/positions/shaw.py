@@ -1,19 +1,46 @@
-"""Relative position representations: a table for the keys, one for the values.
+"""Self-attention with relative position representations.
 
-Shapes: B batch, H heads, Q queries, K keys, D depth per head, k clipping,
-R = 2k+1 rows of a table (left + 1 + right if keys before and after the query
-are clipped at two distances), n hypotheses of one source.
+The equations of Shaw et al. (2018) for queries q = x W_q / sqrt(D), keys x W_k
+and values x W_v. The weights w[i] of query i are softmax(e[i]).
+
+    (1)  z[i] = sum_j w[i, j] value[j]
+    (2)  e[i, j] = q[i] . key[j]
+
+The pair of positions i and j has two learned vectors, one for each of the 2k+1
+distances j - i clipped to [-k, k]:
+
+    (3)  z[i] = sum_j w[i, j] (value[j] + a_value[i, j])
+    (4)  e[i, j] = q[i] . (key[j] + a_key[i, j])
+         a[i, j] = table[clip(j - i, -k, k) + k]
+
+To compute (4) without a sum for each pair in every example and head:
+
+    (5)  e[i, j] = q[i] . key[j] + q[i] . a_key[i, j]
+
+Equation 3 is split in the same way. The implementation "reshape" is the
+paper's: it looks up a[i, j] for all pairs. The implementation "compact"
+multiplies with the rows of the tables alone, see `band`. Both give the same
+output and weights.
+
+Shapes: B batch, H heads, Q queries, K keys, D depth per head, R = 2k+1 rows of
+a table; left + 1 + right rows if keys before and after the query are clipped at
+two distances.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
+import numpy as np
 import tensorflow as tf
 
-from relpos_tf.layers import checks
+from relpos_tf import errors
 from relpos_tf.layers import pairs as pairs_lib
-from relpos_tf.layers.positions import relative
+from relpos_tf.layers.positions import band
 from relpos_tf.layers.positions import scheme
-from relpos_tf.layers.positions import tables
+from relpos_tf.utils import checks
 
+IMPLEMENTATIONS = ("auto", "reshape", "compact")
 _PREFIX = "relative_positions_"
 
 
@@ -30,7 +57,7 @@ class Shaw(scheme.Scheme):
         add_to_values: bool. Whether the values get vectors (equation 3).
         heads_share: bool. One pair of tables for all heads, instead of one
             for each.
-        implementation: str. See `relative.relative_attention`.
+        implementation: str. See `relative_attention`.
         max_relative_position_right: None or int: k of the keys after the
             query, if it is another than that of the keys before it.
 
@@ -40,7 +67,6 @@ class Shaw(scheme.Scheme):
         https://arxiv.org/abs/2312.05187).
     """
 
-    computes = True
     name = "relative positions"
 
     def __init__(
@@ -53,138 +79,78 @@ class Shaw(scheme.Scheme):
         implementation: str = "auto",
         max_relative_position_right: int | None = None,
     ):
+        right = max_relative_position_right
         checks.integer("max_relative_position", max_relative_position, least=0)
-        if max_relative_position_right is not None:
-            checks.integer(
-                "max_relative_position_right",
-                max_relative_position_right,
-                least=0,
-            )
+        if right is not None:
+            checks.integer("max_relative_position_right", right, least=0)
         for name, value in (
             ("add_to_keys", add_to_keys),
             ("add_to_values", add_to_values),
             ("heads_share", heads_share),
         ):
             checks.flag(name, value)
-        checks.choice(
-            "implementation", implementation, relative.IMPLEMENTATIONS
-        )
-        self.left = self.right = int(max_relative_position)
-        self.max_relative_position = self.left
-        self.max_relative_position_right = None
-        if max_relative_position_right is not None:
-            self.right = int(max_relative_position_right)
-            self.max_relative_position_right = self.right
+        checks.choice("implementation", implementation, IMPLEMENTATIONS)
+        self.left = self.max_relative_position = int(max_relative_position)
+        self.max_relative_position_right = None if right is None else int(right)
+        self.right = self.left if right is None else int(right)
         self.add_to_keys = add_to_keys
         self.add_to_values = add_to_values
         self.heads_share = heads_share
         self.implementation = implementation
-        self._tables = {}
 
-    def build(self, layer):
+    def build(self, layer: keras.layers.Layer) -> None:
         self._compute_value = layer.compute_value
-        for name, shape in self.weight_shapes(
-            layer.num_heads, layer.depth
-        ).items():
-            # Glorot's limit, for each head by itself.
-            table = layer.add_uniform(name, shape, fans=sum(shape[-2:]))
-            self._tables[name.removeprefix(_PREFIX)] = table
+        self.tables = {}  # the variables, by kind
+        shape = (self.left + 1 + self.right, layer.depth)  # [R, D]
+        heads = () if self.heads_share else (layer.num_heads,)
+        for kind, has_table in (
+            ("keys", self.add_to_keys),
+            ("values", self.add_to_values),
+        ):
+            if has_table:
+                # Glorot's limit, for each head by itself.
+                self.tables[kind] = layer.add_uniform(
+                    _PREFIX + kind, (*heads, *shape), fans=sum(shape)
+                )
 
-    def weight_shapes(self, num_heads, depth):
-        shape = (self.left + 1 + self.right, depth)  # [R, D]
-        if not self.heads_share:
-            shape = (num_heads, *shape)
-        shapes = {}
-        if self.add_to_keys:
-            shapes[f"{_PREFIX}keys"] = shape
-        if self.add_to_values:
-            shapes[f"{_PREFIX}values"] = shape
-        return shapes
-
-    def logits(self, q, keys_values, pairs):
+    def logits(
+        self, logits: tf.Tensor, q: tf.Tensor, pairs: pairs_lib.Pairs
+    ) -> tf.Tensor:
         table = self._table("keys")
-        if not isinstance(pairs, pairs_lib.OnePosition):
-            return relative.relative_logits(
-                q,
-                keys_values.keys,
-                table,
-                pairs,
-                self.implementation,
-                self.left,
-            )
-        logits = keys_values.dot(q)  # [B, H, n, K]
         if table is None:
             return logits
-        a = self._vectors_of_keys(table, pairs)
-        return logits + tables.multiply(q, a, True, tf.shape(logits))
+        return _add_to_logits(
+            logits, q, table, pairs, self.implementation, self.left
+        )
 
-    def output(self, weights, keys_values, pairs, sums_to_one):
+    def output(
+        self, weights: tf.Tensor, pairs: pairs_lib.Pairs, sums_to_one: bool
+    ) -> tuple[tf.Tensor, tf.Tensor | float]:
         table = self._table("values")
-        if not isinstance(pairs, pairs_lib.OnePosition):
-            return relative.relative_output(
-                weights,
-                keys_values.values,
-                table,
-                pairs,
-                self.implementation,
-                sums_to_one,
-                self.left,
-            )
-        output = tf.matmul(weights, keys_values.values)  # [B, H, n, D]
         if table is None:
-            return output
-        a = self._vectors_of_keys(table, pairs)
-        return output + tables.multiply(weights, a, False, tf.shape(output))
+            return weights, 0.0
+        return _weighted_vectors(
+            weights, table, pairs, self.implementation, sums_to_one, self.left
+        )
 
-    def pair_vectors(self, kind, pairs):
-        """Returns the vectors of pairs, `[Q, K, D]` or `[H, Q, K, D]`, or None.
-
-        Q is 1 if all queries have one position.
-
-        Args:
-            kind: str. "keys" or "values".
-            pairs: As in `allowed`.
-        """
+    def pair_vectors(
+        self, kind: str, pairs: pairs_lib.Pairs
+    ) -> tf.Tensor | float:
+        """Returns the vectors of "keys" or "values": `[.., Q, K, D]`, or 0."""
         table = self._table(kind)
-        if table is None:
-            return None
-        if isinstance(pairs, pairs_lib.OnePosition):
-            vectors = self._vectors_of_keys(table, pairs)
-            return vectors[..., tf.newaxis, :, :]
-        return relative.pair_vectors(table, pairs, self.left)
+        return 0.0 if table is None else _pair_vectors(table, pairs, self.left)
 
     def _table(self, kind):
         """Returns a table in the layer's compute dtype, or None."""
-        if kind not in self._tables:
-            return None
-        return self._compute_value(self._tables[kind])
+        table = self.tables.get(kind)
+        return None if table is None else self._compute_value(table)
 
-    def _vectors_of_keys(self, table, pairs):
-        """Returns the vectors `[K, D]` or `[H, K, D]` for one position."""
-        left, right = self.left, self.right
-        ids = tf.clip_by_value(pairs.key_distances, -left, right) + left  # [K]
-        # In a search nobody needs a gradient.
-        return tf.gather(table, ids, axis=-2)
-
-    def tables(self):
-        return dict(self._tables)
-
-    def vector_numbers(self, num_heads, depth):
-        """Returns the size of a pair's vectors and one-hot row."""
-        heads = 1 if self.heads_share else num_heads
-        return heads * depth + self.left + 1 + self.right
-
-    def numbers_per_pair(self, logits, num_heads, depth):
-        if self.implementation != "reshape":
-            return logits
-        return logits + self.vector_numbers(num_heads, depth)
-
-    def summary(self):
+    def summary(self) -> str:
         if self.left == self.right:
             return f"relative k={self.left}"
         return f"relative k={self.left} before and {self.right} after"
 
-    def why_not_ctranslate2(self):
+    def why_not_ctranslate2(self) -> str | None:
         if self.add_to_values and not self.add_to_keys:
             return (
                 "it ignores relative positions on the values without those on "
@@ -192,7 +158,7 @@ class Shaw(scheme.Scheme):
             )
         return None
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "max_relative_position": self.max_relative_position,
             "add_to_keys": self.add_to_keys,
@@ -201,3 +167,278 @@ class Shaw(scheme.Scheme):
             "implementation": self.implementation,
             "max_relative_position_right": self.max_relative_position_right,
         }
+
+
+def relative_position_ids(
+    query_length: int | tf.Tensor,
+    key_length: int | tf.Tensor,
+    max_relative_position: int,
+    query_start: int | tf.Tensor | None = None,
+    max_relative_position_right: int | None = None,
+) -> tf.Tensor:
+    """Returns the table row of each query and key: `clip(j - i, -k, k) + k`.
+
+    Args:
+        query_length: int or scalar tensor, Q.
+        key_length: int or scalar tensor, K.
+        max_relative_position: int, k, at least 0.
+        query_start: int or scalar tensor: the position of the first query
+            among the keys. By default the queries are the last Q keys.
+        max_relative_position_right: int: k of the keys after the query, if it
+            is another one.
+
+    Returns:
+        An int32 `[Q, K]` tensor.
+
+    Example:
+
+    >>> relative_position_ids(2, 4, 1).numpy().tolist()
+    [[0, 0, 1, 2], [0, 0, 0, 1]]
+    """
+    checks.integer("max_relative_position", max_relative_position, least=0)
+    left = right = int(max_relative_position)
+    if max_relative_position_right is not None:
+        right = int(max_relative_position_right)
+    pairs = pairs_lib.Pairs(query_length, key_length, query_start)
+    return tf.clip_by_value(pairs.distances(), -left, right) + left
+
+
+def relative_attention_inner(
+    x: tf.Tensor, y: tf.Tensor, z: tf.Tensor, transpose: bool
+) -> tf.Tensor:
+    """Multiplies `x` with `y`, and with vectors `z` of pairs (equation 5).
+
+    `x y + x z` needs no broadcast of `z` to the batch, as `x (y + z)` does
+    (section 3.3). The name is tensor2tensor's.
+
+    Args:
+        x: `[B, H, Q, K]` weights, or `[B, H, Q, D]` queries.
+        y: `[B, H, K, D]` values or keys.
+        z: `[Q, K, D]` vectors of the pairs; `[H, Q, K, D]` if each head has
+            its own.
+        transpose: bool. True for queries, whose last axis is D.
+
+    Returns:
+        `[B, H, Q, K]` for queries, `[B, H, Q, D]` for weights.
+
+    Example:
+
+    >>> q, keys = tf.ones([1, 1, 1, 2]), tf.ones([1, 1, 3, 2])
+    >>> z = tf.reshape(tf.range(6.0), [1, 3, 2])
+    >>> relative_attention_inner(q, keys, z, True).numpy().tolist()
+    [[[[3.0, 7.0, 11.0]]]]
+    """
+    return tf.matmul(x, y, transpose_b=transpose) + _by_pair(x, z, transpose)
+
+
+def _by_pair(x, z, transpose):
+    """Returns the product of `x` and `z` of `relative_attention_inner`."""
+    if z.shape.rank == 4:
+        x_by_position = tf.transpose(x, [1, 2, 0, 3])  # [H, Q, B, D or K]
+        xz = tf.matmul(x_by_position, z, transpose_b=transpose)
+        return tf.transpose(xz, [2, 0, 1, 3])  # [B, H, Q, K or D]
+    batch, heads, queries, width = tf.unstack(tf.shape(x))
+    by_position = tf.transpose(x, [2, 0, 1, 3])  # [Q, B, H, D or K]
+    by_position = tf.reshape(by_position, [queries, batch * heads, width])
+    xz = tf.matmul(by_position, z, transpose_b=transpose)  # [Q, B*H, ...]
+    xz = tf.reshape(xz, [queries, batch, heads, tf.shape(xz)[-1]])
+    return tf.transpose(xz, [1, 2, 0, 3])  # [B, H, Q, K or D]
+
+
+def relative_attention(
+    q: tf.Tensor,
+    k: tf.Tensor,
+    v: tf.Tensor,
+    key_table: tf.Tensor | None,
+    value_table: tf.Tensor | None,
+    *,
+    bias: tf.Tensor | None = None,
+    implementation: str = "auto",
+    query_start: int | tf.Tensor | None = None,
+    causal: bool = False,
+    dropout: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    left: int | None = None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Attends by content and by relative position.
+
+    Args:
+        q: `[B, H, Q, D]` queries, already scaled by `D**-0.5`.
+        k: `[B, H, K, D]` keys.
+        v: `[B, H, K, D]` values.
+        key_table: None, `[R, D]`, or `[H, R, D]`; row 0 is far to the left.
+        value_table: The same for the values.
+        bias: None or a float tensor that broadcasts to `[B, H, Q, K]`.
+        implementation: "reshape" looks up `[Q, K, D]` vectors; "compact" adds
+            to diagonals (`band`); "auto" is "reshape" for a single query, else
+            "compact". Queries that may have no key always use "reshape".
+        query_start: As in `relative_position_ids`; in a graph of unknown
+            lengths, a promise that every query has the position of a key.
+        causal: bool. Promises that `bias` leaves keys, and none on the right.
+        dropout: None or a function of the weights that multiply the values.
+        left: int: the row of distance 0 in both tables; k by default.
+
+    Returns:
+        A pair: `[B, H, Q, D]`, and the weights `[B, H, Q, K]` before dropout.
+
+    Raises:
+        UserError: an unknown implementation, or shapes that do not fit.
+
+    Example:
+
+    >>> x = tf.ones([1, 1, 2, 2])
+    >>> values = tf.constant([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]])  # k = 1
+    >>> relative_attention(x, x, x, None, values)[0].numpy().tolist()
+    [[[[2.5, 1.0], [1.5, 1.0]]]]
+
+    Reference:
+        [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
+    """
+    checks.choice("implementation", implementation, IMPLEMENTATIONS)
+    q, k, v, key_table, value_table = _checked(
+        (q, k, v, key_table, value_table), bias, left
+    )
+    tables = [t for t in (key_table, value_table) if t is not None]
+    if left is None and tables:
+        left = tables[0].shape[-2] // 2
+    sizes = pairs_lib.size(q, 2), pairs_lib.size(k, 2)
+    pairs = pairs_lib.Pairs(*sizes, query_start, causal=causal)
+    logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
+    if key_table is not None:
+        logits = _add_to_logits(
+            logits, q, key_table, pairs, implementation, left
+        )
+    weights = pairs_lib.softmax(logits, bias, v.dtype)  # [B, H, Q, K]
+    dropped = weights if dropout is None else dropout(weights)
+    if value_table is None:
+        return tf.matmul(dropped, v), weights
+    dropped, summand = _weighted_vectors(
+        dropped, value_table, pairs, implementation, dropout is None, left
+    )
+    return tf.matmul(dropped, v) + summand, weights
+
+
+def _add_to_logits(logits, q, table, pairs, implementation, left):
+    """Adds q[i] . a_key[i, j] to logits `[B, H, Q, K]` (equation 5).
+
+    `left` is the row of distance 0 in the table `[R, D]` or `[H, R, D]`.
+    """
+    table = _rows_in_use(table, pairs, left)
+    if table.shape[-2] == 1:
+        table = _without_gradient(table)
+    if _is_compact(implementation, pairs):
+        return band.add_to_logits(logits, q, table, pairs, left)
+    return logits + _by_pair(q, _pair_vectors(table, pairs, left), True)
+
+
+def _weighted_vectors(weights, table, pairs, implementation, sums_to_one, left):
+    """Returns the weights, and sum_j w[i, j] a_value[i, j] (equation 3)."""
+    table = _rows_in_use(table, pairs, left)
+    if _is_compact(implementation, pairs):
+        return band.weighted_vectors(weights, table, pairs, sums_to_one, left)
+    return weights, _by_pair(weights, _pair_vectors(table, pairs, left), False)
+
+
+def _pair_vectors(table, pairs, left):
+    """Returns the vectors a of all pairs: `[Q, K, D]` or `[H, Q, K, D]`."""
+    rows = table.shape[-2]
+    right = rows - 1 - left
+    ids = tf.clip_by_value(pairs.distances(), -left, right) + left  # [Q, K]
+    # A product with one-hot rows, because the gradient of tf.gather is an
+    # IndexedSlices whose duplicate rows Keras' Adam does not sum.
+    one_hot = tf.one_hot(ids, rows, dtype=table.dtype)  # [Q, K, R]
+    if table.shape.rank == 2:
+        return tf.einsum("qkr,rd->qkd", one_hot, table)
+    return tf.einsum("qkr,hrd->hqkd", one_hot, table)
+
+
+def tables_of(layer: keras.layers.Layer) -> dict[str, keras.Variable]:
+    """Returns the tables of a `TransformerAttention`, by kind: keys, values."""
+    return {
+        kind: table
+        for one in layer.positions
+        for kind, table in getattr(one, "tables", {}).items()
+    }
+
+
+def symmetric(table: np.ndarray, left: int) -> np.ndarray:
+    """Returns a table `[.., 2k+1, D]`, with as many rows on both sides.
+
+    The last row of the shorter side is repeated, so that every distance keeps
+    its vector. `left` is the row of distance 0.
+
+    Example:
+
+    >>> symmetric(np.array([[0], [1], [2]]), left=0).ravel().tolist()
+    [0, 0, 0, 1, 2]
+    """
+    right = table.shape[-2] - 1 - left
+    k = max(left, right)
+    paddings = [(0, 0)] * (table.ndim - 2) + [(k - left, k - right), (0, 0)]
+    return np.pad(table, paddings, "edge")
+
+
+def _rows_in_use(table, pairs, left):
+    """Returns the first row alone if all pairs have distance 0, clipped."""
+    return table[..., :1, :] if left == 0 and pairs.only_causal else table
+
+
+def _is_compact(implementation, pairs):
+    """Returns whether to add to diagonals: see `relative_attention`.
+
+    Diagonals are stored by query, so each query needs a key at its position.
+    """
+    queries, keys = (
+        None if tf.is_tensor(n) else n for n in (pairs.queries, pairs.keys)
+    )
+    if implementation == "reshape" or 0 in (queries, keys):
+        return False
+    if implementation == "auto" and queries == 1:
+        return False
+    is_known = None not in (queries, keys)
+    if pairs.start is None:  # the queries are the last keys
+        return is_known and queries <= keys
+    start = tf.get_static_value(pairs.start)
+    if not is_known or start is None:
+        return True  # as the caller promises
+    return 0 <= start <= keys - queries
+
+
+@tf.custom_gradient
+def _without_gradient(table):
+    """Returns a table of one row; on the keys, its gradient is exactly 0.
+
+    The row changes all logits of a query alike, which changes no softmax. A
+    computed gradient would consist of rounding errors, from which Adam would
+    make whole steps.
+    """
+    return tf.identity(table), tf.zeros_like
+
+
+def _checked(arrays, bias, left):
+    """Returns q, k, v and tables as tensors, if their shapes fit."""
+    checks.needs_tensorflow("relative_attention")
+    q, k, v, *tables = arrays = [
+        None if array is None else tf.convert_to_tensor(array)
+        for array in arrays
+    ]
+    if bias is not None and tf.convert_to_tensor(bias).dtype.is_bool:
+        raise errors.UserError(
+            "`bias` must be float, 0 where attention is allowed: pairs.to_bias"
+            "(mask) of a mask. Received: dtype bool."
+        )
+    checks.sizes("q", q.shape, ("batch", "heads", "queries", "depth"))
+    _, heads, _, depth = q.shape
+    checks.sizes("k", k.shape, ("batch", heads, "keys", depth))
+    checks.sizes("v", v.shape, ("batch", heads, k.shape[2], "depth"))
+    names = ("key_table", depth), ("value_table", v.shape[3])
+    for (name, width), table in zip(names, tables, strict=True):
+        if table is None:
+            continue
+        shape = (heads, "rows", width)[-max(table.shape.rank, 2) :]
+        checks.sizes(name, table.shape, shape)
+        if left is None and table.shape[-2] % 2 == 0:
+            raise errors.UserError(
+                f"`{name}` must have 2k+1 rows. Received: a shape of "
+                f"{tuple(table.shape)}."
+            )
+    return arrays

@@ -3,12 +3,15 @@
 Shapes: H heads, Q queries, K keys.
 """
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.layers import checks
+from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
+from relpos_tf.utils import checks
 
 DIRECTIONS = ("forward", "backward", "split")
 
@@ -22,8 +25,8 @@ class Window(scheme.Scheme):
 
     Example:
 
-    >>> from relpos_tf.layers import pairs
-    >>> Window(1).allowed(pairs.Sequence(1, 3)).numpy().tolist()
+    >>> bias = Window(1).bias(None, None, pairs_lib.Pairs(1, 3))
+    >>> (bias == 0).numpy().tolist()
     [[False, True, True]]
 
     Reference:
@@ -36,13 +39,17 @@ class Window(scheme.Scheme):
         checks.integer("window", window, least=1)
         self.window = int(window)
 
-    def allowed(self, pairs):
-        return tf.abs(pairs.distances()) <= self.window  # [Q or 1, K]
+    def bias(
+        self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
+    ) -> tf.Tensor:
+        del x, keys
+        near = tf.abs(pairs.distances()) <= self.window  # [Q, K]
+        return pairs_lib.to_bias(near)
 
-    def summary(self):
+    def summary(self) -> str:
         return f"window {self.window}"
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"window": self.window}
 
 
@@ -65,8 +72,8 @@ class Direction(scheme.Scheme):
 
     Example:
 
-    >>> from relpos_tf.layers import pairs
-    >>> Direction("backward", 1).allowed(pairs.Sequence(2, 2)).numpy().tolist()
+    >>> bias = Direction("backward", 1).bias(None, None, pairs_lib.Pairs(2, 2))
+    >>> (bias == 0).numpy().tolist()
     [[True, True], [False, True]]
 
     Reference:
@@ -86,16 +93,21 @@ class Direction(scheme.Scheme):
         self.direction = direction
         self.num_heads = int(num_heads)
 
-    def allowed(self, pairs):
-        distance = pairs.distances()  # [Q or 1, K]
+    def bias(
+        self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
+    ) -> tf.Tensor:
+        del x, keys
+        distance = pairs.distances()  # [Q, K]
         forward, backward = distance <= 0, distance >= 0
         if self.direction == "split":
             head = tf.range(self.num_heads)[:, tf.newaxis, tf.newaxis]
-            return tf.where(2 * head < self.num_heads, forward, backward)
-        return forward if self.direction == "forward" else backward
+            allowed = tf.where(2 * head < self.num_heads, forward, backward)
+        else:
+            allowed = forward if self.direction == "forward" else backward
+        return pairs_lib.to_bias(allowed)  # [Q, K] or [H, Q, K]
 
-    def summary(self):
+    def summary(self) -> str:
         return f"direction {self.direction}"
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"direction": self.direction, "num_heads": self.num_heads}

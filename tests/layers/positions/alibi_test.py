@@ -5,7 +5,6 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import attention
-from relpos_tf.layers import caches
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import alibi
 from tests import oracles
@@ -72,7 +71,7 @@ class AlibiTest(tf.test.TestCase, parameterized.TestCase):
     def test_far_keys_get_less_on_both_sides(self):
         bias = alibi.Alibi()
         bias.build(made())
-        found = bias.bias(None, None, pairs.Sequence(3, 3), None)
+        found = bias.bias(None, None, pairs.Pairs(3, 3))
         self.assertAllClose(
             found[0] / SLOPES[0], [[0, -1, -2], [-1, 0, -1], [-2, -1, 0]]
         )
@@ -82,9 +81,9 @@ class AlibiTest(tf.test.TestCase, parameterized.TestCase):
         layer = made()
         x = tf.constant(testing.normal(1, B, L, F), tf.float32)
         expected = layer(x, use_causal_mask=True)
-        places, kind = 0, caches.GrowingCache
+        places, kind = 0, pairs.KeysValues
         if cache == "fixed":  # four places stay free
-            places, kind = L + 4, caches.FixedCache
+            places, kind = L + 4, pairs.FixedCache
         past = kind(*[tf.zeros([B, H, places, F // H])] * 2)
         for start in range(L):
             row, past = layer.step(x[:, start : start + 1], past, start=start)

@@ -9,10 +9,8 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.layers import attention
-from relpos_tf.layers import caches
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import bucketed
-from relpos_tf.layers.positions import scheme
 from tests import oracles
 from tests import testing
 
@@ -131,7 +129,7 @@ class BucketedTest(testing.LayerTestCase):
         x = testing.normal(1, B, L, F)
         upstream = testing.normal(2, B, L, F)
         weights = testing.named_weights(layer)
-        table = layer.positions[0].table()
+        table = layer.positions[0].table
 
         @tf.function(jit_compile=xla)
         def gradient(x):
@@ -158,7 +156,7 @@ class BucketedTest(testing.LayerTestCase):
         with tf.GradientTape() as tape:
             output = layer(x, may_attend=allowed, training=True)[:, :3]
             loss = tf.reduce_sum(tf.square(output))
-        gradient = tape.gradient(loss, layer.positions[0].table().value)
+        gradient = tape.gradient(loss, layer.positions[0].table.value)
         is_zero = np.all(gradient == 0.0, 1)
         self.assertAllEqual(np.flatnonzero(is_zero), [3, 4, 7])
 
@@ -167,9 +165,9 @@ class BucketedTest(testing.LayerTestCase):
         layer = made(bidirectional=False)
         x = tf.constant(testing.normal(1, B, L, F), tf.float32)
         expected = layer(x, use_causal_mask=True)
-        places, kind = 0, caches.GrowingCache
+        places, kind = 0, pairs.KeysValues
         if cache == "fixed":  # four places stay free
-            places, kind = L + 4, caches.FixedCache
+            places, kind = L + 4, pairs.FixedCache
         past = kind(*[tf.zeros([B, H, places, F // H])] * 2)
         start = 0
         for end in (prefix, *range(prefix + 1, L + 1)):
@@ -177,25 +175,16 @@ class BucketedTest(testing.LayerTestCase):
             self.assertAllClose(rows, expected[:, start:end], 1e-5, 1e-5)
             start = end
 
-    def test_hypotheses_of_one_position_have_the_bias_of_the_last_query(self):
-        layer = made(bidirectional=False)
-        (one,) = layer.positions
-        whole = one.bias(None, None, pairs.Sequence(5, 5), None)  # [H, Q, K]
-        # Two hypotheses at each of the five positions.
-        past = pairs.of_hypotheses(tf.zeros([1, 2, 5], tf.int32))
-        found = one.bias(None, None, past, None)  # [H, 1, K]
-        self.assertAllEqual(found, np.repeat(whole[:, -1:], 2, 2))
-
     def test_bfloat16_has_its_bias_in_float32(self):
         layer, x = made(), testing.normal(1, B, L, F).astype(np.float32)
         half = made(dtype="mixed_bfloat16")
         half.set_weights(layer.get_weights())
         found = tf.cast(half(x), tf.float32)
         self.assertAllClose(found, layer(x), 0.05, 0.05)
-        given = pairs.Sequence(3, 3)
+        given = pairs.Pairs(3, 3)
         self.assertAllEqual(
-            half.positions[0].bias(None, None, given, None),
-            layer.positions[0].bias(None, None, given, None),
+            half.positions[0].bias(None, None, given),
+            layer.positions[0].bias(None, None, given),
         )
 
     def test_contract_of_a_layer(self):
@@ -217,11 +206,10 @@ class BucketedTest(testing.LayerTestCase):
             attention.TransformerAttention(F, H, positions=[one])
             for _ in range(3)
         ]
-        scheme.share([layer.positions for layer in layers])
-        for layer in reversed(layers):  # in any order
+        for layer in layers:
             layer.build((None, None, F))
         self.assertEqual([len(layer.weights) for layer in layers], [5, 4, 4])
-        table = layers[0].positions[0].table()
+        table = layers[0].positions[0].table
         table.assign(testing.normal(1, BUCKETS, H))
         for layer in layers[1:]:
             layer.set_weights(

@@ -14,8 +14,6 @@ from relpos_tf.layers import attention
 from relpos_tf.layers import row_blocks
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import head_window
-from relpos_tf.layers.positions import rotary
-from relpos_tf.layers.positions import scheme
 from relpos_tf.layers.positions import shaw
 from relpos_tf.layers.positions import window
 from tests import oracles
@@ -59,7 +57,6 @@ def loops(layer, x, sees, size, radius):
     """
     weights = testing.named_weights(layer)
     q, k, v = projected(weights, x)
-    u = weights.get("score_vectors")
     tables = [
         weights.get(f"relative_positions_{kind}") for kind in ("keys", "values")
     ]
@@ -71,10 +68,7 @@ def loops(layer, x, sees, size, radius):
             for j in near:
                 a = [oracles.distance_vector(t, h, j - i) for t in tables]
                 key = k[b, g, j] + a[0]
-                if u is None:
-                    e.append(q[b, h, i] @ key / np.sqrt(D))
-                else:
-                    e.append(u[h] @ np.tanh(q[b, h, i] + key))
+                e.append(q[b, h, i] @ key / np.sqrt(D))
                 values.append(v[b, g, j] + a[1])
         z[b, h, i] = oracles.softmax(e) @ np.array(values)
     output = np.concatenate(list(np.moveaxis(z, 1, 0)), -1)  # [B, L, F]
@@ -83,18 +77,18 @@ def loops(layer, x, sees, size, radius):
 
 class HeadWindowTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(
-        score=[
-            None,
-            shaw.Shaw(K_CLIP),
-            shaw.Shaw(K_CLIP, implementation="reshape", heads_share=True),
-            additive.Additive(shaw.Shaw(K_CLIP)),
+        relative=[
+            (),
+            (shaw.Shaw(K_CLIP),),
+            (shaw.Shaw(K_CLIP, implementation="reshape", heads_share=True),),
         ],
         size=list(HEADS),
         mask=["none", "padding", "causal"],
     )
-    def test_equals_the_loops(self, score, size, mask):
+    def test_equals_the_loops(self, relative, size, mask):
         layer = made(
-            head_window.HeadWindow(size, score),
+            *relative,
+            head_window.HeadWindow(size),
             window.Window(2),
             dtype="float64",
         )
@@ -163,15 +157,20 @@ class HeadWindowTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_dropout_has_a_mask_of_its_own_for_each_head(self):
         layer = made(head_window.HeadWindow(3), dropout=0.5)
-        logits = tf.zeros([B, H, L, 3, L])
-        weights = layer.positions[0].weights(logits, None, tf.float32)
-        kept = layer.weights_dropout(weights, training=True) > 0
-        for n in (0, 2):  # beside the query's head, which is 1 to 3
-            same = tf.cast(kept[:, 1:4, :, n] == kept[:, 1:4, :, 1], tf.float32)
-            self.assertBetween(tf.reduce_mean(same), 0.35, 0.65)
+        # Values and output are the identity, and all weights are equal.
+        for kernel in (layer.v.kernel, layer.output_transform.kernel):
+            kernel.assign(tf.eye(F))
+        layer.q.kernel.assign(tf.zeros([F, F]))
+        x = np.zeros([1, 1, F], np.float32)
+        x[..., D : 2 * D] = 1.0  # the value of head 1, seen by 0, 1 and 2
+        x = tf.constant(np.repeat(np.repeat(x, 101, 0), 11, 1))
+        heads = tf.reshape(layer(x, training=True), [101, 11, H, D])[..., 0]
+        for near in (0, 2):
+            same = np.mean(heads[:, :, 1] == heads[:, :, near])
+            self.assertLess(same, 0.3)
 
     def test_bfloat16_is_near_float32(self):
-        positions = head_window.HeadWindow(3, shaw.Shaw(2)), window.Window(2)
+        positions = head_window.HeadWindow(3), shaw.Shaw(2), window.Window(2)
         layer = made(*positions)
         x = tf.constant(testing.normal(1, B, L, F), tf.float32)
         half = made(*positions, dtype="mixed_bfloat16")
@@ -179,7 +178,7 @@ class HeadWindowTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(tf.cast(half(x), tf.float32), layer(x), 0.1, 0.1)
 
     def test_long_lines_are_the_same_in_blocks(self):
-        layer = made(head_window.HeadWindow(3, shaw.Shaw(2)), window.Window(2))
+        layer = made(head_window.HeadWindow(3), shaw.Shaw(2), window.Window(2))
         x = tf.constant(testing.normal(1, B, L, F), tf.float32)
         expected = layer(x)
         # Two queries a block.
@@ -187,9 +186,8 @@ class HeadWindowTest(tf.test.TestCase, parameterized.TestCase):
         with mock.patch.object(row_blocks, "MOST_NUMBERS", numbers):
             self.assertAllClose(layer(x), expected, 1e-6, 1e-6)
 
-    @parameterized.parameters(None, shaw.Shaw(2))
-    def test_config_gives_the_same_layer(self, score):
-        layer = made(head_window.HeadWindow(3, score))
+    def test_config_gives_the_same_layer(self):
+        layer = made(head_window.HeadWindow(3), shaw.Shaw(2))
         config = layer.get_config()
         again = attention.TransformerAttention.from_config(config)
         again.build((None, None, F))
@@ -198,17 +196,16 @@ class HeadWindowTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(again(x), layer(x))
         self.assertEqual(again.get_config(), config)
 
-    @parameterized.parameters(
-        (0, None, "at least 1"),
-        (4, None, "must be odd"),
-        (3, rotary.Rotary(), "each key; .* Received: 'rotary positions'"),
-        (3, scheme.Scheme(), "each key; .* Received: 'no positions'"),
-        (3, additive.FeatureWise(), "each key; .* 'weights of single features"),
-        (3, "shaw", "each key; .* Received: 'shaw'"),
-    )
-    def test_wrong_arguments_are_refused(self, heads, score, message):
+    @parameterized.parameters((0, "at least 1"), (4, "must be odd"))
+    def test_wrong_numbers_are_refused(self, heads, message):
         with self.assertRaisesRegex(errors.UserError, message):
-            head_window.HeadWindow(heads, score)
+            head_window.HeadWindow(heads)
+
+    def test_two_schemes_that_replace_attention_are_refused(self):
+        with self.assertRaisesRegex(
+            errors.UserError, "replace attention.*other heads and score other"
+        ):
+            made(head_window.HeadWindow(3), additive.Additive())
 
 
 if __name__ == "__main__":

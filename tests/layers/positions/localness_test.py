@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import attention
+from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import localness
 from tests import oracles
 from tests import testing
@@ -16,9 +17,11 @@ B, H, Q, K, F = 2, 3, 5, 7, 12
 D = F // H
 
 
-def made(kind, **kwargs):
-    """Returns a layer whose weights are all different from 0."""
-    layer = localness.Gaussians(F, H, kind=kind, **kwargs)
+def made(kind, window=10, **kwargs):
+    """Returns an attention with localness, with weights different from 0."""
+    layer = attention.TransformerAttention(
+        F, H, positions=[localness.Localness(kind, window)], **kwargs
+    )
     layer.build((None, None, F))
     return testing.randomize(layer)
 
@@ -31,37 +34,43 @@ def silent(kind, **kwargs):
     return layer
 
 
-def zeros(length=K):
-    return tf.zeros([1, 1, F]), tf.zeros([1, H, length, D])
+def bias_of(layer, x, keys, mask=None, number=K):
+    """Returns the Gaussian bias of a layer with one scheme."""
+    where = pairs.Pairs(x.shape[1], number, 0, mask)
+    return layer.positions[0].bias(x, keys, where)
+
+
+def zeros(length=K, dtype=tf.float32):
+    return tf.zeros([1, 1, F], dtype), tf.zeros([1, H, length, D], dtype)
 
 
 class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
     def test_a_fixed_window_by_hand(self):
-        # I = 4: P = 2. The window is 2: sigma = 1, G = -(j - 2)^2 / 2.
-        bias = silent("fixed", window=2)(
-            *zeros(5), size=4, positions=tf.range(5)
-        )
+        # I = 4 of 5: P = 2. The window is 2: sigma = 1, G = -(j - 2)^2 / 2.
+        seen = np.array([[1, 1, 1, 1, 0]], bool)
+        bias = bias_of(silent("fixed", window=2), *zeros(5), seen, 5)
         self.assertEqual(tuple(bias.shape), (1, H, 1, 5))
         self.assertAllClose(bias[0, 1, 0], [-2.0, -0.5, 0.0, -0.5, -2.0])
 
     @parameterized.parameters("layer", "query")
     def test_a_predicted_window_by_hand(self, kind):
         # I = 8: P = 4, window 4, sigma = 2, G = -(j - 4)^2 / 8.
-        bias = silent(kind)(*zeros(3), size=8, positions=tf.constant([0, 4, 8]))
-        self.assertAllClose(bias[0, 2, 0], [-2.0, 0.0, -2.0])
+        bias = bias_of(silent(kind), *zeros(8), number=8)
+        self.assertAllClose(bias[0, 2, 0, ::4], [-2.0, 0.0])
 
     def test_a_window_is_never_less_than_one_position(self):
         # I = 1: P = window = 1/2, which counts as 1: sigma = 1/2.
         layer = silent("query")
-        bias = layer(*zeros(2), size=1, positions=tf.range(2))
+        seen = np.array([[1, 0]], bool)
+        bias = bias_of(layer, *zeros(2), seen, 2)
         self.assertAllClose(bias[0, 0, 0], [-0.5, -0.5])
         # However small the prediction, nothing is divided by 0.
-        layer.window_vectors.assign(tf.fill([F, H], -1e30))
-        layer.position_hidden.kernel.assign(tf.ones([F, F]))
+        layer.localness_window_vectors.assign(tf.fill([F, H], -1e30))
+        layer.localness_position_hidden.assign(tf.ones([F, F]))
         x, keys = zeros()
         with tf.GradientTape() as tape:
             tape.watch(x)
-            bias = layer(x + 1.0, keys, size=7, positions=tf.range(K))
+            bias = bias_of(layer, x + 1.0, keys)
         self.assertAllInRange(bias, -2 * 7.0**2, 0.0)
         self.assertTrue(np.all(np.isfinite(tape.gradient(bias, x))))
 
@@ -73,19 +82,18 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
         seen = np.ones([B, H, Q, K], bool)
         if masked:  # each head sees something else, the last query nothing
             seen = testing.normal(3, B, H, Q, K) > 0.0
+            seen[..., 0] = True  # from which positions are counted
             seen[:, :, -1] = False
-        size = seen.sum(-1)
-        bias = layer(
+        bias = bias_of(
+            layer,
             tf.constant(x, tf.float32),
             tf.constant(keys, tf.float32),
-            size=size if masked else K,
-            positions=tf.range(K),
-            may_attend=seen if masked else None,
+            tf.constant(seen) if masked else None,
         )
         weights = testing.named_weights(layer)
         for b, h, i in np.ndindex(B, H, Q):
             means = [
-                keys[b, g, seen[b, g, i]].sum(0) / max(1, size[b, g, i])
+                keys[b, g, seen[b, g, i]].sum(0) / max(1, seen[b, g, i].sum())
                 for g in range(H)
             ]
             expected = oracles.gaussian(
@@ -94,7 +102,7 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
                 3.5,
                 x[b, i],
                 np.concatenate(means),
-                size[b, h, i],
+                seen[b, h, i].sum(),
                 h,
             )
             self.assertAllClose(
@@ -122,40 +130,17 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
     def test_positions_are_told_apart_in_bfloat16(self):
         # bfloat16 has eight bits: of 1,000 positions it would see 250.
         layer = silent("fixed", dtype="mixed_bfloat16")
-        bias = layer(*zeros(1000), size=1000, positions=tf.range(1000))
+        bias = bias_of(layer, *zeros(1000, tf.bfloat16), number=1000)
         self.assertEqual(bias.dtype, tf.float32)
         expected = -((np.arange(1000) - 500.0) ** 2) / 50
         self.assertAllClose(bias[0, 0, 0], expected, rtol=1e-5)
-        self.assertEqual({w.dtype for w in layer.weights}, {"float32"})
 
     def test_float64_stays_float64(self):
         layer = silent("query", dtype="float64")
-        x, keys = (tf.cast(t, tf.float64) for t in zeros())
-        bias = layer(x, keys, size=K, positions=tf.range(K))
+        bias = bias_of(layer, *zeros(dtype=tf.float64))
         self.assertEqual(bias.dtype, tf.float64)
         expected = [-((j - 3.5) ** 2) / (2 * 1.75**2) for j in range(K)]
         self.assertAllClose(bias[0, 0, 0], expected, 1e-14, 1e-14)
-
-    def test_a_copy_from_its_config_is_equal(self):
-        layer = made("layer", window=3)
-        copy = localness.Gaussians.from_config(layer.get_config())
-        self.assertEqual(copy.get_config(), layer.get_config())
-
-    @parameterized.parameters("float16", "bfloat16")
-    def test_half_precision_alone_equals_mixed_precision(self, dtype):
-        mixed = made("query", dtype=f"mixed_{dtype}")
-        half = localness.Gaussians(F, H, kind="query", dtype=dtype)
-        half.build((None, None, F))
-        half.set_weights(mixed.get_weights())
-        mixed.set_weights([tf.cast(w, dtype) for w in mixed.get_weights()])
-        x = tf.constant(testing.normal(1, B, Q, F), dtype)
-        keys = tf.constant(testing.normal(2, B, H, K, D), dtype)
-        found, expected = (
-            layer(x, keys, size=K, positions=tf.range(K))
-            for layer in (half, mixed)
-        )
-        self.assertEqual(found.dtype, tf.float32)
-        self.assertAllClose(found, expected, rtol=1e-5)
 
 
 if __name__ == "__main__":

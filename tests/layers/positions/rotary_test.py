@@ -6,7 +6,7 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.layers import attention
-from relpos_tf.layers import caches
+from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import rotary
 from tests import oracles
 from tests import testing
@@ -84,9 +84,9 @@ class RotaryTest(tf.test.TestCase, parameterized.TestCase):
         layer = made()
         x = tf.constant(testing.normal(1, B, L, F), tf.float32)
         expected = layer(x, use_causal_mask=True)
-        places, kind = 0, caches.GrowingCache
+        places, kind = 0, pairs.KeysValues
         if cache == "fixed":  # four places stay free
-            places, kind = L + 4, caches.FixedCache
+            places, kind = L + 4, pairs.FixedCache
         past = kind(*[tf.zeros([B, H, places, D])] * 2)
         start = 0
         for end in (prefix, *range(prefix + 1, L + 1)):

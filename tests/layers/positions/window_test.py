@@ -11,8 +11,8 @@ WINDOW_1 = ["11000", "11100", "01110", "00111", "00011"]
 
 
 def picture(scheme, *lengths):
-    """Returns the rows of the mask `[Q, K]` of a scheme as text."""
-    mask = scheme.allowed(pairs.Sequence(*lengths)).numpy()
+    """Returns where the bias `[Q, K]` of a scheme is 0 as text."""
+    mask = scheme.bias(None, None, pairs.Pairs(*lengths)).numpy() == 0.0
     return ["".join(str(int(x)) for x in row) for row in mask]
 
 
@@ -29,13 +29,6 @@ class WindowTest(tf.test.TestCase):
     def test_the_position_of_the_first_query_may_be_given(self):
         self.assertEqual(picture(window.Window(1), 2, 5, 1), WINDOW_1[1:3])
 
-    def test_hypotheses_see_the_last_positions(self):
-        # Two hypotheses at position 2, keys at the positions 0, 0, 1, 1, 2, 2.
-        past = pairs.of_hypotheses(tf.constant([[[0, 0, 0], [0, 1, 1]]]))
-        self.assertAllEqual(
-            window.Window(1).allowed(past), [[0, 0, 1, 1, 1, 1]]
-        )
-
 
 class DirectionTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
@@ -51,13 +44,14 @@ class DirectionTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters((2, 1), (4, 2), (5, 3))
     def test_the_first_half_of_split_heads_looks_forward(self, heads, forward):
-        where = pairs.Sequence(3, 3)
-        mask = window.Direction("split", heads).allowed(where)
+        where = pairs.Pairs(3, 3)
+        mask = window.Direction("split", heads).bias(None, None, where)
         self.assertEqual(tuple(mask.shape), (heads, 3, 3))
         for head in range(heads):
             side = "forward" if head < forward else "backward"
             self.assertAllEqual(
-                mask[head], window.Direction(side, 1).allowed(where)
+                mask[head],
+                window.Direction(side, 1).bias(None, None, where),
             )
 
     def test_one_head_cannot_be_split(self):

@@ -3,14 +3,14 @@
 import numpy as np
 import tensorflow as tf
 
-from relpos_tf.layers.positions import relative
+from relpos_tf.layers.positions import shaw
 from tests import testing
 
 
 class RelativeT2TTest(tf.test.TestCase):
     def test_ids_are_those_of_its_matrix(self):
         for case, sizes, arrays in testing.t2t_cases("rel_matrix"):
-            ids = relative.relative_position_ids(
+            ids = shaw.relative_position_ids(
                 sizes["length_q"],
                 sizes["length_k"],
                 sizes["max_relative_position"],
@@ -22,7 +22,7 @@ class RelativeT2TTest(tf.test.TestCase):
             inputs = [tf.constant(arrays[f"in/{name}"]) for name in "xyz"]
             with tf.GradientTape() as tape:
                 tape.watch(inputs)
-                result = relative.relative_attention_inner(
+                result = shaw.relative_attention_inner(
                     *inputs, sizes["transpose"]
                 )
             gradients = tape.gradient(result, inputs, arrays["in/upstream"])
@@ -52,7 +52,7 @@ class RelativeT2TTest(tf.test.TestCase):
             depth = table.shape[1]
             q = tf.repeat(tf.eye(depth)[tf.newaxis, :, tf.newaxis], queries, 2)
             zeros = tf.zeros([1, depth, keys, depth])
-            _, weights = relative.relative_attention(
+            _, weights = shaw.relative_attention(
                 q, zeros, zeros, table, None, implementation=form
             )  # [1, H=D, Q, K]
             close = {"rtol": 1e-5, "atol": 1e-6, "msg": f"{form}, {case}"}
@@ -60,7 +60,7 @@ class RelativeT2TTest(tf.test.TestCase):
             self.assertAllClose(weights[0], expected, **close)
             # Each example may see one of the keys.
             zeros = tf.zeros([keys, 1, keys, depth])
-            output, _ = relative.relative_attention(
+            output, _ = shaw.relative_attention(
                 *(zeros[:, :, :queries], zeros, zeros, None, table),
                 bias=tf.where(tf.eye(keys) == 1, 0.0, -1e9)[:, None, None],
                 implementation=form,
@@ -82,7 +82,7 @@ class RelativeT2TTest(tf.test.TestCase):
             tensors = [tf.constant(arrays[name]) for name in (*names, *tables)]
             with tf.GradientTape() as tape:
                 tape.watch(tensors)
-                output, weights = relative.relative_attention(
+                output, weights = shaw.relative_attention(
                     *tensors, bias=arrays.get("in/bias"), implementation=form
                 )
             close = {"rtol": 1e-4, "atol": 2e-5, "msg": f"{form}, {case}"}

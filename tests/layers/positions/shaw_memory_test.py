@@ -3,7 +3,7 @@
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers.positions import relative
+from relpos_tf.layers.positions import shaw
 from tests import testing
 
 LENGTH, DEPTH, ROWS = 31, 17, 5
@@ -23,9 +23,9 @@ def largest_tensor(form):
     arrays = [testing.normal(i, 1, 1, LENGTH, DEPTH) for i in range(3)]
     arrays += [testing.normal(i, ROWS, DEPTH) for i in (3, 4)]
     return testing.largest_tensor(
-        lambda *tensors: relative.relative_attention(
-            *tensors, implementation=form
-        )[0],
+        lambda *tensors: shaw.relative_attention(*tensors, implementation=form)[
+            0
+        ],
         *arrays,
     )
 

@@ -7,26 +7,27 @@ once.
 Shapes: L lines, C counts.
 """
 
-import collections
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from relpos_tf.training import metrics
 
-_MOST_CHARACTERS = 6  # of an n-gram of chrF
 _BETA = 2  # chrF weighs recall beta times as much as precision
 
 
-class Measure(Protocol):
-    """A measure of translations.
+class Measure:
+    """A measure of translations, whose counts are sacreBLEU's.
 
-    Attributes:
-        name: str. For tables.
+    Args:
+        name: str. For tables. Also an attribute.
+        metric: sacreBLEU's object.
     """
 
-    name: str
+    def __init__(self, name: str, metric: Any):
+        self.name = name
+        self._metric = metric
 
     def counts(
         self, hypotheses: Sequence[str], references: Sequence[str]
@@ -36,12 +37,17 @@ class Measure(Protocol):
         Raises:
             UserError: see `metrics.check_pairs`.
         """
+        metrics.check_pairs(hypotheses, references)
+        # Private, but what sacreBLEU's own tests of significance are made of.
+        rows = self._metric._extract_corpus_statistics(hypotheses, [references])
+        return np.array(rows, np.float64)
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         """Returns the score of sums of lines' counts, `[..., C]` to `[...]`."""
+        raise NotImplementedError
 
 
-class Bleu:
+class Bleu(Measure):
     """BLEU as of `metrics.corpus_bleu`: cased, tokenized as 13a, smoothed.
 
     Its ten counts are the numbers of tokens of the hypothesis and of the
@@ -58,12 +64,8 @@ class Bleu:
     100.0
     """
 
-    name = "BLEU"
-
-    def counts(
-        self, hypotheses: Sequence[str], references: Sequence[str]
-    ) -> np.ndarray:
-        return _bleu_counts(metrics.bleu(), hypotheses, references)
+    def __init__(self):
+        super().__init__("BLEU", metrics.bleu())
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         correct, total = sums[..., 2:6], sums[..., 6:]  # [..., 4]
@@ -72,10 +74,10 @@ class Bleu:
         halves = 0.5 ** np.cumsum(is_zero, axis=-1)
         smoothed = np.where(is_zero, halves, correct)
         has_match = (correct > 0).any(axis=-1, keepdims=True)
-        return _bleu_score(sums, np.where(has_match, smoothed, 0.0))
+        return _bleu(sums, np.where(has_match, smoothed, 0.0))
 
 
-class TokenizedBleu:
+class TokenizedBleu(Measure):
     """BLEU as of `metrics.tokenized_bleu`; its counts are those of `Bleu`.
 
     Args:
@@ -83,27 +85,26 @@ class TokenizedBleu:
     """
 
     def __init__(self, language: str):
-        self.name = "tokenized BLEU"
+        super().__init__("tokenized BLEU", metrics.tokenized())
         self._language = language
 
     def counts(
         self, hypotheses: Sequence[str], references: Sequence[str]
     ) -> np.ndarray:
         metrics.check_pairs(hypotheses, references)
-        return _bleu_counts(
-            metrics.tokenized(),
+        return super().counts(
             metrics.moses_tokens(hypotheses, self._language),
             metrics.moses_tokens(references, self._language),
         )
 
     def score(self, sums: np.ndarray) -> np.ndarray:
-        return _bleu_score(sums, sums[..., 2:6])
+        return _bleu(sums, sums[..., 2:6])
 
 
-class ChrF:
+class ChrF(Measure):
     """chrF2 as of `metrics.corpus_bleu`.
 
-    Its counts are the numbers of character n-grams, n = 1 to 6, of the
+    Its counts are, for n = 1 to 6, the numbers of character n-grams of the
     hypothesis, of the reference, and of those in both. An n-gram of the
     hypothesis counts only where the reference has n characters.
 
@@ -112,23 +113,17 @@ class ChrF:
     >>> chrf = ChrF()
     >>> counts = chrf.counts(["ab d"], ["abc"])
     >>> counts[0].astype(int).tolist()
-    [3, 2, 1, 0, 0, 0, 3, 2, 1, 0, 0, 0, 2, 1, 0, 0, 0, 0]
+    [3, 3, 2, 2, 2, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
     >>> chrf.score(counts[0]).round(2).item()
     38.89
     """
 
-    name = "chrF"
-
-    def counts(
-        self, hypotheses: Sequence[str], references: Sequence[str]
-    ) -> np.ndarray:
-        metrics.check_pairs(hypotheses, references)
-        pairs = zip(hypotheses, references, strict=True)
-        return np.array([_chrf_counts(*pair) for pair in pairs], np.float64)
+    def __init__(self):
+        super().__init__("chrF", metrics.chrf())
 
     def score(self, sums: np.ndarray) -> np.ndarray:
-        hypothesis, reference, both = np.split(sums, 3, axis=-1)  # [..., 6]
-        is_known = (hypothesis > 0) & (reference > 0)
+        hypothesis, reference, both = (sums[..., i::3] for i in range(3))
+        is_known = (hypothesis > 0) & (reference > 0)  # [..., 6]
         lengths = np.maximum(is_known.sum(axis=-1), 1)
         precision, recall = (
             np.divide(both, of, np.zeros_like(both), where=is_known).sum(-1)
@@ -141,19 +136,7 @@ class ChrF:
         return 100 * found
 
 
-def _bleu_counts(bleu, hypotheses, references):
-    """Returns the counts of each line by sacreBLEU's object, `[L, 10]`."""
-    metrics.check_pairs(hypotheses, references)
-    rows = []
-    for hypothesis, reference in zip(hypotheses, references, strict=True):
-        score = bleu.corpus_score([hypothesis], [[reference]])
-        rows.append(
-            [score.sys_len, score.ref_len, *score.counts, *score.totals]
-        )
-    return np.array(rows, np.float64)
-
-
-def _bleu_score(sums, matches):
+def _bleu(sums: np.ndarray, matches: np.ndarray) -> np.ndarray:
     """Returns BLEU: the mean of the precisions times the brevity penalty.
 
     Args:
@@ -169,25 +152,3 @@ def _bleu_score(sums, matches):
     ratios = np.divide(expected, length, np.ones_like(length), where=is_short)
     scores = np.exp(1.0 - ratios) * np.exp(np.log(precisions).mean(axis=-1))
     return np.where(is_known, scores, 0.0)
-
-
-def _chrf_counts(hypothesis, reference):
-    """Returns the counts of a line, a list of 18."""
-    hypothesis, reference = (_grams(line) for line in (hypothesis, reference))
-    columns = [], [], []
-    for ours, expected in zip(hypothesis, reference, strict=True):
-        columns[0].append(ours.total() if expected else 0)
-        columns[1].append(expected.total())
-        columns[2].append((ours & expected).total())
-    return sum(columns, [])
-
-
-def _grams(line):
-    """Returns the n-grams of a line's characters, by length."""
-    line = "".join(line.split())
-    return [
-        collections.Counter(
-            line[start : start + n] for start in range(len(line) - n + 1)
-        )
-        for n in range(1, _MOST_CHARACTERS + 1)
-    ]

@@ -9,14 +9,16 @@ checks numbers, also where Keras is not installed.
 
 import math
 import numbers
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from relpos_tf import errors
 
 
-def integer(name, value, least=None):
-    """Refuses a value that is no integer, or one below `least`.
+def integer(name: str, value: Any, least: float = -math.inf) -> int:
+    """Returns an integer of Python or NumPy, of at least `least`, as an int.
 
     Example:
 
@@ -26,38 +28,43 @@ def integer(name, value, least=None):
     relpos_tf.errors.UserError: `num_heads` must be an integer of at least 1. \
 Received: num_heads=0.
     """
-    good = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not good or (least is not None and value < least):
-        limit = "" if least is None else f" of at least {least}"
+    is_one = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_one or value < least:
+        limit = f" of at least {least}" if least > -math.inf else ""
         _refuse(name, value, f"an integer{limit}")
+    return int(value)
 
 
-def number(name, value, least):
-    """Refuses a value that is no finite number of at least `least`."""
+def number(name: str, value: Any, least: float) -> float:
+    """Returns a finite number of at least `least` as a float."""
     if not _is_number(value) or not least <= value < math.inf:
         _refuse(name, value, f"a finite number of at least {least:g}")
+    return float(value)
 
 
-def fraction(name, value):
-    """Refuses a value that is no number in [0, 1)."""
+def fraction(name: str, value: Any) -> float:
+    """Returns a number in [0, 1) as a float."""
     if not _is_number(value) or not 0.0 <= value < 1.0:
         _refuse(name, value, "in the range [0, 1)")
+    return float(value)
 
 
-def choice(name, value, choices):
-    """Refuses a value that is not among `choices`."""
+def choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Returns a value that is among `choices`."""
     if value not in choices:
         _refuse(name, value, f"one of {choices}")
+    return value
 
 
-def flag(name, value):
-    """Refuses a value that is neither True nor False, nor 1 nor 0."""
+def flag(name: str, value: Any) -> bool:
+    """Returns True for True and 1, False for False and 0; no other value."""
     is_number = isinstance(value, numbers.Integral | np.bool_)
     if not is_number or value not in (0, 1):
         _refuse(name, value, "True or False")
+    return bool(value)
 
 
-def heads(hidden_size, num_heads):
+def heads(hidden_size: Any, num_heads: Any) -> None:
     """Refuses sizes below 1, and a hidden size that heads do not divide."""
     integer("hidden_size", hidden_size, least=1)
     integer("num_heads", num_heads, least=1)
@@ -68,7 +75,7 @@ def heads(hidden_size, num_heads):
         )
 
 
-def needs_tensorflow(layer):
+def needs_tensorflow(layer: Any) -> None:
     """Refuses a layer of TensorFlow while Keras runs on another backend.
 
     Args:
@@ -86,18 +93,19 @@ def needs_tensorflow(layer):
         )
 
 
-def mask_of_pairs(name, mask, sizes):
+def mask_of_pairs(name: str, mask: Any, sizes: Sequence[int | None]) -> None:
     """Refuses a mask that does not broadcast to `[B, H, Q, K]`, or by accident.
 
     Args:
         name: str.
-        mask: tensor.
+        mask: bool or integer tensor.
         sizes: B, H, Q and K, each an int, or None if only the graph knows.
     """
-    if not (mask.dtype.is_bool or mask.dtype.is_integer):
+    dtype = _dtype(mask)
+    if dtype != "bool" and "int" not in dtype:
         raise errors.UserError(
             f"`{name}` must be bool: `bias == 0` of a bias that is added to "
-            f"the logits. Received: dtype {mask.dtype.name}."
+            f"the logits. Received: dtype {dtype}."
         )
     shape = _known(mask.shape)
     if shape is not None and len(shape) in (0, 1, 2, 4) and _fits(shape, sizes):
@@ -110,11 +118,11 @@ def mask_of_pairs(name, mask, sizes):
         f"`{name}` must have the axes [batch, heads, {queries}queries, "
         f"{keys}keys], each of its size or 1: mask[:, None] of [batch, "
         "queries, keys], mask[:, None, None] of [batch, keys], mask[None, "
-        f"None] of [queries, keys]. Received: a shape of {mask.shape}."
+        f"None] of [queries, keys]. Received: a shape of {shape}."
     )
 
 
-def sizes(name, shape, expected):
+def sizes(name: str, shape: Sequence, expected: Sequence) -> None:
     """Refuses a shape that does not have the `expected` sizes.
 
     Args:
@@ -127,45 +135,40 @@ def sizes(name, shape, expected):
     if None in (shape, expected):
         return
     if len(shape) != len(expected) or not _fits(shape, expected, ones=False):
+        axes = ", ".join("any" if n is None else str(n) for n in expected)
         raise errors.UserError(
-            f"`{name}` must have the shape {_listed(expected)}. "
+            f"`{name}` must have the shape [{axes}]. "
             f"Received: a shape of {shape}."
         )
 
 
-def ids(name, tensor):
+def ids(name: str, tensor: Any) -> None:
     """Refuses a tensor that does not hold integers."""
+    if "int" not in _dtype(tensor):
+        raise errors.UserError(
+            f"`{name}` must be integers, such as int32. "
+            f"Received: dtype {_dtype(tensor)}."
+        )
+
+
+def _dtype(tensor):
+    """Returns the name of a tensor's dtype on any backend."""
     import keras  # not at the top, see above
 
-    dtype = keras.backend.standardize_dtype(tensor.dtype)
-    if "int" not in dtype:
-        raise errors.UserError(
-            f"`{name}` must be integers, such as int32. Received: dtype "
-            f"{dtype}."
-        )
+    return keras.backend.standardize_dtype(tensor.dtype)
 
 
 def _known(shape):
     """Returns a shape as a tuple, or None if only the graph knows its rank."""
-    try:
-        return tuple(shape)
-    except ValueError:  # TensorFlow's unknown rank
-        return None
+    return None if getattr(shape, "rank", 0) is None else tuple(shape)
 
 
 def _fits(shape, sizes, ones=True):
     """Returns whether the last axes have these sizes, or 1 if `ones`."""
     return all(
-        n is None
-        or not isinstance(size, int)
-        or n in ((1, size) if ones else (size,))
+        n is None or not isinstance(size, int) or n == size or (ones and n == 1)
         for n, size in zip(reversed(shape), reversed(sizes), strict=False)
     )
-
-
-def _listed(sizes):
-    """Returns sizes as in `[2, positions, any, 12]`."""
-    return f"[{', '.join('any' if n is None else str(n) for n in sizes)}]"
 
 
 def _is_number(value):

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers.positions import relative
+from relpos_tf.layers.positions import shaw
 from tests import oracles
 from tests import testing
 
@@ -107,7 +107,7 @@ class TwoDistancesTest(tf.test.TestCase, parameterized.TestCase):
                 left=distances[0],
             )
             for form in FORMS:
-                results = relative.relative_attention(
+                results = shaw.relative_attention(
                     *map(constant, arrays),
                     bias=bias,
                     implementation=form,
@@ -144,7 +144,7 @@ class TwoDistancesTest(tf.test.TestCase, parameterized.TestCase):
             tensors = [tf.constant(array) for array in arrays]
             with tf.GradientTape() as tape:
                 tape.watch(tensors)
-                output, _ = relative.relative_attention(
+                output, _ = shaw.relative_attention(
                     *tensors,
                     bias=bias,
                     implementation=form,
@@ -174,7 +174,7 @@ class TwoDistancesTest(tf.test.TestCase, parameterized.TestCase):
         ]
         with tf.GradientTape() as tape:
             tape.watch(tensors)
-            output, _ = relative.relative_attention(
+            output, _ = shaw.relative_attention(
                 *tensors,
                 bias=example_bias("causal" if causal else "none", lengths),
                 implementation=form,
@@ -219,13 +219,13 @@ class RelativePositionIdsTest(tf.test.TestCase, parameterized.TestCase):
         ("two_distances", (2, 5, 2, 1, 1), [[1, 2, 3, 3, 3], [0, 1, 2, 3, 3]]),
     )
     def test_ids_are_clipped_distances(self, arguments, expected):
-        ids = relative.relative_position_ids(*arguments)
+        ids = shaw.relative_position_ids(*arguments)
         self.assertEqual(ids.dtype, tf.int32)
         self.assertAllEqual(ids, expected)
 
     def test_lengths_may_be_tensors(self):
         function = tf.function(
-            lambda q, k, s: relative.relative_position_ids(q, k, 1, s),
+            lambda q, k, s: shaw.relative_position_ids(q, k, 1, s),
             input_signature=[tf.TensorSpec([], tf.int32)] * 3,
         )
         self.assertAllEqual(function(2, 4, 1), [[0, 1, 2, 2], [0, 0, 1, 2]])
@@ -235,7 +235,7 @@ class RelativePositionIdsTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(
             ValueError, f"at least 0. Received: max_relative_position={k}"
         ):
-            relative.relative_position_ids(2, 2, k)
+            shaw.relative_position_ids(2, 2, k)
 
 
 class RelativeAttentionInnerTest(tf.test.TestCase, parameterized.TestCase):
@@ -249,7 +249,7 @@ class RelativeAttentionInnerTest(tf.test.TestCase, parameterized.TestCase):
         z = testing.normal(3, heads, queries, keys, depth)
         if not per_head:
             z = z[0]
-        result = relative.relative_attention_inner(
+        result = shaw.relative_attention_inner(
             *map(tf.constant, (x, y, z)), transpose
         )
         expected = np.zeros(result.shape)
@@ -275,7 +275,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
                 query_start=lengths[3],
             )
             for form in FORMS:
-                results = relative.relative_attention(
+                results = shaw.relative_attention(
                     *map(constant, arrays),
                     bias=bias,
                     implementation=form,
@@ -318,7 +318,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             tensors = [tf.constant(array) for array in arrays]
             with tf.GradientTape() as tape:
                 tape.watch(tensors)
-                output, _ = relative.relative_attention(
+                output, _ = shaw.relative_attention(
                     *all_five(tensors),
                     bias=bias,
                     implementation=form,
@@ -346,7 +346,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         rows = [3, 5, 5] if per_head else [5, 5]
         spec += [tf.TensorSpec(rows, tf.float64)] * 2
         function = tf.function(
-            lambda *arrays: relative.relative_attention(
+            lambda *arrays: shaw.relative_attention(
                 *arrays[:5], implementation=form, query_start=arrays[5]
             ),
             input_signature=[*spec, tf.TensorSpec([], tf.int32)],
@@ -381,9 +381,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         def attend(*tensors):
             with tf.GradientTape() as tape:
                 tape.watch(tensors)
-                results = relative.relative_attention(
-                    *tensors, implementation=form
-                )
+                results = shaw.relative_attention(*tensors, implementation=form)
             return *results, tape.gradient(results[0], tensors[3:])
 
         for queries, keys in [(7, 3), (3, 7), (5, 5)]:
@@ -395,7 +393,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             tensors = [constant(array) for array in arrays]
             with tf.GradientTape() as tape:
                 tape.watch(tensors)
-                output, _ = relative.relative_attention(
+                output, _ = shaw.relative_attention(
                     *tensors, implementation="reshape"
                 )
             for found, loops in zip(
@@ -410,7 +408,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         length, k = 5, 2
         values = tf.reshape(tf.range(1.0, 16.0), [2 * k + 1, 3])
         neighbour = np.eye(length, k=1, dtype=bool)
-        output, _ = relative.relative_attention(
+        output, _ = shaw.relative_attention(
             *[tf.zeros([1, 1, length, 3])] * 3,
             None,
             values,
@@ -423,12 +421,12 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
     def test_free_positions_after_the_query_change_nothing(self, form):
         arrays = example((3, 7, 2, None), TABLES["per_head"])
         q, k, v, *tables = map(constant, arrays)
-        expected, _ = relative.relative_attention(
+        expected, _ = shaw.relative_attention(
             q, k, v, *tables, implementation=form
         )
         free = tf.constant(testing.normal(17, 2, 3, 4, 5))
         bias = np.where(np.arange(11) < 7, 0.0, -1e9)
-        output, weights = relative.relative_attention(
+        output, weights = shaw.relative_attention(
             q,
             *[tf.concat([x, free], 2) for x in (k, v)],
             *tables,
@@ -467,7 +465,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         kept = np.arange(length + padding) != 2
         with tf.GradientTape() as tape:
             tape.watch(tensors)
-            output, _ = relative.relative_attention(
+            output, _ = shaw.relative_attention(
                 *tensors,
                 bias=bias,
                 implementation=form,
@@ -496,9 +494,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         tensors = [tf.constant(a.astype(np.float32)) for a in arrays]
         with tf.GradientTape() as tape:
             tape.watch(tensors)
-            output, _ = relative.relative_attention(
-                *tensors, implementation=form
-            )
+            output, _ = shaw.relative_attention(*tensors, implementation=form)
         upstream = testing.normal(13, *output.shape).astype(np.float32)
         *_, keys, values = tape.gradient(output, tensors, upstream)
         self.assertAllEqual(keys, np.zeros(keys.shape))
@@ -510,7 +506,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         tensors = [constant(a.astype(np.float32)) for a in arrays]
         with tf.GradientTape() as tape:
             tape.watch(tensors)
-            output, weights = relative.relative_attention(
+            output, weights = shaw.relative_attention(
                 *tensors, bias=tf.fill([1, 1, 5, 5], -1e9), implementation=form
             )
         self.assertAllClose(weights, np.full([2, 3, 5, 5], 0.2), atol=1e-5)
@@ -522,7 +518,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         arrays = example((3, 7, 2, None), TABLES["shared"])
         _, weights = oracles.shaw_attention(*arrays)
         kept = np.arange(7) % 3 != 1
-        output, returned = relative.relative_attention(
+        output, returned = shaw.relative_attention(
             *map(constant, arrays),
             implementation=form,
             dropout=lambda weights: weights * kept,
@@ -544,7 +540,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         _, expected = oracles.shaw_attention(
             *[0.0 * array for array in arrays], bias=bias
         )
-        output, weights = relative.relative_attention(
+        output, weights = shaw.relative_attention(
             *[tf.zeros(array.shape, tf.bfloat16) for array in arrays],
             bias=bias,
             implementation=form,
@@ -557,9 +553,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         # oneDNN's product of [B, 1, Q, D] with [1, R, D] is wrong.
         arrays = example((17, 17, 4, None), TABLES["per_head"], 3, 1, 16)
         single = [tf.constant(array, tf.float32) for array in arrays]
-        output, weights = relative.relative_attention(
-            *single, implementation=form
-        )
+        output, weights = shaw.relative_attention(*single, implementation=form)
         expected = oracles.shaw_attention(*arrays)
         self.assertAllClose(output, expected[0], atol=1e-4)
         self.assertAllClose(weights, expected[1], atol=1e-4)
@@ -571,7 +565,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         bias = example_bias("causal", (5, 5, k, 0)) if causal else None
 
         def call(*arrays):
-            return relative.relative_attention(
+            return shaw.relative_attention(
                 *arrays,
                 bias=bias,
                 implementation="compact",
@@ -595,12 +589,12 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaisesRegex(
             ValueError, "'auto', 'reshape', 'compact'.*Received: .*'fast'"
         ):
-            relative.relative_attention(*arrays, implementation="fast")
+            shaw.relative_attention(*arrays, implementation="fast")
 
     def test_even_number_of_rows_is_refused(self):
         q, k, v, keys, values = example((3, 3, 1, None), TABLES["shared"])
-        with self.assertRaisesRegex(ValueError, r"2k\+1 rows.*\[3, 2\]"):
-            relative.relative_attention(q, k, v, keys, values[:2])
+        with self.assertRaisesRegex(ValueError, r"2k\+1 rows.*\(2, 5\)"):
+            shaw.relative_attention(q, k, v, keys, values[:2])
 
 
 def constant(array):

@@ -1,0 +1,106 @@
+"""Lines alone, whose search XLA compiles, against lines of a batch."""
+
+import pathlib
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+import relpos_tf
+from relpos_tf import errors
+from relpos_tf.decoding import export_files
+from relpos_tf.decoding import model_engine
+from relpos_tf.utils import checked_json
+from tests import tiny_run
+
+LINES = ["Where is the station?", "7", "It is raining.", "seven days"]
+
+
+class CompiledTest(tf.test.TestCase, parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        patch = mock.patch.object(model_engine, "SIZES", (29,))
+        patch.start()
+        cls.addClassCleanup(patch.stop)
+        cls.translator = relpos_tf.Translator.load(
+            tiny_run.path(), jit_compile=True
+        )
+
+    def setUp(self):
+        super().setUp()
+        engine = self.translator.engine
+        patch = mock.patch.object(engine, "_find", wraps=engine._find)
+        self.usual = patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_a_line_alone_has_the_translation_that_it_has_in_a_batch(self):
+        options = {"return_scores": True, "alpha": 0.9}
+        expected = self.translator.translate(LINES, **options)
+        self.assertEqual(self.usual.call_count, 1)
+        for line, (text, score) in zip(LINES, expected, strict=True):
+            ((found, found_score),) = self.translator.translate(
+                [line], **options
+            )
+            self.assertEqual(found, text)
+            self.assertNear(found_score, score, 1e-5)
+        self.assertEqual(self.usual.call_count, 1)
+        self.assertLen({text for text, _ in expected}, 4)
+
+    @parameterized.parameters(
+        {"prefix": ["sie"]},
+        {"min_length": 2},
+        {"no_repeat_ngram_size": 2},
+        {"sampling_method": "random"},
+        {"n_best": 2},
+        {"lines": [" ".join(LINES * 3)]},
+    )
+    def test_other_searches_are_not_compiled(self, lines=("7",), **options):
+        with mock.patch.object(self.translator.engine, "compiled") as compiled:
+            self.translator.translate(lines, **options)
+        self.assertEqual(self.usual.call_count, 1)
+        compiled.assert_not_called()
+
+    def test_a_translation_without_room_is_searched_for_as_usual(self):
+        engine = self.translator.engine
+        (expected,) = relpos_tf.Translator.load(tiny_run.path()).translate(
+            LINES[:1]
+        )
+        with (
+            mock.patch.object(model_engine, "_room", return_value=2),
+            mock.patch.object(engine, "_functions", {}),
+        ):
+            found = self.translator.translate(LINES[:1])
+        self.assertEqual(found, [expected])
+        self.assertEqual(self.usual.call_count, 1)
+
+    def test_all_sizes_can_be_compiled_before_the_first_line(self):
+        engine = self.translator.engine
+        ids = np.ones([1, 1, 1], np.int32)
+        with (
+            mock.patch.object(model_engine, "SIZES", (2, 3)),
+            mock.patch.object(engine, "compiled") as compiled,
+        ):
+            found = tf.constant(ids), tf.zeros([1, 1]), tf.constant([False])
+            compiled.return_value.return_value = found
+            for step in engine.warm_up_steps():
+                step()
+        self.assertEqual(
+            compiled.call_args_list, [mock.call(3, 2), mock.call(3, 3)]
+        )
+
+    def test_an_export_is_not_compiled(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        info = {"format": "litert", "files": {}, "decode_hparams": {}}
+        info |= {"tokenizer": "", "tokenizer_sha256": ""}
+        content = checked_json.dumps(info)
+        (folder / export_files.EXPORT_INFO).write_text(content)
+        with self.assertRaisesRegex(
+            errors.UserError, "for runs and checkpoints.*an export for LiteRT"
+        ):
+            relpos_tf.Translator.load(folder, jit_compile=True)
+
+
+if __name__ == "__main__":
+    tf.test.main()

@@ -1,0 +1,93 @@
+"""A scheme of a user's own, by the steps of docs/positions.md."""
+
+import contextlib
+import io
+import pathlib
+import re
+import shlex
+
+import numpy as np
+import tensorflow as tf
+from absl.testing import absltest
+
+from relpos_tf.bin import command
+from relpos_tf.bin import decoder
+from relpos_tf.bin import trainer
+from relpos_tf.decoding import loading
+from tests import testing
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "positions.md"
+# So that training takes seconds.
+SMALL = (
+    "hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=2,"
+    "batch_size=256,beam_size=2"
+)
+
+
+def blocks(language):
+    """Returns the blocks of code of the page's last section."""
+    section = PAGE.read_text(encoding="utf-8").split("## A scheme of your own")
+    return re.findall(rf"```{language}\n(.*?)```", section[1], re.DOTALL)
+
+
+class OwnSchemeTest(absltest.TestCase):
+    def execute(self, main, *arguments):
+        error = io.StringIO()
+        with contextlib.redirect_stderr(error):
+            code = command.execute(main, arguments)
+        self.assertEqual(code, 0, error.getvalue())
+
+    def test_the_steps_of_the_page(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        self.enter_context(contextlib.chdir(folder))
+        own, export = blocks("python")
+        train, translate = (
+            shlex.split(block.replace("\\\n", " ")) for block in blocks("sh")
+        )
+        (folder / "mine").mkdir()
+        (folder / "mine" / "__init__.py").write_text(own, encoding="utf-8")
+        self.assertEqual(train[0], "relpos-trainer")
+        hparams = next(word for word in train if word.startswith("--hparams="))
+        train[train.index(hparams)] = f"{hparams},{SMALL}"
+        self.execute(trainer.main, *train[1:], "--train_steps=5")
+        self.check_steps(loading.load_model("runs/decay"))
+        exec(compile(export, PAGE.name, "exec"), {})
+        echo, line, bar, name, *flags = translate
+        self.assertEqual([echo, bar, name], ["echo", "|", "relpos-decoder"])
+        (folder / "in.txt").write_text(f"{line}\n", encoding="utf-8")
+        outputs = []
+        for source in (flags, ["--output_dir=runs/decay"]):
+            self.execute(
+                decoder.main,
+                *source,
+                "--decode_from_file=in.txt",
+                "--decode_to_file=out.txt",
+            )
+            outputs.append((folder / "out.txt").read_text(encoding="utf-8"))
+        self.assertEqual(outputs[0], outputs[1])
+        self.assertEndsWith(outputs[0], "\n")
+
+    def check_steps(self, model):
+        """Compares the rates, the rows of cached steps, and loops."""
+        for block in (*model.encoder_blocks, *model.decoder_blocks):
+            layer = block.self_attention
+            layer.decay_rates.assign([0.5, 2.0])
+            x = tf.constant(testing.normal(1, 1, 5, 16), tf.float32)
+            output, found = layer(x, use_causal_mask=True, return_weights=True)
+            layer.decay_rates.assign([0.0, 0.0])
+            _, plain = layer(x, use_causal_mask=True, return_weights=True)
+            expected = plain.numpy()
+            for h, i, j in np.ndindex(2, 5, 5):
+                rate = 0.5 * [0.5, 2.0][h]
+                expected[0, h, i, j] *= np.exp(-rate * abs(i - j))
+            expected /= expected.sum(-1, keepdims=True)
+            self.assertTrue(np.allclose(found, expected, 1e-4, 1e-5))
+            layer.decay_rates.assign([0.5, 2.0])
+            first, cache = layer.step(x[:, :3], layer.init_cache(1), start=0)
+            last, _ = layer.step(x[:, 3:], cache, start=3)
+            rows = np.concatenate([first, last], 1)
+            self.assertTrue(np.allclose(rows, output, 1e-4, 1e-5))
+
+
+if __name__ == "__main__":
+    absltest.main()

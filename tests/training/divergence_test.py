@@ -1,0 +1,68 @@
+"""A run that diverged says so, and how to go back to a good checkpoint."""
+
+import math
+
+from absl.testing import absltest
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from tests.training import tiny_runs
+
+# The weights after an update of this rate are finite; no loss of them is.
+RUINOUS = "learning_rate_schedule=constant,learning_rate_constant=1e25"
+TOO_HIGH = "learning_rate_schedule=constant,learning_rate_constant=30"
+
+
+class DivergenceTest(tiny_runs.TestCase):
+    hparams = hparam.HParams(
+        hidden_size=8,
+        filter_size=12,
+        num_heads=2,
+        num_hidden_layers=1,
+        batch_size=128,
+        max_length=32,
+    )
+    config = {"local_eval_frequency": 2}
+
+    def logs_of(self, name, steps, hparams=""):
+        """Trains; returns the log."""
+        trainer = self.trainer(name, steps, hparams)
+        with self.assertLogs("relpos_tf") as logs:
+            trainer.train()
+        return "\n".join(logs.output)
+
+    def test_a_ruined_checkpoint_is_named_with_the_way_back(self):
+        self.trainer("ruined", 4).train()
+        self.trainer("ruined", 5, RUINOUS).train()
+        path = self.folder / "ruined"
+        self.assertTrue((path / "ckpt-5.npz").is_file())
+        for _ in range(2):
+            with self.assertRaisesRegex(
+                errors.UserError,
+                rf"{path}/ckpt-5 is ruined.* {path}/ckpt-5\.\*.*{path}/ckpt-4",
+            ):
+                self.trainer("ruined", 9).train()
+        for file in path.glob("ckpt-5.*"):
+            file.unlink()
+        trainer = self.trainer("ruined", 9)
+        self.assertEqual(trainer.step, 4)
+        trainer.train()
+        self.assertEqual(trainer.step, 9)
+
+    def test_without_an_earlier_checkpoint_the_run_begins_again(self):
+        self.trainer("first", 1, RUINOUS).train()
+        with self.assertRaisesRegex(
+            errors.UserError, "ckpt-1 is ruined.*no earlier.*--output_dir"
+        ):
+            self.trainer("first", 9).train()
+
+    def test_a_loss_far_above_that_of_a_guess_is_named_at_the_end(self):
+        log = self.logs_of("high", 7, TOO_HIGH)
+        self.assertRegex(log, "WARNING.* far above .*uniform")
+        guess = math.log(self.problem.manifest(self.data_dir)["vocab_size"])
+        self.assertIn(f"{guess:.1f}", log)
+        self.assertNotIn("uniform", self.logs_of("good", 7))
+
+
+if __name__ == "__main__":
+    absltest.main()
