@@ -1,6 +1,6 @@
 """Relative attention in `keras.ops`: for TensorFlow, JAX and PyTorch.
 
-The equations are those of `relative`, which is quicker on TensorFlow. This
+The equations are those of `shaw`, which is quicker on TensorFlow. This
 form needs products, sums, padding and reshapes only. With one-hot rows
 c[d, r] = 1 where distance d is clipped to row r of a table:
 
@@ -27,7 +27,7 @@ from typing import Any
 from keras import ops
 
 Tensor = Any  # of the backend that Keras runs on
-NEGATIVE = -1e9  # the logit of a forbidden pair, as in `masks`
+NEGATIVE = -1e9  # the logit of a forbidden pair, as in `pairs`
 
 
 def relative_attention(
