@@ -37,7 +37,7 @@ def make_step(args, tf, batch=None):
     strategy = devices.strategy()
     with strategy.scope():
         model = common.make_model(args)
-        optimizer = optimizers.adam(
+        optimizer = optimizers.Adam(
             model.hparams, {v.path: v.value for v in model.trainable_variables}
         )
     batch = batch or {

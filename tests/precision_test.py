@@ -76,7 +76,7 @@ class Made:
         keras.utils.set_random_seed(11)
         self.model = transformer.Transformer(HPARAMS, dtype=POLICIES[dtype])
         variables = {v.path: v.value for v in self.model.trainable_variables}
-        self.optimizer = optimizers.adam(HPARAMS, variables)
+        self.optimizer = optimizers.Adam(HPARAMS, variables)
         self.before = {n: v.numpy() for n, v in variables.items()}
         self.step = train_step.compile_step(
             tf.distribute.get_strategy(),

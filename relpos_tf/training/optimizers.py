@@ -113,19 +113,18 @@ class Adam:
     variables.
 
     Args:
+        hparams: `hparam.HParams`. Used are `optimizer_adam_beta1` and
+            `..._beta2`, decays of the means of the gradients and of their
+            squares; `optimizer_adam_epsilon`, added to the root of the latter;
+            `clip_grad_norm`, the largest global norm of the gradients, or 0:
+            no limit; `weight_decay`: in each update, a variable with two
+            dimensions or more (a matrix, an embedding, a table of relative
+            positions) also loses this part of itself times the learning rate,
+            while biases and the scales of layer norms have one dimension and
+            lose nothing; and `moving_average_decay`, see `MovingAverage`.
         variables: dict of trainable `tf.Variable` by name. Also an attribute.
         learning_rate: function from the number of updates made so far to a
-            float32 scalar.
-        beta1: float. Decay of the mean of the gradients.
-        beta2: float. Decay of the mean of their squares.
-        epsilon: float, added to the root of the mean of the squares.
-        clip_norm: float. The largest global norm of the gradients; 0: no
-            limit.
-        weight_decay: float. In each update, a variable with two dimensions or
-            more (a matrix, an embedding, a table of relative positions) also
-            loses this part of itself times the learning rate. Biases and the
-            scales of layer norms have one dimension and lose nothing.
-        moving_average_decay: float. See `MovingAverage`; 0: there are none.
+            float32 scalar. Default: the schedule of `hparams`.
 
     Attributes:
         averages: `MovingAverage` of the variables. It moves with every update
@@ -141,23 +140,16 @@ class Adam:
 
     def __init__(
         self,
+        hparams: hparam.HParams,
         variables: dict[str, tf.Variable],
-        learning_rate: Callable,
-        *,
-        beta1: float = 0.9,
-        beta2: float = 0.98,
-        epsilon: float = 1e-9,
-        clip_norm: float = 0.0,
-        weight_decay: float = 0.0,
-        moving_average_decay: float = 0.0,
+        learning_rate: Callable | None = None,
     ):
         self.variables = variables
-        self._learning_rate = learning_rate
-        self._beta1, self._beta2 = beta1, beta2
-        self._epsilon = epsilon
-        self._clip_norm = clip_norm
-        self._weight_decay = weight_decay
-        self.averages = MovingAverage(variables, moving_average_decay)
+        self._hparams = hparams
+        self._learning_rate = learning_rate or schedules.learning_rate(hparams)
+        self._beta1 = hparams.optimizer_adam_beta1
+        self._beta2 = hparams.optimizer_adam_beta2
+        self.averages = MovingAverage(variables, hparams.moving_average_decay)
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         self._means = self._slots("mean")
         self._squares = self._slots("square")
@@ -198,9 +190,9 @@ class Adam:
         """
         norm = tf.linalg.global_norm(gradients)
         is_made = tf.logical_and(allowed, tf.math.is_finite(norm))
-        if self._clip_norm:
+        if limit := self._hparams.clip_grad_norm:
             gradients, _ = tf.clip_by_global_norm(
-                gradients, self._clip_norm, use_norm=norm
+                gradients, limit, use_norm=norm
             )
         number = tf.cast(self.step, tf.float32) + 1.0
         scalars = {
@@ -242,41 +234,25 @@ class Adam:
         return tf.constant(True)
 
     def _update_one(self, variable, mean, square, gradient, **scalars):
-        if self._weight_decay and len(variable.shape) > 1:
+        decay = self._hparams.weight_decay
+        if decay and len(variable.shape) > 1:
             # Adam's step does not depend on the weight, so it may come second.
-            variable.assign_sub(scalars["lr"] * self._weight_decay * variable)
+            variable.assign_sub(scalars["lr"] * decay * variable)
         return tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=mean.handle,
             v=square.handle,
             beta1=self._beta1,
             beta2=self._beta2,
-            epsilon=self._epsilon,
+            epsilon=self._hparams.optimizer_adam_epsilon,
             grad=gradient,
             **scalars,
         )
 
 
-def adam(hparams: hparam.HParams, variables: dict[str, tf.Variable]) -> Adam:
-    """Returns the optimizer of `hparams` for `variables`, by name.
-
-    It has the moving averages that `hparams` ask for.
-    """
-    return Adam(
-        variables,
-        schedules.learning_rate(hparams),
-        beta1=hparams.optimizer_adam_beta1,
-        beta2=hparams.optimizer_adam_beta2,
-        epsilon=hparams.optimizer_adam_epsilon,
-        clip_norm=hparams.clip_grad_norm,
-        weight_decay=hparams.weight_decay,
-        moving_average_decay=hparams.moving_average_decay,
-    )
-
-
 # By the choices of hparams: functions of the hparams, and of the variables by
 # name.
-OPTIMIZERS = {"adam": adam}
+OPTIMIZERS = {"adam": Adam}
 
 
 def not_finite(variables: Mapping[str, tf.Variable]) -> list[str]:

@@ -117,7 +117,7 @@ class Machine:
         with self._strategy.scope():
             self.model = kind(hparams)
             variables = {v.path: v.value for v in self.model.variables}
-            self._optimizer = optimizers.adam(hparams, variables)
+            self._optimizer = optimizers.Adam(hparams, variables)
         averages = self._optimizer.averages.variables
         self.variables = variables | self._optimizer.state
         self.variables |= {f"average/{n}": v for n, v in averages.items()}

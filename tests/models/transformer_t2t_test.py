@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from relpos_tf import hparam
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import search
 from relpos_tf.layers import losses
@@ -148,9 +149,11 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
         rate = schedules.learning_rate(model.hparams)
         start = tf.Variable(0, dtype=tf.int64)
         optimizer = optimizers.Adam(
+            hparam.HParams(
+                optimizer_adam_beta2=meta["hparams"]["optimizer_adam_beta2"]
+            ),
             {v.path: v.value for v in model.trainable_variables},
             lambda step: rate(step + start),
-            beta2=meta["hparams"]["optimizer_adam_beta2"],
         )
         spec = dict.fromkeys(
             ("inputs", "targets"), tf.TensorSpec([None, None], tf.int32)

@@ -9,6 +9,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import errors
+from relpos_tf import hparam
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
@@ -57,7 +58,9 @@ class MovingAverageTest(tf.test.TestCase, parameterized.TestCase):
         start = random.normal(size=(2, 3)).astype(np.float32)
         variable = tf.Variable(start)
         optimizer = optimizers.Adam(
-            {"w": variable}, lambda step: 0.5, moving_average_decay=decay
+            hparam.HParams(moving_average_decay=decay),
+            {"w": variable},
+            lambda step: 0.5,
         )
         average = optimizer.averages.variables["w"]
         apply = tf.function(optimizer.apply)

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from relpos_tf import hparam
 from relpos_tf.training import optimizers
 
 RATES = (0.5, 0.25, 0.125)
@@ -47,9 +48,11 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
         self.gradients = random.normal(size=(3, 2, 3)).astype(np.float32)
         self.variable = tf.Variable(self.start)
 
-    def make(self, **options):
+    def make(self):
         return optimizers.Adam(
-            {"w": self.variable}, lambda step: tf.gather(RATES, step), **options
+            hparam.HParams(),
+            {"w": self.variable},
+            lambda step: tf.gather(RATES, step),
         )
 
     def test_three_updates_equal_the_definition(self):
@@ -63,9 +66,9 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
     def test_clipping_bounds_the_norm_over_all_variables(self):
         other = tf.Variable([0.0])
         optimizer = optimizers.Adam(
+            hparam.HParams(clip_grad_norm=1.0),
             {"w": self.variable, "b": other},
             lambda step: 0.1,
-            clip_norm=1.0,
         )
         optimizer.apply([tf.fill([2, 3], 4.0), tf.constant([-2.0])])
         # The norm is sqrt(6 * 16 + 4) = 10, so everything is divided by 10.
@@ -85,9 +88,9 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
         for clip_norm in (0.0, 1.0):
             other = tf.Variable([0.5, -0.0])
             optimizer = optimizers.Adam(
+                hparam.HParams(clip_grad_norm=clip_norm),
                 {"w": self.variable, "b": other},
                 lambda step: 0.1,
-                clip_norm=clip_norm,
             )
             good = [tf.constant(self.gradients[0]), tf.constant([3.0, -0.0])]
             self.assertTrue(optimizer.apply(good))
@@ -113,10 +116,9 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
             for name, value in start.items()
         }
         optimizer = optimizers.Adam(
+            hparam.HParams(clip_grad_norm=2.0, weight_decay=0.3),
             variables,
             lambda step: tf.gather(RATES, step),
-            clip_norm=2.0,
-            weight_decay=0.3,
         )
         apply = tf.function(optimizer.apply)
         for update in gradients:

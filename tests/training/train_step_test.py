@@ -53,7 +53,7 @@ def train(strategy, batches, hparams, signature=SPEC):
     keras.utils.set_random_seed(7)
     with strategy.scope():
         model = transformer.Transformer(hparams)
-        optimizer = optimizers.adam(
+        optimizer = optimizers.Adam(
             hparams, {v.path: v.value for v in model.trainable_variables}
         )
     dataset = strategy.distribute_datasets_from_function(
@@ -145,7 +145,7 @@ class TrainStepTest(tf.test.TestCase):
             model = transformer.Transformer(
                 small().replace(layer_prepostprocess_dropout=0.3)
             )
-            optimizer = optimizers.adam(
+            optimizer = optimizers.Adam(
                 model.hparams,
                 {v.path: v.value for v in model.trainable_variables},
             )
