@@ -342,7 +342,7 @@ class TransformerAttention(MultiHead):
         """Attends from one block of queries after another, to save memory."""
         rows = pairs.queries
         numbers = pairs_lib.size(q, 0) * self.num_heads * pairs.keys
-        if any(one.overrides("attend") for one in self.positions):
+        if self._schemes("attend"):
             numbers *= self.depth  # of a pair, at most
 
         def attend(start, end):

@@ -124,14 +124,12 @@ class EncoderBlock(Block):
         return_weights: bool = False,
         training: bool = False,
     ) -> Any:
+        options = {"return_weights": return_weights, "training": training}
+
         def attend(y):
-            result = self.self_attention(
-                y,
-                may_attend=may_attend,
-                return_weights=return_weights,
-                training=training,
+            return _pair(
+                self.self_attention(y, may_attend=may_attend, **options)
             )
-            return result if return_weights else (result, None)
 
         x, weights = self.self_attention_residual.around(attend, x, training)
         x = self._feed_forward(x, training)
@@ -214,14 +212,16 @@ class DecoderBlock(Block):
         options = {"return_weights": return_weights, "training": training}
 
         def attend(y):
-            result = self.self_attention(y, use_causal_mask=True, **options)
-            return result if return_weights else (result, None)
+            return _pair(
+                self.self_attention(y, use_causal_mask=True, **options)
+            )
 
         def attend_to_source(y):
-            result = self.encdec_attention(
-                y, memory, may_attend=may_attend, **options
+            return _pair(
+                self.encdec_attention(
+                    y, memory, may_attend=may_attend, **options
+                )
             )
-            return result if return_weights else (result, None)
 
         x, *weights = self._sublayers(attend, attend_to_source, x, training)
         return (x, *weights) if return_weights else x
@@ -278,6 +278,11 @@ class DecoderBlock(Block):
     def get_config(self) -> dict[str, Any]:
         positions = scheme.serialized(self.encdec_attention.positions)
         return super().get_config() | {"source_positions": positions}
+
+
+def _pair(result):
+    """Returns an attention's output and its weights, or None for these."""
+    return result if isinstance(result, tuple) else (result, None)
 
 
 def _check_sizes(attention_args, feed_forward_args):
