@@ -42,6 +42,9 @@ TRANSLATE = [
     # The last line of Keras that runs on Python 3.10.
     "keras>=3.12.4,<3.13; python_version < '3.11'",
     *TEXT,
+    # What compares runs: distributions, and the report.
+    "jinja2>=3.1,<4",
+    "scipy>=1.11,<2",
 ]
 COMMANDS = (
     "trainer",

@@ -5,11 +5,13 @@ import io
 import pathlib
 import re
 import shlex
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
 
+from relpos_tf import hparam
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
 from relpos_tf.bin import trainer
@@ -40,6 +42,11 @@ class OwnSchemeTest(absltest.TestCase):
     def test_the_steps_of_the_page(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         self.enter_context(contextlib.chdir(folder))
+        # Tests after this one, in the same process, list the shipped kinds.
+        kinds = [*hparam.SELF_ATTENTION_TYPES]
+        self.enter_context(
+            mock.patch.object(hparam, "SELF_ATTENTION_TYPES", kinds)
+        )
         own, export = blocks("python")
         train, translate = (
             shlex.split(block.replace("\\\n", " ")) for block in blocks("sh")
