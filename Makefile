@@ -3,7 +3,7 @@
 # make test-backends  the layers that need no TensorFlow, on JAX and PyTorch, in
 #             an environment of its own: TORCH and JAX choose other versions
 # make test-oldest    layers and model on the oldest TensorFlow and Keras that
-#             setup.py allows, without the packages of translation, in an
+#             pyproject.toml allows, without the packages of translation, in an
 #             environment of its own: TENSORFLOW, KERAS and NUMPY choose others
 # make check  for daily work: lint, and the shortest test files, two minutes
 # make lint   ruff: rules and formatting; mypy: types of the core
@@ -12,6 +12,8 @@
 # make golden write the golden files of the hparams sets again
 # make durations  run every test and note the processor seconds of each file,
 #             by which make test orders the files and make check chooses them
+# make docs   the site of docs/ in build/site, all links checked, in an
+#             environment of its own
 # make clean  remove what the tools and the demo wrote
 
 PYTHON ?= python3
@@ -22,6 +24,7 @@ BACKENDS := .venv-backends
 JAX ?= jax
 TORCH ?= torch
 OLDEST := .venv-oldest
+DOCS := .venv-docs
 TENSORFLOW ?= 2.18.1
 KERAS ?= 3.8.0
 NUMPY ?= 1.26.4
@@ -31,7 +34,7 @@ PROBLEM := translate_ende_phrases
 PYTEST := TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
   --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-backends test-oldest check lint bench bench-peers golden durations clean venv
+.PHONY: demo test test-backends test-oldest check lint bench bench-peers golden durations docs clean venv
 
 venv: $(STAMP)
 
@@ -77,7 +80,7 @@ test-backends: $(BACKENDS)/.installed
 	done
 
 # Installs the package with its requirements, which must allow the versions.
-$(OLDEST)/.installed-$(TENSORFLOW)-$(KERAS)-$(NUMPY): setup.py
+$(OLDEST)/.installed-$(TENSORFLOW)-$(KERAS)-$(NUMPY): pyproject.toml
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	rm -f $(OLDEST)/.installed-*
 	$(OLDEST)/bin/python -m pip install --quiet \
@@ -109,6 +112,15 @@ bench-peers: $(STAMP)
 
 golden: $(STAMP)
 	$(BIN)/python -m tests.conformance.golden_test --write
+
+$(DOCS)/.installed: constraints.txt
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -c constraints.txt mkdocs-material
+	@touch $@
+
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 
 clean:
 	rm -rf $(DEMO) build dist *.egg-info .pytest_cache .ruff_cache

@@ -42,8 +42,8 @@ class PublicNamesTest(parameterized.TestCase):
 
     def test_types_are_declared(self):
         self.assertTrue((ROOT / "relpos_tf" / "py.typed").is_file())
-        setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-        self.assertIn('"relpos_tf": ["py.typed"]', setup)
+        packaging = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        self.assertIn('relpos_tf = ["py.typed"]', packaging)
 
 
 class MissingLibraryTest(parameterized.TestCase):

@@ -1,9 +1,9 @@
 """Starts Python in an environment that has no TensorFlow and no Keras.
 
 The environment is a folder of links to the packages that
-`pip install 'relpos_tf[ctranslate2,litert]'` would install, as setup.py and the
-packages' own metadata say, and to no other. Python runs with `-S`, so that it
-knows this folder, the standard library and this project alone.
+`pip install 'relpos_tf[ctranslate2,litert]'` would install, as pyproject.toml
+and the packages' own metadata say, and to no other. Python runs with `-S`, so
+that it knows this folder, the standard library and this project alone.
 """
 
 import atexit
@@ -53,12 +53,12 @@ def names(*extras: str) -> frozenset[str]:
     """Returns the names of the distributions, with all that they require.
 
     Args:
-        *extras: Of setup.py. Default: `EXTRAS`.
+        *extras: Of pyproject.toml. Default: `EXTRAS`.
     """
-    setup = packaging_test.arguments_of_setup()
-    waiting = [*setup["install_requires"]]
+    setup = packaging_test.distribution()
+    waiting = [*setup.install_requires]
     for extra in extras or EXTRAS:
-        waiting += setup["extras_require"][extra]
+        waiting += setup.extras_require[extra]
     found = set()
     while waiting:
         wish = requirements.Requirement(waiting.pop())

@@ -1,7 +1,7 @@
 """The optional parts of the package, and how to install them.
 
-setup.py has an extra for each part. Every installation has NumPy and absl-py;
-TensorFlow and Keras come with the extras `layers` and `translate`.
+pyproject.toml has an extra for each part. Every installation has NumPy and
+absl-py; TensorFlow and Keras come with the extras `layers` and `translate`.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def imports(extra: str, task: str) -> Iterator[None]:
     """Explains imports that fail in the block.
 
     Args:
-        extra: str. The extra of setup.py with the imported packages.
+        extra: str. The extra of pyproject.toml with the imported packages.
         task: str. What needs them, for the message.
 
     Raises:

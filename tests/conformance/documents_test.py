@@ -112,9 +112,10 @@ class DocumentedCommandsTest(parameterized.TestCase):
         self.assertContainsSubset({"demo", "test", "test-oldest"}, named)
 
     def test_pip_installs_what_there_is(self):
-        setup = packaging_test.arguments_of_setup()
-        extras = setup["extras_require"]
-        wheel = re.escape(f"relpos_tf-{setup['version']}-py3-none-any.whl")
+        setup = packaging_test.distribution()
+        extras = setup.extras_require
+        version = setup.metadata.version
+        wheel = re.escape(f"relpos_tf-{version}-py3-none-any.whl")
         number = 0
         for words in documents.all_commands():
             if words[:2] != ["pip", "install"]:

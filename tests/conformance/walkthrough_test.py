@@ -39,7 +39,7 @@ OTHER_PACKAGES = frozenset({"keras", "opennmt", "tensorflow", "tf"})
 FILE_ENDINGS = frozenset(
     {"bin", "data", "extra", "gz", "html", "ids", "index", "json", "jsonl"}
     | {"lengths", "md", "model", "npz", "part", "pb", "py", "sh", "source"}
-    | {"subwords", "tar", "target", "tflite", "txt", "yml", "zip"}
+    | {"subwords", "tar", "target", "tflite", "toml", "txt", "yml", "zip"}
 )
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w/]*(?:\.\w+)?")

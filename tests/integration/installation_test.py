@@ -25,8 +25,9 @@ from tests import tiny_run
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = "benchmarks docs examples hparams relpos_tf tests tools".split()
 FILES = (
-    "CHANGELOG.md CONTRIBUTING.md LICENSE MANIFEST.in Makefile README.md "
-    "constraints.txt decoder.py pyproject.toml setup.py trainer.py"
+    "CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE MANIFEST.in Makefile "
+    "README.md SECURITY.md constraints.txt decoder.py mkdocs.yml "
+    "pyproject.toml setup.py trainer.py"
 ).split()
 BUILD = "import sys; from setuptools import build_meta as b; "
 EXTRAS = "relpos_tf[translate,plots,tensorboard]"
