@@ -8,14 +8,12 @@ for each; `added_memory_mb` is the peak beyond that of the inputs.
 """
 
 import json
+import sys
 
 import common
 
-_SHARED = ("batch", "heads", "depth", "k", "causal")
-_SHARED += ("steps", "warmup", "threads")
 
-
-def parse():
+def make_parser():
     parser = common.make_parser(__doc__)
     add = parser.add_argument
     add("--impl", default="none,compact,reshape", help="implementations")
@@ -28,7 +26,7 @@ def parse():
     add("--steps", type=int, default=10)
     add("--warmup", type=int, default=2)
     add("--threads", type=int, default=0)
-    return parser.parse_args()
+    return parser
 
 
 def run_one(args):
@@ -69,17 +67,15 @@ def run_one(args):
 
 
 def main():
-    args = parse()
-    cases = [
-        {"impl": impl, "n": n}
-        for n in args.n.split(",")
-        for impl in args.impl.split(",")
-    ]
+    args = make_parser().parse_args()
+    cases = [(i, n) for n in args.n.split(",") for i in args.impl.split(",")]
     if len(cases) == 1:
         run_one(args)
-    else:
-        shared = {name: getattr(args, name) for name in _SHARED}
-        common.run_each(__file__, cases, **shared)
+        return
+    for impl, length in cases:
+        flags = common.as_flags(**vars(args) | {"impl": impl, "n": length})
+        [result] = common.run([sys.executable, __file__, *flags])
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Helpers that the benchmarks share: flags, models, timing, processes, tables.
 
-Importing this module needs the standard library only: the scripts in
-benchmarks/peers/ import it in environments of other engines.
+Importing this module needs the standard library only: benchmarks/peers/ imports
+it in the environment of another engine.
 """
 
 import argparse
@@ -17,12 +17,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 MEMORY = "peak_memory_mb"
-# A size that measures nothing, to test that a benchmark runs.
-SMALL = {"hidden": 16, "filter": 32, "heads": 2, "layers": 1}
-
-
-class BenchmarkFailedError(SystemExit):
-    """A benchmark failed. Ends the program with a message, unless caught."""
 
 
 def make_parser(doc):
@@ -30,8 +24,8 @@ def make_parser(doc):
     return argparse.ArgumentParser(description=doc.splitlines()[0])
 
 
-def size_parser(doc, **defaults):
-    """Returns a parser with the flags of a model's size and of timing."""
+def model_parser(doc, **defaults):
+    """Returns a parser with the flags of a model, its batch and its timing."""
     parser = make_parser(doc)
     add = parser.add_argument
     add("--hidden", type=int, default=256)
@@ -39,9 +33,14 @@ def size_parser(doc, **defaults):
     add("--heads", type=int, default=4)
     add("--layers", type=int, default=3)
     add("--vocab", type=int, default=8000)
-    add("--batch", type=int, default=64, help="sentences, or sentence pairs")
     add("--relative", type=int, default=1, choices=(0, 1))
     add("--k", type=int, default=16, help="clipping distance")
+    add("--hparams", default="", help="changes to the other flags' hparams")
+    add("--dropout", type=float, default=0.1)
+    add("--bfloat16", type=int, default=0, choices=(0, 1))
+    add("--xla", type=int, default=0, choices=(0, 1))
+    add("--batch", type=int, default=64, help="sentences, or sentence pairs")
+    add("--len", type=int, default=32, help="ids of a sentence")
     add("--steps", type=int, default=10, help="timed runs")
     add("--warmup", type=int, default=3, help="untimed runs before them")
     add("--threads", type=int, default=0, help="0: TensorFlow's choice")
@@ -49,18 +48,12 @@ def size_parser(doc, **defaults):
     return parser
 
 
-def model_parser(doc, **defaults):
-    """Returns a parser with the flags of `make_model` and `random_ids`."""
-    parser = size_parser(doc)
-    add = parser.add_argument
-    add("--len", type=int, default=32, help="ids of a sentence")
-    add("--per_head", type=int, default=0, choices=(0, 1))
-    add("--implementation", default="auto")
-    add("--hparams", default="", help="changes to the other flags' hparams")
-    add("--dropout", type=float, default=0.1)
-    add("--bfloat16", type=int, default=0, choices=(0, 1))
-    add("--xla", type=int, default=0, choices=(0, 1))
-    parser.set_defaults(**defaults)
+def search_parser(doc):
+    """Returns a `model_parser` with the flags of a beam search."""
+    parser = model_parser(doc)
+    parser.add_argument("--decode_length", type=int, default=16, help="ids out")
+    parser.add_argument("--beam", type=int, default=4)
+    parser.set_defaults(batch=8, len=16)
     return parser
 
 
@@ -80,14 +73,6 @@ def set_threads(tf, threads):
         tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def set_replicas(tf, replicas):
-    """Splits the CPU into a number of devices."""
-    if replicas > 1:
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        part = tf.config.LogicalDeviceConfiguration()
-        tf.config.set_logical_device_configuration(cpu, [part] * replicas)
-
-
 def make_model(args):
     """Returns a model of random weights, the same in every process."""
     import keras
@@ -95,35 +80,29 @@ def make_model(args):
     from relpos_tf import hparam
     from relpos_tf.models import transformer
 
-    hparams = (
-        hparam.HParams()
-        .replace(
-            vocab_size=args.vocab,
-            hidden_size=args.hidden,
-            filter_size=args.filter,
-            num_heads=args.heads,
-            num_hidden_layers=args.layers,
-            max_relative_position=args.k,
-            heads_share_relative_embedding=not args.per_head,
-            relative_attention_implementation=args.implementation,
-            layer_prepostprocess_dropout=args.dropout,
-            pos="none" if args.relative else "timing",
-            self_attention_type=(
-                "dot_product_relative" if args.relative else "dot_product"
-            ),
-        )
-        .override(args.hparams)
+    kind = "dot_product_relative" if args.relative else "dot_product"
+    hparams = hparam.HParams(
+        vocab_size=args.vocab,
+        hidden_size=args.hidden,
+        filter_size=args.filter,
+        num_heads=args.heads,
+        num_hidden_layers=args.layers,
+        max_relative_position=args.k,
+        heads_share_relative_embedding=True,
+        layer_prepostprocess_dropout=args.dropout,
+        pos="none" if args.relative else "timing",
+        self_attention_type=kind,
     )
     keras.utils.set_random_seed(1)
     policy = "mixed_bfloat16" if args.bfloat16 else "float32"
-    return transformer.Transformer(hparams, dtype=policy)
+    return transformer.Transformer(hparams.override(args.hparams), dtype=policy)
 
 
 def random_ids(tf, args, seed):
-    """Returns `[batch, len]` ids without padding."""
+    """Returns `[batch, len]` ids without padding, as another engine needs."""
     shape = [args.batch, args.len]
     return tf.random.stateless_uniform(
-        shape, [1, seed], 2, args.vocab, tf.int32
+        shape, [1, seed], 3, args.vocab, tf.int32
     )
 
 
@@ -197,48 +176,55 @@ def run(command):
         command: list. The program and its arguments.
 
     Raises:
-        BenchmarkFailedError: with the end of the program's standard error.
+        SystemExit: It failed; with the end of its standard error.
     """
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         shown = " ".join(map(str, command))
-        raise BenchmarkFailedError(f"{shown} failed.\n{done.stderr[-2000:]}")
+        raise SystemExit(f"{shown} failed.\n{done.stderr[-2000:]}")
     lines = done.stdout.splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def run_each(script, cases, **shared):
-    """Runs a script once for each dict of flags, each in its own process."""
-    for case in cases:
-        command = [sys.executable, script, *as_flags(**case, **shared)]
-        subprocess.run(command, check=True)
-
-
 def run_rounds(commands, rounds):
-    """Runs commands in turn, several rounds; prints each result at once.
+    """Runs commands in turn; prints each result, and a table of medians.
 
     Args:
-        commands: dict from a name to a command for `run`.
+        commands: dict from a name to a command for `run`. The last one is what
+            the others are compared with, by the median of the ratios of single
+            rounds.
         rounds: int.
-
-    Returns:
-        A dict from each name to its results, one for each round.
     """
     results = {name: [] for name in commands}
     for _ in range(rounds):
         for name, command in commands.items():
-            result = run(command)[-1]
+            result = run(command)[-1] | {"name": name}
             print(json.dumps(result), flush=True)
             results[name].append(result)
-    return results
-
-
-def table_row(cells):
-    """Returns a row of a Markdown table."""
-    return f"| {' | '.join(map(str, cells))} |"
+    columns = {
+        name: {
+            key: [row[key] for row in rows] for key in ("median_ms", "cpu_ms")
+        }
+        for name, rows in results.items()
+    }
+    base = list(columns.values())[-1]["median_ms"]
+    rows = [
+        [
+            name,
+            median_ratio(column["median_ms"], base),
+            ", ".join(f"{value:.0f}" for value in column["median_ms"]),
+            f"{statistics.median(column['cpu_ms']):.0f}",
+            max(row[MEMORY] for row in results[name]),
+        ]
+        for name, column in columns.items()
+    ]
+    ratio = f"time / {list(commands)[-1]}"
+    head = ["", ratio, "median ms, each run", "CPU ms", "peak MB"]
+    print(f"\n{table(head, rows)}")
 
 
 def table(head, rows):
     """Returns a Markdown table."""
-    lines = [table_row(head), f"|{'---|' * len(head)}", *map(table_row, rows)]
-    return "\n".join(lines) + "\n"
+    import tabulate
+
+    return tabulate.tabulate(rows, head, "github", disable_numparse=True)

@@ -31,25 +31,35 @@ def changed_flags(args, changes):
     return changed
 
 
+def measure(models, args):
+    """Makes steps of all models in turn; yields the figures of each.
+
+    Args:
+        models: dict from a name to the flags of a model. The last one is what
+            the others are compared with.
+        args: the flags of the timing.
+    """
+    tf = common.import_tensorflow(args.threads)
+    steps = {
+        name: train_step.make_step(each, tf) for name, each in models.items()
+    }
+    times = common.take_turns(steps, args)
+    for name, each in times.items():
+        yield {
+            "model": name,
+            "median_ms": round(statistics.median(each), 1),
+            "min_ms": round(min(each), 1),
+            "ratio": common.median_ratio(each, times[list(models)[-1]]),
+        }
+
+
 def main():
-    parser = train_step.make_parser(__doc__, steps=20)
+    parser = common.model_parser(__doc__, steps=20)
     parser.add_argument("models", nargs="+", help="name=value,name=value")
     args = parser.parse_args()
     models = {changes: changed_flags(args, changes) for changes in args.models}
-    tf = common.import_tensorflow(args.threads)
-    steps = {
-        changes: train_step.make_step(flags, tf)
-        for changes, flags in models.items()
-    }
-    times = common.take_turns(steps, args)
-    for changes, each in times.items():
-        result = {
-            "model": changes,
-            "median_ms": round(statistics.median(each), 1),
-            "min_ms": round(min(each), 1),
-            "ratio": common.median_ratio(each, times[args.models[-1]]),
-        }
-        print(json.dumps(result))
+    for figures in measure(models, args):
+        print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -27,22 +27,28 @@ class NeverEnding:
         return logits + self._penalty, cache
 
 
+def check_lengths(lengths, args):
+    """Ends the program unless each translation of an engine has its length."""
+    if lengths != [args.decode_length] * args.batch:
+        raise SystemExit(f"Expected {args.decode_length} ids. Got {lengths}.")
+
+
+def report(engine, function, args, length):
+    """Times a function of an engine that makes `length` ids of each line."""
+    times = common.measure(function, args)
+    tokens = args.batch * length
+    names = "relative", "batch", "len", "decode_length", "beam"
+    result = {
+        "engine": engine,
+        **{name: getattr(args, name) for name in names},
+        **times,
+        "tokens_per_second": common.per_second(tokens, times),
+    }
+    print(json.dumps(result))
+
+
 def main():
-    parser = common.model_parser(__doc__, batch=8, len=16)
-    parser.add_argument(
-        "--decode_length", "--out_len", type=int, default=16, help="ids out"
-    )
-    parser.add_argument("--src_len", type=int, dest="len", help="as --len")
-    parser.add_argument("--beam", type=int, default=4)
-    parser.add_argument(
-        "--cache",
-        choices=("growing", "fixed"),
-        default="growing",
-        help="fixed: a cache with room for --decode_length, as --xla requires",
-    )
-    args = parser.parse_args()
-    if args.xla and args.cache != "fixed":
-        parser.error("--xla=1 needs --cache=fixed.")
+    args = common.search_parser(__doc__).parse_args()
     tf = common.import_tensorflow(args.threads)
     from relpos_tf.decoding import search as search_lib
 
@@ -50,32 +56,18 @@ def main():
     inputs = common.random_ids(tf, args, 0)
     limits = [args.decode_length] * args.batch
 
-    length = args.len if args.xla else None  # XLA needs a static length
-    signature = [tf.TensorSpec([length and args.batch, length], tf.int32)]
-
-    @tf.function(input_signature=signature, jit_compile=bool(args.xla))
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
     def search(inputs):
-        options = {"beam_size": args.beam, "alpha": 0.6}
-        if args.cache == "growing":
-            return search_lib.search(model, inputs, limits, **options)
-        return search_lib.search_within(
-            model, inputs, limits, max_length=args.decode_length, **options
+        return search_lib.search(
+            model, inputs, limits, beam_size=args.beam, alpha=0.6
         )
 
-    times = common.measure(lambda: search(inputs)[1].numpy(), args)
-    result = {
-        "relative": args.relative,
-        "batch": args.batch,
-        "len": args.len,
-        "decode_length": args.decode_length,
-        "beam": args.beam,
-        "cache": args.cache,
-        **times,
-        "tokens_per_second": common.per_second(
-            args.batch * args.decode_length, times
-        ),
-    }
-    print(json.dumps(result))
+    report(
+        "relpos_tf",
+        lambda: search(inputs)[1].numpy(),
+        args,
+        args.decode_length,
+    )
 
 
 if __name__ == "__main__":

@@ -4,16 +4,15 @@
 
 Trains a model of one layer, 256 features and 4 heads, on batches of 16 lines.
 Steps of the layers alternate, so that other load on the machine hits all; the
-table has the medians as milliseconds and as ratios to Keras' layer.
+table has the median milliseconds of a step, and the ratios to Keras' layer.
 """
 
-import argparse
 import os
 import statistics
-import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import common
 import keras
 import numpy as np
 
@@ -29,60 +28,39 @@ LAYERS = {
 }
 
 
-def build(make, length, causal, jit_compile):
-    """Returns a compiled model of one layer."""
+def make_step(make, length, causal, jit_compile):
+    """Returns a function that trains a model of one layer by a step."""
     x = keras.Input([length, FEATURES])
     layer = make(HEADS, FEATURES // HEADS)
     model = keras.Model(x, layer(x, x, use_causal_mask=causal))
     model.compile("sgd", "mse", jit_compile=jit_compile)
-    return model
-
-
-def milliseconds(length, causal, jit_compile, rounds, steps):
-    """Returns the median time of a step for each layer."""
-    random = np.random.default_rng(1)
-    shape = 16, length, FEATURES
-    batch = [random.normal(size=shape).astype(np.float32) for _ in range(2)]
-    models = {
-        name: build(make, length, causal, jit_compile)
-        for name, make in LAYERS.items()
-    }
-    for model in models.values():
-        model.train_on_batch(*batch)
-    times = {name: [] for name in models}
-    for _ in range(rounds):
-        for name, model in models.items():
-            begin = time.perf_counter()
-            for _ in range(steps):
-                model.train_on_batch(*batch)
-            seconds = time.perf_counter() - begin
-            times[name].append(1000 * seconds / steps)
-    return {name: statistics.median(many) for name, many in times.items()}
+    batch = np.random.default_rng(1).normal(size=[2, 16, length, FEATURES])
+    return lambda: model.train_on_batch(*batch.astype(np.float32))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = common.make_parser(__doc__)
     parser.add_argument("--lengths", default="64,256")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=27)
+    parser.add_argument("--warmup", type=int, default=1)
     parser.add_argument("--jit_compile", action="store_true")
-    arguments = parser.parse_args()
-    print(f"{keras.backend.backend()}, Keras {keras.__version__}", flush=True)
-    for length in map(int, arguments.lengths.split(",")):
+    args = parser.parse_args()
+    rows = []
+    for length in map(int, args.lengths.split(",")):
         for causal in (False, True):
-            found = milliseconds(
-                length,
-                causal,
-                arguments.jit_compile,
-                arguments.rounds,
-                arguments.steps,
-            )
-            cells = [
-                f"{name}: {ms:.0f} ms ({ms / found['keras']:.2f})"
-                for name, ms in found.items()
-            ]
-            kind = "causal" if causal else "all"
-            print(f"{length:>5} {kind:<7}", *cells, sep="  ", flush=True)
+            steps = {
+                name: make_step(make, length, causal, args.jit_compile)
+                for name, make in LAYERS.items()
+            }
+            times = common.take_turns(steps, args)
+            medians = map(statistics.median, times.values())
+            row = [length, "causal" if causal else "all"]
+            for median, each in zip(medians, times.values(), strict=True):
+                ratio = common.median_ratio(each, times["keras"])
+                row.append(f"{median:.0f} ({ratio:.2f})")
+            rows.append(row)
+    print(f"{keras.backend.backend()}, Keras {keras.__version__}")
+    print(common.table(["length", "attends to", *LAYERS], rows))
 
 
 if __name__ == "__main__":

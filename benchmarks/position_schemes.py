@@ -2,27 +2,24 @@
 
     python benchmarks/position_schemes.py
     python benchmarks/position_schemes.py --schemes "ALiBi; rotary" \
-        --sizes 64x32 --steps 40
+        --batch 16 --len 128 --steps 40
     python benchmarks/position_schemes.py --what memory
 
-For each size, batch x length, one process holds a model of every scheme and
-makes one step of each in turn (`common.take_turns`). The ratio to sinusoids is
-the median of the ratios of single rounds. Then each scheme takes a few steps in
-a process of its own, whose peak memory is read: the peak of a process never
-decreases. Prints a JSON line for each scheme and size, and a table.
+One process holds a model of every scheme and makes one step of each in turn.
+The ratio to sinusoids is the median of the ratios of single rounds. With
+`--what memory`, each scheme takes a few steps in its own process, whose peak
+memory is read instead: the peak of a process never decreases. Prints a table.
 
-`--what time` and `--what memory` measure one of the two. Times need otherwise
-idle cores, memory does not. With all schemes and 20 rounds, expect half an hour
-on two cores, and 10 GB of memory. Other flags are those of train_step.py.
+Times need otherwise idle cores, memory does not. With all schemes and 20
+rounds, expect a quarter of an hour on two cores, and 10 GB of memory. Other
+flags are those of train_step.py.
 """
 
 import argparse
-import json
-import statistics
 import sys
 
 import common
-import train_step
+import compare_steps
 
 BASE = "sinusoids"
 _RELATIVE = "pos=none,self_attention_type=dot_product_relative"
@@ -56,101 +53,47 @@ SCHEMES = {
     "feature-wise": "attention_score=feature_wise",
 }
 MEMORY_STEPS = 3
-KINDS = "time", "memory"
 
 
 def parse():
-    parser = train_step.make_parser(__doc__, steps=20, relative=0)
-    add = parser.add_argument
+    parser = common.model_parser(__doc__, steps=20, relative=0)
     names = "; ".join(SCHEMES)
-    add("--schemes", default=names, help=f"some of: {names}")
-    add("--sizes", default="64x32,16x128", help="batch x length, each")
-    add("--what", choices=KINDS, help="the one to measure; default: both")
-    add("--in_turn", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--schemes", default=names, help=f"some of: {names}")
+    parser.add_argument("--what", choices=("time", "memory"), default="time")
     args = parser.parse_args()
-    args.schemes = args.schemes.split("; ")
+    args.schemes = [name for name in args.schemes.split("; ") if name != BASE]
+    args.schemes.append(BASE)  # the last is what the others are compared with
     if unknown := set(args.schemes) - set(SCHEMES):
         parser.error(f"Expected some of {names}. Received: {unknown}")
-    if BASE not in args.schemes:
-        args.schemes.insert(0, BASE)
     return args
 
 
-def time_in_turn(args):
-    """Makes steps of all models in this process; prints times as JSON."""
-    tf = common.import_tensorflow(args.threads)
-    steps = {}
-    for name in args.schemes:
-        flags = vars(args) | {"hparams": SCHEMES[name]}
-        steps[name] = train_step.make_step(argparse.Namespace(**flags), tf)
-    times = common.take_turns(steps, args)
-    for name, each in times.items():
-        result = {
-            "scheme": name,
-            "steps_per_second": 1000 / statistics.median(each),
-            "ratio": common.median_ratio(each, times[BASE]),
-        }
-        print(json.dumps(result))
-
-
-def measure_size(args, batch, length):
-    """Returns a dict from each scheme to its figures at one size."""
-    known = "hidden", "filter", "heads", "layers", "vocab", "k", "threads"
-    known += "dropout", "bfloat16", "xla", "implementation", "per_head"
-    shared = {name: getattr(args, name) for name in known}
-    shared |= {"batch": batch, "len": length, "relative": 0}
-    figures = {name: {"scheme": name} for name in args.schemes}
-    if args.what != "memory":
-        flags = common.as_flags(
-            **shared,
-            in_turn=1,
-            steps=args.steps,
-            warmup=args.warmup,
-            schemes="; ".join(args.schemes),
-        )
-        for row in common.run([sys.executable, __file__, *flags]):
-            figures[row["scheme"]] = row
+def peak_memory(flags):
+    """Returns the peak of a few steps in a process of their own, in MB."""
+    flags = vars(flags) | {"steps": MEMORY_STEPS, "warmup": 0}
+    del flags["schemes"], flags["what"]
     script = common.HERE / "train_step.py"
-    for name, row in figures.items():
-        if args.what != "time":
-            flags = common.as_flags(
-                **shared, hparams=SCHEMES[name], steps=MEMORY_STEPS, warmup=0
-            )
-            (result,) = common.run([sys.executable, script, *flags])
-            row[common.MEMORY] = result[common.MEMORY]
-        print(json.dumps({"batch": batch, "len": length} | row), flush=True)
-    return figures
-
-
-def print_table(figures):
-    """Prints a row for each scheme, and its figures at each size."""
-    head = ["scheme"]
-    rows = {}
-    for size, schemes in figures.items():
-        for name, row in schemes.items():
-            cells = {}
-            if "ratio" in row:
-                cells[f"steps/s, {size}"] = f"{row['steps_per_second']:.2f}"
-                cells["time / sinusoids"] = f"{row['ratio']:.2f}"
-            if common.MEMORY in row:
-                cells[f"peak MB, {size}"] = row[common.MEMORY]
-            rows.setdefault(name, [name]).extend(cells.values())
-        head += cells
-    print("\n" + common.table(head, rows.values()), end="")
+    [result] = common.run([sys.executable, script, *common.as_flags(**flags)])
+    return result[common.MEMORY]
 
 
 def main():
     args = parse()
-    if args.in_turn:
-        time_in_turn(args)
-        return
-    sizes = [tuple(map(int, s.split("x"))) for s in args.sizes.split(",")]
-    print_table(
-        {
-            f"{batch} x {length}": measure_size(args, batch, length)
-            for batch, length in sizes
-        }
-    )
+    models = {
+        name: argparse.Namespace(**vars(args) | {"hparams": SCHEMES[name]})
+        for name in args.schemes
+    }
+    size = f"{args.batch} x {args.len}"
+    if args.what == "memory":
+        head = ["scheme", f"peak MB, {size}"]
+        rows = [[name, peak_memory(each)] for name, each in models.items()]
+    else:
+        head = ["scheme", f"steps/s, {size}", f"time / {BASE}"]
+        rows = [
+            [row["model"], f"{1000 / row['median_ms']:.2f}", row["ratio"]]
+            for row in compare_steps.measure(models, args)
+        ]
+    print(common.table(head, rows))
 
 
 if __name__ == "__main__":

@@ -3,96 +3,107 @@
     python benchmarks/preparation.py --pairs=1000000
     python benchmarks/preparation.py --source=train.en.gz --target=train.de.gz
 
-Prepares training text, by default a synthetic one, and checks that the files
-are the same, byte for byte, for each number of processes. Prints a JSON line
-for each.
-
-The seconds are those of the whole command: start, vocabulary, encoding.
-`cpu_us` is processor time for each pair, of all processes, in microseconds. The
-memory is the largest sum over all processes; pages that they share count once
-for each.
+Prepares training text, by default a synthetic one: a line joins generated
+phrases and made-up words until it has as many words as drawn from a log-normal
+distribution, whose mean of 25 words and spread are about those of WMT's
+training text. Prints a JSON line for each number of processes. The seconds are
+those of the whole command: start, vocabulary, encoding; `cpu_us` is processor
+time for each pair, of all processes, in microseconds. The memory is that of
+the largest process.
 """
 
 import hashlib
 import json
+import math
 import os
 import pathlib
+import random
+import string
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import common
-import synthetic_corpus
+
+MEAN_WORDS, SPREAD = 25, 0.6
+DEV_PAIRS = 500
+PHRASES = 20_000
+NAMES = 200_000  # made-up words, few of which are frequent, as in real text
 
 
-class Usage(threading.Thread):
-    """Looks at a process and its descendants until they end (Linux).
-
-    Attributes:
-        peak_mb: Largest sum of their memory.
-    """
-
-    def __init__(self, process):
-        super().__init__(daemon=True)
-        self._process = process
-        self.peak_mb = 0
-
-    def run(self):
-        while self._process.poll() is None:
-            used = sum(map(resident_kb, tree(self._process.pid)))
-            self.peak_mb = max(self.peak_mb, used / 1024)
-            time.sleep(0.25)  # since looking takes processor time, too
+def name(generator):
+    """Returns a made-up word that both languages share."""
+    # Of the density 1 / x, as the words of real text.
+    number = int(NAMES ** generator.random())
+    letters = []
+    while number:
+        number, letter = divmod(number, 26)
+        letters.append(string.ascii_lowercase[letter])
+    return "".join(letters).title()
 
 
-def tree(process):
-    """Yields the ID of a process and of its descendants."""
-    yield process
-    try:
-        children = pathlib.Path(
-            f"/proc/{process}/task/{process}/children"
-        ).read_text()
-    except OSError:
-        return
-    for child in children.split():
-        yield from tree(int(child))
+def pairs(number, seed):
+    """Yields pairs of lines."""
+    from relpos_tf.problems.generated import phrases
+
+    generator = random.Random(seed)
+    drawn = [phrases.sample(generator) for _ in range(PHRASES)]
+    said = [(phrase.say("en"), phrase.say("de")) for phrase in drawn]
+    mean = math.log(MEAN_WORDS) - SPREAD**2 / 2
+    for _ in range(number):
+        wanted = generator.lognormvariate(mean, SPREAD)
+        sides = [], []
+        while wanted >= 1:
+            both = said[int(generator.random() * PHRASES)]
+            called = name(generator)
+            for side, words in zip(sides, both, strict=True):
+                side += called, words
+            wanted -= both[0].count(" ") + 2
+        yield tuple("; ".join(side) + "." for side in sides)
 
 
-def resident_kb(process):
-    """Returns the main memory of a process, in KiB."""
-    try:
-        status = pathlib.Path(f"/proc/{process}/status").read_text()
-    except OSError:
-        return 0
-    found = [line for line in status.split("\n") if line.startswith("VmRSS")]
-    return int(found[0].split()[1]) if found else 0
+def write(folder, number):
+    """Writes text to train and develop with; returns the flags that name it."""
+    for split, size, seed in (("train", number, 1), ("dev", DEV_PAIRS, 2)):
+        with (
+            open(folder / f"{split}.en", "w", encoding="utf-8") as source,
+            open(folder / f"{split}.de", "w", encoding="utf-8") as target,
+        ):
+            for pair in pairs(size, seed):
+                for file, line in zip((source, target), pair, strict=True):
+                    file.write(f"{line}\n")
+    return {
+        f"{split}_{side}": folder / f"{split}.{language}"
+        for split in ("train", "dev")
+        for side, language in (("source", "en"), ("target", "de"))
+    }
 
 
-def prepare(texts, vocab, data_dir, processes):
-    """Prepares texts; returns seconds, processor seconds and MB."""
-    command = [
-        *(sys.executable, "-m", "relpos_tf.bin.datagen"),
-        "--problem=translate_files",
-        *common.as_flags(
-            **texts,
-            vocab_size=vocab,
-            data_dir=data_dir,
-            num_processes=processes,
-        ),
-    ]
-    before, began = os.times(), time.perf_counter()
-    # This checkout, whether or not the package is installed.
-    with subprocess.Popen(command, cwd=common.HERE.parent) as process:
-        usage = Usage(process)
-        usage.start()
-        if process.wait():
-            raise common.BenchmarkFailedError("relpos-datagen failed.")
-    seconds, after = time.perf_counter() - began, os.times()
-    usage.join()
-    cpu = after.children_user - before.children_user
-    cpu += after.children_system - before.children_system
-    return seconds, cpu, usage.peak_mb
+def prepare(flags, data_dir, processes):
+    """Prepares texts once; returns the figures."""
+    flags |= {"data_dir": data_dir, "num_processes": processes}
+    command = [sys.executable, "-m", "relpos_tf.bin.datagen"]
+    command += ["--problem=translate_files", *common.as_flags(**flags)]
+    began = time.perf_counter()
+    process = subprocess.Popen(command, cwd=common.HERE.parent)
+    _, code, usage = os.wait4(process.pid, 0)  # with those it waited for
+    seconds = time.perf_counter() - began
+    if code:
+        raise SystemExit("relpos-datagen failed.")
+    [prepared] = data_dir.iterdir()
+    manifest = json.loads((prepared / "manifest.json").read_text())
+    number = manifest["cleaning"]["read"]
+    ids = (prepared / "train.ids").read_bytes()
+    return {
+        "num_processes": processes,
+        "pairs": number,
+        "seconds": round(seconds, 2),
+        "pairs_per_second": round(number / seconds),
+        "cpu_us": round(1e6 * (usage.ru_utime + usage.ru_stime) / number, 1),
+        common.MEMORY: round(usage.ru_maxrss / 1024),
+        "sha256_of_ids": hashlib.sha256(ids).hexdigest(),
+    }
 
 
 def main():
@@ -104,49 +115,16 @@ def main():
     add("--vocab", type=int, default=32_000)
     add("--num_processes", default="1,2", help="one after the other")
     args = parser.parse_args()
-    if (args.source is None) != (args.target is None):
-        parser.error("Expected both --source and --target, or none of them.")
-    with tempfile.TemporaryDirectory() as name:
-        if not measure(args, pathlib.Path(name)):
-            raise SystemExit("The files depend on the number of processes.")
-
-
-def measure(args, folder):
-    """Prints the measurements; returns whether all files are the same."""
-    synthetic_corpus.write(folder, 0 if args.source else args.pairs)
-    texts = {
-        "train_source": (args.source or folder / "train.en").resolve(),
-        "train_target": (args.target or folder / "train.de").resolve(),
-        "dev_source": folder / "dev.en",
-        "dev_target": folder / "dev.de",
-    }
-    found = []
-    for processes in map(int, args.num_processes.split(",")):
-        data_dir = folder / f"data-{processes}"
-        seconds, cpu, memory = prepare(texts, args.vocab, data_dir, processes)
-        [prepared] = data_dir.iterdir()
-        manifest = json.loads((prepared / "manifest.json").read_text())
-        pairs = manifest["cleaning"]["read"]
-        found.append(checksums(prepared))
-        result = {
-            "num_processes": processes,
-            "pairs": pairs,
-            "seconds": round(seconds, 2),
-            "pairs_per_second": round(pairs / seconds),
-            "cpu_us": round(1e6 * cpu / pairs, 1),
-            common.MEMORY: round(memory),
-            "same_bytes": found[-1] == found[0],
-        }
-        print(json.dumps(result), flush=True)
-    return all(each == found[0] for each in found)
-
-
-def checksums(folder):
-    """Returns the checksum of each file by its name."""
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.iterdir()
-    }
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        flags = write(folder, 0 if args.source else args.pairs)
+        flags["vocab_size"] = args.vocab
+        if args.source:
+            flags["train_source"] = args.source.resolve()
+            flags["train_target"] = args.target.resolve()
+        for processes in map(int, args.num_processes.split(",")):
+            data_dir = folder / f"data-{processes}"
+            print(json.dumps(prepare(flags, data_dir, processes)), flush=True)
 
 
 if __name__ == "__main__":

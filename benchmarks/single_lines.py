@@ -1,147 +1,124 @@
-"""Times single lines, one after another, with a run and with its exports.
+"""Times a run and its exports: single lines and batches, greedy and beams.
 
     python benchmarks/single_lines.py --output_dir=runs/mine \
-        --source=test.source --lines=500 --threads=1
+        --source=test.en --target=test.de --threads=1
 
-The run is exported as a SavedModel, for LiteRT and for CTranslate2 (float32 and
-int8). Each line is then translated by every engine in turn, and the order
-rotates. The table has the median and the 95th percentile of a line, the ratio
-of medians to CTranslate2 in float32, the lines translated otherwise than by the
-run, and the least time of a batch. CTranslate2's threads spin for a while after
-each call, so with several threads the benchmark rests until they sleep. The run
-has compiled its searches for single lines before.
+The run is exported as a SavedModel, for CTranslate2 (float32 and int8) and for
+LiteRT. Each engine then translates the file in a process of its own, once for
+each `--beams` and `--batches`. The table has lines per second, the median time
+of a batch (of one line: how long a reader waits), BLEU, the size on disk and
+the peak memory of the process. A run compiles its searches for
+single lines before.
 """
 
+import json
 import os
 import pathlib
 import statistics
+import sys
 import tempfile
 import time
 
 import common
 
-BASE = "CTranslate2 float32"
-# The threads of OpenMP spin for .2 s.
-REST = 0.25
 
-
-def load(args, folder):
-    """Exports a run; returns translators by name."""
-    import relpos_tf
+def export(run, folder):
+    """Exports a run; returns the folder of each engine by its name."""
     from relpos_tf.export import ctranslate2_export
     from relpos_tf.export import litert_export
     from relpos_tf.export import saved_model
 
-    folders = {
-        "SavedModel": saved_model.export_saved_model(
-            args.output_dir, folder / "saved_model", warmup_lines=[]
+    export_ctranslate2 = ctranslate2_export.export_ctranslate2
+    return {
+        "run": run,
+        "SavedModel": saved_model.export_saved_model(run, folder / "saved"),
+        "CTranslate2 float32": export_ctranslate2(run, folder / "float32"),
+        "CTranslate2 int8": export_ctranslate2(
+            run, folder / "int8", quantization="int8"
         ),
-        "LiteRT": litert_export.export_litert(
-            args.output_dir, folder / "litert"
-        ),
-        BASE: ctranslate2_export.export_ctranslate2(
-            args.output_dir, folder / "float32"
-        ),
-        "CTranslate2 int8": ctranslate2_export.export_ctranslate2(
-            args.output_dir, folder / "int8", quantization="int8"
-        ),
+        "LiteRT": litert_export.export_litert(run, folder / "litert"),
     }
-    load = relpos_tf.Translator.load
-    exports = {name: load(path) for name, path in folders.items()}
-    return {"run": load(args.output_dir, jit_compile=True)} | exports
 
 
-def warm_up(translators, lines, batch):
-    """Has each translator trace, compile and load what it needs."""
-    for translator in translators.values():
-        for line in lines[:3]:
-            translator.translate([line])
-        translator.translate(lines[:batch])
-    for step in translators["run"].engine.warm_up_steps():
+def size_on_disk(path):
+    """Returns what must be copied to translate elsewhere, in MB."""
+    files = [p for p in pathlib.Path(path).rglob("*") if p.is_file()]
+    if checkpoints := sorted(p for p in files if p.name.startswith("ckpt-")):
+        files = [max(checkpoints, key=lambda p: p.stat().st_mtime)]
+    return round(sum(p.stat().st_size for p in files) / 2**20, 1)
+
+
+def measure(args):
+    """Translates the file with one engine; prints the figures."""
+    import relpos_tf
+    from relpos_tf.decoding import engine_kinds
+    from relpos_tf.training import metrics
+
+    kind = engine_kinds.of(args.engine)
+    if kind.needs_tensorflow:
+        common.import_tensorflow(args.threads)
+    sources, references = (
+        pathlib.Path(path).read_text("utf-8").removesuffix("\n").split("\n")
+        for path in (args.source, args.target)
+    )
+    beam, batch = int(args.beams), int(args.batches)
+    translator = relpos_tf.Translator.load(
+        args.engine, jit_compile=kind == engine_kinds.RUN and batch == 1
+    )
+
+    def translate(lines):
+        return translator.translate(lines, beam_size=beam, batch_size=batch)
+
+    translate(sources[: 3 * batch])
+    for step in translator.engine.warm_up_steps() if batch == 1 else ():
         step()
-
-
-def time_lines(translators, lines, rest):
-    """Translates each line by every translator in turn.
-
-    Returns:
-        The times of each translator in ms, and its translations.
-    """
-    times = {name: [] for name in translators}
-    found = {name: [] for name in translators}
-    order = list(translators)
-    for line in lines:
-        for name in order:
-            start = time.perf_counter()
-            found[name] += translators[name].translate([line])
-            times[name].append(1000 * (time.perf_counter() - start))
-            if rest and name.startswith("CTranslate2"):
-                time.sleep(REST)
-        order.append(order.pop(0))
-    return times, found
-
-
-def time_batches(translators, lines, rounds, rest):
-    """Returns the least time of a batch in ms, by name."""
-    times = {name: [] for name in translators}
-    for _ in range(rounds):
-        for name, translator in translators.items():
-            start = time.perf_counter()
-            translator.translate(lines)
-            times[name].append(1000 * (time.perf_counter() - start))
-            if rest and name.startswith("CTranslate2"):
-                time.sleep(REST)
-    return {name: min(each) for name, each in times.items()}
-
-
-def rows_of(times, found, batches):
-    """Returns the rows of the table."""
-    base = statistics.median(times[BASE])
-    rows = []
-    for name, each in times.items():
-        median = statistics.median(each)
-        late = sorted(each)[int(0.95 * len(each))]
-        others = sum(
-            a != b for a, b in zip(found[name], found["run"], strict=True)
-        )
-        rows.append(
-            [
-                name,
-                f"{median:.1f}",
-                f"{late:.1f}",
-                f"{median / base:.2f}",
-                others,
-                f"{batches[name]:.0f}",
-            ]
-        )
-    return rows
+    times, found = [], []
+    for start in range(0, len(sources), batch):
+        begun = time.perf_counter()
+        found += translate(sources[start : start + batch])
+        times.append(time.perf_counter() - begun)
+    result = {
+        "lines_per_second": round(len(sources) / sum(times), 1),
+        "median_ms": round(1000 * statistics.median(times), 1),
+        "bleu": round(metrics.corpus_bleu(found, references).bleu, 2),
+        common.MEMORY: round(common.peak_mb()),
+    }
+    print(json.dumps(result))
 
 
 def main():
     parser = common.make_parser(__doc__)
     add = parser.add_argument
-    add("--output_dir", required=True, help="a run, or a checkpoint")
+    add("--output_dir", help="a run, or a checkpoint")
     add("--source", required=True, help="a file of lines")
-    add("--lines", type=int, default=500)
+    add("--target", required=True, help="their translations")
     add("--threads", type=int, default=1)
-    add("--batch", type=int, default=64, help="lines of the batch")
-    add("--rounds", type=int, default=5, help="batches timed")
+    add("--beams", default="1,5")
+    add("--batches", default="1,32", help="lines of a batch")
+    add("--engine", help="a folder: measure this one, in this process")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(args.threads)  # of CTranslate2
-    common.import_tensorflow(args.threads)
-    text = pathlib.Path(args.source).read_text(encoding="utf-8")
-    lines = text.removesuffix("\n").split("\n")[: args.lines]
-    rest = args.threads > 1
+    if args.engine:
+        measure(args)
+        return
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
-        translators = load(args, pathlib.Path(folder))
-        warm_up(translators, lines, args.batch)
-        times, found = time_lines(translators, lines, rest)
-        batches = time_batches(
-            translators, lines[: args.batch], args.rounds, rest
-        )
-    head = ["engine", "median ms", "95 % ms", f"/ {BASE}", "other lines"]
-    head.append(f"{len(lines[: args.batch])} lines, ms")
-    print(common.table(head, rows_of(times, found, batches)), end="")
+        common.import_tensorflow()
+        folders = export(args.output_dir, pathlib.Path(folder))
+        flags = vars(args)
+        del flags["output_dir"]
+        for name, path in folders.items():
+            for beam in args.beams.split(","):
+                for batch in args.batches.split(","):
+                    flags |= {"engine": path, "beams": beam, "batches": batch}
+                    [row] = common.run(
+                        [sys.executable, __file__, *common.as_flags(**flags)]
+                    )
+                    print(name, beam, batch, row, file=sys.stderr, flush=True)
+                    disk = size_on_disk(path)
+                    rows.append([name, beam, batch, *row.values(), disk])
+    head = ["engine", "beams", "batch", "lines/s", "median ms", "BLEU"]
+    print(common.table([*head, "peak MB", "MB on disk"], rows))
 
 
 if __name__ == "__main__":

@@ -4,17 +4,15 @@
         --opennmt build/peers/opennmt/bin/python
 
 Each run is a process of its own; a round runs every model once. Other flags go
-to all models: `--batch 16 --len 128`. Prints a table of medians over the
-rounds. The ratio to OpenNMT-tf (or to the last of our models, if it is left
-out) is the median of the ratios of single rounds. benchmarks/peers/README.md
-describes the environment.
+to all models: `--batch 16 --len 128`. Prints each result, and a table of
+medians. benchmarks/peers/README.md describes the environment of OpenNMT-tf.
 """
 
-import statistics
 import sys
 
 import common
 
+SIZE = ["--batch=64", "--len=32"]
 OURS = {
     "relative": [],
     "relative, XLA": ["--xla=1"],
@@ -23,52 +21,23 @@ OURS = {
 }
 
 
-def models(args):
-    """Returns the command of each model."""
-    script = common.HERE / "train_step.py"
-    commands = {
-        name: [args.ours, script, *flags]
-        for name, flags in OURS.items()
-        if name in args.models.split("; ")
-    }
-    if args.opennmt:
-        script = common.HERE / "peers" / "opennmt_tf_train.py"
-        commands["OpenNMT-tf, relative"] = [args.opennmt, script]
-    return commands
-
-
-def print_table(results):
-    """Prints a row for each model; ratios are to the last model."""
-    base = [result["median_ms"] for result in list(results.values())[-1]]
-    rows = []
-    for name, rounds in results.items():
-        times = [result["median_ms"] for result in rounds]
-        ratio = statistics.median(
-            own / other for own, other in zip(times, base, strict=True)
-        )
-        each = ", ".join(f"{value:.0f}" for value in times)
-        cpu = statistics.median(result["cpu_ms"] for result in rounds)
-        peak = max(result[common.MEMORY] for result in rounds)
-        rows.append([name, f"{ratio:.2f}", each, f"{cpu:.0f}", peak])
-    head = ["model", "ratio", "median ms, each run", "CPU ms", "peak MB"]
-    print("\n" + common.table(head, rows), end="")
-
-
 def main():
     parser = common.make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--ours", default=sys.executable)
     parser.add_argument("--opennmt", help="the Python of its environment")
-    parser.add_argument(
-        "--models",
-        default="; ".join(OURS),
-        help="our models to run, separated by '; '",
-    )
+    names = "; ".join(OURS)
+    parser.add_argument("--models", default=names, help=f"some of: {names}")
     args, rest = parser.parse_known_args()
+    script = common.HERE / "train_step.py"
     commands = {
-        name: [*command, *rest] for name, command in models(args).items()
+        name: [sys.executable, script, *SIZE, *OURS[name], *rest]
+        for name in args.models.split("; ")
     }
-    print_table(common.run_rounds(commands, args.rounds))
+    if args.opennmt:
+        script = common.HERE / "peers" / "opennmt_tf.py"
+        command = [args.opennmt, script, "--what=train", *SIZE, *rest]
+        commands["OpenNMT-tf"] = command
+    common.run_rounds(commands, args.rounds)
 
 
 if __name__ == "__main__":

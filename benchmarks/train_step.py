@@ -12,23 +12,12 @@ import json
 import common
 
 
-def make_parser(doc, **defaults):
-    """Returns a parser with the flags of `make_step`."""
-    parser = common.model_parser(doc, **defaults)
-    parser.add_argument(
-        "--replicas", type=int, default=1, help="parts of the processor"
-    )
-    return parser
-
-
-def make_step(args, tf, batch=None):
+def make_step(args, tf):
     """Returns a function that makes one update and returns its loss.
 
     Args:
-        args: flags of `make_parser`.
+        args: flags of `common.model_parser`.
         tf: the module.
-        batch: dict of `inputs` [B, S] and `targets` [B, T], int32. By default
-            random ids without padding.
     """
     from relpos_tf.training import devices
     from relpos_tf.training import optimizers
@@ -40,35 +29,20 @@ def make_step(args, tf, batch=None):
         optimizer = optimizers.Adam(
             model.hparams, {v.path: v.value for v in model.trainable_variables}
         )
-    batch = batch or {
-        "inputs": common.random_ids(tf, args, 0),
-        "targets": common.random_ids(tf, args, 1),
+    batch = {
+        name: common.random_ids(tf, args, seed)
+        for seed, name in enumerate(("inputs", "targets"))
     }
-    element_spec = {
-        name: tf.TensorSpec([None, None], tf.int32) for name in batch
-    }
-    if args.replicas > 1:
-        batch, element_spec = split(tf, strategy, batch, args.replicas)
+    spec = dict.fromkeys(batch, tf.TensorSpec([None, None], tf.int32))
     step = train_step.compile_step(
-        strategy, model, optimizer, element_spec, jit_compile=bool(args.xla)
+        strategy, model, optimizer, spec, jit_compile=bool(args.xla)
     )
     return lambda: float(step(batch)["loss"])
 
 
-def split(tf, strategy, batch, replicas):
-    """Gives each replica its part of a batch; returns it and its spec."""
-    parts = {name: tf.split(ids, replicas) for name, ids in batch.items()}
-    parts = {name: tf.stack(each) for name, each in parts.items()}
-    data = tf.data.Dataset.from_tensor_slices(parts)
-    data = strategy.distribute_datasets_from_function(lambda _: data)
-    return next(iter(data)), data.element_spec
-
-
 def main():
-    args = make_parser(__doc__).parse_args()
-    tf = common.import_tensorflow(args.threads)
-    common.set_replicas(tf, args.replicas)
-    step = make_step(args, tf)
+    args = common.model_parser(__doc__).parse_args()
+    step = make_step(args, common.import_tensorflow(args.threads))
     times = common.measure(step, args)
     tokens = args.batch * args.len
     result = {

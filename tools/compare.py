@@ -16,6 +16,7 @@ After SIGKILL, the campaign waits for a trainer that is still running; with more
 than one job, the comparison itself waits. More options are for the comparison.
 """
 
+import argparse
 import json
 import pathlib
 import random
@@ -38,50 +39,35 @@ OPTIONS = (
     "--train_steps=400",
     "--local_eval_frequency=200",
 )
-# Options of the campaign's own command line that are for the comparison.
-STOPS = "--stops="
-OTHERS = [text for text in sys.argv[1:] if not text.startswith(STOPS)]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 # The fields of a report that must not depend on stops.
-SAME = (
-    "label seed train_steps target_tokens loss bleu chrf exact_match "
-    "bleu_by_length"
-).split()
+SAME = "label seed train_steps target_tokens loss bleu chrf exact_match"
 
 
-def start(folder):
-    """Starts the comparison in a folder."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "relpos_tf.bin.compare",
-            *OPTIONS,
-            *OTHERS,
-            f"--data_dir={folder / 'data'}",
-            f"--output_dir={folder / 'out'}",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def run_until_signal(folder, number=None, lines=0):
-    """Runs the comparison; sends a signal after so many lines.
+def run(folder, options, number=None, lines=0):
+    """Runs the comparison; sends a signal after a number of lines.
 
     Returns:
         (exit code, standard error, whether the signal was sent).
     """
-    process = start(folder)
-    said, is_sent = [], False
-    for line in process.stderr:
-        said.append(line)
-        if number is not None and len(said) == lines:
-            process.send_signal(number)
-            is_sent = True
-    process.stdout.read()
-    return process.wait(), "".join(said), is_sent
+    command = [
+        *(sys.executable, "-m", "relpos_tf.bin.compare", *OPTIONS, *options),
+        f"--data_dir={folder / 'data'}",
+        f"--output_dir={folder / 'out'}",
+    ]
+    said = []
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        for line in process.stderr:
+            said.append(line)
+            if number is not None and len(said) == lines:
+                process.send_signal(number)
+    is_sent = number is not None and len(said) >= lines
+    return process.returncode, "".join(said), is_sent
 
 
 def wait_for_trainers(folder):
@@ -94,54 +80,49 @@ def wait_for_trainers(folder):
 def result(folder):
     """Returns the rows of the report and the translations."""
     report = json.loads((folder / "out" / "report.json").read_text("utf-8"))
-    rows = [{name: row[name] for name in SAME} for row in report["runs"]]
-    texts = {
-        path.name: path.read_text("utf-8")
-        for path in sorted((folder / "out" / "translations").glob("*.txt"))
-    }
-    return rows, texts
+    rows = [
+        {name: row[name] for name in SAME.split()} for row in report["runs"]
+    ]
+    translations = sorted((folder / "out" / "translations").glob("*.txt"))
+    return rows, [(path.name, path.read_text("utf-8")) for path in translations]
 
 
 def main():
     # Shells ignore SIGINT in background jobs. Processes inherit that, but they
     # do not inherit handlers.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    given = [text for text in sys.argv[1:] if text.startswith(STOPS)]
-    stops = int(given[-1].removeprefix(STOPS)) if given else 6
-    is_serial = not any(text.startswith("--jobs=") for text in OTHERS)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--stops", type=int, default=6)
+    args, options = parser.parse_known_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="compare."))
-    wrong = []
-    code, said, _ = run_until_signal(folder / "undisturbed")
+    whole, stopped = folder / "undisturbed", folder / "stopped"
+    code, said, _ = run(whole, options)
     if code:
         sys.exit(said)
     length = said.count("\n")
-    shutil.copytree(
-        folder / "undisturbed" / "data", folder / "stopped" / "data"
-    )
+    shutil.copytree(whole / "data", stopped / "data")
     generator = random.Random(2018)
-    print(f"{'signal':8}  {'after line':>10}  {'exit code':>9}")
-    is_over, left = False, stops
-    while not is_over:
-        number = generator.choice(SIGNALS) if left > 0 else None
+    wrong = []
+    is_sent = True
+    while is_sent:
+        number = generator.choice(SIGNALS) if args.stops > 0 else None
         line = generator.randint(1, length // 2)
-        code, said, is_sent = run_until_signal(folder / "stopped", number, line)
-        left -= 1
-        is_over = not is_sent or number is None
-        name = signal.Signals(number).name if is_sent else "none"
-        print(f"{name:8}  {line:10}  {code:9}", flush=True)
+        code, said, is_sent = run(stopped, options, number, line)
+        args.stops -= 1
+        name = number.name if is_sent else "none"
+        print(f"{name:8} after line {line:3}: exit code {code}", flush=True)
         if "Traceback" in said:
             wrong.append(said)
         if is_sent and number == signal.SIGKILL:
-            if is_serial:
-                wait_for_trainers(folder / "stopped")
+            if not any(text.startswith("--jobs=") for text in options):
+                wait_for_trainers(stopped)
         elif code or (is_sent and "goes on from there" not in said):
             wrong.append(f"exit code {code}:\n{said}")
-    if result(folder / "undisturbed") != result(folder / "stopped"):
+    if result(whole) != result(stopped):
         wrong.append(f"The results differ: see {folder}.")
     else:
         shutil.rmtree(folder)
-    print("\n".join(wrong) or "All as expected.")
-    sys.exit(bool(wrong))
+    sys.exit("\n".join(wrong) or 0)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ without a traceback. The seconds are those from the fault to the end.
 """
 
 import argparse
-import dataclasses
 import json
 import os
 import pathlib
@@ -22,209 +21,98 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from relpos_tf.training import cluster
+from tests.campaigns import kill
+
 HPARAMS = (
     "hidden_size=8,filter_size=12,num_heads=2,num_hidden_layers=1,"
     "max_relative_position=3,learning_rate_warmup_steps=20,batch_size=128,"
     "beam_size=4,extra_length=100"
 )
-LOST = "has ended or cannot be reached"
 PATIENCE = 20
+LOST = "has ended or cannot be reached"
+WAITED = f"Waited {PATIENCE} s for "
+STOPPED = "Stopped at step"
+KILLED = -signal.SIGKILL
 
 
-@dataclasses.dataclass
-class Case:
+class Case(NamedTuple):
     """A row of the table.
 
     Attributes:
         name: str.
-        codes: expected exit codes, of the chief and of host 1.
+        codes: expected exit codes, of the chief and of host 1; None for a host
+            that is not started.
         says: text on the standard error of each.
-        fault: function of the two processes; called at the moment.
-        moment: "save": once step 5 is saved; "evaluation": while the chief
-            evaluates; "": at once.
-        flags: of both hosts.
-        own_flags: further flags of host 1.
-        environment: variables of host 1 that differ.
-        absent: hosts that are not started.
-        one_says: text that at least one host writes.
+        fault: function of the two processes.
+        moment: "save": the fault comes once step 5 is saved; "evaluation":
+            while the chief evaluates; "": at once.
+        flags: further flags of host 1.
+        config: TF_CONFIG of host 1, if it differs.
     """
 
     name: str
-    codes: tuple[int, int]
-    says: tuple[str, str] = ("", "")
-    fault: Callable | None = None
+    codes: tuple
+    says: tuple = ("", "")
+    fault: Callable = lambda hosts: None
     moment: str = ""
-    flags: tuple[str, ...] = ()
-    own_flags: tuple[str, ...] = ()
-    environment: dict | None = None
-    absent: tuple[int, ...] = ()
-    one_says: str = ""
+    flags: tuple = ()
+    config: str = ""
 
 
-def send(number, *indices):
-    """Returns a fault: a signal to hosts."""
+def send(number, *indices, after=0):
+    """Returns a fault: a signal to hosts, after some seconds."""
 
     def fault(hosts):
+        time.sleep(after)
         for index in indices:
             hosts[index].send_signal(number)
 
     return fault
 
 
-TRAIN = ("--schedule=train", "--train_steps=100000")
-EVALUATE = ("--train_steps=100000",)
-
-
 def cases(folder, addresses):
-    """Returns the rows."""
-    return [
-        *training_cases(),
-        *evaluation_cases(),
-        *absent_cases(),
-        *refused_cases(folder, addresses),
-    ]
-
-
-def training_cases():
-    """Returns the rows in which hosts are hit while both train."""
-    rows = []
+    """Yields the rows: both train, the chief evaluates, one host is wrong."""
     for title, number in (
         ("kill", signal.SIGKILL),
-        ("freeze", signal.SIGSTOP),
+        ("freeze", signal.SIGSTOP),  # killed in the end
     ):
-        for index in (0, 1):
-            # A frozen host is killed in the end.
-            codes = [1, 1]
-            codes[index] = -signal.SIGKILL
-            says = ["", ""]
-            says[1 - index] = LOST
-            rows.append(
-                Case(
-                    f"{title} host {index}",
-                    tuple(codes),
-                    tuple(says),
-                    send(number, index),
-                    "save",
-                    TRAIN,
-                )
-            )
+        hit = send(number, 0)
+        yield Case(f"{title} host 0", (KILLED, 1), ("", LOST), hit, "save")
+        hit = send(number, 1)
+        yield Case(f"{title} host 1", (1, KILLED), (LOST, ""), hit, "save")
     for title, number in (("SIGTERM", signal.SIGTERM), ("^C", signal.SIGINT)):
         for indices in ((0,), (1,), (0, 1)):
-            rows.append(
-                Case(
-                    f"{title} to {' and '.join(map(str, indices))}",
-                    (0, 0),
-                    ("Stopped at step", ""),
-                    send(number, *indices),
-                    "save",
-                    TRAIN,
-                )
-            )
-    return rows
-
-
-def evaluation_cases():
-    """Returns the rows in which a host is hit while the chief evaluates."""
-    return [
-        Case(
-            "kill host 1 while the chief evaluates",
-            (1, -signal.SIGKILL),
-            (LOST, ""),
-            send(signal.SIGKILL, 1),
-            "evaluation",
-            EVALUATE,
-        ),
-        Case(
-            "kill the chief while it evaluates",
-            (-signal.SIGKILL, 1),
-            ("", LOST),
-            send(signal.SIGKILL, 0),
-            "evaluation",
-            EVALUATE,
-        ),
-        Case(
-            "SIGTERM to the chief while it evaluates",
-            (0, 1),
-            ("Stopped at step", LOST),
-            send(signal.SIGTERM, 0),
-            "evaluation",
-            EVALUATE,
-        ),
-    ]
-
-
-def absent_cases():
-    """Returns the rows in which one host does not start."""
-    return [
-        Case(
-            "host 1 never comes",
-            (1, 0),
-            (f"Waited {PATIENCE} s for host 1", ""),
-            flags=TRAIN,
-            absent=(1,),
-        ),
-        Case(
-            "the chief never comes",
-            (0, 1),
-            ("", f"Waited {PATIENCE} s for the chief"),
-            flags=TRAIN,
-            absent=(0,),
-        ),
-        Case(
-            "^C while waiting",
-            (0, 130),
-            ("", "interrupted"),
-            lambda hosts: (time.sleep(15), send(signal.SIGINT, 1)(hosts)),
-            flags=TRAIN,
-            absent=(0,),
-        ),
-    ]
-
-
-def refused_cases(folder, addresses):
-    """Returns the rows in which host 1 is started in a wrong way."""
-    return [
-        Case(
-            "other flags",
-            (1, 1),
-            (LOST, "--random_seed"),
-            flags=TRAIN,
-            own_flags=("--random_seed=7",),
-        ),
-        Case(
-            "other hparams",
-            (1, 1),
-            (LOST, "--hparams, num_heads"),
-            flags=TRAIN,
-            own_flags=(f"--hparams={HPARAMS.replace('heads=2', 'heads=4')}",),
-        ),
-        Case(
+            name = f"{title} to {' and '.join(map(str, indices))}"
+            hit = send(number, *indices)
+            yield Case(name, (0, 0), (STOPPED, ""), hit, "save")
+    while_ = "while the chief evaluates"
+    for title, codes, says, hit in (
+        ("kill host 1", (1, KILLED), (LOST, ""), send(signal.SIGKILL, 1)),
+        ("kill the chief", (KILLED, 1), ("", LOST), send(signal.SIGKILL, 0)),
+        ("SIGTERM to it", (0, 1), (STOPPED, LOST), send(signal.SIGTERM, 0)),
+    ):
+        yield Case(f"{title} {while_}", codes, says, hit, "evaluation")
+    yield Case("host 1 never comes", (1, None), (f"{WAITED}host 1", ""))
+    yield Case("the chief never comes", (None, 1), ("", f"{WAITED}the chief"))
+    hit = send(signal.SIGINT, 1, after=15)
+    yield Case("^C while waiting", (None, 130), ("", "interrupted"), hit)
+    heads = HPARAMS.replace("heads=2", "heads=4")
+    for name, said, flag in (
+        ("other flags", "--random_seed", "--random_seed=7"),
+        ("other hparams", "--hparams, num_heads", f"--hparams={heads}"),
+        (
             "folders of its own",
-            (1, 1),
-            (LOST, "on a file system that all hosts share"),
-            flags=TRAIN,
-            own_flags=(f"--data_dir={folder / 'else'}",),
+            "on a file system that all hosts share",
+            f"--data_dir={folder / 'else'}",
         ),
-        Case(
-            "one that is not JSON",
-            (1, 1),
-            (
-                f"Waited {PATIENCE} s for host 1",
-                "TF_CONFIG is not valid",
-            ),
-            flags=TRAIN,
-            environment={"TF_CONFIG": "{"},
-        ),
-        Case(
-            "same index twice",
-            (1, 1),
-            one_says="in use",
-            flags=TRAIN,
-            environment={"TF_CONFIG": config(addresses, 0)},
-        ),
-    ]
+    ):
+        yield Case(name, (1, 1), (LOST, said), flags=(flag,))
+    says = f"{WAITED}host 1", "TF_CONFIG is not valid"
+    yield Case("a config that is not JSON", (1, 1), says, config="{")
+    yield Case("same index twice", (1, 1), config=config(addresses, 0))
 
 
 def config(addresses, index):
@@ -233,85 +121,70 @@ def config(addresses, index):
     return json.dumps({"cluster": {"worker": addresses}, "task": task})
 
 
+def start(case, index, folder, addresses, stderr):
+    """Starts one of the two hosts."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(kill.ROOT),
+        cluster.TIMEOUT_VARIABLE: str(PATIENCE),
+        "TF_CONFIG": config(addresses, index),
+    }
+    if index == 1 and case.config:
+        environment["TF_CONFIG"] = case.config
+    command = [
+        *(sys.executable, "trainer.py", "--problem=algorithmic_reverse"),
+        f"--data_dir={folder / 'data'}",
+        f"--output_dir={folder / 'run'}",
+        f"--hparams={HPARAMS}",
+        "--train_steps=100000",
+        "--log_step_count_steps=5",
+        "--local_eval_frequency=5",
+        *(() if case.moment == "evaluation" else ("--schedule=train",)),
+        *(case.flags if index == 1 else ()),
+    ]
+    return subprocess.Popen(
+        command,
+        cwd=kill.ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        env=environment,
+    )
+
+
 def play(case, folder, addresses):
-    """Plays a row; returns its failures, or "", and the seconds."""
-    run = folder / "run"
-    shutil.rmtree(run, ignore_errors=True)
-    hosts, files = {}, {}
-    for index in {0, 1} - set(case.absent):
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "RELPOS_TF_HOSTS_TIMEOUT": str(PATIENCE),
-            "TF_CONFIG": config(addresses, index),
-        }
-        if index == 1:
-            environment |= case.environment or {}
-        files[index] = open(folder / f"error{index}", "w+")
-        arguments = [
-            "--problem=algorithmic_reverse",
-            f"--data_dir={folder / 'data'}",
-            f"--output_dir={run}",
-            f"--hparams={HPARAMS}",
-            "--log_step_count_steps=5",
-            "--local_eval_frequency=5",
-            *case.flags,
-            *(case.own_flags if index == 1 else ()),
-        ]
-        hosts[index] = subprocess.Popen(
-            [sys.executable, "trainer.py", *arguments],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=files[index],
-            env=environment,
-        )
-    try:
-        return finish(case, run, hosts, files)
-    finally:
-        for process in hosts.values():
-            process.kill()
-            process.wait()
-        for file in files.values():
-            file.close()
-
-
-def finish(case, run, hosts, files):
-    """Waits for the moment, plays the fault, and checks both ends."""
-    if case.moment:
-        while not (run / "ckpt-5.npz").is_file():
-            if any(process.poll() is not None for process in hosts.values()):
-                break
-            time.sleep(0.02)
-        if case.moment == "evaluation":
-            time.sleep(0.5)
+    """Plays a row; returns its failures, and the seconds."""
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    hosts, wrong = {}, []
+    for index, code in enumerate(case.codes):
+        if code is not None:
+            with open(folder / f"error{index}", "w") as file:
+                hosts[index] = start(case, index, folder, addresses, file)
+    saved = folder / "run" / "ckpt-5.npz"
+    while case.moment and not saved.is_file():
+        if any(process.poll() is not None for process in hosts.values()):
+            break
+        time.sleep(0.02)
+    if case.moment == "evaluation":
+        time.sleep(0.5)
     begin = time.monotonic()
-    if case.fault:
-        case.fault(hosts)
-    wrong = []
+    case.fault(hosts)
     for index, process in hosts.items():
-        if case.codes[index] == -signal.SIGKILL:
-            continue  # It may be frozen.
-        try:
-            process.wait(timeout=150)
-        except subprocess.TimeoutExpired:
-            wrong.append(f"host {index} hangs")
+        if case.codes[index] != KILLED:  # It may be frozen.
+            try:
+                process.wait(timeout=150)
+            except subprocess.TimeoutExpired:
+                wrong.append(f"host {index} hangs")
     seconds = time.monotonic() - begin
-    is_said = False
     for index, process in hosts.items():
-        if process.poll() is None:
-            process.kill()
+        process.kill()
         code = process.wait()
-        files[index].seek(0)
-        error = files[index].read()
-        last = error.rstrip().split("\n")[-1]
+        said = (folder / f"error{index}").read_text()
+        last = said.rstrip().split("\n")[-1]
         if code != case.codes[index]:
             wrong.append(f"host {index}: code {code}, {last!r}")
-        is_said |= case.one_says in error
-        if "Traceback" in error or case.says[index] not in error:
+        if "Traceback" in said or case.says[index] not in said:
             wrong.append(f"host {index} says {last!r}")
-    if not is_said:
-        wrong.append(f"nobody says {case.one_says!r}")
-    return "; ".join(wrong), seconds
+    return wrong, seconds
 
 
 def main():
@@ -332,14 +205,10 @@ def main():
             if only in case.name:
                 wrong, seconds = play(case, folder, addresses)
                 failures += bool(wrong)
-                print(
-                    f"{case.name:42} {case.codes!s:10} {seconds:6.1f} s  "
-                    f"{wrong or 'as expected'}",
-                    flush=True,
-                )
-    print(f"{failures} failures")
-    return 1 if failures else 0
+                end = "; ".join(wrong) or "as expected"
+                print(f"{case.name:42} {seconds:6.1f} s  {end}", flush=True)
+    sys.exit(f"{failures} failures" if failures else 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
