@@ -5,13 +5,11 @@
 # make test-oldest    layers and model on the oldest TensorFlow and Keras that
 #             pyproject.toml allows, without the packages of translation, in an
 #             environment of its own: TENSORFLOW, KERAS and NUMPY choose others
-# make check  for daily work: lint, and the shortest test files, two minutes
+# make check  for daily work: lint, and the tests of layers, data and documents
 # make lint   ruff: rules and formatting; mypy: types of the core
 # make bench  every figure that the project aims at, ten quiet minutes
 # make bench-peers  the same beside OpenNMT-tf and CTranslate2: 2.5 GB in build/
 # make golden write the golden files of the hparams sets again
-# make durations  run every test and note the processor seconds of each file,
-#             by which make test orders the files and make check chooses them
 # make docs   the site of docs/ in build/site, all links checked, in an
 #             environment of its own
 # make clean  remove what the tools and the demo wrote
@@ -31,10 +29,11 @@ NUMPY ?= 1.26.4
 DEMO := runs/demo
 PROBLEM := translate_ende_phrases
 
+# --no-loadscope-reorder keeps the order of tests/conftest.py.
 PYTEST := TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
   --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-backends test-oldest check lint bench bench-peers golden durations docs clean venv
+.PHONY: demo test test-backends test-oldest check lint bench bench-peers golden docs clean venv
 
 venv: $(STAMP)
 
@@ -93,10 +92,7 @@ test-oldest: $(OLDEST)/.installed-$(TENSORFLOW)-$(KERAS)-$(NUMPY)
 	  tests/layers tests/backends tests/models/transformer*_test.py
 
 check: lint
-	$(PYTEST) --fast tests
-
-durations: $(STAMP)
-	$(PYTEST) --write_durations tests
+	$(PYTEST) tests/conformance tests/data tests/layers
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
