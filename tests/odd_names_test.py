@@ -164,12 +164,6 @@ class OddNamesTest(parameterized.TestCase):
             self.assertRegex(err.getvalue(), f"{flags[-1]}: .*{message}")
         self.assertEqual(os.listdir(self.folder), ["file"])
 
-    def test_too_many_lines_to_warm_up_with_are_refused_first(self):
-        with self.assertRaisesRegex(errors.UserError, "at most 999 lines"):
-            saved_model.export_saved_model(
-                "there is no run", self.folder / "a", warmup_lines=["a"] * 1000
-            )
-
     @parameterized.parameters(*NAMES)
     def test_an_export_for_ctranslate2_is_loaded(self, name):
         ctranslate2_runs.skip_without_library()

@@ -57,12 +57,6 @@ FLAGS.define_string(
     "beam_size=4,alpha=0.6,extra_length=50: the settings of the export. "
     "Default: those of the run.",
 )
-FLAGS.define_string(
-    "warmup_file",
-    "",
-    "With --format=saved_model: at most 999 typical source lines, with which "
-    "TensorFlow Serving warms up. Default: lines of frequent pieces.",
-)
 
 
 def main() -> None:
@@ -76,8 +70,6 @@ def main() -> None:
         raise command.UsageError(
             "--quantization needs --format=ctranslate2 or --format=litert."
         )
-    if FLAGS.warmup_file and not is_saved_model:
-        raise command.UsageError("--warmup_file needs --format=saved_model.")
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
         search = decode_hparams.search_settings()
@@ -91,19 +83,13 @@ def main() -> None:
     from relpos_tf.export import litert_export
     from relpos_tf.export import saved_model
     from relpos_tf.models import run_dir
-    from relpos_tf.utils import text
 
     path = FLAGS.output_dir or FLAGS.checkpoint_path
     path = path or run_dir.latest_run("runs")
     name = "export" if is_saved_model else f"export_{FLAGS.format}"
     export_dir = FLAGS.export_dir or run_dir.run_of(path).path / name
     if is_saved_model:
-        lines = None
-        if FLAGS.warmup_file:
-            lines = list(text.read_nonempty(FLAGS.warmup_file))
-        saved_model.export_saved_model(
-            path, export_dir, warmup_lines=lines, **search
-        )
+        saved_model.export_saved_model(path, export_dir, **search)
     else:
         export = {
             "ctranslate2": ctranslate2_export.export_ctranslate2,

@@ -130,23 +130,18 @@ def main() -> None:
             )
         app = app_lib.make_app(workers, limits, metrics)
         server.listen(listener)
+        for worker in workers.values():
+            worker.start()
         log.info("Listening at %s", server.url_of(listener))
         server.run(app, listener, limits.timeout_s + _GRACE_S)
         log.info("Stopped.")
     finally:
         listener.close()
         log.removeFilter(_is_ours)
-    if not all([close(worker) for worker in workers.values()]):
+    # A batch may be under way: a second Ctrl-C came, or everybody who asked for
+    # it has hung up.
+    if not all([worker.close(_LAST_WAIT_S) for worker in workers.values()]):
         end_process()
-
-
-def close(worker: Any) -> bool:
-    """Ends the thread of a worker; returns whether it has ended.
-
-    A batch that is under way is not waited for: a second Ctrl-C came, or
-    everybody who asked for it has hung up.
-    """
-    return worker.close(drop=True, seconds=_LAST_WAIT_S)
 
 
 def end_process() -> NoReturn:
@@ -190,10 +185,7 @@ def models_of_flags() -> dict[str, str]:
 
 
 def load(name: str, path: str) -> Any:
-    """Loads a model and translates first lines with it.
-
-    `ServedModel.warm_up_steps` come later, by the worker.
-    """
+    """Loads a model, which its worker warms up later."""
     from relpos_tf.decoding import engine_kinds
     from relpos_tf.decoding import translator as translator_lib
     from relpos_tf.serving import served
@@ -207,9 +199,6 @@ def load(name: str, path: str) -> Any:
             path, jit_compile=kind is engine_kinds.RUN
         )
     model = served.ServedModel(name, translator, description_of(path))
-    for kind in model.kinds_of_page():
-        if kind.is_plain:
-            model.warm_up(kind)
     seconds = time.monotonic() - begun
     command.logger().info("Loaded %s from %s in %.0f s.", name, path, seconds)
     return model

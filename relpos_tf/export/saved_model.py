@@ -9,7 +9,6 @@ Shapes: N lines, S source length, B beams, T target length.
 import logging
 import math
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,7 +21,6 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import search
-from relpos_tf.export import serving_warmup
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.utils import checked_json
@@ -172,7 +170,6 @@ def export_saved_model(
     beam_size: int | None = None,
     alpha: float | None = None,
     extra_length: int | None = None,
-    warmup_lines: Sequence[str] | None = None,
 ) -> pathlib.Path:
     """Writes a SavedModel, whole or not at all.
 
@@ -188,8 +185,6 @@ def export_saved_model(
         alpha: float. The exponent of the length penalty.
         extra_length: int. How many ids a translation may have more than its
             source.
-        warmup_lines: Typical source lines, with which TensorFlow Serving warms
-            up. None: lines made of the vocabulary; an empty list: no warm-up.
 
     Returns:
         `export_dir`.
@@ -200,13 +195,10 @@ def export_saved_model(
     """
     export_dir = pathlib.Path(export_dir)
     check_replaceable(export_dir)
-    serving_warmup.check(warmup_lines or [])
     prefix, engine, decode_hparams = load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length
     )
     module = TextTranslator(engine.model, engine.tokenizer, decode_hparams)
-    if warmup_lines is None:
-        warmup_lines = serving_warmup.sample_lines(engine.tokenizer)
     with files.replacing_folder(export_dir) as partial:
         tf.saved_model.save(
             module,
@@ -216,7 +208,6 @@ def export_saved_model(
                 "details": module.details,
             },
         )
-        serving_warmup.write(partial, warmup_lines)
         write_info(partial, describe(engine, decode_hparams, prefix))
     if not paths.is_plain(export_dir.absolute()):
         _log.warning(

@@ -10,10 +10,8 @@ Errors are JSON objects, {"error": "a sentence"}.
 """
 
 import asyncio
-import contextlib
 import dataclasses
 import functools
-import http
 import json
 import pathlib
 import time
@@ -35,18 +33,18 @@ with extras.imports("serve", "relpos-serve"):
     from starlette import responses
     from starlette import routing
 
-# Of a body that is too large, so much is read before the refusal, which a
-# client that is still sending would not see.
+# How much of a body that is too large is read before it is refused: a client
+# that is still sending would not see the refusal.
 _DRAINED_BYTES = 2**24
-# At the end, for the thread of a model.
-_LAST_WAIT_S = 1.0
 # Not a standard code; nobody reads it but the metrics.
 _HUNG_UP = 499
+# Seconds after which to try again.
+_RETRY_AFTER = {503: "5", 504: "10"}
+# Part of the body may be unread.
+_CLOSING = 408, 413
 _PAGE = pathlib.Path(__file__).parent / "page"
-_PAGE_FILES = {
-    "/": ("index.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
+_PAGE_FILES = {"/": "index.html"} | {
+    f"/{x}": x for x in ("page.css", "page.js")
 }
 _HEADERS = {
     "content-security-policy": (
@@ -65,7 +63,7 @@ def make_app(
     limits: limits_lib.Limits,
     metrics: metrics_lib.Metrics,
 ) -> applications.Starlette:
-    """Returns the application. It starts the workers, and ends them.
+    """Returns the application.
 
     Args:
         workers: By the names of their models; the first is the default.
@@ -73,32 +71,19 @@ def make_app(
         metrics: What `/metrics` shows.
     """
     answers = _Answers(dict(workers), limits, metrics)
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_):
-        for worker in workers.values():
-            worker.start()
-        yield
-        # Every request has been answered, or given up. A batch for nobody is
-        # not waited for.
-        for worker in workers.values():
-            await asyncio.to_thread(worker.close, True, _LAST_WAIT_S)
-
     routes = [
         routing.Route("/translate", answers.translate, methods=["POST"]),
         routing.Route("/models", answers.models),
         routing.Route("/health", answers.health),
         routing.Route("/metrics", answers.metrics),
         *(
-            routing.Route(path, functools.partial(_page_file, *file))
-            for path, file in _PAGE_FILES.items()
+            routing.Route(path, functools.partial(_page_file, name))
+            for path, name in _PAGE_FILES.items()
         ),
     ]
     return applications.Starlette(
         routes=routes,
-        lifespan=lifespan,
         exception_handlers={
-            limits_lib.RefusedError: _refusal,
             exceptions.HTTPException: _http_error,
             Exception: _bug,
         },
@@ -113,46 +98,42 @@ class _Answers:
         self._limits = limits
         self._metrics = metrics
 
-    async def health(self, request: requests.Request):
-        del request
-        content = {"status": "ok", "models": list(self._workers)}
-        if all(worker.is_warm for worker in self._workers.values()):
-            return _json(content)
-        content["status"] = "warming up"
-        return _json(content, 503, {"retry-after": "1"})
+    async def health(self, _: requests.Request):
+        is_warm = all(worker.is_warm for worker in self._workers.values())
+        status = 200 if is_warm else 503
+        text = "ok" if is_warm else "warming up"
+        return _json({"status": text, "models": list(self._workers)}, status)
 
-    async def models(self, request: requests.Request):
-        del request
-        models = [w.model.describe() for w in self._workers.values()]
+    async def models(self, _: requests.Request):
         return _json(
             {
                 "version": relpos_tf.__version__,
-                "models": models,
+                "models": [w.model.describe() for w in self._workers.values()],
                 "limits": dataclasses.asdict(self._limits),
             }
         )
 
-    async def metrics(self, request: requests.Request):
-        del request
+    async def metrics(self, _: requests.Request):
         return responses.Response(
             self._metrics.text(),
             headers={"content-type": metrics_lib.CONTENT_TYPE},
         )
 
     async def translate(self, request: requests.Request):
-        begun = time.monotonic()
-        status = 500
+        count = self._metrics.requests.labels
         try:
-            response = await self._translate(request, begun)
-            status = response.status_code
-        except limits_lib.RefusedError as error:
-            status = error.status
-            raise
+            text = await self._translate(request, time.monotonic())
+            response = _response(text)
+        except errors.UserError as error:
+            response = _refusal(error)
+        except asyncio.CancelledError:  # the server does not wait any longer
+            response = _refusal(limits_lib.stopping())
         except requests.ClientDisconnect:
-            status = _HUNG_UP
-            return responses.Response(status_code=_HUNG_UP)
-        finally:
-            self._metrics.count_request(status)
+            response = responses.Response(status_code=_HUNG_UP)
+        except Exception:
+            count("500").inc()
+            raise
+        count(str(response.status_code)).inc()
         return response
 
     async def _translate(self, request, begun):
@@ -162,54 +143,48 @@ class _Answers:
             )
         except asyncio.TimeoutError:
             raise limits_lib.RefusedError(
-                408, "The body did not arrive in time.", closes=True
+                408, "The body did not arrive in time."
             ) from None
         query = queries.parse(body, self._limits)
         worker = self._worker(query.model)
         job = worker.submit(query)
         left = begun + self._limits.timeout_s - time.monotonic()
-        translations = await _result(request, job, left)
-        seconds = time.monotonic() - begun
+        lines = await _result(request, job, left)
         name = worker.model.name
-        self._metrics.count_translation(name, len(query.lines), seconds)
-        answer = functools.partial(served.answer, query, name, translations)
-        # Weights take seconds, in which others are answered.
-        text = await asyncio.to_thread(answer) if query.attention else answer()
-        return _response(text)
+        seconds = time.monotonic() - begun
+        self._metrics.request_seconds.labels(name).observe(seconds)
+        self._metrics.lines.labels(name).inc(len(query.lines))
+        answer = functools.partial(served.answer, name, lines)
+        # Attention weights take seconds, in which others are answered.
+        return await asyncio.to_thread(answer) if query.attention else answer()
 
     def _worker(self, name):
         """Returns the worker of a model; "": the first."""
         name = name or next(iter(self._workers))
         if name not in self._workers:
             known = list(self._workers)
-            raise limits_lib.RefusedError(
-                422,
+            raise errors.UserError(
                 f"Unknown model {name[:40]!r}."
-                f"{errors.did_you_mean(name[:40], known)} Known: {known}.",
+                f"{errors.did_you_mean(name[:40], known)} Known: {known}."
             )
         return self._workers[name]
 
     async def _read_body(self, request):
-        """Reads a request's body.
-
-        Raises:
-            RefusedError: it is too large.
-        """
         most = self._limits.max_body_bytes
-        refusal = f"The body may have {most} bytes."
-        announced = request.headers.get("content-length", "")
-        drained = most + _DRAINED_BYTES
-        if announced.isdecimal() and int(announced) > drained:
-            raise limits_lib.RefusedError(413, refusal, closes=True)
-        body, size = bytearray(), 0
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > drained:
-                raise limits_lib.RefusedError(413, refusal, closes=True)
-            if size <= most:
-                body += chunk
+        size = int(request.headers.get("content-length", 0))
+        body = bytearray()
+        if size <= most + _DRAINED_BYTES:
+            size = 0
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size <= most:
+                    body += chunk
+                elif size > most + _DRAINED_BYTES:
+                    break
         if size > most:
-            raise limits_lib.RefusedError(413, refusal)
+            raise limits_lib.RefusedError(
+                413, f"The body may have at most {most} bytes."
+            )
         return bytes(body)
 
 
@@ -217,7 +192,7 @@ async def _result(request, job, timeout):
     """Waits for the translations of a job.
 
     Raises:
-        RefusedError: 504 after `timeout` seconds, or the job's own.
+        UserError: 504 after `timeout` seconds, or the job's own.
         ClientDisconnect: the client hung up.
     """
     future = asyncio.wrap_future(job.future)
@@ -234,55 +209,44 @@ async def _result(request, job, timeout):
         if end.done():
             raise requests.ClientDisconnect
         raise limits_lib.RefusedError(
-            504, f"Not translated within {timeout:.0f} s.", retry_after=10
+            504, f"Not translated within {timeout:.0f} s."
         )
     finally:
         end.cancel()
-        job.future.cancel()  # nothing, if it is done
-        future.cancel()
+        future.cancel()  # and the job with it, unless it is done
 
 
-async def _page_file(name, media_type, request: requests.Request):
-    del request
-    return responses.Response(
-        await asyncio.to_thread((_PAGE / name).read_bytes),
-        media_type=media_type,
-        headers=_HEADERS,
-    )
+async def _page_file(name, _: requests.Request):
+    return responses.FileResponse(_PAGE / name, headers=_HEADERS)
 
 
-def _json(values, status=200, headers=None):
+def _json(values, status=200):
     text = json.dumps(values, ensure_ascii=False, allow_nan=False)
-    return _response(text, status, headers)
+    return _response(text, status)
 
 
-def _response(text, status=200, headers=None):
+def _response(text, status=200):
     """Returns a response of JSON."""
-    return responses.Response(
-        text,
-        status,
-        {"cache-control": "no-store", **(headers or {})},
-        "application/json",
-    )
-
-
-async def _refusal(request, error: limits_lib.RefusedError):
-    del request
-    headers = {}
-    if error.retry_after:
-        headers["retry-after"] = str(error.retry_after)
-    if error.closes:
+    headers = {"cache-control": "no-store"}
+    if status in _RETRY_AFTER:
+        headers["retry-after"] = _RETRY_AFTER[status]
+    if status in _CLOSING:
         headers["connection"] = "close"
-    return _json({"error": str(error)}, error.status, headers)
+    return responses.Response(text, status, headers, "application/json")
+
+
+def _refusal(error):
+    status = getattr(error, "status", 422)
+    return _json({"error": str(error)}, status)
 
 
 async def _http_error(request, error: exceptions.HTTPException):
     """Answers an unknown address, or one with another method."""
     text = f"{request.method} {request.url.path}: {error.detail}."
-    return _json({"error": text}, error.status_code, error.headers)
+    response = _json({"error": text}, error.status_code)
+    response.headers.update(error.headers or {})
+    return response
 
 
-async def _bug(request, error: Exception):
-    del request, error
-    status = http.HTTPStatus.INTERNAL_SERVER_ERROR
-    return _json({"error": f"{status.phrase}."}, status)
+async def _bug(*_):
+    return _json({"error": "The server failed; its log says why."}, 500)

@@ -17,7 +17,6 @@ request that has waited longest, and lines that are not much shorter or longer.
 import collections
 import concurrent.futures
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -51,7 +50,7 @@ class Job:
 
     Attributes:
         future: `concurrent.futures.Future` of a list of
-            `engines.Translation`. Cancelling it gives up the query.
+            `served.line_of`. Cancelling it gives up the query.
     """
 
     def __init__(self, query: queries.Query, settings: served.Settings):
@@ -60,7 +59,7 @@ class Job:
         self.future = concurrent.futures.Future()
         self.arrived = time.monotonic()
         self.begun = 0  # lines taken for a batch
-        self.translations = {}  # by the index of the line
+        self.lines = {}  # of the answer, by their index
         self.weights = 0  # of their attention
         # Numbers decide what is drawn for a line: a random query is never
         # joined with others.
@@ -87,20 +86,28 @@ class Job:
 
     def add(self, index: int, translation: engines.Translation) -> None:
         """Adds the translation of a line."""
-        translation = served.reduced(self.query, translation)
-        self.translations[index] = translation
-        self.weights += served.num_weights(translation)
+        self.lines[index] = served.line_of(self.query, translation)
+        self.weights += served.num_weights(self.lines[index])
+
+    def settle(self, outcome: list[dict[str, Any]] | Exception) -> None:
+        """Sets the result or the exception, unless the job was given up."""
+        if not self.future.set_running_or_notify_cancel():
+            return
+        if isinstance(outcome, Exception):
+            self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
 
 
 class Worker:
-    """Translates the jobs of one model, in a thread of its own.
+    """Translates the jobs of one model in a thread.
 
     Args:
         model: `served.ServedModel`.
         limits: What the server takes on.
         metrics: Where batches are counted.
-        warm_up_steps: `served.ServedModel.warm_up_steps`. Each is taken while
-            nothing waits, or after a batch.
+        warm_up_steps: `served.ServedModel.warm_up_steps`. The thread takes
+            one while nothing waits, and one after each batch.
     """
 
     def __init__(
@@ -112,18 +119,16 @@ class Worker:
     ):
         self.model = model
         self._cold = collections.deque(warm_up_steps)
-        self._warm_up_s = 0.0
         self._limits = limits
         self._metrics = metrics
         self._changed = threading.Condition()
         self._jobs = []  # the next one first
         self._is_closing = False
-        self._lines_per_second = 0.0  # of the last batches
         self._rested = 0.0  # the time until which to wait for a full batch
         self._thread = threading.Thread(
             target=self._run, name=f"translate {model.name}", daemon=True
         )
-        metrics.watch_queue(model.name, self.waiting)
+        metrics.queue_lines.labels(model.name).set_function(self.waiting)
 
     @property
     def is_warm(self) -> bool:
@@ -138,43 +143,36 @@ class Worker:
         """Queues a query.
 
         Raises:
-            RefusedError: 422 where the model cannot do it, 503 where too many
-                lines wait or the server stops.
+            UserError: the model cannot do it; with status 503, too many lines
+                wait or the server stops.
         """
         job = Job(query, self.model.settings(query))
+        if not query.lines:
+            job.settle([])
+            return job
+        most = self._limits.max_queue_lines
         with self._changed:
-            self._drop_cancelled()
             waiting = self._waiting()
             if self._is_closing:
-                raise limits_lib.RefusedError(
-                    503, "The server stops.", retry_after=10
-                )
+                raise limits_lib.stopping()
             # An empty queue takes any query.
-            most = self._limits.max_queue_lines
             if waiting and waiting + job.waiting > most:
                 raise limits_lib.RefusedError(
-                    503,
-                    f"Too busy: {waiting} lines wait already.",
-                    retry_after=self._seconds_for(waiting),
+                    503, f"Too busy: {waiting} lines wait already."
                 )
-            if job.query.lines:
-                self._jobs.append(job)
-                self._changed.notify()
-        if not job.query.lines:
-            job.future.set_result([])
+            self._jobs.append(job)
+            self._changed.notify()
         return job
 
     def waiting(self) -> int:
         """Returns the number of lines that wait."""
         with self._changed:
-            self._drop_cancelled()
             return self._waiting()
 
-    def close(self, drop: bool = False, seconds: float | None = None) -> bool:
-        """Ends the thread after the last job. Closing twice is no error.
+    def close(self, seconds: float | None = None) -> bool:
+        """Gives up the jobs that wait, and ends the thread.
 
         Args:
-            drop: bool. Whether to give up the jobs that wait.
             seconds: How long to wait for the batch that is under way, which
                 cannot be interrupted; None: until its end.
 
@@ -183,79 +181,60 @@ class Worker:
         """
         with self._changed:
             self._is_closing = True
-            if drop:
-                for job in self._jobs:
-                    job.future.cancel()
+            for job in self._jobs:
+                job.future.cancel()
             self._changed.notify()
         if self._thread.is_alive():
             self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def _waiting(self):
+        self._jobs = [job for job in self._jobs if not job.future.cancelled()]
         return sum(job.waiting for job in self._jobs)
 
-    def _seconds_for(self, lines):
-        return min(60, max(1, math.ceil(lines / (self._lines_per_second or 1))))
-
-    def _drop_cancelled(self):
-        self._jobs = [job for job in self._jobs if not job.future.cancelled()]
-
     def _run(self):
+        name = self.model.name
         while (batch := self._next_batch()) is not None:
             if batch:
-                self._translate_timed(batch)
+                begun = time.monotonic()
+                self._translate(batch)
+                seconds = time.monotonic() - begun
+                self._rested = time.monotonic() + WAIT_SHARE * seconds
+                self._metrics.batch_lines.labels(name).observe(len(batch))
+                self._metrics.batch_seconds.labels(name).observe(seconds)
             # A step after each batch, or a busy server would never be warm.
             if self._cold and not self._is_closing:
                 self._warm_up()
 
-    def _translate_timed(self, batch):
-        begun = time.monotonic()
-        self._translate(batch)
-        seconds = time.monotonic() - begun
-        self._metrics.count_batch(self.model.name, len(batch), seconds)
-        self._rested = time.monotonic() + WAIT_SHARE * seconds
-        speed = len(batch) / max(seconds, 1e-6)
-        self._lines_per_second += 0.2 * (speed - self._lines_per_second)
-
     def _warm_up(self):
         """Takes the next step of the warm-up."""
-        begun = time.monotonic()
         name = self.model.name
         try:
             self._cold[0]()
         except Exception as error:  # whatever it is, the thread must go on
             _log.error("Warming up %s failed.", name, exc_info=error)
-        self._warm_up_s += time.monotonic() - begun
         self._cold.popleft()
         if self.is_warm:
-            _log.info(
-                "%s is ready for every kind of request, after %.0f s more.",
-                name,
-                self._warm_up_s,
-            )
+            _log.info("%s is ready for every kind of request.", name)
 
     def _next_batch(self):
         """Waits for lines; returns (job, index) of each, or None at the end.
 
         During the warm-up, it does not wait, and may return no lines.
         """
-        most = self._limits.max_batch_lines
+        wait = self._limits.batch_wait_ms / 1000
         with self._changed:
-            while True:
-                self._drop_cancelled()
-                if not self._jobs:
-                    if self._is_closing:
-                        return None
-                    if self._cold:
-                        return []
-                    self._changed.wait()
-                    continue
-                wait = self._limits.batch_wait_ms / 1000
-                end = max(self._jobs[0].arrived + wait, self._rested)
-                left = end - time.monotonic()
-                if left <= 0 or self._is_closing or self._waiting() >= most:
-                    return self._take()
+            while not self._is_closing:
+                waiting, left = self._waiting(), None
+                if waiting:
+                    end = max(self._jobs[0].arrived + wait, self._rested)
+                    left = end - time.monotonic()
+                    if left <= 0 or waiting >= self._limits.max_batch_lines:
+                        return self._take()
+                elif self._cold:
+                    return []
                 self._changed.wait(left)
+        return None
 
     def _take(self):
         """Takes lines from the queue, one of each job in turn."""
@@ -291,18 +270,22 @@ class Worker:
         """
         jobs = list(dict.fromkeys(job for job, _ in batch))
         try:
-            translations = self._translations(batch)
+            translations = self.model.translate(
+                batch[0][0].settings,
+                [job.query.lines[i] for job, i in batch],
+                [i for _, i in batch],
+            )
         except Exception as error:  # whatever it is, the thread must go on
-            if len(jobs) > 1:
-                for one in jobs:
-                    self._translate([part for part in batch if part[0] is one])
-            else:
+            if len(jobs) == 1:
                 self._fail(jobs[0], error)
-        else:
-            for (job, i), translation in zip(batch, translations, strict=True):
-                job.add(i, translation)
-            for job in jobs:
-                self._complete(job)
+                return
+            for one in jobs:
+                self._translate([part for part in batch if part[0] is one])
+            return
+        for (job, i), translation in zip(batch, translations, strict=True):
+            job.add(i, translation)
+        for job in jobs:
+            self._complete(job)
 
     def _complete(self, job):
         """Settles a job if all its lines are translated, or refuses it."""
@@ -310,32 +293,19 @@ class Worker:
         most = self._limits.max_attention_weights
         if job.weights > most:
             message = (
-                f"An answer may have {most} attention weights. This one has "
-                "more. Ask for fewer lines, a smaller `n_best`, or the average."
+                f"An answer may have at most {most} attention weights. This "
+                "one has more. Ask for fewer lines, a smaller `n_best`, or the "
+                "average."
             )
             self._fail(job, errors.UserError(message))
-        elif len(job.translations) == number:
-            _settle(job, [job.translations[i] for i in range(number)])
-
-    def _translations(self, batch) -> list[Any]:
-        settings = batch[0][0].settings
-        return self.model.translate(
-            settings,
-            [job.query.lines[i] for job, i in batch],
-            [
-                job.query.prefixes[i] if job.query.prefixes else ""
-                for job, i in batch
-            ],
-            [i for _, i in batch],
-        )
+        elif len(job.lines) == number:
+            job.settle([job.lines[i] for i in range(number)])
 
     def _fail(self, job, error):
-        if isinstance(error, errors.UserError):
-            refusal = limits_lib.RefusedError(422, str(error))
-        else:
+        if not isinstance(error, errors.UserError):
             _log.error("Translating failed.", exc_info=error)
-            refusal = limits_lib.RefusedError(500, "Translating failed.")
-        _settle(job, refusal)
+            error = limits_lib.RefusedError(500, "Translating failed.")
+        job.settle(error)
         with self._changed:
             self._jobs = [other for other in self._jobs if other is not job]
 
@@ -348,13 +318,3 @@ def _size(line):
 def _are_alike(size, other):
     """Returns whether lines of these sizes can share a batch."""
     return max(size, other) <= MOST_UNLIKE * min(size, other)
-
-
-def _settle(job, outcome):
-    """Sets the result or the exception of a job, unless it was given up."""
-    if not job.future.set_running_or_notify_cancel():
-        return
-    if isinstance(outcome, Exception):
-        job.future.set_exception(outcome)
-    else:
-        job.future.set_result(outcome)

@@ -33,22 +33,19 @@ class Limits:
 
 
 class RefusedError(errors.UserError):
-    """A request that is answered with an error.
+    """A request that is refused with a status other than 422.
+
+    Every other `UserError` is answered with 422.
 
     Attributes:
         status: int. The status code.
-        retry_after: int. Seconds after which to try again; 0: never.
-        closes: bool. Whether the connection ends, with a body left unread.
     """
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        retry_after: int = 0,
-        closes: bool = False,
-    ):
+    def __init__(self, status: int, message: str):
         super().__init__(message)
         self.status = status
-        self.retry_after = retry_after
-        self.closes = closes
+
+
+def stopping() -> RefusedError:
+    """Returns the refusal of a server that stops."""
+    return RefusedError(503, "The server stops.")

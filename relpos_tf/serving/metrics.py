@@ -1,6 +1,6 @@
 """What the server counts, for Prometheus."""
 
-from collections.abc import Callable
+from typing import Any
 
 from relpos_tf.utils import extras
 
@@ -13,69 +13,49 @@ _LINES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Counters in a registry of their own, and those of the process."""
+    """The metrics of a server and of its process.
+
+    Attributes:
+        requests: Counter by status.
+        request_seconds: Histogram by model, as the others are.
+        lines: Counter.
+        batch_lines: Histogram.
+        batch_seconds: Histogram.
+        queue_lines: Gauge.
+    """
 
     def __init__(self):
         self._registry = prometheus_client.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=self._registry)
-        kinds = prometheus_client
-        self._requests = self._make(
-            kinds.Counter,
+        counter = prometheus_client.Counter
+        histogram = prometheus_client.Histogram
+        self.requests = self._make(
+            counter,
             "requests",
-            "Requests to translate, by the status of the answer; 499: the "
-            "client hung up.",
-            "status",
+            "Requests to translate, by status; 499: the client hung up.",
+            label="status",
         )
-        self._seconds = self._make(
-            kinds.Histogram,
+        self.request_seconds = self._make(
+            histogram,
             "request_seconds",
             "Seconds from a request's arrival to its translations.",
-            "model",
             buckets=_SECONDS,
         )
-        self._lines = self._make(
-            kinds.Counter, "lines", "Lines that were translated.", "model"
+        self.lines = self._make(counter, "lines", "Translated lines.")
+        self.batch_lines = self._make(
+            histogram, "batch_lines", "Lines of a batch.", buckets=_LINES
         )
-        self._batch_lines = self._make(
-            kinds.Histogram,
-            "batch_lines",
-            "Lines of a batch.",
-            "model",
-            buckets=_LINES,
+        self.batch_seconds = self._make(
+            histogram, "batch_seconds", "Seconds of a batch.", buckets=_SECONDS
         )
-        self._batch_seconds = self._make(
-            kinds.Histogram,
-            "batch_seconds",
-            "Seconds that a batch took to translate.",
-            "model",
-            buckets=_SECONDS,
-        )
-        self._queue = self._make(
-            kinds.Gauge, "queue_lines", "Lines that wait.", "model"
+        self.queue_lines = self._make(
+            prometheus_client.Gauge, "queue_lines", "Waiting lines."
         )
 
-    def _make(self, kind, name, text, label, **kwargs):
+    def _make(self, kind, name, text, label="model", **kwargs) -> Any:
         return kind(
             f"relpos_{name}", text, [label], registry=self._registry, **kwargs
         )
-
-    def watch_queue(self, model: str, waiting: Callable[[], int]) -> None:
-        """Shows what `waiting` returns as the lines that wait for a model."""
-        self._queue.labels(model).set_function(waiting)
-
-    def count_request(self, status: int) -> None:
-        """Counts an answer by its status code."""
-        self._requests.labels(str(status)).inc()
-
-    def count_translation(self, model: str, lines: int, seconds: float) -> None:
-        """Counts a request that was translated."""
-        self._seconds.labels(model).observe(seconds)
-        self._lines.labels(model).inc(lines)
-
-    def count_batch(self, model: str, lines: int, seconds: float) -> None:
-        """Counts a batch."""
-        self._batch_lines.labels(model).observe(lines)
-        self._batch_seconds.labels(model).observe(seconds)
 
     def text(self) -> bytes:
         """Returns everything in Prometheus' format."""

@@ -57,36 +57,16 @@ class ExportTest(absltest.TestCase):
 
     def test_flags_are_passed_to_the_exporter(self):
         run = tiny_run.path()
-        folder = self.create_tempdir()
-        lines = folder.create_file("lines", "ein Hund\nzwei\u2028Hunde\n")
-        exported = pathlib.Path(folder.full_path, "exported")
-        arguments = f"--output_dir={run}", f"--export_dir={exported}"
         with mock.patch.object(saved_model, "export_saved_model") as exporter:
             code, _, err = execute(
                 export.main,
-                *arguments,
-                f"--warmup_file={lines.full_path}",
+                f"--output_dir={run}",
+                "--export_dir=exported",
                 "--decode_hparams=beam_size=2,alpha=1",
             )
         self.assertEqual(code, 0, err)
         exporter.assert_called_once_with(
-            str(run),
-            str(exported),
-            warmup_lines=["ein Hund", "zwei\u2028Hunde"],
-            beam_size=2,
-            alpha=1.0,
-            extra_length=None,
-        )
-        empty = folder.create_file("empty").full_path
-        self.assert_error(
-            1, "Expected lines", *arguments, f"--warmup_file={empty}"
-        )
-        self.assert_error(
-            2,
-            "--warmup_file needs --format=saved_model",
-            *arguments,
-            f"--warmup_file={lines.full_path}",
-            "--format=ctranslate2",
+            str(run), "exported", beam_size=2, alpha=1.0, extra_length=None
         )
 
     def test_a_ruined_model_is_not_exported(self):

@@ -26,6 +26,8 @@ from tests import tiny_run
 from tests import without_tensorflow
 from tests.serving import servers
 
+READY = "tiny is ready for every kind of request.\n"
+
 
 def execute(*arguments):
     """Returns (exit code, standard error)."""
@@ -172,8 +174,7 @@ class ServeTest(absltest.TestCase):
         process, url, said = self.start(f"--model=tiny={tiny_run.path()}")
         self.assertLen(said, 2, said)
         self.assertStartsWith(said[0], f"Loaded tiny from {tiny_run.path()} in")
-        ready = r"tiny is ready for every kind of request, after \d+"
-        self.assertRegex(process.stderr.readline(), ready)
+        self.assertEqual(process.stderr.readline(), READY)
         self.assertEqual(get(f"{url}health")["status"], "ok")
         (found,) = post(url, {"lines": ["twenty-one days"], "n_best": 3})
         texts = [one["text"] for one in found["hypotheses"]]
@@ -181,7 +182,7 @@ class ServeTest(absltest.TestCase):
         self.assertLen(set(texts), len(texts))
         (model,) = get(f"{url}models")["models"]
         self.assertEqual(
-            (model["name"], model["kind"], model["prefix"]),
+            (model["name"], model["kind"], model["attention"]),
             ("tiny", "run", True),
         )
         self.stop(process, signal.SIGTERM)
@@ -191,7 +192,7 @@ class ServeTest(absltest.TestCase):
         process, url, _ = self.start(
             f"--model=tiny={tiny_run.path()}", "--max_extra_length=9000"
         )
-        process.stderr.readline()
+        self.assertEqual(process.stderr.readline(), READY)
         content = {"lines": ["a"] * 64, "beam_size": 16, "min_length": 9000}
         body = json.dumps(content | {"extra_length": 9000}).encode()
         address = urllib.parse.urlsplit(url)
@@ -216,7 +217,7 @@ class ServeTest(absltest.TestCase):
         folder = ctranslate2_runs.export_of(seed=2)
         packages = without_tensorflow.folder("ctranslate2", "serve")
         process, url, _ = self.start(
-            f"--model={folder}",
+            f"--model=tiny={folder}",
             popen=start_without_tensorflow,
             env=os.environ
             | {
@@ -225,6 +226,7 @@ class ServeTest(absltest.TestCase):
                 )
             },
         )
+        self.assertEqual(process.stderr.readline(), READY)
         self.assertEqual(get(f"{url}health")["status"], "ok")
         lines = list(ctranslate2_runs.LINES)
         translator = relpos_tf.Translator.load(folder)

@@ -45,7 +45,6 @@ class SavedModelEngineTest(parameterized.TestCase):
             if path.is_file()
         }
         self.assertEqual(files.keys(), there - {"export_info.json"})
-        self.assertIn("assets.extra/tf_serving_warmup_requests", there)
         self.assertEqual(files, export_files.file_checksums(self.folder))
 
     @parameterized.parameters(

@@ -23,14 +23,12 @@ from relpos_tf import errors
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.export import saved_model
-from relpos_tf.export import serving_warmup
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.t2t import t2t_import
 from tests import t2t_checkpoint
 from tests import tiny_run
 from tests.decoding import translator_test
-from tests.export import serving_warmup_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "load_export.py"
@@ -293,13 +291,6 @@ class ExportTest(tf.test.TestCase):
             saved_model.export_saved_model(tiny_run.path(), folder)
         self.assertEqual((folder / "letter.txt").read_text(), "mine")
 
-    def test_warm_up_requests_are_answered(self):
-        requests = serving_warmup_test.requests(self.folder)
-        self.assertEqual([len(lines) for lines in requests], [1, 1, 1, 3])
-        for lines in requests:
-            self.assertTrue(all(lines))
-        self.assertLen(self.outputs(requests[-1]), 3)
-
     def test_long_lines_and_blank_ones_in_one_batch(self):
         words = (" ".join(tiny_run.TEXT) * 2)[:150]
         lines = [words, "", "7", "x" * 100]
@@ -381,9 +372,7 @@ class SubwordsTest(tf.test.TestCase):
         cls.folder = folder / "export"
         t2t_import.import_run(folder / "t2t", cls.run_dir)
         search = {"beam_size": 2, "extra_length": 5}
-        saved_model.export_saved_model(
-            cls.run_dir, cls.folder, warmup_lines=T2T_LINES[:2], **search
-        )
+        saved_model.export_saved_model(cls.run_dir, cls.folder, **search)
         translated = relpos_tf.Translator.load(cls.run_dir).translate(
             T2T_LINES, return_scores=True, **search
         )
@@ -409,18 +398,6 @@ class SubwordsTest(tf.test.TestCase):
                 {signature.inputs["inputs"].name: T2T_LINES},
             )
         self.assertEqual([text.decode() for text in texts], self.expected)
-
-    def test_warm_up_lines_can_be_chosen(self):
-        lines = [line.encode() for line in T2T_LINES[:2]]
-        self.assertEqual(
-            serving_warmup_test.requests(self.folder),
-            [lines[:1], lines[1:], lines],
-        )
-
-    def test_warm_up_lines_can_be_made_of_subwords(self):
-        tokens = loading.load_tokenizer(self.run_dir)
-        lines = serving_warmup.sample_lines(tokens)
-        self.assertEqual(lines[0], "abcdefgh")
 
 
 if __name__ == "__main__":

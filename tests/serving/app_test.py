@@ -90,7 +90,7 @@ class AppTest(parameterized.TestCase):
             content = {"lines": lines, "n_best": n_best, "attention": attention}
             found, _, answer = served.post(content)
             self.assertEqual(found, status, content)
-        self.assertIn("may have 50 attention weights", answer["error"])
+        self.assertIn("at most 50 attention weights", answer["error"])
         # The rest of what is refused is not translated.
         (fake,) = self.fakes
         fake.batches.clear()
@@ -128,7 +128,7 @@ class AppTest(parameterized.TestCase):
             servers.FakeTranslator(), servers.FakeTranslator(False)
         )
         served.translate("a", model="second")
-        served.translate("b", prefix=["P"])
+        served.translate("b")
         self.assertEqual(
             [fake.batches for fake in self.fakes], [[["b"]], [["a"]]]
         )
@@ -147,8 +147,8 @@ class AppTest(parameterized.TestCase):
         self.assertEqual(
             models["models"],
             [
-                {"name": "first", "prefix": True, "attention": True} | known,
-                {"name": "second", "prefix": False, "attention": False} | known,
+                {"name": "first", "attention": True} | known,
+                {"name": "second", "attention": False} | known,
             ],
         )
         health = json.loads(served.ask("GET", "/health")[2])
@@ -164,7 +164,7 @@ class AppTest(parameterized.TestCase):
             status, headers, body = served.ask("GET", "/health")
             self.assertEqual(
                 (status, headers["retry-after"], json.loads(body)["status"]),
-                (503, "1", "warming up"),
+                (503, "5", "warming up"),
             )
             fakes[0].gate.set()
             ask = functools.partial(served.ask, "GET", "/health")
@@ -204,14 +204,10 @@ class AppTest(parameterized.TestCase):
         )
         self.assertEqual(served.translate("ab"), ["BA"])
 
-    def test_a_connection_goes_on_after_a_body_that_is_too_large(self):
+    def test_a_client_that_still_sends_sees_the_refusal(self):
         served = self.serve(max_body_bytes=100)
-        with served.connect() as connection:
-            for body, expected in ((b"x" * 300_000, 413), (b"{", 400)):
-                connection.request("POST", "/translate", body)
-                response = connection.getresponse()
-                response.read()
-                self.assertEqual(response.status, expected)
+        status, headers, _ = served.ask("POST", "/translate", b"x" * 3_000_000)
+        self.assertEqual((status, headers["connection"]), (413, "close"))
 
     def test_an_endless_body_is_cut_off(self):
         served = self.serve(max_body_bytes=100)
@@ -334,33 +330,45 @@ class AppTest(parameterized.TestCase):
             )
         served.thread.join(20)
         self.assertFalse(served.thread.is_alive())
-        self.assertNotIn(
-            "translate first", [one.name for one in threading.enumerate()]
-        )
 
-    @parameterized.parameters(True, False)
-    def test_a_second_signal_does_not_wait(self, has_client):
+    def test_after_a_second_signal_waiting_clients_are_refused(self):
         with (
             self.assertNoLogs("relpos_tf", "ERROR"),
-            concurrent.futures.ThreadPoolExecutor(1) as pool,
+            self.assertNoLogs("uvicorn", "ERROR"),
+            concurrent.futures.ThreadPoolExecutor(2) as pool,
         ):
-            served = self.serve(timeout_s=30 if has_client else 0.3)
+            served = self.serve()
             (fake,) = self.fakes
             fake.gate.clear()
-            answer = pool.submit(served.translate, "ab")
+            answers = [pool.submit(served.post, {"lines": ["in a batch"]})]
             servers.wait_until(lambda: fake.batches)
-            if not has_client:  # it is refused, and its batch goes on
-                self.assertIsInstance(answer.exception(20), RuntimeError)
+            answers.append(pool.submit(served.post, {"lines": ["waits"]}))
+            queue = 'relpos_queue_lines{model="first"}'
+            servers.wait_until(lambda: served.metric(queue) == 1)
             served.server.handle_exit(signal.SIGINT, None)
             time.sleep(0.2)
             served.server.handle_exit(signal.SIGINT, None)
+            for answer in answers:
+                status, headers, content = answer.result(5)
+                self.assertEqual(status, 503)
+                self.assertEqual(headers["content-type"], "application/json")
+                self.assertIn("retry-after", headers)
+                self.assertEqual(content, {"error": "The server stops."})
             served.thread.join(3)
             self.assertFalse(served.thread.is_alive())
-            (worker,) = served.workers.values()
-            self.assertFalse(worker.close(drop=True, seconds=0))
-            self.assertIsNotNone(answer.exception(20))
-            fake.gate.set()
-            self.assertTrue(worker.close(drop=True, seconds=20))
+
+    def test_a_second_signal_does_not_wait_for_a_batch_for_nobody(self):
+        served = self.serve(timeout_s=0.3)
+        (fake,) = self.fakes
+        fake.gate.clear()
+        self.assertEqual(served.post({"lines": ["ab"]})[0], 504)
+        served.server.handle_exit(signal.SIGINT, None)
+        served.thread.join(3)
+        self.assertFalse(served.thread.is_alive())
+        (worker,) = served.workers.values()
+        self.assertFalse(worker.close(0))
+        fake.gate.set()
+        self.assertTrue(worker.close(20))
 
     def test_the_page_is_complete_and_asks_nobody_else(self):
         served = self.serve()
@@ -393,22 +401,15 @@ class RunTest(absltest.TestCase):
         translator = relpos_tf.Translator.load(tiny_run.path())
         lines = [*tiny_run.TEXT, "", "\u00e9\u2028x"]
         # Everything in one search, because each kind takes seconds to trace.
-        prefixes = ["Der", "einundzwanzig", "a"] * 3 + ["7"]
         expected = translator.translate(
             lines,
             n_best=2,
             return_scores=True,
             return_attention=True,
-            prefix=prefixes,
         )
         contents = [
-            {
-                "lines": [line],
-                "prefix": [prefix],
-                "n_best": 2,
-                "attention": "heads",
-            }
-            for line, prefix in zip(lines, prefixes, strict=True)
+            {"lines": [line], "n_best": 2, "attention": "heads"}
+            for line in lines
         ]
         with servers.Served({"tiny": translator}, max_batch_lines=5) as served:
             with concurrent.futures.ThreadPoolExecutor(6) as pool:

@@ -40,17 +40,16 @@ class AnswerTest(parameterized.TestCase):
 
     def query(self, attention, n_best):
         how = decode_hparam.DecodeHParams()
-        return queries.Query(("a",), how, "", n_best, (), attention)
+        return queries.Query(("a",), how, "", n_best, attention)
 
     @parameterized.parameters(queries.HEADS, queries.AVERAGE)
     def test_weights_are_rounded_and_finite(self, kind):
-        query = self.query(kind, 2)
-        reduced = served.reduced(query, self.translation)
+        line = served.line_of(self.query(kind, 2), self.translation)
         weights = self.weights
         if kind == queries.AVERAGE:
             weights = weights.mean((0, 1))  # [T, S]
-        self.assertEqual(served.num_weights(reduced), weights.size)
-        text = served.answer(query, "m", [reduced])
+        self.assertEqual(served.num_weights(line), weights.size)
+        text = served.answer("m", [line])
         self.assertIn('"\u00e9', text)
         first, second = json.loads(text)["translations"][0]["hypotheses"]
         self.assertEqual(
@@ -74,15 +73,13 @@ class AnswerTest(parameterized.TestCase):
             weights=whole[3, :, :, :4, :6]
         )
         given = self.translation._replace(attention=[attention])
-        (kept,) = served.reduced(self.query("heads", 1), given).attention
-        self.assertFalse(np.shares_memory(kept.weights, whole))
-        np.testing.assert_array_equal(kept.weights, whole[3, :, :, :4, :6])
+        line = served.line_of(self.query("heads", 1), given)
+        kept = line["hypotheses"][0]["attention"]["weights"]
+        self.assertFalse(np.shares_memory(kept, whole))
+        np.testing.assert_array_equal(kept, whole[3, :, :, :4, :6])
 
     def test_without_attention_nothing_is_added(self):
-        query = self.query("", 3)
-        self.assertIs(served.reduced(query, self.translation), self.translation)
-        answer = json.loads(served.answer(query, "m", [self.translation]))
-        (line,) = answer["translations"]
+        line = served.line_of(self.query("", 3), self.translation)
         self.assertEqual(
             [sorted(one) for one in line["hypotheses"]], [["score", "text"]] * 3
         )

@@ -1,4 +1,4 @@
-"""Servers in a thread of the tests, a translator that is none, and requests."""
+"""Servers in a thread of the tests, a fake translator, and requests."""
 
 import contextlib
 import http.client
@@ -21,9 +21,9 @@ from relpos_tf.serving import server as server_lib
 DEFAULTS = types.SimpleNamespace(beam_size=4, alpha=0.6, extra_length=5)
 
 
-def translation_of(line, rank=0, prefix=""):
+def translation_of(line, rank=0):
     """Returns what `FakeTranslator` makes of a line."""
-    return prefix + line[::-1].upper() + "'" * rank
+    return line[::-1].upper() + "'" * rank
 
 
 def attention_of(line, text):
@@ -44,7 +44,7 @@ class FakeTranslator:
     Attributes:
         batches: list of lists of lines, in the order in which they came.
         gate: `threading.Event`. Nothing is translated while it is not set.
-        has_attention: bool. Whether prefixes and attention are known.
+        has_attention: bool. Whether it shows attention.
         seconds: float. What a batch takes.
     """
 
@@ -65,15 +65,13 @@ class FakeTranslator:
             raise errors.UserError("13 is refused.")
         return decode_hparams.fill(DEFAULTS)
 
-    def translations(
-        self, lines, decode_hparams, n_best=1, with_attention=False, prefix=None
-    ):
+    def translations(self, lines, decode_hparams, n_best, with_attention):
         decode_hparams.check_n_best(n_best)
-        if not self.has_attention and (with_attention or prefix is not None):
+        if with_attention and not self.has_attention:
             raise errors.UserError("An export has no attention.")
-        return self._translations(list(lines), n_best, with_attention, prefix)
+        return self._translations(list(lines), n_best, with_attention)
 
-    def _translations(self, lines, n_best, with_attention, prefix):
+    def _translations(self, lines, n_best, with_attention):
         self.batches.append(lines)
         self.gate.wait(60)
         time.sleep(self.seconds)
@@ -81,11 +79,10 @@ class FakeTranslator:
             raise errors.UserError("bad cannot be translated.")
         if "bug" in lines:
             raise RuntimeError("a bug")
-        prefix = prefix or [""] * len(lines)
-        for line, start in zip(lines, prefix, strict=True):
-            attention = attention_of(line, translation_of(line, 0, start))
+        for line in lines:
+            attention = attention_of(line, translation_of(line))
             yield engines.Translation(
-                [translation_of(line, i, start) for i in range(n_best)],
+                [translation_of(line, i) for i in range(n_best)],
                 [-1.5 - i if i < 3 else -1e7 for i in range(n_best)],
                 len(line) < 100,
                 attention=[attention] * n_best if with_attention else [],
@@ -97,39 +94,41 @@ class Served:
 
     Args:
         translators: dict of translators by name.
-        is_cold: bool. Whether they are warmed up for the page.
+        is_cold: bool. Whether they are warmed up.
         **limits: Fields of `limits.Limits`.
     """
 
     def __init__(self, translators, is_cold=False, **limits):
         self.limits = limits_lib.Limits(**limits)
-        self.metrics = metrics_lib.Metrics()
+        metrics = metrics_lib.Metrics()
         self.workers = {}
         for name, translator in translators.items():
             model = served.ServedModel(name, translator, {"kind": "fake"})
+            steps = model.warm_up_steps() if is_cold else ()
             self.workers[name] = batching.Worker(
-                model,
-                self.limits,
-                self.metrics,
-                model.warm_up_steps() if is_cold else (),
+                model, self.limits, metrics, steps
             )
-        app = app_lib.make_app(self.workers, self.limits, self.metrics)
+        app = app_lib.make_app(self.workers, self.limits, metrics)
         self._listener = server_lib.bind("127.0.0.1", 0)
         server_lib.listen(self._listener)
         self.url = server_lib.url_of(self._listener)
         self.port = self._listener.getsockname()[1]
-        self.server = server_lib.make_server(app, 10)
+        self.server = server_lib.Server(app, 10)
         self.thread = threading.Thread(
-            target=server_lib.run_server, args=(self.server, self._listener)
+            target=self.server.run, args=([self._listener],)
         )
 
     def __enter__(self):
+        for worker in self.workers.values():
+            worker.start()
         self.thread.start()
         return self
 
     def __exit__(self, *_):
         self.server.should_exit = True
         self.thread.join(30)
+        for worker in self.workers.values():
+            worker.close(1)
 
     def connect(self, timeout=60):
         """Returns a connection that closes at the end of a block."""
