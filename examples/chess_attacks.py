@@ -79,12 +79,13 @@ def build(related):
     x += keras.layers.Embedding(SQUARES, FEATURES)(np.arange(SQUARES))
     labels = steps()
     for _ in range(2):
-        layer = relpos_tf.RelationAttention(
-            FEATURES,
-            num_heads=4,
-            num_relations=labels.max() + 1 if related else None,
-        )
-        y = layer(x, relations=labels) if related else layer(x)
+        if related:
+            layer = relpos_tf.RelationAttention(
+                FEATURES, num_heads=4, num_relations=labels.max() + 1
+            )
+            y = layer(x, labels)
+        else:
+            y = relpos_tf.TransformerAttention(FEATURES, num_heads=4)(x)
         x = parts.add_and_feed_forward(x, y)
     logits = keras.layers.Dense(1)(x)[..., 0]
     model = keras.Model(pieces, logits)

@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import parts
 
+from relpos_tf.layers import attention
 from relpos_tf.layers import relations
 
 NODES = 12
@@ -77,14 +78,14 @@ def build(labelled):
     x = keras.layers.Embedding(NODES, FEATURES)(values)
     x += keras.layers.Embedding(LABELS, FEATURES)(questions)
     for _ in range(2):
-        layer = relations.RelationAttention(
-            FEATURES,
-            num_heads=4,
-            num_relations=LABELS if labelled else None,
-            no_relation=NO_EDGE,
-        )
-        arguments = {"relations": edges} if labelled else {}
-        y = layer(x, may_attend=may_attend, **arguments)
+        if labelled:
+            layer = relations.RelationAttention(
+                FEATURES, num_heads=4, num_relations=LABELS
+            )
+            y = layer(x, edges, may_attend=may_attend)
+        else:
+            layer = attention.TransformerAttention(FEATURES, num_heads=4)
+            y = layer(x, may_attend=may_attend)
         x = parts.add_and_feed_forward(x, y)
     logits = keras.layers.Dense(NODES)(x)
     model = keras.Model([values, questions, edges], logits)

@@ -263,7 +263,7 @@ def multihead(
         memory: `[B, K, F]`.
         allowed: bool, broadcasts to `[B, H, Q, K]`.
         window: As of a `TransformerAttention`, and so are the others.
-        scheme: None, "alibi" for two heads, or "rotary".
+        scheme: None, "alibi" for two or three heads, or "rotary".
         t5: None, or the arguments of `t5_bias` from max_distance on, for the
             table "relative_attention_bias".
         left: As of `distance_vector`.
@@ -296,7 +296,9 @@ def multihead(
     )
     if scheme == "alibi":
         distance = np.abs(np.subtract.outer(*map(np.arange, seen.shape[2:])))
-        more = more - np.reshape([2.0**-4, 2.0**-8], [2, 1, 1]) * distance
+        # Of 3 heads, the third slope is the first of 4 heads'.
+        slopes = np.array([2.0**-4, 2.0**-8, 2.0**-2])[:num_heads]
+        more = more - slopes[:, None, None] * distance
     if t5:
         table = weights["relative_attention_bias"]
         more = more + t5_bias(table, *seen.shape[2:], *t5)

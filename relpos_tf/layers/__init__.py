@@ -14,35 +14,31 @@ from typing import Any
 
 from relpos_tf.utils import extras
 
-# The module of this package that defines a name.
-_MODULES = {
-    "RelativeMultiHeadAttention": "keras_attention",
-    "TransformerAttention": "attention",
-    "RelationAttention": "relations",
-    "EncoderBlock": "blocks",
-    "DecoderBlock": "blocks",
-    "FeedForward": "sublayers",
-    "Residual": "sublayers",
-    "Projection": "projections",
-    "LayerNorm": "projections",
-    "Dropout": "dropout",
-    "SymbolDropout": "dropout",
-    "TokenEmbedding": "embeddings",
-    "TargetSpaceEmbedding": "embeddings",
-    "LearnedPositions": "embeddings",
-    "Scheme": "positions.scheme",
-    "Shaw": "positions.shaw",
-    "Bucketed": "positions.bucketed",
-    "Alibi": "positions.alibi",
-    "Rotary": "positions.rotary",
-    "Window": "positions.window",
-    "Direction": "positions.window",
-    "Additive": "positions.additive",
-    "FeatureWise": "positions.additive",
-    "HeadWindow": "positions.head_window",
-    "Localness": "positions.localness",
-    "relative_attention": "positions.shaw",
+# Public names by the modules of this package that define them.
+_NAMES = {
+    "keras_attention": ("RelativeMultiHeadAttention",),
+    "attention": ("TransformerAttention",),
+    "relations": ("RelationAttention",),
+    "blocks": ("EncoderBlock", "DecoderBlock"),
+    "sublayers": ("FeedForward", "Residual"),
+    "projections": ("Projection", "LayerNorm"),
+    "dropout": ("Dropout", "SymbolDropout"),
+    "embeddings": (
+        "TokenEmbedding",
+        "TargetSpaceEmbedding",
+        "LearnedPositions",
+    ),
+    "positions.scheme": ("Scheme",),
+    "positions.shaw": ("Shaw", "relative_attention"),
+    "positions.bucketed": ("Bucketed",),
+    "positions.alibi": ("Alibi",),
+    "positions.rotary": ("Rotary",),
+    "positions.window": ("Window", "Direction"),
+    "positions.additive": ("Additive", "FeatureWise"),
+    "positions.head_window": ("HeadWindow",),
+    "positions.localness": ("Localness",),
 }
+_MODULES = {name: module for module in _NAMES for name in _NAMES[module]}
 _ON_EVERY_BACKEND = ("RelativeMultiHeadAttention",)
 
 
@@ -55,13 +51,10 @@ def __getattr__(name: str) -> Any:
     return getattr(module, name)
 
 
-def _names_to_import() -> list[str]:
-    with extras.imports("layers", __name__):
-        import keras
-    on_tensorflow = keras.backend.backend() == "tensorflow"
-    return list(_MODULES if on_tensorflow else _ON_EVERY_BACKEND)
+with extras.imports("layers", __name__):
+    import keras
 
-
-__all__ = _names_to_import()
+_is_on_tensorflow = keras.backend.backend() == "tensorflow"
+__all__ = list(_MODULES if _is_on_tensorflow else _ON_EVERY_BACKEND)
 for _name in __all__:
     globals()[_name] = __getattr__(_name)

@@ -1,16 +1,14 @@
 """Multi-head attention, with schemes of positions and a key/value cache.
 
-The layer of the Transformer. `keras_attention` has one with the arguments of
-`keras.layers.MultiHeadAttention`.
-
-Without training, the queries of long lines are taken in blocks (`row_blocks`),
-so that memory grows with the length of a line and not with its square.
+This is the layer of the Transformer; `keras_attention` has one with the
+arguments of `keras.layers.MultiHeadAttention`. Without training, the queries of
+long lines are taken in blocks (`row_blocks`), to save memory.
 
 Shapes: B batch, H heads, Q queries, K keys, L queries or keys, D depth per
-head, F features, P projections at once.
+head, F features, P projections at once. Projected queries are scaled by
+`D**-0.5`.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,12 +64,9 @@ class MultiHead(keras.layers.Layer):
         memory_shape: Sequence[int | None] | None = None,
     ) -> None:
         memory_shape = memory_shape or queries_shape
-        for shape in (queries_shape, memory_shape):
-            if len(shape) != 3:
-                raise errors.UserError(
-                    "Queries and memory must have the axes batch, positions "
-                    f"and features. Received: a shape of {tuple(shape)}."
-                )
+        axes = "batch", "positions", "features"
+        checks.sizes("queries", queries_shape, axes)
+        checks.sizes("memory", memory_shape, axes)
         features = {-1: queries_shape[-1]}
         self.input_spec = keras.layers.InputSpec(ndim=3, axes=features)
         self.q.build(queries_shape)
@@ -84,71 +79,42 @@ class MultiHead(keras.layers.Layer):
         queries: tf.Tensor,
         memory: tf.Tensor | None,
         may_attend: tf.Tensor | None,
-        padding: Mapping[str, tf.Tensor | None],
+        mask: tf.Tensor | None,
+        queries_mask: tf.Tensor | None,
+        memory_mask: tf.Tensor | None,
     ) -> tf.Tensor | None:
-        """Joins the mask of a caller with the masks that Keras attaches.
-
-        Args:
-            queries: `[B, Q, F]` tensor.
-            memory: None or `[B, K, F]` tensor.
-            may_attend: None or a mask that broadcasts to `[B, H, Q, K]`.
-            padding: None or masks `[B, K]`, True for real keys, by the names
-                of call arguments. Keras gives one mask under several names.
-        """
+        """Checks the inputs of a call, and joins its masks."""
         batch, length = queries.shape[:2]
-        keys = length if memory is None else memory.shape[1]
-        self._check_memory(queries, memory, padding)
-        joined = None
-        if may_attend is not None:
-            mask = tf.convert_to_tensor(may_attend)
-            sizes = batch, self.num_heads, length, keys
-            checks.mask_of_pairs("may_attend", mask, sizes)
-            joined = tf.cast(mask, tf.bool)
-        for name, mask in padding.items():
-            # With a memory, Keras gives the queries' mask too.
-            if mask is not None and (memory is None or name == "memory_mask"):
-                expected = batch or "batch", keys or "keys"
-                checks.sizes(name, mask.shape, expected)
-                mask = tf.cast(mask, tf.bool)[:, tf.newaxis, tf.newaxis]
-                joined = pairs_lib.join(joined, mask)  # [B, H or 1, Q or 1, K]
-        return joined
-
-    def _check_memory(self, queries, memory, padding):
+        keys = queries if memory is None else memory
         features = self.k.kernel.shape[0]
-        if memory is not None:
-            expected = (queries.shape[0] or "batch", "keys", features)
-            checks.sizes("memory", memory.shape, expected)
-        elif features != queries.shape[-1]:
-            raise errors.UserError(
-                f"This layer needs a memory of {features} features, as in its "
-                "first call. Received: none."
-            )
-        wrong = "memory_mask" if memory is None else "mask"
-        if padding[wrong] is not None:
+        checks.sizes("memory", keys.shape, (batch, "keys", features))
+        padding, other = {"memory_mask": memory_mask}, mask
+        if memory is None:
+            padding = {"mask": mask, "queries_mask": queries_mask}
+            other = memory_mask
+        if other is not None:
             raise errors.UserError(
                 "The padding of the keys is `memory_mask` with a memory, and "
-                f"`mask` without. Received: `{wrong}`."
+                "`mask` without. Received: the other one."
             )
-
-    def compute_output_shape(
-        self, queries_shape: Sequence[int | None], *others: Any, **kwargs: Any
-    ) -> tuple[int | None, ...]:
-        del others, kwargs
-        return (*queries_shape[:-1], self.hidden_size)
-
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        # By a trace of the call, which checks arguments and knows the weights.
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+        if may_attend is not None:
+            may_attend = tf.convert_to_tensor(may_attend)
+            sizes = batch, self.num_heads, length, keys.shape[1]
+            checks.mask_of_pairs("may_attend", may_attend, sizes)
+            may_attend = tf.cast(may_attend, tf.bool)
+        for name, one in padding.items():
+            if one is not None:
+                checks.sizes(name, one.shape, keys.shape[:2])
+                one = tf.cast(one, tf.bool)[:, tf.newaxis, tf.newaxis]
+                may_attend = pairs_lib.join(may_attend, one)
+        return may_attend  # [B, H or 1, Q or 1, K]
 
     def compute_value(self, variable: keras.Variable) -> tf.Tensor:
         """Returns a variable in the compute dtype."""
         return tf.cast(variable.value, self.compute_dtype)
 
     def fuse(self, *layers: keras.layers.Layer) -> tf.Tensor:
-        """Returns one kernel `[F, P * H * D]` of P projections, to save time.
-
-        The kernel of the queries is multiplied with the scale of the logits.
-        """
+        """Returns the kernel `[F, P * H * D]` of P projections at once."""
         kernels = [projections.kernel_of(layer) for layer in layers]
         if layers[0] is self.q:
             kernels[0] = kernels[0] * self.depth**-0.5
@@ -188,11 +154,9 @@ class TransformerAttention(MultiHead):
     """Attention of several heads, by content and optionally by position.
 
     Without `positions` this is scaled dot-product attention. The projections
-    have no biases, as in tensor2tensor.
-
-    Generation computes one position after another: `step` returns the rows of
-    new positions, and a cache of all keys and values so far. The rows equal
-    those of one causal call but for rounding, by about 1e-6 in float32.
+    have no biases, as in tensor2tensor. `step` computes new positions with a
+    cache of the positions before: the rows of one causal call but for rounding,
+    by about 1e-6 in float32.
 
     Args:
         hidden_size: int, F. Size of the output, and of all heads together.
@@ -204,8 +168,7 @@ class TransformerAttention(MultiHead):
 
     Call arguments:
         queries: `[B, Q, F]` tensor.
-        memory: None, for attention to the queries themselves, or a `[B, K, F]`
-            tensor to attend to.
+        memory: `[B, K, F]` tensor to attend to; the queries by default.
         may_attend: None or a bool tensor that broadcasts to `[B, H, Q, K]`,
             True where attention is allowed. A query that may attend to
             nothing attends to all keys equally if its logits are below about
@@ -216,19 +179,14 @@ class TransformerAttention(MultiHead):
         return_weights: bool. Whether to return the attention weights as well.
         training: bool. Whether to drop weights.
         mask: None or bool `[B, Q]`: False for padding, to which no query
-            attends. Keras passes here, or as the next two, the masks that
-            layers such as `Embedding(mask_zero=True)` attach to tensors.
-        queries_mask: The same.
+            attends. Keras passes here, or as `queries_mask`, the mask that a
+            layer such as `Embedding(mask_zero=True)` attaches to a tensor.
         memory_mask: None or bool `[B, K]`, for a memory.
 
     Returns:
         A `[B, Q, F]` tensor in the layer's compute dtype; with
         `return_weights` a pair of it and the weights before dropout,
         `[B, H, Q, K]`.
-
-    Raises:
-        UserError: sizes that do not divide, something else than schemes, or
-            inputs and masks of shapes that do not fit.
 
     Example:
 
@@ -306,12 +264,9 @@ class TransformerAttention(MultiHead):
         queries_mask: tf.Tensor | None = None,
         memory_mask: tf.Tensor | None = None,
     ) -> Any:
-        padding = {
-            "mask": mask,
-            "queries_mask": queries_mask,
-            "memory_mask": memory_mask,
-        }
-        may_attend = self.joined_mask(queries, memory, may_attend, padding)
+        may_attend = self.joined_mask(
+            queries, memory, may_attend, mask, queries_mask, memory_mask
+        )
         if memory is None:
             start = 0  # as many keys as queries
             q, keys_values = self._project_all(queries, start)
@@ -379,11 +334,7 @@ class TransformerAttention(MultiHead):
         *,
         may_attend: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Attends from `[B, Q, F]` to the result of `project`.
-
-        Returns:
-            A pair: a `[B, Q, F]` tensor, and the weights `[B, H, Q, K]`.
-        """
+        """Attends to a projected memory: `[B, Q, F]`, `[B, H, Q, K]`."""
         q = self._project_queries(queries, keys_values)
         pairs = pairs_lib.Pairs(
             pairs_lib.size(queries, 1),
@@ -399,11 +350,8 @@ class TransformerAttention(MultiHead):
     ) -> pairs_lib.KeysValues:
         """Returns the cache before the first `step`.
 
-        Args:
-            batch_size: int or scalar tensor, B.
-            max_length: None for a cache that grows with every step, or an int
-                or scalar tensor: the number of positions of a
-                `pairs.FixedCache`, whose shape stays.
+        It grows, or with `max_length` it is a `pairs.FixedCache` of so many
+        positions.
         """
         kind: type[pairs_lib.KeysValues] = pairs_lib.FixedCache
         if max_length is None:
@@ -420,35 +368,24 @@ class TransformerAttention(MultiHead):
         start: int | tf.Tensor,
         kernel: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, pairs_lib.KeysValues]:
-        """Attends from new positions to themselves and the positions before.
-
-        The result equals these rows of `call(..., use_causal_mask=True)` for
-        the whole sequences, which have no padding.
+        """Attends from new positions; returns `[B, Q, F]` and the new cache.
 
         Args:
-            queries: `[B, Q, F]`: the positions `start` to `start + Q - 1`, a
-                whole prompt or one position.
+            queries: `[B, Q, F]`: a prompt or one position, without padding.
             cache: The result of `init_cache`, or of the step before.
-            start: int or scalar tensor: the number of positions so far.
+            start: int or scalar tensor: the number of positions so far, which
+                a growing cache knows.
             kernel: None or `step_kernel()`, if many steps are to share it.
 
-        Returns:
-            A pair: a `[B, Q, F]` tensor, and the cache with these positions.
-
         Raises:
-            UserError: the layer was not built, or positions and cache do not
-                fit, as far as the graph knows.
+            UserError: a fixed cache has no room, as far as the graph knows.
         """
-        if not self.built:
-            raise errors.UserError(
-                "The layer must be built before a step, by a call for example. "
-                f"Received: {self}."
-            )
-        queries = tf.convert_to_tensor(queries)
+        is_growing = not isinstance(cache, pairs_lib.FixedCache)
+        if is_growing:
+            start = pairs_lib.size(cache.keys, 2)
         q, new = self._project_all(queries, start, kernel)
         cache = cache.extend(new, start)
-        is_fixed = isinstance(cache, pairs_lib.FixedCache)
-        if queries.shape[1] == 1 and not is_fixed:
+        if queries.shape[1] == 1 and is_growing:
             start = None  # the last key
         pairs = pairs_lib.Pairs(
             pairs_lib.size(queries, 1),
@@ -463,14 +400,14 @@ class TransformerAttention(MultiHead):
         return self.fuse(self.q, self.k, self.v)
 
     def _project_all(self, x, start, kernel=None):
-        """Projects `[B, Q, F]` at the positions from `start`; q is scaled."""
+        """Projects `[B, Q, F]` at the positions from `start`."""
         kernel = self.step_kernel() if kernel is None else kernel
         q, k, v = self.to_heads(x, kernel)
         keys_values = pairs_lib.KeysValues(self._rotate(k, start), v)
         return self._rotate(q, start), keys_values
 
     def _project_queries(self, queries, keys_values):
-        """Projects `[B, Q, F]` at the last positions of the keys; scaled."""
+        """Projects `[B, Q, F]` at the last positions of the keys."""
         (q,) = self.to_heads(queries, self.fuse(self.q))
         start = tf.shape(keys_values.keys)[2] - tf.shape(q)[2]
         return self._rotate(q, start)
@@ -486,10 +423,7 @@ class TransformerAttention(MultiHead):
         return x
 
     def _attend(self, x, q, keys_values, pairs, training=False):
-        """Attends from queries `[B, H, Q, D]` by the hooks of all schemes.
-
-        Returns `[B, Q, F]`, and the weights before dropout, `[B, H, Q, K]`.
-        """
+        """Returns `[B, Q, F]`, and the weights before dropout."""
         bias = pairs.bias()
         for one in self._schemes("bias"):
             more = one.bias(x, keys_values.keys, pairs)
@@ -526,16 +460,7 @@ class TransformerAttention(MultiHead):
     ) -> tf.Tensor:
         """Drops weights, and multiplies them with values and schemes' vectors.
 
-        Args:
-            weights: `[B, H, Q, K]` tensor.
-            values: `[B, H, K, D]` tensor.
-            pairs: `pairs.Pairs`.
-            training: bool. Whether to drop weights.
-            sums_to_one: bool. Whether the weights of a query sum to 1.
-            others: Schemes besides those of the layer.
-
-        Returns:
-            A `[B, H, Q, D]` tensor.
+        `others` are schemes besides those of the layer.
         """
         if training and self.dropout > 0:
             weights = self.weights_dropout(weights, training=True)

@@ -11,7 +11,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf.layers import attention
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers import sublayers
@@ -30,8 +29,6 @@ class Block(keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
-        _check_sizes(attention_args, feed_forward_args)
         self.supports_masking = True  # the attention obeys the mask of x
         self.attention_args = dict(attention_args)
         self.feed_forward_args = dict(feed_forward_args)
@@ -59,8 +56,11 @@ class Block(keras.layers.Layer):
 
     def _feed_forward(self, x, training):
         """Applies the last sublayer."""
-        y = self.ffn(self.ffn_residual.before(x), training=training)
-        return self.ffn_residual(x, y, training=training)
+
+        def feed_forward(y):
+            return self.ffn(y, training=training)
+
+        return self.ffn_residual.around(feed_forward, x, training)[0]
 
     def build(self, x_shape: Sequence[int | None]) -> None:
         features = self.attention_args["hidden_size"]
@@ -99,8 +99,8 @@ class EncoderBlock(Block):
         training: bool.
 
     Returns:
-        A `[B, S, F]` tensor in the layer's compute dtype; with
-        `return_weights` a pair of it and the weights `[B, H, S, S]`.
+        A `[B, S, F]` tensor; with `return_weights` a pair of it and the
+        weights `[B, H, S, S]`.
 
     Example:
 
@@ -127,9 +127,7 @@ class EncoderBlock(Block):
         options = {"return_weights": return_weights, "training": training}
 
         def attend(y):
-            return _pair(
-                self.self_attention(y, may_attend=may_attend, **options)
-            )
+            return self.self_attention(y, may_attend=may_attend, **options)
 
         x, weights = self.self_attention_residual.around(attend, x, training)
         x = self._feed_forward(x, training)
@@ -140,26 +138,22 @@ class EncoderBlock(Block):
 class DecoderBlock(Block):
     """Self-attention, attention to the encoder and a feed-forward layer.
 
+    Arguments that are not explained here are those of `EncoderBlock`; the
+    `positions` of `attention_args` are for self-attention only.
+
     Args:
-        attention_args: dict. Arguments of `attention.TransformerAttention`. Its
-            `positions` are for self-attention only.
-        feed_forward_args: dict. Arguments of `sublayers.FeedForward`.
-        residual_args: dict. Arguments of `sublayers.Residual`.
         source_positions: Schemes of the attention to the source. Source and
             target positions have no distance, so most schemes do not fit.
-        **kwargs: Passed to `keras.layers.Layer`.
 
     Call arguments:
         x: `[B, T, F]` tensor.
         memory: `[B, S, F]` tensor, the encoder's output.
         may_attend: bool tensor that broadcasts to `[B, H, T, S]`.
-        return_weights: bool. Whether to return the attention weights as well.
-        training: bool.
 
     Returns:
-        A `[B, T, F]` tensor in the layer's compute dtype; with
-        `return_weights` a triple of it, the weights of self-attention
-        `[B, H, T, T]` and those of the attention to the source `[B, H, T, S]`.
+        A `[B, T, F]` tensor; with `return_weights` a triple of it, the weights
+        of self-attention `[B, H, T, T]` and those of the attention to the
+        source `[B, H, T, S]`.
 
     Example:
 
@@ -170,9 +164,6 @@ class DecoderBlock(Block):
     ... )
     >>> tuple(block(tf.ones([2, 3, 4]), tf.ones([2, 5, 4])).shape)
     (2, 3, 4)
-
-    Reference:
-        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
     """
 
     def __init__(
@@ -212,22 +203,18 @@ class DecoderBlock(Block):
         options = {"return_weights": return_weights, "training": training}
 
         def attend(y):
-            return _pair(
-                self.self_attention(y, use_causal_mask=True, **options)
-            )
+            return self.self_attention(y, use_causal_mask=True, **options)
 
         def attend_to_source(y):
-            return _pair(
-                self.encdec_attention(
-                    y, memory, may_attend=may_attend, **options
-                )
+            return self.encdec_attention(
+                y, memory, may_attend=may_attend, **options
             )
 
         x, *weights = self._sublayers(attend, attend_to_source, x, training)
         return (x, *weights) if return_weights else x
 
     def _sublayers(self, attend, attend_to_source, x, training=False):
-        """Applies the sublayers in their order; see `Residual.around`."""
+        """Applies the sublayers in their order."""
         x, own = self.self_attention_residual.around(attend, x, training)
         x, source = self.encdec_attention_residual.around(
             attend_to_source, x, training
@@ -246,18 +233,15 @@ class DecoderBlock(Block):
     ) -> tuple[tf.Tensor, pairs_lib.KeysValues, tf.Tensor]:
         """Computes new positions, with a cache of the positions before.
 
+        Returns `[B * n, T, F]`, the new cache, and the weights of the attention
+        to the source, `[B, H, n * T, S]`.
+
         Args:
             x: `[B * n, T, F]`: positions `start` to `start + T - 1`. The rows
                 `b * n` to `b * n + n - 1` are hypotheses for source `b`.
-            cache: self-attention's cache, `[B * n, H, start, D]`.
-            memory: Keys and values of the source, `[B, H, S, D]`.
-            start: int or scalar tensor.
+            cache: As of `self_attention.step`, and so are start and kernel.
+            memory: `encdec_attention.project` of the encoder's output.
             may_attend: bool tensor `[B, 1, 1, S]`.
-            kernel: self-attention's `step_kernel`, if steps share it.
-
-        Returns:
-            A triple: a `[B * n, T, F]` tensor, the new cache, and the weights
-            of the attention to the source, `[B, H, n * T, S]`.
         """
 
         def attend(y):
@@ -278,30 +262,3 @@ class DecoderBlock(Block):
     def get_config(self) -> dict[str, Any]:
         positions = scheme.serialized(self.encdec_attention.positions)
         return super().get_config() | {"source_positions": positions}
-
-
-def _pair(result):
-    """Returns an attention's output and its weights, or None for these."""
-    return result if isinstance(result, tuple) else (result, None)
-
-
-def _check_sizes(attention_args, feed_forward_args):
-    """Refuses sublayers whose outputs cannot be added to the block's input."""
-    for name, arguments in (
-        ("attention_args", attention_args),
-        ("feed_forward_args", feed_forward_args),
-    ):
-        if not isinstance(arguments, Mapping):
-            raise errors.UserError(
-                f"`{name}` must be a dict of arguments. "
-                f"Received: {name}={arguments!r}."
-            )
-    sizes = [
-        arguments.get("hidden_size")
-        for arguments in (attention_args, feed_forward_args)
-    ]
-    if sizes[0] != sizes[1]:
-        raise errors.UserError(
-            "`hidden_size` must be the same in `attention_args` and "
-            f"`feed_forward_args`. Received: {sizes[0]!r} and {sizes[1]!r}."
-        )

@@ -48,21 +48,16 @@ def next_seed() -> tf.Tensor:
     )
 
 
-def _random_uint16(shape, seed):
-    """Draws uniform uint16, two from each 32-bit number to halve the cost."""
-    size = tf.reduce_prod(shape)
-    words = tf.random.stateless_uniform(
-        [(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32
-    )
-    halves = tf.reshape(tf.bitcast(words, tf.uint16), [-1])  # [size or + 1]
-    return tf.reshape(halves[:size], shape)
-
-
 def _draw_kept(shape, threshold):
     """Draws a mask: False for `threshold` / 65,536 of its elements."""
-    return _random_uint16(shape, next_seed()) >= tf.constant(
-        threshold, tf.uint16
+    # Two uniform uint16 from each 32-bit number, to halve the cost.
+    size = tf.reduce_prod(shape)
+    words = tf.random.stateless_uniform(
+        [(size + 1) // 2], next_seed(), None, None, tf.uint32
     )
+    halves = tf.reshape(tf.bitcast(words, tf.uint16), [-1])  # [size or + 1]
+    numbers = tf.reshape(halves[:size], shape)
+    return numbers >= tf.constant(threshold, tf.uint16)
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -111,7 +106,7 @@ class Dropout(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class SymbolDropout(keras.layers.Layer):
+class SymbolDropout(Dropout):
     """Sets a fraction of the symbols' whole vectors to zero in training.
 
     The other vectors are not scaled. The rate is rounded to 1/65,536; at least
@@ -144,13 +139,6 @@ class SymbolDropout(keras.layers.Layer):
         tokens of a word; here each token is drawn by itself.
     """
 
-    def __init__(self, rate: float, **kwargs: Any):
-        super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
-        self.rate = checks.fraction("rate", rate)
-        self.supports_masking = True
-        self.built = True
-
     def call(
         self,
         inputs: tf.Tensor,
@@ -166,6 +154,3 @@ class SymbolDropout(keras.layers.Layer):
             is_kept |= tf.sequence_mask(kept, tf.shape(inputs)[1])
         zero = tf.zeros([], inputs.dtype)
         return tf.where(is_kept[..., tf.newaxis], inputs, zero)
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"rate": self.rate}

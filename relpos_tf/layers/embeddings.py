@@ -9,7 +9,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf.layers import dropout
 from relpos_tf.utils import checks
 
@@ -137,20 +136,18 @@ class TokenEmbedding(keras.layers.Layer):
         is_token = tf.not_equal(ids, 0)[..., tf.newaxis]  # [B, L, 1]
         return tf.where(is_token, vectors, tf.zeros([], vectors.dtype))
 
-    def logits(self, features: tf.Tensor) -> tf.Tensor:
-        """Multiplies `[B, L, F]` with the table: `[B, L, V]`, float32."""
-        return self._product(features, self.table(), transpose_b=True)
+    def logits(
+        self, features: tf.Tensor, transposed: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Multiplies `[B, L, F]` with the table: `[B, L, V]`, float32.
 
-    def logits_by(self, features: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
-        """Returns `logits(features)`, with the table transposed: `[F, V]`."""
-        return self._product(features, table, transpose_b=False)
-
-    def _product(self, features, table, transpose_b):
-        if len(features.shape) == 2:  # [B, F], as in a step of a search
-            logits = tf.matmul(features, table, transpose_b=transpose_b)
-            return tf.cast(logits, tf.float32)  # [B, V]
-        flat = tf.reshape(features, [-1, self.hidden_size])  # [B*L, F]
-        logits = tf.matmul(flat, table, transpose_b=transpose_b)  # [B*L, V]
+        Many steps may share the `transposed` table, `[F, V]`.
+        """
+        rows = tf.reshape(features, [-1, self.hidden_size])  # [B * L, F]
+        if transposed is None:
+            logits = tf.matmul(rows, self.table(), transpose_b=True)
+        else:
+            logits = tf.matmul(rows, transposed)
         shape = tf.concat([tf.shape(features)[:-1], [self.vocab_size]], 0)
         return tf.cast(tf.reshape(logits, shape), tf.float32)
 
@@ -198,11 +195,6 @@ class TargetSpaceEmbedding(keras.layers.Layer):
         self.space_id = checks.integer("space_id", space_id, least=0)
         self.spaces = checks.integer("spaces", spaces, least=1)
         self.hidden_size = checks.integer("hidden_size", hidden_size, least=1)
-        if self.space_id >= self.spaces:
-            raise errors.UserError(
-                "`space_id` must be below `spaces`. Received: "
-                f"space_id={space_id}, spaces={spaces}."
-            )
 
     def build(self, x_shape: tuple) -> None:
         self.embeddings = self.add_weight(
@@ -210,8 +202,6 @@ class TargetSpaceEmbedding(keras.layers.Layer):
             initializer="glorot_uniform",
             name="embeddings",
         )
-        features = {-1: self.hidden_size}
-        self.input_spec = keras.layers.InputSpec(axes=features)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         vector = self.embeddings.value[self.space_id]  # [F]

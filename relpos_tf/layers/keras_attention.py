@@ -130,12 +130,6 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         implementation: str = "auto",
         **kwargs: Any,
     ):
-        if kwargs.get("flash_attention"):
-            raise errors.UserError(
-                "`flash_attention` must be None or False, because no flash "
-                "kernel adds relative positions. Received: "
-                f"flash_attention={kwargs['flash_attention']!r}."
-            )
         if value_dim is not None:
             value_dim = checks.integer("value_dim", value_dim, least=1)
         super().__init__(
@@ -266,29 +260,25 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         """Returns None, or the masks as one: bool `[B, .., N or 1, T, S]`."""
         # Keras takes the lengths from axis 1.
         query, value = (ops.moveaxis(x, self._axis, 1) for x in (query, value))
-        (batch, queries), keys = query.shape[:2], value.shape[1]
         for name, mask in padding.items():
             if mask is not None and self._rank == 3:
-                length = queries if name == "query_mask" else keys
-                expected = batch or "batch", length or "positions"
-                checks.sizes(name, mask.shape, expected)
+                rows = query if name == "query_mask" else value
+                checks.sizes(name, mask.shape, rows.shape[:2])
         by_position = self._compute_attention_mask(
             query, value, use_causal_mask=use_causal_mask, **padding
         )
-        attention_mask, by_position = (
-            None if mask is None else self._with_heads(mask)
-            for mask in (attention_mask, by_position)
-        )
+        if by_position is not None:
+            by_position = self._with_heads(by_position)
         if attention_mask is None:
             return by_position
+        attention_mask = self._with_heads(attention_mask)
         if self._rank == 3:
+            (batch, queries), keys = query.shape[:2], value.shape[1]
             sizes = batch, self.num_heads, queries, keys
             checks.mask_of_pairs("attention_mask", attention_mask, sizes)
-        return (
-            attention_mask
-            if by_position is None
-            else attention_mask & by_position
-        )
+        if by_position is None:
+            return attention_mask
+        return attention_mask & by_position
 
     def _with_heads(self, mask):
         """Returns `[.., T, S]` as bool `[.., 1, T, S]`, if it has no heads."""
@@ -300,30 +290,29 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
     def _attend(self, q, k, v, may_attend, *, is_self, is_causal, drops):
         """Returns `[B, .., N, T, D]`, and the weights `[B, .., N, T, S]`.
 
-        Args:
-            q: `[B, .., N, T, D]` tensor, scaled.
-            k: `[B, .., N, S, D]` tensor.
-            v: `[B, .., N, S, D]` tensor; its D may be another.
-            may_attend: None or a bool tensor that broadcasts to the weights.
-            is_self: bool. Whether T and S are equal for certain.
-            is_causal: bool. Whether `may_attend` is the causal mask alone.
-            drops: bool. Whether to drop weights.
+        `is_self` says that T and S are equal for certain, and `is_causal` that
+        `may_attend` is the causal mask alone.
         """
-        lengths = q.shape[-2], k.shape[-2]
+        queries, keys = q.shape[-2], k.shape[-2]
         tables = [
             # Where there is no pair, no distance has a vector.
-            None if table is None or 0 in lengths else self._cast(table)
+            None
+            if table is None or 0 in (queries, keys)
+            else ops.cast(ops.convert_to_tensor(table), self.compute_dtype)
             for table in (self.relative_keys, self.relative_values)
         ]
         dropout = None
         if drops:
             dropout = functools.partial(self._dropout_layer, training=True)
-        is_fast = self.implementation == "reshape" or (
-            # The compact form needs a key at the position of each query.
-            self.implementation != "ops"
-            and (is_self or (None not in lengths and lengths[0] <= lengths[1]))
-        )
-        if not (is_fast and HAS_TENSORFLOW and self._rank == 3):
+        is_known = None not in (queries, keys)
+        # The compact form needs a key at the position of each query.
+        fits = is_self or (is_known and queries <= keys)
+        if (
+            self.implementation == "ops"
+            or (self.implementation != "reshape" and not fits)
+            or not HAS_TENSORFLOW
+            or self._rank > 3
+        ):
             return relative_ops.relative_attention(
                 q, k, v, *tables, may_attend=may_attend, dropout=dropout
             )
@@ -339,27 +328,9 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
             dropout=dropout,
         )
 
-    def _cast(self, weight):
-        return ops.cast(ops.convert_to_tensor(weight), self.compute_dtype)
-
-    def compute_output_spec(
-        self,
-        query: Tensor,
-        value: Tensor,
-        key: Tensor | None = None,
-        *,
-        return_attention_scores: bool = False,
-        **others: Any,
-    ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
-        output = super().compute_output_spec(query, value, key, **others)
-        if not return_attention_scores:
-            return output
-        # Keras' own has as many keys as queries.
-        batch = list(query.shape[:-1])
-        axis = (self.attention_axes or (1,))[0] % len(query.shape)
-        lengths = batch.pop(axis), value.shape[axis]
-        shape = (*batch, self.num_heads, *lengths)
-        return output, keras.KerasTensor(shape, dtype=self.compute_dtype)
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        # By a trace of the call: the weights of Keras' have no S keys.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {

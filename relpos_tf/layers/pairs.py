@@ -17,8 +17,8 @@ NEGATIVE = -1e9  # the logit of a forbidden pair; T2T's value
 class Pairs(NamedTuple):
     """Queries at consecutive positions, keys at the positions 0 to K - 1.
 
-    The position of the first query, `start`, is explicit where the queries may
-    be others than the last keys: a fixed cache has room behind them.
+    `start`, of the first query, is explicit where a fixed cache has room behind
+    the queries.
     """
 
     queries: int | tf.Tensor  # Q
@@ -65,13 +65,11 @@ class Pairs(NamedTuple):
         )
 
 
-def join(*masks: tf.Tensor | None) -> tf.Tensor | None:
-    """Returns the conjunction of masks; None stands for a mask of True."""
-    joined = None
-    for mask in masks:
-        if mask is not None:
-            joined = mask if joined is None else joined & mask
-    return joined
+def join(one: tf.Tensor | None, other: tf.Tensor | None) -> tf.Tensor | None:
+    """Returns the conjunction of two masks; None stands for True."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def to_bias(mask: tf.Tensor) -> tf.Tensor:
@@ -82,10 +80,7 @@ def to_bias(mask: tf.Tensor) -> tf.Tensor:
 def softmax(
     logits: tf.Tensor, bias: tf.Tensor | None, dtype: Any, axis: int = -1
 ) -> tf.Tensor:
-    """Returns the attention weights: the softmax of logits plus a bias.
-
-    The softmax is in float32, of float64 in float64, and the result in `dtype`.
-    """
+    """Returns the softmax of logits plus a bias, in a dtype; see `add_bias`."""
     return tf.cast(tf.nn.softmax(add_bias(logits, bias), axis), dtype)
 
 
@@ -103,22 +98,14 @@ def size(tensor: tf.Tensor, axis: int) -> int | tf.Tensor:
 
 
 class KeysValues(NamedTuple):
-    """Projected keys and values of K positions, both `[B, H, K, D]`.
-
-    Those of a memory, or a cache that grows with every step.
-    """
+    """Keys and values `[B, H, K, D]` of a memory, or a growing cache."""
 
     keys: tf.Tensor
     values: tf.Tensor
 
     def extend(self, new: "KeysValues", start: int | tf.Tensor) -> "KeysValues":
         """Returns the cache with new positions, which follow the others."""
-        received, expected = tf.get_static_value(start), self.keys.shape[2]
-        if None not in (received, expected) and received != expected:
-            raise errors.UserError(
-                "`start` must be the number of positions in the cache, "
-                f"{expected}. Received: start={received}."
-            )
+        del start
         return KeysValues(
             tf.concat([self.keys, new.keys], 2),
             tf.concat([self.values, new.values], 2),
@@ -126,9 +113,9 @@ class KeysValues(NamedTuple):
 
 
 class FixedCache(KeysValues):
-    """Keys and values of a fixed number of positions, both `[B, H, T, D]`.
+    """Keys and values `[B, H, T, D]`, zeros behind the positions so far.
 
-    Positions that are not written yet hold zeros; a causal mask hides them.
+    A causal mask hides the zeros.
     """
 
     def extend(self, new: KeysValues, start: int | tf.Tensor) -> "FixedCache":

@@ -9,25 +9,20 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf.utils import checks
 
 
 def kernel_of(layer: keras.layers.Layer) -> tf.Tensor:
-    """Returns the kernel of a `Projection` as a tensor.
-
-    With LoRA it is no variable but a sum.
-    """
-    kernel = layer.kernel
+    """Returns the kernel of a `Projection` as a tensor."""
+    kernel = layer.kernel  # with LoRA a sum, no variable
     return getattr(kernel, "value", kernel)
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Projection(keras.layers.Dense):
-    """`keras.layers.Dense` of all positions as the rows of one matrix.
+    """`keras.layers.Dense` with a sixth of the operations.
 
-    The same numbers with a sixth of the operations of Keras, which allows a
-    product over any axis of any tensor.
+    All positions are the rows of one matrix.
 
     Args:
         units: int. Features of the output.
@@ -53,10 +48,7 @@ class Projection(keras.layers.Dense):
         self, inputs: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
         del training
-        is_flat = inputs.shape.rank == 2  # as in each step of a search
-        rows = inputs
-        if not is_flat:
-            rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
+        rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
         rows = tf.matmul(rows, tf.cast(kernel_of(self), rows.dtype))
         if self.use_bias:
             # In float32 TensorFlow fuses this sum with the product before it.
@@ -64,8 +56,6 @@ class Projection(keras.layers.Dense):
             add = tf.nn.bias_add if wide else _add_bias
             rows = add(rows, tf.cast(self.bias.value, rows.dtype))
         rows = self.activation(rows)  # [N, units]
-        if is_flat:
-            return rows
         shape = tf.concat([tf.shape(inputs)[:-1], [self.units]], 0)
         rows = tf.reshape(rows, shape)
         rows.set_shape([*inputs.shape[:-1], self.units])
@@ -83,16 +73,15 @@ def _add_bias(rows, bias):
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class LayerNorm(keras.layers.LayerNormalization):
-    """`keras.layers.LayerNormalization` of the last axis, with its gradient.
+class LayerNorm(keras.layers.Layer):
+    """Normalises the last axis, with a scale and a bias for each feature.
 
     It computes in float32 and returns the layer's compute dtype. The gradient
     is written out: two thirds of the time of TensorFlow's own.
 
     Args:
         epsilon: float, added to the variance.
-        **kwargs: Passed to `keras.layers.LayerNormalization`. `axis`, `center`
-            and `scale` must be the defaults.
+        **kwargs: Passed to `keras.layers.Layer`.
 
     Call arguments:
         inputs: `[.., F]` tensor.
@@ -109,23 +98,22 @@ class LayerNorm(keras.layers.LayerNormalization):
         [Ba et al., 2016](https://arxiv.org/abs/1607.06450), equation 4.
     """
 
-    def __init__(self, axis: int = -1, epsilon: float = 1e-3, **kwargs: Any):
-        super().__init__(axis, epsilon, **kwargs)
+    def __init__(self, epsilon: float = 1e-3, **kwargs: Any):
+        super().__init__(**kwargs)
         checks.needs_tensorflow(self)
-        checks.number("epsilon", epsilon, least=0.0)
-        for name, only in (("axis", -1), ("center", True), ("scale", True)):
-            received = getattr(self, name)
-            if received not in (only, [only]):
-                raise errors.UserError(
-                    f"`{name}` must be {only}: `keras.layers."
-                    f"LayerNormalization` has others. Received: {name}="
-                    f"{received!r}."
-                )
+        self.epsilon = checks.number("epsilon", epsilon, least=0.0)
+        self.supports_masking = True
+        self.autocast = False
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        super().build(input_shape)
-        features = {-1: input_shape[-1]}
-        self.input_spec = keras.layers.InputSpec(axes=features)
+        shape = input_shape[-1:]
+        self.gamma = self.add_weight(
+            shape=shape, initializer="ones", name="gamma"
+        )
+        self.beta = self.add_weight(
+            shape=shape, initializer="zeros", name="beta"
+        )
+        self.input_spec = keras.layers.InputSpec(axes={-1: shape[0]})
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         dtype = tf.float64 if inputs.dtype == tf.float64 else tf.float32
@@ -136,6 +124,9 @@ class LayerNorm(keras.layers.LayerNormalization):
             self.epsilon,
         )
         return tf.cast(outputs, self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"epsilon": self.epsilon}
 
 
 def _normalise(x, gamma, beta, epsilon):
@@ -167,8 +158,7 @@ def _normalise(x, gamma, beta, epsilon):
 def sum_rows(x: tf.Tensor) -> tf.Tensor:
     """Sums `[.., F]` over all axes but the last: `[F]`, in float32 at least.
 
-    A sixth of the time that `tf.reduce_sum` takes on a CPU. In bfloat16 the
-    kernel would add up in bfloat16, where 256 + 1 is 256.
+    It takes a sixth of the time of `tf.reduce_sum` on a CPU.
     """
     rows = tf.reshape(x, [-1, x.shape[-1]])
     dtype = tf.float64 if x.dtype == tf.float64 else tf.float32

@@ -50,13 +50,9 @@ class FeedForward(keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
-        checks.integer("filter_size", filter_size, least=1)
-        checks.integer("hidden_size", hidden_size, least=1)
-        checks.fraction("relu_dropout", relu_dropout)
-        self.filter_size = int(filter_size)
-        self.hidden_size = int(hidden_size)
-        self.relu_dropout = relu_dropout
+        self.filter_size = checks.integer("filter_size", filter_size, least=1)
+        self.hidden_size = checks.integer("hidden_size", hidden_size, least=1)
+        self.relu_dropout = checks.fraction("relu_dropout", relu_dropout)
         self.supports_masking = True
         self.conv1 = projections.Projection(
             self.filter_size,
@@ -107,7 +103,7 @@ class Residual(keras.layers.Layer):
         training: bool.
 
     Returns:
-        A `[B, L, F]` tensor in the layer's compute dtype.
+        A `[B, L, F]` tensor.
 
     Example:
 
@@ -129,15 +125,10 @@ class Residual(keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
-        checks.flag("norm_before", norm_before)
-        checks.flag("norm_after", norm_after)
-        checks.fraction("rate", rate)
-        checks.number("epsilon", epsilon, least=0.0)
-        self.norm_before = norm_before
-        self.norm_after = norm_after
-        self.rate = rate
-        self.epsilon = epsilon
+        self.norm_before = checks.flag("norm_before", norm_before)
+        self.norm_after = checks.flag("norm_after", norm_after)
+        self.rate = checks.fraction("rate", rate)
+        self.epsilon = checks.number("epsilon", epsilon, least=0.0)
         self.supports_masking = True
         self.before_norm = self._norm("before_norm") if norm_before else None
         self.after_norm = self._norm("after_norm") if norm_after else None
@@ -166,16 +157,14 @@ class Residual(keras.layers.Layer):
 
     def around(
         self,
-        sublayer: Callable[[tf.Tensor], tuple[tf.Tensor, Any]],
+        sublayer: Callable[[tf.Tensor], Any],
         x: tf.Tensor,
         training: bool = False,
     ) -> tuple[tf.Tensor, Any]:
-        """Applies a sublayer to `[B, L, F]` and adds its output.
-
-        `sublayer` returns a pair: its output, and anything else, which is
-        returned here beside the sum.
-        """
-        y, more = sublayer(self.before(x))
+        """Adds the output of a sublayer, which may be a pair with more."""
+        y, more = sublayer(self.before(x)), None
+        if isinstance(y, tuple):
+            y, more = y
         return self(x, y, training=training), more
 
     def get_config(self) -> dict[str, Any]:

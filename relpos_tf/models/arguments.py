@@ -67,7 +67,7 @@ def encoder_positions(hparams: hparam.HParams) -> list[Positions]:
     direction = hparams.encoder_attention_direction
     if direction == "both":
         return stack
-    one = window.Direction(direction, hparams.num_heads)
+    one = window.Direction(direction)
     return [(*schemes, one) for schemes in stack]
 
 

@@ -1,7 +1,4 @@
-"""The Transformer of an `HParams`.
-
-Hyper-parameters become arguments of layers here and in `arguments`, and no
-layer below knows them.
+"""The Transformer of an `HParams`, which no layer below knows.
 
 Shapes: B batch, S source length, T target length, V vocabulary, F features,
 H heads, D depth per head, n hypotheses of one source, L decoder layers.
@@ -25,11 +22,7 @@ from relpos_tf.utils import checks
 
 
 class DecoderCache(NamedTuple):
-    """What decoding step by step keeps between steps.
-
-    Only `layers` changes, and follows the n hypotheses of a beam search. The
-    kernels and tables are read once for all steps.
-    """
+    """What `step` keeps; only `layers` changes, and follows n hypotheses."""
 
     layers: tuple  # per block, self-attention's cache, [B * n, H, T, D]
     memory: tuple  # per block, keys and values of the source, [B, H, S, D]
@@ -48,10 +41,8 @@ def is_token(ids: tf.Tensor) -> tf.Tensor:
 class Transformer(keras.Model):
     """Encoder and decoder, with absolute or relative positions or both.
 
-    The constructor creates all variables.
-
-    Decoding has two forms, which compute the same: `decode` for whole targets;
-    `init_cache` and `step` for any number of new positions at a time.
+    The constructor creates all variables. `decode` computes whole targets,
+    `step` the same for any number of new positions at a time.
 
     Args:
         hparams: `hparam.HParams`, or the dict of one.
@@ -68,9 +59,7 @@ class Transformer(keras.Model):
 
     Example:
 
-    >>> model = Transformer(
-    ...     hparam.HParams().replace(vocab_size=11, hidden_size=16)
-    ... )
+    >>> model = Transformer({"vocab_size": 11, "hidden_size": 16})
     >>> tuple(model(tf.constant([[5, 1]]), tf.constant([[7, 3, 1]])).shape)
     (1, 3, 11)
 
@@ -191,11 +180,7 @@ class Transformer(keras.Model):
         return self.softmax_embedding.logits(x)
 
     def fit(self, *args: Any, **kwargs: Any) -> None:
-        """Refuses Keras' own training, evaluation and prediction.
-
-        Raises:
-            UserError: always.
-        """
+        """Refuses Keras' own training, evaluation and prediction."""
         raise errors.UserError(
             "`fit`, `evaluate` and `predict` are not supported: relpos-trainer "
             "trains a Transformer, relpos-decoder scores it, relpos_tf."
@@ -211,13 +196,9 @@ class Transformer(keras.Model):
         inputs: tf.Tensor,
         targets: tf.Tensor,
         training: bool = False,
-        tag_lengths: tf.Tensor | None = None,
+        tag_lengths: tf.Tensor | None = None,  # [B]: ids that are not dropped
     ) -> tf.Tensor:
-        """Returns the inputs of the softmax layer, `[B, T, F]`.
-
-        Of `[B]` `tag_lengths`, `symbol_dropout` keeps so many ids in front of
-        each source. The other arguments are those of the call.
-        """
+        """Returns the inputs of the softmax layer, `[B, T, F]`."""
         memory = self.encode(inputs, training, tag_lengths)
         return self._decode(targets, memory, inputs, training)
 
@@ -231,7 +212,7 @@ class Transformer(keras.Model):
         training: bool = False,
         tag_lengths: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Encodes `[B, S]` source ids: `[B, S, F]`; see `features`."""
+        """Encodes `[B, S]` source ids: `[B, S, F]`."""
         x = self._embed_source(inputs, training, tag_lengths)
         may_attend = is_token(inputs)  # [B, 1, 1, S]
         for block in self.encoder_blocks:
@@ -241,12 +222,10 @@ class Transformer(keras.Model):
     def attention_weights(
         self, inputs: tf.Tensor, targets: tf.Tensor
     ) -> dict[str, list[tf.Tensor]]:
-        """Returns the attention weights of the call.
+        """Returns the attention weights of the call, a tensor for each layer.
 
-        Returns:
-            A dict of lists with a tensor for each layer: `encoder`,
-            `[B, H, S, S]`; `decoder`, `[B, H, T, T]`; and `cross`, from the
-            decoder to the source, `[B, H, T, S]`.
+        The keys are `encoder`, `[B, H, S, S]`; `decoder`, `[B, H, T, T]`; and
+        `cross`, from the decoder to the source, `[B, H, T, S]`.
         """
         weights: dict[str, list] = {"encoder": [], "decoder": [], "cross": []}
         may_attend = is_token(inputs)
@@ -282,15 +261,13 @@ class Transformer(keras.Model):
         *,
         max_length: int | tf.Tensor | None = None,
     ) -> DecoderCache:
-        """Returns the cache before the first step of `step`.
-
-        A search repeats `layers` for the n hypotheses of each source.
+        """Returns the cache before the first `step`.
 
         Args:
             inputs: `[B, S]` integer tensor of source ids.
             memory: `[B, S, F]`, the result of `encode`, or None to encode.
-            max_length: None for a cache that grows with each step, or an int
-                or scalar tensor: the number of positions of a fixed cache.
+            max_length: None for a cache that grows with each step, or the
+                number of positions of a fixed cache.
         """
         if memory is None:
             memory = self.encode(inputs)
@@ -316,18 +293,15 @@ class Transformer(keras.Model):
     def step(
         self, ids: tf.Tensor, cache: DecoderCache, start: int | tf.Tensor
     ) -> tuple[tf.Tensor, DecoderCache]:
-        """Computes the logits of one or several new positions.
+        """Returns the logits `[B * n, T, V]` of new positions, and the cache.
+
+        The logits are float32, and equal the rows of `decode`.
 
         Args:
-            ids: `[B * n, T]` integer tensor: for each of the positions
-                `start` to `start + T - 1`, the target before it. The id
-                before position 0 is 0.
+            ids: `[B * n, T]` integer tensor: for each of the positions from
+                `start` on, the target before it, 0 for position 0.
             cache: `DecoderCache` of the positions before `start`.
             start: int or scalar tensor.
-
-        Returns:
-            A pair: logits, float32 `[B * n, T, V]`, equal to the rows of
-            `decode` from `start` on; and the cache with these positions.
         """
         x = self.target_embedding.look_up(ids, cache.embedding)  # [B * n, T, F]
         x = self._add_target_positions(x, start)
@@ -349,11 +323,11 @@ class Transformer(keras.Model):
             )
             layers.append(layer)
         x = _norm(self.decoder_norm, x)
-        logits = self.softmax_embedding.logits_by(x, cache.softmax)
+        logits = self.softmax_embedding.logits(x, cache.softmax)
         return logits, cache._replace(layers=tuple(layers))
 
     def _embed_source(self, inputs, training=False, tag_lengths=None):
-        """Embeds source ids with absolute positions; returns `[B, S, F]`."""
+        """Embeds source ids with absolute positions: `[B, S, F]`."""
         x = self.source_embedding(inputs)  # [B, S, F]
         x = self.symbol_dropout(x, training=training, kept=tag_lengths)
         if self.target_space is not None:

@@ -471,7 +471,6 @@ REFUSED = {
         "implementation",
         "compact",
     ),
-    "flash": (lambda: example_layer(flash_attention=True), "flash_attention"),
     "rank_2": (called((5, 11), (5, 11)), "query", "(5, 11)"),
     "unlike_ranks": (called((2, 5, 11), (7, 11)), "value", "(7, 11)"),
     "another_rank_than_before": (

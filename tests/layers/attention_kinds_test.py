@@ -1,4 +1,4 @@
-"""Attention with localness, windows, directions and additive scores.
+"""Attention with every scheme of positions, against the loops.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
 """
@@ -17,7 +17,7 @@ B, H, Q, K, F = 2, 3, 5, 7, 12
 RELATIVE = {"max_relative_position": 2}
 SHARED = RELATIVE | {"heads_share": True}
 LOCAL = {
-    "fixed": {"localness": "fixed", "localness_window": 3},
+    "fixed": {"localness": ("fixed", 3)},
     "layer": {"localness": "layer"},
     "query": {"localness": "query"},
     "layer_relative": {"localness": "layer"} | RELATIVE,
@@ -42,6 +42,9 @@ KINDS = LOCAL | {
     "feature_wise_shared": {"score": "feature_wise"} | SHARED,
     "additive_relative": {"score": "additive"} | RELATIVE,
     "additive_shared": {"score": "additive", "localness": "query"} | SHARED,
+    "alibi": {"alibi": ()},
+    "rotary": {"rotary": ()},
+    "t5": {"t5": (8, 5)},
 }
 # What a decoder may have: it sees no later position anyway.
 CAUSAL = [kind for kind in KINDS if "direction" not in KINDS[kind]]
@@ -49,7 +52,7 @@ CAUSAL = [kind for kind in KINDS if "direction" not in KINDS[kind]]
 
 def made(kind, size=F, heads=H, **kwargs):
     """Returns a layer whose weights are all different from 0."""
-    positions = schemes.schemes(heads, **KINDS[kind])
+    positions = schemes.schemes(**KINDS[kind])
     layer = attention.TransformerAttention(
         size, heads, positions=positions, **kwargs
     )
@@ -59,20 +62,17 @@ def made(kind, size=F, heads=H, **kwargs):
 
 def loops(kind, weights, heads, x, memory, allowed):
     """Calls the oracle with the arguments that it does not see in weights."""
-    changes = {
-        name: value
-        for name, value in KINDS[kind].items()
-        if name
-        in (
-            "window",
-            "heads_window",
-            "direction",
-            "localness",
-            "localness_window",
-        )
-    }
-    if KINDS[kind].get("score") == "feature_wise":
+    case = KINDS[kind]
+    names = "window", "heads_window", "direction", "localness"
+    changes = {name: case[name] for name in names if name in case}
+    if kind == "fixed":
+        changes["localness"], changes["localness_window"] = case["localness"]
+    if case.get("score") == "feature_wise":
         changes["score"] = "feature_wise"
+    if kind in ("alibi", "rotary"):
+        changes["scheme"] = kind
+    if kind == "t5":
+        changes["t5"] = 5, True
     return oracles.multihead(weights, heads, x, memory, allowed, **changes)
 
 
@@ -81,21 +81,27 @@ def padded(lengths, length):
     return (np.arange(length) < np.array(lengths)[:, None])[:, None, None]
 
 
+def example(seed, *shape):
+    return tf.constant(testing.normal(seed, *shape), tf.float32)
+
+
 class KindsTest(testing.LayerTestCase):
-    @parameterized.parameters("layer_relative", "additive_shared")
+    @parameterized.parameters("layer_relative", "additive_shared", "t5")
     def test_contract(self, kind):
         self.assert_layer_contract(
             attention.TransformerAttention(
-                F, H, positions=schemes.schemes(H, **KINDS[kind]), name="a"
+                F, H, positions=schemes.schemes(**KINDS[kind]), name="a"
             ),
-            tf.constant(testing.normal(1, B, Q, F), tf.float32),
+            example(1, B, Q, F),
             weights=self.weights_of(kind),
-            xla=kind == "layer_relative",
+            xla=kind != "additive_shared",
         )
 
     def weights_of(self, kind):
         names = ("q", "k", "v", "output_transform")
         weights = {f"{name}/kernel": (F, F) for name in names}
+        if kind == "t5":
+            return weights | {"relative_attention_bias": (8, H)}
         table = (H, 5, F // H)
         weights["localness_position_hidden"] = (F, F)
         weights["localness_position_vectors"] = (F, H)
@@ -115,11 +121,14 @@ class KindsTest(testing.LayerTestCase):
         x = testing.normal(2, B, K, F)
         allowed = padded([4, 7], K)
         expected = loops(kind, testing.named_weights(layer), H, x, x, allowed)
-        found = layer(tf.constant(x, tf.float32), may_attend=allowed)
+        inputs = tf.constant(x, tf.float32)
+        found = layer(inputs, may_attend=allowed)
         # The result of a padded query without a key is not used.
         self.assertAllClose(found[0, :4], expected[0, :4], 1e-4, 1e-4)
         self.assertAllClose(found[1], expected[1], 1e-4, 1e-4)
         self.assertTrue(np.all(np.isfinite(found)))
+        # Neither neighbours nor padding change anything.
+        self.assertAllClose(layer(inputs[:1, :4])[0], found[0, :4], 1e-5, 1e-5)
 
     @parameterized.parameters(*CAUSAL)
     def test_equals_the_loops_with_a_causal_mask(self, kind):
@@ -140,7 +149,7 @@ class KindsTest(testing.LayerTestCase):
 
     @parameterized.parameters(
         *("fixed", "layer", "query", "additive", "window", "heads"),
-        "feature_wise",
+        *("feature_wise", "t5"),
     )
     def test_a_memory_equals_the_loops(self, kind):
         layer = made(kind)
@@ -149,25 +158,18 @@ class KindsTest(testing.LayerTestCase):
         if kind == "window":  # counted from the end of the memory
             allowed[:] = True
         weights = testing.named_weights(layer)
-        self.assertAllClose(
-            layer(
-                tf.constant(x, tf.float32),
-                tf.constant(memory, tf.float32),
-                may_attend=allowed,
-            ),
-            loops(kind, weights, H, x, memory, allowed),
-            1e-4,
-            1e-4,
+        expected = loops(kind, weights, H, x, memory, allowed)
+        inputs = [tf.constant(array, tf.float32) for array in (x, memory)]
+        spec = [tf.TensorSpec([None, None, F])] * 2
+        call = tf.function(
+            lambda x, memory: layer(x, memory, may_attend=allowed), spec
         )
+        for found in (layer(*inputs, may_attend=allowed), call(*inputs)):
+            self.assertAllClose(found, expected, 1e-4, 1e-4)
 
     @parameterized.parameters(
-        "fixed",
-        "layer_relative",
-        "query",
-        "split_relative",
-        "heads_relative",
-        "additive_shared",
-        "feature_wise_relative",
+        *("fixed", "layer_relative", "query", "split_relative"),
+        *("heads_relative", "additive_shared", "feature_wise_relative", "t5"),
     )
     def test_gradients_equal_differences_of_the_loops(self, kind):
         layer = made(kind, size=4, heads=2, dtype="float64")
@@ -192,7 +194,7 @@ class KindsTest(testing.LayerTestCase):
     @parameterized.parameters(*LOCAL, "heads_relative", "feature_wise")
     def test_sentences_without_a_token_stay_finite(self, kind):
         layer = made(kind)
-        x = tf.constant(testing.normal(2, B, K, F), tf.float32)
+        x = example(2, B, K, F)
         with tf.GradientTape() as tape:
             tape.watch(x)
             output = layer(x, may_attend=padded([0, 3], K))
@@ -200,29 +202,13 @@ class KindsTest(testing.LayerTestCase):
         self.assertTrue(np.all(np.isfinite(output)))
         self.assertTrue(np.all(np.isfinite(gradient)))
 
-    @parameterized.parameters(*LOCAL, "heads_relative", "feature_wise_relative")
-    def test_neighbours_and_padding_change_nothing(self, kind):
-        layer = made(kind)
-        x = tf.constant(testing.normal(2, B, K, F), tf.float32)
-        together = layer(x, may_attend=padded([4, 7], K))
-        alone = layer(x[:1, :4], may_attend=padded([4], 4))
-        self.assertAllClose(together[0, :4], alone[0], 1e-5, 1e-5)
-        self.assertAllClose(layer(x[:1, :4])[0], alone[0], 1e-5, 1e-5)
-
     @parameterized.parameters(
         "fixed", "layer_window_split", "query", "heads", "feature_wise"
     )
     def test_a_mask_that_broadcasts_equals_the_full_one(self, kind):
-        layer = made(kind)
-        x = tf.constant(testing.normal(2, B, K, F), tf.float32)
-        for shape in (
-            (),
-            (1,),
-            (1, 1),
-            (K, 1),
-            (B, 1, K, 1),
-            (B, H, 1, 1),
-        ):
+        layer, x = made(kind), example(2, B, K, F)
+        shapes = (), (1,), (1, 1), (K, 1), (B, 1, K, 1), (B, H, 1, 1)
+        for shape in shapes:
             mask = testing.normal(9, *shape) > -1.0
             full = np.broadcast_to(mask, (B, H, K, K))
             self.assertAllClose(
@@ -233,20 +219,10 @@ class KindsTest(testing.LayerTestCase):
                 msg=f"mask of the shape {shape}",
             )
 
-    @parameterized.parameters(
-        ("fixed", "float16"),
-        ("layer_relative", "bfloat16"),
-        ("layer_relative", "float64"),
-        ("query", "mixed_float16"),
-        ("query", "bfloat16"),
-        ("heads", "float16"),
-        ("heads_relative", "bfloat16"),
-        ("heads_relative", "float64"),
-        ("feature_wise", "float16"),
-        ("feature_wise_relative", "bfloat16"),
-        ("feature_wise_shared", "float64"),
-        ("additive_shared", "bfloat16"),
-        ("additive_shared", "float64"),
+    @parameterized.product(
+        kind=["layer_relative", "query", "heads_relative", "alibi", "rotary"]
+        + ["feature_wise_relative", "additive_shared", "t5"],
+        dtype=["bfloat16", "mixed_float16", "float64"],
     )
     def test_every_dtype_equals_the_loops(self, kind, dtype):
         layer = made(kind, dtype=dtype)
@@ -279,25 +255,16 @@ class KindsTest(testing.LayerTestCase):
             ]
             self.assertAllClose(found[0, h, i], np.mean(of_features, 0))
 
-    def test_dropout_acts_in_training_only(self):
-        layer = made("layer", dropout=0.5)
-        x = tf.constant(testing.normal(2, B, K, F), tf.float32)
-        plain = made("layer")(x)
-        self.assertAllEqual(layer(x), plain)
-        self.assertNotAllClose(layer(x, training=True), plain, atol=0.01)
-
 
 class CacheTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(kind=CAUSAL, cache=["growing", "fixed"])
     def test_steps_equal_rows_of_the_full_pass(self, kind, cache):
         layer = made(kind)
-        x = tf.constant(testing.normal(5, B, K, F), tf.float32)
+        x = example(5, B, K, F)
         expected = layer(x, use_causal_mask=True)
-        places, state = 0, pairs.KeysValues
-        if cache == "fixed":  # four places stay free
-            places, state = K + 4, pairs.FixedCache
-        zeros = tf.zeros([B, H, places, F // H])
-        past, rows, start = state(zeros, zeros), [], 0
+        # Of the fixed one, four places stay free.
+        past = layer.init_cache(B, K + 4 if cache == "fixed" else None)
+        rows, start = [], 0
         for end in range(3, K + 1):
             row, past = layer.step(x[:, start:end], past, start=start)
             rows.append(row)
@@ -306,15 +273,12 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_a_compiled_step_equals_the_row_of_the_full_pass(self):
         layer = made("layer")
-        x = tf.constant(testing.normal(5, B, K, F), tf.float32)
-        keys_values = layer.project(x)
+        x = example(5, B, K, F)
         # The places from the fourth on are not read before they are written.
-        past = pairs.FixedCache(*keys_values)
-
-        @tf.function(jit_compile=True)
-        def step(x, past):
-            return layer.step(x, past, start=3)
-
+        past = pairs.FixedCache(*layer.project(x))
+        step = tf.function(
+            lambda x, past: layer.step(x, past, start=3), jit_compile=True
+        )
         row, _ = step(x[:, 3:4], past)
         expected = layer(x, use_causal_mask=True)[:, 3:4]
         self.assertAllClose(row, expected, 1e-5, 1e-5)

@@ -54,11 +54,8 @@ def left_of(kind):
 def attention_layer(kind, **kwargs):
     """Returns a layer whose weights are all different from 0."""
     dtype = kwargs.pop("dtype", "float32")
-    case = RELATIVE[kind] | kwargs
-    if "max_relative_position" not in case:
-        case.pop("implementation", None)
     layer = attention.TransformerAttention(
-        F, H, positions=schemes.schemes(H, **case), dtype=dtype
+        F, H, positions=schemes.schemes(**RELATIVE[kind], **kwargs), dtype=dtype
     )
     layer.build((None, None, F))
     return testing.randomize(layer)
@@ -80,7 +77,7 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
             attention.TransformerAttention(
                 F,
                 H,
-                positions=schemes.schemes(H, **RELATIVE[kind]),
+                positions=schemes.schemes(**RELATIVE[kind]),
                 dropout=0.3,
                 name="self_attention",
             ),
@@ -89,10 +86,11 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
         )
 
     @parameterized.product(
-        kind=list(RELATIVE), implementation=["reshape", "compact"]
+        kind=[*RELATIVE], implementation=["reshape", "compact"]
     )
     def test_self_attention_equals_the_loops(self, kind, implementation):
-        layer = attention_layer(kind, implementation=implementation)
+        options = {"implementation": implementation}
+        layer = attention_layer(kind, **(options if RELATIVE[kind] else {}))
         weights = testing.named_weights(layer)
         x = testing.normal(2, B, Q, F)
         causal = np.tri(Q, dtype=bool)
@@ -117,32 +115,35 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
                 atol=1e-4,
             )
 
-    @parameterized.parameters("absolute", "per_head")
-    def test_attention_to_a_memory_equals_the_loops(self, kind):
+    @parameterized.product(kind=["absolute", "per_head"], causal=[False, True])
+    def test_attention_to_a_memory_equals_the_loops(self, kind, causal):
+        # The queries are at the end of the memory.
         layer = attention_layer(kind)
         x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, K, F)
         allowed = (np.arange(K) < [[4], [7]])[:, None, None]  # [B, 1, 1, K]
+        if causal:
+            allowed = np.tri(Q, K, K - Q, dtype=bool)
         expected = oracles.multihead(
             testing.named_weights(layer), H, x, memory, allowed
         )
         inputs = tf.constant(x, tf.float32), tf.constant(memory, tf.float32)
-        self.assertAllClose(
-            layer(*inputs, may_attend=allowed), expected, rtol=1e-4, atol=1e-4
+        found = layer(
+            *inputs,
+            may_attend=None if causal else allowed,
+            use_causal_mask=causal,
         )
-        keys_values = layer.project(inputs[1])
-        self.assertAllClose(
-            layer.attend(inputs[0], keys_values, may_attend=allowed)[0],
-            expected,
-            rtol=1e-4,
-            atol=1e-4,
+        self.assertAllClose(found, expected, rtol=1e-4, atol=1e-4)
+        found, _ = layer.attend(
+            inputs[0], layer.project(inputs[1]), may_attend=allowed
         )
+        self.assertAllClose(found, expected, rtol=1e-4, atol=1e-4)
 
     @parameterized.parameters(
-        ("shared", "auto", "both"),
-        ("per_head", "reshape", "both"),
-        ("per_head", "reshape", "forward"),
-        ("per_head", "compact", "both"),
-        ("per_head", "compact", "forward"),
+        ("shared", "auto", {}),
+        ("per_head", "reshape", {}),
+        ("per_head", "reshape", {"direction": "forward"}),
+        ("per_head", "compact", {}),
+        ("per_head", "compact", {"direction": "forward"}),
     )
     def test_more_queries_than_keys_equal_the_loops(
         self, kind, implementation, direction
@@ -150,40 +151,15 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
         # In float64, where a masked logit keeps its digits: the first two
         # queries look forward and see no key.
         layer = attention_layer(
-            kind,
-            implementation=implementation,
-            direction=direction,
-            dtype="float64",
+            kind, implementation=implementation, dtype="float64", **direction
         )
         x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, 3, F)
         weights = testing.named_weights(layer)
-        expected = oracles.multihead(
-            weights, H, x, memory, True, direction=direction
-        )
+        expected = oracles.multihead(weights, H, x, memory, True, **direction)
         spec = [tf.TensorSpec([None, None, F], tf.float64)] * 2
         for call in (layer, tf.function(layer, input_signature=spec)):
             found = call(tf.constant(x), tf.constant(memory))
             self.assertAllClose(found, expected, 1e-6, 1e-6)
-
-    def test_a_causal_mask_of_a_memory_has_the_queries_at_its_end(self):
-        layer = attention_layer("per_head")
-        x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, K, F)
-        self.assertAllClose(
-            layer(
-                tf.constant(x, tf.float32),
-                tf.constant(memory, tf.float32),
-                use_causal_mask=True,
-            ),
-            oracles.multihead(
-                testing.named_weights(layer),
-                H,
-                x,
-                memory,
-                np.tri(Q, K, K - Q, dtype=bool),
-            ),
-            rtol=1e-4,
-            atol=1e-4,
-        )
 
     @parameterized.product(
         kind=["shared", "per_head"], implementation=["reshape", "compact"]
@@ -210,15 +186,13 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
         expected[0], expected[1, :2] = even[0], even[1, :2]
         self.assertAllClose(found, expected, 1e-4, 1e-4)
 
-    @parameterized.product(
-        kind=["shared", "per_head"], implementation=["reshape", "compact"]
-    )
+    @parameterized.parameters("reshape", "compact")
     def test_in_float64_a_query_without_a_key_attends_as_if_to_all(
-        self, kind, implementation
+        self, implementation
     ):
         # -1e9 for all keys is lost in a softmax that has the digits for it.
         layer = attention_layer(
-            kind, implementation=implementation, dtype="float64"
+            "per_head", implementation=implementation, dtype="float64"
         )
         x = testing.normal(2, B, Q, F)
         found = layer(
@@ -226,9 +200,8 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
             may_attend=np.zeros([Q, Q], bool),
             use_causal_mask=True,
         )
-        expected = oracles.multihead(
-            testing.named_weights(layer), H, x, x, True
-        )
+        weights = testing.named_weights(layer)
+        expected = oracles.multihead(weights, H, x, x, True)
         self.assertAllClose(found, expected, 1e-6, 1e-6)
 
     def test_tables_begin_as_glorots_for_each_head(self):
@@ -258,107 +231,54 @@ class MultiHeadAttentionTest(testing.LayerTestCase):
 
 
 class CacheTest(tf.test.TestCase, parameterized.TestCase):
-    def empty(self, kind, places):
-        zeros = tf.zeros([B, H, places, F // H])
-        return kind(zeros, zeros)
-
     @parameterized.product(
         kind=["shared", "per_head", "keys_only", "k_apart", "absolute"],
-        cache=["growing", "fixed"],
+        places=[None, K + 4],  # of a fixed cache, four stay free
+        dtype=["float32", "float64"],
     )
-    def test_steps_equal_rows_of_the_full_pass(self, kind, cache):
-        layer = attention_layer(kind)
-        x = example(5, B, K, F)
-        expected = layer(x, may_attend=pairs.Pairs(K, K, causal=True).mask())
-        # Of the fixed one, four places stay free.
-        state = layer.init_cache(B, None if cache == "growing" else K + 4)
-        rows = []
-        start = 0
+    def test_steps_equal_rows_of_the_full_pass(self, kind, places, dtype):
+        layer = attention_layer(kind, dtype=dtype)
+        x = tf.constant(testing.normal(5, B, K, F), dtype)
+        expected = layer(x, use_causal_mask=True)
+        state, rows, start = layer.init_cache(B, places), [], 0
         for end in range(3, K + 1):
             row, state = layer.step(x[:, start:end], state, start=start)
             rows.append(row)
             start = end
         # Rounding only: the outputs are up to 2.
-        self.assertAllClose(tf.concat(rows, 1), expected, rtol=0, atol=1e-5)
+        limit = 1e-5 if dtype == "float32" else 1e-14
+        self.assertAllClose(tf.concat(rows, 1), expected, rtol=0, atol=limit)
 
-    def test_steps_are_exact_in_float64(self):
-        layer = attention_layer("per_head", dtype="float64")
-        x = tf.constant(testing.normal(5, B, K, F))
-        rows, state = [], layer.init_cache(B, K)
-        for i in range(K):
-            row, state = layer.step(x[:, i : i + 1], state, start=i)
-            rows.append(row)
-        expected = layer(x, use_causal_mask=True)
-        self.assertAllClose(tf.concat(rows, 1), expected, rtol=0, atol=1e-14)
-
-    def test_the_first_cache_has_no_positions_or_the_given_number(self):
-        policy = {"dtype": "mixed_bfloat16"}
-        layer = attention.TransformerAttention(F, H, **policy)
-        for kind, places, arguments in (
-            (pairs.KeysValues, 0, ()),
-            (pairs.FixedCache, 5, (5,)),
-            (pairs.FixedCache, 5, (tf.constant(5),)),
-        ):
-            state = layer.init_cache(tf.constant(B), *arguments)
-            self.assertIsInstance(state, kind)
-            for part in state:
-                self.assertEqual(part.dtype, tf.bfloat16)
-                self.assertAllEqual(part, np.zeros([B, H, places, F // H]))
-
-    def test_a_step_of_a_layer_that_was_not_built_is_refused(self):
-        layer = attention.TransformerAttention(F, H, name="mine")
-        with self.assertRaisesRegex(errors.UserError, "built.*name=mine"):
-            layer.step(tf.ones([B, 1, F]), layer.init_cache(B), start=0)
-
-    def test_a_step_without_room_or_with_a_gap_is_refused(self):
+    def test_a_step_without_room_is_refused(self):
         layer = attention_layer("shared")
         x = example(5, B, 3, F)
-        _, growing = layer.step(x, layer.init_cache(B), start=0)
         _, fixed = layer.step(x, layer.init_cache(B, 5), start=0)
-        for start in (0, 2, 4, tf.constant(4)):
-            with self.assertRaisesRegex(
-                errors.UserError, "positions in the cache, 3. .*: start=[024]"
-            ):
-                layer.step(x, growing, start=start)
         with self.assertRaisesRegex(
             errors.UserError,
             "room for 5 positions: .*`max_length`. .*=3, 3 new positions",
         ):
             layer.step(x, fixed, start=3)
         layer.step(x[:, :2], fixed, start=3)
-        layer.step(x, growing, start=3)
 
-    def test_fixed_cache_holds_written_positions_and_zeros(self):
-        state = self.empty(pairs.FixedCache, 7)
+    @parameterized.parameters(None, 7)
+    def test_a_cache_holds_written_positions_and_zeros(self, places):
+        layer = attention.TransformerAttention(F, H)
+        state, start = layer.init_cache(B, places), 0
         parts = [example(7 + n, B, H, n, F // H) for n in (2, 1, 3)]
-        start = 0
         for part in parts:
-            state = state.extend(
-                pairs.KeysValues(part, 2.0 * part), tf.constant(start)
-            )
+            new = pairs.KeysValues(part, 2.0 * part)
+            state = state.extend(new, tf.constant(start))
             start += part.shape[2]
-        expected = tf.concat([*parts, tf.zeros([B, H, 1, F // H])], 2)
+        free = tf.zeros([B, H, places - start if places else 0, F // H])
+        expected = tf.concat([*parts, free], 2)
         self.assertAllEqual(state.keys, expected)
         self.assertAllEqual(state.values, 2.0 * expected)
-
-    def test_growing_cache_holds_appended_positions(self):
-        state = self.empty(pairs.KeysValues, 0)
-        parts = [example(7 + n, B, H, n, F // H) for n in (2, 1, 3)]
-        for part in parts:
-            state = state.extend(
-                pairs.KeysValues(part, 2.0 * part), state.keys.shape[2]
-            )
-        self.assertAllEqual(state.keys, tf.concat(parts, 2))
-        self.assertAllEqual(state.values, 2.0 * tf.concat(parts, 2))
 
     @parameterized.parameters("growing", "fixed")
     def test_a_loop_in_a_graph_equals_the_full_pass(self, cache):
         layer = attention_layer("per_head")
         x = example(5, B, K, F)
-        free = tf.zeros([B, H, 0 if cache == "growing" else K + 2, F // H])
-        kind = pairs.KeysValues
-        if cache == "fixed":
-            kind = pairs.FixedCache
+        empty = layer.init_cache(B, K + 2 if cache == "fixed" else None)
 
         @tf.function
         def decode():
@@ -372,10 +292,10 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
             _, _, rows = tf.while_loop(
                 lambda start, *_: start < K,
                 body,
-                (0, kind(free, free), rows),
+                (0, empty, rows),
                 shape_invariants=(
                     tf.TensorShape([]),
-                    kind(shape, shape),
+                    type(empty)(shape, shape),
                     tf.TensorShape(None),
                 ),
             )

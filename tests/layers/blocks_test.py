@@ -6,7 +6,7 @@ from absl.testing import parameterized
 
 from relpos_tf.layers import blocks
 from relpos_tf.layers import dropout
-from relpos_tf.layers import pairs
+from relpos_tf.layers import sublayers
 from relpos_tf.models import arguments
 from tests import oracles
 from tests import testing
@@ -98,14 +98,6 @@ class EncoderBlockTest(testing.LayerTestCase):
             atol=1e-4,
         )
 
-    def test_both_sublayers_drop_while_training(self):
-        block, _ = made(blocks.EncoderBlock, "post_norm", dropouts=0.5)
-        assert_drops(
-            self,
-            lambda x, **kwargs: block(x, **kwargs),
-            [block.self_attention_residual, block.ffn_residual],
-        )
-
 
 class DecoderBlockTest(testing.LayerTestCase):
     def test_contract(self):
@@ -157,7 +149,7 @@ class DecoderBlockTest(testing.LayerTestCase):
         attention_args = {
             "hidden_size": F,
             "num_heads": HEADS,
-            "positions": schemes.schemes(HEADS, **position),
+            "positions": schemes.schemes(**position),
         }
         others = (
             {"filter_size": FILTER, "hidden_size": F},
@@ -183,8 +175,7 @@ class DecoderBlockTest(testing.LayerTestCase):
         memory = tf.constant(example(2, B, S, F))
         expected = block(x, memory, may_attend=SOURCE_ALLOWED)
         projected = block.encdec_attention.project(memory)
-        empty = tf.zeros([B, HEADS, 0, F // HEADS])
-        cache = pairs.KeysValues(empty, empty)
+        cache = block.self_attention.init_cache(B)
         rows = []
         for start, end in (0, 2), (2, 3), (3, 5):
             row, cache, _ = block.step(
@@ -197,34 +188,28 @@ class DecoderBlockTest(testing.LayerTestCase):
             rows.append(row)
         self.assertAllClose(tf.concat(rows, 1), expected, atol=1e-5)
 
-    def test_all_three_sublayers_drop_while_training(self):
-        block, _ = made(blocks.DecoderBlock, "post_norm", dropouts=0.5)
-        memory = tf.constant(example(2, 1, S, F))
-        assert_drops(
-            self,
-            lambda x, **kwargs: block(x, memory, **kwargs),
-            [
-                block.self_attention_residual,
-                block.encdec_attention_residual,
-                block.ffn_residual,
-            ],
-        )
-
-
-def assert_drops(test, block, residuals):
-    """Checks that each residual drops, and only while training."""
-    x = tf.constant(example(1, 1, S, F))
-    still = block(x)
-    test.assertAllEqual(block(x, training=False), still)
-    rates = [residual.drop.rate for residual in residuals]
-    for residual in residuals:
-        residual.drop.rate = 0.0
-    test.assertAllEqual(block(x, training=True), still)
-    for residual, rate in zip(residuals, rates, strict=True):
-        residual.drop.rate = rate
-        with dropout.seed_scope(tf.constant([3, 5])):
-            test.assertNotAllClose(block(x, training=True), still, atol=0.01)
-        residual.drop.rate = 0.0
+    @parameterized.parameters(blocks.EncoderBlock, blocks.DecoderBlock)
+    def test_each_sublayer_drops_and_only_while_training(self, kind):
+        block, _ = made(kind, "post_norm", dropouts=0.5)
+        inputs = [tf.constant(example(1, 1, S, F))] * 2
+        inputs = inputs if kind is blocks.DecoderBlock else inputs[:1]
+        residuals = [
+            layer
+            for layer in block._flatten_layers()
+            if isinstance(layer, sublayers.Residual)
+        ]
+        self.assertLen(residuals, 1 + len(inputs))
+        still = block(*inputs)
+        self.assertAllEqual(block(*inputs, training=False), still)
+        for residual in residuals:
+            residual.drop.rate = 0.0
+        self.assertAllEqual(block(*inputs, training=True), still)
+        for residual in residuals:
+            residual.drop.rate = 0.5
+            with dropout.seed_scope(tf.constant([3, 5])):
+                dropped = block(*inputs, training=True)
+            self.assertNotAllClose(dropped, still, atol=0.01)
+            residual.drop.rate = 0.0
 
 
 if __name__ == "__main__":

@@ -40,21 +40,16 @@ class DropoutTest(testing.LayerTestCase):
         both = kept[:, :-1] & kept[:, 1:]
         self.assertAllClose(np.mean(both), (1 - rate) ** 2, atol=slack / 50)
 
-    def test_kept_numbers_are_scaled_to_keep_the_mean(self):
+    def test_kept_numbers_and_gradients_are_scaled_to_keep_the_mean(self):
         x = tf.constant(1.0 + np.abs(testing.normal(2, *SHAPE)), tf.float32)
-        with dropout.seed_scope(tf.constant([3, 5])):
-            y = dropout.Dropout(0.25)(x, training=True).numpy()
-        kept = y != 0
-        self.assertAllClose(y[kept], x.numpy()[kept] / 0.75, rtol=1e-6)
-        self.assertAllClose(y.mean(), x.numpy().mean(), rtol=0.03)
-
-    def test_gradient_passes_where_the_input_does(self):
-        x = tf.ones(SHAPE)
         with tf.GradientTape() as tape:
             tape.watch(x)
             with dropout.seed_scope(tf.constant([3, 5])):
                 y = dropout.Dropout(0.25)(x, training=True)
-        self.assertAllEqual(tape.gradient(y, x), y)
+        kept = y.numpy() != 0
+        self.assertAllClose(y[kept], x[kept] / 0.75, rtol=1e-6)
+        self.assertAllClose(np.mean(y), np.mean(x), rtol=0.03)
+        self.assertAllClose(tape.gradient(y, x), kept / 0.75)
 
     def test_nothing_is_dropped_without_training_or_rate(self):
         x = tf.constant(testing.normal(3, 5, 7))
@@ -62,24 +57,13 @@ class DropoutTest(testing.LayerTestCase):
         layer = dropout.Dropout(0.0, dtype="float64")
         self.assertAllEqual(layer(x, training=True), x)
 
-    def test_half_precision_drops_and_scales_too(self):
-        layer = dropout.Dropout(0.5, dtype="mixed_bfloat16")
-        with dropout.seed_scope(tf.constant([3, 5])):
-            y = layer(tf.ones(SHAPE, tf.bfloat16), training=True)
-        self.assertEqual(y.dtype, tf.bfloat16)
-        self.assertAllEqual(np.unique(tf.cast(y, tf.float32)), [0.0, 2.0])
-
-    def test_same_seed_draws_the_same_mask(self):
-        layer = dropout.Dropout(0.5)
-        self.assertAllEqual(mask(layer, (3, 5)), mask(layer, (3, 5)))
-        self.assertAllEqual(
-            mask(layer, (3, 5)), mask(dropout.Dropout(0.5), (3, 5))
-        )
-
-    @parameterized.parameters((4, 5), (3, 6))
-    def test_another_seed_draws_another_mask(self, *seed):
-        layer = dropout.Dropout(0.5)
-        self.assert_independent(mask(layer, (3, 5)), mask(layer, seed))
+    def test_a_mask_is_a_function_of_the_seed(self):
+        layers = dropout.Dropout(0.5), dropout.Dropout(0.5)
+        first = mask(layers[0], (3, 5))
+        for layer in layers:
+            self.assertAllEqual(mask(layer, (3, 5)), first)
+        for seed in (4, 5), (3, 6):
+            self.assert_independent(first, mask(layers[0], seed))
 
     def test_every_site_in_a_scope_draws_its_own_mask(self):
         layers = [dropout.Dropout(0.5) for _ in range(2)]
@@ -108,9 +92,6 @@ class DropoutTest(testing.LayerTestCase):
     def test_outside_a_scope_every_call_draws_another_mask(self):
         layer = dropout.Dropout(0.5)
         self.assert_independent(mask(layer), mask(layer))
-
-    def test_outside_a_scope_a_graph_draws_another_mask_in_each_run(self):
-        layer = dropout.Dropout(0.5)
         function = tf.function(lambda x: layer(x, training=True))
         ones = tf.ones(SHAPE)
         self.assert_independent(
@@ -247,14 +228,6 @@ class SymbolDropoutTest(testing.LayerTestCase):
                     y = dropout.SymbolDropout(0.0)(y, training=True)
                 found.append(dropout.Dropout(0.5)(y, training=True))
         self.assertAllEqual(*found)
-
-    def test_draws_are_functions_of_the_seed(self):
-        layer, x = dropout.SymbolDropout(0.5), tf.ones([*SHAPE, 2])
-        masks = [
-            mask(layer, seed, x)[:, :, 0] for seed in [(3, 5), (3, 5), (3, 6)]
-        ]
-        self.assertAllEqual(masks[0], masks[1])
-        self.assertAllClose(np.mean(masks[0] == masks[2]), 0.5, atol=0.03)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Eager code knows them, and leaves out the distances of no pair.
 Shapes: B batch, Q queries, K keys, H heads, F features.
 """
 
-import keras
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -65,23 +64,10 @@ class KerasLayerTest(tf.test.TestCase, parameterized.TestCase):
             inputs = example(1, queries), example(2, keys)
             self.assertAllClose(graph(*inputs), call(*inputs), 1e-5, 1e-5)
 
-    @parameterized.parameters(*keras_attention.IMPLEMENTATIONS)
-    def test_self_attention_of_nothing_is_nothing(self, implementation):
-        layer = keras_attention.RelativeMultiHeadAttention(
-            H, 5, max_relative_position=2, implementation=implementation
-        )
-        inputs = keras.Input([None, F])
-        model = keras.Model(inputs, layer(inputs, inputs))
-        testing.randomize(model)
-        for length in (4, 1, 0):
-            x = example(1, length)
-            found = model.predict(x, verbose=0)
-            self.assertAllClose(found, layer(x, x), 1e-5, 1e-5)
-
 
 class TransformerAttentionTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(kind=[*POSITIONS], causal=[False, True])
-    def test_self_attention_gives_the_numbers_of_eager_code(self, kind, causal):
+    def test_a_graph_gives_the_numbers_of_eager_code(self, kind, causal):
         layer = made(kind)
 
         def call(x):
@@ -91,14 +77,11 @@ class TransformerAttentionTest(tf.test.TestCase, parameterized.TestCase):
         for length in (0, 1, 5):
             x = example(1, length)
             self.assertAllClose(graph(x), call(x), 1e-5, 1e-5)
-
-    @parameterized.parameters(*POSITIONS)
-    def test_a_memory_gives_the_numbers_of_eager_code(self, kind):
-        layer = made(kind)
-        graph = tf.function(layer.__call__, [X, X])
-        for queries, keys in LENGTHS:
-            inputs = example(1, queries), example(2, keys)
-            self.assertAllClose(graph(*inputs), layer(*inputs), 1e-5, 1e-5)
+        if not causal:
+            graph = tf.function(layer.__call__, [X, X])
+            for queries, keys in LENGTHS:
+                inputs = example(1, queries), example(2, keys)
+                self.assertAllClose(graph(*inputs), layer(*inputs), 1e-5, 1e-5)
 
     def test_a_step_of_no_positions_leaves_the_next_step_as_it_is(self):
         layer = attention.TransformerAttention(F, H, positions=[shaw.Shaw(1)])

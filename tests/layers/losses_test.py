@@ -61,15 +61,10 @@ class PaddedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
             atol=1e-4,
         )
 
-    def test_padding_alone_costs_nothing_and_counts_nothing(self):
+    @parameterized.parameters(0, B)
+    def test_padding_or_no_rows_cost_nothing(self, rows):
         total, count = losses.padded_cross_entropy(
-            tf.constant(self.logits), tf.zeros([B, T], tf.int32), 0.1
-        )
-        self.assertEqual((float(total), float(count)), (0.0, 0.0))
-
-    def test_no_rows_cost_nothing(self):
-        total, count = losses.padded_cross_entropy(
-            tf.zeros([0, T, V]), tf.zeros([0, T], tf.int32), 0.1
+            tf.constant(self.logits[:rows]), tf.zeros([rows, T], tf.int32), 0.1
         )
         self.assertEqual((float(total), float(count)), (0.0, 0.0))
 
@@ -81,20 +76,6 @@ class PaddedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
             0.1,
         )
         self.assertAllClose(total, 0.0, atol=1e-6)
-
-    def test_xla_gives_the_same_loss_and_gradient(self):
-        def both(logits):
-            with tf.GradientTape() as tape:
-                tape.watch(logits)
-                total, _ = losses.padded_cross_entropy(
-                    logits, tf.constant(self.labels), 0.1
-                )
-            return total, tape.gradient(total, logits)
-
-        logits = tf.constant(self.logits)
-        compiled = tf.function(both, jit_compile=True)(logits)
-        for one, other in zip(compiled, both(logits), strict=True):
-            self.assertAllClose(one, other, rtol=1e-5)
 
 
 class ProjectedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):

@@ -14,7 +14,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers.positions import alibi
@@ -29,13 +28,6 @@ OTHERS = (
     {"filter_size": 7, "hidden_size": F},
     {"norm_before": True, "norm_after": False},
 )
-
-
-class Unregistered(scheme.Scheme):
-    """ALiBi, which Keras does not know by this name."""
-
-    build = alibi.Alibi.build
-    bias = alibi.Alibi.bias
 
 
 class Named(scheme.Scheme):
@@ -90,14 +82,6 @@ class OwnSchemeTest(tf.test.TestCase):
         output = np.reshape(output, [B, L, F]) @ layer.output_transform.kernel
         self.assertAllClose(found, output, 1e-4, 1e-4)
 
-    def test_what_keras_does_not_know_cannot_be_loaded(self):
-        layer = attention.TransformerAttention(F, H, positions=[Unregistered()])
-        config = layer.get_config()["positions"]
-        with self.assertRaisesRegex(
-            errors.UserError, "register_keras_serializable.*Unregistered"
-        ):
-            attention.TransformerAttention(F, H, positions=config)
-
     def test_a_block_keeps_a_copy_of_its_schemes(self):
         given = alibi.Alibi()
         config = SIZES | {"positions": [given]}
@@ -108,19 +92,6 @@ class OwnSchemeTest(tf.test.TestCase):
         for layer in (again.self_attention, again.encdec_attention):
             self.assertIsInstance(layer.positions[0], alibi.Alibi)
             self.assertIsNot(layer.positions[0], given)
-
-    def test_names_that_the_layer_has_already_are_refused(self):
-        for name, positions in (
-            ("localness_position_hidden", [localness.Localness("query")] * 2),
-            ("depth", [Named("depth")]),
-            ("mine", [Named("mine"), Named("other"), Named("mine")]),
-        ):
-            layer = attention.TransformerAttention(F, H, positions=positions)
-            with self.assertRaisesRegex(
-                errors.UserError,
-                f"names that the layer does not have.*Received: '{name}'",
-            ):
-                layer.build((None, None, F))
 
     def test_weights_of_several_schemes_are_restored(self):
         layer = attention.TransformerAttention(

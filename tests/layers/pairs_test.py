@@ -15,19 +15,14 @@ def picture(mask):
 
 
 class MasksTest(tf.test.TestCase, parameterized.TestCase):
-    def test_causal_queries_see_themselves_and_earlier_keys(self):
-        self.assertEqual(picture(pairs.Pairs(3, 3, causal=True).mask()), CAUSAL)
-
-    def test_queries_are_the_last_keys(self):
-        self.assertEqual(
-            picture(pairs.Pairs(2, 4, causal=True).mask()), ["1110", "1111"]
-        )
-
-    def test_the_position_of_the_first_query_may_be_given(self):
-        self.assertEqual(
-            picture(pairs.Pairs(2, 4, start=1, causal=True).mask()),
-            ["1100", "1110"],
-        )
+    @parameterized.parameters(
+        ((3, 3), CAUSAL),
+        ((2, 4), ["1110", "1111"]),  # the last keys
+        ((2, 4, 1), ["1100", "1110"]),
+    )
+    def test_queries_see_themselves_and_earlier_keys(self, lengths, expected):
+        mask = pairs.Pairs(*lengths, causal=True).mask()
+        self.assertEqual(picture(mask), expected)
 
     def test_masks_are_joined_and_none_allows_all(self):
         one = pairs.Pairs(3, 3, causal=True).mask()

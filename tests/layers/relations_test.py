@@ -43,7 +43,7 @@ def example(seed, *shape):
 
 def relation_layer(**kwargs):
     """Returns a layer whose weights are all different from 0."""
-    layer = relations.RelationAttention(F, H, **kwargs)
+    layer = relations.RelationAttention(F, H, R, **kwargs)
     layer.build((None, None, F))
     return testing.randomize(layer)
 
@@ -55,15 +55,11 @@ def row_of(table, head, label, per_head_rank):
     return table[head, label] if table.ndim == per_head_rank else table[label]
 
 
-def oracle(weights, x, memory, labels, allowed, vectors=(0.0, 0.0)):
-    """Equations 2 to 4, for a vector of every pair, one pair at a time."""
+def oracle(weights, x, memory, labels, allowed):
+    """Equations 2 to 4, one pair at a time."""
     shape = B, H, x.shape[1], memory.shape[1]
     labels = np.broadcast_to(labels, (B, *shape[2:]))
     allowed = np.broadcast_to(allowed, shape)
-    extra = [
-        np.broadcast_to(v[:, None] if np.ndim(v) == 4 else v, (*shape, D))
-        for v in vectors
-    ]
     q, k, v = (
         np.stack(np.split(y @ weights[f"{name}/kernel"], H, axis=-1), 1)
         for name, y in (("q", x), ("k", memory), ("v", memory))
@@ -75,98 +71,37 @@ def oracle(weights, x, memory, labels, allowed, vectors=(0.0, 0.0)):
     for b, h, i in np.ndindex(shape[:3]):
         e, z = np.zeros(shape[3]), np.zeros(D)
         for j, label in enumerate(labels[b, i]):
-            key = k[b, h, j] + row_of(keys, h, label, 3) + extra[0][b, h, i, j]
+            key = k[b, h, j] + row_of(keys, h, label, 3)
             e[j] = q[b, h, i] @ key / np.sqrt(D) + row_of(bias, h, label, 2)
             e[j] += 0.0 if allowed[b, h, i, j] else -1e9
         for j, alpha in enumerate(oracles.softmax(e)):
-            value = v[b, h, j] + row_of(values, h, labels[b, i, j], 3)
-            z += alpha * (value + extra[1][b, h, i, j])
+            z += alpha * (v[b, h, j] + row_of(values, h, labels[b, i, j], 3))
         output[b, i, h * D : (h + 1) * D] = z
     return output @ weights["output_transform/kernel"]
 
 
 class EquationsTest(testing.LayerTestCase):
-    @parameterized.product(tables=list(TABLES), batched=[False, True])
-    def test_self_attention_equals_the_loops(self, tables, batched):
-        layer = relation_layer(num_relations=R, **TABLES[tables])
-        x = testing.normal(2, B, Q, F)
-        labels = labels_of(3, *([B] if batched else []), Q, Q)
-        allowed = np.arange(Q) != [[1], [3]]  # [B, Q], other keys for each
-        expected = oracle(
-            testing.named_weights(layer), x, x, labels, allowed[:, None, None]
-        )
-        result = layer(
-            tf.constant(x, tf.float32),
-            relations=tf.constant(labels),
-            may_attend=allowed[:, None, None],
-        )
-        self.assertAllClose(result, expected, rtol=1e-4, atol=1e-4)
-
-    @parameterized.parameters(*TABLES)
-    def test_attention_to_a_memory_equals_the_loops(self, tables):
-        layer = relation_layer(num_relations=R, **TABLES[tables])
-        x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, K, F)
-        labels = labels_of(4, B, Q, K)
-        expected = oracle(
-            testing.named_weights(layer), x, memory, labels, allowed=True
-        )
-        result = layer(
-            tf.constant(x, tf.float32),
-            tf.constant(memory, tf.float32),
-            relations=tf.constant(labels),
-        )
-        self.assertAllClose(result, expected, rtol=1e-4, atol=1e-4)
-
     @parameterized.product(
-        shape=[(Q, K, D), (B, Q, K, D), (B, H, Q, K, D)], labelled=[False, True]
+        tables=list(TABLES), batched=[False, True], keys=[Q, K]
     )
-    def test_vectors_of_ones_own_are_added(self, shape, labelled):
-        layer = relation_layer(num_relations=R if labelled else None)
-        x, memory = testing.normal(2, B, Q, F), testing.normal(3, B, K, F)
-        vectors = testing.normal(5, *shape), testing.normal(6, *shape)
-        labels = labels_of(4, Q, K) if labelled else np.full([Q, K], NONE)
-        for given in (vectors, (vectors[0], None), (None, vectors[1])):
-            expected = oracle(
-                testing.named_weights(layer),
-                x,
-                memory,
-                labels,
-                allowed=True,
-                vectors=[0.0 if v is None else v for v in given],
-            )
-            result = layer(
-                tf.constant(x, tf.float32),
-                tf.constant(memory, tf.float32),
-                relations=tf.constant(labels) if labelled else None,
-                key_vectors=given[0],
-                value_vectors=given[1],
-            )
-            self.assertAllClose(result, expected, rtol=1e-4, atol=1e-4)
-
-    def test_labels_equal_their_vectors_given_for_every_pair(self):
-        # Gradients of the tables, too, against TensorFlow's own of dense ones.
-        layer = relation_layer(num_relations=R)
-        plain = relation_layer()
-        plain.set_weights(layer.get_weights()[2:])
-        x, labels = example(2, B, Q, F), tf.constant(labels_of(3, B, Q, Q))
-        one_hot = tf.one_hot(labels, R)  # of -1 it is zero
-        tables = [layer.key_table.value, layer.value_table.value]
-        with tf.GradientTape(persistent=True) as tape:
-            tape.watch(x)
-            vectors = [
-                tf.einsum("bqkr,hrd->bhqkd", one_hot, table) for table in tables
-            ]
-            results = (
-                layer(x, relations=labels),
-                plain(x, key_vectors=vectors[0], value_vectors=vectors[1]),
-            )
-            losses = [tf.reduce_sum(tf.sin(result)) for result in results]
-        self.assertAllClose(*results, rtol=1e-5, atol=1e-5)
-        gradients = [tape.gradient(loss, [x, *tables]) for loss in losses]
-        for one, other in zip(*gradients, strict=True):
-            self.assertIsInstance(one, tf.Tensor)
-            self.assertGreater(float(tf.norm(other)), 0.1)
-            self.assertAllClose(one, other, rtol=1e-4, atol=1e-4)
+    def test_equals_the_loops(self, tables, batched, keys):
+        layer = relation_layer(**TABLES[tables])
+        x = testing.normal(2, B, Q, F)
+        memory = x if keys == Q else testing.normal(3, B, K, F)
+        labels = labels_of(3, *([B] if batched else []), Q, keys)
+        allowed = np.arange(keys) != [[1], [3]]  # other keys for each example
+        allowed = allowed[:, None, None]
+        expected = oracle(
+            testing.named_weights(layer), x, memory, labels, allowed
+        )
+        x, memory = tf.constant(x, tf.float32), tf.constant(memory, tf.float32)
+        result = layer(
+            x,
+            tf.constant(labels),
+            None if keys == Q else memory,
+            may_attend=allowed,
+        )
+        self.assertAllClose(result, expected, rtol=1e-4, atol=1e-4)
 
     def test_gradients_equal_differences(self):
         layer = relations.RelationAttention(
@@ -183,13 +118,13 @@ class EquationsTest(testing.LayerTestCase):
         def loss(x, *values):
             for weight, value in zip(layer.weights, values, strict=True):
                 weight.assign(value)
-            return tf.reduce_sum(tf.sin(layer(x, relations=labels)))
+            return tf.reduce_sum(tf.sin(layer(x, labels)))
 
         loss(*arrays)  # assigns the weights
         x = tf.constant(arrays[0])
         with tf.GradientTape() as tape:
             tape.watch(x)
-            result = tf.reduce_sum(tf.sin(layer(x, relations=labels)))
+            result = tf.reduce_sum(tf.sin(layer(x, labels)))
         gradients = tape.gradient(
             result, [x, *(w.value for w in layer.weights)]
         )
@@ -222,7 +157,7 @@ class RelativeTest(testing.LayerTestCase):
         with tf.GradientTape(persistent=True) as tape:
             tape.watch(x)
             results = (
-                layer(x, relations=labels, may_attend=mask),
+                layer(x, labels, may_attend=mask),
                 relative_layer(x, may_attend=mask),
             )
             losses = [tf.reduce_sum(tf.sin(result)) for result in results]
@@ -234,41 +169,12 @@ class RelativeTest(testing.LayerTestCase):
         for one, other in zip(*gradients, strict=True):
             self.assertAllClose(one, other, rtol=1e-4, atol=1e-4)
 
-    def test_weights_equal_those_of_relative_attention(self):
-        layer = relation_layer(num_relations=5)
-        x = example(2, B, K, F)
-        labels = shaw.relative_position_ids(K, K, 2)
-        _, weights = layer(x, relations=labels, return_weights=True)
-        heads = [
-            tf.stack(tf.split(x @ part.kernel, H, axis=-1), 1)
-            for part in (layer.q, layer.k, layer.v)
-        ]
-        _, expected = shaw.relative_attention(
-            heads[0] * D**-0.5,
-            *heads[1:],
-            layer.key_table.value,
-            layer.value_table.value,
-            implementation="reshape",
-        )
-        self.assertAllClose(weights, expected, rtol=1e-5, atol=1e-5)
-
 
 class GatherAndSumTest(tf.test.TestCase, parameterized.TestCase):
-    def test_numbers_are_gathered_and_weights_summed(self):
-        labels = relations.Labels(tf.constant([[[2, 0, 2], [1, 3, 0]]]), 3)
-        numbers = tf.constant([[[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]])
-        self.assertAllEqual(
-            labels.gather(numbers), [[[[3.0, 1.0, 3.0], [5.0, 0.0, 4.0]]]]
-        )
-        weights = tf.constant([[[[1.0, 2.0, 4.0], [8.0, 16.0, 32.0]]]])
-        self.assertAllEqual(
-            labels.sum(weights), [[[[2.0, 0.0, 5.0], [32.0, 8.0, 0.0]]]]
-        )
-
     @parameterized.parameters(False, True)
     def test_both_equal_products_with_one_hot_rows(self, jit_compile):
         ids = labels_of(1, B, Q, K) + 1  # R stands for no label
-        labels = relations.Labels(tf.constant(ids, tf.int32), R)
+        labels = tf.constant(ids, tf.int32)
         one_hot = np.eye(R + 1)[ids][..., :R]
         numbers = testing.normal(2, B, H, Q, R)
         weights = testing.normal(3, B, H, Q, K)
@@ -277,7 +183,8 @@ class GatherAndSumTest(tf.test.TestCase, parameterized.TestCase):
         def call(numbers, weights):
             with tf.GradientTape(persistent=True) as tape:
                 tape.watch([numbers, weights])
-                gathered, sums = labels.gather(numbers), labels.sum(weights)
+                gathered = relations.gather(numbers, labels)
+                sums = relations.sum_by_label(weights, labels, R)
             return (
                 gathered,
                 sums,
@@ -294,85 +201,130 @@ class GatherAndSumTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(result, expected, rtol=1e-12, atol=1e-12)
 
     def test_gradients_have_gradients(self):
-        labels = relations.Labels(tf.constant([[[0, 1, 0]]]), 2)
+        labels = tf.constant([[[0, 1, 0]]])
         numbers = tf.constant([[[[2.0, 3.0]]]])
         with tf.GradientTape() as outer:
             outer.watch(numbers)
             with tf.GradientTape() as inner:
                 inner.watch(numbers)
-                cubes = tf.reduce_sum(labels.gather(numbers) ** 3)
+                cubes = tf.reduce_sum(relations.gather(numbers, labels) ** 3)
             first = inner.gradient(cubes, numbers)
         self.assertAllClose(first, [[[[24.0, 27.0]]]])
         second = outer.gradient(first, numbers)
         self.assertAllClose(second, [[[[24.0, 18.0]]]])
 
     def test_long_sums_of_bfloat16_do_not_stop_growing(self):
-        labels = relations.Labels(tf.zeros([1, 1, 4096], tf.int32), 1)
         weights = tf.fill([1, 1, 1, 4096], tf.constant(1 / 4096, tf.bfloat16))
-        self.assertAllEqual(labels.sum(weights), [[[[1.0]]]])
+        ids = tf.zeros([1, 1, 4096], tf.int32)
+        self.assertAllEqual(
+            relations.sum_by_label(weights, ids, 1), [[[[1.0]]]]
+        )
 
 
 class LabelsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(
-        missing=[-1, 0, 3, 7, None], dtype=[tf.int32, tf.int64]
+        dtype=[tf.int32, tf.int64], jit_compile=[False, True]
     )
-    def test_only_the_missing_label_counts_as_none(self, missing, dtype):
-        given = [0, 1, 2] if missing is None else [0, 1, 2, missing]
-        ids = relations.label_ids(tf.constant([given], dtype), 3, missing)
-        expected = [3 if label == missing else label for label in given]
-        self.assertAllEqual(ids, [expected])
+    def test_negative_labels_are_none(self, dtype, jit_compile):
+        call = tf.function(
+            lambda x: relations.label_ids(x, 3), jit_compile=jit_compile
+        )
+        labels = tf.constant([[0, 2, -1, -7, 1]], dtype)
+        self.assertAllEqual(call(labels), [[0, 2, 3, 3, 1]])
+
+    def test_unknown_labels_are_refused(self):
+        labels = tf.constant([[0, 1 << 32]], tf.int64)
+        for function in (relations.label_ids, tf.function(relations.label_ids)):
+            with self.assertRaisesRegex(
+                tf.errors.InvalidArgumentError, "labels below 3"
+            ):
+                function(labels, 3)
 
     @parameterized.parameters(
-        ([[0, 3]], -1, "Expected labels from 0 to 2 or -1. Received: 3."),
-        ([[-2, 0]], -1, "Expected labels from 0 to 2 or -1. Received: -2."),
-        ([[-1, 0]], None, "Expected labels from 0 to 2. Received: -1."),
-        ([[-1, 0]], 1, "Expected labels from 0 to 2. Received: -1."),
-        ([[1 << 32, 0]], -1, "Received: 4294967296."),
+        *((1, Q, K), (B, 1, K), (B, Q, 1), (1, Q * B, K), (B, K, Q)), (Q, 1)
     )
-    def test_unknown_labels_are_refused(self, labels, missing, message):
-        labels = tf.constant(labels, tf.int64)
-        with self.assertRaisesRegex(errors.UserError, message):
-            relations.label_ids(labels, 3, missing)
-        in_graph = tf.function(lambda x: relations.label_ids(x, 3, missing))
-        with self.assertRaisesRegex(
-            tf.errors.InvalidArgumentError, "Expected labels from 0 to 2"
-        ):
-            in_graph(labels)
-
-    def test_xla_takes_unknown_labels_for_none(self):
-        call = tf.function(
-            lambda x: relations.label_ids(x, 3, -1), jit_compile=True
+    def test_other_sizes_are_repeated_or_refused_in_a_graph(self, *shape):
+        # Labels [1, Q, K] have as many numbers as [K, Q, 1].
+        layer = relation_layer()
+        x, memory = example(1, B, Q, F), example(2, B, K, F)
+        labels = tf.constant(labels_of(3, *shape), tf.int32)
+        fits = all(
+            size in (1, right)
+            for size, right in zip(shape[::-1], (K, Q, B), strict=False)
         )
-        labels = tf.constant([[0, 3, -1, 9, -7, 1 << 32]], tf.int64)
-        self.assertAllEqual(call(labels), [[0, 3, 3, 3, 3, 3]])
+        for jit_compile in (False, True):
+            call = tf.function(
+                layer,
+                input_signature=[
+                    tf.TensorSpec([None, None, F]),
+                    tf.TensorSpec([None] * len(shape), tf.int32),
+                    tf.TensorSpec([None, None, F]),
+                ],
+                jit_compile=jit_compile,
+            )
+            if not fits:
+                with self.assertRaises(tf.errors.InvalidArgumentError):
+                    call(x, labels, memory)
+                continue
+            repeated = tf.broadcast_to(labels, (B, Q, K))
+            self.assertAllClose(
+                call(x, labels, memory), layer(x, repeated, memory), 1e-5, 1e-5
+            )
+
+    @parameterized.parameters(
+        ((Q, 1), "int32", r"`relations` must have the shape \[5, 5\]"),
+        ((1, Q, Q), "int32", r"`relations` must have .*\(1, 5, 5\)"),
+        ((Q, Q), "float32", "`relations` must be integers.*float32"),
+        ((Q, Q), "bool", "`relations` must be integers.*bool"),
+    )
+    def test_labels_that_do_not_fit_are_refused(self, shape, dtype, message):
+        with self.assertRaisesRegex(errors.UserError, message):
+            relation_layer()(example(1, B, Q, F), tf.zeros(shape, dtype))
 
 
-class MemoryTest(tf.test.TestCase, parameterized.TestCase):
-    """Labels never have a vector, nor a one-hot row, for each pair."""
+class LayerTest(testing.LayerTestCase):
+    @parameterized.named_parameters(
+        ("per_head", {}, ("keys", "values"), (H,)),
+        (
+            "shared",
+            {"heads_share_relations": True, "add_relations_to_keys": False},
+            ("values",),
+            (),
+        ),
+    )
+    def test_contract(self, arguments, tables, heads):
+        kernels = ("q", "k", "v", "output_transform")
+        arguments |= {"add_relation_bias": True, "dropout": 0.3}
+        self.assert_layer_contract(
+            relations.RelationAttention(F, H, R, **arguments),
+            example(1, B, Q, F),
+            tf.constant(labels_of(3, B, Q, Q)),
+            weights={f"{name}/kernel": (F, F) for name in kernels}
+            | {f"relation_{name}": (*heads, R, D) for name in tables}
+            | {"relation_bias": (*heads, R)},
+            xla=bool(heads),
+        )
 
-    LENGTH, HEADS, DEPTH, NUMBER = 13, 2, 17, 19
+    def test_new_tables_are_glorots_and_the_bias_is_zero(self):
+        layer = relations.RelationAttention(22, 2, 17, add_relation_bias=True)
+        layer.build((None, None, 22))
+        limit = (6 / (17 + 11)) ** 0.5
+        for table in (layer.key_table, layer.value_table):
+            largest = np.max(np.abs(table.numpy()), axis=(1, 2))
+            self.assertAllInRange(largest, 0.9 * limit, limit)
+        self.assertAllEqual(layer.bias_table, np.zeros([2, 17]))
 
     @parameterized.parameters(False, True)
-    def test_no_tensor_has_a_row_for_each_pair(self, batched):
-        shape = [2] * batched + [self.LENGTH] * 2
-        layer = relations.RelationAttention(
-            self.HEADS * self.DEPTH, self.HEADS, self.NUMBER
+    def test_no_tensor_has_a_vector_for_each_pair(self, batched):
+        length, heads, depth, number = 13, 2, 17, 19
+        shape = [2] * batched + [length] * 2
+        layer = relations.RelationAttention(heads * depth, heads, number)
+        layer.build((None, None, heads * depth))
+        x = testing.normal(1, 2, length, heads * depth)
+        most = testing.largest_tensor(
+            lambda x: layer(x, tf.ones(shape, tf.int32)), x
         )
-        layer.build((None, None, self.HEADS * self.DEPTH))
-        x = testing.normal(1, 2, self.LENGTH, layer.hidden_size)
-
-        def loss(x):
-            return layer(x, relations=tf.ones(shape, tf.int32))
-
-        pairs = 2 * self.LENGTH**2  # of both examples
-        self.assertLess(testing.largest_tensor(loss, x), pairs * self.DEPTH)
-        vectors = tf.ones([2, self.LENGTH, self.LENGTH, self.DEPTH])
-        plain = relations.RelationAttention(layer.hidden_size, self.HEADS)
-        plain.build((None, None, layer.hidden_size))
-        self.assertGreaterEqual(  # the probe sees them
-            testing.largest_tensor(lambda x: plain(x, key_vectors=vectors), x),
-            pairs * self.DEPTH,
-        )
+        self.assertLess(most, 2 * length**2 * depth)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ KINDS = {
     "window": RELATIVE | {"window": 3},
     "split": RELATIVE | {"direction": "split"},
     "backward": RELATIVE | {"direction": "backward"},
-    "fixed": {"localness": "fixed", "localness_window": 4},
+    "fixed": {"localness": ("fixed", 4)},
+    "heads": RELATIVE | {"heads_window": 3, "window": 2},
     "layer": RELATIVE | {"localness": "layer"},
     "query": RELATIVE | {"localness": "query", "window": 4},
 }
@@ -37,7 +38,7 @@ MASK = tf.TensorSpec([None, 1, None, None], tf.bool)
 
 def made(**kwargs):
     layer = attention.TransformerAttention(
-        F, H, positions=schemes.schemes(H, **kwargs)
+        F, H, positions=schemes.schemes(**kwargs)
     )
     layer.build((None, None, F))
     return testing.randomize(layer)
@@ -140,14 +141,6 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
             found = function(x)
         self.assertAllClose(found, layer(x, training=True), 1e-5, 1e-5)
 
-    def test_training_and_ordinary_lines_know_no_blocks(self):
-        layer, x = made(**RELATIVE), example(1, B, K, F)
-        with mock.patch.object(row_blocks, "by_blocks") as by_blocks:
-            layer(x)
-            with limit(1):
-                layer(x, training=True)
-        by_blocks.assert_not_called()
-
 
 class LossTest(tf.test.TestCase):
     def test_blocks_of_tokens_score_as_each_token_does(self):
@@ -183,21 +176,6 @@ class ByBlocksTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(numbers, range(rows))
         self.assertAllEqual(pairs[:, 1], -np.arange(rows))
         self.assertLessEqual(max(seen), 3)
-
-    def test_sizes_beyond_32_bits_are_no_obstacle(self):
-        size = tf.constant(2**40, tf.int64)
-        (found,) = row_blocks.cond(
-            tf.constant(2, tf.int64),
-            size,
-            self.fail,
-            lambda: row_blocks.by_blocks(
-                lambda start, end: [tf.range(start, end)],
-                tf.constant(2),
-                size,
-                (tf.int32,),
-            ),
-        )
-        self.assertAllEqual(found, [0, 1])
 
 
 if __name__ == "__main__":

@@ -102,18 +102,6 @@ class ResidualTest(testing.LayerTestCase):
         self.assertAllEqual(np.unique(result), [3.0, 5.0])
         self.assertAllEqual(layer(x, y), tf.fill([1, 11, 101], 4.0))
 
-    def test_config_names_every_argument(self):
-        arguments = {
-            "norm_before": True,
-            "norm_after": False,
-            "rate": 0.3,
-            "epsilon": 0.1,
-        }
-        config = sublayers.Residual(**arguments).get_config()
-        self.assertEqual(config | arguments, config)
-        copy = sublayers.Residual.from_config(config)
-        self.assertEqual(copy.get_config(), config)
-
 
 if __name__ == "__main__":
     tf.test.main()

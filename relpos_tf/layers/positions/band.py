@@ -12,10 +12,9 @@ table. With k = 2 and five positions:
 
 Each row is one diagonal, except that row 0 fills the corner at the lower left
 and row 2k the corner at the upper right. The band consists of the diagonals of
-the rows 1 to 2k; if no key right of its query counts, of the rows 1 to k. If
-keys before and after the query are clipped at two distances, `left` and
-`right`, it consists of the rows 1 to left + right; and of row 0 on the main
-diagonal if `left` is 0.
+the rows 1 to 2k, or to k if no key right of its query counts. With two
+distances, `left` and `right`, it consists of the rows 1 to left + right; and of
+row 0 on the main diagonal if `left` is 0.
 
 Keys (equation 4). A query has one product n[i, r] = q[i] . table[r] with each
 row. A softmax does not change if one number is subtracted from all logits of a
@@ -33,7 +32,7 @@ So the band needs two operations, each of which is the gradient of the other:
 `_add_by_distance` for n and `_sum_by_distance` for s.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, R = left + 1 +
-right rows of a table, W rows of the band.
+right rows of a table, W rows of the band. `left` is the row of distance 0.
 """
 
 from typing import NamedTuple
@@ -47,19 +46,12 @@ _ALIGN = "LEFT_RIGHT"
 
 
 class Band(NamedTuple):
-    """The diagonals of the distances 1-left to right in a matrix `[Q, K]`.
+    """The diagonals of the distances 1-left to right in a matrix `[Q, K]`."""
 
-    Attributes:
-        diagonals: int32 `[2]`: the lowest and the highest diagonal, column
-            minus row.
-        first: int32 scalar: the row of the table of the lowest diagonal.
-        corner: `[Q, K]` in the dtype of the logits: 1 where a key is more than
-            `right` after its query, else 0. None where no such key counts.
-    """
-
-    diagonals: tf.Tensor
-    first: tf.Tensor
-    corner: tf.Tensor | None
+    diagonals: tf.Tensor  # [2]: the lowest and the highest, column minus row
+    first: tf.Tensor  # the row of the table of the lowest diagonal
+    # [Q, K]: 1 where a key is more than `right` after its query, else 0.
+    corner: tf.Tensor | None  # None where no such key counts
 
     def rows(self, table: tf.Tensor) -> tf.Tensor:
         """Returns the rows `[.., W, D]` of the diagonals, highest first."""
@@ -93,13 +85,7 @@ def add_to_logits(
 ) -> tf.Tensor:
     """Adds n[i, r] - n[i, 0] to logits `[B, H, Q, K]`.
 
-    Args:
-        logits: Tensor.
-        q: `[B, H, Q, D]` queries, scaled.
-        table: `[R, D]` or `[H, R, D]`: the vectors of the keys.
-        pairs: `pairs.Pairs`, each query at the position of a key. Its masks
-            are not applied.
-        left: int: the row of distance 0.
+    The table is `[R, D]` or `[H, R, D]`. Each query has the position of a key.
     """
     if table.shape[-2] == 1:  # one vector for all keys
         return logits + multiply(q, table, transpose=True)
@@ -128,8 +114,6 @@ def weighted_vectors(
     """Returns weights `[B, H, Q, K]`, and the terms of the table in equation 3.
 
     To the gradient of these weights, that of the terms is added in place.
-    `sums_to_one` says whether the weights of each query sum to 1; the other
-    arguments are those of `add_to_logits`.
     """
     row_0 = table[..., :1, :]
     t = tf.ones([], weights.dtype)
@@ -155,10 +139,7 @@ def weighted_vectors(
 
 
 def _add_by_distance(x, numbers, band):
-    """Adds `[B, H, W, Q]`, highest first, to all pairs of `[B, H, Q, K]`.
-
-    y[i, j] = x[i, j] + numbers[r(i, j), i]
-    """
+    """Adds `[B, H, W, Q]`, highest first, to all pairs of `[B, H, Q, K]`."""
 
     @tf.custom_gradient
     def compute(x, numbers):
@@ -186,10 +167,7 @@ def _weights_and_sums(weights, band):
 
 
 def _sum_by_distance(x, band):
-    """Sums `[B, H, Q, K]` by distance: `[B, H, W, Q]`, highest first.
-
-    Each diagonal has one key for a query; the highest one has the corner too.
-    """
+    """Sums `[B, H, Q, K]` by distance: `[B, H, W, Q]`, highest first."""
     sums = _diagonals_of(x, band)
     if band.corner is None:
         return sums
@@ -278,10 +256,7 @@ def _times_row(weights, row):
 def multiply(
     x: tf.Tensor, table: tf.Tensor, transpose: bool = False
 ) -> tf.Tensor:
-    """Multiplies `[B, H, Q, R]` with a table `[R, D]`, or `[H, R, D]`.
-
-    With `transpose`, it multiplies `[B, H, Q, D]` with the transposed table.
-    """
+    """Multiplies `[B, H, Q, R]` with a table `[R, D]`, or `[H, R, D]`."""
     if table.shape.rank == 3 and table.shape[0] > 1:
         return tf.matmul(x, table, transpose_b=transpose)
     # oneDNN multiplies [B, 1, Q, D] with [1, R, D] wrongly; with one head, its

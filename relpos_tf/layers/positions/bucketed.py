@@ -15,14 +15,13 @@ Shapes: H heads, Q queries, K keys, R buckets, P distances.
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
 from relpos_tf.utils import checks
-
-_NAME = "relative_attention_bias"
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -78,7 +77,10 @@ class Bucketed(scheme.Scheme):
             shape = self.num_buckets, layer.num_heads
             # Not in bfloat16, as the softmax is not.
             self._shared["table"] = layer.add_uniform(
-                _NAME, shape, fans=sum(shape), autocast=False
+                "relative_attention_bias",
+                shape,
+                fans=sum(shape),
+                autocast=False,
             )
 
     def bias(
@@ -89,22 +91,14 @@ class Bucketed(scheme.Scheme):
         # few: the last query has the lowest one.
         lowest = 1 - pairs.queries - pairs.first()
         distances = lowest + tf.range(pairs.queries + pairs.keys)  # [P]
-        return by_distance(
-            self._numbers(distances), pairs.queries, pairs.keys
-        )  # [H, Q, K]
-
-    @property
-    def table(self) -> keras.Variable:
-        """The variable `[R, H]` of the first layer that was built."""
-        return self._shared["table"]
-
-    def _numbers(self, distances):
-        """Returns the bias of distances `[P]`: `[H, P]`."""
-        table = self.table.value  # [R, H]
         ids = bucket_ids(distances, self._starts, self.bidirectional)
+        table = self._shared["table"].value  # [R, H]
         # A product with one-hot rows has a dense gradient.
         one_hot = tf.one_hot(ids, self.num_buckets, dtype=table.dtype)
-        return tf.matmul(table, one_hot, transpose_a=True, transpose_b=True)
+        numbers = tf.matmul(
+            table, one_hot, transpose_a=True, transpose_b=True
+        )  # [H, P]
+        return by_distance(numbers, pairs.queries, pairs.keys)  # [H, Q, K]
 
     def summary(self) -> str:
         return "T5 bias"
@@ -121,13 +115,7 @@ class Bucketed(scheme.Scheme):
 
 
 def bucket_starts(number: int, max_distance: int) -> list[int]:
-    """Returns the smallest distance of each bucket of one direction.
-
-    Computed with integers: logarithms can round a start to the bucket before.
-
-    Args:
-        number: int, N.
-        max_distance: int, above N/2.
+    """Returns the smallest distance of each of N buckets of one direction.
 
     Example:
 
@@ -135,15 +123,10 @@ def bucket_starts(number: int, max_distance: int) -> list[int]:
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
     """
     exact = number // 2
-    steps = number - exact
-    starts = list(range(exact + 1))
-    for m in range(1, steps):
-        n = starts[-1]
-        # (n / exact)^steps < (max_distance / exact)^m
-        while n**steps < max_distance**m * exact ** (steps - m):
-            n += 1
-        starts.append(n)
-    return starts
+    steps = np.arange(1, number - exact) / (number - exact)
+    far = exact * (max_distance / exact) ** steps
+    # Rounding may have raised an integer to slightly above it.
+    return [*range(exact + 1), *np.ceil(far - 1e-9).astype(int).tolist()]
 
 
 def bucket_ids(

@@ -38,7 +38,7 @@ from relpos_tf.utils import checks
 class HeadWindow(scheme.Scheme):
     """Attention to the keys and values of N heads, with one softmax.
 
-    Logits and weights are `[B, H, Q, N, K]` tensors, N times as large as
+    Logits and weights are `[B, H, Q, N * K]` tensors, N times as large as
     without this scheme. Masks and summands of other schemes are those of the
     query's head for all N heads.
 
@@ -56,13 +56,12 @@ class HeadWindow(scheme.Scheme):
     name = "attention to the keys of other heads"
 
     def __init__(self, heads: int):
-        checks.integer("heads", heads, least=1)
+        self.heads = checks.integer("heads", heads, least=1)
         if heads % 2 == 0:
             raise errors.UserError(
                 "`heads` must be odd: a head and as many on each side. "
                 f"Received: {heads}."
             )
-        self.heads = int(heads)
 
     def attend(self, layer, q, keys_values, pairs, bias, training):
         neighbours = list(self._neighbours(keys_values))
@@ -70,22 +69,17 @@ class HeadWindow(scheme.Scheme):
         for keys, _, is_head in neighbours:
             content = tf.matmul(q, keys, transpose_b=True)
             own = layer.logits(content, q, pairs)  # [B, H, Q, K]
-            logits.append(own + tf.cast(pairs_lib.to_bias(is_head), own.dtype))
-        logits = tf.stack(logits, 3)  # [B, H, Q, N, K]
-        if bias is not None and bias.shape.rank > 0:
-            bias = tf.expand_dims(bias, -2)  # [B, H, Q, 1, K]
-        shape = tf.shape(logits)
-        rows = tf.concat([shape[:3], [shape[3] * shape[4]]], 0)
-        logits = pairs_lib.add_bias(logits, bias)
-        weights = tf.nn.softmax(tf.reshape(logits, rows))  # [B, H, Q, N * K]
-        weights = tf.cast(weights, keys_values.values.dtype)
-        weights = tf.reshape(weights, shape)
+            own = pairs_lib.add_bias(own, pairs_lib.to_bias(is_head))
+            logits.append(pairs_lib.add_bias(own, bias))
+        dtype = keys_values.values.dtype
+        weights = pairs_lib.softmax(tf.concat(logits, -1), None, dtype)
+        weights = tf.split(weights, self.heads, -1)
         # The weights of one of N heads do not sum to 1.
         outputs = [
-            layer.output(weights[:, :, :, n], values, pairs, training, False)
-            for n, (_, values, _) in enumerate(neighbours)
+            layer.output(own, values, pairs, training, sums_to_one=False)
+            for own, (_, values, _) in zip(weights, neighbours, strict=True)
         ]
-        return tf.add_n(outputs), tf.reduce_sum(weights, 3)
+        return tf.add_n(outputs), tf.add_n(weights)
 
     def _neighbours(self, keys_values):
         """Yields keys and values whose head h is a neighbour of head h.

@@ -57,10 +57,8 @@ class Localness(scheme.Scheme):
     name = "Gaussian bias around a predicted position"
 
     def __init__(self, kind: str, window: float = 10):
-        checks.choice("kind", kind, KINDS)
-        checks.number("window", window, least=_SMALLEST_WINDOW)
-        self.kind = kind
-        self.window = window
+        self.kind = checks.choice("kind", kind, KINDS)
+        self.window = checks.number("window", window, least=_SMALLEST_WINDOW)
 
     def build(self, layer: keras.layers.Layer) -> None:
         size, heads = layer.hidden_size, layer.num_heads

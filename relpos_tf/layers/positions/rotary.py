@@ -23,6 +23,12 @@ class Rotary(scheme.Scheme):
     Raises:
         UserError: the depth of a head is odd.
 
+    Example:
+
+    >>> x = tf.constant([[[[1.0, 0.0]]]])
+    >>> Rotary().rotate(x, tf.constant([0])).numpy().tolist()
+    [[[[1.0, 0.0]]]]
+
     Reference:
         [Su et al., 2021](https://arxiv.org/abs/2104.09864), equations 14-16.
     """
@@ -37,43 +43,25 @@ class Rotary(scheme.Scheme):
             )
 
     def rotate(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        return rotate(x, positions)
+        # In float32 or float64: bfloat16 distinguishes few angles.
+        dtype = tf.float64 if x.dtype == tf.float64 else tf.float32
+        depth = x.shape[-1]
+        exponents = tf.range(0, depth, 2, dtype=dtype) / depth  # [D / 2]
+        inverse = tf.cast(MAX_TIMESCALE, dtype) ** -exponents
+        angles = tf.cast(positions, dtype)[:, tf.newaxis] * inverse
+        cosine, sine = tf.cos(angles), tf.sin(angles)  # [L, D / 2]
+        shape = tf.shape(x)
+        channels = tf.reshape(
+            tf.cast(x, dtype), tf.concat([shape[:-1], [depth // 2, 2]], 0)
+        )
+        even, odd = tf.unstack(channels, axis=-1)  # [B, H, L, D / 2] each
+        rotated = tf.stack(
+            [even * cosine - odd * sine, even * sine + odd * cosine], -1
+        )
+        return tf.cast(tf.reshape(rotated, shape), x.dtype)
 
     def summary(self) -> str:
         return "rotary"
 
     def why_not_ctranslate2(self) -> str | None:
         return None
-
-
-def rotate(x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """Rotates pairs of channels by angles that grow with the position.
-
-    Args:
-        x: `[B, H, L, D]` tensor; D is even.
-        positions: int32 `[L]`.
-
-    Returns:
-        A `[B, H, L, D]` tensor in the dtype of `x`, computed in float32 or
-        float64: bfloat16 distinguishes few angles.
-
-    Example:
-
-    >>> rotate(tf.constant([[[[1.0, 0.0]]]]), tf.constant([0])).numpy().tolist()
-    [[[[1.0, 0.0]]]]
-    """
-    dtype = tf.float64 if x.dtype == tf.float64 else tf.float32
-    depth = x.shape[-1]
-    exponents = tf.range(0, depth, 2, dtype=dtype) / depth  # [D / 2]
-    inverse = tf.cast(MAX_TIMESCALE, dtype) ** -exponents
-    angles = tf.cast(positions, dtype)[:, tf.newaxis] * inverse  # [L, D / 2]
-    cosine, sine = tf.cos(angles), tf.sin(angles)
-    shape = tf.shape(x)
-    channels = tf.reshape(
-        tf.cast(x, dtype), tf.concat([shape[:-1], [depth // 2, 2]], 0)
-    )
-    even, odd = tf.unstack(channels, axis=-1)  # [B, H, L, D / 2] each
-    rotated = tf.stack(
-        [even * cosine - odd * sine, even * sine + odd * cosine], -1
-    )
-    return tf.cast(tf.reshape(rotated, shape), x.dtype)

@@ -12,6 +12,11 @@ A scheme takes part by the hooks that it overrides:
 `attention.TransformerAttention` calls the hooks of all its schemes, for whole
 sequences and for the steps of a search. One scheme at most may replace.
 
+Arguments of hooks, where they are not explained: `x` `[B, Q, F]`, the input of
+the queries; `q` `[B, H, Q, D]`, the queries, scaled by `D**-0.5`; `keys`
+`[B, H, K, D]`; `logits` and `weights` `[B, H, Q, K]`; `pairs`, the positions
+and masks of a `pairs.Pairs`.
+
 Shapes: B batch, H heads, Q queries, K keys, L queries or keys, D depth per
 head, F features.
 """
@@ -36,50 +41,27 @@ class Scheme:
 
     A subclass with arguments defines `get_config`. To be loaded with a saved
     model it is decorated with `@keras.saving.register_keras_serializable()`.
-
-    Attributes:
-        name: str. The name in messages.
     """
 
-    name = "positions"
+    name = "positions"  # in messages
 
     def build(self, layer: keras.layers.Layer) -> None:
         """Adds weights to a `TransformerAttention`, by `layer.add_uniform`."""
 
     def rotate(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        """Returns projected queries or keys at some positions, changed.
-
-        Args:
-            x: `[B, H, L, D]` tensor.
-            positions: int32 `[L]`.
-        """
+        """Returns queries or keys `[B, H, L, D]`, changed by position `[L]`."""
         raise NotImplementedError
 
     def bias(
         self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
     ) -> tf.Tensor:
-        """Returns a summand of the logits; -1e9 forbids a pair.
-
-        Args:
-            x: `[B, Q, F]` tensor, the input of the queries.
-            keys: `[B, H, K, D]` tensor.
-            pairs: `pairs.Pairs`.
-
-        Returns:
-            A float tensor that broadcasts to `[B, H, Q, K]`.
-        """
+        """Returns a summand that broadcasts to the logits: `[B, H, Q, K]`."""
         raise NotImplementedError
 
     def logits(
         self, logits: tf.Tensor, q: tf.Tensor, pairs: pairs_lib.Pairs
     ) -> tf.Tensor:
-        """Returns the logits, plus products with the queries.
-
-        Args:
-            logits: `[B, H, Q, K]` tensor, q k^T and what others added.
-            q: `[B, H, Q, D]` queries, scaled by `D**-0.5`.
-            pairs: `pairs.Pairs`.
-        """
+        """Returns the logits, plus products with the queries."""
         raise NotImplementedError
 
     def output(
@@ -87,14 +69,9 @@ class Scheme:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the weights and a summand of the weighted values.
 
-        Args:
-            weights: `[B, H, Q, K]` tensor, perhaps after dropout.
-            pairs: `pairs.Pairs`.
-            sums_to_one: bool. False after dropout.
-
-        Returns:
-            A pair: the weights, usually as they are, for the product with the
-            values; and a tensor that broadcasts to `[B, H, Q, D]`.
+        `sums_to_one` is False after dropout. The weights are for the product
+        with the values, usually as they are; the summand broadcasts to
+        `[B, H, Q, D]`.
         """
         raise NotImplementedError
 
@@ -109,18 +86,9 @@ class Scheme:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes the output of all heads in place of the layer.
 
-        Args:
-            layer: The `TransformerAttention`, whose `logits` and `output` call
-                the hooks of all schemes.
-            q: `[B, H, Q, D]` queries, scaled by `D**-0.5`.
-            keys_values: `pairs.KeysValues` of K positions.
-            pairs: `pairs.Pairs`.
-            bias: None or what broadcasts to `[B, H, Q, K]`: masks and biases.
-            training: bool. Whether to drop weights.
-
-        Returns:
-            A pair: `[B, H, Q, D]`, and the weights before dropout,
-            `[B, H, Q, K]`.
+        `logits` and `output` of the layer call the hooks of all schemes. `bias`
+        is None, or the sum of masks and biases. Returns `[B, H, Q, D]`, and the
+        weights before dropout.
         """
         raise NotImplementedError
 
@@ -147,11 +115,7 @@ class Scheme:
 
 
 def copies(schemes: Iterable[Any]) -> tuple[Scheme, ...]:
-    """Returns copies of the schemes of a layer.
-
-    Args:
-        schemes: Sequence of `Scheme`, or of the dicts that `serialized` makes.
-    """
+    """Returns copies of schemes, or of the dicts that `serialized` makes."""
     is_sequence = isinstance(schemes, Iterable)
     is_sequence &= not isinstance(schemes, Mapping | str)
     restored = [restored_from(one) for one in schemes] if is_sequence else []
@@ -172,25 +136,10 @@ def copies(schemes: Iterable[Any]) -> tuple[Scheme, ...]:
 
 def serialized(schemes: Iterable[Scheme]) -> list[dict[str, Any]]:
     """Returns schemes as dicts for a config; `copies` restores them."""
-    return [
-        {
-            "class_name": keras.saving.get_registered_name(type(one)),
-            "config": one.get_config(),
-        }
-        for one in schemes
-    ]
+    return [keras.saving.serialize_keras_object(one) for one in schemes]
 
 
 def restored_from(one: Any) -> Any:
     """Returns the scheme of a dict of `serialized`, or else the argument."""
-    if not isinstance(one, Mapping):
-        return one
-    kind = keras.saving.get_registered_object(one.get("class_name"))
-    if not (isinstance(kind, type) and issubclass(kind, Scheme)):
-        raise errors.UserError(
-            "`positions` must name schemes that are registered with Keras: "
-            "decorate the class with `@keras.saving."
-            "register_keras_serializable()`, and import its module before. "
-            f"Received: {one.get('class_name')!r}."
-        )
-    return kind.from_config(one["config"])
+    is_dict = isinstance(one, Mapping)
+    return keras.saving.deserialize_keras_object(one) if is_dict else one

@@ -18,13 +18,12 @@ To compute (4) without a sum for each pair in every example and head:
     (5)  e[i, j] = q[i] . key[j] + q[i] . a_key[i, j]
 
 Equation 3 is split in the same way. The implementation "reshape" is the
-paper's: it looks up a[i, j] for all pairs. The implementation "compact"
-multiplies with the rows of the tables alone, see `band`. Both give the same
-output and weights.
+paper's: it looks up a[i, j] for all pairs. "compact" multiplies with the rows
+of the tables alone, see `band`. Both give the same output and weights.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, R = 2k+1 rows of
 a table; left + 1 + right rows if keys before and after the query are clipped at
-two distances.
+two distances. The row of distance 0 is `left`.
 """
 
 from collections.abc import Callable
@@ -41,15 +40,11 @@ from relpos_tf.layers.positions import scheme
 from relpos_tf.utils import checks
 
 IMPLEMENTATIONS = ("auto", "reshape", "compact")
-_PREFIX = "relative_positions_"
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
 class Shaw(scheme.Scheme):
     """Learned vectors of the clipped distance between query and key.
-
-        e[i, j] = q[i] . (key[j] + a_key[clip(j - i)])
-        z[i]    = sum_j softmax(e[i])[j] (value[j] + a_value[clip(j - i)])
 
     Args:
         max_relative_position: int, k. Distances beyond are clipped to it.
@@ -58,8 +53,8 @@ class Shaw(scheme.Scheme):
         heads_share: bool. One pair of tables for all heads, instead of one
             for each.
         implementation: str. See `relative_attention`.
-        max_relative_position_right: None or int: k of the keys after the
-            query, if it is another than that of the keys before it.
+        max_relative_position_right: None or int: another k of the keys after
+            the query.
 
     Reference:
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3; two
@@ -79,24 +74,21 @@ class Shaw(scheme.Scheme):
         implementation: str = "auto",
         max_relative_position_right: int | None = None,
     ):
-        right = max_relative_position_right
-        checks.integer("max_relative_position", max_relative_position, least=0)
-        if right is not None:
-            checks.integer("max_relative_position_right", right, least=0)
-        for name, value in (
-            ("add_to_keys", add_to_keys),
-            ("add_to_values", add_to_values),
-            ("heads_share", heads_share),
-        ):
-            checks.flag(name, value)
-        checks.choice("implementation", implementation, IMPLEMENTATIONS)
-        self.left = self.max_relative_position = int(max_relative_position)
-        self.max_relative_position_right = None if right is None else int(right)
-        self.right = self.left if right is None else int(right)
-        self.add_to_keys = add_to_keys
-        self.add_to_values = add_to_values
-        self.heads_share = heads_share
-        self.implementation = implementation
+        self.left = self.right = checks.integer(
+            "max_relative_position", max_relative_position, least=0
+        )
+        if max_relative_position_right is not None:
+            self.right = checks.integer(
+                "max_relative_position_right",
+                max_relative_position_right,
+                least=0,
+            )
+        self.add_to_keys = checks.flag("add_to_keys", add_to_keys)
+        self.add_to_values = checks.flag("add_to_values", add_to_values)
+        self.heads_share = checks.flag("heads_share", heads_share)
+        self.implementation = checks.choice(
+            "implementation", implementation, IMPLEMENTATIONS
+        )
 
     def build(self, layer: keras.layers.Layer) -> None:
         self._compute_value = layer.compute_value
@@ -110,7 +102,9 @@ class Shaw(scheme.Scheme):
             if has_table:
                 # Glorot's limit, for each head by itself.
                 self.tables[kind] = layer.add_uniform(
-                    _PREFIX + kind, (*heads, *shape), fans=sum(shape)
+                    f"relative_positions_{kind}",
+                    (*heads, *shape),
+                    fans=sum(shape),
                 )
 
     def logits(
@@ -130,7 +124,7 @@ class Shaw(scheme.Scheme):
         if table is None:
             return weights, 0.0
         return _weighted_vectors(
-            weights, table, pairs, self.implementation, sums_to_one, self.left
+            weights, table, pairs, self.implementation, self.left, sums_to_one
         )
 
     def pair_vectors(
@@ -159,13 +153,14 @@ class Shaw(scheme.Scheme):
         return None
 
     def get_config(self) -> dict[str, Any]:
+        right = None if self.right == self.left else self.right
         return {
-            "max_relative_position": self.max_relative_position,
+            "max_relative_position": self.left,
             "add_to_keys": self.add_to_keys,
             "add_to_values": self.add_to_values,
             "heads_share": self.heads_share,
             "implementation": self.implementation,
-            "max_relative_position_right": self.max_relative_position_right,
+            "max_relative_position_right": right,
         }
 
 
@@ -173,60 +168,30 @@ def relative_position_ids(
     query_length: int | tf.Tensor,
     key_length: int | tf.Tensor,
     max_relative_position: int,
-    query_start: int | tf.Tensor | None = None,
-    max_relative_position_right: int | None = None,
 ) -> tf.Tensor:
-    """Returns the table row of each query and key: `clip(j - i, -k, k) + k`.
+    """Returns `clip(j - i, -k, k) + k` of each query and key: int32 `[Q, K]`.
 
-    Args:
-        query_length: int or scalar tensor, Q.
-        key_length: int or scalar tensor, K.
-        max_relative_position: int, k, at least 0.
-        query_start: int or scalar tensor: the position of the first query
-            among the keys. By default the queries are the last Q keys.
-        max_relative_position_right: int: k of the keys after the query, if it
-            is another one.
-
-    Returns:
-        An int32 `[Q, K]` tensor.
-
-    Example:
-
-    >>> relative_position_ids(2, 4, 1).numpy().tolist()
-    [[0, 0, 1, 2], [0, 0, 0, 1]]
+    It is the row of a table. The queries are the last keys.
     """
-    checks.integer("max_relative_position", max_relative_position, least=0)
-    left = right = int(max_relative_position)
-    if max_relative_position_right is not None:
-        right = int(max_relative_position_right)
-    pairs = pairs_lib.Pairs(query_length, key_length, query_start)
-    return tf.clip_by_value(pairs.distances(), -left, right) + left
+    k = checks.integer("max_relative_position", max_relative_position, least=0)
+    distances = pairs_lib.Pairs(query_length, key_length).distances()
+    return tf.clip_by_value(distances, -k, k) + k
 
 
 def relative_attention_inner(
     x: tf.Tensor, y: tf.Tensor, z: tf.Tensor, transpose: bool
 ) -> tf.Tensor:
-    """Multiplies `x` with `y`, and with vectors `z` of pairs (equation 5).
+    """Multiplies `x` with `y`, and with vectors `z` of pairs (section 3.3).
 
-    `x y + x z` needs no broadcast of `z` to the batch, as `x (y + z)` does
-    (section 3.3). The name is tensor2tensor's.
+    `x y + x z` needs no broadcast of `z` to the batch, as `x (y + z)` does. The
+    name is tensor2tensor's. Returns `[B, H, Q, K]` for queries, `[B, H, Q, D]`
+    for weights.
 
     Args:
         x: `[B, H, Q, K]` weights, or `[B, H, Q, D]` queries.
         y: `[B, H, K, D]` values or keys.
-        z: `[Q, K, D]` vectors of the pairs; `[H, Q, K, D]` if each head has
-            its own.
+        z: `[Q, K, D]` or `[H, Q, K, D]` vectors of the pairs.
         transpose: bool. True for queries, whose last axis is D.
-
-    Returns:
-        `[B, H, Q, K]` for queries, `[B, H, Q, D]` for weights.
-
-    Example:
-
-    >>> q, keys = tf.ones([1, 1, 1, 2]), tf.ones([1, 1, 3, 2])
-    >>> z = tf.reshape(tf.range(6.0), [1, 3, 2])
-    >>> relative_attention_inner(q, keys, z, True).numpy().tolist()
-    [[[[3.0, 7.0, 11.0]]]]
     """
     return tf.matmul(x, y, transpose_b=transpose) + _by_pair(x, z, transpose)
 
@@ -271,17 +236,15 @@ def relative_attention(
         implementation: "reshape" looks up `[Q, K, D]` vectors; "compact" adds
             to diagonals (`band`); "auto" is "reshape" for a single query, else
             "compact". Queries that may have no key always use "reshape".
-        query_start: As in `relative_position_ids`; in a graph of unknown
-            lengths, a promise that every query has the position of a key.
+        query_start: int or scalar tensor: the position of the first query. By
+            default the queries are the last keys. In a graph of unknown
+            lengths, it promises that each has a key.
         causal: bool. Promises that `bias` leaves keys, and none on the right.
         dropout: None or a function of the weights that multiply the values.
-        left: int: the row of distance 0 in both tables; k by default.
+        left: int; k by default.
 
     Returns:
         A pair: `[B, H, Q, D]`, and the weights `[B, H, Q, K]` before dropout.
-
-    Raises:
-        UserError: an unknown implementation, or shapes that do not fit.
 
     Example:
 
@@ -289,39 +252,34 @@ def relative_attention(
     >>> values = tf.constant([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]])  # k = 1
     >>> relative_attention(x, x, x, None, values)[0].numpy().tolist()
     [[[[2.5, 1.0], [1.5, 1.0]]]]
-
-    Reference:
-        [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3-5.
     """
     checks.choice("implementation", implementation, IMPLEMENTATIONS)
-    q, k, v, key_table, value_table = _checked(
-        (q, k, v, key_table, value_table), bias, left
+    checks.needs_tensorflow("relative_attention")
+    q, k, v, key_table, value_table = (
+        None if array is None else tf.convert_to_tensor(array)
+        for array in (q, k, v, key_table, value_table)
     )
-    tables = [t for t in (key_table, value_table) if t is not None]
-    if left is None and tables:
-        left = tables[0].shape[-2] // 2
+    _check(q, k, v, key_table, value_table, bias, left)
+    if left is None:
+        table = value_table if key_table is None else key_table
+        left = 0 if table is None else table.shape[-2] // 2
     sizes = pairs_lib.size(q, 2), pairs_lib.size(k, 2)
     pairs = pairs_lib.Pairs(*sizes, query_start, causal=causal)
     logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
+    form = pairs, implementation, left
     if key_table is not None:
-        logits = _add_to_logits(
-            logits, q, key_table, pairs, implementation, left
-        )
+        logits = _add_to_logits(logits, q, key_table, *form)
     weights = pairs_lib.softmax(logits, bias, v.dtype)  # [B, H, Q, K]
-    dropped = weights if dropout is None else dropout(weights)
-    if value_table is None:
-        return tf.matmul(dropped, v), weights
-    dropped, summand = _weighted_vectors(
-        dropped, value_table, pairs, implementation, dropout is None, left
-    )
+    dropped, summand = weights if dropout is None else dropout(weights), 0.0
+    if value_table is not None:
+        dropped, summand = _weighted_vectors(
+            dropped, value_table, *form, sums_to_one=dropout is None
+        )
     return tf.matmul(dropped, v) + summand, weights
 
 
 def _add_to_logits(logits, q, table, pairs, implementation, left):
-    """Adds q[i] . a_key[i, j] to logits `[B, H, Q, K]` (equation 5).
-
-    `left` is the row of distance 0 in the table `[R, D]` or `[H, R, D]`.
-    """
+    """Adds q[i] . a_key[i, j] to logits `[B, H, Q, K]` (equation 5)."""
     table = _rows_in_use(table, pairs, left)
     if table.shape[-2] == 1:
         table = _without_gradient(table)
@@ -330,7 +288,7 @@ def _add_to_logits(logits, q, table, pairs, implementation, left):
     return logits + _by_pair(q, _pair_vectors(table, pairs, left), True)
 
 
-def _weighted_vectors(weights, table, pairs, implementation, sums_to_one, left):
+def _weighted_vectors(weights, table, pairs, implementation, left, sums_to_one):
     """Returns the weights, and sum_j w[i, j] a_value[i, j] (equation 3)."""
     table = _rows_in_use(table, pairs, left)
     if _is_compact(implementation, pairs):
@@ -361,16 +319,7 @@ def tables_of(layer: keras.layers.Layer) -> dict[str, keras.Variable]:
 
 
 def symmetric(table: np.ndarray, left: int) -> np.ndarray:
-    """Returns a table `[.., 2k+1, D]`, with as many rows on both sides.
-
-    The last row of the shorter side is repeated, so that every distance keeps
-    its vector. `left` is the row of distance 0.
-
-    Example:
-
-    >>> symmetric(np.array([[0], [1], [2]]), left=0).ravel().tolist()
-    [0, 0, 0, 1, 2]
-    """
+    """Returns a table `[.., 2k+1, D]`: the shorter side's last row repeats."""
     right = table.shape[-2] - 1 - left
     k = max(left, right)
     paddings = [(0, 0)] * (table.ndim - 2) + [(k - left, k - right), (0, 0)]
@@ -383,10 +332,7 @@ def _rows_in_use(table, pairs, left):
 
 
 def _is_compact(implementation, pairs):
-    """Returns whether to add to diagonals: see `relative_attention`.
-
-    Diagonals are stored by query, so each query needs a key at its position.
-    """
+    """Returns whether to add to diagonals: each query needs a key there."""
     queries, keys = (
         None if tf.is_tensor(n) else n for n in (pairs.queries, pairs.keys)
     )
@@ -407,38 +353,25 @@ def _is_compact(implementation, pairs):
 def _without_gradient(table):
     """Returns a table of one row; on the keys, its gradient is exactly 0.
 
-    The row changes all logits of a query alike, which changes no softmax. A
-    computed gradient would consist of rounding errors, from which Adam would
-    make whole steps.
+    It changes no softmax. A computed gradient would consist of rounding errors,
+    from which Adam would make whole steps.
     """
     return tf.identity(table), tf.zeros_like
 
 
-def _checked(arrays, bias, left):
-    """Returns q, k, v and tables as tensors, if their shapes fit."""
-    checks.needs_tensorflow("relative_attention")
-    q, k, v, *tables = arrays = [
-        None if array is None else tf.convert_to_tensor(array)
-        for array in arrays
-    ]
+def _check(q, k, v, key_table, value_table, bias, left):
+    """Refuses arguments of `relative_attention` that do not fit."""
     if bias is not None and tf.convert_to_tensor(bias).dtype.is_bool:
         raise errors.UserError(
             "`bias` must be float, 0 where attention is allowed: pairs.to_bias"
             "(mask) of a mask. Received: dtype bool."
         )
     checks.sizes("q", q.shape, ("batch", "heads", "queries", "depth"))
-    _, heads, _, depth = q.shape
-    checks.sizes("k", k.shape, ("batch", heads, "keys", depth))
-    checks.sizes("v", v.shape, ("batch", heads, k.shape[2], "depth"))
-    names = ("key_table", depth), ("value_table", v.shape[3])
-    for (name, width), table in zip(names, tables, strict=True):
-        if table is None:
-            continue
-        shape = (heads, "rows", width)[-max(table.shape.rank, 2) :]
-        checks.sizes(name, table.shape, shape)
-        if left is None and table.shape[-2] % 2 == 0:
+    checks.sizes("k", k.shape, ("batch", q.shape[1], "keys", q.shape[3]))
+    checks.sizes("v", v.shape, ("batch", q.shape[1], k.shape[2], "depth"))
+    for name, table in ("key_table", key_table), ("value_table", value_table):
+        if left is None and table is not None and table.shape[-2] % 2 == 0:
             raise errors.UserError(
                 f"`{name}` must have 2k+1 rows. Received: a shape of "
                 f"{tuple(table.shape)}."
             )
-    return arrays

@@ -8,7 +8,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
 from relpos_tf.utils import checks
@@ -36,8 +35,7 @@ class Window(scheme.Scheme):
     name = "window of self-attention"
 
     def __init__(self, window: int):
-        checks.integer("window", window, least=1)
-        self.window = int(window)
+        self.window = checks.integer("window", window, least=1)
 
     def bias(
         self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
@@ -65,14 +63,13 @@ class Direction(scheme.Scheme):
             does; "backward": later positions; "split": the first half of the
             heads (of an odd number, the larger half) looks forward, the others
             backward.
-        num_heads: int, H.
 
     Raises:
-        UserError: an unknown direction, or "split" with one head.
+        UserError: an unknown direction.
 
     Example:
 
-    >>> bias = Direction("backward", 1).bias(None, None, pairs_lib.Pairs(2, 2))
+    >>> bias = Direction("backward").bias(None, None, pairs_lib.Pairs(2, 2))
     >>> (bias == 0).numpy().tolist()
     [[True, True], [False, True]]
 
@@ -82,16 +79,11 @@ class Direction(scheme.Scheme):
 
     name = "direction of self-attention"
 
-    def __init__(self, direction: str, num_heads: int):
-        checks.choice("direction", direction, DIRECTIONS)
-        if direction == "split" and num_heads < 2:
-            raise errors.UserError(
-                "`direction` must be forward or backward if there is only one "
-                "head. Received: direction='split', "
-                f"num_heads={num_heads}."
-            )
-        self.direction = direction
-        self.num_heads = int(num_heads)
+    def __init__(self, direction: str):
+        self.direction = checks.choice("direction", direction, DIRECTIONS)
+
+    def build(self, layer: keras.layers.Layer) -> None:
+        self._num_heads = layer.num_heads
 
     def bias(
         self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
@@ -100,8 +92,8 @@ class Direction(scheme.Scheme):
         distance = pairs.distances()  # [Q, K]
         forward, backward = distance <= 0, distance >= 0
         if self.direction == "split":
-            head = tf.range(self.num_heads)[:, tf.newaxis, tf.newaxis]
-            allowed = tf.where(2 * head < self.num_heads, forward, backward)
+            head = tf.range(self._num_heads)[:, tf.newaxis, tf.newaxis]
+            allowed = tf.where(2 * head < self._num_heads, forward, backward)
         else:
             allowed = forward if self.direction == "forward" else backward
         return pairs_lib.to_bias(allowed)  # [Q, K] or [H, Q, K]
@@ -110,4 +102,4 @@ class Direction(scheme.Scheme):
         return f"direction {self.direction}"
 
     def get_config(self) -> dict[str, Any]:
-        return {"direction": self.direction, "num_heads": self.num_heads}
+        return {"direction": self.direction}

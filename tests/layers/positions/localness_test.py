@@ -127,20 +127,17 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(found[0, :K], expected[0], 1e-5, 1e-5)
         self.assertAllClose(found[1, 3:], expected[1], 1e-5, 1e-5)
 
-    def test_positions_are_told_apart_in_bfloat16(self):
+    @parameterized.parameters(
+        ("mixed_bfloat16", tf.float32, 1e-5), ("float64", tf.float64, 1e-14)
+    )
+    def test_positions_are_told_apart_in_every_dtype(self, policy, dtype, near):
         # bfloat16 has eight bits: of 1,000 positions it would see 250.
-        layer = silent("fixed", dtype="mixed_bfloat16")
-        bias = bias_of(layer, *zeros(1000, tf.bfloat16), number=1000)
-        self.assertEqual(bias.dtype, tf.float32)
+        layer = silent("fixed", dtype=policy)
+        inputs = zeros(1000, tf.as_dtype(layer.compute_dtype))
+        bias = bias_of(layer, *inputs, number=1000)
+        self.assertEqual(bias.dtype, dtype)
         expected = -((np.arange(1000) - 500.0) ** 2) / 50
-        self.assertAllClose(bias[0, 0, 0], expected, rtol=1e-5)
-
-    def test_float64_stays_float64(self):
-        layer = silent("query", dtype="float64")
-        bias = bias_of(layer, *zeros(dtype=tf.float64))
-        self.assertEqual(bias.dtype, tf.float64)
-        expected = [-((j - 3.5) ** 2) / (2 * 1.75**2) for j in range(K)]
-        self.assertAllClose(bias[0, 0, 0], expected, 1e-14, 1e-14)
+        self.assertAllClose(bias[0, 0, 0], expected, rtol=near)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,412 @@
+"""What users try first is refused with one sentence, or computed.
+
+Each case would compute something else in silence, or fail with an error from
+deep inside of TensorFlow.
+
+Shapes: B batch, H heads, Q queries, K keys, F features.
+"""
+
+import json
+from unittest import mock
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf.layers import attention
+from relpos_tf.layers import blocks
+from relpos_tf.layers import dropout
+from relpos_tf.layers import embeddings
+from relpos_tf.layers import projections
+from relpos_tf.layers import relations
+from relpos_tf.layers import sublayers
+from relpos_tf.layers.positions import additive
+from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import head_window
+from relpos_tf.layers.positions import localness
+from relpos_tf.layers.positions import rotary
+from relpos_tf.layers.positions import shaw
+from relpos_tf.layers.positions import window
+from relpos_tf.models import transformer as model_lib
+from tests import testing
+
+B, H, Q, K, F = 2, 3, 5, 7, 12
+SIZES = {"hidden_size": F, "num_heads": H}
+NORMS = {"norm_before": True, "norm_after": False}
+NO_SIZE = (0, 12.0, "12", None, True)
+NO_DISTANCE = (-1, 2.5, True)
+NO_FRACTION = (-0.1, 1, float("nan"), "0.5", True)
+NO_CHOICE = ("other", None)
+# Good arguments of a class, and bad values of some.
+ARGUMENTS = {
+    attention.TransformerAttention: (
+        SIZES,
+        {
+            "hidden_size": NO_SIZE,
+            "num_heads": (5, *NO_SIZE),
+            "dropout": NO_FRACTION,
+        },
+    ),
+    shaw.Shaw: (
+        {"max_relative_position": 3, "max_relative_position_right": 2},
+        {
+            "max_relative_position": (None, *NO_DISTANCE),
+            "max_relative_position_right": NO_DISTANCE,
+            "implementation": NO_CHOICE,
+        },
+    ),
+    window.Window: ({"window": 1}, {"window": (None, 0, *NO_DISTANCE)}),
+    window.Direction: ({"direction": "split"}, {"direction": NO_CHOICE}),
+    localness.Localness: (
+        {"kind": "fixed"},
+        {"kind": NO_CHOICE, "window": (0.5, float("nan"), "3", True)},
+    ),
+    head_window.HeadWindow: ({"heads": 3}, {"heads": (0, 4)}),
+    bucketed.Bucketed: (
+        {"num_buckets": 32, "max_distance": 10**5},
+        {"num_buckets": (33, 2), "max_distance": (8, 0)},
+    ),
+    relations.RelationAttention: (
+        SIZES | {"num_relations": 5},
+        {"num_relations": NO_SIZE},
+    ),
+    embeddings.TokenEmbedding: (
+        {"vocab_size": 7, "hidden_size": 12},
+        {"vocab_size": NO_SIZE, "hidden_size": NO_SIZE},
+    ),
+    embeddings.TargetSpaceEmbedding: (
+        {"space_id": 2, "spaces": 3, "hidden_size": 12},
+        {"space_id": (-1, 1.5), "spaces": NO_SIZE, "hidden_size": NO_SIZE},
+    ),
+    embeddings.LearnedPositions: (
+        {"max_length": 7, "hidden_size": 12},
+        {"max_length": NO_SIZE, "hidden_size": NO_SIZE},
+    ),
+    sublayers.FeedForward: (
+        {"filter_size": 17, "hidden_size": 12},
+        {
+            "filter_size": NO_SIZE,
+            "hidden_size": NO_SIZE,
+            "relu_dropout": NO_FRACTION,
+        },
+    ),
+    sublayers.Residual: (
+        NORMS,
+        {"rate": NO_FRACTION, "epsilon": (-1e-6, float("inf"), "1e-6")},
+    ),
+    dropout.Dropout: ({"rate": 0.5}, {"rate": NO_FRACTION}),
+}
+
+
+def x(*shape):
+    return tf.constant(testing.normal(sum(shape), *shape), tf.float32)
+
+
+def mask(*shape):
+    return np.ones(shape, bool)
+
+
+def transformer(*positions):
+    layer = attention.TransformerAttention(F, H, positions=positions)
+    layer(x(B, Q, F), x(B, K, F))
+    return layer
+
+
+def block(kind=blocks.EncoderBlock, **attention_args):
+    feed_forward = {"hidden_size": F, "filter_size": 7}
+    return kind(SIZES | attention_args, feed_forward, NORMS)
+
+
+def function(**changes):
+    arrays = {
+        "q": x(B, H, Q, 4),
+        "k": x(B, H, K, 4),
+        "v": x(B, H, K, 6),
+        "key_table": x(5, 4),
+        "value_table": x(H, 5, 6),
+    }
+    return shaw.relative_attention(**(arrays | changes))
+
+
+def attend(*inputs, **arguments):
+    return lambda: transformer(shaw.Shaw(2))(*inputs, **arguments)
+
+
+def schemes(*positions):
+    return lambda: transformer(*positions)
+
+
+# A call, and the words that its message must have.
+CALLS = {
+    "padding_where_batch_equals_queries": (
+        attend(x(Q, Q, F), may_attend=mask(Q, Q)),
+        "mask[:, None, None] of [batch, keys]",
+    ),
+    "padding_of_a_memory": (
+        attend(x(Q, Q, F), x(Q, K, F), may_attend=mask(Q, K)),
+        "5 queries, 7 keys]",
+        "(5, 7)",
+    ),
+    "mask_of_examples_where_batch_equals_heads": (
+        attend(x(H, Q, F), may_attend=mask(H, Q, Q)),
+        "mask[:, None] of [batch, queries, keys]",
+    ),
+    "mask_of_other_heads": (
+        attend(x(B, Q, F), may_attend=mask(B, 2, Q, Q)),
+        "(2, 2, 5, 5)",
+    ),
+    "mask_of_other_examples": (
+        attend(x(1, Q, F), may_attend=mask(3, 1, Q, Q)),
+        "(3, 1, 5, 5)",
+    ),
+    "bias": (
+        attend(x(B, Q, F), may_attend=np.full([1, 1, Q, Q], -1e9)),
+        "`may_attend` must be bool",
+    ),
+    "padding_of_another_length": (
+        attend(x(B, Q, F), mask=mask(B, K)),
+        "`mask` must have the shape [2, 5]",
+    ),
+    "padding_with_an_axis_too_many": (
+        attend(x(B, Q, F), x(B, K, F), memory_mask=mask(B, 1, K)),
+        "`memory_mask` must have the shape [2, 7]",
+    ),
+    "mask_of_no_memory": (
+        attend(x(B, Q, F), memory_mask=mask(B, Q)),
+        "`mask` without",
+    ),
+    "mask_of_queries_for_a_memory": (
+        attend(x(B, Q, F), x(B, K, F), mask=mask(B, K)),
+        "`memory_mask` with a memory",
+    ),
+    "memory_of_other_features": (
+        attend(x(B, Q, F), x(B, 6, 8)),
+        "`memory` must have the shape [2, keys, 12]",
+        "(2, 6, 8)",
+    ),
+    "memory_of_rank_2": (attend(x(B, Q, F), x(K, F)), "`memory`", "(7, 12)"),
+    "memory_of_other_examples": (
+        attend(x(1, Q, F), x(3, K, F)),
+        "`memory` must have the shape [1, keys, 12]",
+    ),
+    "queries_of_rank_2": (
+        lambda: attention.TransformerAttention(F, H)(x(Q, F)),
+        "[batch, positions, features]",
+    ),
+    "causal_mask_of_a_shorter_memory": (
+        attend(x(B, Q, F), x(B, 3, F), use_causal_mask=True),
+        "at least as long as the queries",
+        "5 queries and 3 keys",
+    ),
+    "one_scheme": (
+        lambda: attention.TransformerAttention(F, H, positions=shaw.Shaw(2)),
+        "`positions` must be a sequence",
+        "[shaw.Shaw(16)]",
+    ),
+    "scheme_by_name": (
+        lambda: block(positions="shaw"),
+        "`positions`",
+        "'shaw'",
+    ),
+    "two_schemes_that_replace_attention": (
+        schemes(additive.Additive(), head_window.HeadWindow(3)),
+        "At most one scheme",
+        "a dot product and attention to the keys",
+    ),
+    "vectors_of_pairs_beside_single_features": (
+        schemes(shaw.Shaw(2), additive.FeatureWise()),
+        "FeatureWise(Shaw",
+    ),
+    "two_schemes_of_a_kind": (
+        schemes(shaw.Shaw(2), shaw.Shaw(3)),
+        "names that the layer does not have",
+        "'relative_positions_keys'",
+    ),
+    "heads_of_odd_depth": (
+        lambda: attention.TransformerAttention(
+            15, 3, positions=[rotary.Rotary()]
+        )(x(B, Q, 15)),
+        "even",
+        "5",
+    ),
+    "sublayers_of_unlike_sizes": (
+        lambda: blocks.EncoderBlock(
+            SIZES, {"hidden_size": 1, "filter_size": 7}, NORMS
+        )(x(B, Q, F)),
+        "`y` must have the shape [2, 5, 12]",
+    ),
+    "input_of_another_size": (
+        lambda: block()(x(B, Q, 1)),
+        "`x` must have the shape [batch, positions, 12]",
+    ),
+    "input_of_a_decoder_of_rank_2": (
+        lambda: block(blocks.DecoderBlock)(x(Q, F), x(Q, F)),
+        "`x` must have the shape [batch, positions, 12]",
+        "(5, 12)",
+    ),
+    "fractions_for_ids": (
+        lambda: embeddings.TokenEmbedding(7, 4)(x(2, 3)),
+        "`ids` must be integers",
+        "float32",
+    ),
+    "fractions_for_positions": (
+        lambda: embeddings.LearnedPositions(7, 4)(x(3)),
+        "`positions` must be integers",
+    ),
+    "sum_of_unlike_shapes": (
+        lambda: sublayers.Residual(**NORMS)(x(B, Q, F), x(Q, F)),
+        "`y` must have the shape [2, 5, 12]",
+    ),
+    "arrays_without_heads": (
+        lambda: function(q=x(B, Q, 4)),
+        "`q` must have the shape [batch, heads, queries, depth]",
+    ),
+    "table_of_an_even_number_of_rows": (
+        lambda: function(key_table=x(4, 4)),
+        "2k+1 rows",
+        "(4, 4)",
+    ),
+    "mask_for_a_bias": (
+        lambda: function(bias=mask(1, 1, Q, K)),
+        "`bias` must be float",
+    ),
+    "unknown_implementation": (
+        lambda: function(implementation="fast"),
+        "'auto', 'reshape', 'compact'",
+        "'fast'",
+    ),
+    "clipping_that_is_no_distance": (
+        lambda: shaw.relative_position_ids(2, 2, -1),
+        "`max_relative_position`",
+        "-1",
+    ),
+    "name_for_hparams": (
+        lambda: model_lib.Transformer("transformer_base"),
+        "`hparams` must be an HParams or a dict",
+    ),
+    "targets_of_other_examples": (
+        lambda: model_lib.Transformer({"vocab_size": 11, "hidden_size": 16})(
+            np.ones([2, 3], int), np.ones([3, 3], int)
+        ),
+        "`targets` must have the shape [2, positions]",
+    ),
+}
+# What computes with TensorFlow, whatever Keras runs on.
+NEED_TENSORFLOW = {
+    "TransformerAttention": lambda: attention.TransformerAttention(F, H),
+    "RelationAttention": lambda: relations.RelationAttention(F, H, 3),
+    "Dropout": lambda: dropout.Dropout(0.1),
+    "TokenEmbedding": lambda: embeddings.TokenEmbedding(7, F),
+    "Projection": lambda: projections.Projection(5),
+    "LayerNorm": projections.LayerNorm,
+    "TargetSpaceEmbedding": lambda: embeddings.TargetSpaceEmbedding(0, 3, 4),
+    "LearnedPositions": lambda: embeddings.LearnedPositions(7, 4),
+    "Transformer": lambda: model_lib.Transformer({"vocab_size": 11}),
+    "relative_attention": function,
+}
+
+
+class RefusalsTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(*ARGUMENTS)
+    def test_a_wrong_argument_is_refused(self, kind):
+        good, bad = ARGUMENTS[kind]
+        for name, values in bad.items():
+            for value in values:
+                with self.subTest(name=name, value=value):
+                    with self.assertRaises(errors.UserError) as caught:
+                        kind(**(good | {name: value}))
+                    expected, received = str(caught.exception).split("Received")
+                    self.assertRegex(expected, "^`.*must be ")
+                    self.assertIn(f"`{name}`", expected)
+                    self.assertIn(f"{value!r}", received)
+
+    @parameterized.parameters(*ARGUMENTS)
+    def test_integers_of_numpy_are_kept_as_those_of_python(self, kind):
+        expected = dict(ARGUMENTS[kind][0])
+        if issubclass(kind, keras.Layer):
+            expected["name"] = "same"
+        given = {
+            name: np.int64(value) if type(value) is int else value
+            for name, value in expected.items()
+        }
+        configs = [
+            json.dumps(kind(**arguments).get_config())
+            for arguments in (given, expected)
+        ]
+        self.assertEqual(*configs)
+
+    @parameterized.parameters(*CALLS)
+    def test_a_call_is_refused(self, case):
+        call, *words = CALLS[case]
+        with self.assertRaises(errors.UserError) as caught:
+            call()
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+    @parameterized.parameters(*NEED_TENSORFLOW)
+    def test_another_backend_is_refused(self, name):
+        with (
+            mock.patch.object(keras.backend, "backend", lambda: "jax"),
+            self.assertRaisesRegex(
+                errors.UserError,
+                f"`{name}` must run on TensorFlow.*Keras on jax",
+            ),
+        ):
+            NEED_TENSORFLOW[name]()
+
+    @parameterized.parameters("fit", "evaluate", "predict")
+    def test_the_transformer_names_what_stands_for_a_method(self, name):
+        model = model_lib.Transformer({"vocab_size": 11, "hidden_size": 16})
+        model.compile("adam", "mse")
+        ids = np.ones([B, Q], int)
+        with self.assertRaisesRegex(
+            errors.UserError, rf"`{name}`.* not supported.*relpos(-|_tf.Tr)"
+        ):
+            getattr(model, name)((ids, ids))
+
+    def test_a_mask_of_unknown_rows_is_no_mask_of_queries(self):
+        layer = transformer()
+        inputs = [keras.Input([None, F])] * 2
+        padding = keras.Input([None], dtype="bool")  # [B, K]
+        with self.assertRaisesRegex(errors.UserError, "may_attend"):
+            layer(*inputs, may_attend=padding)
+        triangle = np.tri(Q, dtype=bool)  # its rows are no batch
+        fixed = [keras.Input([Q, F]), keras.Input([Q, F])]
+        model = keras.Model(fixed, layer(*fixed, may_attend=triangle))
+        values = [x(B, Q, F), x(B, Q, F) + 1.0]
+        self.assertAllClose(
+            model(values),
+            layer(*values, may_attend=triangle[None, None]),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+    def test_lora_of_a_projection_changes_the_attention(self):
+        layer = transformer(shaw.Shaw(2))
+        before = layer(x(B, Q, F))
+        layer.q.enable_lora(2)
+        self.assertAllClose(layer(x(B, Q, F)), before)
+        layer.q.lora_kernel_b.assign(x(2, F))
+        kernel = layer.q.kernel
+        self.assertNotAllClose(layer(x(B, Q, F)), before, atol=0.01)
+        other = transformer(shaw.Shaw(2))
+        other.set_weights(
+            [w for w in layer.get_weights() if w.shape not in ((F, 2), (2, F))]
+        )
+        other.q.kernel.assign(kernel)
+        self.assertAllClose(layer(x(B, Q, F)), other(x(B, Q, F)), atol=1e-5)
+
+    def test_arrays_of_numpy_are_attended_to(self):
+        arrays = [testing.normal(i, B, H, Q, 4) for i in range(3)]
+        tables = [testing.normal(i, H, 5, 4) for i in range(2)]
+        output, _ = shaw.relative_attention(*arrays, *tables)
+        expected, _ = shaw.relative_attention(
+            *map(tf.constant, (*arrays, *tables))
+        )
+        self.assertAllEqual(output, expected)
+
+
+if __name__ == "__main__":
+    tf.test.main()
