@@ -633,9 +633,7 @@ def pairs_to_score() -> list[tuple[str, str]]:
 
 def score_pairs(translator: Any, pairs: list[tuple[str, str]]) -> None:
     """Writes the log-probability of each pair."""
-    from relpos_tf.decoding import pair_scores  # imports TensorFlow
-
-    scores = pair_scores.log_probabilities(translator, pairs)
+    scores = translator.engine.log_probabilities(pairs)
     with text.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:
         for log_probability, _ in scores:
             write(f"{log_probability:.6f}")

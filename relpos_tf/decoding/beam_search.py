@@ -17,8 +17,8 @@ that of the whole batch. An example without a finished hypothesis returns its
 alive ones, with log-probabilities *not* divided by the penalty. Id 0 is an id
 as any other. With one beam, EOS is also tried where it is second.
 
-Under XLA `room` must be constant, `shrink_at` 0, states must keep their shapes,
-and the last id is `ids[:, i]`.
+Under XLA `max_length` must be constant, `shrink_at` 0, states must keep their
+shapes, and the last id is `ids[:, i]`.
 
 Shapes: B batch, R examples that are still searched, N beams, V vocabulary,
 L longest limit, T ids so far (the initial id and one for each step),
@@ -60,7 +60,7 @@ class Search(NamedTuple):
     stop_early: bool = True  # whether only the best hypothesis is wanted
     shared: Any = ()  # any structure of [B, ...] that beams share
     constrain: Callable[..., tf.Tensor] | None = None
-    room: int | tf.Tensor | None = None  # the most ids to add to any example
+    max_length: int | tf.Tensor | None = None  # the largest limit, if constant
 
 
 class Hypotheses(NamedTuple):
@@ -79,16 +79,6 @@ class BeamState(NamedTuple):
     step: tf.Tensor  # int32 [], steps taken
     hypotheses: Hypotheses
     states: Any  # structure of [B * N, ...], () if there are none
-
-
-class ShrinkingState(NamedTuple):
-    """The state between two batches of `_run_shrinking`."""
-
-    results: Hypotheses  # of all B examples
-    examples: tf.Tensor  # int32 [R], the indices of those still searched
-    limits: tf.Tensor  # int32 [R]
-    shared: Any  # of the R examples
-    state: BeamState  # of the R examples
 
 
 def run(
@@ -142,8 +132,8 @@ def beam_search(
         symbols_to_logits_fn: With `states`, a function of (ids `[B * N, T]`
             int32, i int32 scalar = T - 1, states `[B * N, ...]`) that returns
             (logits `[B * N, V]`, states); without, of ids, returning logits.
-        initial_ids: See `run`.
-        beam_size: See `Search`, as for what follows but for:
+        initial_ids: See `run`; what is not described here, see `Search`.
+        beam_size: int.
         decode_length: integer scalar. Largest number of ids to add.
         vocab_size: int.
         alpha: float.
@@ -154,9 +144,6 @@ def beam_search(
 
     Returns:
         ids and scores, as of `run`, and states `[B, N, ...]`, or None.
-
-    Raises:
-        ValueError: an argument is not as described.
     """
 
     def step(ids, i, states, shared):
@@ -165,20 +152,10 @@ def beam_search(
             return symbols_to_logits_fn(ids), states
         return symbols_to_logits_fn(ids, i, states)
 
+    limit = tf.cast(decode_length, tf.int32)
     search = Search(
-        step,
-        tf.cast(decode_length, tf.int32),
-        beam_size,
-        vocab_size,
-        alpha,
-        eos_id,
-        stop_early,
+        step, limit, beam_size, vocab_size, alpha, eos_id, stop_early
     )
-    if search.limits.shape.rank:
-        raise ValueError(
-            "Expected a scalar decode_length: `decoding.search` has limits "
-            f"for each example. Received: shape {search.limits.shape}."
-        )
     is_stateless = states is None
     states = tf.nest.map_structure(
         _with_open_axes, () if is_stateless else states
@@ -222,7 +199,7 @@ def _initial_state(search, initial_ids, states):
     states = tf.nest.map_structure(
         lambda part: tf.repeat(part, beam_size, axis=0), states
     )
-    longest = search.room
+    longest = search.max_length
     if longest is None:
         # An empty batch has no longest limit, hence the 0.
         longest = tf.maximum(tf.reduce_max(search.limits), 0)
@@ -263,55 +240,40 @@ def _run_shrinking(search, state, shrink_at):
     hypotheses of all are stored, and the search goes on with the active ones.
     """
 
-    def search_and_shrink(loop):
-        part = search._replace(limits=loop.limits, shared=loop.shared)
-        size = tf.cast(tf.size(loop.examples), tf.float32)
-        least_active = tf.cast(shrink_at * size, tf.int32)
-        state = _run_together(part, loop.state, least_active)
-        rows = loop.examples[:, tf.newaxis]
+    # examples [R]: the indices of those still searched, which have the other
+    # arguments; results: the hypotheses of all B examples.
+    def search_and_shrink(results, examples, limits, shared, state):
+        part = search._replace(limits=limits, shared=shared)
+        size = tf.cast(tf.size(examples), tf.float32)
+        state = _run_together(part, state, tf.cast(shrink_at * size, tf.int32))
         results = tf.nest.map_structure(
-            lambda all_, new: tf.tensor_scatter_nd_update(all_, rows, new),
-            loop.results,
+            lambda all_, new: tf.tensor_scatter_nd_update(
+                all_, examples[:, tf.newaxis], new
+            ),
+            results,
             state.hypotheses,
         )
         active = tf.where(is_active(part, state))[:, 0]  # [new R]
         beams = tf.range(search.beam_size, dtype=tf.int64)
         beams += active[:, tf.newaxis] * search.beam_size  # [new R, N]
-        beams = tf.reshape(beams, [-1])
-        keep = functools.partial(_gather_rows, rows=active)
-        return [
-            ShrinkingState(
-                results,
-                keep(loop.examples),
-                keep(loop.limits),
-                keep(loop.shared),
-                BeamState(
-                    state.step,
-                    keep(state.hypotheses),
-                    _gather_rows(state.states, beams),
-                ),
-            )
-        ]
+        examples, limits, shared, hypotheses = _gather_rows(
+            (examples, limits, shared, state.hypotheses), active
+        )
+        states = _gather_rows(state.states, tf.reshape(beams, [-1]))
+        state = BeamState(state.step, hypotheses, states)
+        return results, examples, limits, shared, state
 
-    batch_size = tf.shape(search.limits)[0]
-    loop = ShrinkingState(
-        state.hypotheses,
-        tf.range(batch_size),
-        search.limits,
-        search.shared,
-        state,
-    )
-    shapes = tf.nest.map_structure(lambda t: _any_batch(t.shape), loop)
-    shapes = shapes._replace(
-        state=tf.nest.map_structure(_any_batch, _loop_shapes(state))
-    )
-    (loop,) = tf.while_loop(
-        lambda loop: tf.size(loop.examples) > 0,
+    examples = tf.range(tf.shape(search.limits)[0])
+    loop = state.hypotheses, examples, search.limits, search.shared, state
+    shapes = tf.nest.map_structure(lambda t: _any_batch(t.shape), loop[:-1])
+    shapes += (tf.nest.map_structure(_any_batch, _loop_shapes(state)),)
+    results, *_, state = tf.while_loop(
+        lambda results, examples, *_: tf.size(examples) > 0,
         search_and_shrink,
-        [loop],
-        [shapes],
+        loop,
+        shapes,
     )
-    return BeamState(loop.state.step, loop.results, states=())
+    return BeamState(state.step, results, states=())
 
 
 def _gather_rows(structure, rows):
@@ -345,15 +307,8 @@ def is_open(search: Search, hypotheses: Hypotheses) -> tf.Tensor:
 
 def is_active(search: Search, state: BeamState) -> tf.Tensor:
     """Returns who takes a further step: bool [B], or [] for all together."""
-    active = needs_room(search, state)
-    if search.room is not None:
-        active &= state.step < search.room
+    active = is_open(search, state.hypotheses) & (state.step < search.limits)
     return active if search.limits.shape.rank else tf.reduce_any(active)
-
-
-def needs_room(search: Search, state: BeamState) -> tf.Tensor:
-    """Returns where, but for `room`, a step might change the result: [B]."""
-    return is_open(search, state.hypotheses) & (state.step < search.limits)
 
 
 def advance(search: Search, state: BeamState) -> BeamState:

@@ -87,11 +87,11 @@ def forbid_repetition(
     )
 
 
-class Limits(NamedTuple):
+class Constraints(NamedTuple):
     """The constraints of each translation.
 
     Attributes:
-        lengths: int32 `[B]`: the most ids of each translation, EOS included;
+        limits: int32 `[B]`: the most ids of each translation, EOS included;
             0 gives no ids and the score 0.
         prefix: None, or int32 `[B, P]`, padded with 0: the first ids of each
             translation, even if `min_length` or `no_repeat_ngram_size`
@@ -101,7 +101,7 @@ class Limits(NamedTuple):
             such constraint.
     """
 
-    lengths: tf.Tensor
+    limits: tf.Tensor
     prefix: tf.Tensor | None = None
     min_length: int = 0
     no_repeat_ngram_size: int = 0
@@ -109,7 +109,7 @@ class Limits(NamedTuple):
     def constrain(
         self, ids: tf.Tensor, i: tf.Tensor, log_probs: tf.Tensor, shared: Any
     ) -> tf.Tensor:
-        """Applies all but the lengths, for `beam_search.Search`.
+        """Applies all but the limits, for `beam_search.Search`.
 
         `shared.prefix` are the prefixes of the sentences that are searched.
         """
@@ -128,7 +128,7 @@ class Limits(NamedTuple):
 
     @property
     def is_constrained(self) -> bool:
-        """Whether there are constraints besides the lengths."""
+        """Whether there are constraints besides the limits."""
         return bool(
             self.prefix is not None
             or self.min_length

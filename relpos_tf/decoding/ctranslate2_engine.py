@@ -26,7 +26,6 @@ import collections
 import json
 import pathlib
 from typing import Any
-from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
@@ -44,14 +43,6 @@ VOCABULARY = "shared_vocabulary.json"
 PATIENCE = 2
 # Exceptions from a damaged export.
 _DAMAGE = KeyError, OSError, RuntimeError, TypeError, ValueError
-
-
-class Hypothesis(NamedTuple):
-    """A translation by CTranslate2."""
-
-    score: float  # its log-probability divided by the length penalty
-    ids: list[int]  # EOS included
-    is_complete: bool  # whether it ends in EOS
 
 
 def package() -> Any:
@@ -136,8 +127,8 @@ class CTranslate2Engine(engines.Engine):
         found = []
         repeated = collections.defaultdict(list)  # indices by limit
         for i, limit in enumerate(limits):
-            within = [one for one in results[i] if len(one.ids) <= limit]
-            found.append(self._translation(within, n_best))
+            within = [one for one in results[i] if len(one[0]) <= limit]
+            found.append(self.translation(within, n_best))
             has_fewer = found[i].scores[-1] <= engines.NO_HYPOTHESIS
             if limit < longest and has_fewer:
                 repeated[limit].append(i)
@@ -146,7 +137,7 @@ class CTranslate2Engine(engines.Engine):
                 [sources[i] for i in indices], limit, decode_hparams
             )
             for i, result in zip(indices, repeated_results, strict=True):
-                found[i] = self._translation(result, n_best)
+                found[i] = self.translation(result, n_best)
         return found
 
     def search(
@@ -154,7 +145,7 @@ class CTranslate2Engine(engines.Engine):
         sources: list[list[int]],
         limit: int,
         decode_hparams: decode_hparam.DecodeHParams,
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[tuple[list[int], float]]]:
         """Searches for the translations of a batch of sentences.
 
         Args:
@@ -163,8 +154,8 @@ class CTranslate2Engine(engines.Engine):
             decode_hparams: `DecodeHParams` without None.
 
         Returns:
-            For each sentence its hypotheses: the complete ones, best first,
-            then the others, best first.
+            For each sentence the ids and the score of each hypothesis: those
+            that end in EOS, best first, then the others, best first.
         """
         beams = decode_hparams.beam_size
         count = 1 if beams == 1 else PATIENCE * beams
@@ -196,29 +187,18 @@ class CTranslate2Engine(engines.Engine):
             self._ranked(result, decode_hparams.alpha) for result in results
         ]
 
-    def _ranked(self, result: Any, alpha: float) -> list[Hypothesis]:
+    def _ranked(self, result, alpha):
+        """Returns the ids and the score of each hypothesis, the best first."""
         hypotheses = []
         for tokens, log_probability in zip(
             result.hypotheses, result.scores, strict=True
         ):
-            ids = [self._ids[token] for token in tokens]
-            score = log_probability / ((5 + len(ids)) / 6) ** alpha
             # An empty sentence has an empty translation, without EOS.
-            is_complete = not ids or ids[-1] == text.EOS_ID
-            hypotheses.append(Hypothesis(score, ids, is_complete))
-        hypotheses.sort(key=lambda one: (not one.is_complete, -one.score))
-        return hypotheses
-
-    def _translation(
-        self, hypotheses: list[Hypothesis], n_best: int
-    ) -> engines.Translation:
-        return engines.translation(
-            (
-                engines.Hypothesis(self.text(one.ids), one.score, one.ids)
-                for one in hypotheses
-            ),
-            n_best,
-            is_complete=bool(hypotheses) and hypotheses[0].is_complete,
+            ids = [self._ids[token] for token in tokens] or [text.EOS_ID]
+            score = log_probability / ((5 + len(ids)) / 6) ** alpha
+            hypotheses.append((ids, score))
+        return sorted(
+            hypotheses, key=lambda one: (one[0][-1] != text.EOS_ID, -one[1])
         )
 
     def _check_length(self, limit: int, extra_length: int) -> None:

@@ -9,6 +9,7 @@ import abc
 import re
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
@@ -19,6 +20,10 @@ from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 
 NO_HYPOTHESIS = decode_hparam.NO_HYPOTHESIS
+# Most lines of a batch, unless told otherwise.
+BATCH_LINES = 128
+# Most padded source ids of a batch, times the beams.
+BATCH_IDS = 16384
 # What ends a line, which byte pieces can spell. Also for RE2.
 LINE_END = r"[\r\n]"
 # What `str.isspace` calls blank, for RE2, whose own classes are ASCII.
@@ -134,6 +139,29 @@ def nan_logits(name: str) -> str:
     )
 
 
+def make_batches(
+    sizes: list[int],
+    batch_size: int = BATCH_LINES,
+    batch_ids: int = BATCH_IDS,
+) -> Iterator[list[int]]:
+    """Yields the indices of items that form a batch, the longest first.
+
+    Args:
+        sizes: The number of ids of each item.
+        batch_size: int. Most items of a batch.
+        batch_ids: int. Most ids of a batch, padding included.
+
+    Yields:
+        Lists of indices of `sizes`. Each index comes once.
+    """
+    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+    while order:
+        # The first is the longest: the others are padded to its size.
+        number = min(batch_size, max(1, batch_ids // sizes[order[0]]))
+        yield order[:number]
+        order = order[number:]
+
+
 class Engine(abc.ABC):
     """The interface between `Translator` and a model or an export.
 
@@ -206,6 +234,23 @@ class Engine(abc.ABC):
     def warm_up_steps(self) -> list[Callable[[], Any]]:
         """Returns functions for what takes long at its first use, if any."""
         return []
+
+    def translation(
+        self,
+        found: Iterable[tuple[list[int], float]],
+        n_best: int,
+        is_drawn: bool = False,
+    ) -> Translation:
+        """Returns the translation of a line, from ids and scores, best first.
+
+        See the function `translation`. Zeros may follow the last id.
+        """
+        found = list(found)
+        is_complete = bool(found) and tokenizer_lib.EOS_ID in found[0][0]
+        hypotheses = (
+            Hypothesis(self.text(ids), score, ids) for ids, score in found
+        )
+        return translation(hypotheses, n_best, is_complete, is_drawn)
 
     def text(self, ids: Sequence[int]) -> str:
         """Returns the text of ids, which has no line end."""

@@ -9,7 +9,6 @@ import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Callable
 
 from relpos_tf import errors
 from relpos_tf import fields
@@ -63,11 +62,7 @@ def run(
                 _log.error("%s", error)
 
 
-def _changed(
-    engine: engines.Engine,
-    decode_hparams: decode_hparam.DecodeHParams,
-    typed: str,
-) -> decode_hparam.DecodeHParams:
+def _changed(engine, decode_hparams, typed):
     """Returns the settings with the typed changes, and shows them."""
     changes = fields.parse(typed, decode_hparam.DecodeHParams) if typed else {}
     changed = engine.complete(dataclasses.replace(decode_hparams, **changes))
@@ -75,12 +70,7 @@ def _changed(
     return changed
 
 
-def _translate(
-    translator: translator_lib.Translator,
-    decode_hparams: decode_hparam.DecodeHParams,
-    line: str,
-    write: Callable[[str], None],
-) -> None:
+def _translate(translator, decode_hparams, line, write):
     """Writes the translations of a line, and shows the time they took."""
     started = time.monotonic()
     is_all = decode_hparams.return_beams

@@ -2,7 +2,7 @@
 
 `ai_edge_litert` is imported in this module only, when it is needed.
 
-The search is part of the model: it is `search.search_within`, so translations
+The search is part of the model: it is `search.search`, so translations
 are those of the run, except for rounding. LiteRT translates one line at a time
 and on one thread, which is the quickest way for one line. An interpreter has
 one state, so threads that share an engine wait for one another.
@@ -21,7 +21,6 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
 from relpos_tf.utils import extras
-from relpos_tf.utils import text
 
 FORMAT = "litert"
 MODEL = "model.tflite"
@@ -160,12 +159,5 @@ class LiteRTEngine(engines.Engine):
                 f"Received: {' '.join(str(error).split())}. Split the line, "
                 "cut it with max_input_size, or translate with the run."
             ) from error
-        rows = ids.tolist()  # [N or 1, T]
-        return engines.translation(
-            (
-                engines.Hypothesis(self.text(row), score, row)
-                for row, score in zip(rows, scores.tolist(), strict=True)
-            ),
-            n_best,
-            text.EOS_ID in rows[0],
-        )
+        found = zip(ids.tolist(), scores.tolist(), strict=True)
+        return self.translation(found, n_best)

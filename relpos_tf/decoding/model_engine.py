@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from relpos_tf.data import tokenizer as tokenizer_lib
@@ -46,6 +45,8 @@ _BATCH = {
     "top_p": tf.TensorSpec([]),
     "seed": tf.TensorSpec([], tf.int32),
 }
+# Padded sources and translations.
+_PAIRS = [tf.TensorSpec([None, None], tf.int32)] * 2
 
 
 class ModelEngine(engines.Engine):
@@ -56,10 +57,9 @@ class ModelEngine(engines.Engine):
         tokenizer: The tokenizer that it was trained with.
         jit_compile: Whether XLA compiles the search for the best translation
             of a line that is translated alone: at the first line of each of
-            `SIZES`, and for each number of beams. Longer lines, prefixes,
-            `min_length`, `no_repeat_ngram_size` and sampling take the usual
-            search, and so does a translation of more than one and a half
-            times the ids of its padded source.
+            `SIZES`, for each number of beams and `extra_length`. Longer lines,
+            prefixes, `min_length`, `no_repeat_ngram_size` and sampling take
+            the usual search.
     """
 
     is_steerable = True
@@ -95,114 +95,85 @@ class ModelEngine(engines.Engine):
         n_best: int,
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
-        found = None
-        if self._jit_compile and len(items) == n_best == 1:
-            found = self._find_alone(items[0], decode_hparams)
-        if found is None:
-            found = self._find(items, decode_hparams, n_best)
-        ids, scores = found  # [N, B, T], [N, B]
-        return [
-            engines.translation(
-                (
-                    engines.Hypothesis(self.text(row), score, row)
-                    for row, score in zip(rows, row_scores, strict=True)
-                ),
-                n_best,
-                is_complete=tokenizer_lib.EOS_ID in rows[0],
-                is_drawn=decode_hparams.is_random,
-            )
-            for rows, row_scores in zip(
-                ids.tolist(), scores.tolist(), strict=True
-            )
-        ]
+        found = self._find(items, decode_hparams, n_best)
+        ids, scores = (part.numpy().tolist() for part in found)
+        rows = map(zip, ids, scores)  # pairs of ids and their score
+        is_drawn = decode_hparams.is_random
+        return [self.translation(row, n_best, is_drawn) for row in rows]
 
-    def _find(
-        self,
-        items: list[engines.Item],
-        decode_hparams: decode_hparam.DecodeHParams,
-        n_best: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Searches for the translations of lines: ids and scores."""
+    def _find(self, items, decode_hparams, n_best):
+        """Searches: ids `[N, B, T]` and scores `[N, B]`."""
+        size = max(item.size for item in items)
         has_prefix = any(item.prefix for item in items)
+        is_alone = len(items) == n_best == 1 and size <= SIZES[-1]
+        if (
+            self._jit_compile
+            and is_alone
+            and not has_prefix
+            and not decode_hparams.is_random
+            and not decode_hparams.min_length
+            and not decode_hparams.no_repeat_ngram_size
+        ):
+            size = next(each for each in SIZES if each >= size)
+            function = self.compiled(decode_hparams, size)
+            ids = [*items[0].content] + [0] * (size - items[0].size)
+            limit = items[0].limit(decode_hparams.extra_length)
+            return function([ids], [limit], float(decode_hparams.alpha))
         function = self.function(decode_hparams, n_best, has_prefix)
         # TensorFlow warns of functions that are traced often, but not of
         # concrete ones; a graph for each of several settings is wanted.
-        ids, scores = function.get_concrete_function()(
+        return function.get_concrete_function()(
             _make_batch(items, decode_hparams)
         )
-        return ids.numpy(), scores.numpy()
 
-    def _find_alone(
-        self, item: engines.Item, decode_hparams: decode_hparam.DecodeHParams
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Searches for one line as XLA compiles it; None if it cannot."""
-        size = next((size for size in SIZES if item.size <= size), None)
-        if (
-            size is None
-            or item.prefix
-            or decode_hparams.is_random
-            or decode_hparams.min_length
-            or decode_hparams.no_repeat_ngram_size
-        ):
-            return None
-        limit = item.limit(decode_hparams.extra_length)
-        ids, scores, is_cut = self.compiled(decode_hparams.beam_size, size)(
-            tf.constant([[*item.content] + [0] * (size - item.size)], tf.int32),
-            tf.constant([limit], tf.int32),
-            tf.constant(decode_hparams.alpha, tf.float32),
-        )
-        return None if is_cut.numpy()[0] else (ids.numpy(), scores.numpy())
-
-    def compiled(self, beam_size: int, size: int) -> Callable:
+    def compiled(
+        self, decode_hparams: decode_hparam.DecodeHParams, size: int
+    ) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
         """Returns the search for one line that XLA compiles at its first use.
 
         Args:
-            beam_size: Hypotheses kept.
+            decode_hparams: Its `beam_size` and `extra_length` are constants of
+                the program.
             size: Number of ids of the padded source, S.
 
         Returns:
-            A function of ids, int32 `[1, S]`, limits, int32 `[1]`, and
-            alpha. It returns what `search.search_within` does.
+            A function of ids, int32 `[1, S]`, limits, int32 `[1]`, and alpha,
+            which returns ids `[1, 1, T]` and scores `[1, 1]`.
         """
+        beam_size = decode_hparams.beam_size
+        max_length = size + decode_hparams.extra_length
 
-        def search(
-            inputs: tf.Tensor, limits: tf.Tensor, alpha: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            return search_lib.search_within(
+        search = graphs.function(
+            lambda inputs, limits, alpha: search_lib.search(
                 self.model,
                 inputs,
                 limits,
-                max_length=_room(size),
                 beam_size=beam_size,
                 alpha=alpha,
-            )
-
-        signature = [
-            tf.TensorSpec([1, size], tf.int32),
-            tf.TensorSpec([1], tf.int32),
-            tf.TensorSpec([]),
-        ]
+                max_length=max_length,
+            ),
+            jit_compile=True,
+            input_signature=[
+                tf.TensorSpec([1, size], tf.int32),
+                tf.TensorSpec([1], tf.int32),
+                tf.TensorSpec([]),
+            ],
+        )
         with self._lock:
-            key = beam_size, size
-            if key not in self._functions:
-                # See `_find`.
-                self._functions[key] = graphs.function(
-                    search, jit_compile=True, input_signature=signature
-                ).get_concrete_function()
-            return self._functions[key]
+            return self._functions.setdefault(
+                (beam_size, size, max_length), search
+            )
 
     def warm_up_steps(self) -> list[Callable[[], Any]]:
         """Returns functions that compile the searches for single lines."""
         if not self._jit_compile:
             return []
         settings = self.complete(decode_hparam.DecodeHParams())
+        items = [
+            engines.Item([tokenizer_lib.EOS_ID] * size, size) for size in SIZES
+        ]
         return [
-            functools.partial(
-                self._find_alone,
-                engines.Item([tokenizer_lib.EOS_ID] * size, size),
-                settings,
-            )
-            for size in SIZES
+            functools.partial(self._find, [item], settings, 1) for item in items
         ]
 
     def function(
@@ -229,7 +200,7 @@ class ModelEngine(engines.Engine):
         )
 
         def search(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-            limits = constraints.Limits(
+            limits = constraints.Constraints(
                 batch["limits"],
                 batch["prefixes"] if has_prefix else None,
                 decode_hparams.min_length,
@@ -293,28 +264,50 @@ class ModelEngine(engines.Engine):
             for translation in translations
         ]
 
+    def log_probabilities(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> list[tuple[float, int]]:
+        """Returns the log-probabilities of given translations.
+
+        Args:
+            pairs: Pairs of a line and a translation of it.
+
+        Returns:
+            For each pair, the natural logarithm of the translation's
+            probability, and its number of tokens, with EOS.
+        """
+        sources, targets = (
+            [item.content for item in self.items(lines)]
+            for lines in zip(*pairs, strict=True)
+        )
+        found = [0.0] * len(pairs)
+        sizes = list(map(max, map(len, sources), map(len, targets)))
+        for batch in engines.make_batches(sizes):
+            log_probs = self._log_probabilities(
+                padded([sources[i] for i in batch]),
+                padded([targets[i] for i in batch]),
+            )
+            for i, value in zip(batch, log_probs.numpy(), strict=True):
+                found[i] = float(value)
+        return list(zip(found, map(len, targets), strict=True))
+
     @functools.cached_property
-    def _attention(self) -> Callable:
+    def _attention(self):
         return graphs.function(
             lambda *ids: tf.stack(
                 self.model.attention_weights(*ids)["cross"], axis=1
             ),
-            input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
+            input_signature=_PAIRS,
         )
 
-
-def _room(size: int) -> int:
-    """Returns the most ids of a translation in a program of XLA.
-
-    Each step attends to all of them. Of 100 captions of Multi30k none needs
-    more.
-    """
-    return size + size // 2 + 4
+    @functools.cached_property
+    def _log_probabilities(self):
+        function = functools.partial(search_lib.log_probabilities, self.model)
+        return graphs.function(function, input_signature=_PAIRS)
 
 
-def _make_batch(
-    items: list[engines.Item], decode_hparams: decode_hparam.DecodeHParams
-) -> dict[str, tf.Tensor]:
+def _make_batch(items, decode_hparams):
+    """Returns the tensors of `_BATCH`."""
     limits = [item.limit(decode_hparams.extra_length) for item in items]
     return {
         "sources": padded([item.content for item in items]),

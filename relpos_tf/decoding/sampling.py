@@ -110,45 +110,45 @@ def draw(
 
 def sample(
     step: Callable[..., tuple[tf.Tensor, Any]],
-    initial_ids: tf.Tensor,
     limits: tf.Tensor,
     random_numbers: tf.Tensor,
     how: Sampling,
     *,
     states: Any = (),
+    shared: Any = (),
     constrain: Callable[..., tf.Tensor] | None = None,
     eos_id: int = 1,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Continues `initial_ids` at random, without padding, id 0.
+    """Draws ids one after another, from those but padding, id 0.
 
     Args:
-        step: A function of (ids int32 `[R, T]`, i = T - 1, states `[R, ...]`)
-            that returns (logits `[R, V]`, states).
-        initial_ids: `[R]` integer tensor.
+        step: A function of (ids int32 `[R, T]`, 0 first, i = T - 1, states
+            `[R, ...]`, shared) that returns (logits `[R, V]`, states).
         limits: int32 `[R]`: the most ids to add.
         random_numbers: float32 `[R, L]`: see `uniforms`.
         how: `Sampling`; its seed is in the random numbers.
         states: Any structure of `[R, ...]`; axes of length 0 may grow.
-        constrain: None, or a function of (ids, i, log_probs `[R, V]`) that
-            returns log_probs with -inf for ids that must not follow.
+        shared: What `step` and `constrain` get besides.
+        constrain: None, or a function of (ids, i, log_probs `[R, V]`, shared)
+            that returns log_probs with -inf for ids that must not follow.
         eos_id: int.
 
     Returns:
-        A pair: ids int32 `[R, T]`, the initial id first and zeros behind the
-        last; and the model's log-probabilities of these, float32 `[R]`,
+        A pair: ids int32 `[R, T]`, 0 first and zeros behind the last;
+        and the model's log-probabilities of these, float32 `[R]`,
         without temperature and constraints. Zeros and -inf for a row that had
         no id left to draw.
     """
-    initial_ids = tf.cast(initial_ids, tf.int32)
     longest = tf.maximum(tf.reduce_max(limits), 0)
     indices = tf.range(longest + 1)
-    ids = tf.where(indices == 0, initial_ids[:, tf.newaxis], 0)  # [R, L + 1]
+    ids = tf.zeros([tf.size(limits), longest + 1], tf.int32)  # [R, L + 1]
 
     def draw_next(i, ids, scores, is_active, states):
         so_far = ids[:, : i + 1]
-        logits, states = step(so_far, i, states)
-        log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
-        allowed = constrain(so_far, i, log_probs) if constrain else log_probs
+        logits, states = step(so_far, i, states, shared)
+        allowed = log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
+        if constrain:
+            allowed = constrain(so_far, i, log_probs, shared)
         # Id 0 has a small probability from label smoothing.
         is_pad = tf.range(tf.shape(allowed)[1]) == 0
         allowed = tf.where(is_pad, _FORBIDDEN, allowed)
@@ -164,7 +164,7 @@ def sample(
         is_active &= (chosen != eos_id) & (i + 1 < limits)
         return i + 1, ids, scores, is_active, states
 
-    scores = tf.zeros(tf.shape(initial_ids))
+    scores = tf.zeros(tf.shape(limits))
     loop = tf.constant(0), ids, scores, limits > 0, states
     shapes = [part.shape for part in loop[:-1]]
     shapes.append(tf.nest.map_structure(beam_search.growing_shape, states))
@@ -174,6 +174,5 @@ def sample(
         loop,
         tuple(shapes),
     )
-    is_kept = (scores > _FORBIDDEN)[:, tf.newaxis] | (indices == 0)
-    ids = tf.where(is_kept, ids, 0)
+    ids = tf.where((scores > _FORBIDDEN)[:, tf.newaxis], ids, 0)
     return ids[:, : steps + 1], scores

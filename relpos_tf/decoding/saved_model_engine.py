@@ -82,22 +82,18 @@ class SavedModelEngine(engines.Engine):
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
         del decode_hparams  # part of the graph
-        outputs = self._details(
+        found = self._details(
             inputs=tf.constant([item.content for item in items])
         )
+        texts, scores, is_complete = (
+            found[name].numpy().tolist()
+            for name in ("beam_outputs", "beam_scores", "is_complete")
+        )
+        rows = [
+            [engines.Hypothesis(text.decode(), score) for text, score in row]
+            for row in map(zip, texts, scores)
+        ]
         return [
-            engines.translation(
-                (
-                    engines.Hypothesis(text.decode(), score)
-                    for text, score in zip(texts, scores, strict=True)
-                ),
-                n_best,
-                is_complete,
-            )
-            for texts, scores, is_complete in zip(
-                outputs["beam_outputs"].numpy().tolist(),
-                outputs["beam_scores"].numpy().tolist(),
-                outputs["is_complete"].numpy().tolist(),
-                strict=True,
-            )
+            engines.translation(row, n_best, is_whole)
+            for row, is_whole in zip(rows, is_complete, strict=True)
         ]

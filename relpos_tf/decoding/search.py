@@ -6,8 +6,6 @@ Shapes: B batch, N beams (`n_best` of them are returned), S source length,
 T target length, V vocabulary.
 """
 
-from collections.abc import Callable
-from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -54,21 +52,27 @@ def translate_ids(
             beams.
     """
     limit = tf.shape(inputs)[1] + decode_length
-    ids, scores, _ = _search(
-        model, inputs, constraints.Limits(limit), beam_size, alpha, n_best
+    return search(
+        model,
+        inputs,
+        limit,
+        beam_size=beam_size,
+        alpha=alpha,
+        n_best=n_best,
+        shrink_at=0.0,
     )
-    return ids, scores
 
 
 def search(
     model: transformer.Transformer,
     inputs: tf.Tensor,
-    limits: tf.Tensor | constraints.Limits,
+    limits: tf.Tensor | constraints.Constraints,
     *,
     beam_size: int,
     alpha: float | tf.Tensor,
     n_best: int = 1,
     shrink_at: float = SHRINK_AT,
+    max_length: int | tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Translates each sentence as if it were alone in its batch.
 
@@ -78,11 +82,16 @@ def search(
         model: The model.
         inputs: `[B, S]` integer tensor of source ids, ending in EOS, padded
             with 0.
-        limits: `Limits`, or their `lengths` alone.
+        limits: `[B]` integers, the most ids of each translation, EOS
+            included; or `Constraints`.
         beam_size: int, N. 1 is greedy search.
         alpha: float or scalar tensor. Of the length penalty.
         n_best: int. How many translations of each sentence to return.
         shrink_at: float. See `beam_search.run`.
+        max_length: None, or int or scalar tensor: at least the largest limit.
+            All shapes are then constant, and every step attends to so many
+            positions, as XLA and LiteRT need; XLA must know `max_length`, and
+            the shape of `inputs`. Elsewhere, the search is slower then.
 
     Returns:
         A pair: ids, int32 `[B, n_best, T]`, best first, EOS last and then
@@ -95,72 +104,38 @@ def search(
         ValueError: there are fewer beams than `n_best`, or fewer pieces than
             beams.
     """
-    ids, scores, _ = _search(
-        model, inputs, _limits(limits), beam_size, alpha, n_best, shrink_at
-    )
-    return ids, scores
-
-
-def search_within(
-    model: transformer.Transformer,
-    inputs: tf.Tensor,
-    lengths: tf.Tensor,
-    *,
-    max_length: int | tf.Tensor,
-    beam_size: int,
-    alpha: float | tf.Tensor,
-    n_best: int = 1,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Searches with constant shapes, for XLA and LiteRT.
-
-    Every step attends to `max_length` positions. XLA must know the shape of
-    `inputs` and `max_length`, but not `lengths`, so one program serves all
-    lines of a size. Elsewhere, `search` is faster.
-
-    Args:
-        model: The model.
-        inputs: See `search`.
-        lengths: int32 `[B]`: the most ids of each translation.
-        max_length: int or scalar tensor. The size of the cache, perhaps less
-            than `lengths`.
-        beam_size: int. See `search`.
-        alpha: float or scalar tensor. See `search`.
-        n_best: int. See `search`.
-
-    Returns:
-        A triple: ids, int32 `[B, n_best, T]`, and scores, as from `search`;
-        and bool `[B]`: True where `search` might find something else, because
-        there was no room for longer translations.
-
-    Example:
-
-    >>> from relpos_tf import hparam
-    >>> hparams = hparam.HParams(vocab_size=11, hidden_size=16)
-    >>> model = transformer.Transformer(hparams.replace(num_hidden_layers=1))
-    >>> @tf.function(jit_compile=True)
-    ... def translate(inputs):
-    ...     return search_within(
-    ...         model, inputs, [4], max_length=4, beam_size=2, alpha=0.6
-    ...     )
-    >>> translate(tf.constant([[5, 1]]))[1].shape.as_list()
-    [1, 1]
-    """
-    return _search(
-        model,
-        inputs,
-        _limits(lengths),
+    vocab_size = model.hparams.vocab_size
+    if not 1 <= n_best <= beam_size <= vocab_size:
+        raise ValueError(
+            "Expected 1 <= n_best <= beam_size <= vocab_size. Received: "
+            f"n_best={n_best}, beam_size={beam_size}, vocab_size={vocab_size}."
+        )
+    limits = _constraints(limits)
+    step, states, shared = _decoder(model, inputs, limits, max_length)
+    settings = beam_search.Search(
+        step,
+        limits.limits,
         beam_size,
+        vocab_size,
         alpha,
-        n_best,
+        # The best hypothesis is certain before the others are.
+        stop_early=n_best == 1,
+        shared=shared,
+        constrain=limits.constrain if limits.is_constrained else None,
         max_length=max_length,
     )
+    if max_length is not None:
+        shrink_at = 0.0
+    initial_ids = tf.zeros(tf.shape(inputs)[:1], tf.int32)
+    ids, scores, _ = beam_search.run(settings, initial_ids, states, shrink_at)
+    return ids[:, :n_best, 1:], scores[:, :n_best]
 
 
-def _limits(limits):
-    """Returns `Limits` of these, or of lengths alone."""
-    if isinstance(limits, constraints.Limits):
+def _constraints(limits):
+    """Returns `Constraints`, also of limits alone."""
+    if isinstance(limits, constraints.Constraints):
         return limits
-    return constraints.Limits(tf.convert_to_tensor(limits))
+    return constraints.Constraints(tf.convert_to_tensor(limits))
 
 
 class _Shared(NamedTuple):
@@ -168,20 +143,14 @@ class _Shared(NamedTuple):
 
     memory: tuple  # of `DecoderCache`
     may_attend: tf.Tensor  # of `DecoderCache`
-    prefix: tf.Tensor  # of `Limits`; `[B, 0]` if it has none
+    prefix: tf.Tensor  # of `Constraints`; `[B, 0]` if it has none
 
 
-def _decoder(
-    model: transformer.Transformer,
-    inputs: tf.Tensor,
-    limits: constraints.Limits,
-    max_length: int | tf.Tensor | None = None,
-) -> tuple[Callable[..., tuple[tf.Tensor, Any]], Any, _Shared]:
+def _decoder(model, inputs, limits, max_length=None):
     """Returns what beam search and sampling need of a model.
 
-    Returns:
-        A triple: the `step` of `beam_search.Search`; the states `[B, ...]`
-        before the first one; and `shared`.
+    It is a triple: the `step` of `beam_search.Search`; the states `[B, ...]`
+    before the first one; and `shared`.
     """
     whole = model.init_cache(inputs, max_length=max_length)
     prefix = limits.prefix
@@ -200,50 +169,10 @@ def _decoder(
     return step, whole.layers, shared
 
 
-def _search(
-    model,
-    inputs,
-    limits,
-    beam_size,
-    alpha,
-    n_best,
-    shrink_at=0.0,
-    max_length=None,
-):
-    """Searches; `search_within` describes the result."""
-    vocab_size = model.hparams.vocab_size
-    if not 1 <= n_best <= beam_size <= vocab_size:
-        raise ValueError(
-            "Expected 1 <= n_best <= beam_size <= vocab_size. Received: "
-            f"n_best={n_best}, beam_size={beam_size}, vocab_size={vocab_size}."
-        )
-    step, states, shared = _decoder(model, inputs, limits, max_length)
-    search = beam_search.Search(
-        step,
-        limits.lengths,
-        beam_size,
-        vocab_size,
-        alpha,
-        # The best hypothesis is certain before the others are.
-        stop_early=n_best == 1,
-        shared=shared,
-        constrain=limits.constrain if limits.is_constrained else None,
-        room=max_length,
-    )
-    ids, scores, state = beam_search.run(
-        search,
-        tf.zeros(tf.shape(inputs)[:1], tf.int32),
-        states,
-        shrink_at,
-    )
-    is_cut = beam_search.needs_room(search, state)
-    return ids[:, :n_best, 1:], scores[:, :n_best], is_cut
-
-
 def sample(
     model: transformer.Transformer,
     inputs: tf.Tensor,
-    limits: tf.Tensor | constraints.Limits,
+    limits: tf.Tensor | constraints.Constraints,
     numbers: tf.Tensor,
     *,
     how: sampling.Sampling,
@@ -265,7 +194,7 @@ def sample(
     Returns:
         See `search`.
     """
-    limits = _limits(limits)
+    limits = _constraints(limits)
     step, states, shared = _decoder(model, inputs, limits)
     # Each translation to draw is a sentence with one hypothesis.
     states, prefix = tf.nest.map_structure(
@@ -273,19 +202,16 @@ def sample(
     )
     shared = shared._replace(prefix=prefix)
 
-    def constrain(ids, i, log_probs):
-        return limits.constrain(ids, i, log_probs, shared)
-
-    lengths = tf.repeat(limits.lengths, n_best)  # [B * n_best]
+    lengths = tf.repeat(limits.limits, n_best)  # [B * n_best]
     longest = tf.maximum(tf.reduce_max(lengths), 0)
     ids, log_probs = sampling.sample(
-        lambda ids, i, states: step(ids, i, states, shared),
-        tf.zeros_like(lengths),
+        step,
         lengths,
         sampling.uniforms(how.seed, numbers, n_best, longest),
         how,
         states=states,
-        constrain=constrain if limits.is_constrained else None,
+        shared=shared,
+        constrain=limits.constrain if limits.is_constrained else None,
     )
     # The length is the limit if there is no EOS.
     sizes = tf.math.count_nonzero(ids[:, 1:], axis=1, dtype=tf.int32)

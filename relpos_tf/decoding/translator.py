@@ -17,7 +17,6 @@ import pathlib
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
@@ -33,17 +32,14 @@ _log = logging.getLogger("relpos_tf")
 
 # Lines read before the first is translated: enough to find similar lengths.
 CHUNK_LINES = 4096
-# Most lines of a batch, unless told otherwise.
-BATCH_LINES = 128
 # Most translations drawn at once: as many as a search with 4 beams has.
-BATCH_DRAWN = 4 * BATCH_LINES
-# Most padded source ids of a batch, times the beams.
-BATCH_IDS = 16384
+BATCH_DRAWN = 4 * engines.BATCH_LINES
 # An id of a translation needs this share of the memory of a source id: with the
 # usual `extra_length`, the source decides.
 _TARGET_SHARE = 8
 # Longer lines are named before they are translated.
 LONG_LINE = 2000
+_OF_EACH_LINE = "Expected a prefix for each line, perhaps empty. Received: "
 # Line numbers that a warning names.
 _NAMED_LINES = 8
 
@@ -216,12 +212,7 @@ class Translator:
         search = _Search(decode_hparams, n_best, with_attention)
         return self._translations(chunks, search, progress or (lambda _: None))
 
-    def _translations(
-        self,
-        chunks: "Iterator[_Chunk]",
-        search: "_Search",
-        progress: Callable[[int], None],
-    ) -> Iterator[engines.Translation]:
+    def _translations(self, chunks, search, progress):
         """Yields the translation of each line, while chunks are read."""
         numbers = _Numbers([], [], [])
         blank = engines.blank_translation(search.n_best)
@@ -242,11 +233,9 @@ class Translator:
                 yield found.get(number, blank)
         _warn(numbers, search.decode_hparams, self.engine.name)
 
-    def _items(
-        self, chunk: "_Chunk", search: "_Search", numbers: "_Numbers"
-    ) -> list[engines.Item]:
+    def _items(self, chunk, search, numbers):
         """Returns the items of the lines that are not blank."""
-        found = []
+        found: list[engines.Item] = []
         most = search.decode_hparams.max_input_size
         items = self.engine.items(chunk.lines, chunk.prefixes)
         pairs = zip(chunk.lines, items, strict=True)
@@ -260,9 +249,7 @@ class Translator:
         _warn_of_long(found)
         return found
 
-    def _translate(
-        self, items: list[engines.Item], search: "_Search"
-    ) -> list[engines.Translation]:
+    def _translate(self, items, search):
         """Translates a batch, or its halves if memory is short."""
         try:
             found = self.engine.translate(
@@ -311,9 +298,7 @@ class _Numbers(NamedTuple):
     without: list[int]  # no translation was found
 
 
-def _warn(
-    numbers: _Numbers, decode_hparams: decode_hparam.DecodeHParams, name: str
-) -> None:
+def _warn(numbers, decode_hparams, name):
     """Warns of cut lines, and of translations without an end."""
     if numbers.truncated:
         _log.warning(
@@ -344,40 +329,30 @@ def _warn(
     )
 
 
-def _strings(name: str, texts: Iterable[str]) -> Iterator[str]:
+def _strings(name, texts):
     """Returns an iterator over strings, which refuses everything else.
 
     Raises:
-        UserError: `texts` is no collection of strings in an order; when it is
-            read, an element is no str.
+        UserError: `texts` is one string, or none; when it is read: an element
+            is no str.
     """
-    if isinstance(texts, str | Mapping | set | frozenset) or not isinstance(
-        texts, Iterable
-    ):
+
+    def refuse(value, where=""):
         raise errors.UserError(
-            f"`{name}` must be a list of lines, each a str. Received: "
-            f"{_received(texts)}."
+            f"`{name}` must be a list of lines, each a str. Received: the "
+            f"{type(value).__name__} {value!r}{where}. line.decode() makes a "
+            "str of bytes."
         )
-    return (_string(name, *one) for one in enumerate(texts, 1))
+
+    def checked(number, one):
+        return one if isinstance(one, str) else refuse(one, f", line {number}")
+
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        refuse(texts)
+    return itertools.starmap(checked, enumerate(texts, 1))
 
 
-def _string(name: str, number: int, text: Any) -> str:
-    if isinstance(text, str):
-        return text
-    raise errors.UserError(
-        f'`{name}` must be a list of lines, each a str: "" for a missing one, '
-        f"line.decode() for bytes. Received: {_received(text)} as number "
-        f"{number}."
-    )
-
-
-def _received(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    more = "..." if len(text) > 40 else ""
-    return f"the {type(value).__name__} {text[:40]}{more}"
-
-
-def _check_options(options: dict[str, Any]) -> None:
+def _check_options(options):
     """Refuses unknown options of `translate`, and names the known."""
     parameters = inspect.signature(Translator.translate).parameters
     known = {*parameters, *fields.kinds(decode_hparam.DecodeHParams)}
@@ -386,14 +361,9 @@ def _check_options(options: dict[str, Any]) -> None:
     fields.check_names(options, dict.fromkeys(known), "options")
 
 
-def _public(
-    translation: engines.Translation,
-    n_best: int,
-    return_scores: bool,
-    return_attention: bool,
-) -> Any:
+def _public(translation, n_best, return_scores, return_attention):
     """Returns what `Translator.translate` returns for a line."""
-    parts: list[Any] = [translation.texts]
+    parts = [translation.texts]
     if return_scores:
         parts.append(translation.scores)
     if return_attention:
@@ -403,9 +373,7 @@ def _public(
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def _chunks(
-    lines: Iterator[str], prefixes: Iterator[str] | None, chunk_lines: int
-) -> Iterator[_Chunk]:
+def _chunks(lines, prefixes, chunk_lines):
     """Yields chunks, each read when it is asked for.
 
     Raises:
@@ -416,24 +384,17 @@ def _chunks(
     while chunk := list(itertools.islice(lines, chunk_lines)):
         beginnings = list(itertools.islice(starts, len(chunk)))
         if len(beginnings) < len(chunk):
-            raise errors.UserError(
-                "Expected a prefix for each line, perhaps empty. "
-                "Received: fewer."
-            )
+            raise errors.UserError(_OF_EACH_LINE + "fewer.")
         yield _Chunk(first, chunk, beginnings)
         first += len(chunk)
     if prefixes is not None and next(prefixes, None) is not None:
-        raise errors.UserError(
-            "Expected a prefix for each line. Received: more."
-        )
+        raise errors.UserError(_OF_EACH_LINE + "more.")
 
 
-def _batches(
-    items: list[engines.Item], search: _Search
-) -> Iterator[list[engines.Item]]:
+def _batches(items, search):
     """Yields the items that are translated together, the longest first."""
     decode_hparams = search.decode_hparams
-    most = decode_hparams.batch_size or BATCH_LINES
+    most = decode_hparams.batch_size or engines.BATCH_LINES
     hypotheses = decode_hparams.beam_size  # of a line, at once
     if decode_hparams.is_random:
         hypotheses = search.n_best
@@ -442,12 +403,12 @@ def _batches(
         cost(item.size, item.limit(decode_hparams.extra_length), hypotheses)
         for item in items
     ]
-    for indices in make_batches(costs, most):
+    for indices in engines.make_batches(costs, most):
         yield [items[i] for i in indices]
 
 
 def cost(size: int, limit: int, hypotheses: int) -> int:
-    """Returns the number of ids that a line counts in `make_batches`.
+    """Returns the number of ids that a line counts in `engines.make_batches`.
 
     Memory grows with the ids of the source and with those of the translation,
     each of which has keys and values in every hypothesis.
@@ -460,30 +421,7 @@ def cost(size: int, limit: int, hypotheses: int) -> int:
     return hypotheses * max(size, -(-limit // _TARGET_SHARE))
 
 
-def make_batches(
-    sizes: list[int],
-    batch_size: int = BATCH_LINES,
-    batch_ids: int = BATCH_IDS,
-) -> Iterator[list[int]]:
-    """Yields the indices of items that form a batch, the longest first.
-
-    Args:
-        sizes: The number of ids of each item.
-        batch_size: int. Most items of a batch.
-        batch_ids: int. Most ids of a batch, padding included.
-
-    Yields:
-        Lists of indices of `sizes`. Each index comes once.
-    """
-    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
-    while order:
-        # The first is the longest: the others are padded to its size.
-        number = min(batch_size, max(1, batch_ids // sizes[order[0]]))
-        yield order[:number]
-        order = order[number:]
-
-
-def _warn_of_long(items: list[engines.Item]) -> None:
+def _warn_of_long(items):
     """Names the lines that take minutes, before they are translated."""
     if numbers := [item.number for item in items if item.size > LONG_LINE]:
         _log.warning(
@@ -496,7 +434,7 @@ def _warn_of_long(items: list[engines.Item]) -> None:
         )
 
 
-def _listed(numbers: list[int]) -> str:
+def _listed(numbers):
     """Returns the numbers of lines, as in `3 lines (2, 5, 7)`."""
     numbers = sorted(numbers)
     listed = ", ".join(str(number) for number in numbers[:_NAMED_LINES])

@@ -82,7 +82,7 @@ class IdTranslator(tf.Module):
         # The converter fails on a Keras model, so this function hides it.
         def find(inputs, limits, n_best):
             with row_blocks.whole():
-                ids, scores, _ = search.search_within(
+                ids, scores = search.search(
                     model,
                     inputs,
                     limits,

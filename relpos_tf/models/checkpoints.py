@@ -146,8 +146,11 @@ class CheckpointManager:
         Raises:
             UserError: it is not readable, or does not fit the variables.
         """
-        prefix = resolve(self._directory if path is None else path)
-        values = read(prefix)
+        if path is None:
+            prefix, values = _newest_readable(self._directory)
+        else:
+            prefix = resolve(path)
+            values = read(prefix)
         optional = {
             name
             for name in self._variables.keys() ^ values.keys()
@@ -180,7 +183,7 @@ def resolve(path: str | pathlib.Path) -> str:
     if os.path.isfile(f"{prefix}{run_dir.CHECKPOINT}"):
         return prefix
     if os.path.isdir(prefix):
-        return _newest_readable(pathlib.Path(prefix))
+        return _newest_readable(pathlib.Path(prefix))[0]
     steps = run_dir.all_steps(os.path.dirname(prefix) or ".")
     there = f" The steps there: {', '.join(map(str, steps))}." if steps else ""
     raise errors.UserError(
@@ -189,15 +192,14 @@ def resolve(path: str | pathlib.Path) -> str:
     )
 
 
-def _newest_readable(directory: pathlib.Path) -> str:
+def _newest_readable(directory):
+    """Returns the prefix and the arrays of the newest readable checkpoint."""
     for step in reversed(run_dir.all_steps(directory)):
         prefix = str(directory / f"ckpt-{step}")
         try:
-            read(prefix)
+            return prefix, read(prefix)
         except errors.UserError:
             _log.warning("Checkpoint %s is damaged; trying an older.", prefix)
-        else:
-            return prefix
     raise errors.UserError(
         f"Expected a checkpoint ckpt-STEP{run_dir.CHECKPOINT} in {directory}. "
         f"Received: {sorted(path.name for path in directory.glob('*'))}."
@@ -254,9 +256,7 @@ def restore_model(prefix: str, variables: Variables) -> None:
     _assign(prefix, variables, _read_model(prefix))
 
 
-def _assign(
-    prefix: str, variables: Variables, values: Mapping[str, np.ndarray]
-) -> None:
+def _assign(prefix, variables, values):
     """Sets variables, after all names, shapes and dtypes were compared.
 
     Raises:
@@ -312,7 +312,13 @@ def average(prefixes: Sequence[str], output: str) -> None:
     """
     sums: dict[str, np.ndarray] = {}
     for prefix in prefixes:
-        values = _trained_model(prefix)
+        if averaged_steps(prefix):
+            raise errors.UserError(
+                "Expected checkpoints that training wrote: an average of "
+                "averages counts some of them twice. Received: "
+                f"{prefix}, an average."
+            )
+        values = _read_model(prefix)
         for name, value in values.items():
             # -0.0 + x is x for every x, while 0.0 + -0.0 is 0.0.
             sums[name] = sums.get(name, -0.0) + value.astype(np.float64)
@@ -322,16 +328,6 @@ def average(prefixes: Sequence[str], output: str) -> None:
     }
     steps = [run_dir.checkpoint_step(prefix) for prefix in prefixes]
     write_model(output, mean, max(steps), average_of=steps)
-
-
-def _trained_model(prefix: str) -> dict[str, np.ndarray]:
-    """Returns the model's arrays of a checkpoint that training wrote."""
-    if averaged_steps(prefix):
-        raise errors.UserError(
-            "Expected checkpoints that training wrote: an average of averages "
-            f"counts some of them twice. Received: {prefix}, an average."
-        )
-    return _read_model(prefix)
 
 
 def averaged_steps(prefix: str | pathlib.Path) -> list[int]:

@@ -25,18 +25,6 @@ _PROBLEM = "problem.json"
 _SHARING = "sharing.json"
 # After a checkpoint's name: it is the end of an epoch; only a stop saved it.
 _EPOCH, _STOP = ".epoch", ".stop"
-# The files that are written whole or not at all.
-_WRITTEN = (
-    HPARAMS,
-    TOKENIZER,
-    SUBWORDS,
-    METRICS,
-    VERSIONS,
-    _FLAGS,
-    _PROBLEM,
-    _SHARING,
-    "ckpt-*",
-)
 _PROBLEM_FIELDS = {
     "problem": str,
     "source_language": str,
@@ -282,9 +270,8 @@ def parse_flags(text: str) -> dict[str, str]:
 
 def remove_left_overs(directory: str | pathlib.Path) -> None:
     """Removes the incomplete files that a kill left."""
-    for name in _WRITTEN:
-        for path in pathlib.Path(directory).glob(f"{name}{files.PART}"):
-            path.unlink()
+    for path in pathlib.Path(directory).glob(f"*{files.PART}"):
+        path.unlink()
 
 
 def latest_run(root: str = "runs", flag: str = "--output_dir") -> pathlib.Path:
@@ -297,18 +284,18 @@ def latest_run(root: str = "runs", flag: str = "--output_dir") -> pathlib.Path:
     Raises:
         UserError: there is none.
     """
-    runs = []  # pairs (time of the newest checkpoint, folder)
-    for pattern in ("*", "*/*"):
-        for folder in pathlib.Path(root).glob(pattern):
-            if (folder / HPARAMS).is_file() and (steps := all_steps(folder)):
-                newest = checkpoint_file(folder, steps[-1])
-                runs.append((newest.stat().st_mtime, folder))
-    if not runs:
+    checkpoints = [
+        path
+        for folders in ("*", "*/*")
+        for path in pathlib.Path(root).glob(f"{folders}/ckpt-*{CHECKPOINT}")
+        if RunDir(path.parent).has_hparams()
+    ]
+    if not checkpoints:
         raise errors.UserError(
             f"Expected a trained run in {root}/. Received: none. Train one "
             f"with relpos-trainer, or name one with {flag}."
         )
-    return max(runs)[1]
+    return max(checkpoints, key=lambda path: path.stat().st_mtime).parent
 
 
 def run_of(path: str | pathlib.Path) -> RunDir:

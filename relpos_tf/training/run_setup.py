@@ -16,7 +16,6 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import batches
 from relpos_tf.data import plan as plan_lib
-from relpos_tf.data import token_files
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import loading
@@ -205,7 +204,7 @@ def open_trained_run(
     return run, hparams
 
 
-def _check_augmentation(path: str, hparams: hparam.HParams) -> None:
+def _check_augmentation(path, hparams):
     """Raises UserError if the tokenizer does not allow what hparams ask."""
     for name in ("bpe_dropout", "pair_concatenation"):
         if getattr(hparams, name) and not path.endswith(".model"):
@@ -243,9 +242,7 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
     run.write_hparams(hparams)  # last: it makes the folder a run
 
 
-def _check_lengths(
-    tokens: token_files.TokenFile, hparams: hparam.HParams
-) -> None:
+def _check_lengths(tokens, hparams):
     """Logs the number of training pairs that are too long.
 
     Raises:
@@ -262,13 +259,7 @@ def _check_lengths(
         _log.info("%s", line)
 
 
-def _check_same_run(
-    run: run_dir.RunDir,
-    hparams: hparam.HParams,
-    problem: problem_lib.Problem,
-    data_dir: str,
-    flags: Mapping[str, str],
-) -> None:
+def _check_same_run(run, hparams, problem, data_dir, flags):
     """Compares a run with the model and the data to resume it with.
 
     Logs a warning for each difference that does not prevent resuming.
@@ -396,9 +387,7 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
     _describe_vocabulary(problem, data_dir, trainer.config.warm_start_from)
 
 
-def _describe_vocabulary(
-    problem: problem_lib.Problem, data_dir: str, start: str
-) -> None:
+def _describe_vocabulary(problem, data_dir, start):
     """Logs how well the vocabulary of another run fits the new text."""
     path = run_dir.tokenizer_path_of(start) if start else None
     if path is None:
@@ -421,9 +410,7 @@ def _describe_vocabulary(
     )
 
 
-def _vocabulary_fit(
-    problem: problem_lib.Problem, data_dir: str
-) -> tokenizer_lib.Fit:
+def _vocabulary_fit(problem, data_dir):
     """Returns how well the vocabulary fits the development set."""
     source, target = problem.lines(data_dir, "dev")
     tokens = tokenizer_lib.load(problem.tokenizer_path(data_dir))

@@ -268,7 +268,7 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(
         ({"initial_ids": [[0]]}, r"Received: initial_ids \(1, 1\)"),
-        ({"decode_length": [5]}, r"decode_length.* Received: shape \(1,\)"),
+        ({"decode_length": [5, 5]}, r"decode_length \[\] or \[batch\]"),
         ({"beam_size": 0}, "beam_size=0"),
         ({"vocab_size": 1}, "vocab_size=1"),
         ({"alpha": -0.5}, "alpha=-0.5"),

@@ -93,7 +93,7 @@ class ConstraintsTest(tf.test.TestCase, parameterized.TestCase):
             )
 
     def test_what_is_forced_is_never_forbidden(self):
-        limits = constraints.Limits(
+        limits = constraints.Constraints(
             tf.constant([9, 9, 9]),
             # The n-gram 5 3 again; the end too early; nothing.
             tf.constant([[5, 3, 5, 3], [2, 2, 2, 1], [0, 0, 0, 0]]),

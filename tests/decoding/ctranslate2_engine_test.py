@@ -248,7 +248,7 @@ class EngineTest(parameterized.TestCase):
         )
         self.assertEqual(
             engine._ranked(result, 1.0),
-            [(-4.0, ids[2], True), (-6.0, ids[1], True), (-1.0, ids[0], False)],
+            [(ids[2], -4.0), (ids[1], -6.0), (ids[0], -1.0)],
         )
 
     def test_each_text_comes_once_with_its_best_score(self):
@@ -257,10 +257,7 @@ class EngineTest(parameterized.TestCase):
         # The byte and the piece spell the same.
         rows = [[pieces.index(one), 1] for one in ("<0x61>", "a", "b")]
         scores = -1.0, -2.0, -3.0
-        hypotheses = [
-            ctranslate2_engine.Hypothesis(score, row, True)
-            for score, row in zip(scores, rows, strict=True)
-        ]
+        hypotheses = list(zip(rows, scores, strict=True))
         settings = engine.complete(decode_hparam.DecodeHParams())
         with mock.patch.object(engine, "search", return_value=[hypotheses]):
             (found,) = engine.translate(engine.items(["7"]), settings, 3)

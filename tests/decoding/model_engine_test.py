@@ -31,7 +31,7 @@ class CompiledTest(tf.test.TestCase, parameterized.TestCase):
     def setUp(self):
         super().setUp()
         engine = self.translator.engine
-        patch = mock.patch.object(engine, "_find", wraps=engine._find)
+        patch = mock.patch.object(engine, "function", wraps=engine.function)
         self.usual = patch.start()
         self.addCleanup(patch.stop)
 
@@ -62,19 +62,6 @@ class CompiledTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(self.usual.call_count, 1)
         compiled.assert_not_called()
 
-    def test_a_translation_without_room_is_searched_for_as_usual(self):
-        engine = self.translator.engine
-        (expected,) = relpos_tf.Translator.load(tiny_run.path()).translate(
-            LINES[:1]
-        )
-        with (
-            mock.patch.object(model_engine, "_room", return_value=2),
-            mock.patch.object(engine, "_functions", {}),
-        ):
-            found = self.translator.translate(LINES[:1])
-        self.assertEqual(found, [expected])
-        self.assertEqual(self.usual.call_count, 1)
-
     def test_all_sizes_can_be_compiled_before_the_first_line(self):
         engine = self.translator.engine
         ids = np.ones([1, 1, 1], np.int32)
@@ -82,13 +69,12 @@ class CompiledTest(tf.test.TestCase, parameterized.TestCase):
             mock.patch.object(model_engine, "SIZES", (2, 3)),
             mock.patch.object(engine, "compiled") as compiled,
         ):
-            found = tf.constant(ids), tf.zeros([1, 1]), tf.constant([False])
+            found = tf.constant(ids), tf.zeros([1, 1])
             compiled.return_value.return_value = found
             for step in engine.warm_up_steps():
                 step()
-        self.assertEqual(
-            compiled.call_args_list, [mock.call(3, 2), mock.call(3, 3)]
-        )
+        sizes = [call.args[1] for call in compiled.call_args_list]
+        self.assertEqual(sizes, [2, 3])
 
     def test_an_export_is_not_compiled(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

@@ -110,13 +110,12 @@ class SampleTest(tf.test.TestCase):
         table[0, [2, 3]] = np.log([0.25, 0.75])
         table[2, 4] = table[3, 1] = table[4, 4] = table[1, 0] = 0.0
 
-        def logits(ids, i, states):
+        def logits(ids, i, states, shared):
             return tf.gather(table, ids[:, i]), states
 
         numbers = tf.constant([[0.1] * 9, [0.9] * 9, [0.9] * 9, [0.9] * 9])
         ids, scores = sampling.sample(
             logits,
-            tf.zeros([4], tf.int32),
             tf.constant([7, 7, 3, 0]),
             numbers,
             sampling.Sampling(),
@@ -135,10 +134,10 @@ class SampleTest(tf.test.TestCase):
         self.assertAllClose(scores, np.log([0.75, 0.25, 0.25, 1.0]))
 
     def test_row_that_nothing_may_follow_is_no_translation(self):
-        def logits(ids, i, states):
+        def logits(ids, i, states, shared):
             return tf.zeros([3, 5]), states
 
-        def constrain(ids, i, log_probs):
+        def constrain(ids, i, log_probs, shared):
             # After its second id, nothing may follow in the second row; it
             # has ended in the third.
             is_dead = (tf.range(3) > 0)[:, tf.newaxis] & (i >= 2)
@@ -146,7 +145,6 @@ class SampleTest(tf.test.TestCase):
 
         ids, scores = sampling.sample(
             logits,
-            tf.zeros([3], tf.int32),
             tf.constant([4, 4, 2]),
             tf.constant([[0.9] * 4] * 3),
             sampling.Sampling(),

@@ -45,7 +45,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         model = search_test.made()
         free, _ = translate("search", model, INPUTS, [11] * 3)
         self.assertLess(min(len(strip(row)) for row in free[:, 0]), 7)
-        limits = constraints.Limits(tf.constant([11] * 3), min_length=7)
+        limits = constraints.Constraints(tf.constant([11] * 3), min_length=7)
         ids, scores = translate("search", model, INPUTS, limits)
         self.assertNotIn(1, ids[:, :, :6].numpy())
         expected = search_test.scores_of(model, ids, 0.6)
@@ -68,7 +68,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
 
         free, _ = translate("search", model, INPUTS, lengths)
         self.assertGreater(sum(repeats(row) for row in free[:, 0]), 0)
-        limits = constraints.Limits(lengths, no_repeat_ngram_size=size)
+        limits = constraints.Constraints(lengths, no_repeat_ngram_size=size)
         ids, _ = translate("search", model, INPUTS, limits)
         self.assertGreater(ids.shape[2], size)
         self.assertEqual({repeats(row) for rows in ids for row in rows}, {0})
@@ -77,7 +77,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
     def test_prefix_that_repeats_itself_is_kept(self, method):
         model = talkative_model(0.3)
         prefix = [[4, 9, 4, 9, 4], [3, 3, 3, 0, 0], [0, 0, 0, 0, 0]]
-        limits = constraints.Limits(
+        limits = constraints.Constraints(
             LENGTHS,
             tf.constant(prefix),
             min_length=2,
@@ -95,7 +95,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters("search", "sample")
     def test_least_length_with_too_few_pieces_finds_nothing(self, method):
         # Without repetition there are V - 1 ids, and no end before.
-        limits = constraints.Limits(
+        limits = constraints.Constraints(
             tf.constant([2, V + 3, 0]), min_length=V, no_repeat_ngram_size=1
         )
         ids, scores = translate(method, talkative_model(0.3), INPUTS, limits)
@@ -108,7 +108,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
     def test_brute_force_with_a_prefix_on_a_tiny_vocabulary(self):
         model = search_test.make_model(vocab_size=4)
         inputs = tf.constant([[3, 2, 1]])
-        limits = constraints.Limits(tf.constant([3]), tf.constant([[3]]))
+        limits = constraints.Constraints(tf.constant([3]), tf.constant([[3]]))
         # At most 6 hypotheses are alive, of 8 candidates, so none is lost.
         ids, scores = search.search(
             model, inputs, limits, beam_size=4, alpha=0.6, n_best=3
@@ -124,7 +124,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters("search", "sample")
     def test_empty_batch_has_empty_results(self, method):
-        limits = constraints.Limits(
+        limits = constraints.Constraints(
             tf.zeros([0], tf.int32),
             tf.zeros([0, 2], tf.int32),
             no_repeat_ngram_size=2,

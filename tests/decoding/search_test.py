@@ -118,7 +118,7 @@ def full_passes(model, limits):
 
     settings = beam_search.Search(
         step,
-        limits.lengths,
+        limits.limits,
         3,
         VOCAB_SIZE,
         0.6,
@@ -141,7 +141,7 @@ class SearchTest(tf.test.TestCase, parameterized.TestCase):
     def test_cached_search_with_a_prefix_equals_full_passes(self, kind):
         model = made(kind)
         prefix = tf.constant([[4, 4, 9], [0] * 3, [3, 0, 0]])
-        limits = constraints.Limits(LENGTHS, prefix)
+        limits = constraints.Constraints(LENGTHS, prefix)
         expected = full_passes(model, limits)
         self.assertAllEqual(expected[0][0, :, :3], [[4, 4, 9]] * 3)
         self.assertAllEqual(expected[0][2, :, 0], [3] * 3)
@@ -157,32 +157,17 @@ class SearchTest(tf.test.TestCase, parameterized.TestCase):
         model = made(kind)
         ids, scores = search.search(model, INPUTS, LENGTHS, n_best=3, **BEAMS)
         within = functools.partial(
-            search.search_within, model, INPUTS, LENGTHS, n_best=3, **BEAMS
+            search.search, model, INPUTS, LENGTHS, n_best=3, **BEAMS
         )
         found = [within(max_length=11)]
         if kind == "relative":
             found.append(within(max_length=13))
             compiled = graphs.function(jit_compile=True)(within)
             found.append(compiled(max_length=11))
-        for within_ids, within_scores, is_cut in found:
+        for within_ids, within_scores in found:
             # XLA cannot shorten its result: zeros follow.
             self.assert_equal_rows(within_ids, ids)
             self.assertAllClose(within_scores, scores, atol=1e-5)
-            self.assertAllEqual(is_cut, [False] * 3)
-
-    def test_where_there_was_room_the_result_is_that_of_search(self):
-        inputs = tf.random.stateless_uniform(
-            [13, 5], [1, 2], 2, VOCAB_SIZE, tf.int32
-        )
-        lengths = tf.range(13)
-        found = search.search_within(
-            made(), inputs, lengths, max_length=6, **BEAMS
-        )
-        ids, scores = search.search(made(), inputs, lengths, **BEAMS)
-        fits = ~found[2].numpy()
-        self.assertBetween(fits.sum(), 7, 12)
-        self.assert_equal_rows(found[0][fits], ids[fits])
-        self.assertAllClose(found[1][fits], scores[fits], atol=1e-5)
 
     def test_sentences_leave_the_batch_without_a_trace(self):
         inputs = tf.random.stateless_uniform(
@@ -266,7 +251,7 @@ class SearchTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(found, (log_probs * (targets != 0)).sum(1), 1e-4)
 
     def test_limits_are_kept_and_zero_gives_nothing(self):
-        limits = constraints.Limits(tf.constant([0, 2, 3]), min_length=9)
+        limits = constraints.Constraints(tf.constant([0, 2, 3]), min_length=9)
         ids, scores = search.search(made(), INPUTS, limits, **BEAMS)
         sizes = tf.math.count_nonzero(ids[:, 0], axis=1)
         self.assertAllEqual(sizes, [0, 2, 3])

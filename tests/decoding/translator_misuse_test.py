@@ -16,18 +16,16 @@ NO_LINES = {
     "str": ("two days", "the str 'two days'"),
     "none": (None, "the NoneType None"),
     "number": (7, "the int 7"),
-    "dict": ({"a": 1}, "the dict {'a': 1}"),
-    "set": ({"a"}, "the set {'a'}"),
     "path": (pathlib.Path("a"), "the PosixPath PosixPath\\('a'\\)"),
 }
 # Elements that are no str, after two that are.
 NO_STR = {
-    "bytes": (b"c", "the bytes b'c' as number 3"),
-    "none": (None, "the NoneType None as number 3"),
-    "nan": (float("nan"), "the float nan as number 3"),
-    "number": (3, "the int 3 as number 3"),
-    "tensor": (tf.constant("c"), "the EagerTensor .* as number 3"),
-    "list": (["c"], r"the list \['c'\] as number 3"),
+    "bytes": (b"c", "the bytes b'c', line 3"),
+    "none": (None, "the NoneType None, line 3"),
+    "nan": (float("nan"), "the float nan, line 3"),
+    "number": (3, "the int 3, line 3"),
+    "tensor": (tf.constant("c"), "the EagerTensor .*, line 3"),
+    "list": (["c"], r"the list \['c'\], line 3"),
 }
 OPTIONS = {
     "beam_size": ("4", "`beam_size` must be of type int. Received: '4'"),

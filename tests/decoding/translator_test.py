@@ -133,7 +133,7 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_batches_are_bounded_and_long_lines_alone(self):
         sizes = [3, 50, 4, 4, 2, 9, 101]
-        found = list(translator_lib.make_batches(sizes, 3, batch_ids=20))
+        found = list(engines.make_batches(sizes, 3, batch_ids=20))
         self.assertEqual(found, [[6], [1], [5, 2], [3, 0, 4]])
 
     def test_long_translations_of_short_lines_bound_a_batch(self):
@@ -150,7 +150,7 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
     def test_usual_translations_leave_batches_as_they_are(self, beam_size):
         for size in (*range(1, 300), 2999):
             first, before = (
-                next(translator_lib.make_batches([cost] * 200))
+                next(engines.make_batches([cost] * 200))
                 for cost in (
                     translator_lib.cost(size, size + 50, beam_size),
                     size * beam_size,

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from relpos_tf import errors
-from relpos_tf.decoding import pair_scores
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.training import evaluation
 from tests import tiny_run
@@ -152,7 +151,7 @@ class TranslationTest(tf.test.TestCase):
             ("twenty-one days", "x"),
             ("", "Tage" + " Tage" * 4),
         ]
-        found = pair_scores.log_probabilities(translator, pairs)
+        found = translator.engine.log_probabilities(pairs)
         engine = translator.engine
         for (source, target), (score, count) in zip(pairs, found, strict=True):
             inputs = engine.tokenizer.encode(source)
