@@ -1,6 +1,6 @@
 """Runs a notebook and stores its outputs, without Jupyter.
 
-    python -m tools.notebook examples/tunes.ipynb
+    python -m tools.notebook PATH
 
 The cells run in one namespace and can import from the folder of the notebook,
 as in a fresh kernel of Jupyter. Text that a cell prints, the value of its last

@@ -1,4 +1,4 @@
-"""Tests of the scripts and the notebook in examples/."""
+"""Tests of the scripts in examples/."""
 
 import importlib
 import pathlib
