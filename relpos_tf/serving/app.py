@@ -33,15 +33,10 @@ with extras.imports("serve", "relpos-serve"):
     from starlette import responses
     from starlette import routing
 
-# How much of a body that is too large is read before it is refused: a client
-# that is still sending would not see the refusal.
-_DRAINED_BYTES = 2**24
 # Not a standard code; nobody reads it but the metrics.
 _HUNG_UP = 499
 # Seconds after which to try again.
 _RETRY_AFTER = {503: "5", 504: "10"}
-# Part of the body may be unread.
-_CLOSING = 408, 413
 _PAGE = pathlib.Path(__file__).parent / "page"
 _PAGE_FILES = {"/": "index.html"} | {
     f"/{x}": x for x in ("page.css", "page.js")
@@ -121,9 +116,13 @@ class _Answers:
 
     async def translate(self, request: requests.Request):
         count = self._metrics.requests.labels
+        timeout = self._limits.timeout_s
         try:
-            text = await self._translate(request, time.monotonic())
+            text = await asyncio.wait_for(self._translate(request), timeout)
             response = _response(text)
+        except asyncio.TimeoutError:
+            text = f"Not answered within {timeout:.0f} s."
+            response = _refusal(limits_lib.RefusedError(504, text))
         except errors.UserError as error:
             response = _refusal(error)
         except asyncio.CancelledError:  # the server does not wait any longer
@@ -136,20 +135,12 @@ class _Answers:
         count(str(response.status_code)).inc()
         return response
 
-    async def _translate(self, request, begun):
-        try:
-            body = await asyncio.wait_for(
-                self._read_body(request), self._limits.timeout_s
-            )
-        except asyncio.TimeoutError:
-            raise limits_lib.RefusedError(
-                408, "The body did not arrive in time."
-            ) from None
+    async def _translate(self, request):
+        begun = time.monotonic()
+        body = await self._read_body(request)
         query = queries.parse(body, self._limits)
         worker = self._worker(query.model)
-        job = worker.submit(query)
-        left = begun + self._limits.timeout_s - time.monotonic()
-        lines = await _result(request, job, left)
+        lines = await _result(request, worker.submit(query))
         name = worker.model.name
         seconds = time.monotonic() - begun
         self._metrics.request_seconds.labels(name).observe(seconds)
@@ -171,16 +162,12 @@ class _Answers:
 
     async def _read_body(self, request):
         most = self._limits.max_body_bytes
-        size = int(request.headers.get("content-length", 0))
-        body = bytearray()
-        if size <= most + _DRAINED_BYTES:
-            size = 0
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size <= most:
-                    body += chunk
-                elif size > most + _DRAINED_BYTES:
-                    break
+        body, size = bytearray(), 0
+        # All of it, since a client that still sends does not see a refusal.
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size <= most:
+                body += chunk
         if size > most:
             raise limits_lib.RefusedError(
                 413, f"The body may have at most {most} bytes."
@@ -188,29 +175,21 @@ class _Answers:
         return bytes(body)
 
 
-async def _result(request, job, timeout):
-    """Waits for the translations of a job.
+async def _result(request, job):
+    """Waits for the translations of a job, and gives it up if cancelled.
 
     Raises:
-        UserError: 504 after `timeout` seconds, or the job's own.
+        UserError: the job's own.
         ClientDisconnect: the client hung up.
     """
     future = asyncio.wrap_future(job.future)
     # After the whole body, only the end of the connection can arrive.
     end = asyncio.ensure_future(request.receive())
     try:
-        await asyncio.wait(
-            {future, end},
-            timeout=timeout,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        if future.done():
-            return future.result()
-        if end.done():
+        await asyncio.wait({future, end}, return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
             raise requests.ClientDisconnect
-        raise limits_lib.RefusedError(
-            504, f"Not translated within {timeout:.0f} s."
-        )
+        return future.result()
     finally:
         end.cancel()
         future.cancel()  # and the job with it, unless it is done
@@ -230,13 +209,13 @@ def _response(text, status=200):
     headers = {"cache-control": "no-store"}
     if status in _RETRY_AFTER:
         headers["retry-after"] = _RETRY_AFTER[status]
-    if status in _CLOSING:
-        headers["connection"] = "close"
     return responses.Response(text, status, headers, "application/json")
 
 
 def _refusal(error):
     status = getattr(error, "status", 422)
+    # The task that raised it refers to it: a cycle that holds the request.
+    error.__traceback__ = None
     return _json({"error": str(error)}, status)
 
 

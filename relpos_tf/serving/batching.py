@@ -65,9 +65,10 @@ class Job:
         # joined with others.
         is_random = settings.decode_hparams.is_random
         self.key = (settings, id(self)) if is_random else settings
-        self._order = list(range(len(query.lines)))
         # Similar lengths together, the longest first.
-        self._order.sort(key=lambda i: -_size(query.lines[i]))
+        self._order = sorted(
+            range(len(query.lines)), key=lambda i: -_size(query.lines[i])
+        )
 
     @property
     def waiting(self) -> int:
@@ -152,7 +153,7 @@ class Worker:
             return job
         most = self._limits.max_queue_lines
         with self._changed:
-            waiting = self._waiting()
+            waiting = self.waiting()
             if self._is_closing:
                 raise limits_lib.stopping()
             # An empty queue takes any query.
@@ -167,7 +168,8 @@ class Worker:
     def waiting(self) -> int:
         """Returns the number of lines that wait."""
         with self._changed:
-            return self._waiting()
+            self._jobs = [x for x in self._jobs if not x.future.cancelled()]
+            return sum(job.waiting for job in self._jobs)
 
     def close(self, seconds: float | None = None) -> bool:
         """Gives up the jobs that wait, and ends the thread.
@@ -187,10 +189,6 @@ class Worker:
         if self._thread.is_alive():
             self._thread.join(seconds)
         return not self._thread.is_alive()
-
-    def _waiting(self):
-        self._jobs = [job for job in self._jobs if not job.future.cancelled()]
-        return sum(job.waiting for job in self._jobs)
 
     def _run(self):
         name = self.model.name
@@ -225,7 +223,7 @@ class Worker:
         wait = self._limits.batch_wait_ms / 1000
         with self._changed:
             while not self._is_closing:
-                waiting, left = self._waiting(), None
+                waiting, left = self.waiting(), None
                 if waiting:
                     end = max(self._jobs[0].arrived + wait, self._rested)
                     left = end - time.monotonic()
@@ -294,8 +292,7 @@ class Worker:
         if job.weights > most:
             message = (
                 f"An answer may have at most {most} attention weights. This "
-                "one has more. Ask for fewer lines, a smaller `n_best`, or the "
-                "average."
+                "one has more. Ask for fewer lines or a smaller `n_best`."
             )
             self._fail(job, errors.UserError(message))
         elif len(job.lines) == number:

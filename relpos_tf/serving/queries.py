@@ -13,7 +13,6 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.utils import checked_json
 
-AVERAGE, HEADS = "average", "heads"
 # Fields of `DecodeHParams` that a request has under another name or not at all.
 _NO_OPTIONS = frozenset(
     "batch_size max_input_size return_beams write_beam_scores".split()
@@ -27,7 +26,7 @@ _FIELDS = {
     "lines": list[str],
     "model": str | None,
     "n_best": int,
-    "attention": bool | str | None,
+    "attention": bool | None,
 }
 
 
@@ -40,15 +39,14 @@ class Query:
         decode_hparams: How to translate them.
         model: str. The model's name; "": the first.
         n_best: int. Translations of each line.
-        attention: str. `AVERAGE` over layers and heads, all `HEADS` of all
-            layers, or "": none.
+        attention: bool. Whether to add the weights of all layers and heads.
     """
 
     lines: tuple[str, ...]
     decode_hparams: decode_hparam.DecodeHParams
     model: str = ""
     n_best: int = 1
-    attention: str = ""
+    attention: bool = False
 
 
 def parse(body: bytes, limits: limits_lib.Limits) -> Query:
@@ -89,7 +87,7 @@ def parse(body: bytes, limits: limits_lib.Limits) -> Query:
         decode_hparams=decode_hparam.DecodeHParams(**options),
         model=values.get("model") or "",
         n_best=values.get("n_best", 1),
-        attention=_attention(values.get("attention")),
+        attention=values.get("attention") or False,
     )
     _check_sizes(query, limits)
     return query
@@ -99,16 +97,6 @@ def _whole(text):
     """Replaces half characters, which JSON can spell and no encoding has."""
     data = text.encode("utf-16-le", "surrogatepass")
     return data.decode("utf-16-le", "replace")
-
-
-def _attention(value):
-    kind = AVERAGE if value is True else value or ""
-    if kind not in ("", AVERAGE, HEADS):
-        raise errors.UserError(
-            f'`attention` must be true, "{AVERAGE}" or "{HEADS}". '
-            f"Received: {kind[:40]!r}."
-        )
-    return kind
 
 
 def _check_sizes(query, limits):

@@ -85,7 +85,7 @@ class ServedModel:
             UserError: the model cannot translate so.
         """
         decode_hparams = self._translator.engine.complete(query.decode_hparams)
-        settings = Settings(decode_hparams, query.n_best, bool(query.attention))
+        settings = Settings(decode_hparams, query.n_best, query.attention)
         self._translations(settings, [])  # checks everything at the call
         if query.n_best > 1 and not decode_hparams.is_random:
             # The search is the same, and such lines can share a batch.
@@ -175,13 +175,12 @@ def line_of(
             break
         hypothesis = {"text": text, "score": round(score, _DIGITS)}
         if query.attention:
-            attention = translation.attention[i]
-            hypothesis["attention"] = _attention(attention, query.attention)
+            hypothesis["attention"] = _attention(translation.attention[i])
         hypotheses.append(hypothesis)
     return {"complete": translation.is_complete, "hypotheses": hypotheses}
 
 
-def _attention(attention, kind):
+def _attention(attention):
     """Returns pieces and rounded weights; None for a blank line.
 
     The engine's weights are views of those of the whole batch, which would stay
@@ -190,8 +189,6 @@ def _attention(attention, kind):
     if attention is None:
         return None
     weights = attention.weights.astype(np.float64)  # [layers, heads, T, S]
-    if kind == queries.AVERAGE:
-        weights = weights.mean((0, 1))  # [T, S]
     weights = np.where(np.isfinite(weights), weights, 0.0)
     return {
         "source": attention.source,

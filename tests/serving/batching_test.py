@@ -18,7 +18,7 @@ from tests import tiny_run
 from tests.serving import servers
 
 
-def query(*lines, n_best=1, attention="", **options):
+def query(*lines, n_best=1, attention=False, **options):
     how = decode_hparam.DecodeHParams(**options)
     return queries.Query(lines, how, "", n_best, attention)
 
@@ -82,7 +82,7 @@ JOINED = {
         64,
         [
             query("plain"),
-            query("attention", attention="heads"),
+            query("attention", attention=True),
             query("alpha", alpha=1.5),
             query("best", n_best=2),
             query("random", **RANDOM),
@@ -102,7 +102,7 @@ JOINED = {
     ),
     "attention_makes_small_batches": (
         64,
-        [query("a", attention="heads") for _ in range(9)],
+        [query("a", attention=True) for _ in range(9)],
         [["a"] * 8, ["a"]],
     ),
     # Blank lines, which are not translated, stand for the others.
@@ -309,7 +309,7 @@ class BatchingTest(parameterized.TestCase):
             *map(
                 worker.submit,
                 (
-                    query("x", n_best=2, attention="heads"),
+                    query("x", n_best=2, attention=True),
                     query("x"),
                     query("x", no_repeat_ngram_size=3, alpha=5.0),
                 ),

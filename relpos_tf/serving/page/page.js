@@ -267,7 +267,7 @@ class Column {
     }
     if (!hypothesis?.text) return;
     if (!hypothesis.attention) {
-      const more = { attention: "heads" };
+      const more = { attention: true };
       if (!this.chosen) more.n_best = 1;
       const [answer] = await ask(this.content([line], more), signal);
       hypothesis.attention = answer.hypotheses[this.chosen]?.attention;
