@@ -444,7 +444,7 @@ def import_tensorflow(
     os.environ["KERAS_BACKEND"] = "tensorflow"
     quiet = quiet and level not in ("0", "1", "2")
     with _hidden_stderr() if quiet else contextlib.nullcontext():
-        with extras.imports("translate", task):
+        with extras.imports("translate", task), _without("matplotlib"):
             # Slow: only once the flags are known good.
             import tensorflow as tf
 
@@ -459,6 +459,23 @@ def import_tensorflow(
     tf.get_logger().handlers[:] = [_Lines()]
     tf.get_logger().propagate = False
     return tf
+
+
+@contextlib.contextmanager
+def _without(package):
+    """Hides a package that TensorFlow does not need.
+
+    Keras imports matplotlib where it is installed, which takes time and may
+    write a folder of settings.
+    """
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None
+    try:
+        yield
+    finally:
+        del sys.modules[package]
 
 
 class _Lines(logging.Handler):
