@@ -1,6 +1,5 @@
 """Tests with arbitrary bytes, from a file of lines to its translation."""
 
-import collections
 import pathlib
 import tempfile
 import unicodedata
@@ -12,18 +11,14 @@ from absl.testing import parameterized
 from hypothesis import strategies
 
 import relpos_tf
-from relpos_tf.data import batches
 from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import pieces
-from relpos_tf.data import plan
 from relpos_tf.data import t2t_subwords
-from relpos_tf.data import token_files
 from relpos_tf.data import tokenizer
 from relpos_tf.decoding import engines
 from relpos_tf.problems import cleaning
 from relpos_tf.problems import own_files
 from relpos_tf.problems import translate
-from relpos_tf.utils import text
 from tests import tiny_run
 from tests.data import spelling_test
 from tests.data import t2t_subwords_test
@@ -62,7 +57,6 @@ _LONG_LINES = strategies.sampled_from(
         "e\u0301".encode() * 5000,
     ]
 )
-_MIDDLING = _LINES_OF_BYTES.map(lambda line: line * 40)
 _PAIRS = strategies.lists(
     strategies.tuples(_LINES_OF_BYTES, _LINES_OF_BYTES),
     min_size=1,
@@ -106,12 +100,6 @@ def spelled(line):
     return unicodedata.normalize("NFD", kept)
 
 
-def restored(line):
-    """Returns a line after encoding and decoding by SentencePiece."""
-    tokens = _tokenizers["sentencepiece"]
-    return tokens.decode(tokens.encode(line))
-
-
 def lines_of(content):
     """Returns the lines of a file, as the module `text` defines them."""
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -126,49 +114,6 @@ def lines_of(content):
 class FuzzTest(parameterized.TestCase):
     def path(self, name):
         return pathlib.Path(_folder.name, name)
-
-    @examples(60)
-    @hypothesis.given(strategies.lists(_LINES_OF_BYTES | _LONG_LINES))
-    def test_every_line_feed_ends_a_line_and_nothing_else_does(self, lines):
-        content = b"\n".join(lines)
-        self.path("lines").write_bytes(content)
-        expected = lines_of(content)
-        self.assertEqual(list(text.read_lines(self.path("lines"))), expected)
-        with text.writer(self.path("out"), None) as write:
-            for line in expected:
-                write(line)
-        written = self.path("out").read_bytes()
-        self.assertEqual(written.count(b"\n"), len(expected))
-        self.assertEqual(
-            [line.decode() for line in written.split(b"\n")[:-1]], expected
-        )
-
-    @examples(40)
-    @hypothesis.given(
-        strategies.lists(
-            strategies.tuples(
-                _LINES_OF_BYTES, _LINES_OF_BYTES | _MIDDLING | _LONG_LINES
-            ),
-            min_size=1,
-        )
-    )
-    def test_cleaning_loses_no_pair_without_counting_it(self, pairs):
-        decoded = [
-            tuple(side.decode("utf-8", errors="replace") for side in pair)
-            for pair in pairs
-        ]
-        counts = collections.Counter()
-        kept = list(cleaning.clean_pairs(decoded, counts))
-        dropped = sum(
-            counts[rule] for rule in ("blank", "undecodable", "long", "ratio")
-        )
-        self.assertEqual(counts["read"], len(pairs))
-        self.assertEqual(len(kept) + dropped, len(pairs))
-        for pair in kept:
-            for side in pair:
-                self.assertNotEmpty(side)
-                self.assertEqual(side, side.strip())
-                self.assertNoCommonElements(side, "\0\ufffd")
 
     @parameterized.parameters("sentencepiece", "subwords")
     def test_tokens_are_ids_and_come_back_alike_in_graph(self, name):
@@ -202,46 +147,6 @@ class FuzzTest(parameterized.TestCase):
             )
 
         check()
-
-    @examples(3)
-    @hypothesis.given(_PAIRS)
-    def test_pairs_survive_files_and_batches(self, pairs):
-        tokens = _tokenizers["sentencepiece"]
-        folder = pathlib.Path(_folder.name)
-        encoder = pieces.encoder(str(folder / "made.model"))
-        strings = [
-            tuple(side.decode("utf-8", errors="replace") for side in pair)
-            for pair in pairs
-        ]
-        sides = [
-            token_files.Rows(*encoder.arrays(list(side)))
-            for side in zip(*strings, strict=True)
-        ]
-        with tempfile.TemporaryDirectory() as name:
-            place = pathlib.Path(name), "train", encoder.vocab_size
-            with token_files.Writer(*place) as writer:
-                writer.add(*sides)
-            read = token_files.TokenFile(*place)
-        expected = [tuple(map(restored, pair)) for pair in strings]
-        every = batches.evaluation_batches(read, 64)
-        self.assertCountEqual(self.decoded(tokens, every), expected)
-        plan_ = plan.Plan(
-            read.lengths, [plan.Corpus(len(read))], plan.buckets(64, 9999)
-        )
-        reader = batches.Reader(read, plan_)
-        epoch = map(reader.read, plan_.epoch(1, 0))
-        self.assertCountEqual(self.decoded(tokens, epoch), expected)
-
-    def decoded(self, tokens, dataset):
-        """Returns the pairs of strings in batches."""
-        return [
-            tuple(
-                tokens.decode(batch[side][i].tolist())
-                for side in ("inputs", "targets")
-            )
-            for batch in dataset
-            for i in range(len(batch["inputs"]))
-        ]
 
     @examples(3)
     @hypothesis.given(_PAIRS)

@@ -1,4 +1,4 @@
-"""The values of the hparams sets."""
+"""The values of the hparams sets, against the papers."""
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -52,6 +52,7 @@ BIG_RELATIVE = RELATIVE | {
     "heads_share_relative_embedding": True,
 }
 FRENCH = {"layer_prepostprocess_dropout": 0.1}
+CONVOLUTIONAL = {"attention_window": 5, "attention_window_layers": 3}
 
 
 class SetsTest(parameterized.TestCase):
@@ -72,78 +73,32 @@ class SetsTest(parameterized.TestCase):
         # d_z is 64 in both models.
         self.assertEqual(hparams["hidden_size"], 64 * hparams["num_heads"])
 
-    @parameterized.parameters(
-        ("transformer_base", "transformer_relative"),
-        ("transformer_tiny", "transformer_relative_tiny"),
-        ("transformer_small", "transformer_relative_small"),
-        ("transformer_multi30k", "transformer_relative_multi30k"),
-        ("transformer_big", "transformer_relative_big"),
-        ("transformer_big_enfr", "transformer_relative_big_enfr"),
-    )
-    def test_a_relative_set_differs_only_in_positions(self, first, second):
-        differences = hparam.differences(
-            registry.hparams(first), registry.hparams(second)
-        )
+    @parameterized.parameters("", "_tiny", "_small", "_multi30k", "_big")
+    def test_a_relative_set_differs_only_in_positions(self, size):
+        first = registry.hparams(f"transformer{size or '_base'}")
+        second = registry.hparams(f"transformer_relative{size}")
+        differences = hparam.differences(first, second)
         self.assertContainsSubset(
             differences,
-            {
-                "pos",
-                "self_attention_type",
-                "max_relative_position",
-                "heads_share_relative_embedding",
-            },
+            {*RELATIVE, *BASE_RELATIVE} - {"add_relative_to_keys"},
         )
         self.assertContainsSubset({"pos", "self_attention_type"}, differences)
-        self.assertTrue(registry.hparams(second).is_relative)
-        self.assertFalse(registry.hparams(first).is_relative)
 
-    def test_relative_and_absolute_adds_sinusoids(self):
-        self.assertEqual(
-            hparam.differences(
-                registry.hparams("transformer_relative"),
-                registry.hparams("transformer_relative_and_absolute"),
-            ),
-            {"pos": ("none", "timing")},
+    @parameterized.parameters(
+        ("localness_fixed", {"localness": "fixed"}),
+        ("localness_layer", {"localness": "layer"}),
+        ("localness_query", {"localness": "query"}),
+        ("convolutional_1d", CONVOLUTIONAL),
+        ("convolutional_2d", CONVOLUTIONAL | {"attention_window_heads": 3}),
+        ("vaswani_base", {"filter_size": 2048, "average_checkpoints": 5}),
+    )
+    def test_a_set_differs_from_base_only_in_its_idea(self, name, expected):
+        base = registry.hparams("transformer_base")
+        differences = hparam.differences(
+            base, registry.hparams(f"transformer_{name}")
         )
-
-    @parameterized.parameters("fixed", "layer", "query")
-    def test_a_localness_set_differs_only_in_localness(self, kind):
-        self.assertEqual(
-            hparam.differences(
-                registry.hparams("transformer_base"),
-                registry.hparams(f"transformer_localness_{kind}"),
-            ),
-            {"localness": ("none", kind)},
-        )
-        self.assertEqual(
-            registry.hparams(f"transformer_localness_{kind}").localness_window,
-            10,
-        )
-
-    @parameterized.parameters(("1d", 1), ("2d", 3))
-    def test_a_convolutional_set_differs_only_in_its_windows(self, kind, heads):
-        changes = {
-            "attention_window": (0, 5),  # 11 positions
-            "attention_window_layers": (0, 3),
-        }
-        if heads > 1:
-            changes["attention_window_heads"] = (1, heads)
-        self.assertEqual(
-            hparam.differences(
-                registry.hparams("transformer_base"),
-                registry.hparams(f"transformer_convolutional_{kind}"),
-            ),
-            changes,
-        )
-
-    def test_vaswani_base_has_wider_feed_forward_layers(self):
-        hparams = registry.hparams("transformer_vaswani_base")
-        self.assertEqual(
-            (hparams.filter_size, hparams.average_checkpoints), (2048, 5)
-        )
-
-    def test_learned_has_a_vector_for_each_position(self):
-        self.assertEqual(registry.hparams("transformer_learned").pos, "emb")
+        found = {name: value for name, (_, value) in differences.items()}
+        self.assertEqual(found, expected)
 
 
 if __name__ == "__main__":

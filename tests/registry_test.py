@@ -5,6 +5,7 @@ import sys
 import uuid
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
@@ -23,160 +24,84 @@ def {name}():
 '''
 
 
-class RegistryTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.things = registry.Registry("thing")
-
-    def test_a_function_is_registered_under_its_name(self):
-        @self.things.register
-        def second():
-            return 2
-
-        @self.things.register
-        def first():
-            return 1
-
-        self.assertEqual(self.things.names(), ["first", "second"])
-        self.assertEqual(self.things.find("second")(), 2)
-        self.assertEqual(second(), 2)
-
-    def test_unknown_name_is_answered_with_the_known_ones(self):
-        for name in ("beta", "alpha"):
-            maker = lambda: None  # noqa: E731
-            maker.__name__ = name
-            self.things.register(maker)
-        with self.assertRaisesRegex(
-            errors.UserError, "Unknown thing `gamma`. Known: alpha, beta."
-        ):
-            self.things.find("gamma")()
-
-    def test_a_name_that_is_taken_is_refused(self):
-        def twin():
-            return 1
-
-        self.things.register(twin)
-        with self.assertRaisesRegex(ValueError, "thing `twin` .* twice"):
-            self.things.register(twin)
-        self.assertEqual(self.things.find("twin")(), 1)
-
-
-class ShippedTest(absltest.TestCase):
-    def test_every_set_is_hparams(self):
+class ShippedTest(parameterized.TestCase):
+    def test_every_set_is_hparams_and_problems_are_listed(self):
         names = registry.list_hparams()
         self.assertContainsSubset(
             {"transformer_base", "transformer_relative_tiny"}, names
         )
-        self.assertEqual(names, sorted(names))
         for name in names:
             self.assertIsInstance(registry.hparams(name), hparam.HParams)
+        problems = registry.list_problems()
+        self.assertContainsSubset(
+            {"translate_ende_phrases", "translate_files"}, problems
+        )
+        for found in names, problems:
+            self.assertEqual(found, sorted(found))
 
-    def test_problems_are_listed_in_order(self):
-        names = registry.list_problems()
-        self.assertContainsSubset({"translate_ende_phrases"}, names)
-        self.assertEqual(names, sorted(names))
-
-    def test_unknown_set_and_problem_list_the_known_ones(self):
-        with self.assertRaisesRegex(
-            errors.UserError,
-            "Unknown hparams set `transformer_bse`. "
-            "Did you mean transformer_base\\? Known: .*transformer_base, "
+    @parameterized.parameters(
+        (
+            lambda: registry.hparams("transformer_bse"),
+            "`transformer_bse`. Did you mean transformer_base\\? Known: "
             ".*transformer_relative",
-        ):
-            registry.hparams("transformer_bse")
-        with self.assertRaisesRegex(
-            errors.UserError,
-            "Unknown problem `translate_file`. Did you mean translate_files\\? "
-            "Known: .*translate_ende_phrases.*translate_files",
-        ):
-            registry.problem("translate_file")
-
-    def test_translate_files_needs_its_files(self):
-        self.assertIn("translate_files", registry.list_problems())
-        with self.assertRaisesRegex(errors.UserError, "--train_source"):
-            registry.problem("translate_files")
-
-    def test_importing_twice_registers_once(self):
-        registry.import_hparams()
-        registry.import_problems()
-        before = registry.list_hparams(), registry.list_problems()
-        registry.import_hparams()
-        registry.import_problems()
-        after = registry.list_hparams(), registry.list_problems()
-        self.assertEqual(after, before)
+        ),
+        (
+            lambda: registry.problem("translate_file"),
+            "`translate_file`. Did you mean translate_files\\? Known: "
+            ".*translate_ende_phrases.*translate_files",
+        ),
+        (lambda: registry.problem("translate_files"), "--train_source"),
+    )
+    def test_refusals(self, call, words):
+        with self.assertRaisesRegex(errors.UserError, words):
+            call()
 
 
 class UsrDirTest(absltest.TestCase):
-    def folder(self, text, **files):
-        """Returns a folder with a unique name."""
+    def folder(self, name, text=USER_SET, size=64):
+        """Returns a folder with a unique name that registers a set."""
         path = pathlib.Path(self.create_tempdir().full_path)
         path = path / f"mine_{uuid.uuid4().hex}"
         path.mkdir()
-        (path / "__init__.py").write_text(text, encoding="utf-8")
-        for name, content in files.items():
-            (path / f"{name}.py").write_text(content, encoding="utf-8")
-        self.addCleanup(
-            lambda: [
-                sys.modules.pop(name)
-                for name in list(sys.modules)
-                if path.name in name
-            ]
-        )
+        (path / "__init__.py").write_text(text.format(name=name))
+        (path / "more.py").write_text(f"SIZE = {size}")
+        self.addCleanup(self.forget, path, name)
         return path
 
-    def forget(self, name):
-        self.addCleanup(registry._hparams._makers.pop, name, None)
+    def forget(self, path, name):
+        if name.startswith("users_"):
+            registry._hparams._makers.pop(name, None)
+        for module in [m for m in sys.modules if path.name in m]:
+            del sys.modules[module]
 
-    def test_a_users_set_is_found_by_name(self):
-        self.forget("users_set")
-        path = self.folder(USER_SET.format(name="users_set"), more="SIZE = 64")
+    def test_a_users_set_is_found_by_name_and_registered_once(self):
+        path = self.folder("users_set")
         registry.import_usr_dir(str(path))
+        registry.import_usr_dir(f"{path}/")
         self.assertIn("users_set", registry.list_hparams())
         self.assertEqual(registry.hparams("users_set").hidden_size, 64)
 
-    def test_importing_twice_registers_once(self):
-        self.forget("users_other_set")
-        path = self.folder(
-            USER_SET.format(name="users_other_set"), more="SIZE = 64"
-        )
-        registry.import_usr_dir(str(path))
-        registry.import_usr_dir(f"{path}/")
-        self.assertIn("users_other_set", registry.list_hparams())
-
     def test_a_shipped_name_cannot_be_taken(self):
-        path = self.folder(
-            USER_SET.format(name="transformer_base"), more="SIZE = 64"
-        )
+        path = self.folder("transformer_base")
         with self.assertRaisesRegex(ValueError, "transformer_base.* twice"):
             registry.import_usr_dir(str(path))
         self.assertEqual(registry.hparams("transformer_base").hidden_size, 512)
 
     def test_a_folder_that_failed_can_be_tried_again(self):
-        self.forget("users_third_set")
-        path = self.folder("raise RuntimeError('not yet')")
+        path = self.folder("users_third_set", "raise RuntimeError('not yet')")
         with self.assertRaisesRegex(RuntimeError, "not yet"):
             registry.import_usr_dir(str(path))
-        (path / "more.py").write_text("SIZE = 64", encoding="utf-8")
-        (path / "__init__.py").write_text(
-            USER_SET.format(name="users_third_set"), encoding="utf-8"
-        )
+        text = USER_SET.format(name="users_third_set")
+        (path / "__init__.py").write_text(text)
         registry.import_usr_dir(str(path))
         self.assertIn("users_third_set", registry.list_hparams())
 
     def test_two_folders_of_the_same_name_are_both_imported(self):
-        self.forget("users_fourth_set")
-        self.forget("users_fifth_set")
-        first = self.folder(
-            USER_SET.format(name="users_fourth_set"), more="SIZE = 64"
-        )
-        second = first.parent / "other" / first.name
-        second.mkdir(parents=True)
-        (second / "__init__.py").write_text(
-            USER_SET.format(name="users_fifth_set"), encoding="utf-8"
-        )
-        (second / "more.py").write_text("SIZE = 32", encoding="utf-8")
+        first = self.folder("users_fourth_set")
+        second = self.folder("users_fifth_set", size=32)
+        other = second.parent / first.name
         registry.import_usr_dir(str(first))
-        registry.import_usr_dir(str(second))
+        registry.import_usr_dir(str(second.rename(other)))
         self.assertEqual(registry.hparams("users_fourth_set").hidden_size, 64)
         self.assertEqual(registry.hparams("users_fifth_set").hidden_size, 32)
 

@@ -29,7 +29,6 @@ from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem as problem_lib
 from relpos_tf.utils import text
-from tests import commands
 from tests import tiny_run
 from tests.comparison import examples
 from tests.decoding import translator_test
@@ -490,7 +489,7 @@ class DecoderTest(parameterized.TestCase):
         self.assertEqual((code, out), (130, b""))
 
     def test_launcher_answers_a_program_before_it_asks_again(self):
-        child = commands.Popen(
+        child = subprocess.Popen(
             [sys.executable, "decoder.py", "--decode_interactive"]
             + [f"--output_dir={tiny_run.path()}"],
             stdin=subprocess.PIPE,

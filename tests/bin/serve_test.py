@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import time
 import urllib.parse
@@ -20,7 +21,6 @@ import relpos_tf
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.bin import serve
-from tests import commands
 from tests import ctranslate2_runs
 from tests import tiny_run
 from tests import without_tensorflow
@@ -142,12 +142,12 @@ class FlagsTest(absltest.TestCase):
 
 
 class ServeTest(absltest.TestCase):
-    def start(self, *flags, popen=commands.Popen, **kwargs):
+    def start(self, *flags, popen=subprocess.Popen, **kwargs):
         """Starts the command; returns its process and address."""
         process = popen(
             [sys.executable, "-m", "relpos_tf.bin.serve", "--port=0", *flags],
             cwd=tiny_run.path(),
-            stderr=commands.subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             **kwargs,
         )
@@ -243,7 +243,7 @@ class ServeTest(absltest.TestCase):
 def start_without_tensorflow(words, **kwargs):
     """Starts Python with the packages of PYTHONPATH alone."""
     program, *others = words
-    return commands.subprocess.Popen([program, "-S", *others], **kwargs)
+    return subprocess.Popen([program, "-S", *others], **kwargs)
 
 
 if __name__ == "__main__":

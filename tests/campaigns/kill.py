@@ -63,10 +63,9 @@ class Run:
         folder: pathlib.Path. Gets the run in `run` and the data in `data`.
         options: Further flags.
         command: str or None. A command line to run instead.
-        popen: class of the process.
     """
 
-    def __init__(self, folder, options, command=None, popen=subprocess.Popen):
+    def __init__(self, folder, options, command=None):
         self.folder, self.directory = folder, folder / "run"
         self.lines = []
         self.arrived = threading.Condition()
@@ -75,7 +74,7 @@ class Run:
             f"--output_dir={self.directory}",
             *options,
         ]
-        self.process = popen(
+        self.process = subprocess.Popen(
             shlex.split(command)
             if command
             else [sys.executable, "trainer.py", *arguments],

@@ -7,12 +7,12 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import sys
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from tests import commands
 from tests import documents
 from tests.conformance import packaging_test
 
@@ -83,7 +83,7 @@ class DocumentedCommandsTest(parameterized.TestCase):
         named = {word.split("=")[-1] for words in found for word in words}
         files = set(os.listdir(ROOT))
         wrong = ["benchmarks/attention.py", "--stops=3"]
-        done = commands.run(
+        done = subprocess.run(
             [sys.executable, "-c", PARSE],
             input=json.dumps([*found, wrong]),
             capture_output=True,

@@ -156,28 +156,6 @@ class ImportOrderTest(parameterized.TestCase):
         ]
         self.assertEmpty(wrong)
 
-    def test_commands_import_no_sets(self):
-        commands = {path.stem for path in (PACKAGE / "bin").glob("*.py")}
-        known = {*modules(), *(f"bin.{name}" for name in commands)}
-        wrong = [
-            f"{path.name} imports {name}"
-            for path in (PACKAGE / "bin").glob("*.py")
-            for name in package_imports(path)
-            if name not in known
-        ]
-        self.assertEmpty(wrong)
-
-    def test_sets_import_only_hparam_and_registry_and_each_other(self):
-        wrong = [
-            f"{path.name} imports {name}"
-            for path in (ROOT / "hparams").glob("*.py")
-            for name in imported(path)
-            if name.split(".")[0] == "relpos_tf"
-            and name not in ("relpos_tf.hparam", "relpos_tf.registry")
-            and not name.startswith("relpos_tf.hparams.")
-        ]
-        self.assertEmpty(wrong)
-
     def test_package_imports_nothing_that_is_not_installed_with_it(self):
         outside = {"hparams", "tests", "benchmarks", "examples", "tools"}
         wrong = [

@@ -1,16 +1,21 @@
 """Every file, module and name that documents and scripts mention exists."""
 
 import ast
+import collections
+import contextlib
 import functools
+import importlib
+import inspect
 import itertools
 import pathlib
 import re
+import sys
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
-import relpos_tf
-import relpos_tf.layers
+from relpos_tf import registry
+from tests import oracles  # noqa: F401, which documents name
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = tuple(
@@ -47,91 +52,43 @@ DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 MODULE = re.compile(r"(?<![\w./-])(?:relpos_tf|tests|tools)(?:\.\w+)+")
 PROBLEM = re.compile(r"--problem=(\w+)|\b(translate_en\w\w_\w+)")
 HPARAMS_SETS = re.compile(r"--hparams_sets?=([\w,]+)")
-PUBLIC = {*relpos_tf.__all__, *relpos_tf.layers.__all__}
 IMPORT = re.compile(r"from (relpos_tf[\w.]*) import (\w+)")
 
 
 @functools.cache
-def modules():
-    """Returns the syntax tree of each module by its dotted name."""
-    trees = {}
-    for folder in ("relpos_tf", "hparams", "tests", "tools"):
+def places():
+    """Returns modules and classes by their names.
+
+    A module's name may leave out its folders (`shaw.Shaw`), and a class stands
+    for itself (`Shaw.logits`).
+    """
+    found = collections.defaultdict(list)
+    registry.import_hparams()
+    for folder in ("relpos_tf", "tests/campaigns"):
         for path in (ROOT / folder).rglob("*.py"):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            name = ".".join(parts).removesuffix(".__init__")
-            trees[name] = ast.parse(path.read_text(encoding="utf-8"))
-    return trees
-
-
-def names_in(body):
-    """Returns what a module's or class's body defines, by name."""
-    names = {}
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names[node.name] = node
-        elif isinstance(node, ast.Assign):
-            names |= {t.id: node for t in node.targets if hasattr(t, "id")}
-        elif isinstance(node, ast.AnnAssign):
-            names[node.target.id] = node
-    return names
-
-
-def base_names(node):
-    """Returns the last part of the name of each base of a class."""
-    return [ast.unparse(base).split(".")[-1] for base in node.bases]
-
-
-def members(node):
-    """Returns the names that a class defines or inherits in this project."""
-    names = set(names_in(node.body))
-    for base in base_names(node):
-        for inherited in classes().get(base, ()):
-            names |= members(inherited)
-    return names
-
-
-@functools.cache
-def classes():
-    """Returns the classes of the project by name, several for each name."""
-    found = {}
-    for tree in modules().values():
-        for name, node in names_in(tree.body).items():
-            if isinstance(node, ast.ClassDef):
-                found.setdefault(name, []).append(node)
+            importlib.import_module(".".join(parts).removesuffix(".__init__"))
+    for name, module in list(sys.modules.items()):
+        parts = name.split(".")
+        if parts[0] not in ("relpos_tf", "tests"):
+            continue
+        for start in range(len(parts)):
+            found[".".join(parts[start:])].append(module)
+        for kind in vars(module).values():
+            if inspect.isclass(kind) and kind.__module__ == name:
+                found[kind.__name__].append(kind)
     return found
 
 
-def defines(tree, names):
-    """Returns whether a module has `function`, `Class` or `Class.method`."""
-    if not names:
-        return True
-    node = names_in(tree.body).get(names[0])
-    if len(names) == 1 or not isinstance(node, ast.ClassDef):
-        return node is not None and len(names) == 1
-    return len(names) == 2 and names[1] in members(node)
-
-
 def exists(name):
-    """Returns whether a dotted name is a module of the project or in one.
-
-    The name may leave out the folders of a module (`shaw.Shaw`), and the module
-    of a class (`Shaw.logits`).
-    """
+    """Returns whether a dotted name is in the project."""
     parts = name.split(".")
-    public = name.removeprefix("relpos_tf.").removeprefix("layers.").split(".")
-    if parts[0] == "relpos_tf" and public[0] in PUBLIC:
-        parts = public
-        if len(parts) == 1:
-            return True
-    if parts[0] in classes():
-        return len(parts) == 2 and any(
-            parts[1] in members(node) for node in classes()[parts[0]]
-        )
+    if parts[0] == "tools":
+        return ROOT.joinpath(*parts).with_suffix(".py").is_file()
     for end in range(len(parts), 0, -1):
-        prefix = ".".join(parts[:end])
-        for module, tree in modules().items():
-            same = module == prefix or module.endswith(f".{prefix}")
-            if same and defines(tree, parts[end:]):
+        for place in places().get(".".join(parts[:end]), ()):
+            with contextlib.suppress(AttributeError):
+                functools.reduce(getattr, parts[end:], place)
                 return True
     return False
 
@@ -160,12 +117,12 @@ def missing_attributes(tree):
                 for alias in node.names:
                     name = f"{node.module}.{alias.name}"
                     imported[alias.asname or alias.name] = name
-    yield from (name for name in imported.values() if not exists(name))
+    names = set(imported.values())
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            module = imported.get(node.value.id)
-            if module in modules() and not exists(f"{module}.{node.attr}"):
-                yield f"{module}.{node.attr}"
+            if node.value.id in imported:
+                names.add(f"{imported[node.value.id]}.{node.attr}")
+    yield from (name for name in sorted(names) if not exists(name))
 
 
 def missing_paths(text):
@@ -178,17 +135,6 @@ def missing_paths(text):
         if re.fullmatch(r"[\w/]+\.py", span):
             if not any(file.endswith(f"/{span}") for file in files):
                 yield span
-
-
-def registered(decorator):
-    """Returns the names of the functions with a decorator of `registry`."""
-    return {
-        node.name
-        for tree in modules().values()
-        for node in names_in(tree.body).values()
-        if isinstance(node, ast.FunctionDef)
-        and f"registry.{decorator}" in map(ast.unparse, node.decorator_list)
-    }
 
 
 @functools.cache
@@ -218,13 +164,13 @@ class DocumentsTest(parameterized.TestCase):
     def test_problems_and_sets_are_registered(self, document):
         text = (ROOT / document).read_text(encoding="utf-8")
         problems = {a or b for a, b in PROBLEM.findall(text)}
-        self.assertContainsSubset(problems, registered("register_problem"))
+        self.assertContainsSubset(problems, registry.list_problems())
         sets = {
             name
             for names in HPARAMS_SETS.findall(text)
             for name in names.split(",")
         }
-        self.assertContainsSubset(sets, registered("register_hparams"))
+        self.assertContainsSubset(sets, registry.list_hparams())
 
     @parameterized.parameters(*DOCUMENTS)
     def test_links_lead_to_files_and_headings(self, document):
@@ -266,42 +212,15 @@ class DocumentsTest(parameterized.TestCase):
             self.assertEqual(second.splitlines()[i].split()[-5:][j], number)
 
 
-class SearchTest(parameterized.TestCase):
-    @parameterized.parameters(
-        "relpos_tf.layers.positions.shaw",
-        "relpos_tf.layers.positions.shaw.Shaw",
-        "relpos_tf.Translator",
-        "relpos_tf.Translator.load",
-        "shaw.Shaw",
-        "Shaw.logits",
-        "EncoderBlock.get_config",  # inherited
-    )
-    def test_names_that_exist_are_found(self, name):
-        self.assertTrue(exists(name))
-
-    @parameterized.parameters(
-        "relpos_tf.layers.positions.shore",
-        "relpos_tf.layers.shaw.Shaw",
-        "relpos_tf.Translater",
-        "shaw.Shore",
-        "shore.Shaw",
-        "Shaw.logit",
-        "Shaw.logits.x",
-        "shaw.Shaw.logit",
-    )
-    def test_renamed_names_are_missed(self, name):
-        self.assertFalse(exists(name))
-        self.assertEqual(list(missing_names(f"`{name}(x)`"))[-1:], [name])
-
-    def test_renamed_files_are_missed(self):
-        text = "`relpos_tf/layers/positions/shore.py`, `shore.py`, `shaw.py`"
+class SearchTest(absltest.TestCase):
+    def test_renamed_names_and_files_are_missed(self):
+        for name in "shaw.Shaw", "Shaw.logits", "relpos_tf.Translator.load":
+            self.assertTrue(exists(name), name)
+        for name in "shaw.Shore", "Shaw.logit", "relpos_tf.layers.shaw.Shaw":
+            self.assertEqual(list(missing_names(f"`{name}(x)`"))[-1:], [name])
+        text = "`relpos_tf/layers/shore.py`, `shaw.py`"
         self.assertEqual(
-            list(missing_paths(text)),
-            [
-                "relpos_tf/layers/positions/shore.py",
-                "relpos_tf/layers/positions/shore.py",
-                "shore.py",
-            ],
+            set(missing_paths(text)), {"relpos_tf/layers/shore.py"}
         )
 
 

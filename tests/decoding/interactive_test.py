@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import select
+import subprocess
 import sys
 import time
 from unittest import mock
@@ -20,7 +21,6 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import interactive
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import terminal
-from tests import commands
 from tests import tiny_run
 from tests.decoding import translator_test
 
@@ -156,7 +156,7 @@ class TerminalTest(absltest.TestCase):
         self.seen = b""
         self.screen, inside = pty.openpty()
         self.addCleanup(os.close, self.screen)
-        self.process = commands.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD, "--decode_interactive"]
             + [f"--output_dir={tiny_run.path(2)}"],
             stdin=inside,

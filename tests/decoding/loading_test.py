@@ -15,7 +15,6 @@ from relpos_tf.data import pieces
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from tests import commands
 from tests import tiny_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -39,7 +38,7 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
     def test_new_process_gets_the_same_logits_bit_for_bit(self):
         hparams = run_dir.RunDir(tiny_run.path(2)).read_hparams()
         model = tiny_run.random_model(hparams)  # as it was saved
-        done = commands.run(
+        done = subprocess.run(
             [sys.executable, "-c", CODE, str(tiny_run.path(2))],
             stdout=subprocess.PIPE,
             check=True,

@@ -18,7 +18,6 @@ from absl.testing import absltest
 
 from relpos_tf.bin import command
 from relpos_tf.bin import trainer
-from tests import commands
 from tests import testing
 from tests.campaigns import kill
 
@@ -62,7 +61,7 @@ def start(addresses, index, *arguments):
         "TF_NUM_INTRAOP_THREADS": "1",
         "TF_CONFIG": json.dumps(config),
     }
-    return commands.Popen(
+    return subprocess.Popen(
         [sys.executable, "trainer.py", *arguments],
         cwd=kill.ROOT,
         stdout=subprocess.DEVNULL,

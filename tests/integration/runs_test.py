@@ -10,6 +10,7 @@ import pathlib
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -20,7 +21,6 @@ from relpos_tf.bin import decoder
 from relpos_tf.bin import export
 from relpos_tf.bin import trainer
 from relpos_tf.models import run_dir
-from tests import commands
 from tests.campaigns import kill
 
 STEPS, FREQUENCY = 40, 30
@@ -41,7 +41,7 @@ OPTIONS = (
 def start(folder, line=None):
     """Starts a trainer in a process; `line` replaces its command line."""
     options = (*OPTIONS, f"--train_steps={STEPS}", "--deterministic")
-    return kill.Run(folder, options, line, commands.Popen)
+    return kill.Run(folder, options, line)
 
 
 def execute(main, *arguments):
@@ -99,7 +99,7 @@ class RunsTest(absltest.TestCase):
     def test_decoder_and_export_translate_the_same(self):
         text = "ba do mi\n\ngi ku\u2028ta\n  \nbu".encode()
         search = "--decode_hparams=beam_size=2,extra_length=5"
-        decoded = commands.run(
+        decoded = subprocess.run(
             [
                 sys.executable,
                 "decoder.py",

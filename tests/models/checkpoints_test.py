@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import zipfile
 from unittest import mock
@@ -19,11 +18,9 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
 from relpos_tf.training import devices
 from relpos_tf.utils import signals
-from tests import commands
 from tests import testing
 
 testing.use_two_cpus()
@@ -52,7 +49,7 @@ def damage(path):
     path.write_bytes(path.read_bytes()[:-30])
 
 
-class CheckpointManagerTest(absltest.TestCase):
+class CheckpointManagerTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
@@ -64,20 +61,22 @@ class CheckpointManagerTest(absltest.TestCase):
         groups = {"model": model, "training": {"position": self.position}}
         return checkpoints.CheckpointManager(self.folder, groups, **options)
 
-    def test_restores_every_group(self):
+    def test_a_checkpoint_is_a_file_of_arrays_that_restores_every_group(self):
         self.position.assign(5)
-        self.manager.save(10)
-        self.position.assign(0)
-        other = variables([0.0, 0.0], [[0.0]])
-        self.assertEqual(
-            self.make(other).restore(), str(self.folder / "ckpt-10")
-        )
-        self.assertEqual(values_of(other), [[1.0, 2.0], [[3.0]]])
-        self.assertEqual(int(self.position), 5)
-
-    def test_a_checkpoint_is_a_file_of_arrays(self):
-        self.manager.save(10)
+        prefix = self.manager.save(10)
         self.assertEqual(os.listdir(self.folder), ["ckpt-10.npz"])
+        for restore in (
+            lambda model: self.make(model).restore(),
+            lambda model: checkpoints.restore_model(prefix, model),
+        ):
+            self.position.assign(0)
+            other = variables([0.0, 0.0], [[0.0]])
+            restore(other)
+            self.assertEqual(values_of(other), [[1.0, 2.0], [[3.0]]])
+        # The model alone ignores the other groups.
+        self.assertEqual(int(self.position), 0)
+        self.manager.restore()
+        self.assertEqual(int(self.position), 5)
         with np.load(self.folder / "ckpt-10.npz") as arrays:
             self.assertCountEqual(
                 arrays,
@@ -91,22 +90,18 @@ class CheckpointManagerTest(absltest.TestCase):
         self.assertEqual(found.tolist(), [1.0, 2.0])
         self.assertEqual(found.dtype, np.float32)
 
-    def test_equal_values_are_equal_files(self):
-        path = self.folder / "ckpt-10.npz"
-        self.manager.save(10)
-        before = path.read_bytes()
-        with mock.patch("time.time", return_value=1e9):
-            self.manager.save(10)
-        self.assertEqual(path.read_bytes(), before)
-
-    def test_model_alone_ignores_the_other_groups(self):
-        prefix = self.manager.save(10)
-        other = variables([0.0, 0.0], [[0.0]])
-        checkpoints.restore_model(prefix, other)
-        self.assertEqual(values_of(other), [[1.0, 2.0], [[3.0]]])
-
     def test_names_what_is_missing_unwanted_or_of_another_shape(self):
         prefix = self.manager.save(10)
+        groups = {"model": self.model, "training": {}}
+        other = checkpoints.CheckpointManager(self.folder, groups)
+        with self.assertRaisesRegex(errors.UserError, "position is not wanted"):
+            other.restore()
+        groups = {"model": variables([5.0, 7.0], [[11.0]])}
+        groups["training"] = {"position": tf.Variable(2.0)}
+        other = checkpoints.CheckpointManager(self.folder, groups)
+        with self.assertRaisesRegex(errors.UserError, "int64 .* not float32"):
+            other.restore()
+        self.assertEqual(values_of(groups["model"]), [[5.0, 7.0], [[11.0]]])
         for model, expected in (
             (variables([0.0, 0.0], [[0.0]], [7.0]), "layer_2.x/q/kernel is m"),
             (variables([0.0, 0.0]), "layer_1.x/q/kernel is not wanted"),
@@ -116,13 +111,6 @@ class CheckpointManagerTest(absltest.TestCase):
             with self.assertRaisesRegex(errors.UserError, expected):
                 checkpoints.restore_model(prefix, model)
             self.assertEqual(values_of(model), before)
-
-    def test_keeps_the_newest(self):
-        manager = self.make(self.model, keep_max=2)
-        for step in (5, 100, 20):
-            manager.save(step)
-        self.assertEqual(manager.all_steps(), [20, 100])
-        self.assertEqual(manager.latest(), str(self.folder / "ckpt-100"))
 
     def test_damaged_newest_gives_way_to_the_one_before(self):
         self.manager.save(10)
@@ -134,20 +122,15 @@ class CheckpointManagerTest(absltest.TestCase):
         self.assertIn("ckpt-20", logs.output[0])
         self.assertEqual(values_of(self.model), [[1.0, 2.0], [[3.0]]])
 
-    def test_an_empty_file_is_damage_too(self):
-        self.manager.save(10)
-        (self.folder / "ckpt-20.npz").write_bytes(b"")
-        with self.assertLogs("relpos_tf", "WARNING"):
-            found = checkpoints.resolve(self.folder)
-        self.assertEqual(found, str(self.folder / "ckpt-10"))
-
-    def test_names_with_dots_and_capitals_come_back(self):
-        names = ("a.Scale/w", "x..S/y", "p.npy", "S./.S")
-        model = {n: tf.Variable([3.0, float(i)]) for i, n in enumerate(names)}
-        prefix = self.make(model).save(10)
-        other = {name: tf.Variable([0.0, 0.0]) for name in names}
-        checkpoints.restore_model(prefix, other)
-        self.assertEqual(values_of(other), values_of(model))
+    @parameterized.parameters((2, [5, 11, 20]), (0, [5, 7, 11, 20]))
+    def test_the_newest_and_protected_ones_are_kept(self, keep_max, kept):
+        manager = self.make(self.model, keep_max=keep_max)
+        manager.save(5)
+        manager.protect(5)
+        for step in (7, 11, 20):
+            manager.save(step)
+        self.assertEqual(manager.all_steps(), kept)
+        self.assertEqual(manager.latest(), str(self.folder / "ckpt-20"))
 
     def test_save_after_a_damaged_checkpoint_is_kept(self):
         # The damaged one has a later step: it must not push the new one out.
@@ -160,20 +143,6 @@ class CheckpointManagerTest(absltest.TestCase):
         manager.save(25)
         self.assertEqual(manager.all_steps(), [25])
         self.assertTrue(manager.restore().endswith("ckpt-25"))
-
-    def test_protected_checkpoints_stay(self):
-        manager = self.make(self.model, keep_max=1)
-        manager.save(5)
-        manager.protect(5)
-        for step in (7, 11):
-            manager.save(step)
-        self.assertEqual(manager.all_steps(), [5, 11])
-
-    def test_keep_max_of_zero_keeps_all(self):
-        manager = self.make(self.model, keep_max=0)
-        for step in (2, 3, 5):
-            manager.save(step)
-        self.assertEqual(manager.all_steps(), [2, 3, 5])
 
     def test_the_checkpoint_of_a_stop_goes_when_the_next_is_saved(self):
         manager = self.make(self.model, keep_max=2)
@@ -201,23 +170,6 @@ class CheckpointManagerTest(absltest.TestCase):
         self.assertEqual(values_of(self.model), [[1.0, 2.0], [[3.0]]])
         self.assertEqual(self.manager.all_steps(), [10, 20])
 
-    def test_misfit_in_one_group_changes_no_group(self):
-        self.manager.save(10)
-        model = variables([5.0, 7.0], [[11.0]])
-        groups = {"model": model, "training": {"position": tf.Variable(2.0)}}
-        other = checkpoints.CheckpointManager(self.folder, groups)
-        with self.assertRaisesRegex(errors.UserError, "int64 .* not float32"):
-            other.restore()
-        self.assertEqual(values_of(model), [[5.0, 7.0], [[11.0]]])
-
-    def test_unexpected_group_is_named(self):
-        self.manager.save(10)
-        other = checkpoints.CheckpointManager(
-            self.folder, {"model": self.model}
-        )
-        with self.assertRaisesRegex(errors.UserError, "position is not wanted"):
-            other.restore()
-
     def test_a_run_may_begin_and_end_to_keep_moving_averages(self):
         self.manager.save(10)
         average = variables([5.0, 7.0])
@@ -238,16 +190,6 @@ class CheckpointManagerTest(absltest.TestCase):
         groups["training"]["later"] = tf.Variable(2.0)
         with self.assertRaisesRegex(errors.UserError, "later is missing"):
             checkpoints.CheckpointManager(self.folder, groups).restore()
-
-    def test_resolve_says_what_is_there(self):
-        with self.assertRaisesRegex(errors.UserError, "does not exist"):
-            checkpoints.resolve(self.folder / "none")
-        with self.assertRaisesRegex(errors.UserError, r"\['notes'\]"):
-            (self.folder / "notes").write_text("x")
-            checkpoints.resolve(self.folder)
-        self.manager.save(10)
-        with self.assertRaisesRegex(errors.UserError, "The steps there: 10"):
-            checkpoints.resolve(self.folder / "ckpt-11")
 
     def test_saved_on_two_replicas_restored_on_one(self):
         with devices.strategy().scope():
@@ -373,11 +315,6 @@ class AverageTest(absltest.TestCase):
         checkpoints.restore_model(output, model)
         return [v.numpy() for v in model.values()]
 
-    def test_mean_of_three(self):
-        first, second = self.average(self.prefixes)
-        np.testing.assert_allclose(first, [0.5 / 3, 2.0], rtol=1e-7)
-        np.testing.assert_allclose(second, [[0.5]], rtol=1e-7)
-
     def test_average_of_one_and_of_equal_ones_keeps_every_bit(self):
         values = np.float32([-0.0, 1e-45, 3.4e38, 0.1])
         model = {"w": tf.Variable(values)}
@@ -391,14 +328,16 @@ class AverageTest(absltest.TestCase):
             checkpoints.restore_model(output, model)
             self.assertEqual(model["w"].numpy().tobytes(), values.tobytes())
 
-    def test_has_the_steps_and_no_optimizer(self):
-        self.average(self.prefixes[1:])
+    def test_is_the_mean_with_the_steps_and_no_optimizer(self):
+        first, second = self.average(self.prefixes)
+        np.testing.assert_allclose(first, [0.5 / 3, 2.0], rtol=1e-7)
+        np.testing.assert_allclose(second, [[0.5]], rtol=1e-7)
         found = checkpoints.read(self.folder / "mean")
         groups = {name.split("/")[0] for name in found}
         self.assertEqual(groups, {"model", "training"})
         self.assertEqual(found["training/step"], 3)
         self.assertEqual(
-            checkpoints.averaged_steps(self.folder / "mean"), [2, 3]
+            checkpoints.averaged_steps(self.folder / "mean"), [1, 2, 3]
         )
         self.assertEqual(checkpoints.averaged_steps(self.prefixes[0]), [])
 
@@ -409,27 +348,26 @@ class AverageTest(absltest.TestCase):
             self.average([self.prefixes[2], average])
         self.assertFalse((self.folder / "mean.npz").exists())
 
+    def test_resolve_says_what_is_there(self):
+        (self.folder / "none").mkdir()
+        (self.folder / "none" / "notes").write_text("x")
+        for path, words in (
+            (self.folder / "nowhere", "does not exist"),
+            (self.folder / "none", r"\['notes'\]"),
+            (self.folder / "ckpt-11", "The steps there: 1, 2, 3"),
+        ):
+            with self.assertRaisesRegex(errors.UserError, words):
+                checkpoints.resolve(path)
+
 
 _CHILD = """
-    import pathlib
     import sys
-    import numpy as np
     import tensorflow as tf
     from relpos_tf.models import checkpoints
-    from relpos_tf.models import transformer
-    from tests import testing
-
-    folder = pathlib.Path(sys.argv[1])
-    model = testing.randomize(transformer.Transformer(testing.HPARAMS))
-    variables = {v.path: v.value for v in model.variables}
-    groups = {"model": variables}
-    checkpoints.CheckpointManager(folder / "run", groups).save(3)
-    (folder / "run" / "hparams.json").write_text(testing.HPARAMS.to_json())
-    logits = model(tf.constant([[3, 7, 1]]), tf.constant([[5, 2, 1]]))
-    np.save(folder / "logits.npy", logits)
 
     model = {f"m/{i}": tf.Variable(tf.ones([200_003])) for i in range(7)}
-    manager = checkpoints.CheckpointManager(folder, {"model": model}, 2)
+    groups = {"model": model}
+    manager = checkpoints.CheckpointManager(sys.argv[1], groups, 2)
     for step in range(1, 10**6):
         for variable in model.values():
             variable.assign(tf.fill([200_003], float(step)))
@@ -439,15 +377,10 @@ _CHILD = """
 
 
 class KilledProcessTest(absltest.TestCase):
-    """Reads the files of a process that was killed while it saved."""
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="killed."))
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
-        with commands.Popen(
-            [sys.executable, "-c", textwrap.dedent(_CHILD), str(cls.folder)],
+    def test_the_newest_checkpoint_of_a_killed_process_is_whole(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(_CHILD), str(folder)],
             cwd=pathlib.Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             text=True,
@@ -456,22 +389,14 @@ class KilledProcessTest(absltest.TestCase):
                 if int(line) >= 7:
                     process.send_signal(signal.SIGKILL)
                     break
-            cls.reported = [7, *map(int, process.stdout.read().split())]
-
-    def test_the_newest_checkpoint_is_whole(self):
+            reported = [7, *map(int, process.stdout.read().split())]
         model = {f"m/{i}": tf.Variable(tf.zeros([200_003])) for i in range(7)}
-        manager = checkpoints.CheckpointManager(self.folder, {"model": model})
+        manager = checkpoints.CheckpointManager(folder, {"model": model})
         step = int(manager.restore().rpartition("-")[2])
-        self.assertGreaterEqual(step, self.reported[-1])
+        self.assertGreaterEqual(step, reported[-1])
         for variable in model.values():
             np.testing.assert_array_equal(variable.numpy(), np.float32(step))
-        self.assertEmpty(list(self.folder.glob("*.part")))
-
-    def test_a_model_of_another_process_computes_the_same(self):
-        model = loading.load_model(self.folder / "run" / "ckpt-3")
-        logits = model(tf.constant([[3, 7, 1]]), tf.constant([[5, 2, 1]]))
-        expected = np.load(self.folder / "logits.npy")
-        np.testing.assert_array_equal(logits, expected)
+        self.assertEmpty(list(folder.glob("*.part")))
 
 
 class RoomTest(parameterized.TestCase):

@@ -2,10 +2,7 @@
 
 import pathlib
 import shutil
-import sys
 import tempfile
-import time
-from unittest import mock
 
 import tensorflow as tf
 from absl.testing import absltest
@@ -13,15 +10,11 @@ from absl.testing import absltest
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf import registry
-from relpos_tf.bin import command
 from relpos_tf.models import run_dir as run_dir_lib
-from relpos_tf.training import evaluation
 from relpos_tf.training import hosts
-from relpos_tf.training import metrics
 from relpos_tf.training import run_config
 from relpos_tf.training import run_setup
 from relpos_tf.training import trainer as trainer_lib
-from tests.utils import terminal_test
 
 HPARAMS = hparam.HParams(
     hidden_size=8,
@@ -43,11 +36,7 @@ class RetentionTest(absltest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.shared)
         cls.problem = registry.problem("algorithmic_reverse")
         cls.problem.prepare(cls.shared / "data")
-        trainer = cls.trainer(cls.shared / "run", train_steps=7)
-        command.logger()
-        with mock.patch.object(sys, "stderr", terminal_test.Terminal()) as err:
-            trainer.train()
-        cls.terminal = err.getvalue()
+        cls.trainer(cls.shared / "run", train_steps=7).train()
 
     def setUp(self):
         super().setUp()
@@ -137,38 +126,6 @@ class RetentionTest(absltest.TestCase):
             {"step": 3, "split": "dev", "loss": 1.0, "bleu": 7.0}
         )
         self.assertEmpty(self.trainer(self.run_dir).run.read_metrics())
-
-    def test_training_shows_its_progress_before_the_first_report(self):
-        self.assertRegex(
-            self.terminal,
-            r"(?s)\A\rBuilding the graph of the first step\..*"
-            r"\rstep 1/7  loss ",
-        )
-
-    def test_evaluation_shows_its_progress(self):
-        self.copy_run()
-        trainer = self.trainer(self.run_dir, train_steps=7)
-        scores = metrics.corpus_bleu(["a b"], ["a c"])
-
-        def forced(model, dataset):
-            self.assertNotEmpty(list(dataset))
-            return {"loss": 1.0, "teacher_forced_accuracy": 0.5}
-
-        def translate(translator, sources, references, progress):
-            time.sleep(0.15)
-            progress(57)
-            return scores, []
-
-        command.logger()
-        with (
-            mock.patch.object(evaluation, "teacher_forced", forced),
-            mock.patch.object(evaluation, "translate_and_score", translate),
-            mock.patch.object(sys, "stderr", terminal_test.Terminal()) as err,
-        ):
-            trainer.evaluate()
-        self.assertIn("\rEvaluating on dev: batch 1", err.getvalue())
-        self.assertIn("\rEvaluating on dev: line 57 of 100", err.getvalue())
-        self.assertRegex(err.seen()[0], "^dev at step 7: loss 1.0000")
 
 
 if __name__ == "__main__":

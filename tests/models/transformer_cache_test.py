@@ -134,29 +134,6 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         # The memory is projected once for each source, not for each row.
         self.assertEqual(cache.memory[0].keys.shape[0], len(example.INPUTS))
 
-    def test_only_self_attention_follows_the_hypotheses(self):
-        model = example.made("per_head")
-        inputs, before = (
-            example.ids(example.INPUTS),
-            example.shifted(example.TARGETS),
-        )
-        expected = model(inputs, example.ids(example.TARGETS))
-        cache = repeated(model.init_cache(inputs), 2)
-        doubled = np.repeat(before, 2, 0)
-        doubled[1::2, 1:] = 7  # the second hypotheses differ
-        _, cache = model.step(example.ids(doubled[:, :4]), cache, 0)
-        # Both hypotheses now continue the first.
-        first = [0, 0, 2, 2, 4, 4]
-        cache = cache._replace(
-            layers=tf.nest.map_structure(
-                lambda x: tf.gather(x, first), cache.layers
-            )
-        )
-        logits, _ = model.step(
-            example.ids(np.repeat(before, 2, 0)[:, 4:]), cache, 4
-        )
-        self.assertAllClose(logits, np.repeat(expected[:, 4:], 2, 0), atol=2e-5)
-
 
 if __name__ == "__main__":
     tf.test.main()

@@ -4,10 +4,8 @@ All combinations are in tests/campaigns/replicas.py.
 """
 
 import functools
-import pathlib
 import shutil
 import signal
-import sys
 from unittest import mock
 
 import numpy as np
@@ -22,7 +20,6 @@ from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.training import train_step
 from relpos_tf.utils import signals
-from tests import commands
 from tests import testing
 from tests.campaigns import breakable
 from tests.campaigns import replicas
@@ -30,7 +27,6 @@ from tests.training import tiny_runs
 
 testing.use_two_cpus()
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANDOM = np.random.default_rng(1)
 CLIPPED = replicas.HPARAMS.replace(clip_grad_norm=0.3)
 # The layers of a stack share a table.
@@ -105,18 +101,6 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
             )
         self.assertEqual(step.accumulate.experimental_get_tracing_count(), 1)
         self.assertEqual(step.update.experimental_get_tracing_count(), 1)
-
-    def test_four_replicas_equal_one(self):
-        options = "--replicas 4 --accumulate 1 --clip 0.3 --bag --few".split()
-        done = commands.run(
-            [sys.executable, "-m", "tests.campaigns.replicas", *options],
-            capture_output=True,
-            check=False,
-            cwd=ROOT,
-            text=True,
-        )
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("4 of 4 skipped", done.stdout)
 
     def test_the_norm_of_the_whole_update_is_clipped(self):
         # Adam's first mean is (1 - beta1) g: its norm is that of the gradient.

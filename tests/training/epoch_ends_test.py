@@ -5,17 +5,12 @@ import shutil
 from unittest import mock
 
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest
 
-from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import plan as plan_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from relpos_tf.training import hosts
-from relpos_tf.training import run_config
-from relpos_tf.training import trainer as trainer_lib
 from tests.bin import average_test
 from tests.training import tiny_runs
 
@@ -132,25 +127,6 @@ class EpochEndsTest(tiny_runs.TestCase):
             path / "ckpt-25", self.folder / "whole" / "ckpt-25"
         )
 
-    def test_the_last_update_may_end_an_epoch(self):
-        self.train("exact", 7, "average_epochs=2")
-        self.assertEqual(run_dir.epoch_ends(self.folder / "exact"), [4, 7])
-        # Trained on, it is the run that never stopped.
-        self.train("exact", 25)
-        for name in ("ckpt-25", "average/ckpt-25"):
-            self.assert_same_values(
-                self.folder / "exact" / name, self.folder / "whole" / name
-            )
-
-    def test_marks_after_the_restored_step_go(self):
-        path = self.folder / "damaged"
-        shutil.copytree(self.folder / "whole", path)
-        for step in (20, 25):
-            (path / f"ckpt-{step}.npz").write_bytes(b"")
-        self.trainer("damaged", 25)
-        marks = sorted(file.name for file in path.glob("*.epoch"))
-        self.assertEqual(marks, ["ckpt-17.epoch", "ckpt-19.epoch"])
-
     def test_the_command_averages_the_ends(self):
         path = self.folder / "command"
         shutil.copytree(self.folder / "whole", path)
@@ -167,36 +143,6 @@ class EpochEndsTest(tiny_runs.TestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn("average_epochs=3", err)
         self.assertIn("Name the checkpoints with --n or --steps.", err)
-
-    def test_the_place_is_that_of_the_last_replica_of_the_last_host(self):
-        group = hosts.Hosts(tf.distribute.get_strategy())
-        run = run_dir.RunDir(self.folder / "hosts")
-        config = run_config.RunConfig()
-        found = trainer_lib.TrainingState(HPARAMS, run, group, config)
-        group.strategy = mock.create_autospec(
-            tf.distribute.Strategy, instance=True
-        )
-        group.strategy.experimental_local_results.side_effect = list
-        batch = {
-            name: [tf.constant(n, tf.int64) for n in own]
-            for name, own in (("epoch", (3, 2)), ("position", (5, 7)))
-        }
-        with mock.patch.object(group, "from_last", return_value=[4, 9]) as last:
-            self.assertEqual(found.place(batch), [4, 9])
-        last.assert_called_once_with(2, 7)
-
-    def test_too_few_ends_are_a_warning(self):
-        with self.assertLogs("relpos_tf", "WARNING") as logs:
-            self.assertIsNone(self.train("short", 5))
-        self.assertIn("is 3; so far 1 epochs have ended", logs.output[0])
-
-    def test_two_kinds_of_averages_exclude_each_other(self):
-        with self.assertRaisesRegex(
-            errors.UserError,
-            "average_epochs` must be 0 while average_checkpoints is 5; set one "
-            "of the two to 0. Received: average_epochs=3",
-        ):
-            HPARAMS.replace(average_checkpoints=5)
 
 
 if __name__ == "__main__":

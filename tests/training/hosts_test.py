@@ -11,7 +11,6 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from relpos_tf import errors
-from relpos_tf.data import batches
 from relpos_tf.training import hosts
 from relpos_tf.utils import signals
 
@@ -100,12 +99,6 @@ class HostsTest(absltest.TestCase):
             group.chief_writes(write, look, "--a")
             self.assertEqual(calls, expected)
 
-    def test_others_learn_that_the_chief_failed(self):
-        group = SeveralHosts(0)
-        with self.assertRaises(ZeroDivisionError):
-            group.chief_writes(lambda: 1 // 0, lambda: True, "--a")
-        self.assertEmpty(group.sent)  # It ends, and they see that.
-
     def test_lost_host_is_one_line(self):
         group = SeveralHosts(0, lost())
         with self.assertRaises(errors.UserError) as caught:
@@ -116,13 +109,6 @@ class HostsTest(absltest.TestCase):
             "reached. See its messages, then run the same command on all "
             "hosts again: the run goes on from its last checkpoint.",
         )
-
-    def test_other_errors_are_not_changed(self):
-        group = SeveralHosts(0)
-        error = tf.errors.ResourceExhaustedError(None, None, "OOM")
-        with self.assertRaises(tf.errors.ResourceExhaustedError):
-            with group.explain_failures():
-                raise error
 
     def test_last_barrier_may_fail(self):
         group = SeveralHosts(0, [0], lost())
@@ -156,21 +142,6 @@ class HostsTest(absltest.TestCase):
             r"host 1 \(two:2\), other than on the chief: --b, c\.$",
         ):
             SeveralHosts(1, sent).check_same(values | {"--b": "1", "c": ""})
-
-    def test_waits_for_the_files_of_the_chief(self):
-        seen = iter([False, False, True])
-        with mock.patch.object(hosts, "_POLL_SECONDS", 0.0):
-            SeveralHosts(1).await_file(lambda: next(seen), "--a")
-        self.assertEmpty(list(seen))
-        with mock.patch.object(hosts, "_FILE_TIMEOUT", 0.0):
-            with self.assertRaisesRegex(
-                errors.UserError, "--data_dir=x must be on a file system"
-            ):
-                SeveralHosts(1).await_file(lambda: False, "--data_dir=x")
-
-    def test_the_host_of_a_context_has_its_share_of_the_replicas(self):
-        context = tf.distribute.InputContext(3, 1, num_replicas_in_sync=6)
-        self.assertEqual(hosts.host_of(context), batches.Host(1, 3, 2))
 
 
 if __name__ == "__main__":

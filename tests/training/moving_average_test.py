@@ -8,11 +8,9 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
-from relpos_tf.models import run_dir
 from relpos_tf.training import devices
 from relpos_tf.training import evaluation
 from relpos_tf.training import metrics
@@ -165,11 +163,6 @@ class CheckpointTest(tf.test.TestCase):
         checkpoints.average(prefixes, output)
         self.assertEqual(self.restored(output), 4.0)
 
-    def test_an_average_of_another_shape_does_not_fit(self):
-        prefix = self.save(5, 2.0, [3.0, 5.0])
-        with self.assertRaisesRegex(errors.UserError, "m/w is float32"):
-            self.restored(prefix)
-
 
 class RunTest(tiny_runs.TestCase):
     hparams = SMALL
@@ -203,16 +196,6 @@ class RunTest(tiny_runs.TestCase):
         self.assertEqual(first.keys(), second.keys())
         for name, value in first.items():
             self.assertAllEqual(value, second[name], name)
-
-    def test_a_run_saves_the_averages_of_its_weights(self):
-        weights = [self.group("whole", t, "model") for t in range(1, 5)]
-        found = [self.group("whole", t, "moving_average") for t in range(1, 5)]
-        self.assertEqual(found[0].keys(), weights[0].keys())
-        for name, first in found[0].items():
-            for t in range(2, 5):
-                d = min(0.7, (1 + t) / (10 + t))
-                first = d * first + (1 - d) * weights[t - 1][name]
-                self.assertAllClose(found[t - 1][name], first, msg=name)
 
     def test_a_resumed_run_equals_one_that_never_stopped(self):
         self.copy_run("resumed", 2)
@@ -268,30 +251,6 @@ class RunTest(tiny_runs.TestCase):
         two = [self.group("whole", step, "moving_average") for step in (3, 4)]
         for name, value in scored[4].items():
             self.assertAllClose(value, (two[0][name] + two[1][name]) / 2)
-
-    def test_a_run_without_the_field_goes_on_without_averages(self):
-        self.copy_run("without", 2)
-        with self.assertLogs("relpos_tf", "WARNING") as logs:
-            trainer = self.trainer("without", 3, "moving_average_decay=0")
-        self.assertIn(
-            "moving_average_decay was 0.7 in this run so far and is now 0.0",
-            "\n".join(logs.output),
-        )
-        trainer.train()
-        self.assert_equal(
-            self.group("without", 3, "model"), self.group("whole", 3, "model")
-        )
-        self.assertEmpty(self.group("without", 3, "moving_average"))
-        # And the other way round: averages start from the restored weights.
-        self.trainer("without", 4).train()
-        restored = self.group("whole", 3, "model")
-        last = self.group("whole", 4, "model")
-        found = self.group("without", 4, "moving_average")
-        d = 5 / 14
-        for name, value in found.items():
-            expected = d * restored[name] + (1 - d) * last[name]
-            self.assertAllClose(value, expected, msg=name)
-        run_dir.RunDir(self.folder / "without").read_hparams()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Tests of a run's directory and data, before the first update."""
 
-import dataclasses
 import pathlib
 import shutil
 from unittest import mock
@@ -13,7 +12,6 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
-from relpos_tf.models import run_dir
 from relpos_tf.training import devices
 from relpos_tf.training import hosts
 from relpos_tf.training import run_setup
@@ -96,22 +94,6 @@ class OpenRunTest(parameterized.TestCase):
         self.assertIn("and is now 31: the pairs", logs.output[0])
         self.assertIn("With --random_seed=5 the run goes on", logs.output[0])
 
-    def test_other_weights_of_corpora_are_a_warning(self):
-        self.open(flags="--random_seed=5\n--train_weights=1,4\n")
-        (self.run_dir / "ckpt-7.npz").touch()
-        with self.assertLogs("relpos_tf", "WARNING") as logs:
-            self.open(flags="--random_seed=5\n--train_weights=1,3\n")
-        [line] = logs.output
-        self.assertIn("train_weights was 1,4 in this run so far and is", line)
-        self.assertIn("now 1,3: the pairs come in another order", line)
-
-    def test_scoring_leaves_the_record_of_the_training_alone(self):
-        self.open(flags="--random_seed=5\n")
-        (self.run_dir / "ckpt-7.npz").touch()
-        with self.assertNoLogs("relpos_tf", "WARNING"):
-            run, _ = self.open(flags="")
-        self.assertEqual(run.read_flags(), {"random_seed": "5"})
-
     def test_other_training_data_are_an_error_that_says_what_to_do(self):
         before = self.content()
         for train in (
@@ -149,19 +131,6 @@ class OpenRunTest(parameterized.TestCase):
             )
         self.assertEqual(self.content(), before)
 
-    def test_more_beams_than_pieces_are_an_error_before_training(self):
-        before = self.content()
-        self.open(HPARAMS.replace(beam_size=280))
-        with self.assertRaisesRegex(
-            errors.UserError, "beam_size.* pieces, 280. Received: 281"
-        ):
-            self.open(HPARAMS.replace(beam_size=281))
-        with self.assertRaisesRegex(errors.UserError, "Received: 281"):
-            self.run_dir = self.run_dir.with_name("new")
-            self.open(HPARAMS.replace(beam_size=281))
-        self.assertFalse(self.run_dir.exists())
-        self.assertNotEmpty(before)
-
     def test_a_test_set_may_be_added(self):
         splits = {
             "train": lambda tmp_dir: problem_test.TRAIN,
@@ -172,12 +141,6 @@ class OpenRunTest(parameterized.TestCase):
             self.open(splits=splits, data="other")
         known = checked_json.loads((self.run_dir / "problem.json").read_bytes())
         self.assertEqual(known["data"].keys(), {"train", "dev", "test"})
-
-    def test_another_tokenizer_is_an_error(self):
-        other = str(self.run_dir.parent / "b.model")
-        pieces.train(["7 dogs & bats", "Hunde"] * 9, other, 280)
-        with self.assertRaisesRegex(errors.UserError, "tokenizer .* not the o"):
-            self.open(tokenizer_file=other)
 
     def test_a_damaged_tokenizer_is_an_error(self):
         path = self.run_dir / "tokenizer.model"
@@ -200,11 +163,6 @@ class OpenRunTest(parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, f"{path} is damaged"):
             self.open()
 
-    def test_a_folder_that_is_no_run_yet_takes_any_data(self):
-        (self.run_dir / "hparams.json").unlink()
-        self.open(train=problem_test.TRAIN[1:], data="other")
-        self.assertTrue(run_dir.RunDir(self.run_dir).has_hparams())
-
     def test_pairs_that_are_too_long_are_counted(self):
         train = [("7 " * n, "7 " * n + "s") for n in range(1, 41)]
         self.run_dir = self.run_dir.parent / "new"
@@ -219,21 +177,6 @@ class OpenRunTest(parameterized.TestCase):
             f"{longer} of 40 training pairs are left out", logs.output[0]
         )
         self.assertIn("max_length=20", logs.output[0])
-
-    def test_only_long_pairs_are_an_error_before_there_is_a_run(self):
-        self.run_dir = self.run_dir.parent / "new"
-        with self.assertRaisesRegex(errors.UserError, "31 .*max_length=2 tok"):
-            self.open(HPARAMS.replace(max_length=2))
-        self.assertFalse(self.run_dir.exists())
-
-    def test_a_finished_run_is_not_announced_as_training(self):
-        lines = self.described(step=4, total_steps=2)
-        self.assertLen(lines, 2)
-        self.assertEqual(
-            lines[1],
-            "runs/x has made 4 steps, and 2 are asked for: nothing is left to "
-            "train.",
-        )
 
     def described(self, **fields):
         """Returns what is logged of a run."""
@@ -264,18 +207,6 @@ class OpenRunTest(parameterized.TestCase):
             warnings = [line for line in lines if "bfloat16" in line]
             self.assertLen(warnings, number)
 
-    def test_a_start_from_other_weights_takes_their_tokenizer(self):
-        pets = problem_test.make()
-        with_own = run_setup.with_tokenizer_of(
-            pets, str(self.data_dir), str(self.run_dir)
-        )
-        self.assertEqual(
-            with_own,
-            dataclasses.replace(
-                pets, tokenizer_file=str(self.run_dir / "tokenizer.model")
-            ),
-        )
-
 
 class VocabularyTest(parameterized.TestCase):
     @parameterized.parameters(
@@ -302,54 +233,6 @@ class VocabularyTest(parameterized.TestCase):
         record = logs.records[-1]
         self.assertEqual(record.levelname, level)
         self.assertRegex(record.getMessage(), expected)
-
-
-class StartTest(absltest.TestCase):
-    def test_folders_may_differ_between_hosts_and_nothing_else(self):
-        compared = {}
-        group = mock.Mock()
-        group.check_same.side_effect = compared.update
-        flags = {"train_steps": 5, "output_dir": "here", "data_dir": "there"}
-        run_setup.check_same_start(group, flags, hparam.HParams(num_heads=16))
-        self.assertEqual(compared["--train_steps"], "5")
-        self.assertEqual(compared["num_heads"], "16")
-        self.assertIn("tensorflow", compared)
-        self.assertNotIn("--output_dir", compared)
-        self.assertNotIn("--data_dir", compared)
-
-
-class PrepareDataTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.data_dir = pathlib.Path(self.create_tempdir().full_path)
-
-    def prepare(self, problem, regenerate=False):
-        """Prepares a problem; returns the log."""
-        with self.assertLogs("relpos_tf", "INFO") as logs:
-            run_setup.prepare_data(
-                ONE_HOST, problem, str(self.data_dir), "", regenerate
-            )
-        return "\n".join(logs.output)
-
-    def test_kept_pairs_are_not_logged_as_dropped(self):
-        log = self.prepare(problem_test.make())
-        self.assertIn(
-            "31 pairs read; none dropped in cleaning; NUL characters removed "
-            "from 31.",
-            log,
-        )
-        clean = [(f"{i} dogs", f"{i} Hunde") for i in range(31)]
-        log = self.prepare(
-            problem_test.make([*clean, ("", "\0"), ("a\0", "b")]),
-            regenerate=True,
-        )
-        self.assertIn(
-            "33 pairs read; 1 (blank) dropped in cleaning; NUL characters "
-            "removed from 1.",
-            log,
-        )
-        log = self.prepare(problem_test.make(clean), regenerate=True)
-        self.assertIn("31 pairs read; none dropped in cleaning.\n", log)
 
 
 if __name__ == "__main__":

@@ -38,36 +38,6 @@ class LearningRateTest(tf.test.TestCase, parameterized.TestCase):
         for name in optimizers.OPTIMIZERS:
             hparam.HParams(optimizer=name)
 
-    def test_product_of_factors(self):
-        hparams = hparam.HParams().replace(
-            learning_rate_schedule="constant*linear_warmup*rsqrt_decay",
-            learning_rate_constant=2.0,
-            learning_rate_warmup_steps=25,
-        )
-        schedule = schedules.learning_rate(hparams)
-        # 2 * min(1, s / 25) * max(s, 25)**-0.5
-        for step, rate in ((0, 0.0), (5, 0.08), (25, 0.4), (100, 0.2)):
-            self.assertAllClose(schedule(step), rate)
-
-    def test_a_constant_alone(self):
-        hparams = hparam.HParams().replace(
-            learning_rate_schedule="constant", learning_rate_constant=0.25
-        )
-        rate = schedules.learning_rate(hparams)(tf.constant(7, tf.int64))
-        self.assertEqual(rate.dtype, tf.float32)
-        self.assertAllClose(rate, 0.25)
-
-    def test_legacy_is_ten_times_the_rate_in_place_of_the_constant(self):
-        hparams = hparam.HParams().replace(
-            learning_rate_schedule="legacy",
-            learning_rate=0.2,
-            learning_rate_constant=99.0,
-            learning_rate_warmup_steps=25,
-            hidden_size=16,
-        )
-        # 10 * 0.2 * 16**-0.5 * min(4**-0.5, 4 * 25**-1.5)
-        self.assertAllClose(schedules.learning_rate(hparams)(3), 0.016)
-
 
 if __name__ == "__main__":
     tf.test.main()

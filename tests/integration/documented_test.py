@@ -1,0 +1,180 @@
+"""The commands of the documents run, at small size, in this process."""
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import os
+import pathlib
+import re
+import shutil
+
+from absl.testing import absltest
+
+from relpos_tf import errors
+from relpos_tf.bin import command
+from tests import documents
+from tests import t2t_checkpoint
+from tests import tiny_run
+
+# Small, so that a step takes no time and a graph little.
+SMALL = (
+    "--vocab_size=300",
+    "--hparams=max_length=128,hidden_size=16,filter_size=24,num_heads=2,"
+    "num_hidden_layers=1,batch_size=256,beam_size=1,extra_length=2,"
+    "self_attention_type=dot_product,pos=timing",
+    "--train_steps=1",
+    "--schedule=train",
+    "--test_source=test.en",
+    "--test_target=test.de",
+)
+
+
+def installed(file):
+    """Returns the installed commands of a document, without `relpos-`."""
+    text = (documents.ROOT / file).read_text(encoding="utf-8")
+    return [
+        [words[0].removeprefix("relpos-"), *words[1:]]
+        for words in documents.commands(text)
+        if words[0].startswith("relpos-")
+    ]
+
+
+class DocumentedCommandsTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.work = pathlib.Path(cls.create_tempdir(cls()).full_path)
+        for name in ("train", "dev", "test", "mono"):
+            for language, start in (("en", 0), ("de", 1)):
+                lines = "\n".join(tiny_run.TEXT[start::2]) + "\n"
+                (cls.work / f"{name}.{language}").write_text(lines * 5)
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.work)
+        if not pathlib.Path("runs").exists():
+            _, error = self.run_documented(
+                "trainer --problem=translate_files", *SMALL
+            )
+            self.assertIn(
+                "Translate with: relpos-decoder --output_dir=runs/mine\n", error
+            )
+            for name in ("relative", "absolute"):
+                shutil.copytree("runs/mine", f"runs/{name}")
+
+    def run_documented(self, start, *more, file="README.md"):
+        """Runs the command of a document that begins with these words."""
+        name, *words = next(
+            words
+            for words in installed(file)
+            if " ".join(words).startswith(start)
+        )
+        return self.execute(name, *words, *more)
+
+    def execute(self, name, *words):
+        """Runs a command that must succeed; returns what it wrote."""
+        main = importlib.import_module(f"relpos_tf.bin.{name}").main
+        with (
+            contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())) as out,
+            contextlib.redirect_stderr(io.StringIO()) as error,
+        ):
+            code = command.execute(main, words)
+        self.assertEqual(code, 0, error.getvalue())
+        out.seek(0)
+        return out.read(), error.getvalue()
+
+    def decode(self, *words):
+        """Translates a file; returns its lines."""
+        self.execute(
+            "decoder",
+            *words,
+            "--decode_from_file=mono.en",
+            "--decode_to_file=mono.out",
+        )
+        return pathlib.Path("mono.out").read_text().splitlines()
+
+    def test_flags_and_names_exist(self):
+        found = [
+            words
+            for file in documents.FILES
+            for words in installed(file)
+            if not any(
+                "..." in word or re.fullmatch(r"--[a-z_0-9]+", word)
+                for word in words
+            )
+        ]
+        self.assertGreater(len(found), 50)
+        for name, *words in found:
+            module = importlib.import_module(f"relpos_tf.bin.{name}")
+            command.parse(module.FLAGS, words)
+            for function in ("make_problem", "make_hparams"):
+                if hasattr(module, function):
+                    getattr(module, function)()
+        with self.assertRaisesRegex(errors.UserError, "transformer_giant"):
+            trainer = importlib.import_module("relpos_tf.bin.trainer")
+            command.parse(trainer.FLAGS, ["--hparams_set=transformer_giant"])
+            trainer.make_hparams()
+
+    def test_commands_that_train_translate_and_score(self):
+        self.run_documented("decoder --output_dir=runs/relative --test_set")
+        self.assertLen(pathlib.Path("out.de").read_text().splitlines(), 20)
+        self.assertIn("bleu", pathlib.Path("score.json").read_text())
+        shutil.copy("out.de", "reference.de")
+        output, _ = self.run_documented("bleu", file="docs/results.md")
+        self.assertIn("BLEU", output)
+        output, _ = self.run_documented(
+            "average --output_dir=runs/mine --n",
+            "--n=1",
+            file="relpos_tf/bin/average.py",
+        )
+        self.assertEqual(output, "runs/mine/average/ckpt-1\n")
+        output, _ = self.run_documented(
+            "translate_all --output_dir=runs/mine",
+            file="relpos_tf/bin/translate_all.py",
+        )
+        self.assertIn("average 1", output)
+        self.run_documented(
+            "datagen --problem=translate_ende_wmt14",
+            "--problem=translate_ende_lists",
+            file="relpos_tf/bin/datagen.py",
+        )
+        prepared = pathlib.Path("data/translate_ende_lists/train.ids")
+        self.assertTrue(prepared.is_file())
+
+    def test_commands_that_export(self):
+        start = "export --output_dir=runs/relative"
+        formats = {"exported/relative": start}
+        if importlib.util.find_spec("ctranslate2"):
+            formats["exported/int8"] = f"{start} --format=ctranslate2"
+        if importlib.util.find_spec("ai_edge_litert"):
+            formats["exported/litert"] = f"{start} --format=litert"
+        for folder, start in formats.items():
+            self.run_documented(start, f"--export_dir={folder}")
+            self.assertLen(self.decode(f"--export_dir={folder}"), 20, folder)
+
+    def test_commands_that_import(self):
+        hparams = t2t_checkpoint.hparams_dict(num_hidden_layers=1)
+        vocab = t2t_checkpoint.subtokens(59)
+        t2t_checkpoint.write(
+            pathlib.Path("t2t_train/mine"),
+            t2t_checkpoint.random_variables(hparams, len(vocab), 5),
+            hparams,
+            vocab=vocab,
+        )
+        self.run_documented("import_t2t")
+        self.assertLen(self.decode("--output_dir=runs/imported"), 20)
+
+    def test_commands_that_compare(self):
+        shutil.copy("test.de", "marian.de")
+        output, _ = self.run_documented(
+            "compare --runs=runs/relative,runs/absolute",
+            "--runs=runs/relative",  # of two equal ones
+            file="docs/comparing.md",
+        )
+        self.assertIn("marian", output)
+
+
+if __name__ == "__main__":
+    absltest.main()
