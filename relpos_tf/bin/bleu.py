@@ -16,9 +16,8 @@ or all translations of a folder, as relpos-translate_all writes them:
         --translation_name=dev --reference=dev.de
 
 This prints a table of all checkpoints with the best marked, and writes the
-scores and a plot of BLEU against steps into the folder: NAME.bleu.json and
-NAME.bleu.png. All texts are plain, one sentence a line. Every score has the
-signature that says how it was computed.
+scores into the folder: NAME.bleu.json. All texts are plain, one sentence a
+line. Every score has the signature that says how it was computed.
 """
 
 import dataclasses
@@ -54,11 +53,6 @@ FLAGS.define_string(
     "With --test_set: source and target, as en-de.",
 )
 FLAGS.define_string(
-    "source",
-    None,
-    "File of source lines; only their number is checked.",
-)
-FLAGS.define_string(
     "score_json",
     None,
     "File to write the scores to, as one JSON object. Default: none; with "
@@ -82,33 +76,13 @@ FLAGS.define_string(
     None,
     "The NAME, if the folder has translations of several texts.",
 )
-FLAGS.define_string(
-    "plot_file",
-    None,
-    "File for the plot, .png, .pdf or .svg. Default: NAME.bleu.png in the "
-    "folder.",
-)
-FLAGS.define_string("event_dir", None, "Folder for TensorBoard's events.")
 FLAGS.define_integer(
     "min_steps",
     0,
     "Leave out the translations by earlier checkpoints.",
     lower_bound=0,
 )
-FLAGS.define_float(
-    "wait_minutes",
-    0,
-    "How long to wait for another translation.",
-    lower_bound=0,
-)
-
-_FOLDER_FLAGS = (
-    "translation_name",
-    "plot_file",
-    "event_dir",
-    "min_steps",
-    "wait_minutes",
-)
+_FOLDER_FLAGS = "translation_name", "min_steps"
 
 
 def main():
@@ -116,8 +90,8 @@ def main():
     check_flags()
     command.check_outputs(
         FLAGS,
-        outputs=["score_json", "plot_file"],
-        inputs=["translation", "reference", "source"],
+        outputs=["score_json"],
+        inputs=["translation", "reference"],
     )
     if FLAGS.translations_dir:
         score_folder()
@@ -137,14 +111,6 @@ def check_flags():
             if FLAGS[name].value:
                 raise command.UsageError(f"--{name} needs --translations_dir.")
     check_reference()
-    from relpos_tf.comparison import plots
-
-    ending = pathlib.Path(FLAGS.plot_file or ".png").suffix
-    if FLAGS.plot_file and ending.removeprefix(".") not in plots.FORMATS:
-        raise command.UsageError(
-            f"--plot_file must end in one of {', '.join(plots.FORMATS)}. "
-            f"Received: {FLAGS.plot_file}."
-        )
 
 
 def check_reference():
@@ -162,8 +128,6 @@ def check_reference():
             f"--{name} must name one for each translation. Received: {number} "
             f"for {len(translations)}."
         )
-    if FLAGS.source and number > 1:
-        raise command.UsageError("--source needs a single --translation.")
     if FLAGS.language_pair and not FLAGS.test_set:
         raise command.UsageError("--language_pair needs --test_set.")
     if FLAGS.test_set:
@@ -210,12 +174,7 @@ def tokenized_language() -> str:
 
 def score_files():
     """Scores each --translation."""
-    from relpos_tf.utils import text
-
     translations = paths.listed(FLAGS.translation)
-    if FLAGS.source:
-        number = len(list(text.checked_lines(translations[0])))
-        check_source(number, translations[0])
     language = tokenized_language()
     records, blocks = [], []
     for path, reference in zip(translations, reference_paths(), strict=True):
@@ -260,60 +219,28 @@ def score_file(translation: str, reference: str, language: str):
     )
 
 
-def check_source(num_translations: int, translation: str):
-    """Raises UserError unless each source line has a translation."""
-    from relpos_tf.utils import text
-
-    num_sources = text.survey(FLAGS.source)
-    if num_translations != num_sources:
-        raise errors.UserError(
-            "Expected one translation for each line of the source. Received: "
-            f"{num_translations} lines in {translation} and "
-            f"{num_sources} in {FLAGS.source}."
-        )
-
-
 def score_folder():
     """Scores everything in --translations_dir."""
     from relpos_tf.comparison import checkpoint_scores  # Imports sacreBLEU.
-    from relpos_tf.training import metrics
-    from relpos_tf.utils import text
 
-    # Checked before any waiting for translations.
     language, (reference,) = tokenized_language(), reference_paths()
-    metrics.check_references(list(text.checked_lines(reference)))
-    if FLAGS.source:
-        check_source(text.survey(reference), reference)
-    if FLAGS.event_dir:
-        with command.flag_value("event_dir"):
-            paths.check_folder(FLAGS.event_dir)
-        command.import_tensorflow(task="--event_dir")
-
-    def find():
-        with command.flag_value("translation_name"):
-            return checkpoint_scores.find_translations(
-                FLAGS.translations_dir,
-                FLAGS.translation_name or "",
-                FLAGS.min_steps,
-            )
-
-    scores = None
-    for translation in checkpoint_scores.poll_new(find, FLAGS.wait_minutes):
-        if scores is None:
-            start = f"{FLAGS.translations_dir}/{translation.name}.bleu"
-            scores = checkpoint_scores.CheckpointScores(
-                translation.name,
-                reference,
-                FLAGS.score_json or f"{start}.json",
-                FLAGS.plot_file or f"{start}.png",
-                FLAGS.event_dir,
-                language,
-            )
-        scores.add(translation)
-        if FLAGS.wait_minutes:
-            scores.save()  # A user who waits may interrupt at any time.
-    if scores is None:
+    with command.flag_value("translation_name"):
+        found = checkpoint_scores.find_translations(
+            FLAGS.translations_dir,
+            FLAGS.translation_name or "",
+            FLAGS.min_steps,
+        )
+    if not found:
         raise errors.UserError(nothing_found())
+    scores = checkpoint_scores.CheckpointScores(
+        found[0].name,
+        reference,
+        FLAGS.score_json
+        or f"{FLAGS.translations_dir}/{found[0].name}.bleu.json",
+        language=language,
+    )
+    for translation in found:
+        scores.add(translation)
     command.write(scores.table())
     scores.save()
     command.logger().info("Wrote %s.", " and ".join(map(str, scores.paths())))

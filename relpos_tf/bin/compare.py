@@ -7,18 +7,15 @@ r"""Compares hparams sets: trains them alike, and says which is better.
       --train_steps=1000 --output_dir=runs/table2
   relpos-compare --runs=runs/relative,runs/absolute --output_dir=runs/compared \
       --outputs=marian=marian.de
-  relpos-compare --outputs=marian=marian.de,nematus=nematus.de \
-      --test_source=test.en --test_target=test.de --output_dir=runs/others
   relpos-compare --diff --hparams_sets=transformer_base,transformer_relative
 
 Runs are trained in OUTPUT_DIR/runs/LABEL-seedN, one after the other, or with
 --jobs=N so many at once; runs of one seed see the same batches in the same
 order. The same command again resumes where the last one stopped. Then every
-model translates the test set, and report.md, report.html and report.json in
-OUTPUT_DIR compare scores, significance, speed and memory. With --runs, nothing
-is trained; directories LABEL-seedN are the runs of one label, and LABEL=DIR
-gives another label. With --outputs alone, files of translations are compared
-with the references in --test_target.
+model translates the test set, and report.html and report.json in OUTPUT_DIR
+compare scores, significance, speed and memory. With --runs, nothing is trained;
+directories LABEL-seedN are the runs of one label, and LABEL=DIR gives another
+label.
 
 --grid="learning_rate_constant=0.7,1,1.4" tunes every set alike: each is trained
 at each point with the first seed and scored on the development set; its best
@@ -86,8 +83,7 @@ FLAGS.define_list(
     "outputs",
     [],
     "LABEL=FILE: translations of the test set by another system, a line for "
-    "each line, beside the runs, or alone with --test_source and "
-    "--test_target; LABEL:TEST_SET=FILE, of a further test set. "
+    "each line, beside the runs; LABEL:TEST_SET=FILE, of a further test set. "
     "Several files of a label are several trainings; * and ? match as in a "
     "shell.",
 )
@@ -143,8 +139,8 @@ FLAGS.define_list(
     "length_buckets",
     [],
     "Upper limits of the source lengths to score separately, in pieces with "
-    "EOS; of --outputs alone, in words. Default: quartiles of the lines; for "
-    "--preset=length, 1, 1.5 and 2 times --train_max_length.",
+    "EOS. Default: quartiles of the lines; for --preset=length, 1, 1.5 and 2 "
+    "times --train_max_length.",
 )
 FLAGS.define_bool(
     "use_test_set",
@@ -172,8 +168,6 @@ def main() -> None:
             registry.import_usr_dir(FLAGS.usr_dir)
     check_flags()
     limits = length_limits()
-    if not has_models():
-        return compare_files(limits)
     slots = make_slots()
     variants = [] if FLAGS.runs else make_variants()
     grid = make_grid(variants)
@@ -209,16 +203,14 @@ def main() -> None:
             )
 
 
-def has_models() -> bool:
-    """Returns whether flags name models, not only files of translations."""
-    return any(getattr(FLAGS, name) for name in _WAYS)
-
-
 def check_flags() -> None:
     """Raises UsageError for contradictory or missing flags."""
-    if not has_models():
-        return check_flags_of_files()
     ways = [name for name in _WAYS if getattr(FLAGS, name)]
+    if not ways:
+        raise command.UsageError(
+            "one of --hparams_sets, --preset and --runs is required: the sets "
+            "or runs to compare."
+        )
     if FLAGS.runs:
         for name in [*ways[:-1], "problem", *_TRAINING_FLAGS]:
             if getattr(FLAGS, name):
@@ -242,37 +234,13 @@ def check_flags() -> None:
             registry.problem(FLAGS.problem)
 
 
-def check_flags_of_files() -> None:
-    """Raises UsageError unless the flags compare files of translations."""
-    if not FLAGS.outputs:
-        raise command.UsageError(
-            "one of --hparams_sets, --preset, --runs and --outputs is "
-            "required: the sets, runs or files to compare."
-        )
-    references = "test_source", "test_target"
-    others = [name for name in command.FILE_FLAGS if name not in references]
-    for name in ("diff", "problem", *_TRAINING_FLAGS, *others):
-        if getattr(FLAGS, name):
-            raise command.UsageError(
-                f"--{name} goes with --hparams_sets or --preset. Received: "
-                "--outputs alone, files of translations, which need only "
-                "--test_source and --test_target."
-            )
-    if not FLAGS.use_test_set:
-        raise command.UsageError(
-            "--nouse_test_set is for runs. Received: --outputs alone; name "
-            "the lines in --test_source and --test_target."
-        )
-    command.require(FLAGS, *references, "output_dir")
-
-
 def check_output(folder: pathlib.Path) -> None:
     """Raises UsageError if the report cannot be written to the folder."""
-    from relpos_tf.comparison.report import files
+    from relpos_tf.comparison import report as report_lib
 
     with command.flag_value("output_dir"):
         paths.check_folder(folder)
-        for path in files.paths(folder) if folder.is_dir() else []:
+        for path in report_lib.paths(folder) if folder.is_dir() else []:
             paths.check_file(path)
 
 
@@ -376,9 +344,7 @@ def check_text(runs: Sequence[runs_lib.Run]) -> None:
     """Raises UserError if runs have other text of one's own than the flags."""
     has_begun = any(run.files.has_hparams() for run in runs)
     if FLAGS.problem == "translate_files" and has_begun:
-        from relpos_tf.comparison import own_text
-
-        own_text.check(runs, FLAGS.data_dir, command.make_problem(FLAGS))
+        runs_lib.check_text(runs, FLAGS.data_dir, command.make_problem(FLAGS))
 
 
 def trainer_flags() -> dict[str, Any]:
@@ -410,11 +376,12 @@ def tune(
         labels * (len(seeds) - 1),
     )
     train(runs, train_steps, folder, slots)
-    tuned = tuning.score(runs, grid, train_steps, FLAGS.data_dir, folder, slots)
-    tried = tuned.describe()
+    chosen, tried = tuning.choose(
+        tuning.score(runs, grid, train_steps, FLAGS.data_dir, folder, slots)
+    )
     for one in tried:
         log.info("%s: %s is the best point.", one["label"], one["chosen"])
-    return tuned.chosen(), tried
+    return chosen, tried
 
 
 def make_slots() -> slots_lib.Slots:
@@ -446,6 +413,7 @@ def report(
 ) -> None:
     """Scores the models and writes the report."""
     from relpos_tf.comparison import collection
+    from relpos_tf.comparison import report as report_lib
 
     content = collection.collect(
         runs,
@@ -456,49 +424,17 @@ def report(
         use_test_set=FLAGS.use_test_set,
         outputs=outputs,
         tuning=tried,
-        **report_options(limits),
+        limits=limits,
+        num_samples=FLAGS.num_samples,
+        command=command.command_line(),
+        baseline=FLAGS.baseline,
     )
-    write_report(content, folder)
-
-
-def compare_files(limits: list[int]) -> None:
-    """Compares files of translations alone."""
-    outputs = find_outputs([])
-    check_baseline([one.label for one in outputs])
-    folder = pathlib.Path(FLAGS.output_dir)
-    check_output(folder)
-    from relpos_tf.comparison import collection
-    from relpos_tf.problems import own_files
-    from relpos_tf.problems import test_sets
-
-    sets = test_sets.of_files(FLAGS.test_source, FLAGS.test_target)
-    language = own_files.language(str(sets[0].reference_path), "")
-    content = collection.collect_outputs(
-        outputs, sets, language, **report_options(limits)
-    )
-    write_report(content, folder)
-
-
-def report_options(limits: list[int]) -> dict[str, Any]:
-    """Returns the arguments of `content.make` that flags decide."""
-    return {
-        "limits": limits,
-        "num_samples": FLAGS.num_samples,
-        "command": command.command_line(),
-        "baseline": FLAGS.baseline,
-    }
-
-
-def write_report(content: dict[str, Any], folder: pathlib.Path) -> None:
-    """Writes the report's files, and its scores to standard output."""
-    from relpos_tf.comparison.report import files
-    from relpos_tf.comparison.report import tables
-
-    written = files.write(content, folder)
+    report_lib.write(content, folder)
     for warning in content["warnings"]:
         command.logger().warning("%s", warning)
-    command.write(tables.short_text(content))
-    command.logger().info("Wrote %s.", ", ".join(map(str, written)))
+    command.write(report_lib.table(content))
+    written = ", ".join(map(str, report_lib.paths(folder)))
+    command.logger().info("Wrote %s.", written)
 
 
 def show_differences(by_label) -> None:

@@ -70,13 +70,6 @@ FLAGS.define_string(
 FLAGS.define_integer(
     "min_steps", 0, "Leave out earlier checkpoints.", lower_bound=0
 )
-FLAGS.define_float(
-    "wait_minutes",
-    0,
-    "How long to wait for another checkpoint, beside a run that trains.",
-    lower_bound=0,
-)
-FLAGS.define_string("event_dir", "", "With a reference: TensorBoard's events.")
 
 
 class Text(NamedTuple):
@@ -117,16 +110,11 @@ def main() -> int:
             wanted.reference,
             f"{start}.json",
             f"{start}.png",
-            FLAGS.event_dir,
             moses_language(run),
         )
-    for prefix, translation in checkpoint_scores.poll_new(
-        lambda: find_checkpoints(run, folder, wanted.name), FLAGS.wait_minutes
-    ):
+    for prefix, translation in find_checkpoints(run, folder, wanted.name):
         if worker.translate(prefix, translation.path) and report:
             report.add(translation)
-            if FLAGS.wait_minutes:
-                report.save()  # The user may stop the wait at any time.
     log_counts(run, worker)
     if report:
         # There may be translations whose checkpoints have been removed.
@@ -232,9 +220,6 @@ def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
         raise command.UsageError(
             "--eval_use_test_set and --decode_from_file exclude each other."
         )
-    has_reference = FLAGS.decode_reference or not FLAGS.decode_from_file
-    if FLAGS.event_dir and not has_reference:
-        raise command.UsageError("--event_dir needs --decode_reference.")
 
 
 def wanted_text(run: run_dir.RunDir) -> Text:

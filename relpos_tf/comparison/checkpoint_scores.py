@@ -4,25 +4,17 @@ The translations of a text NAME are files NAME-STEP, or NAME-average-STEP if
 the checkpoint is an average of others.
 """
 
-import contextlib
 import dataclasses
-import importlib.util
 import json
 import logging
 import pathlib
 import re
-import time
-from collections.abc import Callable
-from collections.abc import Iterator
 from typing import Any
 from typing import NamedTuple
 
 from relpos_tf import errors
-from relpos_tf.comparison import plots
+from relpos_tf.comparison import figures
 from relpos_tf.training import metrics
-from relpos_tf.training import reporting
-from relpos_tf.utils import checked_json
-from relpos_tf.utils import extras
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
 from relpos_tf.utils import text
@@ -30,9 +22,6 @@ from relpos_tf.utils import text
 _log = logging.getLogger("relpos_tf")
 
 _FILE_NAME = re.compile(r"(.+?)(-average)?-(\d+)")
-# In the folder of events: the last step of each curve.
-_LAST_STEPS = "last_evaluated_steps.json"
-_POLL_SECONDS = 10.0
 
 
 class TranslationFile(NamedTuple):
@@ -89,36 +78,6 @@ def find_translations(
     return sorted(translations)
 
 
-def poll_new(
-    find: Callable[[], list[Any]], wait_minutes: float = 0
-) -> Iterator[Any]:
-    """Yields each result of a function once, and waits for new ones.
-
-    The function is called again after each: results may appear and disappear.
-
-    Args:
-        find: Function that returns the current results.
-        wait_minutes: How long to wait for a new result.
-    """
-    seen = set()
-    deadline = None
-    while True:
-        new = next((one for one in find() if one not in seen), None)
-        if new is not None:
-            seen.add(new)
-            yield new
-            deadline = None
-            continue
-        now = time.monotonic()
-        if deadline is None:
-            deadline = now + 60 * wait_minutes
-            if wait_minutes:
-                _log.info("Waiting for more, up to %g minutes.", wait_minutes)
-        if now >= deadline:
-            return
-        time.sleep(min(_POLL_SECONDS, deadline - now))
-
-
 class CheckpointScores:
     """The scores of one text's translations.
 
@@ -126,8 +85,7 @@ class CheckpointScores:
         name: str. Of the text.
         reference: path. Its reference translation.
         json_path: path. The scores are written here.
-        plot_path: path. The plot, if matplotlib is installed.
-        event_dir: path, or "" for none. Folder of TensorBoard's events.
+        plot_path: path, or None. The plot, if matplotlib is installed.
         language: str. Code for tokenized BLEU as well; "" for none.
 
     Raises:
@@ -136,24 +94,29 @@ class CheckpointScores:
     """
 
     def __init__(
-        self, name, reference, json_path, plot_path, event_dir="", language=""
+        self,
+        name: str,
+        reference: str | pathlib.Path,
+        json_path: str | pathlib.Path,
+        plot_path: str | pathlib.Path | None = None,
+        language: str = "",
     ):
-        self._name = name
-        self._language = language
-        self._tokenized: dict[TranslationFile, metrics.TokenizedScore] = {}
+        self._name, self._language = name, language
         self._reference = reference
         self._references = list(text.checked_lines(reference))
         metrics.check_references(self._references)
         self._json_path = pathlib.Path(json_path)
-        self._plot_path = pathlib.Path(plot_path)
+        self._plot_path = None
+        if plot_path and figures.is_available():
+            self._plot_path = pathlib.Path(plot_path)
         for path in self.paths():
             paths.check_file(path)
-        self._scores: dict[TranslationFile, metrics.Scores] = {}
-        self._warned = set()  # each warning is given once, not for every file
-        self._events = _Events(event_dir) if event_dir else None
+        # The fields of the JSON file, by translation.
+        self._rows: dict[TranslationFile, dict[str, Any]] = {}
+        self._warned: set[str] = set()  # once, not for every file
 
     def __contains__(self, translation: TranslationFile) -> bool:
-        return translation in self._scores
+        return translation in self._rows
 
     def add(self, translation: TranslationFile) -> None:
         """Scores a translation.
@@ -169,156 +132,92 @@ class CheckpointScores:
                 f"{len(lines)}."
             )
         scores = metrics.corpus_bleu(lines, self._references)
-        for warning in scores.warnings:
-            self._warn_once(warning, f"{translation.path}: ")
-        self._scores[translation] = scores
+        for warning in set(scores.warnings) - self._warned:
+            _log.warning("%s: %s", translation.path, warning)
+            self._warned.add(warning)
+        self._rows[translation] = {
+            "step": translation.step,
+            "is_average": translation.is_average,
+            "translation": str(translation.path),
+            **dataclasses.asdict(scores),
+        }
         if self._language:
-            self._tokenized[translation] = metrics.tokenized_bleu(
+            tokenized = metrics.tokenized_bleu(
                 lines, self._references, self._language
             )
+            self._rows[translation] |= tokenized._asdict()
         _log.info("%s: BLEU = %.2f", translation.path, scores.bleu)
-        if self._events:
-            self._events.write(translation, scores)
 
     def best(self) -> TranslationFile:
         """Returns the first translation with the highest BLEU."""
-        return max(self._rows(), key=lambda row: row[1].bleu)[0]
+        return max(sorted(self._rows), key=lambda x: self._rows[x]["bleu"])
 
     def table(self) -> str:
         """Returns the scores as lines of text.
 
         Raises:
-            UserError: there are none.
+            ValueError: there are none.
         """
-        rows, best = self._rows(), self.best()
-        width = max(4, *(len(_label(one)) for one, _ in rows))
-        head = "  tokenized BLEU" if self._tokenized else ""
-        lines = [f"{'step':>{width}}    BLEU    chrF  exact match{head}"]
-        for one, scores in rows:
-            mark = "  best" if one == best else ""
-            tokenized = self._tokenized.get(one)
-            more = f"  {tokenized[0]:14.2f}" if tokenized else ""
-            lines.append(
-                f"{_label(one):>{width}}  {scores.bleu:6.2f}  "
-                f"{scores.chrf:6.2f}  {scores.exact_match:9.2f} %{more}{mark}"
-            )
-        first, scores = rows[0]
-        lines += [
-            f"BLEU signature: {scores.bleu_signature}",
-            f"chrF signature: {scores.chrf_signature}",
+        import tabulate  # comes with sacreBLEU
+
+        best = self.best()
+        names = {
+            "bleu": "BLEU",
+            "chrf": "chrF",
+            "exact_match": "exact match, %",
+        }
+        if self._language:
+            names["tokenized_bleu"] = "tokenized BLEU"
+        rows = [
+            [
+                f"{'average ' * one.is_average}{one.step}",
+                *(f"{self._rows[one][name]:.2f}" for name in names),
+                "best" * (one == best),
+            ]
+            for one in sorted(self._rows)
         ]
-        if first in self._tokenized:
-            signature = self._tokenized[first].tokenized_bleu_signature
-            lines.append(f"tokenized BLEU signature: {signature}")
-        return "\n".join(lines) + "\n"
+        lines = tabulate.tabulate(
+            rows,
+            ["step", *names.values(), ""],
+            tablefmt="plain",
+            disable_numparse=True,
+            colalign=["right"] * (len(names) + 1) + ["left"],
+        )
+        signatures = "".join(
+            f"{name} signature: {self._rows[best][f'{field}_signature']}\n"
+            for field, name in names.items()
+            if field != "exact_match"
+        )
+        return f"{lines}\n{signatures}"
 
     def save(self) -> None:
         """Writes the JSON file, and the plot if it can be drawn."""
-        content = json.dumps(self._record(), indent=2, ensure_ascii=False)
-        files.write(self._json_path, f"{content}\n".encode(errors="replace"))
-        if not plots.is_available():
-            self._warn_once(
-                "No plot, because matplotlib is not installed: "
-                f"{plots.HOW_TO_INSTALL}"
-            )
-            return
-        rows = self._rows()
-        series = {}
-        for title, kind in (("checkpoint", False), ("average", True)):
-            points = [(t.step, s.bleu) for t, s in rows if t.is_average == kind]
-            series |= {title: points} if points else {}
-        plots.scores_by_step(
-            self._plot_path,
-            series,
-            title=f"{self._name}: BLEU of every checkpoint",
-            score="BLEU",
-            caption=f"sacreBLEU {rows[0][1].bleu_signature}",
-        )
-
-    def paths(self) -> list[pathlib.Path]:
-        """Returns the paths of the files that `save` writes."""
-        return [self._json_path] + [self._plot_path] * plots.is_available()
-
-    def _rows(self) -> list[tuple[TranslationFile, metrics.Scores]]:
-        return sorted(self._scores.items(), key=lambda row: row[0])
-
-    def _record(self) -> dict[str, Any]:
-        """Returns the content of the JSON file."""
-        rows = [
-            {
-                "step": one.step,
-                "is_average": one.is_average,
-                "translation": str(one.path),
-                **dataclasses.asdict(scores),
-                **(
-                    self._tokenized[one]._asdict()
-                    if one in self._tokenized
-                    else {}
-                ),
-            }
-            for one, scores in self._rows()
-        ]
+        rows = [self._rows[one] for one in sorted(self._rows)]
         best = self.best()
-        return {
+        record = {
             "name": self._name,
             "reference": str(self._reference),
             "best": {"step": best.step, "is_average": best.is_average},
             "scores": rows,
         }
-
-    def _warn_once(self, message: str, start: str = "") -> None:
-        if message not in self._warned:
-            _log.warning("%s%s", start, message)
-            self._warned.add(message)
-
-
-class _Events:
-    """TensorBoard's events, written once for each step.
-
-    Raises:
-        UserError: tensorboard is not installed.
-    """
-
-    def __init__(self, folder):
-        if importlib.util.find_spec("tensorboard") is None:
-            raise errors.UserError(
-                "Expected tensorboard, to write events. Received: none. "
-                f"Install it: {extras.how_to_install('tensorboard')}"
-            )
-        folder = pathlib.Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / _LAST_STEPS
-        self._last = {}
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            last = checked_json.loads(self._path.read_bytes())
-            checked_json.check(last, dict.fromkeys(last, int))
-            self._last = last
-        self._save()  # An error is clearer here than in TensorFlow.
-        self._writer = reporting.SummaryWriter(folder)
-
-    def write(
-        self, translation: TranslationFile, scores: metrics.Scores
-    ) -> None:
-        """Writes scores of a later step as SPLIT/NAME, as training does."""
-        split = translation.path.name.rpartition("-")[0]
-        if translation.step <= self._last.get(split, -1):
-            return
-        self._writer.write(
-            {
-                "step": translation.step,
-                "split": split,
-                "bleu": scores.bleu,
-                "chrf": scores.chrf,
-                "exact_match": scores.exact_match,
+        content = json.dumps(record, indent=2, ensure_ascii=False)
+        files.write(self._json_path, f"{content}\n".encode(errors="replace"))
+        if self._plot_path:
+            series = {
+                name: [
+                    (r["step"], r["bleu"])
+                    for r in rows
+                    if r["is_average"] == kind
+                ]
+                for name, kind in (("checkpoint", False), ("average", True))
             }
-        )
-        self._last[split] = translation.step
-        self._save()
+            figures.scores_by_step(
+                self._plot_path,
+                {name: points for name, points in series.items() if points},
+                title=f"{self._name}: BLEU of every checkpoint",
+                caption=f"sacreBLEU {rows[0]['bleu_signature']}",
+            )
 
-    def _save(self) -> None:
-        files.write(self._path, f"{json.dumps(self._last)}\n")
-
-
-def _label(translation: TranslationFile) -> str:
-    """Returns the first column of the table."""
-    return f"{'average ' if translation.is_average else ''}{translation.step}"
+    def paths(self) -> list[pathlib.Path]:
+        """Returns the paths of the files that `save` writes."""
+        return [self._json_path] + [self._plot_path] * bool(self._plot_path)

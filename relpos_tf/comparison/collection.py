@@ -1,23 +1,17 @@
 """Scores finished runs and makes the report."""
 
-import itertools
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.comparison import measures
+from relpos_tf.comparison import content
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
-from relpos_tf.comparison import score_cache
-from relpos_tf.comparison import word_frequencies
-from relpos_tf.comparison.report import content
+from relpos_tf.comparison import scoring
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import slots as slots_lib
-
-# Attention is averaged over so many lines.
-_ATTENTION_LINES = 40
 
 
 def collect(
@@ -38,8 +32,7 @@ def collect(
         runs: Finished runs.
         train_steps: int. Their last step; 0: the newest of each.
         data_dir: str. Folder of prepared data.
-        folder: The cache of translations and scores, see
-            `score_cache.Scoring`.
+        folder: Keeps translations and scores, see `scoring.score`.
         slots: Where models are scored.
         use_test_set: bool. Whether to take the test sets, if there are any;
             else the development split.
@@ -54,65 +47,24 @@ def collect(
     problem = common_problem(runs)
     check_labels(runs)
     checkpoints = [runs_lib.final_checkpoint(run, train_steps) for run in runs]
-    test_set, *further = open_test_sets(data_dir, problem, use_test_set)
+    sets = open_test_sets(data_dir, problem, use_test_set)
     warnings = []
-    if use_test_set and test_set.name == "dev":
-        warnings.append(_no_test_split(problem))
-    warnings += _warnings_of_tuning(tuning, test_set, folder)
+    if use_test_set and sets[0].name == "dev":
+        warnings.append(
+            f"{problem['problem']} has no test split: the scores are of the "
+            "development split, which was also evaluated during training."
+        )
+    warnings += _warnings_of_tuning(tuning, sets[0], folder)
     # Mistakes in files are found before minutes of translation.
-    others = [outputs_lib.read(one, [test_set, *further]) for one in outputs]
-    results = _score(runs, checkpoints, [test_set, *further], folder, slots)
-    results += others
-    warnings += [result.warning for result in results if result.warning]
-    frequencies, warning = word_frequencies.in_training(
-        itertools.chain(
-            test_set.references, *(r.translations for r in results)
-        ),
-        runs,
-        data_dir,
-        problem,
-        folder,
-    )
-    warnings += filter(None, [warning])
+    others = [outputs_lib.read(one, sets) for one in outputs]
+    results = scoring.score(runs, checkpoints, sets, folder, slots)
     return content.make(
-        results,
-        test_set,
+        [*results, *others],
+        sets,
         problem,
-        further=further,
         warnings=warnings,
-        frequencies=frequencies,
         tuning=tuning,
         **options,
-    )
-
-
-def collect_outputs(
-    outputs: Sequence[outputs_lib.Output],
-    sets: Sequence[test_sets.TestSet],
-    language: str,
-    **options,
-) -> dict[str, Any]:
-    """Scores translations of other systems alone and returns the report.
-
-    Args:
-        outputs: The translations.
-        sets: The test sets, the first one first.
-        language: str. Code of the references' language, if it is known.
-        **options: Other arguments of `content.make`.
-
-    Raises:
-        UserError: translations do not fit the test sets.
-    """
-    results = [outputs_lib.read(one, sets) for one in outputs]
-    problem = {"problem": "translate_files", "target_language": language}
-    first, *further = sets
-    return content.make(results, first, problem, further=further, **options)
-
-
-def _no_test_split(problem) -> str:
-    return (
-        f"{problem['problem']} has no test split: the scores are of the "
-        "development split, which was also evaluated during training."
     )
 
 
@@ -139,27 +91,9 @@ def _warnings_of_tuning(tuning, test_set, folder):
             "an earlier command chose that point from another grid."
             for point in entry["points"]
             if not point["is_chosen"]
-            and score_cache.has_scores(folder, point["run"])
+            and scoring.has_scores(folder, point["run"])
         ]
     return warnings
-
-
-def _score(runs, checkpoints, sets, folder, slots):
-    """Returns the results of all runs, label by label."""
-    lines = attention_lines(sets[0].sources)
-    by_label: dict[str, list[score_cache.Scoring]] = {}
-    scorings = []
-    for run, checkpoint in zip(runs, checkpoints, strict=True):
-        of_label = by_label.setdefault(run.label, [])
-        # Attention is shown for the first seed of each label only.
-        sources = () if of_label else lines
-        scoring = score_cache.Scoring(
-            run, checkpoint, sets[0], folder, sources, sets[1:]
-        )
-        of_label.append(scoring)
-        scorings.append(scoring)
-    score_cache.score(scorings, slots)
-    return [one.result() for of_label in by_label.values() for one in of_label]
 
 
 def open_test_sets(
@@ -226,10 +160,3 @@ def check_labels(runs: Sequence[runs_lib.Run]) -> None:
                 f"Received: {first.path} and {run.path}, which differ in "
                 f"{', '.join(changed)}."
             )
-
-
-def attention_lines(sources: Sequence[str]) -> list[str]:
-    """Returns lines of all lengths, beginning with lines of middle length."""
-    order = measures.spread_out([len(s) for s in sources], _ATTENTION_LINES)
-    middle = len(order) // 2
-    return [sources[i] for i in order[middle:] + order[:middle]]

@@ -1,190 +1,220 @@
-"""Child processes, some at once: a queue of jobs, and slots they run in.
+"""Work in child processes, as many at once as there are slots.
 
-All decisions are made in the calling thread. Further threads only wait, one for
-the end of each process, so that nothing is polled but the files that jobs
-watch.
+A child gives all its memory back when it ends, which TensorFlow in this process
+would not.
 """
 
+import collections
+import contextlib
 import logging
+import os
+import pathlib
 import queue
+import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
 from collections.abc import Sequence
+from concurrent import futures
 from typing import NamedTuple
-from typing import Protocol
 
 from relpos_tf import errors
-from relpos_tf.comparison import child_process
-from relpos_tf.utils import signals
+from relpos_tf.utils import files
+from relpos_tf.utils import locks
 from relpos_tf.utils import slots as slots_lib
 
 _log = logging.getLogger("relpos_tf")
+POLL_SECONDS = 1.0
+_SHOWN_LINES = 4
+# Names the hosts of a trainer. A child trains or scores on this one alone, and
+# would wait for the others.
+_HOSTS = "TF_CONFIG"
+_ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
 
 
-class Job(Protocol):
-    """Work for a process of its own.
+class Job(NamedTuple):
+    """Work for Python in a process of its own.
 
     Attributes:
         title: str. Its name in messages.
+        arguments: list of str, after the interpreter's name.
+        log: Its standard output and standard error are appended to this file.
+        begin: Function that is called right before the process starts.
+        check: Function that is called after the process ended well. It raises
+            UserError if the work is not done.
     """
 
     title: str
-
-    def is_ready(self) -> bool:
-        """Returns whether what it needs is there."""
-        ...
-
-    def is_elsewhere(self) -> bool:
-        """Returns whether a process of an earlier command does it now."""
-        ...
-
-    def start(self, slot: slots_lib.Slot) -> child_process.Child:
-        """Starts its process in a slot."""
-        ...
-
-    def watch(self) -> None:
-        """Is called every second while the process runs, and at its end."""
-        ...
-
-    def finish(self, child: child_process.Child) -> None:
-        """Is called at the end of its process.
-
-        Raises:
-            UserError: it failed, or its work is not done.
-        """
-        ...
+    arguments: Sequence[str]
+    log: pathlib.Path
+    begin: Callable[[], None] = lambda: None
+    check: Callable[[], None] = lambda: None
 
 
-class Failure(NamedTuple):
-    """A job that failed, and the file with the output of its process."""
+def run(
+    jobs: Sequence[Job],
+    slots: slots_lib.Slots,
+    task: str,
+    is_ready: Callable[[], bool] = lambda: True,
+    watch: Callable[[], None] = lambda: None,
+) -> None:
+    """Runs jobs in their order, as many at once as there are slots.
 
-    job: Job
-    log: str
-
-
-class _Running(NamedTuple):
-    job: Job
-    slot: slots_lib.Slot
-    child: child_process.Child
-
-
-def run(jobs: Sequence[Job], slots: slots_lib.Slots) -> list[Failure]:
-    """Runs jobs, as many at once as there are slots, in their order.
-
-    A job that is not ready lets later ones pass. A job that fails is logged
-    and stops no other.
+    A job that fails is logged and stops no other.
 
     Args:
         jobs: The jobs.
         slots: Where they run.
-
-    Returns:
-        The jobs that failed, in the order of their ends.
+        task: str. What they do, for messages.
+        is_ready: Function that says whether another job may run beside the
+            first one.
+        watch: Function that is called every second, and at the end of a job.
 
     Raises:
-        KeyboardInterrupt: a signal came. All processes were asked to stop,
-            once each, and have ended.
+        UserError: jobs failed; it names them and their logs.
+        KeyboardInterrupt: a signal came. Each process was asked once to stop,
+            and has ended.
     """
-    return _Scheduler(jobs, slots).run()
-
-
-class _Scheduler:
-    """The state of `run`."""
-
-    def __init__(self, jobs, slots):
-        self._waiting = list(jobs)
-        self._free = list(slots.parts)
-        self._running: list[_Running] = []
-        # Filled by the waiting threads.
-        self._ended: queue.SimpleQueue[_Running] = queue.SimpleQueue()
-        self._failures: list[Failure] = []
-
-    def run(self) -> list[Failure]:
+    processes = _Processes(slots)
+    waiting, failed = list(jobs), []
+    running: dict[futures.Future[None], Job] = {}
+    pool = futures.ThreadPoolExecutor(len(slots.parts))
+    try:
+        while waiting or running:
+            while waiting and (not running or is_ready()):
+                job = waiting.pop(0)
+                running[pool.submit(processes.run, job, task)] = job
+            ended, _ = futures.wait(
+                running, POLL_SECONDS, futures.FIRST_COMPLETED
+            )
+            watch()
+            for one in [one for one in running if one in ended]:
+                job = running.pop(one)
+                try:
+                    one.result()
+                except errors.UserError as error:
+                    _log.warning("%s", error)
+                    failed.append(job)
+    except BaseException:
+        processes.stop()
+        raise
+    finally:
         try:
-            while self._waiting or self._running:
-                self._fill()
-                ended = self._next_end()
-                for one in self._running:
-                    one.job.watch()
-                if ended:
-                    self._end(ended)
-        except BaseException:
-            for one in self._running:
-                if one.child.is_running:
-                    one.child.stop()
-            for one in self._running:
-                one.child.wait()
-            raise
-        finally:
-            for one in self._running:
-                one.child.kill()
-        return self._failures
-
-    def _fill(self) -> None:
-        """Starts ready jobs in the free slots.
-
-        A process of an earlier command, which was killed, takes a slot, too:
-        more at once would slow each other down, and fill the memory.
-        """
-        elsewhere = [job for job in self._waiting if job.is_elsewhere()]
-        for job in [job for job in self._waiting if job not in elsewhere]:
-            if len(self._free) <= len(elsewhere):
-                return
-            if job.is_ready():
-                self._waiting.remove(job)
-                # Hold signals: a process that was started must be known.
-                with signals.held():
-                    self._start(job)
-
-    def _start(self, job) -> None:
-        slot = self._free.pop(0)
-        try:
-            one = _Running(job, slot, job.start(slot))
-        except errors.UserError as error:
-            self._free.append(slot)
-            self._fail(job, "", error)
-            return
-        self._running.append(one)
-        threading.Thread(target=self._await, args=[one], daemon=True).start()
-
-    def _await(self, one) -> None:
-        """Waits, in a thread of its own, for the end of a process."""
-        one.child.wait()
-        self._ended.put(one)
-
-    def _next_end(self) -> _Running | None:
-        """Returns the next job whose process ends; None after a while."""
-        try:
-            return self._ended.get(timeout=child_process.POLL_SECONDS)
-        except queue.Empty:
-            return None
-
-    def _end(self, one) -> None:
-        self._running.remove(one)
-        self._free.append(one.slot)
-        try:
-            one.job.finish(one.child)
-        except errors.UserError as error:
-            self._fail(one.job, str(one.child.log), error)
-
-    def _fail(self, job, log, error) -> None:
-        _log.warning("%s", error)
-        self._failures.append(Failure(job, log))
+            pool.shutdown(cancel_futures=True)
+        finally:  # A third signal does not wait for them.
+            processes.kill()
+    if failed:
+        listed = ", ".join(f"{job.title} (see {job.log})" for job in failed)
+        raise errors.UserError(
+            f"{task} failed for {len(failed)} of {len(jobs)}: {listed}. Run "
+            "the command again to try these again."
+        )
 
 
-def raise_failures(failures: Sequence[Failure], number: int, task: str) -> None:
-    """Raises UserError that names the failed jobs and their logs, if any.
+def start(
+    arguments: Sequence[str], log: pathlib.Path, slot: slots_lib.Slot
+) -> subprocess.Popen:
+    """Starts Python in a process of its own.
+
+    A terminal sends Ctrl-C to its whole process group. The child is in another
+    group: it gets one SIGTERM from us, and can save undisturbed.
 
     Args:
-        failures: What `run` returned.
-        number: int. How many jobs there were.
-        task: str. What they did, for the message.
+        arguments: list of str, after the interpreter's name.
+        log: Its standard output and standard error are appended to this file.
+        slot: Its part of the machine.
+
+    Raises:
+        UserError: the log is a link.
     """
-    if failures:
-        listed = ", ".join(
-            f"{one.job.title} (see {one.log})" if one.log else one.job.title
-            for one in failures
+    log.parent.mkdir(parents=True, exist_ok=True)
+    ours = {k: v for k, v in os.environ.items() if k != _HOSTS}
+    with files.open_appending(log) as file:
+        # A child outlives our SIGKILL; the next command can wait for it.
+        locks.mark_open(file)
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=_ENVIRONMENT | ours | dict(slot.environment),
         )
-        raise errors.UserError(
-            f"{task} failed for {len(failures)} of {number}: {listed}. Run the "
-            "command again to try these again."
-        )
+    if slot.cores:
+        # Python has no threads yet; later ones inherit the cores.
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(process.pid, slot.cores)
+    return process
+
+
+class _Processes:
+    """The running processes: threads wait for them, one in each slot."""
+
+    def __init__(self, slots):
+        self._free = queue.SimpleQueue()
+        for slot in slots.parts:
+            self._free.put(slot)
+        self._lock = threading.Lock()  # of the list of those that run
+        self._running: list[subprocess.Popen] = []
+        self._is_stopping = threading.Event()
+
+    def run(self, job: Job, task: str) -> None:
+        """Runs a job to its end; raises UserError if it failed."""
+        self._await_earlier(job)
+        slot = self._free.get()
+        try:
+            with self._lock:
+                if self._is_stopping.is_set():
+                    return
+                length = job.log.stat().st_size if job.log.is_file() else 0
+                job.begin()
+                process = start(job.arguments, job.log, slot)
+                self._running.append(process)
+            code = process.wait()
+        finally:
+            self._free.put(slot)
+        with self._lock:
+            self._running.remove(process)
+        if self._is_stopping.is_set():
+            return
+        if code:
+            name = signal.Signals(-code).name if code < 0 else f"code {code}"
+            lines = "".join(f"\n  {x}" for x in _last_lines(job.log, length))
+            raise errors.UserError(
+                f"{task} of {job.title} failed with {name}. The end of "
+                f"{job.log}:{lines or ' nothing.'}"
+            )
+        job.check()
+
+    def stop(self) -> None:
+        """Asks all processes to save and end; no further one starts."""
+        with self._lock:
+            self._is_stopping.set()
+            for process in self._running:
+                # A shell lets a background process ignore SIGINT, not SIGTERM.
+                process.terminate()
+
+    def kill(self) -> None:
+        """Ends all processes at once."""
+        with self._lock:
+            for process in self._running:
+                process.kill()
+
+    def _await_earlier(self, job: Job) -> None:
+        """Waits for the process of an earlier command that was killed."""
+        is_said = False
+        while locks.is_locked(job.log):
+            if not is_said:
+                _log.info("Waiting for an earlier process of %s.", job.title)
+                is_said = True
+            if self._is_stopping.wait(POLL_SECONDS):
+                return
+
+
+def _last_lines(log, start):
+    """Returns the last lines of a file, from an offset on."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        file.seek(start)
+        lines = (line.rstrip() for line in file)
+        return list(collections.deque(filter(None, lines), _SHOWN_LINES))

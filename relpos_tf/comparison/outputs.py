@@ -7,24 +7,21 @@ known: it has no hparams, no training curve and no loss.
 import dataclasses
 import glob
 import pathlib
-import re
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.comparison import measures
-from relpos_tf.comparison import score_cache
+from relpos_tf.comparison import scoring
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import files
 from relpos_tf.utils import text
 
-_HOW = "Expected LABEL=FILE, or LABEL:TEST_SET=FILE for a further test set."
-
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """The translations of one model of another system, a `systems.System`.
+    """The translations of one model of another system.
 
     Attributes:
         label: str. The system.
@@ -51,7 +48,7 @@ class Output:
         return ""
 
     def describe(self, checkpoint: str) -> dict[str, Any]:
-        """Returns its file, and None for what is unknown."""
+        """Returns its file, and None for what is unknown; as `Run.describe`."""
         unknown = "train_steps beam_size alpha sharing num_averaged average_of"
         return {
             "hparams_set": "",
@@ -72,20 +69,36 @@ def parse(items: Sequence[str]) -> list[Output]:
             label and set are translations by several models of this system.
 
     Raises:
-        UserError: there is no such file, a file twice, or not as many files
-            of one set as of another.
+        UserError: there is no such file, two models of a label have equal
+            files, or there are not as many files of one set as of another.
     """
     found: dict[str, dict[str, list[pathlib.Path]]] = {}
     for item in filter(None, map(str.strip, items)):
-        label, name, paths = _split(item)
-        found.setdefault(label, {}).setdefault(name, []).extend(paths)
+        left, _, pattern = item.partition("=")
+        label, _, name = left.partition(":")
+        # Brackets are no part of a pattern.
+        paths = sorted(glob.glob(pattern.replace("[", "[[]")))
+        if not label or not paths:
+            raise errors.UserError(
+                "Expected LABEL=FILE, or LABEL:TEST_SET=FILE for a further "
+                f"test set. Received: {item!r}, which has no file."
+            )
+        own = found.setdefault(label, {}).setdefault(name, [])
+        own.extend(map(pathlib.Path, paths))
     outputs = []
     for label, by_set in found.items():
-        _check(label, by_set)
-        number = len(next(iter(by_set.values())))
-        for index in range(number):
-            paths = {name: own[index] for name, own in by_set.items()}
-            seed = f"file {index + 1}" if number > 1 else None
+        if len(set(map(len, by_set.values()))) > 1:
+            raise errors.UserError(
+                f"Expected as many files of {label} for each test set. "
+                f"Received: {', '.join(str(len(x)) for x in by_set.values())}."
+            )
+        models = [
+            dict(zip(by_set, paths, strict=True))
+            for paths in zip(*by_set.values(), strict=True)
+        ]
+        _check_no_copies(label, models)
+        for number, paths in enumerate(models, start=1):
+            seed = f"file {number}" if len(models) > 1 else None
             outputs.append(Output(label, seed, paths))
     return outputs
 
@@ -102,7 +115,7 @@ def check_labels(outputs: Sequence[Output], labels: Sequence[str]) -> None:
 
 def read(
     output: Output, sets: Sequence[test_sets.TestSet]
-) -> score_cache.ModelResult:
+) -> scoring.ModelResult:
     """Returns the translations as a result, without scores.
 
     Args:
@@ -111,7 +124,7 @@ def read(
 
     Raises:
         UserError: a file has another number of lines than its set, or there
-            is no such set.
+            is no such set, or no file for the first one.
     """
     by_name = {one.name: one for one in sets}
     translations = {}
@@ -122,90 +135,33 @@ def read(
                 f"Expected one of the test sets {', '.join(by_name)} for "
                 f"{path}. Received: {name}."
             )
-        if name in translations:
+        lines = list(text.checked_lines(path))
+        if len(lines) != len(by_name[name].sources):
             raise errors.UserError(
-                f"Expected one file of {output.title} for {name}, the first "
-                f"test set. Received: {output.paths['']} and {path}."
+                f"Expected {len(by_name[name].sources):,} lines in {path}, one "
+                f"for each line of {name}. Received: {len(lines):,}."
             )
-        translations[name] = _read_lines(path, by_name[name])
-    first = translations.pop(sets[0].name, None)
-    if first is None:
+        translations[name] = lines
+    if sets[0].name not in translations:
         raise errors.UserError(
             f"Expected a file of {output.title} for {sets[0].name}, the first "
             f"test set. Received: files for {', '.join(translations)} only."
         )
-    unknown = "loss parameters translation_seconds teacher_forced_accuracy"
-    return score_cache.ModelResult(
-        output, "", first, dict.fromkeys(unknown.split()), further=translations
-    )
+    return scoring.ModelResult(output, "", translations, {})
 
 
-def _read_lines(path, test_set):
-    """Returns the lines of a file, as many as the test set has."""
-    lines = list(text.checked_lines(path))
-    if len(lines) != len(test_set.sources):
-        raise errors.UserError(
-            f"Expected {len(test_set.sources):,} lines in {path}, one for each "
-            f"line of {test_set.name}. Received: {len(lines):,}."
-        )
-    return lines
-
-
-def _split(item):
-    """Returns the label, the test set or "", and the files of an item."""
-    for match in re.finditer("=", item):
-        # A label may hold "=" as well, as in k=2.
-        pattern = item[match.end() :]
-        names = [pattern]
-        if pattern and not pathlib.Path(pattern).is_file():
-            # Brackets are no part of a pattern.
-            names = sorted(glob.glob(pattern.replace("[", "[[]")))
-        paths = [p for p in map(pathlib.Path, names) if p.is_file()]
-        if paths and match.start():
-            label, _, name = item[: match.start()].rpartition(":")
-            if not label or not test_sets.is_split(name):
-                # A label may hold ":" as well.
-                label, name = item[: match.start()], ""
-            return label, name, paths
-    label, _, pattern = item.partition("=")
-    if not label or not pattern:
-        raise errors.UserError(f"{_HOW} Received: {item!r}.")
-    raise errors.UserError(f"{_HOW} Received: {item!r}, which has no file.")
-
-
-def _check_no_copies(label, by_set):
+def _check_no_copies(label, models):
     """Raises UserError if files of two models are equal in every set.
 
     Copies would count as trainings of which one is as good as the other.
     """
-    models = {}
-    for paths in zip(*by_set.values(), strict=False):
-        content = tuple(map(files.sha256, paths))
-        other = models.setdefault(content, paths[0])
-        if other != paths[0]:
+    seen = {}
+    for paths in models:
+        content = tuple(map(files.sha256, paths.values()))
+        path = next(iter(paths.values()))
+        if content in seen:
             raise errors.UserError(
-                f"Expected translations of its own by each model of {label}. "
-                f"Received copies: {other} and {paths[0]}."
+                f"Expected a different file for each model of {label}. "
+                f"Received copies: {seen[content]} and {path}."
             )
-
-
-def _check(label, by_set):
-    """Raises UserError unless each model of a label has its own files."""
-    for paths in by_set.values():
-        twice = {str(path) for path in paths if paths.count(path) > 1}
-        if twice:
-            raise errors.UserError(
-                f"Expected another file for each model of {label}. Received "
-                f"twice: {', '.join(sorted(twice))}."
-            )
-    _check_no_copies(label, by_set)
-    numbers = {name: len(paths) for name, paths in by_set.items()}
-    if len(set(numbers.values())) > 1:
-        listed = (
-            f"{number} for {name or 'the first test set'}"
-            for name, number in numbers.items()
-        )
-        raise errors.UserError(
-            f"Expected as many files of {label} for each test set. Received: "
-            f"{', '.join(listed)}."
-        )
+        seen[content] = path

@@ -93,30 +93,6 @@ def compare_all(
     )
 
 
-def complete(
-    found: Sequence[Mapping[str, Any]],
-    scores: Mapping[str, SeedScores],
-    measure: corpus_measures.Measure,
-) -> list[dict[str, Any]]:
-    """Compares all pairs of labels, and corrects for all of them.
-
-    Args:
-        found: Results of `compare_all`, which are not computed again.
-        scores: By label.
-        measure: The measure.
-
-    Returns:
-        See `correct`.
-    """
-    known = {(pair["a"], pair["b"]): pair for pair in found}
-    return correct(
-        [
-            known.get((a, b)) or compare(a, b, scores, measure)
-            for a, b in itertools.combinations(scores, 2)
-        ]
-    )
-
-
 def compare(
     a: str,
     b: str,
@@ -144,14 +120,9 @@ def compare(
         dict with None for what is unknown:
         `a`, `b`: the labels; `measure`: its name;
         `seeds`: the common seeds, if they are compared in pairs;
-        `has_known_seeds`: whether all are numbers, without which none is
-        common;
         `score_a`, `score_b`, `spread_a`, `spread_b`: mean and standard
         deviation over the seeds;
         `by_seed`: the score of a minus that of b, for each common seed;
-        `difference`: the score of a minus that of b, of the translations of
-        all seeds together, and `difference_low` and `difference_high`, its
-        95 % interval by the bootstrap of sentences;
         `p_value`: over test sentences, and `test`, its name;
         `p_value_seeds`: over seeds;
         `both_low`, `both_high` and `p_value_both`: the 95 % interval of the
@@ -159,7 +130,7 @@ def compare(
         `p_largest`: the largest of the three p-values, if none is unknown.
     """
     first, second = scores[a], scores[b]
-    are_known = _are_known(first.scores, second.scores)
+    are_known = all(isinstance(x, int) for x in (*first.scores, *second.scores))
     seeds = [x for x in first.scores if are_known and x in second.scores]
     if len(seeds) < min(2, max(len(first.scores), len(second.scores))):
         seeds = []
@@ -171,7 +142,6 @@ def compare(
         "b": b,
         "measure": measure.name,
         "seeds": seeds,
-        "has_known_seeds": are_known,
         "score_a": significance.mean(scores_a),
         "score_b": significance.mean(scores_b),
         "spread_a": significance.spread(scores_a),
@@ -181,7 +151,7 @@ def compare(
         "p_value_seeds": significance.p_of_differences(by_seed)
         if seeds
         else significance.p_of_groups(scores_a, scores_b),
-        **_over_sentences(counts_a, counts_b, measure),
+        "p_value": _p_over_sentences(counts_a, counts_b, measure),
         **_over_both(counts_a, counts_b, measure, bool(seeds)),
     }
     p_values = [pair[f"p_value{name}"] for name in ("", "_seeds", "_both")]
@@ -225,20 +195,12 @@ def correct(pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _are_known(*sides):
-    """Returns whether all seeds of the labels are known."""
-    return all(isinstance(seed, int) for side in sides for seed in side)
-
-
-def _over_sentences(counts_a, counts_b, measure):
-    """Returns the results over sentences, with all seeds together."""
-    names = "difference", "difference_low", "difference_high", "p_value"
+def _p_over_sentences(counts_a, counts_b, measure):
+    """Returns the p-value over sentences, with all seeds together."""
     # As many translations of a sentence on either side.
     total = math.lcm(len(counts_a), len(counts_b))
     sums = [sum(own) * (total // len(own)) for own in (counts_a, counts_b)]
-    interval = significance.interval(*sums, measure)
-    p_value = significance.p_value(*sums, measure)
-    return dict(zip(names, (*interval, p_value), strict=True))
+    return significance.p_value(*sums, measure)
 
 
 def _over_both(counts_a, counts_b, measure, is_paired):
@@ -255,181 +217,41 @@ def _over_both(counts_a, counts_b, measure, is_paired):
 def verdict(
     summary: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Says which label is best, compared with the next and with the first.
+    """Says which label is best, and what each comparison of two shows.
 
     Args:
         summary: of the report, by label, in order.
         pairs: Results of `correct`, in BLEU.
     """
-    if len(summary) < 2:
-        return f"{summary[0]['label']} has nothing to be compared with."
-    rows = sorted(summary, key=lambda row: -row["bleu_mean"])
-    best = rows[0]["label"]
-    if len(rows) > MOST_FOR_ALL_PAIRS:
-        return _verdict_of_many(rows[0], summary[0]["label"], pairs)
-    by_labels = {frozenset((pair["a"], pair["b"])): pair for pair in pairs}
-    if len(rows) == 2:
-        (pair,) = by_labels.values()
-        return _pair_sentence(pair)
-    sentences = [f"{best} has the highest BLEU, {rows[0]['bleu_mean']:.1f}."]
-    with_best = (frozenset((best, row["label"])) for row in rows[1:])
-    tested = [labels for labels in with_best if labels in by_labels]
-    for labels in tested:
-        # The first label is the baseline.
-        if labels == tested[0] or summary[0]["label"] in labels:
-            sentences.append(_pair_sentence(by_labels[labels]))
-    if len(pairs) > 1:
-        sentences.append(
-            f"{len(pairs)} pairs were compared: better needs a p below "
-            f"{LEVEL} after Holm's correction."
+    best = max(summary, key=lambda row: row["bleu_mean"])
+    words = [f"{best['label']} has the highest BLEU, {best['bleu_mean']:.1f}."]
+    words += map(_sentence, pairs)
+    if any(None in (pair["spread_a"], pair["spread_b"]) for pair in pairs):
+        words.append(
+            "One training shows nothing about the next: more seeds are needed."
         )
-    return " ".join(sentences)
+    if any(pair["p_corrected"] is not None for pair in pairs):
+        tests = pairs[0]["tests"]
+        words.append(
+            "p is the largest of the tests"
+            + (f", corrected for {tests} pairs." if tests > 1 else ".")
+        )
+    return " ".join(words)
 
 
-def _verdict_of_many(best, baseline, pairs):
-    """Says which of many labels differ from the baseline."""
-    found = {"better": [], "worse": [], "equal": [], "open": []}
-    for pair in sorted(pairs, key=lambda one: -one["score_b"]):
-        gain = pair["score_b"] - pair["score_a"]
-        if pair["p_corrected"] is None:
-            found["open"].append(pair["b"])
-        elif not pair["is_beyond_chance"]:
-            found["equal"].append(pair["b"])
-        else:
-            found["better" if gain > 0 else "worse"].append(
-                f"{pair['b']} by {abs(gain):.1f} {pair['measure']} (p = "
-                f"{format_p(pair['p_corrected'])})"
-            )
-    sentences = [
-        f"{best['label']} has the highest BLEU, {best['bleu_mean']:.1f}."
-    ]
-    if not found["better"]:
-        sentences.append(f"No label is better than {baseline} beyond chance.")
-    for kind, words in (
-        ("better", f"Better than {baseline}"),
-        ("worse", f"Worse than {baseline}"),
-        ("equal", f"Not different from {baseline} beyond chance"),
-        ("open", "Not decided, for lack of trainings that differ"),
-    ):
-        if found[kind]:
-            sentences.append(f"{words}: {', '.join(found[kind])}.")
-    sentences.append(_chance_of_many(pairs))
-    return " ".join(sentences)
-
-
-def _chance_of_many(pairs):
-    """Says how often one of several equal pairs looks as different."""
-    tested = [pair for pair in pairs if pair["p_corrected"] is not None]
-    if not tested:
-        return _advice(pairs[0], True)
-    clearest = min(tested, key=lambda pair: pair["p_largest"])
-    p = clearest["p_corrected"]
-    number = len(tested)
-    if number == 1:
-        return _chance(clearest)
-    return (
-        f"p is corrected for {number} pairs (Holm); below {LEVEL} it is beyond "
-        f"chance. Of {number} pairs of equal systems, one differs as clearly "
-        f"as {clearest['b']} does here in {_at_most(p)}."
-    )
-
-
-def _at_most(p):
-    """Says in how many comparisons something of probability p happens."""
-    if p > 0.5:
-        return "perhaps more than half of all comparisons"
-    return f"at most 1 of {round(1 / max(p, _SMALLEST_P)):,} comparisons"
-
-
-def _pair_sentence(pair):
-    """Returns the sentences for a pair."""
+def _sentence(pair):
+    """Says what the comparison of two labels shows."""
     a, b = pair["a"], pair["b"]
-    single = [x for x in "ab" if pair[f"spread_{x}"] is None]
     difference = pair["score_a"] - pair["score_b"]
     if difference < 0:
-        a, b, difference = b, a, -difference
-    amount = f"{difference:.1f} {pair['measure']}"
-    evidence = f"({_evidence(pair)})"
-    more = f"{a} has {amount} more than {b}"
+        a, b = b, a
+    amount = f"{abs(difference):.1f} {pair['measure']}"
+    if pair["p_corrected"] is None:
+        return f"{a} has {amount} more than {b}, which cannot be tested."
+    p = format_p(pair["p_corrected"])
     if pair["is_beyond_chance"]:
-        return f"{a} is better than {b} by {amount} {evidence}. {_chance(pair)}"
-    if pair["p_largest"] is None and not single:
-        return (
-            f"{more}, but the scores of either's trainings do not differ at "
-            "all, as those of copies: nothing follows for other trainings "
-            f"{evidence}."
-        )
-    if pair["p_largest"] is None:
-        of = pair[single[0]] if len(single) == 1 else "each"
-        return (
-            f"{more}, but one training of {of} cannot show which is better "
-            f"{evidence}. {_advice(pair, len(single) != 1)}"
-        )
-    return (
-        f"{a} and {b} differ by {amount}: no difference beyond chance "
-        f"{evidence}. {_chance(pair)}"
-    )
-
-
-def _advice(pair, are_alike):
-    """Says what would show which label is better."""
-    if are_alike and pair["has_known_seeds"]:
-        return "Train with more seeds, as in --seeds=1,2,3."
-    return "More trainings can."
-
-
-def _evidence(pair):
-    """Returns the results of the tests, in words."""
-    parts = [_seed_evidence(pair), _sentence_evidence(pair)]
-    if pair["p_value_both"] is not None:
-        parts.append(f"p = {format_p(pair['p_value_both'])} over both")
-    if pair["p_corrected"] is not None and pair["tests"] > 1:
-        parts.append(
-            f"p = {format_p(pair['p_corrected'])} after correction for "
-            f"{pair['tests']} pairs"
-        )
-    return "; ".join(parts)
-
-
-def _chance(pair):
-    """Says how often equal labels look as different.
-
-    Of several pairs that are tested, it is how often one of them does, by
-    Bonferroni's bound: for the clearest pair, that is the corrected p.
-    """
-    p, number = pair["p_largest"], pair["tests"]
-    if number > 1:
-        return (
-            f"Of {number} pairs of equal systems, one differs as clearly in "
-            f"{_at_most(min(number * p, 1.0))}."
-        )
-    if p > 0.5:
-        often = "more than half of all comparisons"
-    else:
-        number = round(1 / max(p, _SMALLEST_P))
-        often = f"about 1 of {number:,} comparisons"
-    return f"Equal systems show as clear a difference in {often}."
-
-
-def _sentence_evidence(pair):
-    """Returns the result of the test over sentences, in words."""
-    return f"p = {format_p(pair['p_value'])} over test sentences"
-
-
-def _seed_evidence(pair):
-    """Returns the result of the test over seeds, in words."""
-    number = len(pair["seeds"])
-    others = "different" if pair["has_known_seeds"] else "unknown"
-    seeds = f"{number or others} seeds"
-    if None in (pair["spread_a"], pair["spread_b"]):
-        return "one seed" if number == 1 else seeds
-    if pair["p_value_seeds"] is None:
-        return f"{seeds} of equal scores"
-    spreads = sorted((pair["spread_a"], pair["spread_b"]))
-    return (
-        f"{seeds}, spread {spreads[0]:.1f} and {spreads[1]:.1f}, "
-        f"p = {format_p(pair['p_value_seeds'])} over seeds"
-    )
+        return f"{a} is better than {b} by {amount} (p = {p})."
+    return f"{a} and {b} differ by {amount}, no more than by chance (p = {p})."
 
 
 def format_p(value: float) -> str:
@@ -438,9 +260,6 @@ def format_p(value: float) -> str:
     Example:
 
     >>> format_p(1 / 10_001), format_p(0.03456), format_p(0.7), format_p(0.0)
-    ('0.0001', '0.035', '0.70', '0.0001')
+    ('0.0001', '0.035', '0.7', '0.0001')
     """
-    value = max(value, _SMALLEST_P)
-    if value >= 0.095:
-        return f"{value:.2f}"
-    return f"{value:.2g}" if value >= 0.0095 else f"{value:.1g}"
+    return f"{max(value, _SMALLEST_P):.2g}"

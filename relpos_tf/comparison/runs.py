@@ -14,6 +14,8 @@ from relpos_tf.comparison import measures
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
+from relpos_tf.problems import manifest
+from relpos_tf.problems import problem as problem_lib
 
 # How compare names the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
@@ -29,7 +31,7 @@ _FLAG_OF_AVERAGES = "local_eval_frequency"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The training of one variant with one seed, a `systems.System`.
+    """The training of one variant with one seed.
 
     Attributes:
         label: str. The variant.
@@ -211,7 +213,6 @@ def is_finished(run: Run, train_steps: int) -> bool:
     ):
         return False
     hparams = run.files.read_hparams()
-    steps = run_dir.all_steps(run.path)
     if hparams.average_epochs:
         steps = run_dir.epoch_ends(run.path)
     if min(hparams.num_averaged, len(steps)) < 2:
@@ -265,6 +266,38 @@ def check_resumable(
             f"checkpoint of step {train_steps}. Give --train_steps="
             f"{steps[-1]}, or name another --output_dir."
         )
+
+
+def check_text(
+    runs: Sequence[Run],
+    data_dir: str | pathlib.Path,
+    problem: problem_lib.Problem,
+) -> None:
+    """Checks that runs have the text of a problem, wherever its files lie.
+
+    Without this, finished runs would be scored on the text that they know, and
+    other files would be ignored.
+
+    Args:
+        runs: The runs. Those that have not begun, and those without
+            problem.json, as imported runs, are not checked.
+        data_dir: Folder of prepared data.
+        problem: The problem, of `translate.files_problem`.
+
+    Raises:
+        UserError: a run has other text, or a vocabulary of another size.
+    """
+    data = None
+    if problem.is_prepared(data_dir):
+        data = manifest.fingerprints(problem.manifest(data_dir))
+    for run in runs:
+        known = run.files.has_hparams() and run.files.read_problem().get("data")
+        if known and known != data:
+            raise errors.UserError(
+                f"The run {run.path} was made with other text, or with another "
+                f"--vocab_size, or its data are no longer in {data_dir}. Give "
+                "the same text, or name another --output_dir."
+            )
 
 
 def _average_of(checkpoint):

@@ -1,22 +1,19 @@
 """Trains the runs of a comparison: one after the other, or several at once."""
 
+import functools
 import logging
 import pathlib
 import time
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
-from relpos_tf.comparison import child_process
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.models import run_dir
 from relpos_tf.training import reporting
-from relpos_tf.utils import locks
 from relpos_tf.utils import slots as slots_lib
-from relpos_tf.utils import terminal
 
 _log = logging.getLogger("relpos_tf")
 TRAINER = ("-m", "relpos_tf.bin.trainer")
@@ -44,17 +41,30 @@ def train(
         UserError: runs failed, or ended too early; it names them.
         KeyboardInterrupt: a signal came; the runs have saved their states.
     """
-    progress = Progress(runs, train_steps)
+    progress = _Progress(runs, train_steps)
     waiting = []
-    for number, run in enumerate(runs, start=1):
+    for run in runs:
         if runs_lib.is_finished(run, train_steps):
-            _log.info("%s is trained.", progress.title(number))
+            _log.info("%s is trained.", progress.titles[run])
             continue
         log = log_folder / f"{run.name}.log"
-        command = arguments(run, flags, train_steps)
-        waiting.append(_Training(number, command, log, progress, slots))
-    failures = jobs.run(waiting, slots)
-    jobs.raise_failures(failures, len(runs), "Training")
+        waiting.append(
+            jobs.Job(
+                run.title,
+                arguments(run, flags, train_steps),
+                log,
+                functools.partial(_begin, run, progress, slots),
+                functools.partial(_check_finished, run, train_steps, log),
+            )
+        )
+    jobs.run(
+        waiting,
+        slots,
+        "Training",
+        # The first run prepares the data.
+        is_ready=lambda: any(run.files.has_hparams() for run in runs),
+        watch=progress.log_new,
+    )
 
 
 def arguments(
@@ -72,251 +82,67 @@ def arguments(
     return [*TRAINER, *(f"--{k}={v}" for k, v in (dict(flags) | own).items())]
 
 
-class Progress:
-    """Progress lines of runs, perhaps of several at once.
+class _Progress:
+    """Logs the new events of all runs, and the time left.
 
-    Every line begins with the name of its run. A terminal also has a line that
-    sums up all runs.
-
-    Args:
-        runs: All runs.
-        train_steps: int. Updates of each.
-        clock: Function that returns seconds.
+    Attributes:
+        titles: dict. The beginning of the lines of each run.
     """
 
-    def __init__(
-        self,
-        runs: Sequence[runs_lib.Run],
-        train_steps: int,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self.runs = runs
-        self.train_steps = train_steps
-        self._clock = clock
-        self._begun = clock()
-        # Of each run: its updates so far, those of earlier calls included.
-        self._steps = {
-            number: train_steps
-            if runs_lib.is_finished(run, train_steps)
-            else max(run_dir.all_steps(run.path), default=0)
+    def __init__(self, runs, train_steps):
+        self.titles = {
+            run: f"[{number}/{len(runs)}] {run.title}"
             for number, run in enumerate(runs, start=1)
         }
-        self._steps_before = sum(self._steps.values())
-        # Of each run in training: first update and time of its start.
-        self._starts: dict[int, tuple[int, float]] = {}
+        self._train_steps = train_steps
+        self._seen = {run: len(run.files.read_metrics()) for run in runs}
+        self.steps = {
+            run: max(run_dir.all_steps(run.path), default=0) for run in runs
+        }
+        self._steps_before = sum(self.steps.values())
+        self._begun = time.monotonic()
 
-    def title(self, number: int) -> str:
-        """Returns the beginning of the lines of a run, counted from 1."""
-        return f"[{number}/{len(self.runs)}] {self.runs[number - 1].title}"
+    def log_new(self) -> None:
+        """Logs the events since the last call."""
+        for run, seen in self._seen.items():
+            events = run.files.read_metrics()
+            for event in events[seen:]:
+                _log.info("%s  %s", self.titles[run], self._text(run, event))
+            # A resumed run first removes the events that it repeats.
+            self._seen[run] = max(seen, len(events))
 
-    @property
-    def is_any_running(self) -> bool:
-        return bool(self._starts)
-
-    def begin(self, number: int) -> None:
-        """Logs that a run starts, and starts its clock."""
-        step = self._steps[number]
-        self._starts[number] = step, self._clock()
-        start = f"goes on from step {step}" if step else "begins"
-        _log.info("%s %s.", self.title(number), start)
-
-    def end(self, number: int) -> None:
-        """Stops the clock of a run."""
-        del self._starts[number]
-
-    def log_event(self, number: int, event: dict) -> None:
-        """Logs the line for an event of a run."""
-        _log.info("%s", self.line(number, event))
-
-    def line(self, number: int, event: dict) -> str:
-        """Returns the line for an event of a run."""
+    def _text(self, run, event: Mapping[str, Any]) -> str:
+        """Returns the line for an event of a run, without its title."""
+        step, loss = event["step"], f"loss {event['loss']:.2f}"
         if event["split"] != "train":
-            return _evaluation_line(self.title(number), event)
-        self._steps[number] = event["step"]
-        return _training_line(
-            self.title(number),
-            event,
-            self.train_steps,
-            self._seconds_left(number),
-            self._seconds_left_of_all(),
+            averaged = "  averaged" * ("averaged" in event)
+            name = f"{event['split']} {loss}  BLEU {event['bleu']:.2f}"
+            return f"step {step}{averaged}  {name}"
+        self.steps[run] = step
+        done = sum(self.steps.values())
+        speed = (time.monotonic() - self._begun) / max(
+            done - self._steps_before, 1
+        )
+        left = (self._train_steps * len(self.steps) - done) * speed
+        return (
+            f"step {step}/{self._train_steps}  {loss}  "
+            f"{event['steps_per_second']:.1f} steps/s  all runs: "
+            f"{reporting.duration(left)} left"
         )
 
-    def show(self) -> None:
-        """Shows the line that sums up, if there is a terminal."""
-        terminal.show(self.summary)
 
-    def summary(self) -> str:
-        """Returns the line that sums up the runs in training."""
-        steps = ", ".join(
-            f"{self.runs[number - 1].title} {self._steps[number]}"
-            for number in self._starts
-        )
-        left = reporting.duration(self._seconds_left_of_all())
-        return f"of {self.train_steps}: {steps}  all {left} left"
-
-    def _seconds_left(self, number):
-        """Returns the seconds left of a run, evaluations included."""
-        first, since = self._starts[number]
-        steps = self._steps[number]
-        speed = (self._clock() - since) / max(steps - first, 1)
-        return (self.train_steps - steps) * speed
-
-    def _seconds_left_of_all(self):
-        """Returns the seconds left at the mean speed of all runs together."""
-        steps = sum(self._steps.values())
-        speed = (self._clock() - self._begun) / max(
-            steps - self._steps_before, 1
-        )
-        return (self.train_steps * len(self.runs) - steps) * speed
+def _begin(run, progress, slots) -> None:
+    if slots.sharing:
+        run.files.write_sharing(slots.sharing)
+    step = progress.steps[run]
+    start = f"goes on from step {step}" if step else "begins"
+    _log.info("%s %s.", progress.titles[run], start)
 
 
-class _Training:
-    """The training of a run, as a `jobs.Job`."""
-
-    def __init__(self, number, command, log, progress, slots):
-        self._run = progress.runs[number - 1]
-        self.title = self._run.title
-        self._number = number
-        self._command = command
-        self._log = log
-        self._progress = progress
-        self._slots = slots
-        self._reader = None
-        self._is_reported = False
-
-    def is_ready(self) -> bool:
-        """Whether the data are prepared, which the first run does."""
-        runs = self._progress.runs
-        return not self._progress.is_any_running or any(
-            run.files.has_hparams() for run in runs
-        )
-
-    def is_elsewhere(self) -> bool:
-        """Whether another process trains it: after a kill, an old trainer."""
-        is_busy = self._is_locked()
-        if is_busy and not self._is_reported:
-            self._is_reported = True
-            _log.info(
-                "Another process is training %s: waiting for it.",
-                self._run.path,
-            )
-        return is_busy
-
-    def start(self, slot: slots_lib.Slot) -> child_process.Child:
-        self._reader = MetricsReader(self._run, self._report)
-        if self._slots.sharing:
-            self._run.files.write_sharing(self._slots.sharing)
-        child = child_process.Child(
-            self._command,
-            self._log,
-            f"Training of {self._run.title}",
-            environment=slot.environment,
-            cores=slot.cores,
-        )
-        self._progress.begin(self._number)
-        return child
-
-    def watch(self) -> None:
-        self._reader.read_new()
-        self._progress.show()
-
-    def finish(self, child: child_process.Child) -> None:
-        self._progress.end(self._number)
-        child.check()
-        _check_finished(self._run, self._progress.train_steps, self._log)
-
-    def _is_locked(self):
-        # A trainer has its log before it locks its directory.
-        return any(map(locks.is_locked, (self._log, self._run.path)))
-
-    def _report(self, event):
-        self._progress.log_event(self._number, event)
-
-
-class MetricsReader:
-    """Reports new events in a run's metrics.jsonl.
-
-    Args:
-        run: The run.
-        report: Function that is given each new event.
-    """
-
-    def __init__(self, run: runs_lib.Run, report: Callable[[dict], None]):
-        self._files = run.files
-        self._report = report
-        self._stamp = None
-        self._seen = set()
-        for _ in self._new_events():
-            pass  # Events of earlier starts are not new.
-
-    def read_new(self) -> None:
-        """Reports the events since the last call."""
-        for event in self._new_events():
-            self._report(event)
-
-    def _new_events(self):
-        """Yields the events that were not there before."""
-        try:
-            stat = (self._files.path / run_dir.METRICS).stat()
-        except FileNotFoundError:
-            return
-        stamp = stat.st_mtime_ns, stat.st_size, stat.st_ino
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp
-        for event in self._files.read_metrics():
-            # The loss tells an update that was repeated after a kill.
-            key = event["step"], event["split"], event["loss"]
-            if key not in self._seen:
-                self._seen.add(key)
-                yield event
-
-
-def _check_finished(
-    run: runs_lib.Run, train_steps: int, log: pathlib.Path
-) -> None:
+def _check_finished(run, train_steps, log) -> None:
     """Raises UserError if a run, whose trainer has ended, is not finished."""
     if not runs_lib.is_finished(run, train_steps):
         raise errors.UserError(
             f"Training of {run.title} ended before step {train_steps}, "
             f"without an error; see {log}. Run the command again to go on."
         )
-
-
-def _evaluation_line(title: str, event: Mapping[str, Any]) -> str:
-    """Returns the line for an evaluation of a run.
-
-    Args:
-        title: str. The beginning of the line.
-        event: An event of metrics.jsonl.
-    """
-    averaged = "  averaged" * ("averaged" in event)
-    return (
-        f"{title}  step {event['step']}{averaged}  {event['split']} loss "
-        f"{event['loss']:.2f}  BLEU {event['bleu']:.2f}"
-    )
-
-
-def _training_line(
-    title: str,
-    event: Mapping[str, Any],
-    train_steps: int,
-    left: float,
-    left_of_all: float,
-) -> str:
-    """Returns the line for a training event of a run.
-
-    Args:
-        title: str. The beginning of the line.
-        event: An event of metrics.jsonl.
-        train_steps: int. Updates of the run.
-        left: float. Seconds left of the run.
-        left_of_all: float. Seconds left of all runs.
-    """
-    return (
-        f"{title}  step {event['step']}/{train_steps}  "
-        f"loss {event['loss']:.2f}  "
-        f"{event['steps_per_second']:.1f} steps/s  "
-        f"{reporting.duration(left)} left, all "
-        f"{reporting.duration(left_of_all)}"
-    )

@@ -13,12 +13,12 @@ from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf.comparison import collection
 from relpos_tf.comparison import runs as runs_lib
-from relpos_tf.comparison import score_cache
+from relpos_tf.comparison import scoring
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.training import metrics
 from relpos_tf.utils import slots as slots_lib
 
-# The cache of scores on the development set, in the comparison's folder.
+# The scores on the development set, in the comparison's folder.
 FOLDER = "tuning"
 
 
@@ -38,43 +38,6 @@ class PointScore(NamedTuple):
     loss: float
 
 
-class Tuning:
-    """The scores of all points, and the best point of each variant.
-
-    Args:
-        scores: Of all points of all variants.
-    """
-
-    def __init__(self, scores: Sequence[PointScore]):
-        self._by_label: dict[str, list[PointScore]] = {}
-        for one in scores:
-            self._by_label.setdefault(one.variant.label, []).append(one)
-
-    def chosen(self) -> list[variants_lib.Variant]:
-        """Returns each variant at its best point."""
-        return [best(own).variant for own in self._by_label.values()]
-
-    def describe(self) -> list[dict[str, Any]]:
-        """Returns the entries of `tuning` in report.json, one for each label.
-
-        Returns:
-            list of dict of `label`, `seed`, `points` and `chosen`; `range`, the
-            highest BLEU minus the lowest; `lead`, the highest minus the second,
-            None if there is one point; and `at_edge`, the numeric fields whose
-            chosen value is the smallest or the largest that was tried.
-        """
-        return [_entry(label, own) for label, own in self._by_label.items()]
-
-
-def best(scores: Sequence[PointScore]) -> PointScore:
-    """Returns the point with the highest BLEU.
-
-    Of points with the same BLEU it is the one with the lowest loss, and then
-    the first.
-    """
-    return _ranked(scores)[0]
-
-
 def score(
     runs: Sequence[runs_lib.Run],
     variants: Sequence[variants_lib.Variant],
@@ -82,7 +45,7 @@ def score(
     data_dir: str,
     folder: pathlib.Path,
     slots: slots_lib.Slots,
-) -> Tuning:
+) -> list[PointScore]:
     """Scores finished runs of a grid on the development set.
 
     Args:
@@ -98,57 +61,69 @@ def score(
     """
     problem = collection.common_problem(runs)
     (dev,) = collection.open_test_sets(data_dir, problem, False)
-    scorings = [
-        score_cache.Scoring(
-            run,
-            runs_lib.final_checkpoint(run, train_steps),
-            dev,
-            folder / FOLDER,
+    checkpoints = [runs_lib.final_checkpoint(run, train_steps) for run in runs]
+    results = scoring.score(runs, checkpoints, [dev], folder / FOLDER, slots)
+    return [
+        PointScore(
+            variant,
+            result.run,
+            metrics.corpus_bleu(
+                result.translations[dev.name], dev.references
+            ).bleu,
+            result.record["loss"],
         )
-        for run in runs
+        for variant, result in zip(variants, results, strict=True)
     ]
-    score_cache.score(scorings, slots)
-    scores = []
-    for variant, scoring in zip(variants, scorings, strict=True):
-        result = scoring.result()
-        bleu = metrics.corpus_bleu(result.translations, dev.references).bleu
-        loss = result.record["loss"]
-        scores.append(PointScore(variant, result.run, bleu, loss))
-    return Tuning(scores)
 
 
-def _ranked(scores):
-    """Returns scores, the best first; NaN is the worst loss."""
-    return sorted(
-        scores,
-        key=lambda one: (-one.bleu, one.loss != one.loss, one.loss),
-    )
+def choose(
+    scores: Sequence[PointScore],
+) -> tuple[list[variants_lib.Variant], list[dict[str, Any]]]:
+    """Chooses the point with the highest BLEU for each variant.
 
+    Of points with the same BLEU it is the one with the lowest loss, and then
+    the first; NaN is the worst loss.
 
-def _entry(label, scores):
-    """Returns the entry of a label."""
-    first, *others = _ranked(scores)
-    bleu = [one.bleu for one in scores]
-    return {
-        "label": label,
-        "seed": first.run.seed,
-        "chosen": first.variant.point,
-        "points": [
-            {
-                "hparams": one.variant.point,
-                "bleu": one.bleu,
-                "loss": one.loss,
-                "is_chosen": one is first,
-                "run": one.run.name,
-            }
-            for one in scores
-        ],
-        "range": max(bleu) - min(bleu),
-        "lead": first.bleu - others[0].bleu if others else None,
-        "at_edge": _at_edge(
-            first.variant.point, [one.variant.point for one in scores]
-        ),
-    }
+    Args:
+        scores: Of all points of all variants.
+
+    Returns:
+        The variants at these points; and the entries of `tuning` in
+        report.json, one for each label: dict of `label`, `seed`, `points` and
+        `chosen`; `range`, the highest BLEU minus the lowest; and `at_edge`, the
+        numeric fields whose chosen value is the smallest or the largest that
+        was tried.
+    """
+    by_label: dict[str, list[PointScore]] = {}
+    for one in scores:
+        by_label.setdefault(one.variant.label, []).append(one)
+    best = [
+        min(own, key=lambda one: (-one.bleu, one.loss != one.loss, one.loss))
+        for own in by_label.values()
+    ]
+    entries = [
+        {
+            "label": first.variant.label,
+            "seed": first.run.seed,
+            "chosen": first.variant.point,
+            "points": [
+                {
+                    "hparams": one.variant.point,
+                    "bleu": one.bleu,
+                    "loss": one.loss,
+                    "is_chosen": one is first,
+                    "run": one.run.name,
+                }
+                for one in own
+            ],
+            "range": first.bleu - min(one.bleu for one in own),
+            "at_edge": _at_edge(
+                first.variant.point, [one.variant.point for one in own]
+            ),
+        }
+        for first, own in zip(best, by_label.values(), strict=True)
+    ]
+    return [one.variant for one in best], entries
 
 
 def _at_edge(chosen, points):

@@ -38,7 +38,6 @@ References:
     bootstrap, for the three parts of the variance.
 """
 
-import functools
 import math
 import statistics
 from collections.abc import Sequence
@@ -50,9 +49,7 @@ from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import significance
 
 _LEVEL = 0.05
-# Halvings of an interval, more than a float has digits.
-_HALVINGS = 60
-# The integral of t is exact to so much.
+# Of smaller p-values, the normal distribution has no quantile.
 _SMALLEST_P = 1e-15
 _NORMAL = statistics.NormalDist()
 
@@ -173,39 +170,32 @@ def _estimate(difference, of_seeds, of_sentences, freedom):
 
 def _half_width(seed_error, sentence_error, freedom):
     """Returns the half-width of the interval."""
-    t = _t_of_level(freedom)
+    from scipy import special  # slow to import
+
+    t = float(special.stdtrit(freedom, 1 - _LEVEL / 2))
     return math.hypot(t * seed_error, _normal(_LEVEL) * sentence_error)
-
-
-@functools.cache
-def _t_of_level(freedom):
-    """Returns the two-sided quantile of t, by halving."""
-    low, high = 0.0, 1e3  # The p-value falls with t.
-    for _ in range(_HALVINGS):
-        t = (low + high) / 2
-        is_low = significance.p_of_t(t, freedom) > _LEVEL
-        low, high = (t, high) if is_low else (low, t)
-    return high
 
 
 def _p_value(difference, seed_error, sentence_error, freedom):
     """Returns the level at which the half-width is the difference."""
+    from scipy import optimize
+
     if not difference:
         return 1.0
     if not seed_error:
         if not sentence_error:
             return 0.0
         return 2 * _NORMAL.cdf(-difference / sentence_error)
-    # The t of that level, by halving: the half-width rises with t.
-    low, high = 0.0, difference / seed_error
-    if not sentence_error:
-        return significance.p_of_t(high, freedom)
-    for _ in range(_HALVINGS):
-        t = (low + high) / 2
+    longest = difference / seed_error  # the t without an error over sentences
+
+    def excess(t):
         z = _normal(significance.p_of_t(t, freedom))
-        is_low = math.hypot(t * seed_error, z * sentence_error) < difference
-        low, high = (t, high) if is_low else (low, t)
-    return significance.p_of_t(high, freedom)
+        return math.hypot(t * seed_error, z * sentence_error) - difference
+
+    t = longest
+    if excess(longest) > 0:
+        t = optimize.brentq(excess, 0.0, longest, maxiter=1000)
+    return significance.p_of_t(t, freedom)
 
 
 def _normal(p):

@@ -151,15 +151,17 @@ def differences_table(differences: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the result of `differences` as lines for a terminal."""
     if not differences:
         return "Nothing differs.\n"
+    import tabulate  # comes with sacreBLEU
+
     labels = list(next(iter(differences.values())))
-    rows = [["", *labels]] + [
+    rows = [
         [name, *(hparam_text(values[label]) for label in labels)]
         for name, values in differences.items()
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "".join(
-        "  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows
+    text = tabulate.tabulate(
+        rows, ["", *labels], tablefmt="plain", disable_numparse=True
     )
+    return f"{text}\n"
 
 
 def hparam_text(value: Any) -> str:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from relpos_tf import errors
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
-from relpos_tf.problems import own_files
 from relpos_tf.utils import files
 from relpos_tf.utils import text
 
@@ -90,25 +89,6 @@ def of_problem(
                 "prepare the data again with --generate_data."
             )
     return [_read(folder, manifest, name) for name in dict.fromkeys(wanted)]
-
-
-def of_files(sources: str, targets: str) -> list[TestSet]:
-    """Returns sets of text of the user's own, which no model has to fit.
-
-    Args:
-        sources: Paths of files of lines, with commas between them.
-        targets: Paths of their translations; as many.
-
-    Raises:
-        UserError: they are not as many, or a file is missing or empty, or has
-            more or fewer lines than its translation.
-    """
-    found = []
-    for name, corpora in own_files.test_sets(sources, targets).items():
-        lines, references = zip(*own_files.opened(corpora), strict=True)
-        paths = map(pathlib.Path, corpora[0][0])
-        found.append(TestSet(name, list(lines), list(references), *paths))
-    return found
 
 
 def is_split(name: str) -> bool:

@@ -171,17 +171,6 @@ def check_moses_language(language: str) -> None:
         )
 
 
-def words(line: str) -> list[str]:
-    """Returns the tokens of a line that cased BLEU counts.
-
-    Example:
-
-    >>> words("A dog, or two.")
-    ['A', 'dog', ',', 'or', 'two', '.']
-    """
-    return bleu().tokenizer(line).split()
-
-
 def moses_tokens(lines: Sequence[str], language: str) -> list[str]:
     """Returns lines in lower case, normalised and tokenised as by Moses.
 

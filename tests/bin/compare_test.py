@@ -1,7 +1,6 @@
 """The compare command: its flags, its output, its files and its errors."""
 
 import contextlib
-import functools
 import io
 import json
 import os
@@ -11,7 +10,6 @@ import subprocess
 import sys
 from unittest import mock
 
-import sacrebleu
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -20,12 +18,9 @@ from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.bin import compare
 from relpos_tf.bin import trainer
-from relpos_tf.comparison import attention_maps
-from relpos_tf.comparison import child_process
+from relpos_tf.comparison import report as report_lib
 from relpos_tf.comparison import score_process
-from relpos_tf.comparison import significance
 from relpos_tf.comparison import train_runs
-from relpos_tf.comparison.report import html
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import model_engine
 from relpos_tf.models import run_dir
@@ -56,13 +51,12 @@ class DiffTest(parameterized.TestCase):
         )
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(
-            out.split("\n"),
+            [line.split() for line in out.splitlines()],
             [
-                "                        keys+values  keys   values  neither",
-                "add_relative_to_keys    true         true   false   false",
-                "add_relative_to_values  true         false  true    false",
-                "beam_size               4            2      4       4",
-                "",
+                ["keys+values", "keys", "values", "neither"],
+                ["add_relative_to_keys", "true", "true", "false", "false"],
+                ["add_relative_to_values", "true", "false", "true", "false"],
+                ["beam_size", "4", "2", "4", "4"],
             ],
         )
 
@@ -109,7 +103,7 @@ class MistakeTest(parameterized.TestCase):
         self.assertEqual(os.listdir(folder), ["report.json"])
 
     @parameterized.parameters(
-        ((), "one of --hparams_sets, --preset, --runs and --outputs is req"),
+        ((), "one of --hparams_sets, --preset and --runs is required"),
         (("--hparams_sets=nothing",), "--hparams_sets: Unknown hparams set"),
         (("--hparams_sets=" + 2 * f",{TINY}",), "--hparams_sets: Unknown"),
         ((f"--hparams_sets={TINY},{TINY}",), "--hparams_sets: .* twice: tr"),
@@ -140,20 +134,7 @@ class MistakeTest(parameterized.TestCase):
             (SETS, f"--outputs={TINY}={__file__}"),
             f"--outputs: .*no run or set has. Received: {TINY}",
         ),
-        ((f"--outputs=x={__file__}",), "--test_source is required"),
-        (
-            (f"--outputs=x={__file__}", "--test_source=a", "--test_target=b"),
-            "--output_dir is required",
-        ),
-        ((f"--outputs=x={__file__}", "--diff"), "--diff goes with --hparams_"),
-        (
-            (f"--outputs=x={__file__}", "--train_source=a"),
-            "--train_source goes with --hparams_sets or --preset.* alone, fil",
-        ),
-        (
-            (f"--outputs=x={__file__}", "--nouse_test_set"),
-            "--nouse_test_set is for runs",
-        ),
+        ((f"--outputs=x={__file__}",), "one of --hparams_sets, --preset and"),
         ((SETS, "--hparams=x:alpha=1"), "--hparams: .*labels transformer_re"),
         (("--runs=a", "--grid=alpha=1"), "--grid is for training"),
         ((SETS, "--grid=alhpa=1"), "--grid: Unknown hparams"),
@@ -222,18 +203,15 @@ class RunsTest(parameterized.TestCase):
         self.folder = pathlib.Path(self.create_tempdir().full_path) / "all"
         examples.copy(self.folder)
         patches = [
-            examples.in_this_process(),
+            examples.scores_in_this_process(),
             mock.patch.object(
                 model_engine.ModelEngine, "translate", examples.quick_search
             ),
             mock.patch.object(
                 evaluation, "teacher_forced", examples.quick_loss
             ),
-            mock.patch.object(
-                attention_maps, "describe", return_value={"x": float("nan")}
-            ),
             # It has tests of its own.
-            mock.patch.object(html, "render", return_value=""),
+            mock.patch.object(report_lib, "page", return_value=""),
         ]
         for patch in patches:
             patch.start()
@@ -264,9 +242,6 @@ class RunsTest(parameterized.TestCase):
             [(row["label"], row["seed"]) for row in report["runs"]],
             [("b", 1), ("b", 2), ("a", 1)],
         )
-        self.assertEqual(
-            report["attention"], {"b": {"x": None}, "a": {"x": None}}
-        )
         self.assertEqual(report["split"], "test")
         self.assertLen(report["samples"], 2)
         self.assertEqual(report["runs"][2]["target_tokens"], 40)
@@ -274,9 +249,8 @@ class RunsTest(parameterized.TestCase):
         self.assertIn("Not all labels have the same seeds: ", err)
         self.assertIn("b and a have equal hparams.", report["warnings"])
         self.assertIn("warning: b and a have equal hparams.\n", err)
-        text = (self.folder / "out" / "report.md").read_text("utf-8")
-        self.assertIn(f"**{report['verdict']}**", text)
-        html.render.assert_called_once_with(report)
+        self.assertIn(report["verdict"], out)
+        report_lib.page.assert_called_once_with(report)
 
     def test_files_of_others_stand_beside_the_runs(self):
         examples.add_run(self.folder, "b-seed1", 2)
@@ -303,8 +277,6 @@ class RunsTest(parameterized.TestCase):
             self.assertIsNotNone(pair["p_value"])
             self.assertFalse(pair["is_beyond_chance"])
         self.assertRegex(out, r"(?m)^theirs +100\.00 +100\.00 +100\.00 +– +100")
-        text = (self.folder / "out" / "report.md").read_text("utf-8")
-        self.assertIn("Only translations are known of theirs.", text)
 
     def test_file_that_does_not_fit_is_refused_before_translating(self):
         path = self.folder / "theirs.txt"
@@ -370,120 +342,6 @@ class RunsTest(parameterized.TestCase):
         self.assertFalse((self.folder / "out" / "report.json").exists())
 
 
-class FilesTest(parameterized.TestCase):
-    """Files of translations alone, without a run."""
-
-    REFERENCES = [
-        f"Es gibt {number} Katzen und {number + 1} Hunde im Haus {number} ."
-        for number in range(40)
-    ]
-
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-        self.write("test.de", self.REFERENCES)
-        self.write("test.en", ["a b c"] * 30 + ["a b c d e"] * 10)
-        self.write("flickr.de", self.REFERENCES[:3])
-        self.write("flickr.en", ["x", "y", "z"])
-        # A good system, trained twice, and a bad one.
-        for seed in range(2):
-            wrong = ["Es gibt nichts ."] * (seed + 1)
-            good = [*wrong, *self.REFERENCES[len(wrong) :]]
-            self.write(f"good-{seed}.de", good)
-            bad = [line.replace(" und ", " oder ") for line in good]
-            self.write(f"bad-{seed}.de", bad)
-
-    def write(self, name, lines):
-        text = "".join(f"{line}\n" for line in lines)
-        (self.folder / name).write_text(text, encoding="utf-8")
-
-    def compare(self, outputs, *more):
-        here = f"{self.folder}/"
-        return execute(
-            f"--outputs={outputs.replace('HERE/', here)}",
-            f"--test_source={here}test.en,{here}flickr.en",
-            f"--test_target={here}test.de,{here}flickr.de",
-            f"--output_dir={self.folder / 'out'}",
-            *more,
-        )
-
-    def test_become_a_report_without_training_or_prepared_data(self):
-        with mock.patch.object(child_process, "Child", side_effect=ValueError):
-            code, out, err = self.compare(
-                "good=HERE/good-?.de,bad=HERE/bad-?.de,"
-                "bad:test_2=HERE/flickr.de,bad:test_2=HERE/flickr.en",
-                "--baseline=bad",
-                "--num_samples=2",
-            )
-        self.assertEqual(code, 0, err)
-        folder = self.folder / "out"
-        report = json.loads((folder / "report.json").read_text("utf-8"))
-        self.assertEqual(report["labels"], ["bad", "good"])
-        good = [row for row in report["runs"] if row["label"] == "good"]
-        for seed, row in enumerate(good):
-            lines = (self.folder / f"good-{seed}.de").read_text().splitlines()
-            expected = sacrebleu.corpus_bleu(lines, [self.REFERENCES]).score
-            self.assertAlmostEqual(row["bleu"], expected)
-        (pair,) = report["pairs"]
-        self.assertEqual((pair["a"], pair["b"]), ("bad", "good"))
-        # Two trainings of each, which have no seed in common.
-        scores = [
-            [row["bleu"] for row in report["runs"] if row["label"] == label]
-            for label in ("bad", "good")
-        ]
-        self.assertEqual(
-            pair["p_value_seeds"], significance.p_of_groups(*scores)
-        )
-        self.assertTrue(pair["is_beyond_chance"])
-        self.assertRegex(report["verdict"], r"\Agood is better than bad by ")
-        # The suffix of the references tells their language.
-        self.assertIn("tokenized BLEU", report["pairs_by_measure"])
-        self.assertEqual(report["length_unit"], "words")
-        self.assertEqual(
-            [cell["lines"] for cell in good[0]["bleu_by_length"]], [30, 10]
-        )
-        (further,) = report["further_test_sets"]
-        self.assertEqual(further["name"], "test_2")
-        self.assertEqual([x["label"] for x in further["summary"]], ["bad"])
-        self.assertRegex(out, r"(?m)^ +BLEU +chrF +tokenized BLEU +exact match")
-        text = (folder / "report.md").read_text("utf-8")
-        self.assertIn("Only translations are known of bad, good.", text)
-        self.assertIn("| words | lines | bad | good |", text)
-        self.assertNotRegex(text, "(?m)^## (Cost|Hyper-|Words|Learning|Tun)")
-        self.assertNotIn("loss", text)
-        page = (folder / "report.html").read_text("utf-8")
-        self.assertIn("<img ", page)
-
-    def test_single_files_are_never_called_better(self):
-        code, out, err = self.compare("good=HERE/good-0.de,bad=HERE/bad-0.de")
-        self.assertEqual(code, 0, err)
-        self.assertIn("one training of each cannot show which is better", out)
-        self.assertEqual(self.compare("good=HERE/good-0.de")[0], 0)
-
-    @parameterized.parameters(
-        ("HERE/test.en", "x=HERE/none", r"--outputs: .*which has no file\."),
-        (
-            "HERE/flickr.en",
-            "x=HERE/test.de",
-            r"Expected as many lines .* 3 lines, .* 40 ",
-        ),
-        ("HERE/none", "x=HERE/test.de", "Expected .*/none"),
-        ("HERE/test.en", "x=HERE/flickr.de", "Expected 40 lines in .*: 3"),
-    )
-    def test_mistakes(self, source, outputs, message):
-        here = f"{self.folder}/"
-        code, _, err = execute(
-            f"--outputs={outputs.replace('HERE/', here)}",
-            f"--test_source={source.replace('HERE/', here)}",
-            f"--test_target={here}test.de",
-            f"--output_dir={self.folder / 'out'}",
-        )
-        self.assertIn(code, (1, 2))
-        self.assertRegex(err, rf"\Arelpos-compare: .*{message}")
-        self.assertEqual(err.count("\n"), 1)
-        self.assertFalse((self.folder / "out").exists())
-
-
 class GridTest(absltest.TestCase):
     """Tuning, with a trainer that copies a trained run."""
 
@@ -511,11 +369,7 @@ class GridTest(absltest.TestCase):
         ):
             self.addCleanup(makers.pop, name)
         patches = [
-            mock.patch.object(
-                child_process,
-                "Child",
-                functools.partial(examples.EndedChild, self.run_child),
-            ),
+            examples.work_in_this_process(self.run_child),
             mock.patch.object(
                 model_engine.ModelEngine,
                 "translate",
@@ -524,25 +378,23 @@ class GridTest(absltest.TestCase):
             mock.patch.object(
                 evaluation, "teacher_forced", examples.quick_loss
             ),
-            mock.patch.object(attention_maps, "describe", return_value={}),
-            mock.patch.object(html, "render", return_value=""),
+            mock.patch.object(report_lib, "page", return_value=""),
         ]
         for patch in patches:
             patch.start()
             self.addCleanup(patch.stop)
 
-    def run_child(self, arguments, task, content):
+    def run_child(self, arguments):
         """Stands in for the trainer, and runs the scorer in this process."""
-        if content:
-            for one in json.loads(content).get("scores", []):
-                split = pathlib.Path(one["source"]).name.partition(".")[0]
-                self.scored.append((split, pathlib.Path(one["scores"]).stem))
-            self.assertEqual(score_process.main(content), 0)
-            return
+        if arguments[1] == "relpos_tf.comparison.score_process":
+            request = json.loads(arguments[-1])
+            name = pathlib.Path(request["path"]).stem
+            self.scored += [(split, name) for split in request["sources"]]
+            return score_process.main(arguments[-1])
         flags = dict(x.removeprefix("--").split("=", 1) for x in arguments[2:])
         path = pathlib.Path(flags["output_dir"])
         if path.name == self.fails:
-            raise errors.UserError(f"{task} failed.")
+            return 1
         self.trained.append(path.name)
         shutil.copytree(self.folder / "a-seed1", path)
         run = run_dir.RunDir(path)
@@ -552,6 +404,7 @@ class GridTest(absltest.TestCase):
         run.write_flags(
             f"--random_seed={flags['random_seed']}\n--problem=pairs\n"
         )
+        return 0
 
     def search(self, engine, items, settings, n_best):
         """Is right in some lines, if the rate is the best one."""
@@ -629,7 +482,9 @@ class GridTest(absltest.TestCase):
         self.fails = "a+learning_rate_constant=2-seed1"
         code, _, err = self.compare("0.5,2")
         self.assertEqual(code, 1)
-        self.assertIn("learning_rate_constant=2 seed 1 failed.", err)
+        self.assertIn(
+            "learning_rate_constant=2 seed 1 failed with code 1.", err
+        )
         self.assertEqual(self.scored, [])
         self.fails = ""
         code, _, err = self.compare("0.5,2")
@@ -650,13 +505,12 @@ class TrainTest(absltest.TestCase):
         folder = pathlib.Path(self.create_tempdir().full_path)
         given = []
 
-        def work(arguments, task, content):
+        def work(arguments):
             self.assertEqual(arguments[:2], ["-m", "relpos_tf.bin.trainer"])
-            self.assertEqual(content, b"")
-            given.append((task, arguments[2:]))
+            given.append(arguments[2:])
+            return 0
 
-        child = functools.partial(examples.EndedChild, work)
-        with mock.patch.object(child_process, "Child", child):
+        with examples.work_in_this_process(work):
             code, _, err = execute(
                 "--preset=table2",
                 "--problem=translate_files",
@@ -676,9 +530,7 @@ class TrainTest(absltest.TestCase):
         log = folder / "logs" / "k=0-seed3.log"
         self.assertIn("k=0 seed 3 ended before step 40", err)
         self.assertIn(f"without an error; see {log}.", err)
-        task, arguments = given[0]
-        self.assertEqual(task, "Training of k=0 seed 3")
-        command.parse(trainer.FLAGS, arguments)
+        command.parse(trainer.FLAGS, given[0])
         self.assertEqual(
             trainer.make_hparams(),
             registry.hparams(TINY).override(
@@ -739,7 +591,7 @@ class TrainTest(absltest.TestCase):
         self.assertEqual(compare_with()[2], "relpos-compare: Trained.\n")
         code, _, err = compare_with(test_source=f"{folder}/other.source")
         self.assertEqual(code, 1)
-        self.assertRegex(err, "-seed1 was made with .*: --test_source named")
+        self.assertRegex(err, "-seed1 was made with other text")
 
 
 if __name__ == "__main__":

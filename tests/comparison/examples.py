@@ -9,8 +9,7 @@ from unittest import mock
 
 import numpy as np
 
-from relpos_tf import errors
-from relpos_tf.comparison import child_process
+from relpos_tf.comparison import jobs
 from relpos_tf.comparison import score_process
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
@@ -113,56 +112,29 @@ def quick_loss(model, dataset):
     }
 
 
-class EndedChild:
-    """Stands in for a `child_process.Child`, whose process has ended.
+def work_in_this_process(work):
+    """Returns a patch that runs the work of child processes in this one.
 
     Args:
-        work: Function that does its work in this process, given the arguments,
-            the task and the content.
+        work: Function that does it, given the arguments of Python; it returns
+            the exit code.
     """
 
-    is_running = False
+    def start(arguments, log, slot):
+        del slot
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
+        code = work(list(arguments))
+        return mock.Mock(**{"wait.return_value": code})
 
-    def __init__(
-        self,
-        work,
-        arguments,
-        log,
-        task,
-        content=b"",
-        environment=None,
-        cores=(),
-    ):
-        del environment, cores
-        self.log = log
-        self._error = None
-        try:
-            work(arguments, task, content)
-        except errors.UserError as error:
-            self._error = error
-
-    def wait(self, seconds=None):
-        del seconds
-        return True
-
-    def kill(self):
-        """Does nothing: the work is done."""
-
-    def check(self):
-        if self._error:
-            raise self._error
+    return mock.patch.object(jobs, "start", side_effect=start)
 
 
-def in_this_process():
+def scores_in_this_process():
     """Returns a patch that scores models in this process.
 
     That saves the import of TensorFlow. The mock of the patch counts calls.
     """
-
-    def score(arguments, task, content):
-        del arguments, task
-        if score_process.main(content):
-            raise ValueError("It failed.")
-
-    child = functools.partial(EndedChild, score)
-    return mock.patch.object(child_process, "Child", side_effect=child)
+    return work_in_this_process(
+        lambda arguments: score_process.main(arguments[-1])
+    )

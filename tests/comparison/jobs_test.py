@@ -3,6 +3,8 @@
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import threading
 import time
 from unittest import mock
@@ -11,12 +13,12 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf.comparison import child_process
 from relpos_tf.comparison import jobs
+from relpos_tf.utils import locks
 from relpos_tf.utils import signals
 from relpos_tf.utils import slots as slots_lib
 
-# Writes the times of its start and its end; waits until a file is there.
+# Marks its start and its end; waits until a file is there.
 WAITS = """
 import os, pathlib, sys, time
 folder, name, needed = pathlib.Path(sys.argv[1]), *sys.argv[2:]
@@ -26,6 +28,8 @@ while needed and not (folder / needed).exists():
     if time.monotonic() > deadline:
         sys.exit("nobody came")
     time.sleep(0.01)
+print(os.environ.get("SLOT"), os.environ.get("TF_CONFIG"))
+print(os.getpgid(0) == os.getpid(), sorted(os.sched_getaffinity(0)))
 (folder / f"{name}.ended").touch()
 """
 # Counts the signals that it gets, and saves after the first one.
@@ -43,48 +47,7 @@ signal.signal(signal.SIGINT, stop)
 (folder / f"{name}.begun").touch()
 time.sleep(60)
 """
-FAILS = "print('It is bad.'); raise SystemExit(3)"
-
-
-class Fake:
-    """A job of Python code that gets a folder, a name and a word."""
-
-    def __init__(
-        self,
-        folder,
-        name,
-        code=WAITS,
-        word="",
-        ready=lambda: True,
-        elsewhere=lambda: False,
-    ):
-        self.title = name
-        self.is_ready = ready
-        self.is_elsewhere = elsewhere
-        self._arguments = ["-S", "-c", code, str(folder), name, word]
-        self._log = folder / f"{name}.log"
-        self.slot = None
-        self.watched = 0
-        self.child = None
-
-    def start(self, slot):
-        self.slot = slot
-        self.child = child_process.Child(
-            self._arguments,
-            self._log,
-            f"Work of {self.title}",
-            environment=slot.environment,
-            cores=slot.cores,
-        )
-        return self.child
-
-    def watch(self):
-        self.watched += 1
-
-    def finish(self, child):
-        child.check()
-        if self.title == "undone":
-            raise errors.UserError("It is not done.")
+FAILS = "print('one', '', 'It is bad.', sep='\\n'); raise SystemExit(3)"
 
 
 def slots(number):
@@ -97,9 +60,16 @@ class JobsTestCase(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
-        patch = mock.patch.object(child_process, "POLL_SECONDS", 0.02)
+        patch = mock.patch.object(jobs, "POLL_SECONDS", 0.02)
         patch.start()
         self.addCleanup(patch.stop)
+
+    def job(self, name, code=WAITS, word="", **functions):
+        arguments = ["-S", "-c", code, str(self.folder), name, word]
+        return jobs.Job(name, arguments, self.log(name), **functions)
+
+    def log(self, name):
+        return self.folder / "logs" / f"{name}.log"
 
     def there(self, name):
         return (self.folder / name).exists()
@@ -107,107 +77,94 @@ class JobsTestCase(parameterized.TestCase):
 
 class RunTest(JobsTestCase):
     def test_as_many_run_at_once_as_there_are_slots(self):
+        seen = []
+
+        def noted(name):
+            return lambda: seen.append((name, self.there("a.ended")))
+
         # "a" ends only once "b" runs, and "b" once "c" has followed "a".
         queue = [
-            Fake(self.folder, "a", WAITS, "b.begun"),
-            Fake(self.folder, "b", WAITS, "c.begun"),
-            Fake(self.folder, "c"),
+            self.job("a", word="b.begun", begin=noted("a")),
+            self.job("b", word="c.begun", begin=noted("b")),
+            self.job("c", begin=noted("c")),
         ]
-        seen = []
-        start = Fake.start
-
-        def watched_start(job, slot):
-            seen.append((job.title, self.there("a.ended")))
-            return start(job, slot)
-
-        with mock.patch.object(Fake, "start", watched_start):
-            self.assertEqual(jobs.run(queue, slots(2)), [])
+        watch = mock.Mock()
+        jobs.run(queue, slots(2), "Work", watch=watch)
         # "c" had no slot before "a" had ended.
-        self.assertEqual(seen, [("a", False), ("b", False), ("c", True)])
-        a, b, c = (job.slot.environment["SLOT"] for job in queue)
-        self.assertEqual((a, b, c), ("0", "1", "0"))
-        for job in queue:
-            self.assertGreater(job.watched, 0)
-
-    def test_failure_stops_no_other_and_is_named(self):
-        queue = [
-            Fake(self.folder, "a", FAILS),
-            Fake(self.folder, "b"),
-            Fake(self.folder, "undone"),
-            Fake(self.folder, "c"),
-        ]
-        with self.assertLogs("relpos_tf", "WARNING") as logs:
-            failures = jobs.run(queue, slots(1))
-        self.assertEqual([one.job for one in failures], [queue[0], queue[2]])
-        self.assertIn(
-            "Work of a failed with exit code 3. The end of "
-            f"{self.folder}/a.log:\n  It is bad.",
-            logs.output[0],
+        self.assertCountEqual(seen, [("a", False), ("b", False), ("c", True)])
+        self.assertEqual(
+            *(self.log(name).read_text().split()[0] for name in "ac")
         )
-        self.assertTrue(self.there("b.ended") and self.there("c.ended"))
-        with self.assertRaisesRegex(
-            errors.UserError,
-            rf"^Work failed for 2 of 4: a \(see {self.folder}/a.log\), undone "
-            r"\(see .*/undone.log\). Run the command again to try these again.",
-        ):
-            jobs.raise_failures(failures, 4, "Work")
-        jobs.raise_failures([], 4, "Work")
+        watch.assert_called()
 
-    def test_job_that_cannot_start_is_a_failure(self):
-        bad = Fake(self.folder, "a")
-        (self.folder / "a.log").symlink_to(self.folder / "elsewhere")
-        with self.assertLogs("relpos_tf", "WARNING"):
-            failures = jobs.run([bad, Fake(self.folder, "b")], slots(1))
-        self.assertEqual([one.job for one in failures], [bad])
-        self.assertTrue(self.there("b.ended"))
+    def test_failures_stop_no_other_and_are_named(self):
+        def unfinished():
+            raise errors.UserError("It is not done.")
 
-    def test_job_that_is_not_ready_lets_others_pass(self):
-        code = (
-            "import pathlib, sys; "
-            "sys.exit(not pathlib.Path(sys.argv[1], 'b.ended').exists())"
-        )
+        self.log("linked").parent.mkdir()
+        self.log("linked").symlink_to(self.folder / "elsewhere")
+        self.log("fails").write_text("of an earlier start\n")
         queue = [
-            Fake(self.folder, "a", code, ready=lambda: self.there("b.ended")),
-            Fake(self.folder, "b"),
+            self.job("fails", FAILS),
+            self.job("killed", "import os; os.kill(os.getpid(), 9)"),
+            self.job("linked"),
+            self.job("b"),
+            self.job("undone", check=unfinished),
+            self.job("c"),
         ]
-        self.assertEqual(jobs.run(queue, slots(1)), [])
-        self.assertIsNotNone(queue[0].child)
-
-    def test_processes_of_an_earlier_command_take_slots(self):
-        # Of two slots one is left, until "a" is done elsewhere.
-        queue = [
-            Fake(
-                self.folder,
-                "a",
-                elsewhere=lambda: not self.there("c.begun"),
+        with (
+            self.assertLogs("relpos_tf", "WARNING") as logs,
+            self.assertRaisesRegex(
+                errors.UserError,
+                r"^Work failed for 4 of 6: fails \(see .*fails.log\), killed "
+                r".*linked.*undone.*Run the command again to try these again.",
             ),
-            Fake(self.folder, "b"),
-            Fake(self.folder, "c", WAITS, "a.begun"),
-        ]
+        ):
+            jobs.run(queue, slots(1), "Work")
+        messages = [record.getMessage() for record in logs.records]
+        self.assertEqual(
+            messages[0],
+            "Work of fails failed with code 3. The end of "
+            f"{self.log('fails')}:\n  one\n  It is bad.",
+        )
+        self.assertRegex(messages[1], "with SIGKILL. .*: nothing.$")
+        self.assertEqual(messages[3], "It is not done.")
+        self.assertTrue(self.there("b.ended") and self.there("c.ended"))
+
+    def test_others_wait_until_the_first_one_is_ready(self):
         seen = []
-        start = Fake.start
+        queue = [
+            self.job("a"),
+            self.job("b", begin=lambda: seen.append(self.there("a.ended"))),
+        ]
+        ready = lambda: self.there("a.ended")  # noqa: E731
+        jobs.run(queue, slots(2), "Work", is_ready=ready)
+        self.assertEqual(seen, [True])
 
-        def watched_start(job, slot):
-            seen.append((job.title, self.there("b.ended")))
-            return start(job, slot)
-
-        with mock.patch.object(Fake, "start", watched_start):
-            self.assertEqual(jobs.run(queue, slots(2)), [])
-        self.assertEqual(seen, [("b", False), ("c", True), ("a", True)])
+    def test_process_of_a_killed_command_is_waited_for(self):
+        process = jobs.start(
+            ["-S", "-c", "import time; time.sleep(0.5)"],
+            self.log("a"),
+            slots_lib.Slot(),
+        )
+        self.assertTrue(locks.is_locked(self.log("a")))
+        is_over = []
+        with self.assertLogs("relpos_tf", "INFO") as logs:
+            begin = lambda: is_over.append(process.poll())  # noqa: E731
+            jobs.run([self.job("a", begin=begin)], slots(1), "Work")
+        self.assertEqual(is_over, [0])
+        self.assertIn("Waiting for an earlier process of a.", logs.output[0])
 
     @absltest.skipUnless(hasattr(os, "sched_setaffinity"), "Linux only.")
-    def test_process_gets_the_cores_and_variables_of_its_slot(self):
+    def test_process_has_its_slot_and_a_group_and_no_hosts(self):
         core = min(os.sched_getaffinity(0))
+        slot = slots_lib.Slot({"SLOT": "y"}, (core,))
+        job = self.job("a", word="go")
         # It waits: the cores are set right after the start.
-        code = (
-            "import os, time; time.sleep(0.3); "
-            "print(sorted(os.sched_getaffinity(0)), os.environ['X'])"
-        )
-        queue = [Fake(self.folder, "a", code)]
-        slot = slots_lib.Slot({"X": "y"}, (core,))
-        self.assertEqual(jobs.run(queue, slots_lib.Slots((slot,), 1, 0)), [])
-        text = (self.folder / "a.log").read_text()
-        self.assertEqual(text, f"[{core}] y\n")
+        threading.Timer(0.3, (self.folder / "go").touch).start()
+        with mock.patch.dict(os.environ, {"TF_CONFIG": "{}"}):
+            jobs.run([job], slots_lib.Slots((slot,), 1, 0), "Work")
+        self.assertEqual(self.log("a").read_text(), f"y None\nTrue [{core}]\n")
 
 
 class SignalTest(JobsTestCase):
@@ -218,7 +175,7 @@ class SignalTest(JobsTestCase):
         # A shell may have had the tests ignore it.
         before = signal.signal(number, signal.default_int_handler)
         self.addCleanup(signal.signal, number, before)
-        queue = [Fake(self.folder, name, SAVES) for name in "abc"]
+        queue = [self.job(name, SAVES) for name in "abc"]
 
         def send():
             while not (self.there("a.begun") and self.there("b.begun")):
@@ -230,26 +187,61 @@ class SignalTest(JobsTestCase):
         sender = threading.Thread(target=send)
         sender.start()
         with signals.caught(), self.assertRaises(error):
-            jobs.run(queue, slots(2))
+            jobs.run(queue, slots(2), "Work")
         sender.join()
         for name in "ab":
             text = (self.folder / f"{name}.signals").read_text()
             self.assertEqual(text.split(), [str(signal.SIGTERM)])
             self.assertTrue(self.there(f"{name}.saved"))
-        self.assertIsNone(queue[2].child)
+        self.assertFalse(self.there("c.begun"))
 
     def test_error_of_our_own_leaves_no_process(self):
-        job = Fake(self.folder, "a", SAVES)
+        started = []
+        start = subprocess.Popen
+
+        def popen(*args, **kwargs):
+            started.append(start(*args, **kwargs))
+            return started[-1]
 
         def watch():
             if self.there("a.begun"):
                 raise ValueError("a bug")
 
-        job.watch = watch
-        with self.assertRaisesRegex(ValueError, "a bug"):
-            jobs.run([job], slots(1))
-        self.assertFalse(job.child.is_running)
+        with (
+            mock.patch.object(subprocess, "Popen", popen),
+            self.assertRaisesRegex(ValueError, "a bug"),
+        ):
+            jobs.run([self.job("a", SAVES)], slots(1), "Work", watch=watch)
+        self.assertEqual(started[0].poll(), 0)
         self.assertTrue(self.there("a.saved"))
+
+    def test_third_signal_does_not_wait(self):
+        code = (
+            "import pathlib, signal, sys, time\n"
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+            "pathlib.Path(sys.argv[1], 'a.begun').touch()\n"
+            "time.sleep(60)\n"
+        )
+        parent = (
+            "import pathlib, sys\n"
+            "from relpos_tf.comparison import jobs\n"
+            "from relpos_tf.utils import signals, slots\n"
+            f"job = jobs.Job('a', ['-S', '-c', {code!r}, sys.argv[1]], "
+            "pathlib.Path(sys.argv[1], 'a.log'))\n"
+            "with signals.caught():\n"
+            "    jobs.run([job], slots.divide(1), 'Work')\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", parent, str(self.folder)],
+            stderr=subprocess.DEVNULL,
+        )
+        while not self.there("a.begun"):
+            time.sleep(0.01)
+        for _ in range(3):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+        self.assertNotEqual(process.wait(20), 0)
+        self.assertFalse(locks.is_locked(self.folder / "a.log"))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,10 @@ from relpos_tf.comparison import runs
 from relpos_tf.comparison import variants
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
+from relpos_tf.problems import manifest
+from relpos_tf.problems import own_files
 from relpos_tf.problems import test_sets
+from relpos_tf.problems import translate
 from tests import tiny_run
 
 HPARAMS = hparam.HParams(vocab_size=40)
@@ -246,11 +249,10 @@ class ProblemTest(RunsTestCase):
     def test_checksum_is_of_the_file_in_the_run(self):
         path = self.make("a", 5)
         run = runs.Run("a", 1, path)
-        with self.assertRaisesRegex(errors.UserError, f"Received: {path}"):
-            test_sets.problem_of(run.files)
-        run.files.write_problem(tiny_run.PROBLEM)
-        with self.assertRaisesRegex(errors.UserError, f"Received: {path}"):
-            test_sets.problem_of(run.files)
+        for _ in range(2):
+            with self.assertRaisesRegex(errors.UserError, f"Received: {path}"):
+                test_sets.problem_of(run.files)
+            run.files.write_problem(tiny_run.PROBLEM)
         (path / "tokenizer.model").write_bytes(b"abc")
         self.assertEqual(
             test_sets.problem_of(run.files),
@@ -261,6 +263,80 @@ class ProblemTest(RunsTestCase):
                 "96177a9cb410ff61f20015ad",
             },
         )
+
+
+TEXTS = {
+    "train": "one two\nthree\nfour five six\n" * 7,
+    "dev": "two three\nsix\n",
+    "test": "five\nthree four\none\n",
+    "more": "six five\nfour\none\n",
+}
+
+
+class TextTest(RunsTestCase):
+    """Runs with text of one's own: whether the flags name that text."""
+
+    def setUp(self):
+        super().setUp()
+        for name, text in TEXTS.items():
+            for side in ("en", "de"):
+                (self.folder / f"{name}.{side}").write_text(text)
+        self.run_of_a = runs.Run("a", 1, self.folder / "a-seed1")
+
+    def problem(self, test="test", vocab_size=300):
+        def paths(names):
+            return own_files.Sides(
+                *(
+                    ",".join(f"{self.folder}/{n}.{s}" for n in names.split(","))
+                    for s in ("en", "de")
+                )
+            )
+
+        return translate.files_problem(
+            own_files.Training(*paths("train")),
+            paths("dev"),
+            paths(test),
+            vocab_size,
+        )
+
+    def train(self, problem):
+        """Leaves the files of a run that are checked."""
+        found = problem.prepare(self.folder / "data")
+        self.run_of_a.files.write_hparams(HPARAMS)
+        data = manifest.fingerprints(found)
+        self.run_of_a.files.write_problem(tiny_run.PROBLEM | {"data": data})
+
+    def check(self, problem):
+        runs.check_text([self.run_of_a], self.folder / "data", problem)
+
+    def test_text_of_the_runs_is_found_in_any_place(self):
+        self.check(self.problem())  # nothing has begun
+        self.train(self.problem())
+        self.check(self.problem())
+        for path in self.folder.glob("test.*"):
+            path.rename(path.with_stem("moved"))
+        self.check(self.problem("moved"))
+        (self.run_of_a.path / "problem.json").unlink()  # as in imported runs
+        self.check(self.problem("more"))
+
+    @parameterized.parameters(
+        {"test": "more"}, {"test": "test,more"}, {"vocab_size": 275}
+    )
+    def test_other_text_is_refused(self, **given):
+        self.train(self.problem())
+        other = self.problem(**given)
+        for _ in range(2):  # whether it is prepared or not
+            with self.assertRaisesRegex(
+                errors.UserError, "The run .*/a-seed1 was made with other text"
+            ):
+                self.check(other)
+            other.prepare(self.folder / "data")
+
+    def test_files_of_new_content_are_refused(self):
+        self.train(self.problem())
+        (self.folder / "dev.de").write_text("six\nsix\n")
+        with self.assertRaisesRegex(errors.UserError, "with other text"):
+            self.check(self.problem())
 
 
 if __name__ == "__main__":

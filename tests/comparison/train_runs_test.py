@@ -1,6 +1,5 @@
 """Training of all runs, by a trainer that only writes its files."""
 
-import fcntl
 import json
 import os
 import pathlib
@@ -15,11 +14,10 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.comparison import child_process
+from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import train_runs
 from relpos_tf.models import run_dir
-from relpos_tf.utils import locks
 from relpos_tf.utils import signals
 from relpos_tf.utils import slots as slots_lib
 
@@ -52,12 +50,8 @@ mode = flags["hparams"]
 if mode == "fails":
     print("one", "two", "", "three", "four", "trainer: it is bad.", sep="\\n")
     sys.exit(7)
-if mode == "killed":
-    signal.raise_signal(signal.SIGKILL)
 if mode != "nothing":
     (folder / "hparams.json").write_text(HPARAMS)
-    if mode == "slow":
-        time.sleep(0.8)
     with open(folder / "metrics.jsonl", "a") as file:
         for step in (5, 10):
             event = {"step": step, "split": "train", "loss": 1.5}
@@ -84,7 +78,7 @@ class TrainTestCase(parameterized.TestCase):
         script.write_text(textwrap.dedent(FAKE))
         for module, name, value in (
             (train_runs, "TRAINER", [str(script)]),
-            (child_process, "POLL_SECONDS", 0.05),
+            (jobs, "POLL_SECONDS", 0.05),
         ):
             patch = mock.patch.object(module, name, value)
             patch.start()
@@ -124,13 +118,13 @@ class TrainTest(TrainTestCase):
                 "log_step_count_steps": "1",
             },
         )
-        times = r"\d:\d\d:\d\d left, all \d:\d\d:\d\d"
+        left = r"all runs: \d:\d\d:\d\d left"
         for line, expected in zip(
             lines,
             (
                 r"\[1/2\] a seed 1 begins\.",
-                rf"\[1/2\] a seed 1  step 5/10  loss 1.50  2.0 .* {times}",
-                rf"\[1/2\] a seed 1  step 10/10  loss 1.50  2.0 .* {times}",
+                rf"\[1/2\] a seed 1  step 5/10  loss 1.50  2.0 .* {left}",
+                rf"\[1/2\] a seed 1  step 10/10  loss 1.50  2.0 .* {left}",
                 r"\[1/2\] a seed 1  step 10  dev loss 2.50  BLEU 33.30",
                 r"\[2/2\] b seed 2 begins\.",
             ),
@@ -155,37 +149,12 @@ class TrainTest(TrainTestCase):
         self.assertEqual(lines[0], "[1/1] a seed 1 goes on from step 4.")
         self.assertStartsWith(lines[1], "[1/1] a seed 1  step 5/10")
 
-    def test_failure_is_reported_with_the_end_of_the_log(self):
-        log = self.folder / "logs" / "a-seed1.log"
-        log.parent.mkdir()
-        log.write_text("of an earlier start\n")
-        with self.assertRaises(errors.UserError) as caught:
-            self.train(self.run_of("a", "fails"), self.run_of("b"))
-        self.assertIn(
-            f"Training of a seed 1 failed with exit code 7. The end of {log}:"
-            "\n  two\n  three\n  four\n  trainer: it is bad.",
-            self.lines,
-        )
-        self.assertEqual(
-            str(caught.exception),
-            f"Training failed for 1 of 2: a seed 1 (see {log}). Run the "
-            "command again to try these again.",
-        )
-        # The other run was trained all the same.
-        self.assertEqual(run_dir.all_steps(self.folder / "b"), [10])
-        self.assertStartsWith(log.read_text(), "of an earlier start\none\n")
-
-    @parameterized.parameters(
-        ("killed", "failed with signal SIGKILL. The end of .*: nothing."),
-        ("nothing", "ended before step 10, without an error; see "),
-    )
-    def test_end_without_a_message_is_reported(self, mode, message):
-        log = self.folder / "logs" / "a-seed1.log"
-        log.parent.mkdir()
-        log.write_text("of an earlier start\n")
+    def test_end_without_a_message_is_reported(self):
         with self.assertRaisesRegex(errors.UserError, "failed for 1 of 1"):
-            self.train(self.run_of("a", mode))
-        self.assertRegex(self.lines[-1], message)
+            self.train(self.run_of("a", "nothing"))
+        self.assertRegex(
+            self.lines[-1], "ended before step 10, without an error; see "
+        )
 
     def test_a_run_with_the_machine_to_itself_has_no_record_of_sharing(self):
         run = self.run_of("a")
@@ -210,7 +179,7 @@ class AtOnceTest(TrainTestCase):
             start = f"[{number}/3] {run.title}"
             own = [line for line in lines if line.startswith(start)]
             self.assertEqual(own[0], f"{start} begins.")
-            self.assertRegex(own[1], r"step 5/10  loss .* left, all \d:\d\d")
+            self.assertRegex(own[1], r"step 5/10  loss .* runs: .* left$")
             self.assertEqual(
                 own[3], f"{start}  step 10  dev loss 2.50  BLEU 33.30"
             )
@@ -225,14 +194,14 @@ class AtOnceTest(TrainTestCase):
         )
 
     def test_others_wait_until_the_first_run_has_prepared_the_data(self):
-        seen, start = [], child_process.Child
+        seen, start = [], jobs.start
 
         def watched_start(*args, **kwargs):
             paths = [self.folder / name / "hparams.json" for name in "abc"]
             seen.append(sum(path.exists() for path in paths))
             return start(*args, **kwargs)
 
-        with mock.patch.object(child_process, "Child", watched_start):
+        with mock.patch.object(jobs, "start", watched_start):
             self.train(*(self.run_of(name) for name in "abc"))
         self.assertEqual(seen[0], 0)
         self.assertGreaterEqual(min(seen[1:]), 1)
@@ -254,48 +223,6 @@ class AtOnceTest(TrainTestCase):
         self.train(self.run_of("a"), self.run_of("b"), good)
         paths = [call["output_dir"] for call in self.calls()[3:]]
         self.assertCountEqual(paths, [str(run.path) for run in wanted])
-
-    def test_run_that_another_process_trains_is_waited_for(self):
-        run = self.run_of("a")
-        run.path.mkdir()
-        descriptor = os.open(run.path, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-
-        begun = []
-
-        def release():
-            while not (self.folder / "b").exists():
-                time.sleep(0.01)
-            time.sleep(0.4)
-            begun.extend(call["output_dir"] for call in self.calls())
-            os.close(descriptor)
-
-        thread = threading.Thread(target=release)
-        thread.start()
-        lines = self.train(run, self.run_of("b", "slow"), self.run_of("c"))
-        thread.join()
-        self.assertEqual(
-            lines[0], f"Another process is training {run.path}: waiting for it."
-        )
-        self.assertEqual(lines.count(lines[0]), 1)
-        # The other process takes one of two slots.
-        self.assertEqual(begun, [str(self.folder / "b")])
-        paths = [call["output_dir"] for call in self.calls()]
-        self.assertCountEqual(paths, [str(self.folder / x) for x in "abc"])
-
-    def test_trainer_that_has_not_locked_its_run_is_waited_for(self):
-        # As after SIGKILL, when a trainer still imports TensorFlow.
-        log = self.folder / "logs" / "a-seed1.log"
-        child_process.Child(["-S", "-c", ""], log, "Older").wait()
-        self.assertFalse(locks.is_locked(log))
-        child = child_process.Child(
-            ["-S", "-c", "import time; time.sleep(0.5)"], log, "Old"
-        )
-        self.assertTrue(locks.is_locked(log))
-        lines = self.train(self.run_of("a"))
-        self.assertFalse(child.is_running)
-        self.assertIn("waiting for it", lines[0])
-        self.assertEqual(lines[1], "[1/1] a seed 1 begins.")
 
     def test_interrupted_runs_go_on_from_the_states_that_they_saved(self):
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -329,96 +256,6 @@ class AtOnceTest(TrainTestCase):
         path = files.path / "sharing.json"
         path.write_text(json.dumps({"jobs": 2}))
         self.assertIsNone(files.read_sharing())
-
-
-class SignalTest(TrainTestCase):
-    @parameterized.parameters(
-        (signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, signals.Terminated)
-    )
-    def test_signal_reaches_the_run_once_and_it_saves(self, number, error):
-        # A shell may have had the tests ignore it.
-        before = signal.signal(number, signal.default_int_handler)
-        self.addCleanup(signal.signal, number, before)
-        run = self.run_of("a", "waits")
-
-        def send():
-            while not (run.path / "waits").exists():
-                time.sleep(0.01)
-            os.kill(os.getpid(), number)
-            time.sleep(0.2)
-            os.kill(os.getpid(), number)  # in a hurry
-
-        sender = threading.Thread(target=send)
-        sender.start()
-        with signals.caught(), self.assertRaises(error):
-            self.train(run, self.run_of("b"))
-        sender.join()
-        self.assertEqual(
-            (run.path / "signals").read_text().split(), [str(signal.SIGTERM)]
-        )
-        self.assertEqual(run_dir.all_steps(run.path), [5])
-        self.assertLen(self.calls(), 1)
-
-    def test_process_has_a_group_of_its_own(self):
-        (self.folder / "group.py").write_text(
-            "import os; print(os.getpgid(0) == os.getpid())"
-        )
-        log = self.folder / "log"
-        child_process.run([str(self.folder / "group.py")], log, "Looking")
-        self.assertEqual(log.read_text(), "True\n")
-
-    def test_hosts_of_the_environment_are_not_those_of_the_process(self):
-        (self.folder / "hosts.py").write_text(
-            "import os; print(os.environ.get('TF_CONFIG'), os.environ['KEPT'])"
-        )
-        log = self.folder / "log"
-        given = {"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:1"]}}'}
-        with mock.patch.dict(os.environ, given | {"KEPT": "kept"}):
-            child_process.run([str(self.folder / "hosts.py")], log, "Looking")
-        self.assertEqual(log.read_text(), "None kept\n")
-
-    def test_input_of_any_length_reaches_the_process_whole(self):
-        script = self.folder / "reads.py"
-        script.write_text(
-            "import sys; x = sys.stdin.buffer.read(); "
-            "print(len(x), x == bytes(range(251)) * (len(x) // 251))"
-        )
-        log = self.folder / "log"
-        for number in (0, 20_011):
-            content = bytes(range(251)) * number
-            child_process.run([str(script)], log, "Reading", content=content)
-        self.assertEqual(log.read_text(), f"0 True\n{251 * 20_011} True\n")
-
-
-class ProgressTest(TrainTestCase):
-    def test_time_left_is_of_all_runs_together(self):
-        runs = [self.run_of(name) for name in "abc"]
-        (self.folder / "c").mkdir()
-        (self.folder / "c" / "ckpt-40.npz").touch()
-        now = [1000.0]
-        progress = train_runs.Progress(runs, 100, lambda: now[0])
-
-        def line(number, step):
-            event = {"step": step, "split": "train", "loss": 1}
-            text = progress.line(number, event | {"steps_per_second": 4})
-            return text.partition("steps/s  ")[2]
-
-        progress.begin(1)
-        now[0] += 10
-        progress.begin(3)
-        now[0] += 40
-        # a: 2 s a step. All: 25 of 260 steps in 50 s.
-        self.assertEqual(line(1, 25), "0:02:30 left, all 0:07:50")
-        # c: 20 steps in 40 s, 40 left. All: 45 steps in 50 s, 215 left.
-        self.assertEqual(line(3, 60), "0:01:20 left, all 0:03:59")
-        self.assertEqual(
-            progress.summary(),
-            "of 100: a seed 1 25, c seed 1 60  all 0:03:59 left",
-        )
-        progress.end(1)
-        self.assertEqual(
-            progress.summary(), "of 100: c seed 1 60  all 0:03:59 left"
-        )
 
 
 if __name__ == "__main__":

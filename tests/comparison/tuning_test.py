@@ -28,10 +28,11 @@ class TuningTest(parameterized.TestCase):
     )
     def test_highest_bleu_then_lowest_loss_then_the_first(self, all_, best):
         scores = [score(f"alpha={n}", *one) for n, one in enumerate(all_)]
-        self.assertIs(tuning.best(scores), scores[best])
+        (variant,), _ = tuning.choose(scores)
+        self.assertIs(variant, scores[best].variant)
 
     def test_each_variant_has_a_choice_of_its_own(self):
-        found = tuning.Tuning(
+        variants_, entries = tuning.choose(
             [
                 score("alpha=1,pos=emb", 20.0, 3.0),
                 score("alpha=2,pos=emb", 23.5, 2.5),
@@ -41,15 +42,14 @@ class TuningTest(parameterized.TestCase):
                 score("alpha=3,pos=emb", 15.0, 4.0, "b"),
             ]
         )
-        chosen = [(one.label, one.overrides) for one in found.chosen()]
+        chosen = [(one.label, one.overrides) for one in variants_]
         self.assertEqual(
             chosen, [("a", "alpha=2,pos=emb"), ("b", "alpha=1,pos=emb")]
         )
-        a, b = found.describe()
+        a, b = entries
         self.assertEqual((a["label"], a["seed"]), ("a", 3))
         self.assertEqual(a["chosen"], "alpha=2,pos=emb")
-        self.assertEqual((a["range"], a["lead"]), (3.5, 1.25))
-        self.assertEqual((b["range"], b["lead"]), (20.0, 15.0))
+        self.assertEqual((a["range"], b["range"]), (3.5, 20.0))
         # A field of one value, or of text, has no edge.
         self.assertEqual((a["at_edge"], b["at_edge"]), ([], ["alpha"]))
         self.assertEqual(
@@ -65,11 +65,6 @@ class TuningTest(parameterized.TestCase):
         self.assertEqual(
             [point["is_chosen"] for point in b["points"]], [True, False, False]
         )
-
-    def test_one_point_has_no_lead(self):
-        (entry,) = tuning.Tuning([score("alpha=1", 5.0, 1.0)]).describe()
-        self.assertEqual((entry["range"], entry["lead"]), (0.0, None))
-        self.assertEmpty(entry["at_edge"])
 
 
 if __name__ == "__main__":

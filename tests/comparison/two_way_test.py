@@ -113,10 +113,13 @@ class TwoWayTest(parameterized.TestCase):
         references, translations = chance.made_lines(generator, 200, 4)
         counts = [measure.counts(t, references) for t in translations]
         found = two_way.of_same_seeds(counts[:2], counts[2:], measure)
-        interval = significance.interval(
-            sum(counts[:2]), sum(counts[2:]), measure
+        sides = sum(counts[:2]), sum(counts[2:])
+        drawn = generator.integers(200, size=(1000, 200))  # with repetition
+        ours, others = (
+            np.array([measure.score(side[lines].sum(0)) for lines in drawn])
+            for side in sides
         )
-        error = (interval.high - interval.low) / (2 * 1.959964)
+        error = (ours - others).std(ddof=1)
         self.assertAlmostEqual(found.sentence_error / error, 1.0, delta=0.1)
 
 

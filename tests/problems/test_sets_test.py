@@ -53,15 +53,6 @@ class TestSetsTest(absltest.TestCase):
             with self.assertRaisesRegex(errors.UserError, received):
                 test_sets.of_problem(data_dir, run)
 
-    def test_ones_own_files_are_sets(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        (folder / "a.en").write_text("1\n2\n")
-        (folder / "a.de").write_text("eins\nzwei\n")
-        paths = f"{folder / 'a.en'}", f"{folder / 'a.de'}"
-        [found] = test_sets.of_files(*paths)
-        self.assertEqual(found[1:3], (["1", "2"], ["eins", "zwei"]))
-        self.assertEqual(tuple(map(str, found[3:5])), paths)
-
 
 if __name__ == "__main__":
     absltest.main()

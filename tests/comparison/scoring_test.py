@@ -1,7 +1,5 @@
 """Scores of models: the decoder's translations, computed once."""
 
-import functools
-import json
 import pathlib
 import shutil
 from unittest import mock
@@ -11,11 +9,10 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf.comparison import attention_maps
-from relpos_tf.comparison import child_process
 from relpos_tf.comparison import collection
+from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
-from relpos_tf.comparison import score_cache
+from relpos_tf.comparison import scoring
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
@@ -23,7 +20,6 @@ from relpos_tf.problems import problem as problem_lib
 from relpos_tf.problems import test_sets
 from relpos_tf.training import evaluation
 from relpos_tf.utils import slots as slots_lib
-from tests import tiny_run
 from tests.comparison import examples
 
 
@@ -34,8 +30,8 @@ class ScoresTestCase(parameterized.TestCase):
         examples.copy(self.folder)
         self.run = runs.Run("a", 1, self.folder / "a-seed1")
         self.problem = test_sets.problem_of(self.run.files)
-        self.true_child = child_process.Child
-        patch = examples.in_this_process()
+        self.true_start = jobs.start
+        patch = examples.scores_in_this_process()
         self.process = patch.start()
         self.addCleanup(patch.stop)
         patch = mock.patch.object(
@@ -50,17 +46,15 @@ class ScoresTestCase(parameterized.TestCase):
         )
         return found
 
-    def score(self, attention_sources=(), checkpoint="", further=()):
-        scoring = score_cache.Scoring(
-            self.run,
-            checkpoint or runs.final_checkpoint(self.run),
-            self.open_set(),
+    def score(self, checkpoint="", further=()):
+        (result,) = scoring.score(
+            [self.run],
+            [checkpoint or runs.final_checkpoint(self.run)],
+            [self.open_set(), *further],
             self.folder / "out",
-            attention_sources,
-            further,
+            slots_lib.divide(1),
         )
-        score_cache.score([scoring], slots_lib.divide(1))
-        return scoring.result()
+        return result
 
 
 class TrueScoresTest(ScoresTestCase):
@@ -69,11 +63,11 @@ class TrueScoresTest(ScoresTestCase):
         translator = translator_lib.Translator.load(self.run.path)
         lines = [source for source, _ in examples.TEST]
         expected = translator.translate(lines)
-        self.assertEqual(result.translations, expected)
+        self.assertEqual(result.translations, {"test": expected})
         self.assertEqual(expected[-1], "")
         self.assertEndsWith(expected[0], " (3, 0.6, 7)")  # of the tiny run
         self.assertGreater(len(set(expected)), 3)
-        made = self.folder / "out" / "translations" / "a-seed1.txt"
+        made = self.folder / "out" / "translations" / "a-seed1.test.txt"
         self.assertEqual(
             made.read_text("utf-8"), "".join(f"{x}\n" for x in expected)
         )
@@ -125,45 +119,33 @@ class ScoresTest(ScoresTestCase):
         second = self.score()
         self.assertEqual(self.process.call_count, 2)
         self.assertNotEqual(second.translations, first.translations)
-        # Translations that were edited.
-        path = self.folder / "out" / "translations" / "a-seed1.txt"
-        path.write_text("else\n")
-        self.assertEqual(self.score().translations, second.translations)
-        path.unlink()
-        self.assertEqual(self.score().translations, second.translations)
-        # A file cut short.
+        # A file cut short, and one of another form.
         path = self.folder / "out" / "scores" / "a-seed1.json"
-        path.write_text(path.read_text()[:-9])
+        for damaged in (path.read_text()[:-9], "[]"):
+            path.write_text(damaged)
+            self.assertEqual(self.score().translations, second.translations)
+        self.assertEqual(self.process.call_count, 4)
+        # The files of translations are for other uses.
+        made = self.folder / "out" / "translations" / "a-seed1.test.txt"
+        made.unlink()
         self.assertEqual(self.score().translations, second.translations)
-        self.assertEqual(self.process.call_count, 5)
+        self.assertEqual(self.process.call_count, 4)
 
     def test_further_sets_are_scored_in_the_same_process_once(self):
         dev = self.open_set(use_test_set=False)._replace(name="test_2")
-
-        score = functools.partial(self.score, further=[dev])
-        # A cache of the first set alone stays valid.
         alone = self.score()
-        result = score()
+        result = self.score(further=[dev])
         self.assertEqual(self.process.call_count, 2)
-        self.assertEqual(result._replace(further={}), alone)
         expected = translator_lib.Translator.load(self.run.path).translate(
             [source for source, _ in examples.PAIRS[1:]]
         )
-        self.assertEqual(result.further, {"test_2": expected})
-        self.assertNotEqual(expected, alone.translations[: len(expected)])
-        self.assertEqual(score(), result)
+        self.assertEqual(
+            result.translations, alone.translations | {"test_2": expected}
+        )
+        self.assertEqual(result.record["loss"], alone.record["loss"])
+        self.assertEqual(self.score(further=[dev]), result)
         self.assertEqual(self.process.call_count, 2)
-        out = self.folder / "out"
-        (out / "translations" / "test_2" / "a-seed1.txt").write_text("else\n")
-        self.assertEqual(score(), result)
-        self.assertEqual(self.process.call_count, 3)
-        shutil.rmtree(out)
-        anew = score()
-        self.assertEqual(self.process.call_count, 4)
-        self.assertEqual(anew.further, result.further)
-        self.assertEqual(anew.translations, result.translations)
 
-    @mock.patch.object(attention_maps, "describe", lambda *arguments: {})
     def test_all_test_sets_of_the_problem_are_collected(self):
         examples.add_run(self.folder, "b-seed1")
         two = [runs.Run(x, 1, self.folder / f"{x}-seed1") for x in "ab"]
@@ -201,24 +183,8 @@ class ScoresTest(ScoresTestCase):
             names = [one["name"] for one in report["further_test_sets"]]
             warned = [w for w in report["warnings"] if "no test split" in w]
             self.assertEqual((report["split"], names, warned), expected)
-        made = self.folder / "out" / "translations" / "test_2" / "b-seed1.txt"
+        made = self.folder / "out" / "translations" / "b-seed1.test_2.txt"
         self.assertEqual(made.read_text().count("\n"), 2)
-
-    def test_record_with_a_field_of_another_type_is_computed_again(self):
-        first = self.score()
-        path = self.folder / "out" / "scores" / "a-seed1.json"
-        record = json.loads(path.read_text())
-        for damage in (
-            {"translations_sha256": 7},
-            {"source_lengths": "x"},
-            {"loss": None},
-        ):
-            path.write_text(json.dumps(record | damage))
-            self.assertEqual(self.score().record["key"], first.record["key"])
-            self.assertEqual(
-                json.loads(path.read_text())["source_lengths"],
-                record["source_lengths"],
-            )
 
     def test_other_search_settings_need_other_scores(self):
         self.score()
@@ -238,27 +204,7 @@ class ScoresTest(ScoresTestCase):
         expected = translator_lib.Translator.load(average).translate(
             [source for source, _ in examples.TEST]
         )
-        self.assertEqual(self.score().translations, expected)
-
-    def test_attention_is_described_once_and_may_fail(self):
-        sources = tiny_run.TEXT[:3:2]
-        with mock.patch.object(
-            attention_maps, "describe", return_value={"x": 1}
-        ) as describe:
-            for _ in range(2):
-                result = self.score(sources)
-                self.assertEqual(result.attention, {"x": 1})
-                self.assertEqual(result.warning, "")
-            describe.assert_called_once_with(
-                str(self.run.path / "ckpt-7"), list(sources)
-            )
-        with mock.patch.object(
-            attention_maps, "describe", side_effect=errors.UserError("No.")
-        ):
-            result = self.score(sources[:1])
-        self.assertEqual(result.attention, {})
-        self.assertEqual(result.warning, "a seed 1: no attention: No.")
-        self.assertEqual(self.score().attention, {})
+        self.assertEqual(self.score().translations["test"], expected)
 
     @parameterized.parameters("tokenizer_sha256", "data")
     def test_data_of_another_run_are_refused(self, name):
@@ -278,20 +224,20 @@ class ScoresTest(ScoresTestCase):
 
 class ProcessTest(ScoresTestCase):
     def test_error_in_the_process_is_reported(self):
-        self.process.side_effect = self.true_child
+        self.process.side_effect = self.true_start
         (self.run.path / "ckpt-7.npz").write_bytes(b"")
-        # Longer than a command line may be.
-        sources = ["\u6c34" * 600] * 60
-        with self.assertRaisesRegex(
-            errors.UserError,
-            r"Scoring failed for 1 of 1: a seed 1 \(see .*a-seed1\.score\.log",
+        with (
+            self.assertLogs("relpos_tf", "WARNING") as logs,
+            self.assertRaisesRegex(
+                errors.UserError,
+                r"Scoring failed for 1 of 1: a seed 1 \(see .*a-seed1\.score\.",
+            ),
         ):
-            with self.assertLogs("relpos_tf", "WARNING") as logs:
-                self.score(sources)
+            self.score()
         (message,) = (record.getMessage() for record in logs.records)
         self.assertRegex(
             message,
-            r"Scoring of a seed 1 failed with exit code 1\. The end of "
+            r"Scoring of a seed 1 failed with code 1\. The end of "
             r".*a-seed1\.score\.log:(?s:.*)\n  .*ckpt-7[^\n]*\Z",
         )
         self.assertNotIn("Traceback", message)

@@ -10,9 +10,8 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf.comparison import plots
-from relpos_tf.comparison.report import files
-from relpos_tf.comparison.report import html as html_lib
+from relpos_tf.comparison import figures
+from relpos_tf.comparison import report as report_lib
 from tests import report_sample
 
 HOSTILE = "</td></dd><script>alert(1)</script><img src=//x.org onerror=a> &amp;"
@@ -55,21 +54,14 @@ def hostile(value):
     """Returns a report in which every word is hostile, and every label."""
     if isinstance(value, dict):
         return {
-            hostile(key) if key in ("relative", "absolute") else key: (
-                part if key in ("stack", "kind") else hostile(part)
+            hostile(key) if key in ("relative", "absolute") else key: hostile(
+                part
             )
             for key, part in value.items()
         }
     if isinstance(value, list):
         return [hostile(part) for part in value]
     return f"{HOSTILE}{value}" if isinstance(value, str) else value
-
-
-def without_numbers(value):
-    """Returns a part of a report in which no number is known."""
-    if isinstance(value, dict):
-        return {key: without_numbers(part) for key, part in value.items()}
-    return value if isinstance(value, (str, list)) else None
 
 
 class ReportHtmlTest(parameterized.TestCase):
@@ -80,10 +72,10 @@ class ReportHtmlTest(parameterized.TestCase):
     def page(self, report, has_figures=False):
         """Renders a report; without figures it is quick."""
         available = mock.patch.object(
-            plots, "is_available", return_value=has_figures
+            figures, "is_available", return_value=has_figures
         )
         with available:
-            self.content = html_lib.render(report)
+            self.content = report_lib.page(report)
         page = Page(self.content)
         self.assertEmpty(page.wrong)
         return page
@@ -115,11 +107,17 @@ class ReportHtmlTest(parameterized.TestCase):
             "21.00 ± 1.41 51.50 ± 0.00 2.1250 ± 0.0000",
             "2.50 (1.06) 8,000 (1.06) 1,047",
             "p, sentences: paired approximate randomisation, seed 12345;",
-            "absolute 21.00 19.00 -10.50 to +14.50 +2.00 (+0.75 to +3.25) "
-            "0.0001 0.30 0.31 0.62 "
+            "only if that p is below 0.05: with equally good labels",
+            "absolute 21.00 19.00 +2.00 (-10.50 to +14.50) 0.0001 0.31 0.62 "
             "+1.00, +3.00",
-            "up to 10 30 23.00 (6.0) 21.00 (6.0)",
-            "over 10 1,070 20.00 (0.0) 18.00 (0.0)",
+            "In other measures",
+            "absolute 51.75 51.25 +0.50 (-10.50 to +14.50) 0.0001 0.31 0.62",
+            "label up to 10 (30 lines) over 10 (1,070 lines) relative 23.00 "
+            "(6.0) 20.00 (0.0)",
+            "relative 100: 2.10; 200: 10.50",
+            "learning_rate_constant=1 21.50 2.2500 chosen",
+            "relative above absolute",
+            "relative (95.5) Zwei Katzen absolute (20.5) Zwei Hunde",
             "pos none timing",
             "source A dog . reference Ein Hund . relative = Ein Hund . "
             "absolute Hund",
@@ -147,19 +145,18 @@ class ReportHtmlTest(parameterized.TestCase):
             self.assertIn(cell["scope"], ("col", "row"))
         self.assertEqual(page.all("html"), [{"lang": "en"}])
 
-    @parameterized.parameters(False, plots.is_available())
+    @parameterized.parameters(False, figures.is_available())
     def test_hostile_words_stay_words(self, has_figures):
         page = self.page(hostile(report_sample.report()), has_figures)
         self.assert_self_contained(page)
         plain = self.page(report_sample.report())
         if has_figures:
             images = page.all("img")
-            # Scores, lengths, 3 curves, 2 means, 1 of tables, 2 x 3 maps.
-            self.assertLen(images, 14)
+            self.assertLen(images, 5)  # scores, lengths, 3 curves
             for image in images:  # Words for those who cannot see them.
                 self.assertGreater(len(image["alt"]), 20)
                 self.assertStartsWith(image["src"], "data:image/svg+xml;base64")
-            self.assertLen(page.all("figcaption"), 14)
+            self.assertLen(page.all("figcaption"), 5)
         else:
             self.assertEqual(
                 [tag for tag, _ in page.elements],
@@ -170,93 +167,80 @@ class ReportHtmlTest(parameterized.TestCase):
         self.assertGreater(page.text.count(words), 30)
         self.assertNotIn(words.lower(), plain.text.lower())
 
-    @parameterized.parameters(False, plots.is_available())
+    @parameterized.parameters(False, figures.is_available())
     def test_missing_number_is_a_dash(self, has_figures):
-        report = report_sample.report(attention={})
+        report = report_sample.report(samples=[], tuning=[], hparams_diff={})
         for part in ("summary", "pairs"):
-            report[part] = list(map(without_numbers, report[part]))
+            for row in report[part]:
+                bleu = {"score_a", "score_b", "bleu_mean", "by_seed"}
+                for name, value in row.items():
+                    if not isinstance(value, (str, list)) and name not in bleu:
+                        row[name] = None
         for run in report["runs"]:
             numbers = {"loss": None, "minutes": None, "seed": None}
             run |= numbers | {"learning_curve": {"train": [], "dev": []}}
         page = self.page(report, has_figures)
         self.assertLen(page.all("img"), 2 * has_figures)
-        self.assertIn("relative 2 – – – – –", page.text)
-        self.assertIn("relative – – –", page.text)
-        self.assertIn("relative absolute – – – – – – – – +1.00", page.text)
+        self.assertIn("relative 2 – 21.00 – – –", page.text)
+        self.assertIn("relative – – – –", page.text)
+        self.assertIn("absolute 21.00 19.00 +2.00 – – – +1.00", page.text)
+        self.assertIn("All labels have the same hyper-parameters.", page.text)
+        for missing in ("Translations", "Tuning", "absolute above relative"):
+            self.assertNotIn(missing, page.text)
         self.assertNotRegex(page.text, r"\b(None|nan|null)\b")
 
-    @absltest.skipUnless(plots.is_available(), "matplotlib is not installed.")
+    @absltest.skipUnless(figures.is_available(), "matplotlib is not installed.")
     def test_one_label_of_one_seed(self):
-        report = report_sample.report(labels=["relative"], pairs=[])
+        report = report_sample.report(labels=["relative"], pairs=[], gaps=[])
         del report["runs"][1:], report["summary"][1:]
         report["summary"][0]["bleu_spread"] = None
-        report["attention"].pop("absolute")
         page = self.page(report, has_figures=True)
         self.assertIn("1,234,567 21.00 51.50", page.text)
-        self.assertLen(page.all("img"), 10)
+        self.assertLen(page.all("img"), 5)
 
-    def test_page_of_ten_labels_folds_what_is_long(self):
-        report = report_sample.large_report()
-        page = self.page(report, plots.is_available())
-        self.assert_self_contained(page)
-        titles = re.findall("<summary>(.*?)</summary>", self.content)
-        for title in (
-            "In other measures",
-            "All 45 pairs in BLEU",
-            "BLEU by step as a table",
-            "1: A dog .",
-            "Attention of label-0",
-            "Attention of label-8",
-            "All 19 runs",
-        ):
-            self.assertIn(title, titles)
-        self.assertNotIn("Attention of label-9", titles)
-        # Half a square, the best label first.
-        self.assertIn("label label-9 label-8 label-7", page.text)
-        self.assertIn("label-7 -2.00 (0.62) -1.00 (0.62)", page.text)
-        self.assertIn("label-8 -1.00 (0.62)", page.text)
-        self.assertIn("-2.00 (0.013)*", page.text)
-        self.assertIn("Only translations are known of label-9.", page.text)
-        # A row for each label, and a column for each bucket.
+    def test_system_without_a_run_says_so(self):
+        report = report_sample.report()
+        for run in report["runs"][2:]:
+            run |= {"train_steps": None, "seed": None, "loss": None}
+        page = self.page(report)
         self.assertIn(
-            "label up to 10 over 10 lines 30 1,070 label-0", page.text
-        )
-        self.assertIn("label never 1 to 9 over 9 words 40 0", page.text)
-        self.assertIn("label pos label-0 none label-1 none", page.text)
-        self.assertIn("label 100 200 label-0 1.00 ± 0.00", page.text)
-        self.assertIn(
-            "Each label is compared with the first, label-0; p is corrected",
-            page.text,
-        )
-        # The best label is first, and the first label is b.
-        self.assertIn(
-            "label-9 label-0 29.00 20.00 -14.50 to +10.50 -2.00 (-3.25 to "
-            "-0.75) 0.0001 0.30 0.31 0.62 -1.00, -3.00 label-8 label-0 28.00",
-            page.text,
+            "seeds 1, 2. Only translations are known of absolute.", page.text
         )
 
     def test_without_matplotlib_it_says_how_to_get_figures(self):
         page = self.page(report_sample.report())
         self.assertEmpty(page.all("img"))
-        self.assertIn(plots.HOW_TO_INSTALL, page.text)
+        self.assertIn(figures.HOW_TO_INSTALL, page.text)
 
     def test_files_are_written_whole_or_not_at_all(self):
         report = report_sample.report(title="\ud800 漢字 \x00")
-        with mock.patch.object(plots, "is_available", return_value=False):
-            paths = files.write(report, self.folder)
+        with mock.patch.object(figures, "is_available", return_value=False):
+            report_lib.write(report, self.folder)
+        paths = report_lib.paths(self.folder)
         contents = [path.read_text(encoding="utf-8") for path in paths]
-        self.assertIn("<title>? 漢字 \ufffd</title>", contents[1])
-        self.assertEqual(json.loads(contents[2])["title"], "? 漢字 \x00")
+        self.assertIn("<title>? 漢字 \ufffd</title>", contents[0])
+        self.assertEqual(json.loads(contents[1])["title"], "? 漢字 \x00")
         with (
-            mock.patch.object(plots, "is_available", return_value=False),
+            mock.patch.object(figures, "is_available", return_value=False),
             mock.patch.object(os, "replace", side_effect=OSError),
             self.assertRaises(OSError),
         ):
-            files.write(report_sample.report(), self.folder)
+            report_lib.write(report_sample.report(), self.folder)
         self.assertCountEqual(self.folder.iterdir(), paths)
         self.assertEqual(
             [path.read_text(encoding="utf-8") for path in paths], contents
         )
+
+
+class TableTest(absltest.TestCase):
+    def test_terminal_gets_a_short_table(self):
+        lines = report_lib.table(report_sample.report()).split("\n")
+        self.assertRegex(
+            lines[0], r"^ +BLEU +chrF +loss +exact match, % +steps"
+        )
+        self.assertRegex(lines[1], r"^rel.* 2\.1250 ± 0\.0000 +3\.25 +2\.50$")
+        self.assertEqual({len(line) for line in lines[:3]}, {len(lines[0])})
+        self.assertEqual(lines[4], report_sample.report()["verdict"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,465 @@
+"""report.json: the content of a comparison.
+
+Shapes: L lines, C counts of a line (see `corpus_measures`).
+"""
+
+import statistics
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relpos_tf.comparison import corpus_measures
+from relpos_tf.comparison import measures
+from relpos_tf.comparison import pairs as pairs_lib
+from relpos_tf.comparison import scoring
+from relpos_tf.comparison import significance
+from relpos_tf.comparison import variants
+from relpos_tf.models import run_dir
+from relpos_tf.problems import test_sets
+from relpos_tf.training import metrics
+
+# Hparams that decide which pairs share an update.
+_BATCHING = (
+    "batch_size",
+    "max_length",
+    "min_length_bucket",
+    "length_bucket_step",
+    "optimizer_multistep_accumulate_steps",
+)
+# Sentences that each label of a pair translates better.
+_MOST_GAPS = 3
+
+
+def make(
+    results: Sequence[scoring.ModelResult],
+    sets: Sequence[test_sets.TestSet],
+    problem: Mapping[str, Any],
+    *,
+    limits: Sequence[int] = (),
+    num_samples: int = 10,
+    command: str = "",
+    warnings: Sequence[str] = (),
+    baseline: str = "",
+    tuning: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Returns the report.
+
+    Args:
+        results: Of all runs, and of other systems. At least one is of a run.
+        sets: The test sets that were translated, the main one first.
+        problem: See `test_sets.problem_of`. Only its name is required.
+        limits: Upper limits of the length buckets, in pieces with EOS. None:
+            quartiles of the lengths.
+        num_samples: int. How many translated lines to show.
+        command: str. The command line that makes the report.
+        warnings: More warnings, which come first.
+        baseline: str. A label to put first, which others are compared with.
+        tuning: The entries of `tuning.choose`, if there was a grid.
+    """
+    by_label: dict[str, list[scoring.ModelResult]] = {}
+    # The order of the others remains.
+    for one in sorted(results, key=lambda one: one.run.label != baseline):
+        by_label.setdefault(one.run.label, []).append(one)
+    language = problem.get("target_language", "")
+    lengths = next(
+        one.record["source_lengths"] for one in results if one.record
+    )
+    buckets = measures.buckets(
+        lengths, list(limits) or measures.quartiles(lengths)
+    )
+    rows, found = [], list(warnings)
+    for own in by_label.values():
+        for result in own:
+            row, more = _run_row(result, sets, buckets, language)
+            rows.append(row)
+            found += more
+    hparams_diff = variants.differences(_hparams(by_label))
+    found += check_conditions(rows)
+    found += _check_models(by_label, hparams_diff)
+    summary = _summary(by_label, rows)
+    compared = _differences(by_label, sets, language)
+    report = {
+        "title": f"{problem['problem']}: {', '.join(by_label)}",
+        "verdict": pairs_lib.verdict(summary, compared["pairs"]),
+        "command": command,
+        "problem": problem["problem"],
+        "split": sets[0].name,
+        "lines": len(sets[0].sources),
+        "labels": list(by_label),
+        "runs": rows,
+        "summary": summary,
+        "further_test_sets": _further(by_label, rows, sets[1:]),
+        **compared,
+        "hparams_diff": hparams_diff,
+        "tuning": list(tuning),
+        "samples": [
+            _sample(by_label, sets[0], index)
+            for index in measures.spread_out(lengths, num_samples)
+        ],
+        "warnings": list(dict.fromkeys(found)),
+        "versions": run_dir.versions(),
+    }
+    return measures.finite(report)
+
+
+def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns a warning for each training condition that differs.
+
+    Args:
+        rows: `runs` of the report. Those without `train_steps` are of other
+            systems, whose training is unknown.
+    """
+    warnings = []
+    rows = [row for row in rows if row["train_steps"] is not None]
+    steps = {row["label"]: row["train_steps"] for row in rows}
+    if len({row["train_steps"] for row in rows}) > 1:
+        warnings.append(
+            "The runs have made different numbers of updates: "
+            f"{_listed(steps)}."
+        )
+    for seed in dict.fromkeys(row["seed"] for row in rows):
+        tokens = {
+            row["label"]: row["target_tokens"]
+            for row in rows
+            if row["seed"] == seed and row["target_tokens"] is not None
+        }
+        if len(set(tokens.values())) > 1:
+            warnings.append(
+                f"With seed {seed}, the runs have not been trained on the same "
+                f"number of target tokens: {_listed(tokens)}."
+            )
+    warnings += _check_averages(rows)
+    if len({str(row.get("sharing")) for row in rows}) > 1:
+        warnings.append(
+            "Not all runs shared the machine with as many others: their "
+            "steps/s are not comparable."
+        )
+    seeds: dict[str, list[str]] = {}
+    for row in rows:
+        seeds.setdefault(row["label"], []).append(str(row["seed"]))
+    if len({tuple(sorted(own)) for own in seeds.values()}) > 1:
+        warnings.append(
+            "Not all labels have the same seeds: two labels are compared over "
+            "the seeds that both have, if these are two or more, else over all."
+        )
+    return warnings
+
+
+def _check_averages(rows):
+    """Returns a warning if models are averages of other steps than others.
+
+    Sets that ask for averages of other numbers of checkpoints differ by
+    intention, which the table of hyper-parameters shows.
+    """
+    steps: dict[int, dict[tuple[int, ...], str]] = {}
+    for row in rows:
+        if row["num_averaged"] > 1 and row["average_of"] is not None:
+            own = steps.setdefault(row["num_averaged"], {})
+            title = f"{row['label']} seed {row['seed']}"
+            own.setdefault(tuple(row["average_of"]), title)
+    return [
+        "The final models are averages of the checkpoints of different steps: "
+        + "; ".join(
+            f"{title} of {', '.join(map(str, of)) or 'none'}"
+            for of, title in own.items()
+        )
+        + " are the first of each. The same --local_eval_frequency gives the "
+        "same steps."
+        for own in steps.values()
+        if len(own) > 1
+    ]
+
+
+def _check_models(by_label, hparams_diff):
+    """Returns warnings about hparams and software."""
+    warnings = []
+    if changed := [name for name in _BATCHING if name in hparams_diff]:
+        warnings.append(
+            f"The sets differ in {', '.join(changed)}: their updates do not "
+            "hold the same sentences."
+        )
+    versions: dict[str, str] = {}
+    for own in by_label.values():
+        for result in own:
+            if text := result.run.versions():
+                versions.setdefault(text, result.run.title)
+    if len(versions) > 1:
+        warnings.append(
+            "The runs were trained with different software versions: "
+            f"{', '.join(versions.values())} are the first run of each; see "
+            "versions.json in their directories."
+        )
+    labels: dict[str, str] = {}
+    for label, hparams in _hparams(by_label).items():
+        other = labels.setdefault(hparams.to_json(), label)
+        if other != label:
+            warnings.append(f"{other} and {label} have equal hparams.")
+    return warnings
+
+
+def _hparams(by_label):
+    """Returns the hparams of each label that has any."""
+    found = {label: own[0].run.hparams() for label, own in by_label.items()}
+    return {label: hparams for label, hparams in found.items() if hparams}
+
+
+def _listed(numbers):
+    return ", ".join(f"{label} {number:,}" for label, number in numbers.items())
+
+
+def _run_row(result, sets, buckets, language):
+    """Returns the entry of a run in `runs`, and warnings."""
+    run, record = result.run, result.record
+    scores, warnings = {}, []
+    for one in sets:
+        if one.name in result.translations:
+            scores[one.name], more = _scores(
+                result.translations[one.name], one.references, language
+            )
+            warnings += [f"{run.title}, {one.name}: {line}" for line in more]
+    names = "parameters", "loss", "teacher_forced_accuracy"
+    row = {
+        "label": run.label,
+        "seed": run.seed,
+        **run.describe(result.checkpoint),
+        **{name: record.get(name) for name in names},
+        **scores.pop(sets[0].name),
+        "further_test_sets": scores,
+        "bleu_by_length": _by_length(
+            result.translations[sets[0].name], sets[0].references, buckets
+        ),
+    }
+    return row, warnings
+
+
+def _scores(translations, references, language):
+    """Returns the scores of a test set as fields of a row, and warnings."""
+    scores = metrics.corpus_bleu(translations, references)
+    row = {
+        "bleu": scores.bleu,
+        "bleu_signature": scores.bleu_signature,
+        "chrf": scores.chrf,
+        "chrf_signature": scores.chrf_signature,
+        **dict.fromkeys(metrics.TokenizedScore._fields),
+        "exact_match": scores.exact_match,
+    }
+    if metrics.has_moses_rules(language):
+        row |= metrics.tokenized_bleu(
+            translations, references, language
+        )._asdict()
+    return row, list(scores.warnings)
+
+
+def _by_length(translations, references, buckets):
+    """Returns the scores of the lines in each length bucket."""
+    bleu = corpus_measures.Bleu()
+    counts = bleu.counts(translations, references)  # [L, C]
+    # Without 4-grams even the reference itself has the score 0.
+    has_four = bleu.counts(references, references)[:, -1] > 0
+    is_equal = np.array(
+        [
+            a.strip() == b.strip()
+            for a, b in zip(translations, references, strict=True)
+        ]
+    )
+    return [
+        {
+            "up_to": limit,
+            "lines": len(lines),
+            "bleu": float(bleu.score(counts[lines].sum(axis=0)))
+            if has_four[lines].any()
+            else None,
+            "exact_match": 100 * float(is_equal[lines].mean())
+            if lines
+            else None,
+        }
+        for limit, lines in buckets
+    ]
+
+
+def _summary(by_label, rows):
+    """Returns a row for each label, over its seeds."""
+    summary = []
+    for label in by_label:
+        columns = {
+            name: [row[name] for row in rows if row["label"] == label]
+            for name in rows[0]
+        }
+        row = {
+            "label": label,
+            "seeds": columns["seed"],
+            "parameters": columns["parameters"][0],
+            **_means(columns, ("bleu", "chrf", "tokenized_bleu", "loss")),
+            "exact_match_mean": significance.mean(columns["exact_match"]),
+            "bleu_by_length": _mean_by_length(columns["bleu_by_length"]),
+            "learning_curve": _mean_curve(
+                [one["dev"] for one in columns["learning_curve"]]
+            ),
+        }
+        for unit in ("steps", "tokens"):
+            name = f"{unit}_per_second"
+            row[name] = significance.mean(columns[name])
+            first = summary[0][name] if summary else row[name]
+            row[f"{unit}_ratio"] = (
+                row[name] / first if row[name] and first else None
+            )
+        memory = [m for m in columns["peak_memory_mb"] if m is not None]
+        row["peak_memory_mb"] = max(memory, default=None)
+        summary.append(row)
+    return summary
+
+
+def _means(columns, names):
+    """Returns mean and spread over seeds of the named columns."""
+    row = {}
+    for name in names:
+        row[f"{name}_mean"] = significance.mean(columns[name])
+        row[f"{name}_spread"] = significance.spread(columns[name])
+    return row
+
+
+def _mean_by_length(seeds):
+    """Returns the mean over seeds of each length bucket."""
+    return [
+        {
+            "up_to": own[0]["up_to"],
+            "lines": own[0]["lines"],
+            **{
+                name: significance.mean([one[name] for one in own])
+                for name in ("bleu", "exact_match")
+            },
+        }
+        for own in zip(*seeds, strict=True)
+    ]
+
+
+def _mean_curve(curves):
+    """Returns `[step, loss, bleu]` over seeds, at the steps that all have.
+
+    At a step that a seed lacks, the mean would jump.
+    """
+    known = [{row[0]: row[1:] for row in curve} for curve in curves]
+    steps = sorted(set.intersection(*map(set, known)))
+    return [
+        [
+            step,
+            *(
+                statistics.fmean(values)
+                for values in zip(*(one[step] for one in known), strict=True)
+            ),
+        ]
+        for step in steps
+    ]
+
+
+def _further(by_label, rows, further):
+    """Returns each further test set, with a row for each label."""
+    entries = []
+    for one in further:
+        summary = []
+        for label in by_label:
+            own = [
+                row["further_test_sets"][one.name]
+                for row in rows
+                if row["label"] == label
+                and one.name in row["further_test_sets"]
+            ]
+            if own:
+                columns = {name: [row[name] for row in own] for name in own[0]}
+                means = _means(columns, ("bleu", "chrf", "tokenized_bleu"))
+                summary.append({"label": label, **means})
+        bleu = corpus_measures.Bleu()
+        scores = _score_all(by_label, one, bleu)
+        entries.append(
+            {
+                "name": one.name,
+                "lines": len(one.sources),
+                "summary": summary,
+                "pairs": pairs_lib.compare_all(scores, bleu),
+            }
+        )
+    return entries
+
+
+def _score_all(by_label, test_set, measure):
+    """Returns the scores of the labels that have translations of a set."""
+    translations = {
+        label: {
+            result.run.seed: result.translations[test_set.name]
+            for result in own
+        }
+        for label, own in by_label.items()
+        if test_set.name in own[0].translations
+    }
+    return pairs_lib.score_all(translations, test_set.references, measure)
+
+
+def _differences(by_label, sets, language):
+    """Compares labels in pairs on the first test set.
+
+    Returns:
+        dict of `pairs`, see `pairs.correct`, in BLEU, which also have their
+        scores as `bleu_a` and `bleu_b`; `pairs_by_measure`, the same in other
+        measures, by name; and `gaps`, see `_gaps`.
+    """
+    bleu, chrf = corpus_measures.Bleu(), corpus_measures.ChrF()
+    others = [chrf]
+    if metrics.has_moses_rules(language):
+        others.append(corpus_measures.TokenizedBleu(language))
+    scores = {
+        one.name: _score_all(by_label, sets[0], one) for one in (bleu, *others)
+    }
+    in_bleu = pairs_lib.compare_all(scores[bleu.name], bleu)
+    return {
+        "pairs": [
+            {**pair, "bleu_a": pair["score_a"], "bleu_b": pair["score_b"]}
+            for pair in in_bleu
+        ],
+        "pairs_by_measure": {
+            one.name: pairs_lib.compare_all(scores[one.name], one)
+            for one in others
+        },
+        "gaps": [
+            _gap(by_label, sets[0], labels, scores[chrf.name], chrf)
+            for pair in in_bleu
+            for labels in ((pair["a"], pair["b"]), (pair["b"], pair["a"]))
+        ],
+    }
+
+
+def _gap(by_label, test_set, labels, scores, measure):
+    """Returns the sentences whose score is most above another label's.
+
+    Returns:
+        dict of `better` and `worse`, the labels, and `sentences`: what
+        `_sample` returns of each, with `scores`, the means over seeds.
+    """
+    ours, others = (
+        np.mean([measure.score(x) for x in scores[label].counts.values()], 0)
+        for label in labels
+    )  # [L]
+    order = np.argsort(others - ours, kind="stable")[:_MOST_GAPS]
+    return {
+        "better": labels[0],
+        "worse": labels[1],
+        "sentences": [
+            _sample({x: by_label[x] for x in labels}, test_set, int(i))
+            | {"scores": {labels[0]: ours[i], labels[1]: others[i]}}
+            for i in order
+            if ours[i] > others[i]
+        ],
+    }
+
+
+def _sample(by_label, test_set, index):
+    """Returns a line with its translations by the first run of each label."""
+    return {
+        "source": test_set.sources[index],
+        "reference": test_set.references[index],
+        "translations": {
+            label: own[0].translations[test_set.name][index]
+            for label, own in by_label.items()
+        },
+    }

@@ -1,0 +1,341 @@
+"""The figures of a report, as SVG, and the curve of a run's checkpoints.
+
+Only this module imports matplotlib: it is slow to import and not always
+installed, so functions import it.
+"""
+
+import contextlib
+import importlib.util
+import io
+import math
+import pathlib
+import statistics
+import warnings
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+from relpos_tf.utils import extras
+from relpos_tf.utils import files
+
+HOW_TO_INSTALL = extras.how_to_install("plots")
+_GREY, _PALE = "#6b6b6b", "#e3e3e3"
+# The colours of Okabe and Ito, which colour-blind people can tell apart, with
+# a darker yellow.
+_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#b8860b",
+    "#56b4e9",
+    "#7f3c8d",
+    "#222222",
+)
+_MARKERS = "osD^vP<>"
+_DASHES = "-", "--", "-.", ":"
+_DOTS_PER_INCH = 240
+# For a page that may be 400 pixels wide, where a point is 1.1 pixels.
+PAGE_WIDTH = 4.5  # inches
+_SMALLEST_TEXT = 9  # points
+_LONGEST_NAME = 28
+
+
+class Picture(NamedTuple):
+    """A figure for a page.
+
+    Attributes:
+        svg: str. The element.
+        title: str. Its subject.
+        caption: str. How to read it.
+        alternative: str. Its content in words, for those who cannot see it.
+    """
+
+    svg: str
+    title: str
+    caption: str
+    alternative: str
+
+
+def is_available() -> bool:
+    """Says whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def scores(report: Mapping[str, Any]) -> Picture:
+    """Draws the BLEU of every run, and mean and spread of each label."""
+    rows = sorted(report["summary"], key=lambda row: -row["bleu_mean"])
+    with _figure(0.65 + 0.3 * len(rows)) as drawing:
+        axes = drawing.add_subplot(xlabel="BLEU")
+        for place, row in enumerate(rows):
+            style = _style(report, row["label"])
+            values = [
+                run["bleu"]
+                for run in report["runs"]
+                if run["label"] == row["label"]
+            ]
+            axes.errorbar(
+                [row["bleu_mean"]],
+                [place],
+                xerr=row["bleu_spread"],
+                color=style["color"],
+                marker=style["marker"],
+                capsize=4,
+            )
+            axes.plot(
+                values,
+                [place] * len(values),
+                color=style["color"],
+                linestyle="none",
+                marker="|",
+                markersize=12,
+                alpha=0.6,
+            )
+            axes.annotate(
+                f"{row['bleu_mean']:.2f}",
+                (max(*values, row["bleu_mean"] + (row["bleu_spread"] or 0)),)
+                + (place,),
+                xytext=(8, 0),
+                textcoords="offset points",
+                va="center",
+            )
+        names = [_name(row["label"]) for row in rows]
+        axes.set_yticks(range(len(rows)), names)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.locator_params(axis="x", nbins=5)
+        axes.margins(x=0.14)
+        _set_grid(axes, "x")
+        svg = _svg(drawing)
+    means = "; ".join(f"{x['label']} {x['bleu_mean']:.2f}" for x in rows)
+    return Picture(
+        svg,
+        "BLEU of each label",
+        "The mean over seeds with one standard deviation to each side, and a "
+        "stroke for each seed.",
+        f"BLEU: {means}.",
+    )
+
+
+def scores_by_length(report: Mapping[str, Any]) -> Picture:
+    """Draws BLEU against the length of the source."""
+    buckets = report["summary"][0]["bleu_by_length"]
+    with _figure(2.9 + _legend_height(report)) as drawing:
+        axes = drawing.add_subplot(
+            xlabel="pieces of the source (lines)", ylabel="BLEU"
+        )
+        for row in report["summary"]:
+            values = [cell["bleu"] for cell in row["bleu_by_length"]]
+            axes.plot(
+                [math.nan if x is None else x for x in values],
+                label=_name(row["label"]),
+                **_style(report, row["label"]),
+            )
+        names = [
+            f"≤ {cell['up_to']}" if cell["up_to"] else "more"
+            for cell in buckets
+        ]
+        axes.set_xticks(
+            range(len(buckets)),
+            [
+                f"{name}\n({cell['lines']:,})"
+                for name, cell in zip(names, buckets, strict=True)
+            ],
+        )
+        _set_grid(axes)
+        _add_legend(drawing, report)
+        svg = _svg(drawing)
+    title = "BLEU by length of the source"
+    caption = "With fewer lines, more of a difference is chance."
+    alternative = f"{title}; the numbers are in the table."
+    return Picture(svg, title, f"The mean over seeds. {caption}", alternative)
+
+
+def learning_curve(
+    report: Mapping[str, Any], split: str, column: int, axis: str
+) -> Picture | None:
+    """Draws a measure of a split by training step.
+
+    Args:
+        report: The report.
+        split: str. "dev" or "train".
+        column: int. Of the rows of a curve: 1 loss, 2 BLEU.
+        axis: str. Name of the measure.
+
+    Returns:
+        The figure; None if there are no such curves.
+    """
+    by_label: dict[str, list[dict[int, float]]] = {}
+    for run in report["runs"]:
+        rows = run["learning_curve"][split]
+        curve = {x[0]: x[column] for x in rows if x[column] is not None}
+        if curve:
+            by_label.setdefault(run["label"], []).append(curve)
+    if not by_label:
+        return None
+    with _figure(2.8 + _legend_height(report)) as drawing:
+        axes = drawing.add_subplot(xlabel="step", ylabel=axis)
+        for label, curves in by_label.items():
+            _draw_curves(axes, label, curves, _style(report, label))
+        _set_grid(axes)
+        axes.locator_params(axis="x", nbins=6, integer=True)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        _add_legend(drawing, report)
+        svg = _svg(drawing)
+    title = f"{axis} by step"
+    return Picture(
+        svg,
+        f"{title[0].upper()}{title[1:]}",
+        "Thick: the mean over seeds, shaded one standard deviation to each "
+        "side; thin: each seed.",
+        f"{title} of {', '.join(by_label)}.",
+    )
+
+
+def _draw_curves(axes, label, curves, style):
+    """Draws the curves of the seeds, their mean and a band around it."""
+    # At a step that a seed lacks, the mean would jump.
+    steps = sorted(set.intersection(*map(set, curves)))
+    values = [[curve[step] for curve in curves] for step in steps]
+    means = [statistics.fmean(own) for own in values]
+    if len(curves) > 1:
+        for curve in curves:
+            axes.plot(
+                curve.keys(),
+                curve.values(),
+                color=style["color"],
+                alpha=0.45,
+                linewidth=0.7,
+            )
+        spreads = [statistics.stdev(own) for own in values]
+        axes.fill_between(
+            steps,
+            [mean - x for mean, x in zip(means, spreads, strict=True)],
+            [mean + x for mean, x in zip(means, spreads, strict=True)],
+            color=style["color"],
+            alpha=0.15,
+            linewidth=0,
+        )
+    axes.plot(steps, means, label=_name(label), **style)
+
+
+def scores_by_step(
+    path: str | pathlib.Path,
+    series: Mapping[str, Sequence[tuple[int, float]]],
+    title: str,
+    caption: str,
+) -> None:
+    """Draws the BLEU of a run's checkpoints into a PNG file.
+
+    Args:
+        path: The file. It is written whole or not at all.
+        series: Points (step, BLEU), steps ascending, by their name in the
+            legend.
+        title: str. Above the figure.
+        caption: str. Below the figure: how the scores were computed.
+    """
+    with _figure(3.0) as drawing:
+        axes = drawing.add_subplot(xlabel="step", ylabel="BLEU")
+        for number, (name, points) in enumerate(series.items()):
+            axes.plot(
+                *zip(*points, strict=True),
+                color=_COLOURS[number],
+                marker=_MARKERS[number],
+                markersize=4,
+                label=name,
+            )
+        axes.set_title(title, loc="left")
+        axes.legend(loc="lower right")
+        axes.locator_params(axis="x", nbins=6, integer=True)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        _set_grid(axes)
+        drawing.supxlabel(caption, fontsize=5, color=_GREY)
+        with files.replacing(path) as file:
+            drawing.savefig(file, dpi=_DOTS_PER_INCH, format="png")
+
+
+@contextlib.contextmanager
+def _figure(height: float) -> Iterator[Any]:
+    """Yields an empty figure, `PAGE_WIDTH` x `height` inches, in our style.
+
+    Text is plain: a dollar sign in a name does not begin a formula.
+    """
+    import matplotlib
+    from matplotlib import figure
+
+    settings = {
+        "axes.edgecolor": _GREY,
+        "axes.labelcolor": _GREY,
+        "axes.labelsize": _SMALLEST_TEXT,
+        "axes.spines.left": False,
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.titlesize": _SMALLEST_TEXT + 1,
+        "font.size": _SMALLEST_TEXT,
+        "legend.fontsize": _SMALLEST_TEXT,
+        "legend.frameon": False,
+        "svg.fonttype": "path",  # the same image whatever fonts are installed
+        "svg.hashsalt": "relpos_tf",  # the same file for the same data
+        "text.parse_math": False,
+        "xtick.color": _GREY,
+        "xtick.labelsize": _SMALLEST_TEXT,
+        "ytick.color": _GREY,
+        "ytick.labelsize": _SMALLEST_TEXT,
+    }
+    with matplotlib.rc_context(settings):
+        yield figure.Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
+
+
+def _svg(drawing) -> str:
+    """Returns a figure as the text of an SVG element."""
+    content = io.StringIO()
+    with warnings.catch_warnings():
+        # A character that no font has is drawn as a box.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        drawing.savefig(
+            content,
+            format="svg",
+            transparent=True,
+            metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")),
+        )
+    text = content.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _name(label: str) -> str:
+    """Returns a label that fits into a figure, on one line."""
+    text = label.encode("utf-8", errors="replace").decode()
+    text = "".join(c if c.isprintable() else " " for c in text)
+    if len(text) > _LONGEST_NAME:
+        text = f"{text[: _LONGEST_NAME - 1]}…"
+    # Legends leave out a name that begins with an underscore.
+    return f" {text}" if text.startswith("_") else text
+
+
+def _style(report, label) -> dict[str, Any]:
+    number = report["labels"].index(label)
+    return {
+        "color": _COLOURS[number % len(_COLOURS)],
+        "linestyle": _DASHES[number // len(_COLOURS) % len(_DASHES)],
+        "linewidth": 1.7,
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "markersize": 4,
+    }
+
+
+def _set_grid(axes, axis: str = "y") -> None:
+    """Draws grid lines across an axis, and no ticks."""
+    axes.grid(axis=axis, color=_PALE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+
+
+def _legend_height(report) -> float:
+    """Returns the inches that a legend needs, with two names to a line."""
+    return 0.19 * math.ceil(len(report["labels"]) / 2)
+
+
+def _add_legend(drawing, report) -> None:
+    if len(report["labels"]) > 1:
+        drawing.legend(loc="outside upper left", ncols=2, handlelength=2.4)

@@ -1,0 +1,122 @@
+"""The scores of a comparison's models, each computed once. No TensorFlow.
+
+Every run has one file, `scores/NAME.json`, with the translations of all test
+sets. It is made again if it belongs to another model, search or test set.
+"""
+
+import json
+import logging
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+from relpos_tf.comparison import jobs
+from relpos_tf.comparison import runs as runs_lib
+from relpos_tf.models import run_dir
+from relpos_tf.problems import test_sets
+from relpos_tf.utils import files
+from relpos_tf.utils import slots as slots_lib
+
+_log = logging.getLogger("relpos_tf")
+# Part of every key. Raised when the same model would get other scores.
+_FORMAT = 2
+SCORER = ("-m", "relpos_tf.comparison.score_process")
+
+
+class ModelResult(NamedTuple):
+    """The result of a run's model, or of another system, on the test sets.
+
+    Attributes:
+        run: The `runs.Run`, or the `outputs.Output`.
+        checkpoint: str. Prefix of the model; "" for other systems.
+        translations: dict of the lines of each test set, by its name. Of
+            another system, further sets may be missing.
+        record: dict of `loss`, `parameters`, `source_lengths` and more, as
+            `score_process.score` writes it; empty for other systems.
+    """
+
+    run: Any
+    checkpoint: str
+    translations: dict[str, list[str]]
+    record: dict[str, Any]
+
+
+def score(
+    runs: Sequence[runs_lib.Run],
+    checkpoints: Sequence[str],
+    sets: Sequence[test_sets.TestSet],
+    folder: pathlib.Path,
+    slots: slots_lib.Slots,
+) -> list[ModelResult]:
+    """Scores models, unless that was done before.
+
+    Args:
+        runs: The runs.
+        checkpoints: Prefix of the model of each.
+        sets: The test sets; the first one also gets a loss.
+        folder: Gets `scores/NAME.json`, and for other uses the translations
+            as `translations/NAME.SET.txt`.
+        slots: Where models are scored.
+
+    Raises:
+        UserError: models cannot be loaded, or scoring failed; it names them.
+        KeyboardInterrupt: a signal came.
+    """
+    requests, waiting = [], []
+    for run, checkpoint in zip(runs, checkpoints, strict=True):
+        request = _request(run, checkpoint, sets, folder)
+        requests.append(request)
+        if _read(request) is None:
+            log = folder / "logs" / f"{run.name}.score.log"
+            arguments = [*SCORER, json.dumps(request)]
+            waiting.append(jobs.Job(run.title, arguments, log))
+    if waiting:
+        _log.info("Translating with %d models.", len(waiting))
+    jobs.run(waiting, slots, "Scoring")
+    results = []
+    for run, checkpoint, request in zip(
+        runs, checkpoints, requests, strict=True
+    ):
+        record = _read(request)
+        results.append(
+            ModelResult(run, checkpoint, record["translations"], record)
+        )
+    return results
+
+
+def has_scores(folder: pathlib.Path, name: str) -> bool:
+    """Returns whether the model of a run, by its name, was ever scored."""
+    return _path(folder, name).is_file()
+
+
+def _path(folder, name) -> pathlib.Path:
+    return folder / "scores" / f"{name}.json"
+
+
+def _request(run, checkpoint, sets, folder) -> dict[str, Any]:
+    """Returns the arguments of `score_process.score`."""
+    hparams = run.hparams()
+    return {
+        "checkpoint": checkpoint,
+        "sources": {one.name: str(one.source_path) for one in sets},
+        "translations": str(folder / "translations" / run.name),
+        "path": str(_path(folder, run.name)),
+        "key": {
+            "format": _FORMAT,
+            "checkpoint": files.sha256(f"{checkpoint}{run_dir.CHECKPOINT}"),
+            "beam_size": hparams.beam_size,
+            "alpha": hparams.alpha,
+            "extra_length": hparams.extra_length,
+            "test_sets": {one.name: one.fingerprint for one in sets},
+        },
+    }
+
+
+def _read(request):
+    """Returns the record of a request if it is there and has the key."""
+    try:
+        record = json.loads(pathlib.Path(request["path"]).read_bytes())
+        return record if record["key"] == request["key"] else None
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,169 @@
+"""The figures, read back from matplotlib."""
+
+import contextlib
+import io
+import pathlib
+import statistics
+import warnings
+from unittest import mock
+from xml.etree import ElementTree
+
+from absl.testing import absltest
+
+from relpos_tf.comparison import figures
+from tests import report_sample
+
+# A page of 400 pixels has room for a figure of so many.
+NARROWEST = 350
+HOSTILE = "_<b>&$\\frac$\x00\n\ud800 漢字 a name that goes on and on"
+
+
+@contextlib.contextmanager
+def drawn():
+    """Yields a list that gets every figure made."""
+    from matplotlib import figure
+
+    made = []
+
+    class Recorded(figure.Figure):
+        def __init__(self, *arguments, **settings):
+            super().__init__(*arguments, **settings)
+            made.append(self)
+
+    with mock.patch.object(figure, "Figure", Recorded):
+        yield made
+
+
+def lines_of(axes):
+    """Returns the points of the lines that are named, by name."""
+    return {
+        line.get_label(): line.get_xydata().tolist()
+        for line in axes.lines
+        if not line.get_label().startswith("_")
+    }
+
+
+@absltest.skipUnless(figures.is_available(), "matplotlib is not installed.")
+class FiguresTest(absltest.TestCase):
+    def curve(self, report):
+        with drawn() as made:
+            picture = figures.learning_curve(report, "dev", 2, "dev BLEU")
+        return picture, made[0].axes[0]
+
+    def test_learning_curve_is_the_mean_of_the_seeds_with_a_band(self):
+        _, axes = self.curve(report_sample.report())
+        self.assertEqual(
+            lines_of(axes),
+            {
+                "relative": [[100, 1.25], [200, 12.5]],
+                "absolute": [[100, 0.5], [200, 5.0]],
+            },
+        )
+        points = [line.get_xydata().tolist() for line in axes.lines]
+        self.assertIn([[100, 1.0], [200, 10.0]], points)  # a seed
+        self.assertLen(points, 6)
+        self.assertLen(axes.collections, 2)
+        # Seeds of 1 and 1.5, of 10 and 15.
+        points = axes.collections[0].get_paths()[0].vertices.tolist()
+        for step, values in ((100, [1.0, 1.5]), (200, [10.0, 15.0])):
+            mean, spread = statistics.fmean(values), statistics.stdev(values)
+            found = sorted({y for x, y in points if x == step})
+            self.assertAlmostEqual(found[0], mean - spread)
+            self.assertAlmostEqual(found[-1], mean + spread)
+
+    def test_mean_is_over_steps_that_all_seeds_have(self):
+        report = report_sample.report()
+        report["runs"][0]["learning_curve"]["dev"] = [[200, 2.0, 7.0]]
+        for row in report["runs"][3]["learning_curve"]["dev"]:
+            row[2] = None
+        _, axes = self.curve(report)
+        self.assertEqual(
+            lines_of(axes),
+            {"relative": [[200, 11.0]], "absolute": [[100, 0.5], [200, 5.0]]},
+        )
+        self.assertLen(axes.collections, 1)  # one seed has no band
+
+    def test_scores_have_mean_and_standard_deviation(self):
+        with drawn() as made:
+            figures.scores(report_sample.report())
+        (axes,) = made[0].axes
+        bars = [
+            segment.tolist()
+            for collection in axes.collections
+            for segment in collection.get_segments()
+        ]
+        self.assertEqual(bars[0], [[21 - 1.4142, 0], [21 + 1.4142, 0]])
+        words = [text.get_text() for text in axes.texts]
+        self.assertEqual(words, ["21.00", "19.00"])
+        names = [label.get_text() for label in axes.get_yticklabels()]
+        self.assertEqual(names, ["relative", "absolute"])
+
+    def test_scores_by_length_name_the_lines(self):
+        report = report_sample.report()
+        report["summary"][1]["bleu_by_length"][0]["bleu"] = None
+        with drawn() as made:
+            figures.scores_by_length(report)
+        (axes,) = made[0].axes
+        found = lines_of(axes)
+        self.assertEqual(found["relative"], [[0, 23.0], [1, 20.0]])
+        self.assertEqual(found["absolute"][1], [1, 18.0])
+        names = [label.get_text() for label in axes.get_xticklabels()]
+        self.assertEqual(names, ["≤ 10\n(30)", "more\n(1,070)"])
+
+    def test_missing_scores_have_no_curve(self):
+        report = report_sample.report()
+        for run in report["runs"]:
+            run["learning_curve"] = {"train": [], "dev": [[100, 2.0, None]]}
+        for split in ("train", "dev"):
+            self.assertIsNone(figures.learning_curve(report, split, 2, "BLEU"))
+
+    def test_any_name_is_shown_inside_and_large_enough(self):
+        from matplotlib.backends import backend_svg
+
+        report = report_sample.report(labels=["relative", HOSTILE])
+        for row in (*report["runs"][2:], report["summary"][1]):
+            row["label"] = HOSTILE
+        with drawn() as made:
+            for picture in (
+                figures.learning_curve(report, "dev", 2, "dev BLEU"),
+                figures.scores(report),
+                figures.scores_by_length(report),
+            ):
+                ElementTree.fromstring(picture.svg)
+        names = [text.get_text() for text in made[0].legends[0].get_texts()]
+        self.assertStartsWith(names[1], " _<b>&$\\frac$  ? 漢字 a")
+        for figure in made:
+            for text in figure.findobj(lambda o: hasattr(o, "get_fontsize")):
+                if text.get_text().strip() and text.get_visible():
+                    size = text.get_fontsize() * NARROWEST
+                    size /= 72 * figures.PAGE_WIDTH
+                    self.assertGreaterEqual(size, 9, text.get_text())
+            # As SVG measures text; on a grid of pixels it is wider.
+            figure.set_dpi(72)
+            width, height = figure.bbox.size
+            renderer = backend_svg.RendererSVG(width, height, io.StringIO())
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Glyph .* missing from")
+                box = figure.get_tightbbox(renderer)  # of all, in inches
+            self.assertGreaterEqual(min(box.x0, box.y0), 0)
+            self.assertLessEqual(box.x1 * 72, width)
+            self.assertLessEqual(box.y1 * 72, height)
+
+    def test_same_report_gives_the_same_figure(self):
+        report = report_sample.report()
+        self.assertEqual(figures.scores(report), figures.scores(report))
+
+    def test_checkpoints_are_drawn_by_step(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "scores.png"
+        series = {"checkpoint": [(5, 7.5), (10, 30.25)], "average": [(10, 29)]}
+        with drawn() as made:
+            figures.scores_by_step(path, series, "dev: BLEU", "tok:13a")
+        (axes,) = made[0].axes
+        self.assertEqual(
+            lines_of(axes), {k: [[*x] for x in v] for k, v in series.items()}
+        )
+        self.assertStartsWith(path.read_bytes(), b"\x89PNG")
+
+
+if __name__ == "__main__":
+    absltest.main()
