@@ -3,19 +3,18 @@
 The score of a finished hypothesis is its log-probability divided by
 `((5 + length) / 6) ** alpha`; length counts EOS but not the initial id.
 
-With a limit for each example, every example ends by itself, and examples that
-have ended leave the batch (`shrink_at`). An example ends at its limit, or when
-no alive hypothesis can beat the best finished one (`stop_early`) or the worst
-finished one (otherwise). Neighbours change only rounding and the number of
-zeros behind an example's ids. If the limit ends an example, unfinished
+With a limit for each example, every example ends by itself: at its limit, or
+when no alive hypothesis can beat the best finished one (`stop_early`) or the
+worst finished one (otherwise). Neighbours change only rounding and the number
+of zeros behind an example's ids. If the limit ends an example, unfinished
 hypotheses follow the finished ones, with the penalty of `limit` ids. Id 0,
 padding, follows nothing. One beam is greedy search.
 
 With one limit for all, the results are tensor2tensor's (`beam_search`). The
-batch stops as one, by the same bounds, the worst finished hypothesis being
-that of the whole batch. An example without a finished hypothesis returns its
-alive ones, with log-probabilities *not* divided by the penalty. Id 0 is an id
-as any other. With one beam, EOS is also tried where it is second.
+batch stops as one, by the worst finished hypothesis of all. An example without
+a finished hypothesis returns its alive ones, with log-probabilities *not*
+divided by the penalty. Id 0 is an id as any other. With one beam, EOS is also
+tried where it is second.
 
 Under XLA `max_length` must be constant, `shrink_at` 0, states must keep their
 shapes, and the last id is `ids[:, i]`.
@@ -45,10 +44,10 @@ NO_HYPOTHESIS = decode_hparam.NO_HYPOTHESIS
 class Search(NamedTuple):
     """The arguments of a search.
 
-    `step` is a function of (ids int32 `[B * N, T]`, i = T - 1, states, shared)
-    that returns logits `[B * N, V]` and the states. `constrain` gets (ids, i,
-    log_probs `[B * N, V]`, shared) and returns log_probs with -inf for each id
-    that must not follow; a hypothesis that no id may follow is dropped.
+    `step` maps (ids int32 `[B * N, T]`, i = T - 1, states, shared) to logits
+    `[B * N, V]` and the states. `constrain` maps (ids, i, log_probs
+    `[B * N, V]`, shared) to log_probs with -inf for ids that must not follow;
+    a hypothesis that no id may follow is dropped.
     """
 
     step: Callable[..., tuple[tf.Tensor, Any]]
@@ -64,7 +63,7 @@ class Search(NamedTuple):
 
 
 class Hypotheses(NamedTuple):
-    """The hypotheses of each example, sorted, best first."""
+    """The hypotheses of each example, best first."""
 
     alive_ids: tf.Tensor  # int32 [B, N, L + 1], zeros behind the last id
     alive_log_probs: tf.Tensor  # float32 [B, N], -inf: not a hypothesis
@@ -87,15 +86,15 @@ def run(
     states: Any = (),
     shrink_at: float = 0.0,
 ) -> tuple[tf.Tensor, tf.Tensor, BeamState]:
-    """Finds the best continuations; the module says when a search ends.
+    """Finds the best continuations.
 
     Args:
         search: `Search`.
-        initial_ids: `[B]` integer tensor: the id each example begins with.
-        states: Any structure of tensors `[B, ...]`, repeated for the beams
-            here. Axes of length 0, or of unknown length, may grow.
-        shrink_at: float in [0, 1). The share of examples still active at which
-            the others leave the batch; with limits `[B]`.
+        initial_ids: integer `[B]`: the id each example begins with.
+        states: Tensors `[B, ...]`, repeated for the beams here. Axes of length
+            0, or of unknown length, may grow.
+        shrink_at: float in [0, 1). The share of active examples at which the
+            others leave the batch; with limits `[B]`.
 
     Returns:
         ids `[B, N, T]` int32, the initial id first and zeros after EOS; scores
@@ -130,17 +129,12 @@ def beam_search(
 
     Args:
         symbols_to_logits_fn: With `states`, a function of (ids `[B * N, T]`
-            int32, i int32 scalar = T - 1, states `[B * N, ...]`) that returns
-            (logits `[B * N, V]`, states); without, of ids, returning logits.
+            int32, i = T - 1, states `[B * N, ...]`) that returns (logits
+            `[B * N, V]`, states); without, of ids, returning logits.
         initial_ids: See `run`; what is not described here, see `Search`.
-        beam_size: int.
-        decode_length: integer scalar. Largest number of ids to add.
-        vocab_size: int.
-        alpha: float.
-        states: None, or any structure of tensors `[B, ...]`, repeated for the
-            beams here. All axes but the first and the last may grow.
-        eos_id: int.
-        stop_early: bool.
+        decode_length: integer scalar. The most ids to add.
+        states: None, or tensors `[B, ...]`, repeated for the beams here. All
+            axes but the first and the last may grow.
 
     Returns:
         ids and scores, as of `run`, and states `[B, N, ...]`, or None.
@@ -234,11 +228,7 @@ def _run_together(search, state, least_active=0):
 
 
 def _run_shrinking(search, state, shrink_at):
-    """Searches to the end, in ever smaller batches.
-
-    Whenever no more than the share `shrink_at` of the examples is active, the
-    hypotheses of all are stored, and the search goes on with the active ones.
-    """
+    """Searches to the end; examples that have ended leave the batch."""
 
     # examples [R]: the indices of those still searched, which have the other
     # arguments; results: the hypotheses of all B examples.
@@ -348,11 +338,7 @@ def advance(search: Search, state: BeamState) -> BeamState:
 
 
 def _grow(search, state):
-    """Continues the alive hypotheses by one id.
-
-    Returns ids `[B, C, L + 1]`, log_probs and parents (the beam that each
-    continues) `[B, C]`, best first; and the states `[B * N, ...]`.
-    """
+    """Returns ids `[B, C, L + 1]` with one more, log_probs, parents, states."""
     alive_ids = state.hypotheses.alive_ids
     batch_size, beam_size, length = sizes(alive_ids)
     flat_ids = tf.reshape(alive_ids, [batch_size * beam_size, length])
@@ -389,18 +375,16 @@ def best_candidates(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Finds the best continuations of all beams of each example.
 
-    Sorting N * V sums would be slow. Each beam's scores are therefore cut into
-    M blocks: the C best sums lie in the C blocks with the largest maxima, and
-    only these are sorted. Nor are all V log-probabilities computed: that of an
-    id is its logit less the largest logit, plus the logarithm of the largest
-    probability. The differences are of the size of log-probabilities, so the
-    sums lose no digits.
+    Sorting N * V sums would be slow. Each beam's scores are cut into M blocks:
+    the C best sums lie in the C blocks with the largest maxima, and only these
+    are sorted. Nor are all V log-probabilities computed: that of an id is its
+    logit less the largest logit, plus the logarithm of the largest probability,
+    differences of the size of log-probabilities, so that no digits are lost.
 
     Args:
-        scores: float32 `[B, N, V]`: log-probabilities, or logits if there are
-            `probabilities`.
+        scores: float32 `[B, N, V]`: log-probabilities, or logits.
         log_probs: float32 `[B, N]`: of the beams.
-        probabilities: float32 `[B, N, V]`: the softmax of `scores`.
+        probabilities: float32 `[B, N, V]`: the softmax of logits.
         without_padding: bool. Whether id 0 is no candidate.
 
     Returns:
