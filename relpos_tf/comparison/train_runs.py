@@ -133,7 +133,7 @@ class _Progress:
 
 def _begin(run, progress, slots) -> None:
     if slots.sharing:
-        run.files.write_sharing(slots.sharing)
+        run.write_sharing(slots.sharing)
     step = progress.steps[run]
     start = f"goes on from step {step}" if step else "begins"
     _log.info("%s %s.", progress.titles[run], start)

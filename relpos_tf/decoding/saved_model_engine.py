@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
@@ -20,9 +19,6 @@ from relpos_tf.utils import paths
 
 with extras.imports("translate", "a SavedModel"):
     import tensorflow_text  # noqa: F401  # registers the tokenizer's operations
-
-# Of TensorFlow, which a damaged SavedModel without checksums raises.
-_DAMAGE = AttributeError, LookupError, OSError, ValueError, tf.errors.OpError
 
 
 class SavedModelEngine(engines.Engine):
@@ -38,17 +34,10 @@ class SavedModelEngine(engines.Engine):
     def __init__(self, folder: str | pathlib.Path):
         self.name = str(folder)
         _, self._decode_hparams = export_files.read(folder)
-        try:
-            # It keeps the weights.
-            self._module = tf.saved_model.load(paths.plain(folder))
-            self._details = self._module.signatures["details"]
-            self._count_ids = self._module.count_ids
-        except _DAMAGE as error:
-            reason = " ".join(str(error).split())
-            raise errors.UserError(
-                "Expected a SavedModel made by relpos-export. "
-                f"Received: {folder} ({reason})."
-            ) from error
+        # It keeps the weights.
+        self._module = tf.saved_model.load(paths.plain(folder))
+        self._details = self._module.signatures["details"]
+        self._count_ids = self._module.count_ids
 
     def complete(
         self, decode_hparams: decode_hparam.DecodeHParams

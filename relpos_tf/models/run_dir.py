@@ -22,7 +22,6 @@ VERSIONS = "versions.json"
 CHECKPOINT = ".npz"  # the end of a checkpoint's file, after `ckpt-STEP`
 _FLAGS = "flags.txt"
 _PROBLEM = "problem.json"
-_SHARING = "sharing.json"
 # After a checkpoint's name: it is the end of an epoch; only a stop saved it.
 _EPOCH, _STOP = ".epoch", ".stop"
 _PROBLEM_FIELDS = {
@@ -34,7 +33,6 @@ _PROBLEM_FIELDS = {
     # Ids per word, and the share of byte pieces: `data.tokenizer.Fit`.
     "vocabulary_fit": list[float],
 }
-_SHARING_FIELDS = {"jobs": int, "cores": int, "gpus": int}
 # What every event in metrics.jsonl has, and one of training or evaluation.
 _EVENT_FIELDS = {"step": int, "split": str, "loss": float}
 _OF_TRAINING = {
@@ -133,28 +131,6 @@ class RunDir:
     def write_problem(self, problem: dict[str, Any]) -> None:
         """Writes problem.json, which describes the run's data."""
         self._write(_PROBLEM, checked_json.dumps(problem).encode())
-
-    def read_sharing(self) -> dict[str, int] | None:
-        """Returns how many runs shared the machine with this one, if any did.
-
-        Returns:
-            dict of `jobs`, the runs at once, this one included, and of the
-            `cores` and `gpus` that they shared; None if it was alone.
-        """
-        path = self.path / _SHARING
-        try:
-            record = checked_json.loads(
-                path.read_bytes(), _SHARING_FIELDS, _SHARING_FIELDS
-            )
-        except (FileNotFoundError, ValueError):
-            return None
-        return {name: record[name] for name in _SHARING_FIELDS}
-
-    def write_sharing(self, sharing: dict[str, int]) -> None:
-        """Writes sharing.json; of two records, the one with more jobs stays."""
-        before = self.read_sharing()
-        if before is None or before["jobs"] < sharing["jobs"]:
-            self._write(_SHARING, checked_json.dumps(sharing).encode())
 
     def copy_tokenizer(self, path: str | pathlib.Path) -> None:
         """Copies a tokenizer into the run.

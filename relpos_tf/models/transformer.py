@@ -4,6 +4,7 @@ Shapes: B batch, S source length, T target length, V vocabulary, F features,
 H heads, D depth per head, n hypotheses of one source, L decoder layers.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -87,19 +88,18 @@ class Transformer(keras.Model):
         self.hparams = hparams
         self._decoder_hparams = hparams.of_decoder()
         policy = {"dtype": self.dtype_policy}
-        size = hparams.vocab_size, hparams.hidden_size
-        self.target_embedding = embeddings.TokenEmbedding(
-            *size, **policy, name="target_embedding"
+        table = functools.partial(
+            embeddings.TokenEmbedding,
+            hparams.vocab_size,
+            hparams.hidden_size,
+            **policy,
         )
+        self.target_embedding = table(name="target_embedding")
         self.source_embedding = self.softmax_embedding = self.target_embedding
         if not hparams.shared_embedding:
-            self.source_embedding = embeddings.TokenEmbedding(
-                *size, **policy, name="source_embedding"
-            )
+            self.source_embedding = table(name="source_embedding")
         if not hparams.shared_embedding_and_softmax_weights:
-            self.softmax_embedding = embeddings.TokenEmbedding(
-                *size, **policy, name="softmax"
-            )
+            self.softmax_embedding = table(name="softmax")
         self.target_space = None
         if hparams.use_target_space_embedding:
             self.target_space = embeddings.TargetSpaceEmbedding(
@@ -200,7 +200,7 @@ class Transformer(keras.Model):
     ) -> tf.Tensor:
         """Returns the inputs of the softmax layer, `[B, T, F]`."""
         memory = self.encode(inputs, training, tag_lengths)
-        return self._decode(targets, memory, inputs, training)
+        return self.decode(targets, memory, inputs, training)
 
     def softmax_table(self) -> tf.Tensor:
         """Returns the table that turns features into logits, `[V, F]`."""
@@ -250,9 +250,12 @@ class Transformer(keras.Model):
         inputs: tf.Tensor,
         training: bool = False,
     ) -> tf.Tensor:
-        """Returns the call's logits, with a `memory` that `encode` returned."""
-        x = self._decode(targets, memory, inputs, training)
-        return self.softmax_embedding.logits(x)
+        """Returns `features`, with a `memory` that `encode` returned."""
+        x = self._embed_targets(targets, training)
+        may_attend = is_token(inputs)
+        for block in self.decoder_blocks:
+            x = block(x, memory, may_attend=may_attend, training=training)
+        return _norm(self.decoder_norm, x)
 
     def init_cache(
         self,
@@ -304,7 +307,7 @@ class Transformer(keras.Model):
             start: int or scalar tensor.
         """
         x = self.target_embedding.look_up(ids, cache.embedding)  # [B * n, T, F]
-        x = self._add_target_positions(x, start)
+        x = self._add_positions(x, start, is_target=True)
         layers = []
         for block, layer, memory, kernel in zip(
             self.decoder_blocks,
@@ -332,9 +335,7 @@ class Transformer(keras.Model):
         x = self.symbol_dropout(x, training=training, kept=tag_lengths)
         if self.target_space is not None:
             x = self.target_space(x)
-        x = self._add_positions(
-            x, self.hparams, self.source_positions, 0, training
-        )
+        x = self._add_positions(x, 0, training)
         return self.embedding_dropout(x, training=training)
 
     def _embed_targets(self, targets, training=False):
@@ -342,22 +343,14 @@ class Transformer(keras.Model):
         shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
         x = self.target_embedding(shifted)  # [B, T, F]
         x = self.symbol_dropout(x, training=training)
-        x = self._add_target_positions(x, 0, training)
+        x = self._add_positions(x, 0, training, is_target=True)
         return self.embedding_dropout(x, training=training)
 
-    def _decode(self, targets, memory, inputs, training):
-        x = self._embed_targets(targets, training)
-        may_attend = is_token(inputs)
-        for block in self.decoder_blocks:
-            x = block(x, memory, may_attend=may_attend, training=training)
-        return _norm(self.decoder_norm, x)
-
-    def _add_target_positions(self, x, start, training=False):
-        own, learned = self._decoder_hparams, self.target_positions
-        return self._add_positions(x, own, learned, start, training)
-
-    def _add_positions(self, x, own, learned, start, training):
-        """Adds absolute positions from `start` on, by a stack's `own`."""
+    def _add_positions(self, x, start, training=False, is_target=False):
+        """Adds absolute positions from `start` on."""
+        own, learned = self.hparams, self.source_positions
+        if is_target:
+            own, learned = self._decoder_hparams, self.target_positions
         batch, length, _ = tf.unstack(tf.shape(x))
         positions = start + tf.range(length)
         if learned is not None:

@@ -42,7 +42,7 @@ class Slots(NamedTuple):
 
     @property
     def sharing(self) -> dict[str, int] | None:
-        """The record of `RunDir.write_sharing`; None if nothing is shared."""
+        """The record of `runs.Run.write_sharing`; None if nothing is shared."""
         jobs = len(self.parts)
         record = {"jobs": jobs, "cores": self.cores, "gpus": self.gpus}
         return record if jobs > 1 else None

@@ -372,14 +372,14 @@ class MakeTest(ReportTestCase):
     def test_runs_that_shared_the_machine_say_so(self):
         first, second = self.result("rel", 1), self.result("abs", 1)
         sharing = {"jobs": 2, "cores": 4, "gpus": 0}
-        first.run.files.write_sharing(sharing)
+        first.run.write_sharing(sharing)
         report = self.make(first, second)
         self.assertEqual(
             [run["sharing"] for run in report["runs"]], [sharing, None]
         )
         self.assertIn("are not comparable.", "".join(report["warnings"]))
         self.assertIn("<td>2 at once on 4 cores</td>", report_lib.page(report))
-        second.run.files.write_sharing(sharing)
+        second.run.write_sharing(sharing)
         self.assertEqual(self.make(first, second)["warnings"], [])
 
     def test_other_measures_are_compared_alike(self):

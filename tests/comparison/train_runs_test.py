@@ -159,7 +159,7 @@ class TrainTest(TrainTestCase):
     def test_a_run_with_the_machine_to_itself_has_no_record_of_sharing(self):
         run = self.run_of("a")
         self.train(run)
-        self.assertIsNone(run.files.read_sharing())
+        self.assertIsNone(run.read_sharing())
 
 
 class AtOnceTest(TrainTestCase):
@@ -183,7 +183,7 @@ class AtOnceTest(TrainTestCase):
             self.assertEqual(
                 own[3], f"{start}  step 10  dev loss 2.50  BLEU 33.30"
             )
-            self.assertEqual(run.files.read_sharing(), SHARING)
+            self.assertEqual(run.read_sharing(), SHARING)
         self.assertLen(lines, 12)
         self.assertEqual(
             self.train(*wanted),
@@ -248,14 +248,11 @@ class AtOnceTest(TrainTestCase):
             self.assertIn(10, run_dir.all_steps(self.folder / name))
 
     def test_record_keeps_the_larger_number_of_jobs(self):
-        files = self.run_of("a").files
-        self.assertIsNone(files.read_sharing())
+        run = self.run_of("a")
+        self.assertIsNone(run.read_sharing())
         for number in (3, 2):
-            files.write_sharing(SHARING | {"jobs": number})
-        self.assertEqual(files.read_sharing(), SHARING | {"jobs": 3})
-        path = files.path / "sharing.json"
-        path.write_text(json.dumps({"jobs": 2}))
-        self.assertIsNone(files.read_sharing())
+            run.write_sharing(SHARING | {"jobs": number})
+        self.assertEqual(run.read_sharing(), SHARING | {"jobs": 3})
 
 
 if __name__ == "__main__":

@@ -53,7 +53,8 @@ def uncached_search(model, inputs, beam_size, alpha, limit):
     def next_logits(ids):
         # Position t of the targets is scored by the ids before it.
         targets = tf.pad(ids[:, 1:], [[0, 0], [0, 1]])
-        return model.decode(targets, memory, rows)[:, -1]
+        features = model.decode(targets, memory, rows)
+        return model.softmax_embedding.logits(features)[:, -1]
 
     ids, scores, _ = beam_search.beam_search(
         next_logits,
