@@ -1,14 +1,9 @@
-"""The prompt: with a script in place of a person, and at a terminal."""
+"""The prompt, with a script in place of a person."""
 
 import builtins
 import contextlib
 import io
-import os
-import pathlib
-import select
-import subprocess
 import sys
-import time
 from unittest import mock
 
 from absl.testing import absltest
@@ -20,17 +15,7 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import interactive
 from relpos_tf.decoding import translator as translator_lib
-from relpos_tf.utils import terminal
-from tests import tiny_run
 from tests.decoding import translator_test
-
-try:
-    import pty
-except ImportError:  # Windows has no such terminals.
-    pty = None
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SECONDS = 60.0
 
 
 class FixedEngine(translator_test.EchoEngine):
@@ -133,90 +118,6 @@ class RunTest(parameterized.TestCase):
             press, "stop", "a", press, press, "b", engine=InterruptedEngine()
         )
         self.assertEqual(output, ["A", "B"])
-
-
-# The decoder, with a terminal that sends it Ctrl-C.
-CHILD = """
-import fcntl, signal, sys, termios
-# A shell that runs the tests in the background has SIGINT ignored.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from relpos_tf.bin import decoder
-sys.argv[0] = "decoder.py"
-decoder.run()
-"""
-
-
-@absltest.skipIf(pty is None, "There are no pseudo-terminals here.")
-class TerminalTest(absltest.TestCase):
-    """Runs the decoder in a terminal of its own."""
-
-    def setUp(self):
-        super().setUp()
-        self.seen = b""
-        self.screen, inside = pty.openpty()
-        self.addCleanup(os.close, self.screen)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, "--decode_interactive"]
-            + [f"--output_dir={tiny_run.path(2)}"],
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            cwd=ROOT,
-            env=os.environ | {"TERM": "dumb", "INPUTRC": os.devnull},
-            start_new_session=True,
-        )
-        self.addCleanup(self.process.wait)
-        self.addCleanup(self.process.kill)  # first
-        os.close(inside)
-
-    def expect(self, words):
-        """Reads until the words come; returns what came before them."""
-        ends, words = time.monotonic() + SECONDS, words.encode()
-        while words not in self.seen:
-            if time.monotonic() > ends or not self.read():
-                self.fail(f"{words} did not come after {self.seen[-2000:]}")
-        before, _, self.seen = self.seen.partition(words)
-        return before.decode()
-
-    def read(self):
-        if not select.select([self.screen], [], [], 1.0)[0]:
-            return True
-        try:
-            new = os.read(self.screen, 4096)
-        except OSError:  # the other end is closed
-            return False
-        self.seen += new
-        return bool(new)
-
-    def type(self, words):
-        os.write(self.screen, words.encode())
-
-    def test_keys_interrupt_and_end(self):
-        translator = translator_lib.Translator.load(tiny_run.path(2))
-        (expected,) = translator.translate(["twenty-one days"])
-        self.expect("Ctrl-D leaves.")
-        self.expect("> ")
-        for typed in ("twenty-one days\n", "\x10\n"):  # Ctrl-P: the last line
-            self.type(typed)
-            self.expect("days\r\n")
-            shown = self.expect("\r\n[")
-            # A warning, that there was no end, may stand before it.
-            self.assertEqual(
-                shown.split("\r\n")[-1], terminal.printable(expected)
-            )
-            self.expect("> ")
-        self.type("half a li")
-        self.expect("half a li")
-        # Between the prompt and its wait for a key, readline would notice
-        # Ctrl-C only with the next key.
-        time.sleep(0.5)
-        self.type("\x03")
-        self.expect("> ")
-        self.type("\x04")
-        while self.read():
-            pass
-        self.assertEqual(self.process.wait(SECONDS), 0)
 
 
 if __name__ == "__main__":

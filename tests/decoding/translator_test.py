@@ -12,7 +12,6 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
-from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 import relpos_tf
 from relpos_tf import errors
@@ -145,18 +144,6 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(found, ["AB"] * 40)
         # A line's 4 beams have 32,000 ids, and a batch at most 8 * 16384.
         self.assertLessEqual(max(map(len, engine.batches)), 4)
-
-    @parameterized.parameters(1, 4, 8)
-    def test_usual_translations_leave_batches_as_they_are(self, beam_size):
-        for size in (*range(1, 300), 2999):
-            first, before = (
-                next(engines.make_batches([cost] * 200))
-                for cost in (
-                    translator_lib.cost(size, size + 50, beam_size),
-                    size * beam_size,
-                )
-            )
-            self.assertEqual(first, before)
 
     def test_lines_that_take_minutes_are_named_before_they_do(self):
         engine = EchoEngine(memory=10**5)
@@ -412,28 +399,6 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         engine = self.translator.engine
         function = engine.function(engine.complete(settings))
         self.assertEqual(function.experimental_get_tracing_count(), 1)
-
-    def test_many_settings_are_no_reason_for_tensorflow_to_warn(self):
-        # TensorFlow warns twice in a process, and may have done so by now.
-        other = self.translator.engine
-        engine = model_engine.ModelEngine(other.model, other.tokenizer)
-        translator = translator_lib.Translator(engine=engine)
-
-        def search(model, sources, limits, **_):
-            return sources[:, tf.newaxis], tf.cast(sources[:, :1], tf.float32)
-
-        with (
-            mock.patch.object(
-                polymorphic_function,
-                "_frequent_tracing_detector_manager",
-                polymorphic_function._FrequentTracingDetectorManager(),
-            ),
-            mock.patch.object(model_engine.search_lib, "search", search),
-            self.assertNoLogs(tf.get_logger(), "WARNING"),
-        ):
-            for size in range(9):
-                translator.translate(["7"], no_repeat_ngram_size=size)
-        self.assertLen(engine._functions, 9)
 
     def test_settings_of_the_call_come_before_those_of_the_run(self):
         base = self.translator.translate(LINES[:1], return_scores=True)[0]
