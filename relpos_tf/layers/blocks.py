@@ -56,11 +56,8 @@ class Block(keras.layers.Layer):
 
     def _feed_forward(self, x, training):
         """Applies the last sublayer."""
-
-        def feed_forward(y):
-            return self.ffn(y, training=training)
-
-        return self.ffn_residual.around(feed_forward, x, training)[0]
+        y = self.ffn(self.ffn_residual.before(x), training=training)
+        return self.ffn_residual(x, y, training=training)
 
     def build(self, x_shape: Sequence[int | None]) -> None:
         features = self.attention_args["hidden_size"]

@@ -304,9 +304,8 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         dropout = None
         if drops:
             dropout = functools.partial(self._dropout_layer, training=True)
-        is_known = None not in (queries, keys)
         # The compact form needs a key at the position of each query.
-        fits = is_self or (is_known and queries <= keys)
+        fits = is_self or (None not in (queries, keys) and queries <= keys)
         if (
             self.implementation == "ops"
             or (self.implementation != "reshape" and not fits)
@@ -328,9 +327,18 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
             dropout=dropout,
         )
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        # By a trace of the call: the weights of Keras' have no S keys.
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+    def compute_output_spec(
+        self, query: Tensor, value: Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
+        spec = super().compute_output_spec(query, value, *args, **kwargs)
+        if not isinstance(spec, tuple):
+            return spec
+        # Keras' own has as many keys as queries.
+        batch = list(query.shape[:-1])
+        axis = (self.attention_axes or (1,))[0] % len(query.shape)
+        lengths = batch.pop(axis), value.shape[axis]
+        shape = (*batch, self.num_heads, *lengths)
+        return spec[0], keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {

@@ -86,34 +86,28 @@ def example(seed, *shape):
 
 
 class KindsTest(testing.LayerTestCase):
-    @parameterized.parameters("layer_relative", "additive_shared", "t5")
-    def test_contract(self, kind):
+    def test_contract(self):
+        weights = {
+            f"{name}/kernel": (F, F)
+            for name in ("q", "k", "v", "output_transform")
+        }
+        weights |= {
+            "localness_position_hidden": (F, F),
+            "localness_position_vectors": (F, H),
+            "localness_window_vectors": (F, H),
+            "score_vectors": (H, F // H),
+            "relative_positions_keys": (5, F // H),
+            "relative_positions_values": (5, F // H),
+            "relative_attention_bias": (8, H),
+        }
+        case = KINDS["additive_shared"] | KINDS["t5"]
         self.assert_layer_contract(
             attention.TransformerAttention(
-                F, H, positions=schemes.schemes(**KINDS[kind]), name="a"
+                F, H, positions=schemes.schemes(**case), name="a"
             ),
             example(1, B, Q, F),
-            weights=self.weights_of(kind),
-            xla=kind != "additive_shared",
+            weights=weights,
         )
-
-    def weights_of(self, kind):
-        names = ("q", "k", "v", "output_transform")
-        weights = {f"{name}/kernel": (F, F) for name in names}
-        if kind == "t5":
-            return weights | {"relative_attention_bias": (8, H)}
-        table = (H, 5, F // H)
-        weights["localness_position_hidden"] = (F, F)
-        weights["localness_position_vectors"] = (F, H)
-        weights["localness_window_vectors"] = (F, H)
-        if kind == "layer_relative":
-            weights["localness_window_hidden"] = (F, F)
-        else:
-            weights["score_vectors"] = (H, F // H)
-            table = table[1:]
-        for part in ("keys", "values"):
-            weights[f"relative_positions_{part}"] = table
-        return weights
 
     @parameterized.parameters(*KINDS)
     def test_equals_the_loops_with_padding(self, kind):

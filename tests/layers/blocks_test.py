@@ -72,19 +72,6 @@ def norm_shapes(norm, *names):
 
 
 class EncoderBlockTest(testing.LayerTestCase):
-    def test_contract(self):
-        args = block_arguments(testing.HPARAMS)
-        self.assert_layer_contract(
-            blocks.EncoderBlock(*args),
-            tf.constant(example(1, B, S, F)),
-            weights={
-                **attention_shapes("self_attention", (HEADS, 5, F // HEADS)),
-                **FFN_SHAPES,
-                **norm_shapes("after_norm", "self_attention", "ffn"),
-            },
-            xla=False,
-        )
-
     @parameterized.parameters(*ARGUMENTS)
     def test_equals_its_sublayers_in_numpy(self, name):
         block, hparams = made(blocks.EncoderBlock, name)

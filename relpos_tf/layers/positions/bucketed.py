@@ -77,10 +77,7 @@ class Bucketed(scheme.Scheme):
             shape = self.num_buckets, layer.num_heads
             # Not in bfloat16, as the softmax is not.
             self._shared["table"] = layer.add_uniform(
-                "relative_attention_bias",
-                shape,
-                fans=sum(shape),
-                autocast=False,
+                "relative_attention_bias", shape, sum(shape), autocast=False
             )
 
     def bias(

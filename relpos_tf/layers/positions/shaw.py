@@ -77,11 +77,10 @@ class Shaw(scheme.Scheme):
         self.left = self.right = checks.integer(
             "max_relative_position", max_relative_position, least=0
         )
-        if max_relative_position_right is not None:
+        right = max_relative_position_right
+        if right is not None:
             self.right = checks.integer(
-                "max_relative_position_right",
-                max_relative_position_right,
-                least=0,
+                "max_relative_position_right", right, least=0
             )
         self.add_to_keys = checks.flag("add_to_keys", add_to_keys)
         self.add_to_values = checks.flag("add_to_values", add_to_values)
@@ -102,9 +101,7 @@ class Shaw(scheme.Scheme):
             if has_table:
                 # Glorot's limit, for each head by itself.
                 self.tables[kind] = layer.add_uniform(
-                    f"relative_positions_{kind}",
-                    (*heads, *shape),
-                    fans=sum(shape),
+                    f"relative_positions_{kind}", (*heads, *shape), sum(shape)
                 )
 
     def logits(

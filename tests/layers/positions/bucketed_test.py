@@ -25,17 +25,6 @@ def made(bidirectional=True, **kwargs):
 
 
 class BucketsTest(tf.test.TestCase, parameterized.TestCase):
-    def test_buckets_of_t5_begin_where_its_code_says(self):
-        # Computed by hand from 8 * 16^(m/8) and 16 * 8^(m/16), rounded up.
-        self.assertEqual(
-            bucketed.bucket_starts(16, 128),
-            [*range(8), 8, 12, 16, 23, 32, 46, 64, 91],
-        )
-        self.assertEqual(
-            bucketed.bucket_starts(32, 128)[16:],
-            [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113],
-        )
-
     @parameterized.product(
         # Of 20 buckets up to 160, logarithms round two starts to the bucket
         # before; of 64 up to 34, some hold no distance.
