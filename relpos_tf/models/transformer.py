@@ -260,18 +260,11 @@ class Transformer(keras.Model):
     def init_cache(
         self,
         inputs: tf.Tensor,
-        memory: tf.Tensor | None = None,
+        memory: tf.Tensor | None = None,  # of `encode`
         *,
-        max_length: int | tf.Tensor | None = None,
+        max_length: int | tf.Tensor | None = None,  # of a fixed cache
     ) -> DecoderCache:
-        """Returns the cache before the first `step`.
-
-        Args:
-            inputs: `[B, S]` integer tensor of source ids.
-            memory: `[B, S, F]`, the result of `encode`, or None to encode.
-            max_length: None for a cache that grows with each step, or the
-                number of positions of a fixed cache.
-        """
+        """Returns the cache before the first `step`: fixed, or it grows."""
         if memory is None:
             memory = self.encode(inputs)
         batch = tf.shape(inputs)[0]

@@ -111,10 +111,8 @@ def weighted_vectors(
     sums_to_one: bool,
     left: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns weights `[B, H, Q, K]`, and the terms of the table in equation 3.
-
-    To the gradient of these weights, that of the terms is added in place.
-    """
+    """Returns weights `[B, H, Q, K]`, and equation 3's terms of the table."""
+    # To the gradient of these weights, that of the terms is added in place.
     row_0 = table[..., :1, :]
     t = tf.ones([], weights.dtype)
     if not sums_to_one:
@@ -219,12 +217,10 @@ def _has_row_0(pairs, left, dtype):
 
 
 def _with_gradient_of(row, x, gradient, *tensors):
-    """Returns `x`; `row` gets the gradient `gradient(dx, *tensors)`.
-
-    The compact form subtracts row 0 from all other rows. TensorFlow would
-    compute the gradient of row 0 as a difference, and leave rounding errors
-    instead of 0 to queries that have no key of row 0.
-    """
+    """Returns `x`; `row` gets the gradient `gradient(dx, *tensors)`."""
+    # The compact form subtracts row 0 from all other rows. TensorFlow would
+    # compute the gradient of row 0 as a difference, and leave rounding errors
+    # instead of 0 to queries that have no key of row 0.
     # Within `tf.cond` a gradient sees tensors of its own branch only.
     tensors = [tf.identity(tensor) for tensor in tensors]
 

@@ -348,11 +348,9 @@ def _is_compact(implementation, pairs):
 
 @tf.custom_gradient
 def _without_gradient(table):
-    """Returns a table of one row; on the keys, its gradient is exactly 0.
-
-    It changes no softmax. A computed gradient would consist of rounding errors,
-    from which Adam would make whole steps.
-    """
+    """Returns a table of one row; on the keys, its gradient is exactly 0."""
+    # It changes no softmax. A computed gradient would consist of rounding
+    # errors, from which Adam would make whole steps.
     return tf.identity(table), tf.zeros_like
 
 
