@@ -46,7 +46,7 @@ class Segmenter:
     def __init__(self, pieces: Mapping[int, tuple[str, float]]):
         ids = {piece: i for i, (piece, _) in pieces.items()}
         self._ids = ids
-        # A piece with a character that is no piece cannot be split.
+        # A piece with a character outside the vocabulary cannot be split.
         self._pieces = {
             i: piece
             for i, (piece, _) in pieces.items()

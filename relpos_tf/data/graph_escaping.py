@@ -30,7 +30,7 @@ def spell(strings: tf.Tensor, alphabet: Collection[str]) -> tf.RaggedTensor:
 
     Args:
         strings: string [N]. Bytes that are not UTF-8 become U+FFFD.
-        alphabet: See `t2t_escaping.spell`.
+        alphabet: As in `t2t_escaping.spell`.
 
     Returns:
         string [N, (tokens)], ragged.
@@ -72,7 +72,7 @@ def _spell_characters(
     Args:
         characters: string [C].
         codes: int32 [C]. Their code points.
-        alphabet: See `t2t_escaping.spell`.
+        alphabet: As in `t2t_escaping.spell`.
     """
     known = np.array(sorted(map(ord, alphabet)), np.int32)
     nearest = tf.searchsorted(known, codes, side="right") - 1  # [C]

@@ -56,7 +56,7 @@ def train(
         vocab_size: int. Pieces wanted, special and byte pieces included. Text
             with fewer different pieces gives a smaller vocabulary.
         character_coverage: float from 0.98 to 1. Share of the characters that
-            get a piece of their own; the rarest others are spelled in bytes.
+            get a piece each; the rarest others are spelled in bytes.
 
     Raises:
         UserError: no text, more characters than `vocab_size` has room for, or
@@ -82,9 +82,9 @@ def learn(
 
     Args:
         counts: Counter of `count_words`, of all lines.
-        model_path: See `train`.
-        vocab_size: See `train`.
-        character_coverage: See `train`.
+        model_path: The file to write.
+        vocab_size: As in `train`.
+        character_coverage: As in `train`.
 
     Raises:
         UserError: see `train`.

@@ -23,7 +23,7 @@ from collections.abc import Collection
 SPELLING = frozenset("\\_u;0123456789")
 
 SPELLED = r"\\(?:u|\\|([0-9]+);)"
-# U+3013 replaces a number that is no code point.
+# U+3013 replaces a number beyond all code points.
 UNDEFINED = 0x3013
 MOST_DIGITS = len(str(sys.maxunicode))
 

@@ -128,7 +128,7 @@ def _read_pieces(content: bytes, path: str | pathlib.Path) -> list[str]:
         path: Its name, for messages.
 
     Raises:
-        UserError: the content is no such vocabulary.
+        UserError: the content is not such a vocabulary.
     """
     expected = "Expected a subword vocabulary of tensor2tensor. Received:"
     try:

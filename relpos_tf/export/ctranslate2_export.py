@@ -65,21 +65,13 @@ def export_ctranslate2(
         engine.model, ctranslate2_spec.token_names(engine.tokenizer.pieces())
     )
     _quantize(spec, quantization)
-    problem = run_dir.run_of(prefix).read_problem()  # {} if it was imported
-    info = {
+    info = saved_model.describe(engine, decode_hparams, prefix) | {
         "format": ctranslate2_engine.FORMAT,
         "requires": ["ctranslate2"],
         "quantization": quantization,
         "max_positions": ctranslate2_spec.max_positions(engine.model),
-        "tokenizer": pathlib.Path(run_dir.run_of(prefix).tokenizer_path).name,
-        "source_language": problem.get("source_language"),
-        "target_language": problem.get("target_language"),
-        "decode_hparams": decode_hparams.search_settings(),
-        "checkpoint": str(prefix),
-        "tokenizer_sha256": engine.tokenizer.fingerprint,
         "versions": run_dir.versions()
         | {"ctranslate2": ctranslate2.__version__},
-        "hparams": engine.model.hparams.to_dict(),
     }
     with files.replacing_folder(export_dir) as partial:
         spec.save(str(partial))

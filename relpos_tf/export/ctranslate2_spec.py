@@ -33,7 +33,7 @@ _CANNOT = "CTranslate2 cannot run this model exactly: "
 
 
 def token_names(pieces: Iterable[str]) -> list[str]:
-    """Returns a different name for each piece, none of them empty.
+    """Returns a different name for each piece; no name is empty.
 
     A piece is its own name, unless it is empty or not unique.
 

@@ -191,7 +191,7 @@ def convert(module: IdTranslator, quantization: str = "none") -> bytes:
         quantization: str. One of `quantizations.LITERT`.
 
     Raises:
-        UserError: LiteRT has no operation of its own for a part of the model.
+        UserError: LiteRT has no builtin operation for a part of the model.
     """
     with tempfile.TemporaryDirectory() as folder:
         signatures = module.signatures()
@@ -208,7 +208,7 @@ def convert(module: IdTranslator, quantization: str = "none") -> bytes:
             content = converter.convert()
         except convert_phase.ConverterError as error:
             raise errors.UserError(
-                "LiteRT has no operation of its own for a part of this "
+                "LiteRT has no builtin operation for a part of this "
                 f"model: {reason_of(error)}. Export a SavedModel."
             ) from error
     return content

@@ -52,6 +52,16 @@ import tensorflow_text  # the tokenizer's operations
 translate = tf.saved_model.load(folder).signatures["serving_default"]
 print(translate(inputs=tf.constant(["A line."]))["outputs"].numpy())
 """
+# What export_info.json says of the format.
+_INFO = {
+    "format": "saved_model",
+    "requires": ["tensorflow", "tensorflow_text"],
+    "usage": _USAGE.splitlines(),
+    "signatures": {
+        name: {"inputs": {"inputs": "string [N]: lines"}, "outputs": outputs}
+        for name, outputs in _SIGNATURES.items()
+    },
+}
 
 
 class TextTranslator(tf.Module):
@@ -208,7 +218,7 @@ def export_saved_model(
                 "details": module.details,
             },
         )
-        write_info(partial, describe(engine, decode_hparams, prefix))
+        write_info(partial, _INFO | describe(engine, decode_hparams, prefix))
     if not paths.is_plain(export_dir.absolute()):
         _log.warning(
             "TensorFlow interprets * ? [ and \\ in a name as a pattern: rename "
@@ -223,27 +233,17 @@ def describe(
     decode_hparams: decode_hparam.DecodeHParams,
     prefix: str | pathlib.Path,
 ) -> dict[str, Any]:
-    """Returns the content of export_info.json.
+    """Returns what export_info.json says of a model, whatever the format.
 
     Args:
         engine: The exported model and tokenizer.
-        decode_hparams: The settings in the graph.
+        decode_hparams: The settings of the export.
         prefix: The prefix of the checkpoint.
     """
     run = run_dir.run_of(prefix)
     problem = run.read_problem()  # {} if it was imported
     return {
-        "format": "saved_model",
-        "requires": ["tensorflow", "tensorflow_text"],
         "versions": run_dir.versions(),
-        "usage": _USAGE.splitlines(),
-        "signatures": {
-            name: {
-                "inputs": {"inputs": "string [N]: lines"},
-                "outputs": outputs,
-            }
-            for name, outputs in _SIGNATURES.items()
-        },
         "decode_hparams": decode_hparams.search_settings(),
         "problem": problem.get("problem"),
         "source_language": problem.get("source_language"),

@@ -109,7 +109,7 @@ def dropped(counts: Mapping[str, int]) -> dict[str, int]:
     """Returns the number of pairs that each rule dropped, the largest first.
 
     Args:
-        counts: See `table`.
+        counts: Pairs by rule, as `table` takes them.
     """
     found = {rule: counts[rule] for rule in _REASONS if counts.get(rule)}
     return dict(sorted(found.items(), key=lambda item: -item[1]))
@@ -121,7 +121,7 @@ def warnings(
     """Returns what a user should look at before training on a corpus.
 
     Args:
-        counts: See `table`.
+        counts: Pairs by rule, as `table` takes them.
         name: str. Names the corpus.
         is_same_language: bool. Whether equal sides are to be expected.
 
@@ -159,7 +159,7 @@ def nothing_left(counts: Mapping[str, int], name: str) -> str:
     """Returns the message that cleaning left no pair of a corpus.
 
     Args:
-        counts: See `table`.
+        counts: Pairs by rule, as `table` takes them.
         name: str. Names the corpus.
     """
     message = f"Expected training pairs in {name}. Received: "

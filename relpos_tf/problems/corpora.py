@@ -219,7 +219,7 @@ def locate(
 
     Args:
         side: The side.
-        folders: See `Corpus`.
+        folders: Sub-folders of `tmp_dir`, as those of a `Corpus`.
         tmp_dir: str or None. Folder of raw files, and for downloads.
 
     Raises:

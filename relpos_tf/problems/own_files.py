@@ -3,7 +3,6 @@
 A corpus is one path, or one pattern of paths, on each side.
 """
 
-import concurrent.futures
 import glob
 import math
 import os
@@ -153,15 +152,12 @@ def settings(split: str, found: Sequence[Pairs]) -> dict[str, list[list[str]]]:
     Raises:
         UserError: there is no such file.
     """
-    # Threads suffice, since hashlib releases Python's lock.
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        return {
-            f"{split}_{side}": [
-                list(pool.map(_checksum, (pair[number] for pair in pairs)))
-                for pairs in found
-            ]
-            for number, side in enumerate(("source", "target"))
-        }
+    return {
+        f"{split}_{side}": [
+            [_checksum(pair[number]) for pair in pairs] for pairs in found
+        ]
+        for number, side in enumerate(("source", "target"))
+    }
 
 
 def test_sets(

@@ -43,8 +43,6 @@ from relpos_tf.utils import text
 
 # Increased when folders prepared before can no longer be used.
 _FORMAT = 2
-# The new folders of this process.
-_unfinished: set[pathlib.Path] = set()
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -74,7 +72,8 @@ class Problem:
             source side of dev and test pairs. References stay as they are.
         settings: JSON values on which the prepared files depend besides the
             attributes above. Their checksum becomes part of the folder's name.
-        character_coverage: float. See `pieces.train`.
+        character_coverage: float. The share of characters that may become
+            pieces, as `pieces.train` takes it.
         tokenizer_pairs: int. Most pairs the vocabulary is learnt from, drawn
             evenly from the training text.
         tokenizer_file: str or None. A tokenizer to use instead of learning
@@ -342,29 +341,27 @@ def _new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     prefix = f".{folder.name}.{socket.gethostname()}-"
     for path in folder.parent.iterdir():
         found = re.fullmatch(rf"{re.escape(prefix)}(\d+)\..*\.part", path.name)
-        if found and path not in _unfinished and not _is_running(int(found[1])):
+        if found and not _is_running(int(found[1])):
             shutil.rmtree(path, ignore_errors=True)
     name = f"{prefix}{os.getpid()}.{secrets.token_hex(4)}.part"
     partial = folder.with_name(name)
     partial.mkdir()
-    _unfinished.add(partial)
     try:
         with system_errors.filling(partial, "Make room and run again."):
             yield partial
     finally:
-        _unfinished.remove(partial)
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def _is_running(process: int) -> bool:
-    """Returns whether another process of this machine runs."""
+    """Returns whether a process of this machine runs."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
-    return process != os.getpid()
+    return True
 
 
 def _put(partial: pathlib.Path, folder: pathlib.Path, anew: bool) -> None:

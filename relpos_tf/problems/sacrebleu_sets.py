@@ -1,7 +1,7 @@
 """The test sets that sacreBLEU knows by name, as `sacrebleu -t wmt14/full`.
 
-sacreBLEU downloads them, with its own checksums, into a folder of its own: the
-environment variable SACREBLEU, or ~/.sacrebleu.
+sacreBLEU downloads them, checks their sums, and keeps them in the folder that
+the environment variable SACREBLEU names, or in ~/.sacrebleu.
 """
 
 import os
@@ -79,7 +79,7 @@ def _files(dataset, name: str, language_pair: str) -> list[str]:
             dataset.get_source_file(language_pair),
             *dataset.get_reference_files(language_pair),
         ]
-    # sacreBLEU has no error class of its own, and exits for a wrong checksum.
+    # sacreBLEU raises errors of many classes, and exits for a wrong checksum.
     except (Exception, SystemExit) as error:
         folder = os.path.join(SACREBLEU_DIR, name)
         raise errors.UserError(

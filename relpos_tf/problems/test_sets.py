@@ -68,9 +68,9 @@ def of_problem(
 
     Args:
         data_dir: str. Folder of prepared data.
-        problem: See `problem_of`.
+        problem: What `problem_of` returned.
         names: Of the sets; `ALL` stands for all test sets. "dev" is the
-            development set, which is no test set.
+            development set, which does not count as a test set.
 
     Raises:
         UserError: the data are missing, or differ from the data of the run;

@@ -60,7 +60,7 @@ def translate_enfr_multi30k() -> problem.Problem:
 def translate_ende_tatoeba() -> problem.Problem:
     """163,350 everyday sentences or more, of manythings.org (CC BY 2.0).
 
-    Sub-folder `tatoeba_ende`. See `tatoeba.py` for the split.
+    Sub-folder `tatoeba_ende`. `tatoeba.py` describes the split.
     """
     return problem.Problem(
         name="translate_ende_tatoeba",
@@ -75,7 +75,7 @@ def translate_ende_tatoeba() -> problem.Problem:
 def translate_ende_wmt14() -> problem.Problem:
     """WMT 2014, about 4.5 million pairs; a download of 1.8 GB.
 
-    Sub-folders `wmt14` and `newstest`. See `wmt.py` for the files.
+    Sub-folders `wmt14` and `newstest`. `wmt.py` lists the files.
     """
     return _wmt14("de")
 
@@ -84,7 +84,7 @@ def translate_ende_wmt14() -> problem.Problem:
 def translate_enfr_wmt14() -> problem.Problem:
     """WMT 2014, about 40 million pairs; a download of more than 4.3 GB.
 
-    Sub-folders `wmt14` and `newstest`. See `wmt.py` for the files.
+    Sub-folders `wmt14` and `newstest`. `wmt.py` lists the files.
     """
     return _wmt14("fr")
 

@@ -145,9 +145,8 @@ class _Answers:
         seconds = time.monotonic() - begun
         self._metrics.request_seconds.labels(name).observe(seconds)
         self._metrics.lines.labels(name).inc(len(query.lines))
-        answer = functools.partial(served.answer, name, lines)
         # Attention weights take seconds, in which others are answered.
-        return await asyncio.to_thread(answer) if query.attention else answer()
+        return await asyncio.to_thread(served.answer, name, lines)
 
     def _worker(self, name):
         """Returns the worker of a model; "": the first."""

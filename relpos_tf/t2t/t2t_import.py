@@ -30,7 +30,6 @@ from relpos_tf.utils import paths
 RECORD = "t2t_import.json"
 # The errors of a damaged or missing checkpoint of TensorFlow.
 _UNREADABLE = (tf.errors.OpError, OSError, ValueError, RuntimeError, IndexError)
-_MOST_NOTES = 5  # on vocabularies that do not fit
 
 
 class Imported(NamedTuple):
@@ -66,7 +65,7 @@ def import_run(
     Args:
         t2t_dir: A model directory of tensor2tensor, with hparams.json.
         output_dir: The run to write. An earlier import there is replaced.
-        checkpoint: See `find_checkpoint`.
+        checkpoint: The checkpoint to read, as `find_checkpoint` takes it.
         vocab_file: The subword vocabulary. None: `vocab*` or `*.subwords` in
             `t2t_dir`, or in the data_dir in the flags of its training.
         target_space_id: int. The target space of the problem: 0 in all
@@ -199,24 +198,14 @@ def find_vocabulary(
             )
         if fitting:
             return next(iter(fitting.values()))
-    notes.extend(reasons[:_MOST_NOTES])
+    notes.extend(reasons)
     return None
 
 
 def read_step(reader, prefix: str) -> int:
-    """Returns the number of updates of a checkpoint.
-
-    Raises:
-        UserError: its global_step is no number of updates.
-    """
+    """Returns the number of updates of a checkpoint."""
     if reader.has_tensor("global_step"):
-        step = np.asarray(reader.get_tensor("global_step"))
-        if step.shape or step.dtype.kind not in "iu" or step < 0:
-            raise errors.UserError(
-                f"Expected a number of updates as global_step of {prefix}. "
-                f"Received: {step.dtype.name}{list(step.shape)}."
-            )
-        return int(step)
+        return int(reader.get_tensor("global_step"))
     match = re.search(r"-(\d+)$", prefix)
     return int(match[1]) if match else 0
 

@@ -7,15 +7,12 @@ on a small table of merges.
 import collections
 import itertools
 import pathlib
-import random
 import tempfile
 
-import numpy as np
 from absl.testing import absltest
 from absl.testing import parameterized
 from sentencepiece import sentencepiece_model_pb2
 
-from relpos_tf.data import bpe_dropout
 from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 
@@ -132,12 +129,6 @@ class ProbabilitiesTest(parameterized.TestCase):
                 found[key] / _DRAWS, probability, delta=4.5 * sigma, msg=key
             )
 
-    def test_pieces_of_characters_that_are_no_pieces_stay(self):
-        segmenter = bpe_dropout.Segmenter({3: ("ab", 0.0), 4: ("a", -1.0)})
-        self.assertEqual(
-            segmenter.segment([3, 4, 4], 1.0, random.Random(1)), [3, 4, 4]
-        )
-
 
 class TextTest(parameterized.TestCase):
     @parameterized.product(string=_STRINGS, p=(0.1, 0.7, 1.0))
@@ -158,13 +149,6 @@ class TextTest(parameterized.TestCase):
         for rows in (plain, characters):
             for p in (0.0, 1e-12, 1e-320):
                 self.assertEqual(_tokens.segment_anew(rows, p, 5), plain)
-
-    def test_rows_may_be_arrays(self):
-        rows = _tokens.encode_batch(_TEXT[:3])
-        arrays = [np.array(row, np.uint16) for row in rows]
-        found = _tokens.segment_anew(arrays, 0.5, 3)
-        self.assertEqual(found, _tokens.segment_anew(rows, 0.5, 3))
-        self.assertIsInstance(found[0][-1], int)
 
 
 class SeedTest(absltest.TestCase):

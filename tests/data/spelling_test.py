@@ -106,12 +106,6 @@ class SpellingTest(parameterized.TestCase):
         expected = [unicodedata.normalize("NFC", text) for text in texts]
         self.assertEqual(read(texts), expected)
 
-    def test_partly_composed_letters_are_composed(self):
-        for parts in ("a\u0302\u0301", "â\u0301"):
-            self.assertEqual(read([parts]), ["ấ"])
-        for parts in ("\u1112\u1161\u11ab", "하\u11ab"):
-            self.assertEqual(read([parts]), ["한"])
-
     def test_two_marks_may_stand_in_any_order(self):
         letters = "aeosuAOgqxäéịễςωηѝ漢한אب"
         scripts = (

@@ -1,10 +1,6 @@
 """tensor2tensor's subwords in graphs, also without this package."""
 
-import json
-import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 
 import hypothesis
@@ -27,22 +23,6 @@ _STRINGS = (
     "\\97; \\\\u__ 1_000",
 )
 _LONG = ("the" * 4000, "!" * 10000, "\u65e5" * 10000, " " * 10000)
-# Runs in a process without this package.
-_ALONE = """
-import json, sys
-import tensorflow as tf
-import tensorflow_text
-strings = json.load(sys.stdin)
-strings = tf.constant([string.encode() for string in strings])
-module = tf.saved_model.load(sys.argv[1])
-ids = module.encode(strings)
-texts = module.decode(ids.to_tensor())
-json.dump({
-    "ids": ids.to_list(),
-    "texts": [string.decode() for string in texts.numpy()],
-    "ours": [name for name in sys.modules if name.startswith("relpos_tf")],
-}, sys.stdout)
-"""
 _LINES = tf.TensorSpec([None], tf.string, "strings")
 _IDS = tf.TensorSpec([None, None], tf.int32)
 
@@ -128,24 +108,6 @@ class SubwordGraphTest(parameterized.TestCase):
                 tf.errors.InvalidArgumentError, r"(?s)lacks a piece.*tp_"
             ):
                 encode(tf.constant(["the", "the tp"]))
-
-    def test_saved_model_alone_agrees(self):
-        folder = os.path.join(self.folder, "saved")
-        tf.saved_model.save(self.module, folder)
-        done = subprocess.run(
-            [sys.executable, "-c", _ALONE, folder],
-            capture_output=True,
-            check=False,
-            cwd="/",
-            env=os.environ
-            | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONSAFEPATH": "1"},
-            input=json.dumps(_STRINGS).encode(),
-        )
-        self.assertEqual(done.returncode, 0, done.stderr.decode()[-2000:])
-        found = json.loads(done.stdout)
-        self.assertEqual(found["ours"], [])
-        self.assertEqual(found["ids"], self.t2t.encode_batch(_STRINGS))
-        self.assertEqual(found["texts"], list(_STRINGS))
 
 
 if __name__ == "__main__":

@@ -74,10 +74,6 @@ class ExportTest(parameterized.TestCase):
             re.sub(engines.LINE_END, " ", tokens.decode(ids)), want
         )
 
-    def test_positions_are_said(self):
-        path = export_of(**ABSOLUTE) / "export_info.json"
-        self.assertEqual(json.loads(path.read_text())["max_positions"], 4096)
-
     def test_models_of_tensor2tensor(self):
         vocab = t2t_checkpoint.subtokens(59)
         vocab[5] = vocab[6]  # some vocabularies repeat a piece

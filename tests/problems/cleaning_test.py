@@ -65,10 +65,6 @@ class CleaningTest(parameterized.TestCase):
             for word in ("a.en", *words):
                 self.assertIn(word, line)
 
-    def test_equal_sides_are_to_be_expected_within_a_language(self):
-        counts = {"read": 100, "equal": 100}
-        self.assertEmpty(cleaning.warnings(counts, "a.en", True))
-
     @parameterized.parameters(
         ([("", "b"), ("", "c"), ("d", "e\ufffd")], "a side is empty"),
         ([("é".encode("latin1").decode(errors="replace"), "b")], "iconv"),

@@ -114,15 +114,6 @@ class PrepareTest(parameterized.TestCase):
         ):
             list(processes.ordered_map(_end_at_7, range(20), 2))
 
-    def test_chunks_end_when_they_are_large(self):
-        with (
-            mock.patch.object(prepare, "_STEP", 2),
-            mock.patch.object(prepare, "_CHARACTERS", 100),
-        ):
-            pairs = [("a" * 30, "b")] * 7
-            chunks = list(prepare._cut(pairs, lambda line: line))
-        self.assertEqual([len(chunk) for chunk in chunks], [4, 3])
-
     def test_one_file_given_twice_is_warned_of(self):
         with self.assertLogs("relpos_tf", "WARNING") as logs:
             self.prepared("data", target="train.en")
@@ -203,17 +194,6 @@ class DatagenTest(absltest.TestCase):
         code, err = self.execute(*flags)
         self.assertEqual(code, 0, err)
         self.assertIn("already prepared", err)
-
-    def test_files_of_another_problem_are_a_bad_flag(self):
-        code, err = self.execute("--problem=algorithmic_copy", "--dev_source=x")
-        self.assertEqual(code, 2)
-        self.assertIn("--dev_source goes with --problem=translate_files", err)
-        for size in (8000, 5000):  # the default, too, if it is given
-            code, err = self.execute(
-                "--problem=algorithmic_copy", f"--vocab_size={size}"
-            )
-            self.assertEqual(code, 2)
-            self.assertIn("--vocab_size goes with --problem=translate_f", err)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import threading
 import time
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -19,7 +20,7 @@ from relpos_tf.serving import served as served_lib
 from tests import tiny_run
 from tests.serving import servers
 
-LINE = "twenty-one days"
+QUEUE = 'relpos_queue_lines{model="first"}'
 
 
 class AppTest(parameterized.TestCase):
@@ -34,6 +35,18 @@ class AppTest(parameterized.TestCase):
         for fake in self.fakes:  # the server waits for it at its end
             self.addCleanup(fake.gate.set)
         return served
+
+    def hold(self, **limits):
+        """Starts a server that translates once the gate of its fake is set."""
+        served = self.serve(**limits)
+        (fake,) = self.fakes
+        fake.gate.clear()
+        return served, fake
+
+    def wait_for_queue(self, served, number):
+        self.assertTrue(
+            servers.wait_until(lambda: served.metric(QUEUE) == number)
+        )
 
     def test_translations_with_scores(self):
         served = self.serve()
@@ -142,10 +155,6 @@ class AppTest(parameterized.TestCase):
                 {"name": "second", "attention": False} | known,
             ],
         )
-        health = json.loads(served.ask("GET", "/health")[2])
-        self.assertEqual(
-            health, {"status": "ok", "models": ["first", "second"]}
-        )
 
     def test_health_is_ok_once_every_kind_of_request_was_tried(self):
         fakes = servers.FakeTranslator(), servers.FakeTranslator(False)
@@ -216,9 +225,7 @@ class AppTest(parameterized.TestCase):
         self.assertEqual(served.translate("ab"), ["BA"])
 
     def test_what_takes_too_long_is_504_and_given_up(self):
-        served = self.serve(timeout_s=0.4)
-        (fake,) = self.fakes
-        fake.gate.clear()
+        served, fake = self.hold(timeout_s=0.4)
         status, headers, _ = served.post({"lines": ["ab"]})
         self.assertEqual(status, 504)
         self.assertGreater(int(headers["retry-after"]), 0)
@@ -228,16 +235,13 @@ class AppTest(parameterized.TestCase):
         self.assertEqual(fake.batches, [["ab"], ["cd"]])
 
     def test_a_full_queue_is_503_and_others_are_answered(self):
-        served = self.serve(max_queue_lines=3)
-        (fake,) = self.fakes
-        fake.gate.clear()
+        served, fake = self.hold(max_queue_lines=3)
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             answers = [pool.submit(served.translate, "a")]
             servers.wait_until(lambda: fake.batches)
             for i in range(3):
                 answers.append(pool.submit(served.translate, f"{i}"))
-            queue = 'relpos_queue_lines{model="first"}'
-            servers.wait_until(lambda: served.metric(queue) == 3)
+            self.wait_for_queue(served, 3)
             status, headers, answer = served.post({"lines": ["more"]})
             self.assertEqual(status, 503)
             self.assertRegex(headers["retry-after"], r"\A[1-9]\d?\Z")
@@ -249,17 +253,14 @@ class AppTest(parameterized.TestCase):
             )
 
     def test_a_client_that_hangs_up_frees_its_place(self):
-        served = self.serve()
-        (fake,) = self.fakes
-        fake.gate.clear()
+        served, fake = self.hold()
         body = json.dumps({"lines": ["ab", "cd"]})
         with served.connect() as first, served.connect() as second:
             first.request("POST", "/translate", body)
             servers.wait_until(lambda: fake.batches)
             second.request("POST", "/translate", body)
-            queue = 'relpos_queue_lines{model="first"}'
-            servers.wait_until(lambda: served.metric(queue) == 2)
-        self.assertTrue(servers.wait_until(lambda: served.metric(queue) == 0))
+            self.wait_for_queue(served, 2)
+        self.wait_for_queue(served, 0)
         fake.gate.set()
         self.assertEqual(served.translate("ef"), ["FE"])
         self.assertEqual(fake.batches, [["ab", "cd"], ["ef"]])
@@ -284,16 +285,13 @@ class AppTest(parameterized.TestCase):
         self.assertGreater(served.metric("process_resident_memory_bytes"), 2e6)
 
     def test_requests_under_way_are_finished_at_the_end(self):
-        served = self.serve()
-        (fake,) = self.fakes
-        fake.gate.clear()
+        served, fake = self.hold()
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             answers = [pool.submit(served.translate, "0", "x")]
             servers.wait_until(lambda: fake.batches)
             for i in (1, 2):
                 answers.append(pool.submit(served.translate, f"{i}", "x"))
-            queue = 'relpos_queue_lines{model="first"}'
-            servers.wait_until(lambda: served.metric(queue) == 4)
+            self.wait_for_queue(served, 4)
             served.server.should_exit = True
             time.sleep(0.3)
             with self.assertRaises(ConnectionError):
@@ -313,14 +311,11 @@ class AppTest(parameterized.TestCase):
             self.assertNoLogs("uvicorn", "ERROR"),
             concurrent.futures.ThreadPoolExecutor(2) as pool,
         ):
-            served = self.serve()
-            (fake,) = self.fakes
-            fake.gate.clear()
+            served, fake = self.hold()
             answers = [pool.submit(served.post, {"lines": ["in a batch"]})]
             servers.wait_until(lambda: fake.batches)
             answers.append(pool.submit(served.post, {"lines": ["waits"]}))
-            queue = 'relpos_queue_lines{model="first"}'
-            servers.wait_until(lambda: served.metric(queue) == 1)
+            self.wait_for_queue(served, 1)
             served.server.handle_exit(signal.SIGINT, None)
             time.sleep(0.2)
             served.server.handle_exit(signal.SIGINT, None)
@@ -334,9 +329,7 @@ class AppTest(parameterized.TestCase):
             self.assertFalse(served.thread.is_alive())
 
     def test_a_second_signal_does_not_wait_for_a_batch_for_nobody(self):
-        served = self.serve(timeout_s=0.3)
-        (fake,) = self.fakes
-        fake.gate.clear()
+        served, fake = self.hold(timeout_s=0.3)
         self.assertEqual(served.post({"lines": ["ab"]})[0], 504)
         served.server.handle_exit(signal.SIGINT, None)
         served.thread.join(3)
@@ -363,8 +356,7 @@ class AppTest(parameterized.TestCase):
         named = re.findall(r'(?:src|href)="([^"]*)"', texts["/"])
         self.assertCountEqual(named, ["data:,", "page.css", "page.js"])
         for text in texts.values():
-            others = re.findall(r"https?://[^\s\"']*", text)
-            self.assertEmpty(set(others) - {"http://www.w3.org/2000/svg"})
+            self.assertNotRegex(text, "https?://")
         # The policy forbids code and style within the page.
         self.assertNotRegex(texts["/"], r"<style|style=|\son\w+=")
         self.assertNotRegex(texts["/"], r"<script>")
@@ -403,16 +395,15 @@ class RunTest(absltest.TestCase):
             ):
                 self.assertEqual(hypothesis["text"], text)
                 self.assertAlmostEqual(hypothesis["score"], score, places=3)
-                self.assert_same_attention(hypothesis["attention"], attention)
-
-    def assert_same_attention(self, found, expected):
-        if expected is None:
-            self.assertIsNone(found)
-            return
-        self.assertEqual(found["source"], expected.source)
-        self.assertEqual(found["target"], expected.target)
-        difference = abs(expected.weights - found["weights"])
-        self.assertLess(difference.max(), 1e-3)
+                found_attention = hypothesis["attention"]
+                if attention is None:
+                    self.assertIsNone(found_attention)
+                    continue
+                self.assertEqual(found_attention["source"], attention.source)
+                self.assertEqual(found_attention["target"], attention.target)
+                np.testing.assert_allclose(
+                    found_attention["weights"], attention.weights, atol=1e-3
+                )
 
 
 if __name__ == "__main__":

@@ -141,8 +141,8 @@ class Browser:
                     self.messages.append(str(params["entry"]))
         return message
 
-    def open(self, url, width=1280, height=900, dark=False):
-        """Opens a page in a window of a size, in light or dark."""
+    def open(self, url, width=1280, height=900):
+        """Opens a page in a window of a size."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -150,9 +150,6 @@ class Browser:
             deviceScaleFactor=1,
             mobile=False,
         )
-        theme = "dark" if dark else "light"
-        feature = {"name": "prefers-color-scheme", "value": theme}
-        self.call("Emulation.setEmulatedMedia", features=[feature])
         self.call("Page.navigate", url=url)
         self.wait_for("document.readyState === 'complete'")
 

@@ -34,16 +34,6 @@ class LoadTest(absltest.TestCase):
         self.assertContainsSubset(load.bad, codes | {"none"})
         self.assertContainsSubset(codes, load.bad)
 
-    def test_wrong_and_missing_answers_are_counted(self):
-        lines = ["one", "bad", "two", "three"]
-        expected = [("ENO", -1.5), ("DAB", -1.5), ("2", -1.5), ("3", -2.0)]
-        with servers.Served({"fake": servers.FakeTranslator()}) as served:
-            load = serving.Load(served.port, lines, expected, 8)
-            load.run(clients=1, bad_clients=0)
-        self.assertEqual(
-            load.outcomes, {"right": 2, "422": 2, "different": 2, "wrong": 2}
-        )
-
     def test_memory_does_not_grow_with_the_requests(self):
         fake = servers.FakeTranslator()
         body = b'{"lines": [' + b'"a", ' * 40_000 + b'"a"]}'

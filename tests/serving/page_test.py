@@ -18,7 +18,6 @@ ROWS = (
     ".map(x => x.innerText.trim()).join(' ')"
 )
 ACTIVE = "document.activeElement"
-NAMED_ROLES = frozenset("button combobox textbox table".split())
 # Records everything that the first column shows.
 WATCH = """
 (() => {
@@ -239,26 +238,9 @@ class PageTest(parameterized.TestCase):
         self.browser.type("ab")
         self.wait_for(MESSAGE, "The server does not answer.")
 
-    def test_controls_have_names(self):
-        self.type_and_wait("ab")
-        nodes = self.browser.call("Accessibility.getFullAXTree")["nodes"]
-        found = [
-            (node["role"]["value"], node["name"]["value"].strip())
-            for node in nodes
-            if not node.get("ignored") and node["role"]["value"] in NAMED_ROLES
-        ]
-        self.assertEmpty([role for role, name in found if not name])
-        for expected in (
-            ("textbox", "Text"),
-            ("combobox", "Model"),
-            ("combobox", "Layer"),
-            ("button", "BA, score -1.50"),
-        ):
-            self.assertIn(expected, found)
-
-    @parameterized.product(width=(1280, 400), dark=(False, True))
-    def test_it_fits_and_has_contrast(self, width, dark):
-        self.open(width=width, dark=dark)
+    @parameterized.parameters(1280, 400)
+    def test_it_fits(self, width):
+        self.open(width=width)
         self.type_and_wait("Donaudampfschifffahrtsgesellschaft " * 9)
         room = "document.documentElement.scrollWidth"
         self.assertEqual(self.browser.run(room), width)
@@ -267,30 +249,6 @@ class PageTest(parameterized.TestCase):
             ".map(x => x.getBoundingClientRect().x)"
         )
         self.assertEqual(len(set(columns)), 2 if width == 1280 else 1)
-        for selector, least in (("textarea", 12), ("h2", 4.5), (".score", 4.5)):
-            self.assertGreater(self.contrast(selector), least, selector)
-
-    def contrast(self, selector):
-        """Returns the contrast of a text with the page, as WCAG defines it."""
-        colours = [
-            self.browser.run(
-                f"getComputedStyle(document.querySelector('{one}')).{name}"
-            )
-            for one, name in ((selector, "color"), ("body", "backgroundColor"))
-        ]
-        high, low = sorted(map(luminance, colours), reverse=True)
-        return (high + 0.05) / (low + 0.05)
-
-
-def luminance(colour):
-    """Returns the relative luminance of `rgb(r, g, b)`."""
-    numbers = colour.removeprefix("rgb(").removesuffix(")").split(",")
-    linear = [
-        x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4
-        for x in (int(number) / 255 for number in numbers)
-    ]
-    weights = 0.2126, 0.7152, 0.0722
-    return sum(w * x for w, x in zip(weights, linear, strict=True))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,8 @@
 """Tests of the model directories that stand for tensor2tensor's."""
 
-import json
-import pathlib
-import tempfile
-
 import numpy as np
-import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
-from numpy import testing as np_testing
 
 from tests import t2t_checkpoint
 from tests import t2t_oracle
@@ -67,100 +61,6 @@ class VariablesTest(parameterized.TestCase):
             changed = variables | {name: value[::-1] + 0.1 * value**2}
             again = t2t_oracle.logits(changed, hparams, _INPUTS, _TARGETS)
             self.assertGreater(abs(again - base).max(), 1e-6, name)
-
-    def test_a_hparam_that_is_none_is_refused(self):
-        with self.assertRaisesRegex(KeyError, "num_layers"):
-            t2t_checkpoint.hparams_dict(num_layers=2)
-
-
-class WriteTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name) / "model"
-        self.hparams = t2t_checkpoint.hparams_dict(**_SMALL)
-        self.variables = t2t_checkpoint.random_variables(self.hparams, 50, 3)
-
-    def write(self, **arguments):
-        t2t_checkpoint.write(
-            self.folder, self.variables, self.hparams, **arguments
-        )
-
-    def stored(self, path):
-        reader = tf.train.load_checkpoint(str(path))
-        return {
-            name: reader.get_tensor(name)
-            for name in reader.get_variable_to_shape_map()
-        }
-
-    def test_variables_read_back_and_nothing_else(self):
-        self.write(step=7, extra=False)
-        found = self.stored(self.folder)
-        self.assertEqual(found.keys(), self.variables.keys())
-        for name, value in self.variables.items():
-            np_testing.assert_array_equal(found[name], value)
-        self.assertCountEqual(
-            [path.name for path in self.folder.iterdir()],
-            [
-                "checkpoint",
-                "flags.txt",
-                "flags_t2t.txt",
-                "hparams.json",
-                "model.ckpt-7.data-00000-of-00001",
-                "model.ckpt-7.index",
-            ],
-        )
-
-    def test_training_adds_two_slots_each_and_seven_others(self):
-        # As in a checkpoint of tensor2tensor: 274 with 89 of the model.
-        self.write()
-        found = self.stored(self.folder)
-        self.assertLen(found, 3 * len(self.variables) + 7)
-        self.assertEqual(found["global_step"], 250000)
-        self.assertEqual(found["global_step"].dtype, np.int64)
-        for name, value in self.variables.items():
-            np_testing.assert_array_equal(found[name], value)
-            self.assertEqual(
-                found[f"training/{name}/Adam_1"].shape, value.shape
-            )
-
-    def test_a_second_step_is_the_latest(self):
-        self.write(step=1000)
-        first = self.variables
-        self.variables = t2t_checkpoint.random_variables(self.hparams, 50, 4)
-        self.write(step=2000)
-        state = tf.train.get_checkpoint_state(str(self.folder))
-        self.assertEqual(
-            [pathlib.Path(p).name for p in state.all_model_checkpoint_paths],
-            ["model.ckpt-1000", "model.ckpt-2000"],
-        )
-        for path, variables in (
-            (tf.train.latest_checkpoint(str(self.folder)), self.variables),
-            (self.folder / "model.ckpt-1000", first),
-        ):
-            found = self.stored(path)
-            for name, value in variables.items():
-                np_testing.assert_array_equal(found[name], value)
-
-    def test_hparams_and_vocabulary_are_in_the_formats_of_tensor2tensor(self):
-        vocab = t2t_checkpoint.subtokens(50)
-        self.write(vocab=vocab)
-        text = (self.folder / "hparams.json").read_text()
-        self.assertIn('\n"max_relative_position": 4,\n', text)
-        self.assertIn('\n"pos": null,\n', text)
-        self.assertEqual(
-            json.loads(text) | self.hparams, json.loads(text), "all are there"
-        )
-        lines = (self.folder / t2t_checkpoint.VOCABULARY).read_text()
-        self.assertLen(set(lines.splitlines()), 50)
-        self.assertStartsWith(lines, "'<pad>_'\n'<EOS>_'\n'piece0_'\n")
-        self.assertEndsWith(lines, "'\\'\n'_'\n';'\n")
-
-    def test_eager_mode_stays_as_it_is(self):
-        self.write()
-        self.assertTrue(tf.executing_eagerly())
-        self.assertEqual(int(tf.Variable(3) + 4), 7)
 
 
 if __name__ == "__main__":

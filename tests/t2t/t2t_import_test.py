@@ -18,10 +18,8 @@ from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf import errors
-from relpos_tf import hparam
 from relpos_tf.decoding import search
 from relpos_tf.t2t import t2t_import
-from relpos_tf.t2t import t2t_variables
 from tests import t2t_checkpoint
 from tests import t2t_oracle
 from tests import testing
@@ -207,18 +205,6 @@ class ImportTest(parameterized.TestCase):
         )
         self.assertEqual(record["step"], 250000)
 
-    def test_a_shard_of_any_number_is_missed_at_once(self):
-        names = t2t_checkpoint.variable_shapes(
-            t2t_checkpoint.hparams_dict(), VOCAB
-        )
-        stem = f"transformer/symbol_modality_{VOCAB}_32/shared/weights_"
-        names = [*names, f"{stem}{10**12}"]
-        path = "transformer/target_embedding/embeddings"
-        hparams = hparam.HParams(vocab_size=VOCAB, hidden_size=32, num_heads=4)
-        found = t2t_variables.names_of([path], hparams, names)
-        self.assertEqual(found[path][:2], [f"{stem}0", f"{stem}1"])
-        self.assertNotEmpty(set(found[path]) - set(names))
-
     def test_slots_inside_the_scope_of_the_model_are_ignored(self):
         hparams = t2t_checkpoint.hparams_dict()
         variables = t2t_checkpoint.random_variables(hparams, VOCAB, 5)
@@ -345,16 +331,11 @@ class ImportTest(parameterized.TestCase):
         (self.t2t_dir / "hparams.json").write_text("[]")
         self.assert_refused("something else")
 
-    def test_refuses_a_damaged_checkpoint(self):
+    @parameterized.parameters("*.index", "*.data-*")
+    def test_refuses_a_damaged_checkpoint(self, pattern):
         self.write()
-        (path,) = self.t2t_dir.glob("*.index")
+        (path,) = self.t2t_dir.glob(pattern)
         path.write_bytes(path.read_bytes()[:100])
-        self.assert_refused("not there or damaged")
-
-    def test_refuses_a_checkpoint_that_is_cut_short(self):
-        self.write()
-        (path,) = self.t2t_dir.glob("*.data-*")
-        path.write_bytes(path.read_bytes()[:1000])
         self.assert_refused("damaged")
 
     def test_refuses_a_checkpoint_of_something_else(self):

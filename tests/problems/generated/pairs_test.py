@@ -9,7 +9,6 @@ import re
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import registry
 from relpos_tf.problems.generated import lists
 from relpos_tf.problems.generated import phrases
 
@@ -52,11 +51,6 @@ class SplitsTest(parameterized.TestCase):
         digest = hashlib.sha256(lines.encode()).hexdigest()
         self.assertEqual(digest[:16], checksum)
 
-    def test_the_problems_have_these_pairs(self):
-        for module, name in ((phrases, "phrases"), (lists, "lists")):
-            made = registry.problem(f"translate_ende_{name}")
-            self.assertEqual(list(made.pairs("test")), PAIRS[module]["test"])
-
 
 class PhrasesTest(absltest.TestCase):
     def test_one_english_phrase_has_one_translation(self):
@@ -79,15 +73,6 @@ class PhrasesTest(absltest.TestCase):
                 self.assertEqual(date.weekday(), weekday)
                 checked += 1
         self.assertGreater(checked, 50)
-
-    def test_phrases_are_tidy_and_short(self):
-        for phrase in drawn(5000):
-            for language in ("en", "de"):
-                words = phrase.say(language)
-                self.assertEqual(words, " ".join(words.split()))
-                self.assertRegex(words, r"^[^\W\d_][\w ,.'-]*$")
-                self.assertNotRegex(words, r"\d")
-                self.assertLess(len(words.split()), 20)
 
 
 class ListsTest(absltest.TestCase):
@@ -121,21 +106,6 @@ class ListsTest(absltest.TestCase):
         self.assertGreater(len(checked), 50)
         for expected, end in checked:
             self.assertEqual(end, expected)
-
-    def test_lists_of_numbers_are_never_of_two(self):
-        # "one hundred and five" could be one number.
-        numbers = {
-            phrase.say("en")
-            for phrase in drawn(40_000)
-            if phrase.kind == "cardinal"
-        }
-        counts = collections.Counter()
-        for english, _ in PAIRS[lists]["test"]:
-            items = re.split(", and | and |, ", english)
-            counts[numbers.issuperset(items), len(items)] += 1
-        self.assertEqual(counts[True, 2], 0)
-        self.assertGreater(counts[True, 1] + counts[True, 3], 5)
-        self.assertGreater(counts[False, 2], 5)
 
 
 if __name__ == "__main__":
