@@ -17,21 +17,6 @@ COMMANDS = tuple(
     if path.stem not in ("__init__", "command")
 )
 LAUNCHERS = ("trainer", "decoder")
-DOCUMENTS = (
-    "CONTRIBUTING.md",
-    "Makefile",
-    "README.md",
-    *(f"{name}.py" for name in LAUNCHERS),
-    *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")),
-    *(str(path.relative_to(ROOT)) for path in (ROOT / "hparams").glob("*.py")),
-    *(f"relpos_tf/bin/{name}.py" for name in COMMANDS),
-)
-# A command in a text: its name, then everything up to the end of the line,
-# where a backslash continues the line.
-CALL = re.compile(
-    rf"(?:relpos-|relpos_tf\.bin\.|python )({'|'.join(COMMANDS)})\b(?:\.py)?"
-    r"((?: |\\\n)(?:\\\n|[^\n`|])*)"
-)
 NO_TENSORFLOW = """
 import sys
 from relpos_tf.bin import {name}
@@ -96,18 +81,6 @@ class HelpTest(parameterized.TestCase):
         module = importlib.import_module(f"relpos_tf.bin.{command}")
         silent = [n for n in module.FLAGS if not module.FLAGS[n].help]
         self.assertEmpty(silent)
-
-    @parameterized.parameters(*DOCUMENTS)
-    def test_documents_name_only_flags_that_exist(self, document):
-        text = (ROOT / document).read_text(encoding="utf-8")
-        wrong = [
-            f"{command} --{flag}"
-            for command, arguments in CALL.findall(text)
-            for flag in re.findall(r"(?<!\S)--(\w+)", arguments)
-            if flag not in flags_of(command) | {"help"}
-            and flag.removeprefix("no") not in flags_of(command)
-        ]
-        self.assertEmpty(wrong)
 
 
 if __name__ == "__main__":

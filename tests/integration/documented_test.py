@@ -29,10 +29,17 @@ SMALL = (
     "--test_target=test.de",
 )
 
+CODE = tuple(
+    str(path.relative_to(documents.ROOT))
+    for folder in ("hparams", "relpos_tf/bin")
+    for path in (documents.ROOT / folder).glob("*.py")
+)
+
 
 def installed(file):
     """Returns the installed commands of a document, without `relpos-`."""
     text = (documents.ROOT / file).read_text(encoding="utf-8")
+    text = text.replace("\\\\\n", "\\\n")  # as in a docstring
     return [
         [words[0].removeprefix("relpos-"), *words[1:]]
         for words in documents.commands(text)
@@ -98,7 +105,7 @@ class DocumentedCommandsTest(absltest.TestCase):
     def test_flags_and_names_exist(self):
         found = [
             words
-            for file in documents.FILES
+            for file in (*documents.FILES, *CODE)
             for words in installed(file)
             if not any(
                 "..." in word or re.fullmatch(r"--[a-z_0-9]+", word)

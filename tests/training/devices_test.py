@@ -1,7 +1,6 @@
 """Tests of the choice of devices; two logical CPUs stand for GPUs."""
 
 import json
-import pathlib
 from unittest import mock
 
 import tensorflow as tf
@@ -74,18 +73,6 @@ class DevicesTest(parameterized.TestCase):
         self.assertEqual(
             calls, [cluster.Cluster(("one:1", "two:2"), 0), "connected"]
         )
-
-    @parameterized.parameters(
-        ("flags\t\t: fpu avx2 avx512_bf16 amx_tile\n", False),
-        ("Features\t: fp asimd bf16 i8mm\n", False),
-        ("flags\t\t: fpu avx2 avx512f avx512bw\n", True),
-        (None, False),  # a system that does not say
-    )
-    def test_processors_without_bfloat16_are_found(self, text, expected):
-        path = pathlib.Path(self.create_tempdir().full_path, "cpuinfo")
-        if text is not None:
-            path.write_text(text)
-        self.assertEqual(devices.lacks_bfloat16(path), expected)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 In tests/integration/hosts_test.py the hosts are processes.
 """
 
-import functools
 import json
 from unittest import mock
 
@@ -87,18 +86,6 @@ class HostsTest(absltest.TestCase):
         self.assertEqual(last.from_last(8), [8])
         self.assertEqual(first.sent + last.sent, [[3, 4], [0], [0, 0], [8]])
 
-    def test_the_chief_writes_and_the_others_wait(self):
-        for index, expected in ((0, ["write", "look"]), (1, ["look"])):
-            group, calls = SeveralHosts(index, [0]), []
-
-            def look(group=group, calls=calls):
-                calls.append("look")
-                return len(group.sent) == 1  # the barrier
-
-            write = functools.partial(calls.append, "write")
-            group.chief_writes(write, look, "--a")
-            self.assertEqual(calls, expected)
-
     def test_lost_host_is_one_line(self):
         group = SeveralHosts(0, lost())
         with self.assertRaises(errors.UserError) as caught:
@@ -109,13 +96,6 @@ class HostsTest(absltest.TestCase):
             "reached. See its messages, then run the same command on all "
             "hosts again: the run goes on from its last checkpoint.",
         )
-
-    def test_last_barrier_may_fail(self):
-        group = SeveralHosts(0, [0], lost())
-        group.final_barrier()
-        self.assertLen(group.sent, 2)
-        with self.assertRaises(errors.UserError):
-            SeveralHosts(0, lost()).final_barrier()
 
     def test_signals_are_held(self):
         one = hosts.Hosts(tf.distribute.get_strategy())
