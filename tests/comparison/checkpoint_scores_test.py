@@ -18,34 +18,6 @@ HALF = ("a b c d e", "f g h i x")
 NONE = ("k l m n o", "p q r s t")
 
 
-class EarlyCheckTest(absltest.TestCase):
-    """Errors come before the translation, which takes long."""
-
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
-    def report(self, content, name="scores.json"):
-        reference = self.folder / "reference"
-        reference.write_text(content)
-        return checkpoint_scores.CheckpointScores(
-            "dev", reference, self.folder / name, self.folder / "plot.png"
-        )
-
-    def test_files_that_cannot_be_written_are_refused(self):
-        (self.folder / "folder").mkdir()
-        with self.assertRaisesRegex(errors.UserError, "a folder"):
-            self.report("a\n", "folder")
-        with self.assertRaisesRegex(errors.UserError, "not a directory"):
-            self.report("a\n", "reference/scores.json")
-        self.report("a\n")
-
-    def test_a_reference_without_text_is_refused(self):
-        for content in ("", "\n \n"):
-            with self.assertRaisesRegex(errors.UserError, "without any text"):
-                self.report(content)
-
-
 class FilesTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
@@ -82,10 +54,6 @@ class FilesTest(absltest.TestCase):
         with self.assertRaisesRegex(errors.UserError, "dev, test"):
             self.found()
         self.assertEqual([one[0] for one in self.found("test")], [1, 2])
-
-    def test_no_folder_has_no_translations(self):
-        self.folder /= "missing"
-        self.assertEqual(self.found(), [])
 
     def test_file_name_is_found_again(self):
         for is_average in (False, True):

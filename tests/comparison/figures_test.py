@@ -149,10 +149,6 @@ class FiguresTest(absltest.TestCase):
             self.assertLessEqual(box.x1 * 72, width)
             self.assertLessEqual(box.y1 * 72, height)
 
-    def test_same_report_gives_the_same_figure(self):
-        report = report_sample.report()
-        self.assertEqual(figures.scores(report), figures.scores(report))
-
     def test_checkpoints_are_drawn_by_step(self):
         path = pathlib.Path(self.create_tempdir().full_path) / "scores.png"
         series = {"checkpoint": [(5, 7.5), (10, 30.25)], "average": [(10, 29)]}

@@ -16,7 +16,6 @@ from relpos_tf.comparison import scoring
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
-from relpos_tf.problems import problem as problem_lib
 from relpos_tf.problems import test_sets
 from relpos_tf.training import evaluation
 from relpos_tf.utils import slots as slots_lib
@@ -146,46 +145,6 @@ class ScoresTest(ScoresTestCase):
         self.assertEqual(self.score(further=[dev]), result)
         self.assertEqual(self.process.call_count, 2)
 
-    def test_all_test_sets_of_the_problem_are_collected(self):
-        examples.add_run(self.folder, "b-seed1")
-        two = [runs.Run(x, 1, self.folder / f"{x}-seed1") for x in "ab"]
-        more = problem_lib.Problem(
-            name="pairs",
-            source_language="en",
-            target_language="de",
-            vocab_size=340,
-            splits={
-                split: lambda tmp_dir, pairs=pairs: pairs
-                for split, pairs in {
-                    "train": examples.PAIRS,
-                    "dev": examples.PAIRS[1:],
-                    "test_2": examples.PAIRS[2:],
-                    "test": examples.TEST,
-                }.items()
-            },
-            tokenizer_file=self.run.files.tokenizer_path,
-        )
-        # The runs were trained when there was one test set.
-        shutil.rmtree(more.folder(self.folder / "data"), ignore_errors=True)
-        more.prepare(self.folder / "data")
-        for use_test_set, expected in (
-            (True, ("test", ["test_2"], [])),
-            (False, ("dev", [], [])),
-        ):
-            report = collection.collect(
-                two,
-                0,
-                str(self.folder / "data"),
-                self.folder / "out",
-                slots_lib.divide(1),
-                use_test_set=use_test_set,
-            )
-            names = [one["name"] for one in report["further_test_sets"]]
-            warned = [w for w in report["warnings"] if "no test split" in w]
-            self.assertEqual((report["split"], names, warned), expected)
-        made = self.folder / "out" / "translations" / "b-seed1.test_2.txt"
-        self.assertEqual(made.read_text().count("\n"), 2)
-
     def test_other_search_settings_need_other_scores(self):
         self.score()
         hparams = self.run.files.read_hparams()
@@ -214,11 +173,6 @@ class ScoresTest(ScoresTestCase):
             errors.UserError,
             "Expected the data of pairs .* other data, in .*pairs",
         ):
-            self.open_set()
-
-    def test_missing_data_are_named(self):
-        shutil.rmtree(self.folder / "data")
-        with self.assertRaisesRegex(errors.UserError, "Received: none"):
             self.open_set()
 
 

@@ -10,7 +10,6 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import compare
 from relpos_tf.comparison import variants
@@ -28,32 +27,6 @@ def changed(variant, base=TINY):
 
 
 class PresetTest(parameterized.TestCase):
-    @parameterized.parameters(
-        ("table1", ["relative", "absolute"]),
-        ("table3", ["keys+values", "keys", "values", "neither"]),
-        ("length", ["relative", "sinusoids", "learned", "both", "none"]),
-    )
-    def test_labels_stand_in_order(self, preset, expected):
-        found = variants.of_preset(preset, TINY, "")
-        self.assertEqual([one.label for one in found], expected)
-
-    @parameterized.parameters(
-        ("table1", "absolute", "timing", "dot_product"),
-        ("length", "sinusoids", "timing", "dot_product"),
-        ("length", "learned", "emb", "dot_product"),
-        ("length", "both", "timing", "dot_product_relative"),
-        ("length", "none", "none", "dot_product"),
-        ("length", "relative", "none", "dot_product_relative"),
-    )
-    def test_positions(self, preset, label, pos, attention):
-        (found,) = (
-            one.hparams
-            for one in variants.of_preset(preset, TINY, "")
-            if one.label == label
-        )
-        self.assertEqual(found.pos, pos)
-        self.assertEqual(found.self_attention_type, attention)
-
     def test_table2_clips_at_every_distance(self):
         found = variants.of_preset("table2", TINY, "")
         self.assertEqual(
@@ -68,76 +41,59 @@ class PresetTest(parameterized.TestCase):
         self.assertEqual(changed(values), {"add_relative_to_keys": False})
         self.assertEqual(changed(neither), changed(keys) | changed(values))
 
-    def test_localness_adds_to_sinusoids_and_to_relative_positions(self):
-        found = {v.label: v for v in variants.of_preset("localness", TINY, "")}
-        sinusoids = changed(found["sinusoids"])
-        self.assertEqual(
-            sinusoids, {"pos": "timing", "self_attention_type": "dot_product"}
-        )
-        for label in ("fixed", "layer", "query"):
-            self.assertEqual(
-                changed(found[label]), sinusoids | {"localness": label}
-            )
-        self.assertEqual(changed(found["relative"]), {})
-        self.assertEqual(
-            changed(found["relative+query"]), {"localness": "query"}
-        )
-
     @parameterized.parameters(
-        ("relative", {}),
-        ("sinusoids", {"pos": "timing"}),
-        ("shape", {"pos": "timing", "max_position_shift": 500}),
-        ("learned", {"pos": "emb"}),
-        ("t5-bias", {"self_attention_type": "dot_product_relative_bias"}),
-        ("alibi", {"self_attention_type": "dot_product_alibi"}),
-        ("rotary", {"self_attention_type": "dot_product_rotary"}),
         (
-            "convolutional",
+            "length",
             {
-                "pos": "timing",
-                "attention_window": 5,
-                "attention_window_layers": 3,
+                "relative": "",
+                "sinusoids": "timing,dot_product",
+                "learned": "emb,dot_product",
+                "both": "timing",
+                "none": "dot_product",
             },
         ),
-        ("localness", {"pos": "timing", "localness": "query"}),
-        ("encoder-only", {"pos": "timing", "decoder_pos": "none"}),
-        ("none", {}),
+        ("table1", {"relative": "", "absolute": "timing,dot_product"}),
+        (
+            "localness",
+            {
+                "sinusoids": "timing,dot_product",
+                "fixed": "timing,dot_product,fixed",
+                "layer": "timing,dot_product,layer",
+                "query": "timing,dot_product,query",
+                "relative": "",
+                "relative+query": "query",
+            },
+        ),
+        (
+            "positions",
+            {
+                "relative": "",
+                "sinusoids": "timing,dot_product",
+                "shape": "timing,dot_product,500",
+                "learned": "emb,dot_product",
+                "t5-bias": "dot_product_relative_bias",
+                "alibi": "dot_product_alibi",
+                "rotary": "dot_product_rotary",
+                "convolutional": "timing,dot_product,5,3",
+                "localness": "timing,dot_product,query",
+                "encoder-only": "timing,dot_product,none",
+                "none": "dot_product",
+            },
+        ),
     )
-    def test_every_scheme_of_positions(self, label, expected):
-        found = {v.label: v for v in variants.of_preset("positions", TINY, "")}
-        if label != "relative":
-            expected = {"self_attention_type": "dot_product", **expected}
-        self.assertEqual(changed(found[label]), expected)
-
-    def test_positions_agree_with_the_sets_of_the_schemes(self):
-        found = {v.label: v for v in variants.of_preset("positions", TINY, "")}
-        for label, name in (
-            ("sinusoids", "transformer_base"),
-            ("shape", "transformer_shape"),
-            ("learned", "transformer_learned"),
-            ("t5-bias", "transformer_t5_bias"),
-            ("alibi", "transformer_alibi"),
-            ("rotary", "transformer_rotary"),
-            ("convolutional", "transformer_convolutional_1d"),
-            ("localness", "transformer_localness_query"),
-        ):
-            own = registry.hparams(name)
-            tiny = registry.hparams("transformer_tiny")
-            base = registry.hparams("transformer_base")
-            expected = tiny.replace(
-                **{
-                    field: after
-                    for field, (_, after) in hparam.differences(
-                        base, own
-                    ).items()
-                }
-            )
-            difference = hparam.differences(found[label].hparams, expected)
-            # Only fields of Shaw's vectors, which no other scheme reads.
-            self.assertContainsSubset(
-                difference,
-                ("max_relative_position", "heads_share_relative_embedding"),
-            )
+    def test_values_that_change_by_label(self, preset, expected):
+        found = {
+            one.label: sorted(map(str, changed(one).values()))
+            for one in variants.of_preset(preset, TINY, "")
+        }
+        self.assertEqual(
+            found,
+            {
+                k: sorted(filter(None, v.split(",")))
+                for k, v in expected.items()
+            },
+        )
+        self.assertEqual(list(found), list(expected))
 
     def test_every_position_scheme_builds_a_model_of_its_own(self):
         # Longer than a window of 5 to each side.
@@ -156,15 +112,6 @@ class PresetTest(parameterized.TestCase):
         np.testing.assert_array_equal(shape, outputs["sinusoids"])
         for a, b in itertools.combinations(outputs, 2):
             self.assertGreater(abs(outputs[a] - outputs[b]).max(), 1e-4, (a, b))
-
-    def test_presets_have_distinct_labels_and_hparams(self):
-        for preset in variants.PRESETS:
-            found = variants.of_preset(preset, TINY, "")
-            labels = {one.label for one in found}
-            self.assertLen(labels, len(found))
-            if preset != "table2":  # All distances are beyond some lengths.
-                values = {one.hparams.to_json() for one in found}
-                self.assertLen(values, len(found))
 
     def test_documents_name_every_variant(self):
         page = (DOCS / "comparing.md").read_text("utf-8")
@@ -188,13 +135,6 @@ class PresetTest(parameterized.TestCase):
         # Changes to one label override changes to all.
         found = variants.of_preset("table2", TINY, "alpha=1;k=2:alpha=0.9")
         self.assertEqual([v.hparams.alpha for v in found[:3]], [1.0, 1.0, 0.9])
-
-    @parameterized.parameters(
-        "transformer_tiny", "transformer_relative_and_absolute"
-    )
-    def test_needs_a_set_with_relative_positions_only(self, base):
-        with self.assertRaisesRegex(errors.UserError, f"Received: {base}"):
-            variants.of_preset("table1", base, "")
 
     def test_needs_a_set_whose_decoder_has_the_same_positions(self):
         hparams = registry.hparams(TINY).replace(decoder_pos="timing")
@@ -228,19 +168,6 @@ class SetsTest(parameterized.TestCase):
             changed(found[1]),
             {"alpha": 2.0, "relu_dropout": 0.1, "max_length": 9},
         )
-
-    @parameterized.parameters(
-        ([TINY, TINY], "", "Received twice: transformer_relative_tiny"),
-        (["a=" + TINY, "a=transformer_tiny"], "", "Received twice: a"),
-        ([], "", "Received: none"),
-        (["nothing"], "", "Unknown hparams set `nothing`"),
-        ([TINY], "b:alpha=1", "labels transformer_relative_tiny. Received: 'b"),
-        ([TINY], "alhpa=1", "Unknown hparams"),
-        ([TINY], f"{TINY}:alpha=x", "`alpha` must be of type float"),
-    )
-    def test_mistakes(self, sets, changes, message):
-        with self.assertRaisesRegex(errors.UserError, message):
-            variants.of_sets(sets, changes)
 
     def test_differences_name_each_value(self):
         found = variants.of_sets(

@@ -1,0 +1,120 @@
+"""What the comparison refuses, and the words that the message must have."""
+
+import functools
+import os
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf import errors
+from relpos_tf import hparam
+from relpos_tf.comparison import grid
+from relpos_tf.comparison import outputs
+from relpos_tf.comparison import runs
+from relpos_tf.comparison import variants
+from relpos_tf.models import run_dir
+from relpos_tf.problems import test_sets
+
+TINY = "transformer_relative_tiny"
+
+
+def read(*items):
+    """Reads translations of the two test sets of two lines."""
+    here = pathlib.Path()
+    sets = [
+        test_sets.TestSet(name, ["x", "y"], ["u", "v"], here, here)
+        for name in ("test", "flickr")
+    ]
+    (one,) = outputs.parse(items)
+    return outputs.read(one, sets)
+
+
+def expand(text):
+    one = variants.Variant("a", "set", "", hparam.HParams())
+    return grid.Grid.parse(text).expand([one])
+
+
+def plan(*labels):
+    """Plans runs whose directories may be those of others."""
+    made = [
+        variants.Variant(label, "set", "x", hparam.HParams())
+        for label in labels
+    ]
+    return runs.plan(made, [1], pathlib.Path("runs"), {"problem": "p"}, 10)
+
+
+REFUSALS = (
+    (outputs.parse, ["a.txt"], "LABEL=FILE Received 'a.txt' no file"),
+    (outputs.parse, ["=a.txt"], "LABEL=FILE '=a.txt'"),
+    (outputs.parse, ["x="], "LABEL=FILE 'x='"),
+    (outputs.parse, ["x=none"], "'x=none' no file"),
+    (outputs.parse, ["x=a.txt", "x=b.txt", "x=copy.txt"], "a.txt copy.txt"),
+    (outputs.parse, ["x=a.txt", "x=b.txt", "x:test_2=a.txt"], "2, 1."),
+    (
+        outputs.parse,
+        ["x=a.txt", "x=copy.txt", "x:s=a.txt", "x:s=copy.txt"],
+        "copies a.txt copy.txt",
+    ),
+    (read, "x=long.txt", "2 lines long.txt of test 3."),
+    (read, "x:test_2=a.txt", "test, flickr a.txt test_2."),
+    (read, "x:flickr=a.txt", "x for test, files for flickr only"),
+    (runs.find, "none", "'none' no run"),
+    (runs.find, "x=none*", "'x=none*' no run"),
+    (runs.find, ".", "'.' no run"),
+    (runs.find, "run,run", "twice run"),
+    (runs.find, "b=run,b=other", "twice b"),
+    (runs.final_checkpoint, runs.Run("a", 1, "run"), "run none"),
+    (functools.partial(plan, "a/b"), "a b", "a/b, a b"),
+    (grid.Grid.parse, "alpha", "name=value,value;name=value,value 'alpha'"),
+    (grid.Grid.parse, "alpha=1,", "name=value,value; 'alpha=1,'"),
+    (grid.Grid.parse, "alpha=1,beam_size=2", "with a semicolon"),
+    (grid.Grid.parse, ";", "each once none"),
+    (grid.Grid.parse, "alpha=1;alpha=2", "each once alpha, alpha"),
+    (grid.Grid.parse, "alpha=1,1.0", "alpha once 1,1.0"),
+    (grid.Grid.parse, "alhpa=1", "Unknown 'alhpa' alpha"),
+    (grid.Grid.parse, "beam_size=1.5", "`beam_size` int"),
+    (grid.Grid.parse, "train_steps=5,6", "train_steps the same in all runs"),
+    (grid.Grid.parse, "vocab_size=5,6", "vocab_size"),
+    (expand, "beam_size=4,0", "beam_size"),
+    (variants.of_sets, ([TINY, TINY], ""), f"twice {TINY}"),
+    (variants.of_sets, (["a=" + TINY, "a=x"], ""), "twice a"),
+    (variants.of_sets, ([], ""), "none"),
+    (variants.of_sets, (["nothing"], ""), "Unknown hparams set `nothing`"),
+    (variants.of_sets, ([TINY], "b:alpha=1"), f"labels {TINY} 'b:alpha=1'"),
+    (variants.of_sets, ([TINY], "alhpa=1"), "Unknown hparams"),
+    (variants.of_sets, ([TINY], f"{TINY}:alpha=x"), "`alpha` float"),
+    (variants.of_preset, ("table1", "transformer_tiny", ""), "relative only"),
+    (
+        variants.of_preset,
+        ("table1", "transformer_relative_and_absolute", ""),
+        "transformer_relative_and_absolute",
+    ),
+)
+
+
+class RefusalsTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        before = os.getcwd()
+        os.chdir(self.create_tempdir().full_path)
+        self.addCleanup(os.chdir, before)
+        for name, lines in (("a", "1\n2\n"), ("copy", "1\n2\n"), ("b", "3\n")):
+            pathlib.Path(f"{name}.txt").write_text(lines)
+        pathlib.Path("long.txt").write_text("1\n2\n3\n")
+        for name in ("run", "other"):
+            run_dir.RunDir(pathlib.Path(name)).write_hparams(hparam.HParams())
+
+    @parameterized.parameters(*REFUSALS)
+    def test_message_names_what_was_received(self, call, given, words):
+        arguments = given if isinstance(given, tuple) else (given,)
+        with self.assertRaises(errors.UserError) as caught:
+            call(*arguments)
+        message = str(caught.exception)
+        for word in words.split():
+            self.assertIn(word, message)
+        self.assertNotIn("\n", message)
+
+
+if __name__ == "__main__":
+    absltest.main()
