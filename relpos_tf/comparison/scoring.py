@@ -4,6 +4,7 @@ Every run has one file, `scores/NAME.json`, with the translations of all test
 sets. It is made again if it belongs to another model, search or test set.
 """
 
+import functools
 import json
 import logging
 import pathlib
@@ -70,9 +71,10 @@ def score(
         if _read(request) is None:
             log = folder / "logs" / f"{run.name}.score.log"
             arguments = [*SCORER, json.dumps(request)]
-            waiting.append(jobs.Job(run.title, arguments, log))
-    if waiting:
-        _log.info("Translating with %d models.", len(waiting))
+            begin = functools.partial(
+                _log.info, "Translating with %s.", run.title
+            )
+            waiting.append(jobs.Job(run.title, arguments, log, begin))
     jobs.run(waiting, slots, "Scoring")
     results = []
     for run, checkpoint, request in zip(

@@ -1,12 +1,13 @@
 """Jobs side by side: their order, failures, signals, and parts of a machine."""
 
+import contextlib
 import os
 import pathlib
 import signal
 import subprocess
-import sys
 import threading
 import time
+from concurrent import futures
 from unittest import mock
 
 from absl.testing import absltest
@@ -47,6 +48,10 @@ signal.signal(signal.SIGINT, stop)
 (folder / f"{name}.begun").touch()
 time.sleep(60)
 """
+# A signal while the processes are waited for.
+THIRD = mock.patch.object(
+    futures.ThreadPoolExecutor, "shutdown", side_effect=KeyboardInterrupt
+)
 FAILS = "print('one', '', 'It is bad.', sep='\\n'); raise SystemExit(3)"
 
 
@@ -131,16 +136,6 @@ class RunTest(JobsTestCase):
         self.assertEqual(messages[3], "It is not done.")
         self.assertTrue(self.there("b.ended") and self.there("c.ended"))
 
-    def test_others_wait_until_the_first_one_is_ready(self):
-        seen = []
-        queue = [
-            self.job("a"),
-            self.job("b", begin=lambda: seen.append(self.there("a.ended"))),
-        ]
-        ready = lambda: self.there("a.ended")  # noqa: E731
-        jobs.run(queue, slots(2), "Work", is_ready=ready)
-        self.assertEqual(seen, [True])
-
     def test_process_of_a_killed_command_is_waited_for(self):
         process = jobs.start(
             ["-S", "-c", "import time; time.sleep(0.5)"],
@@ -195,9 +190,13 @@ class SignalTest(JobsTestCase):
             self.assertTrue(self.there(f"{name}.saved"))
         self.assertFalse(self.there("c.begun"))
 
-    def test_error_of_our_own_leaves_no_process(self):
-        started = []
-        start = subprocess.Popen
+    @parameterized.parameters(
+        # A third signal does not wait for a process that does not end.
+        (SAVES, contextlib.nullcontext(), 0),
+        (SAVES.replace("SIGTERM, stop", "SIGTERM, signal.SIG_IGN"), THIRD, -9),
+    )
+    def test_our_own_end_leaves_no_process(self, code, further, expected):
+        started, start = [], subprocess.Popen
 
         def popen(*args, **kwargs):
             started.append(start(*args, **kwargs))
@@ -209,39 +208,12 @@ class SignalTest(JobsTestCase):
 
         with (
             mock.patch.object(subprocess, "Popen", popen),
-            self.assertRaisesRegex(ValueError, "a bug"),
+            further,
+            self.assertRaises((ValueError, KeyboardInterrupt)),
         ):
-            jobs.run([self.job("a", SAVES)], slots(1), "Work", watch=watch)
-        self.assertEqual(started[0].poll(), 0)
-        self.assertTrue(self.there("a.saved"))
-
-    def test_third_signal_does_not_wait(self):
-        code = (
-            "import pathlib, signal, sys, time\n"
-            "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-            "pathlib.Path(sys.argv[1], 'a.begun').touch()\n"
-            "time.sleep(60)\n"
-        )
-        parent = (
-            "import pathlib, sys\n"
-            "from relpos_tf.comparison import jobs\n"
-            "from relpos_tf.utils import signals, slots\n"
-            f"job = jobs.Job('a', ['-S', '-c', {code!r}, sys.argv[1]], "
-            "pathlib.Path(sys.argv[1], 'a.log'))\n"
-            "with signals.caught():\n"
-            "    jobs.run([job], slots.divide(1), 'Work')\n"
-        )
-        process = subprocess.Popen(
-            [sys.executable, "-c", parent, str(self.folder)],
-            stderr=subprocess.DEVNULL,
-        )
-        while not self.there("a.begun"):
-            time.sleep(0.01)
-        for _ in range(3):
-            process.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
-        self.assertNotEqual(process.wait(20), 0)
-        self.assertFalse(locks.is_locked(self.folder / "a.log"))
+            jobs.run([self.job("a", code)], slots(1), "Work", watch=watch)
+        self.assertEqual(started[0].wait(9), expected)
+        self.assertEqual(self.there("a.saved"), not expected)
 
 
 if __name__ == "__main__":

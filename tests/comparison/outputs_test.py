@@ -6,7 +6,6 @@ import pathlib
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import errors
 from relpos_tf.comparison import outputs
 from relpos_tf.problems import test_sets
 
@@ -58,14 +57,6 @@ class ParseTest(OutputsTestCase):
         ]
         self.assertEqual(found, expected)
 
-    def test_equal_files_of_one_set_alone_are_no_copies(self):
-        # Of two models, as of a set of a few lines.
-        found = outputs.parse(
-            ["x=a.txt", "x=copy.txt", "x:test_2=s-1.txt", "x:test_2=s-2.txt"]
-        )
-        self.assertLen(found, 2)
-        self.assertLen(outputs.parse(["x=a.txt", "y=copy.txt"]), 2)
-
 
 class ReadTest(OutputsTestCase):
     def read(self, *items):
@@ -81,12 +72,6 @@ class ReadTest(OutputsTestCase):
         for item in ("x:test=b.txt", "x=b.txt"):
             self.assertEqual(self.read(item).translations, {"test": first})
         self.assertEqual(result.record, {})
-
-    def test_label_of_a_run_is_refused(self):
-        found = outputs.parse(["x=a.txt", "y=b.txt"])
-        outputs.check_labels(found, ["z"])
-        with self.assertRaisesRegex(errors.UserError, "Received: y."):
-            outputs.check_labels(found, ["y", "z"])
 
 
 if __name__ == "__main__":

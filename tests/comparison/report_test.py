@@ -189,24 +189,6 @@ class ReportHtmlTest(parameterized.TestCase):
             self.assertNotIn(missing, page.text)
         self.assertNotRegex(page.text, r"\b(None|nan|null)\b")
 
-    @absltest.skipUnless(figures.is_available(), "matplotlib is not installed.")
-    def test_one_label_of_one_seed(self):
-        report = report_sample.report(labels=["relative"], pairs=[], gaps=[])
-        del report["runs"][1:], report["summary"][1:]
-        report["summary"][0]["bleu_spread"] = None
-        page = self.page(report, has_figures=True)
-        self.assertIn("1,234,567 21.00 51.50", page.text)
-        self.assertLen(page.all("img"), 5)
-
-    def test_system_without_a_run_says_so(self):
-        report = report_sample.report()
-        for run in report["runs"][2:]:
-            run |= {"train_steps": None, "seed": None, "loss": None}
-        page = self.page(report)
-        self.assertIn(
-            "seeds 1, 2. Only translations are known of absolute.", page.text
-        )
-
     def test_without_matplotlib_it_says_how_to_get_figures(self):
         page = self.page(report_sample.report())
         self.assertEmpty(page.all("img"))

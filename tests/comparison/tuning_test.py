@@ -42,29 +42,18 @@ class TuningTest(parameterized.TestCase):
                 score("alpha=3,pos=emb", 15.0, 4.0, "b"),
             ]
         )
-        chosen = [(one.label, one.overrides) for one in variants_]
         self.assertEqual(
-            chosen, [("a", "alpha=2,pos=emb"), ("b", "alpha=1,pos=emb")]
+            [(one.label, one.overrides) for one in variants_],
+            [("a", "alpha=2,pos=emb"), ("b", "alpha=1,pos=emb")],
         )
         a, b = entries
         self.assertEqual((a["label"], a["seed"]), ("a", 3))
-        self.assertEqual(a["chosen"], "alpha=2,pos=emb")
         self.assertEqual((a["range"], b["range"]), (3.5, 20.0))
         # A field of one value, or of text, has no edge.
         self.assertEqual((a["at_edge"], b["at_edge"]), ([], ["alpha"]))
-        self.assertEqual(
-            a["points"][1],
-            {
-                "hparams": "alpha=2,pos=emb",
-                "bleu": 23.5,
-                "loss": 2.5,
-                "is_chosen": True,
-                "run": "a+alpha=2+pos=emb-seed3",
-            },
-        )
-        self.assertEqual(
-            [point["is_chosen"] for point in b["points"]], [True, False, False]
-        )
+        self.assertEqual(a["points"][1]["run"], "a+alpha=2+pos=emb-seed3")
+        chosen = [point["is_chosen"] for point in b["points"]]
+        self.assertEqual(chosen, [True, False, False])
 
 
 if __name__ == "__main__":

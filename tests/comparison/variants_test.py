@@ -2,14 +2,12 @@
 
 import itertools
 import pathlib
-from unittest import mock
 
 import keras
 import numpy as np
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf.bin import compare
 from relpos_tf.comparison import variants
@@ -34,12 +32,6 @@ class PresetTest(parameterized.TestCase):
             [(f"k={k}", k) for k in (0, 1, 2, 4, 16, 64, 256)],
         )
         self.assertEqual(found[5].overrides, "max_relative_position=64")
-
-    def test_table3_leaves_out_keys_or_values(self):
-        keys, values, neither = variants.of_preset("table3", TINY, "")[1:]
-        self.assertEqual(changed(keys), {"add_relative_to_values": False})
-        self.assertEqual(changed(values), {"add_relative_to_keys": False})
-        self.assertEqual(changed(neither), changed(keys) | changed(values))
 
     @parameterized.parameters(
         (
@@ -136,14 +128,6 @@ class PresetTest(parameterized.TestCase):
         found = variants.of_preset("table2", TINY, "alpha=1;k=2:alpha=0.9")
         self.assertEqual([v.hparams.alpha for v in found[:3]], [1.0, 1.0, 0.9])
 
-    def test_needs_a_set_whose_decoder_has_the_same_positions(self):
-        hparams = registry.hparams(TINY).replace(decoder_pos="timing")
-        with (
-            mock.patch.object(registry, "hparams", lambda name: hparams),
-            self.assertRaisesRegex(errors.UserError, "Received: mine"),
-        ):
-            variants.of_preset("table1", "mine", "")
-
 
 class SetsTest(parameterized.TestCase):
     def test_labels_and_changes(self):
@@ -182,15 +166,6 @@ class SetsTest(parameterized.TestCase):
             },
         )
         self.assertEqual(variants.differences({"a": found[0].hparams}), {})
-
-    def test_differences_for_a_terminal(self):
-        self.assertEqual(
-            variants.differences_table(
-                {"pos": {"a": "none", "b": "emb"}, "k": {"a": True, "b": 1}}
-            ),
-            "     a     b\npos  none  emb\nk    true  1\n",
-        )
-        self.assertEqual(variants.differences_table({}), "Nothing differs.\n")
 
 
 if __name__ == "__main__":
