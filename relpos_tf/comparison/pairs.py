@@ -233,7 +233,7 @@ def verdict(
     if any(pair["p_corrected"] is not None for pair in pairs):
         tests = pairs[0]["tests"]
         words.append(
-            "p is the largest of the tests"
+            "p is the largest of three tests"
             + (f", corrected for {tests} pairs." if tests > 1 else ".")
         )
     return " ".join(words)
@@ -251,7 +251,9 @@ def _sentence(pair):
     p = format_p(pair["p_corrected"])
     if pair["is_beyond_chance"]:
         return f"{a} is better than {b} by {amount} (p = {p})."
-    return f"{a} and {b} differ by {amount}, no more than by chance (p = {p})."
+    return (
+        f"{a} and {b} differ by {amount}, which chance may explain (p = {p})."
+    )
 
 
 def format_p(value: float) -> str:

@@ -283,10 +283,10 @@ class VerdictTest(absltest.TestCase):
             pairs.verdict(summary(**of), found),
             "c has the highest BLEU, 33.0. a is better than b by 10.0 BLEU (p "
             "= 0.003). c is better than a by 3.0 BLEU (p = 0.02). a and d "
-            "differ by 0.5 BLEU, no more than by chance (p = 0.5). e has 1.0 "
+            "differ by 0.5 BLEU, which chance may explain (p = 0.5). e has 1.0 "
             "BLEU more than a, which cannot be tested. One training shows "
             "nothing about the next: more seeds are needed. p is the largest "
-            "of the tests, corrected for 3 pairs.",
+            "of three tests, corrected for 3 pairs.",
         )
         alone = pairs.verdict(summary(a=1.0), [])
         self.assertEqual(alone, "a has the highest BLEU, 1.0.")
