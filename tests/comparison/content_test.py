@@ -198,9 +198,10 @@ class TestSetsTest(ContentTestCase):
         self.assertIn("tokenized BLEU", report["pairs_by_measure"])
         lines = report_lib.table(report).split("\n")
         head = "BLEU +chrF +tokenized BLEU"
-        self.assertRegex(lines[0], f"^ +{head} +loss")
+        self.assertRegex(lines[0], f"^ +{head} +loss +exact match, % +steps/s$")
         self.assertRegex(lines[4], f"^test_2 +{head}$")
         self.assertRegex(lines[5], r"^rel +[\d.]+ ± .* 100\.00 ± 0\.00$")
+        self.assertEqual(lines[-2], report["verdict"])
         page = report_lib.page(report)
         for shown in ("Further test sets", "test_2, 2 lines. Mean", "moses-de"):
             self.assertIn(shown, page)

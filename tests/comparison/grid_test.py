@@ -27,13 +27,6 @@ class ParseTest(parameterized.TestCase):
                 "alpha=2,pos=none,beam_size=3",
             ],
         ),
-        (
-            "shared_embedding_and_softmax_weights=true,false",
-            [
-                "shared_embedding_and_softmax_weights=true",
-                "shared_embedding_and_softmax_weights=false",
-            ],
-        ),
     )
     def test_points_are_the_product_of_the_values(self, text, expected):
         self.assertEqual(grid.Grid.parse(text).points(), expected)

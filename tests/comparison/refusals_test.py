@@ -46,7 +46,6 @@ def plan(*labels):
 
 REFUSALS = (
     (outputs.parse, ["a.txt"], "LABEL=FILE Received 'a.txt' no file"),
-    (outputs.parse, ["=a.txt"], "LABEL=FILE '=a.txt'"),
     (outputs.parse, ["x="], "LABEL=FILE 'x='"),
     (outputs.parse, ["x=none"], "'x=none' no file"),
     (outputs.parse, ["x=a.txt", "x=b.txt", "x=copy.txt"], "a.txt copy.txt"),

@@ -214,16 +214,5 @@ class ReportHtmlTest(parameterized.TestCase):
         )
 
 
-class TableTest(absltest.TestCase):
-    def test_terminal_gets_a_short_table(self):
-        lines = report_lib.table(report_sample.report()).split("\n")
-        self.assertRegex(
-            lines[0], r"^ +BLEU +chrF +loss +exact match, % +steps"
-        )
-        self.assertRegex(lines[1], r"^rel.* 2\.1250 ± 0\.0000 +3\.25 +2\.50$")
-        self.assertEqual({len(line) for line in lines[:3]}, {len(lines[0])})
-        self.assertEqual(lines[4], report_sample.report()["verdict"])
-
-
 if __name__ == "__main__":
     absltest.main()

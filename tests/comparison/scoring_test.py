@@ -15,7 +15,6 @@ from relpos_tf.comparison import runs
 from relpos_tf.comparison import scoring
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
-from relpos_tf.models import checkpoints
 from relpos_tf.problems import test_sets
 from relpos_tf.training import evaluation
 from relpos_tf.utils import slots as slots_lib
@@ -140,19 +139,6 @@ class ScoresTest(ScoresTestCase):
         self.assertEqual(result.record["loss"], alone.record["loss"])
         self.assertEqual(self.score(further=[dev]), result)
         self.assertEqual(self.process.call_count, 2)
-
-    def test_average_is_scored_if_there_is_one(self):
-        hparams = self.run.files.read_hparams()
-        self.run.files.write_hparams(hparams.replace(average_checkpoints=2))
-        (self.run.path / "average").mkdir()
-        other = examples.add_run(self.folder, "b-seed1", shift=2)
-        average = str(self.run.path / "average" / "ckpt-7")
-        checkpoints.average([str(other / "ckpt-7")], average)
-        self.assertEqual(runs.final_checkpoint(self.run), average)
-        expected = translator_lib.Translator.load(average).translate(
-            [source for source, _ in examples.TEST]
-        )
-        self.assertEqual(self.score().translations["test"], expected)
 
 
 class ProcessTest(ScoresTestCase):

@@ -9,7 +9,6 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import registry
-from relpos_tf.bin import compare
 from relpos_tf.comparison import variants
 from relpos_tf.models import transformer
 
@@ -104,14 +103,6 @@ class PresetTest(parameterized.TestCase):
         np.testing.assert_array_equal(shape, outputs["sinusoids"])
         for a, b in itertools.combinations(outputs, 2):
             self.assertGreater(abs(outputs[a] - outputs[b]).max(), 1e-4, (a, b))
-
-    def test_documents_name_every_variant(self):
-        page = (DOCS / "comparing.md").read_text("utf-8")
-        for label, _ in variants.PRESETS["positions"]:
-            self.assertIn(f"| `{label}` |", page)
-        help_text = compare.__doc__
-        for preset in variants.PRESETS:
-            self.assertIn(preset, help_text)
 
     def test_changes_for_all_do_not_undo_the_preset(self):
         found = variants.of_preset(
