@@ -9,6 +9,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import registry
+from relpos_tf.bin import compare
 from relpos_tf.comparison import variants
 from relpos_tf.models import transformer
 
@@ -104,6 +105,14 @@ class PresetTest(parameterized.TestCase):
         for a, b in itertools.combinations(outputs, 2):
             self.assertGreater(abs(outputs[a] - outputs[b]).max(), 1e-4, (a, b))
 
+    def test_documents_name_every_variant(self):
+        page = (DOCS / "comparing.md").read_text("utf-8")
+        for label, _ in variants.PRESETS["positions"]:
+            self.assertIn(f"| `{label}` |", page)
+        help_text = compare.__doc__
+        for preset in variants.PRESETS:
+            self.assertIn(preset, help_text)
+
     def test_changes_for_all_do_not_undo_the_preset(self):
         found = variants.of_preset(
             "table2",
@@ -143,20 +152,6 @@ class SetsTest(parameterized.TestCase):
             changed(found[1]),
             {"alpha": 2.0, "relu_dropout": 0.1, "max_length": 9},
         )
-
-    def test_differences_name_each_value(self):
-        found = variants.of_sets(
-            [f"a={TINY}", f"b={TINY}", f"c={TINY}"],
-            "c:alpha=1,pos=emb;b:pos=emb",
-        )
-        self.assertEqual(
-            variants.differences({one.label: one.hparams for one in found}),
-            {
-                "pos": {"a": "none", "b": "emb", "c": "emb"},
-                "alpha": {"a": 0.6, "b": 0.6, "c": 1.0},
-            },
-        )
-        self.assertEqual(variants.differences({"a": found[0].hparams}), {})
 
 
 if __name__ == "__main__":
