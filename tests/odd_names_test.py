@@ -27,7 +27,7 @@ from tests import ctranslate2_runs
 from tests import tiny_run
 from tests.problems import problem_test
 
-ALL_AT_ONCE = "-[v2]*?\\\"'\n ,=ü漢字"
+ALL_AT_ONCE = "-\"'\n ,=ü漢字"
 # The second has an undecodable byte, as Python spells it.
 NAMES = ALL_AT_ONCE, "latin-\udce9", "x" * 255
 
@@ -82,14 +82,12 @@ class OddNamesTest(parameterized.TestCase):
     def test_an_export_is_written_and_loaded(self):
         run = self.copy_of_run(ALL_AT_ONCE)
         target = run / ALL_AT_ONCE
-        with self.assertLogs("relpos_tf") as logs:
-            saved_model.export_saved_model(run, target)
-        self.assertIn("before other programs load it", logs.output[-1])
+        saved_model.export_saved_model(run, target)
         engine = saved_model_engine.SavedModelEngine(target)
         lines = ["A line.", "Zwei Zeilen"]
         self.assertLen(engine.translate(engine.items(lines), None, 1), 2)
 
-    @parameterized.parameters(*NAMES)
+    @parameterized.parameters(ALL_AT_ONCE, NAMES[-1])
     def test_an_export_for_ctranslate2_is_loaded(self, name):
         ctranslate2_runs.skip_without_library()
         folder = self.folder / name
@@ -99,8 +97,9 @@ class OddNamesTest(parameterized.TestCase):
         self.assertLen(engine.translate(engine.items(["7"]), settings, 1), 1)
 
     @parameterized.parameters(
-        ("latin-\udce9", "in UTF-8. Received: .*udce9"),
-        ("file/in/a/file", "not a directory"),
+        ("latin-\udce9", "in UTF-8, .*Received: .*udce9"),
+        ("model[v2]", "pattern .*Received: .*v2"),
+        ("file/in/a/file", "is a file"),
         ("x" * 256, "file name too long"),
     )
     def test_a_name_that_cannot_be_written_is_refused_first(

@@ -35,7 +35,7 @@ FLAGS.define_integer(
     f"{DEFAULT_NUMBER}.",
     lower_bound=0,
 )
-FLAGS.define_list(
+FLAGS.define_numbers(
     "steps", [], "The steps to average, with commas, instead of the last n."
 )
 FLAGS.define_string(
@@ -43,6 +43,7 @@ FLAGS.define_string(
     None,
     "Folder for the result, directly in the run. Default: RUN/average.",
 )
+FLAGS.exclusive("n", "steps")
 
 
 def main():
@@ -50,7 +51,7 @@ def main():
     command.require(FLAGS, "output_dir")
     run = pathlib.Path(FLAGS.output_dir)
     folder = average_folder(run)
-    steps = steps_in_flag()
+    steps = FLAGS.numbers("steps")
     name = "average_dir" if FLAGS.average_dir else "output_dir"
     with command.flag_value(name):
         paths.check_folder(folder)
@@ -110,25 +111,6 @@ def average_folder(run: pathlib.Path) -> pathlib.Path:
             f"and tokenizer the average needs. Received: {folder}."
         )
     return folder
-
-
-def steps_in_flag() -> list[int]:
-    """Returns the numbers in --steps, ascending."""
-    if FLAGS.steps and FLAGS.n:
-        raise command.UsageError("--n and --steps exclude each other.")
-    try:
-        steps = sorted(int(step) for step in FLAGS.steps)
-    except ValueError as error:
-        raise command.UsageError(
-            "--steps must be whole numbers with commas between them. "
-            f"Received: {','.join(FLAGS.steps)}."
-        ) from error
-    if len(set(steps)) < len(steps):
-        raise command.UsageError(
-            "--steps must name each step once. "
-            f"Received: {','.join(FLAGS.steps)}."
-        )
-    return steps
 
 
 def run():

@@ -16,24 +16,24 @@ or all translations of a folder, as relpos-translate_all writes them:
         --translation_name=dev --reference=dev.de
 
 This prints a table of all checkpoints with the best marked, and writes the
-scores into the folder: NAME.bleu.json. All texts are plain, one sentence a
+scores into the folder, as NAME.bleu.json. All texts are plain, one sentence a
 line. Every score has the signature that says how it was computed.
 """
 
-import dataclasses
 import json
-import pathlib
 
 from relpos_tf import errors
 from relpos_tf.bin import command
+from relpos_tf.bin import scores
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
+from relpos_tf.utils import text
 
 FLAGS = command.Flags()
 FLAGS.define_string(
     "translation",
     None,
-    "File of translations by a model; several, with commas, are scored each.",
+    "File of translations by a model, or several files with commas.",
 )
 FLAGS.define_string(
     "reference",
@@ -82,87 +82,56 @@ FLAGS.define_integer(
     "Leave out the translations by earlier checkpoints.",
     lower_bound=0,
 )
-_FOLDER_FLAGS = "translation_name", "min_steps"
+FLAGS.exclusive("translation", "translations_dir")
+FLAGS.exclusive("reference", "test_set")
+FLAGS.needs("test_set", "language_pair")
+FLAGS.needs("language_pair", "test_set")
+FLAGS.needs("translation_name", "translations_dir")
+FLAGS.needs("min_steps", "translations_dir")
 
 
-def main():
+def main() -> None:
     """Prints the scores."""
-    check_flags()
     command.check_outputs(
-        FLAGS,
-        outputs=["score_json"],
-        inputs=["translation", "reference"],
+        FLAGS, outputs=["score_json"], inputs=["translation", "reference"]
     )
-    if FLAGS.translations_dir:
-        score_folder()
-    else:
-        score_files()
-
-
-def check_flags():
-    """Raises UsageError for contradictory or missing flags."""
-    if FLAGS.translation and FLAGS.translations_dir:
-        raise command.UsageError(
-            "--translation and --translations_dir exclude each other."
-        )
     if not FLAGS.translations_dir:
         command.require(FLAGS, "translation")
-        for name in _FOLDER_FLAGS:
-            if FLAGS[name].value:
-                raise command.UsageError(f"--{name} needs --translations_dir.")
-    check_reference()
-
-
-def check_reference():
-    """Raises UsageError unless there is a reference for each translation."""
-    if FLAGS.reference and FLAGS.test_set:
+    if not FLAGS.test_set:
+        command.require(FLAGS, "reference")
+    translations = paths.listed(FLAGS.translation or FLAGS.translations_dir)
+    references = paths.listed(FLAGS.reference or FLAGS.test_set)
+    if len(references) != len(translations):
         raise command.UsageError(
-            "--reference and --test_set exclude each other."
+            "--reference or --test_set must name one for each translation. "
+            f"Received: {len(references)} for {len(translations)}."
         )
-    name = "test_set" if FLAGS.test_set else "reference"
-    command.require(FLAGS, name)
-    translations = paths.listed(FLAGS.translation) or [FLAGS.translations_dir]
-    number = len(paths.listed(FLAGS[name].value))
-    if number != len(translations):
-        raise command.UsageError(
-            f"--{name} must name one for each translation. Received: {number} "
-            f"for {len(translations)}."
-        )
-    if FLAGS.language_pair and not FLAGS.test_set:
-        raise command.UsageError("--language_pair needs --test_set.")
     if FLAGS.test_set:
-        check_test_sets()
+        references = downloaded(references)
+    if FLAGS.translations_dir:
+        score_folder(references[0], tokenized_language())
+    else:
+        score_files(translations, references, tokenized_language())
 
 
-def check_test_sets():
-    """Raises UsageError unless sacreBLEU knows the sets in these languages."""
-    from relpos_tf.problems import sacrebleu_sets  # Imports sacreBLEU.
+def downloaded(names: list[str]) -> list[str]:
+    """Returns the files of the references of sacreBLEU's sets."""
+    from relpos_tf.problems import sacrebleu_sets  # imports sacreBLEU
 
-    names = paths.listed(FLAGS.test_set)
-    with command.flag_value("test_set"):
-        for name in names:
+    for name in names:
+        with command.flag_value("test_set"):
             sacrebleu_sets.check_name(name)
-    command.require(FLAGS, "language_pair")
-    with command.flag_value("language_pair"):
-        for name in names:
+        with command.flag_value("language_pair"):
             sacrebleu_sets.check_pair(name, FLAGS.language_pair)
-
-
-def reference_paths() -> list[str]:
-    """Returns the files of the references; some may be downloaded first."""
-    if FLAGS.reference:
-        return paths.listed(FLAGS.reference)
-    from relpos_tf.problems import sacrebleu_sets  # Imports sacreBLEU.
-
     return [
         str(sacrebleu_sets.load(name, FLAGS.language_pair).reference_path)
-        for name in paths.listed(FLAGS.test_set)
+        for name in names
     ]
 
 
 def tokenized_language() -> str:
     """Returns the language for tokenized BLEU, or ""."""
-    from relpos_tf.training import metrics  # Imports sacreBLEU.
+    from relpos_tf.training import metrics  # imports sacreBLEU
 
     if language := FLAGS.tokenized_language:
         with command.flag_value("tokenized_language"):
@@ -172,58 +141,32 @@ def tokenized_language() -> str:
     return target if metrics.has_moses_rules(target) else ""
 
 
-def score_files():
+def score_files(
+    translations: list[str], references: list[str], language: str
+) -> None:
     """Scores each --translation."""
-    translations = paths.listed(FLAGS.translation)
-    language = tokenized_language()
     records, blocks = [], []
-    for path, reference in zip(translations, reference_paths(), strict=True):
-        scores, block = score_file(path, reference, language)
-        records.append({"translation": path, "reference": reference, **scores})
+    for path, reference in zip(translations, references, strict=True):
+        found, block = scores.score(
+            list(text.checked_lines(path)),
+            list(text.checked_lines(reference)),
+            language,
+        )
+        records.append({"translation": path, "reference": reference, **found})
         blocks.append(f"{path}:\n{block}")
     content = {"scores": records}
     if len(blocks) == 1:
-        content, blocks = scores, [block]
+        content, blocks = found, [block]
     if FLAGS.score_json:
         written = json.dumps(content, ensure_ascii=False)
         files.write(FLAGS.score_json, written + "\n")
     command.write("\n".join(blocks))
 
 
-def score_file(translation: str, reference: str, language: str):
-    """Returns the scores of a file, by name and as lines."""
-    from relpos_tf.training import metrics  # sacreBLEU is slow to import.
-    from relpos_tf.utils import text
-
-    hypotheses = list(text.checked_lines(translation))
-    references = list(text.checked_lines(reference))
-    scores = metrics.corpus_bleu(hypotheses, references)
-    for warning in scores.warnings:
-        command.logger().warning("%s", warning)
-    tokenized, more = "", {}
-    if language:
-        score = metrics.tokenized_bleu(hypotheses, references, language)
-        more = score._asdict()
-        tokenized = (
-            f"tokenized BLEU = {score.tokenized_bleu:.2f}\n"
-            f"tokenized BLEU signature: {score.tokenized_bleu_signature}\n"
-        )
-    return dataclasses.asdict(scores) | more, (
-        f"BLEU = {scores.bleu:.2f}\n"
-        f"chrF = {scores.chrf:.2f}\n"
-        f"exact match = {scores.exact_match:.2f} %\n"
-        f"lines = {scores.lines}, empty = {scores.empty_lines}\n"
-        f"BLEU signature: {scores.bleu_signature}\n"
-        f"chrF signature: {scores.chrf_signature}\n"
-        f"{tokenized}"
-    )
-
-
-def score_folder():
+def score_folder(reference: str, language: str) -> None:
     """Scores everything in --translations_dir."""
-    from relpos_tf.comparison import checkpoint_scores  # Imports sacreBLEU.
+    from relpos_tf.comparison import checkpoint_scores  # imports sacreBLEU
 
-    language, (reference,) = tokenized_language(), reference_paths()
     with command.flag_value("translation_name"):
         found = checkpoint_scores.find_translations(
             FLAGS.translations_dir,
@@ -231,34 +174,26 @@ def score_folder():
             FLAGS.min_steps,
         )
     if not found:
-        raise errors.UserError(nothing_found())
-    scores = checkpoint_scores.CheckpointScores(
+        name = FLAGS.translation_name or "NAME"
+        raise errors.UserError(
+            f"Expected translations {name}-STEP in {FLAGS.translations_dir}, "
+            f"of step {FLAGS.min_steps} or later. Received: none."
+        )
+    start = f"{FLAGS.translations_dir}/{found[0].name}.bleu"
+    report = checkpoint_scores.CheckpointScores(
         found[0].name,
         reference,
-        FLAGS.score_json
-        or f"{FLAGS.translations_dir}/{found[0].name}.bleu.json",
+        FLAGS.score_json or f"{start}.json",
         language=language,
     )
     for translation in found:
-        scores.add(translation)
-    command.write(scores.table())
-    scores.save()
-    command.logger().info("Wrote %s.", " and ".join(map(str, scores.paths())))
+        report.add(translation)
+    command.write(report.table())
+    report.save()
+    command.logger().info("Wrote %s.", " and ".join(map(str, report.paths())))
 
 
-def nothing_found() -> str:
-    """Returns the message for a folder without translations."""
-    name = FLAGS.translation_name or "NAME"
-    least = f" of step {FLAGS.min_steps} or later" if FLAGS.min_steps else ""
-    is_folder = pathlib.Path(FLAGS.translations_dir).is_dir()
-    return (
-        f"Expected translations {name}-STEP{least}. Received: "
-        f"{FLAGS.translations_dir}, which "
-        f"{'has none' if is_folder else 'does not exist'}."
-    )
-
-
-def run():
+def run() -> None:
     """Runs the command."""
     command.run(main)
 

@@ -25,7 +25,6 @@ bug.
 """
 
 import contextlib
-import io
 import logging
 import os
 import pathlib
@@ -107,6 +106,47 @@ class Flags(flags.FlagValues):
     def define_string(self, *args, **kwargs):
         flags.DEFINE_string(*args, flag_values=self, **kwargs)
 
+    def define_numbers(self, name: str, default: list[str], help: str) -> None:
+        """Defines a list of whole numbers; `numbers` returns its value."""
+        self.define_list(name, default, help)
+        self.check(
+            name,
+            lambda words: (
+                all(map(str.isdecimal, map(str.strip, words)))
+                and len({*map(int, words)}) == len(words)
+                and all(int(word) <= fields.LARGEST_INT for word in words)
+            ),
+            "must be whole numbers, each once, with commas between them",
+        )
+
+    def numbers(self, name: str) -> list[int]:
+        """Returns the numbers of `define_numbers`, ascending."""
+        return sorted(map(int, self[name].value))
+
+    def check(
+        self, name: str, is_right: Callable[[Any], bool], message: str
+    ) -> None:
+        """Refuses values of a flag that are not right."""
+        flags.register_validator(name, is_right, message, flag_values=self)
+
+    def exclusive(self, *names: str) -> None:
+        """Refuses command lines with more than one of these flags."""
+        flags.register_multi_flags_validator(
+            names,
+            lambda values: sum(map(bool, values.values())) < 2,
+            f"give only one of {_listed(names)}",
+            flag_values=self,
+        )
+
+    def needs(self, name: str, *others: str) -> None:
+        """Refuses a flag without one of the others."""
+        flags.register_multi_flags_validator(
+            [name, *others],
+            lambda values: not values[name] or any(map(values.get, others)),
+            f"--{name} needs {_listed(others)}",
+            flag_values=self,
+        )
+
 
 class UsageError(errors.UserError):
     """A flag is missing or has a bad value: one line, exit code 2."""
@@ -114,8 +154,21 @@ class UsageError(errors.UserError):
 
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Runs a command on `sys.argv` and ends the process with its exit code."""
+    _speak_utf8()
     _hide_working_folder()
     sys.exit(execute(main, sys.argv[1:]))
+
+
+def _speak_utf8() -> None:
+    """Starts this command again, in UTF-8, if its locale has other names.
+
+    TensorFlow and SentencePiece encode the names of files in UTF-8 in every
+    locale, and Python in the locale's encoding: they would name other files.
+    """
+    is_utf8 = sys.getfilesystemencoding().lower() == "utf-8"
+    if not is_utf8 and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, sys.orig_argv)
 
 
 def _hide_working_folder() -> None:
@@ -145,7 +198,7 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     Raises:
         Exception: a bug; it is not caught.
     """
-    _replace_closed_streams()
+    _open_closed_streams()
     module = sys.modules[main.__module__]
     name = "relpos-" + pathlib.Path(module.__file__).stem
     if _HELP_FLAGS.intersection(arguments):
@@ -348,10 +401,11 @@ def check_outputs(
     Raises:
         UsageError: a file cannot be written, or two flags name one file.
     """
-    seen = {}
-    for name in inputs:
-        for path in paths.listed(flag_values[name].value):
-            seen.setdefault(os.path.realpath(path), name)
+    seen = {
+        os.path.realpath(path): name
+        for name in inputs
+        for path in paths.listed(flag_values[name].value)
+    }
     for name in outputs:
         path = flag_values[name].value
         if not path:
@@ -360,11 +414,11 @@ def check_outputs(
             paths.check_file(path)
         if os.path.exists(path) and not os.path.isfile(path):
             continue  # a device or a pipe, as /dev/null
-        other = seen.setdefault(os.path.realpath(path), name)
-        if other != name:
+        if other := seen.get(os.path.realpath(path)):
             raise UsageError(
                 f"--{other} and --{name} name the same file. Received: {path}."
             )
+        seen[os.path.realpath(path)] = name
 
 
 def command_line() -> str:
@@ -380,16 +434,11 @@ def call_of(name: str) -> str:
         name: str. The command's module, such as `decoder`.
 
     Returns:
-        str, for a shell: `relpos-decoder`; or, where this command was called
-        without an installation, `python decoder.py` or
-        `python -m relpos_tf.bin.decoder`.
+        str, for a shell: `relpos-decoder`, or `python -m relpos_tf.bin.decoder`
+        where this command was called without an installation.
     """
-    program, here = pathlib.Path(sys.argv[0]), pathlib.Path(__file__).parent
-    if program.suffix != ".py" or not (here / program.name).is_file():
+    if not sys.argv[0].endswith(".py"):
         return f"relpos-{name}"
-    launcher = program.with_name(f"{name}.py")
-    if program.resolve().parent != here.resolve() and launcher.is_file():
-        return shlex.join([sys.orig_argv[0], str(launcher)])
     return shlex.join([sys.orig_argv[0], "-m", f"relpos_tf.bin.{name}"])
 
 
@@ -415,19 +464,16 @@ def logger() -> logging.Logger:
 
 
 def import_tensorflow(
-    num_logical_cpus: int = 0, quiet: bool = True, task: str = "this command"
+    num_logical_cpus: int = 0, task: str = "this command"
 ) -> Any:
     """Imports TensorFlow without its start-up messages.
 
-    The C++ libraries write to file descriptor 2 whatever the log level is,
-    so that descriptor points to a temporary file while TensorFlow is imported
-    and looks for devices. If the import fails, the file's text is shown.
+    They are shown if the import fails, or with a `TF_CPP_MIN_LOG_LEVEL` below
+    3 in the environment.
 
     Args:
         num_logical_cpus: int. Above 1, the CPU is split into that many
             devices, to try replicas without GPUs.
-        quiet: bool. False shows every message, and so does a
-            `TF_CPP_MIN_LOG_LEVEL` below 3 in the environment.
         task: str. What needs TensorFlow, if it is not installed.
 
     Returns:
@@ -442,8 +488,12 @@ def import_tensorflow(
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # A keras.json that names another backend would break every layer.
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    quiet = quiet and level not in ("0", "1", "2")
-    with _hidden_stderr() if quiet else contextlib.nullcontext():
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:  # as in a container that is read-only
+        tempfile.tempdir = os.curdir  # TensorFlow asks for the name alone.
+    is_quiet = level not in ("0", "1", "2")
+    with _hidden_stderr() if is_quiet else contextlib.nullcontext():
         with extras.imports("translate", task), _without("matplotlib"):
             # Slow: only once the flags are known good.
             import tensorflow as tf
@@ -494,54 +544,32 @@ class _Lines(logging.Handler):
         sys.stderr.flush()
 
 
-class _Closed(io.TextIOBase):
-    """A standard stream that the shell has closed, for example by `<&-`.
+def _open_closed_streams() -> None:
+    """Opens standard streams that were closed before the process began.
 
-    Args:
-        name: str. "input" or "output".
+    Otherwise the next file that is opened, perhaps a checkpoint, would get
+    their descriptors, and with them the messages of libraries.
     """
-
-    def __init__(self, name: str):
-        self._name = name
-        self.buffer = self  # the stream of bytes
-
-    def _refuse(self, *_, **__):
-        flag = {"input": "--decode_from_file", "output": "--decode_to_file"}
-        raise errors.UserError(
-            f"Standard {self._name} is closed. Open it, or name a file where "
-            f"the command has a flag for it, as {flag[self._name]}."
-        )
-
-    read = readline = __next__ = write = reconfigure = _refuse
-
-
-def _replace_closed_streams() -> None:
-    """Replaces standard streams that were closed before the process began.
-
-    Their file descriptors are taken as well. Otherwise the next file that is
-    opened, perhaps a checkpoint, would get them, and with them the messages
-    that libraries write to descriptors 1 and 2.
-    """
-    if None not in (sys.stdin, sys.stdout, sys.stderr):
-        return
-    while (taken := os.open(os.devnull, os.O_RDWR)) < 2:
-        pass
-    if taken > 2:
-        os.close(taken)
-    sys.stdin = sys.stdin or _Closed("input")
-    sys.stdout = sys.stdout or _Closed("output")
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 @contextlib.contextmanager
 def _hidden_stderr():
     """Hides writes to file descriptor 2; shows them after an error.
 
-    An interrupt is none.
+    The C++ libraries write there whatever the log level is. An interrupt is no
+    error.
     """
+    try:
+        hidden = tempfile.TemporaryFile()
+    except OSError:  # There is no folder that it can be in.
+        yield
+        return
     sys.stderr.flush()
     saved = os.dup(2)
-    with tempfile.TemporaryFile() as hidden:
+    with hidden:
         os.dup2(hidden.fileno(), 2)
         try:
             yield
@@ -591,3 +619,7 @@ def _unknown_flag(flag_values, received):
     hint = errors.did_you_mean(received, known, "--")
     listed = " ".join(f"--{name}" for name in known)
     return f"unknown flag --{received}.{hint}\nKnown flags: {listed}"
+
+
+def _listed(names):
+    return ", ".join(f"--{name}" for name in names)

@@ -63,7 +63,7 @@ def main():
     manifest = problem.prepare(
         FLAGS.data_dir,
         FLAGS.tmp_dir,
-        FLAGS.num_processes or processes.available(),
+        FLAGS.num_processes or len(processes.usable_cores()),
         anew=FLAGS.generate_data,
     )
     from relpos_tf.problems import cleaning

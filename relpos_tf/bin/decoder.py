@@ -36,6 +36,7 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.bin import command
+from relpos_tf.bin import scores
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.training import reporting
@@ -143,15 +144,29 @@ _FILES_TO_READ = (
     "prefix_file",
     "score_file",
 )
-_INPUTS = "decode_from_file", "decode_interactive", "score_file", "test_set"
-# Of these, --test_set would need one for each set.
-_OF_ONE_TEXT = "decode_reference", "prefix_file", "attention_to_file"
+FLAGS.exclusive(*_MODELS)
+FLAGS.exclusive(
+    "decode_from_file", "decode_interactive", "score_file", "test_set"
+)
+for _other in ("decode_interactive", "score_file", "test_set"):
+    for _name in ("decode_reference", "prefix_file", "attention_to_file"):
+        FLAGS.exclusive(_name, _other)
+FLAGS.exclusive("decode_to_file", "decode_interactive")
+FLAGS.exclusive("score_file", "export_dir")
+FLAGS.needs("score_json", "decode_reference", "test_set")
+FLAGS.needs("data_dir", "test_set")
+FLAGS.check(
+    "language_pair",
+    lambda pair: not pair or all(pair.partition("-")),
+    "must be two codes, as in en-de",
+)
 
 
 def main() -> None:
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
-    check_flags(decode_hparams)
+        if decode_hparams.write_beam_scores and not decode_hparams.return_beams:
+            raise errors.UserError("write_beam_scores needs return_beams=true.")
     command.check_outputs(FLAGS, _OUTPUTS, _FILES_TO_READ)
     lines = source_lines()
     prefix = prefix_lines(lines)
@@ -169,17 +184,19 @@ def main() -> None:
     elif FLAGS.score_file:
         score_pairs(translator, pairs)
     elif FLAGS.test_set:
-        decode_test_sets(
-            translator, decode_hparams, sets, target_language(path)
-        )
+        decode_test_sets(translator, decode_hparams, sets, path)
     else:
         texts = decode(
             translator, decode_hparams, lines, prefix, FLAGS.decode_to_file
         )
         if FLAGS.decode_reference:
-            report_scores(
-                translator, decode_hparams, texts, target_language(path)
-            )
+            references = list(text.checked_lines(FLAGS.decode_reference))
+            record = {
+                "source": FLAGS.decode_from_file,
+                "reference": FLAGS.decode_reference,
+                **show_scores(texts, references, languages_of(path)[1]),
+            }
+            write_scores(translator, decode_hparams, record)
 
 
 def load(path: str | pathlib.Path) -> Any:
@@ -188,80 +205,21 @@ def load(path: str | pathlib.Path) -> Any:
     TensorFlow is imported only where it is needed.
 
     Raises:
-        UserError: there is an export where a run was named, or the reverse.
+        UserError: the path is neither; or an export where a run was named,
+            since a SavedModel is a program, or the reverse.
     """
     from relpos_tf.decoding import engine_kinds  # imports SentencePiece
-    from relpos_tf.decoding import export_files
     from relpos_tf.decoding import translator as translator_lib
 
-    is_export = export_files.is_export(path)
-    if FLAGS.export_dir and not is_export:
-        raise errors.UserError(
-            "Expected a folder made by relpos-export. Received: "
-            f"{path}, which is none. A run is named with --output_dir."
-        )
-    if is_export and not FLAGS.export_dir:
-        raise errors.UserError(
-            "Expected a run's directory or a checkpoint. Received: "
-            f"{path}, which is an export. Name it with --export_dir."
-        )
     kind = engine_kinds.of(path)
+    if (kind is engine_kinds.RUN) == bool(FLAGS.export_dir):
+        flag = "output_dir" if FLAGS.export_dir else "export_dir"
+        raise command.UsageError(
+            f"{path} is {kind.folder}. Name it with --{flag}."
+        )
     if kind.needs_tensorflow:
         command.import_tensorflow(task=kind.folder)
     return translator_lib.Translator.load(path)
-
-
-def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
-    """Refuses flags that contradict one another."""
-    for names in (_MODELS, _INPUTS):
-        given = [name for name in names if getattr(FLAGS, name)]
-        if len(given) > 1:
-            raise command.UsageError(
-                f"--{given[0]} and --{given[1]} exclude each other."
-            )
-    if FLAGS.score_json and not (FLAGS.decode_reference or FLAGS.test_set):
-        raise command.UsageError(
-            "--score_json needs --decode_reference or --test_set."
-        )
-    check_test_set_flags()
-    if FLAGS.decode_reference and first_given(*_INPUTS[1:]):
-        raise command.UsageError("--decode_reference needs text to translate.")
-    if is_prompt() and FLAGS.decode_to_file:
-        raise command.UsageError(
-            "--decode_interactive at a terminal answers there, not in "
-            "--decode_to_file."
-        )
-    for name in ("prefix_file", "attention_to_file"):
-        if getattr(FLAGS, name) and (FLAGS.score_file or is_prompt()):
-            other = "score_file" if FLAGS.score_file else "decode_interactive"
-            raise command.UsageError(
-                f"--{name} goes with --decode_from_file or standard input, "
-                f"not with --{other}."
-            )
-    if FLAGS.score_file and FLAGS.export_dir:
-        raise command.UsageError("--score_file needs a run, not an export.")
-    if decode_hparams.write_beam_scores and not decode_hparams.return_beams:
-        raise command.UsageError(
-            "--decode_hparams: write_beam_scores needs return_beams=true."
-        )
-
-
-def check_test_set_flags() -> None:
-    """Refuses flags that contradict --test_set, or that need it."""
-    if FLAGS.data_dir and not FLAGS.test_set:
-        raise command.UsageError("--data_dir needs --test_set.")
-    source, _, target = FLAGS.language_pair.partition("-")
-    if FLAGS.language_pair and not (source and target):
-        raise command.UsageError(
-            "--language_pair must be two codes, as in en-de. Received: "
-            f"{FLAGS.language_pair!r}."
-        )
-    for name in _OF_ONE_TEXT if FLAGS.test_set else ():
-        if getattr(FLAGS, name):
-            raise command.UsageError(
-                f"--test_set has references of its own and may be several "
-                f"texts; --{name} goes with --decode_from_file."
-            )
 
 
 def first_given(*names: str) -> str:
@@ -362,38 +320,28 @@ def sets_of_sacrebleu(name: str, path: str | pathlib.Path) -> list:
     """Returns sacreBLEU's set of this name in the languages of the model."""
     from relpos_tf.problems import sacrebleu_sets  # imports sacreBLEU
 
-    pair = FLAGS.language_pair or "-".join(filter(None, languages_of(path)))
     with command.flag_value("test_set"):
         sacrebleu_sets.check_name(name)
-        if not pair:
+        if not all(languages := languages_of(path)):
             raise errors.UserError(
                 f"The languages of {path} are not known. Give --language_pair, "
                 "as in --language_pair=en-de."
             )
-        sacrebleu_sets.check_pair(name, pair)
-    return [sacrebleu_sets.load(name, pair)]
+        sacrebleu_sets.check_pair(name, "-".join(languages))
+    return [sacrebleu_sets.load(name, "-".join(languages))]
 
 
-def languages_of(path: str | pathlib.Path) -> tuple[str, str]:
-    """Returns the codes of a model's languages; "" where unknown."""
+def languages_of(path: str | pathlib.Path) -> list[str]:
+    """Returns the codes of source and target; "" where unknown."""
+    from relpos_tf.decoding import engine_kinds  # imports SentencePiece
 
-    try:
-        problem = run_dir.run_of(path).read_problem()
-    except errors.UserError:  # an export elsewhere
-        problem = {}
-    return problem.get("source_language", ""), problem.get(
-        "target_language", ""
-    )
-
-
-def target_language(path: str | pathlib.Path) -> str:
-    """Returns the code of the language of translations, or ""."""
-    pair = FLAGS.language_pair.partition("-")[2]
-    return pair or languages_of(path)[1]
+    if FLAGS.language_pair:
+        return FLAGS.language_pair.split("-", 1)
+    return list(engine_kinds.languages(path).values())
 
 
 def output_path(name: str, number: int) -> str:
-    """Returns the file for the translations of a set, of so many sets."""
+    """Returns the file for the translations of one of `number` sets."""
     if number == 1 or not FLAGS.decode_to_file:
         return FLAGS.decode_to_file
     return f"{FLAGS.decode_to_file}.{name.replace('/', '_')}"
@@ -423,7 +371,7 @@ def decode(
         n_best=decode_hparams.beam_size if decode_hparams.return_beams else 1,
         with_attention=bool(FLAGS.attention_to_file),
         prefix=prefix,
-        progress=terminal.LineProgress(),
+        progress=terminal.show_lines,
         **({"chunk_lines": 1} if typed else {}),
     )
     with (
@@ -454,7 +402,7 @@ def decode_test_sets(
     translator: Any,
     decode_hparams: decode_hparam.DecodeHParams,
     sets: list,
-    language: str,
+    path: str | pathlib.Path,
 ) -> None:
     """Translates and scores test sets, one after the other."""
     records = []
@@ -467,13 +415,15 @@ def decode_test_sets(
             None,
             output_path(one.name, len(sets)),
         )
-        scores = show_scores(texts, one.references, language, f"{one.name}:\n")
+        found = show_scores(
+            texts, one.references, languages_of(path)[1], f"{one.name}:\n"
+        )
         records.append(
             {
                 "test_set": one.name,
                 "source": str(one.source_path),
                 "reference": str(one.reference_path),
-                **scores,
+                **found,
             }
         )
     write_scores(translator, decode_hparams, {"test_sets": records})
@@ -534,75 +484,27 @@ def tell_kept_attention(path: str, _: int) -> None:
     )
 
 
-def report_scores(
-    translator: Any,
-    decode_hparams: decode_hparam.DecodeHParams,
-    best_texts: list[str],
-    language: str,
-) -> None:
-    """Compares the translations with --decode_reference."""
-    references = list(text.checked_lines(FLAGS.decode_reference))
-    record = {
-        "source": FLAGS.decode_from_file,
-        "reference": FLAGS.decode_reference,
-    }
-    scores = show_scores(best_texts, references, language)
-    write_scores(translator, decode_hparams, record, scores)
-
-
 def show_scores(
-    best_texts: list[str], references: list[str], language: str, start: str = ""
-) -> dict:
-    """Prints the scores of translations; returns them by name.
-
-    Args:
-        best_texts: The translations.
-        references: One for each.
-        language: str. The code of their language, or "".
-        start: str. Text to print before the scores.
-    """
-    from relpos_tf.training import metrics  # imports sacreBLEU
-
-    scores = metrics.corpus_bleu(best_texts, references)
-    for warning in scores.warnings:
-        command.logger().warning("%s", warning)
-    tokenized, more = "", {}
-    if metrics.has_moses_rules(language):
-        score = metrics.tokenized_bleu(best_texts, references, language)
-        more = score._asdict()
-        tokenized = (
-            f"tokenized BLEU = {score.tokenized_bleu:.2f} "
-            f"({score.tokenized_bleu_signature})\n"
-        )
-    lines = (
-        f"{start}"
-        f"BLEU = {scores.bleu:.2f} ({scores.bleu_signature})\n"
-        f"chrF = {scores.chrf:.2f} ({scores.chrf_signature})\n"
-        f"{tokenized}"
-        f"exact match = {scores.exact_match:.2f}% of {scores.lines} lines, "
-        f"{scores.empty_lines} empty\n"
-    )
+    texts: list[str], references: list[str], language: str, start: str = ""
+) -> dict[str, Any]:
+    """Prints the scores of translations behind `start`; returns them."""
+    record, lines = scores.score(texts, references, language)
     if FLAGS.decode_to_file:
-        command.write(lines)
-    else:
-        command.logger().info("%s", lines.rstrip("\n"))
-    return json.loads(scores.to_json()) | more
+        command.write(start + lines)
+    else:  # Standard output has the translations.
+        command.logger().info("%s%s", start, lines.rstrip("\n"))
+    return record
 
 
 def write_scores(
     translator: Any,
     decode_hparams: decode_hparam.DecodeHParams,
-    record: dict,
-    scores: dict | None = None,
+    record: dict[str, Any],
 ) -> None:
     """Writes --score_json, if it is given."""
     if FLAGS.score_json:
-        record = {
-            "model": translator.engine.name,
-            **record,
-            **decode_hparams.search_settings(),
-            **(scores or {}),
-        }
+        settings = decode_hparams.search_settings()
+        record = {"model": translator.engine.name, **record, **settings}
         content = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
         files.write(FLAGS.score_json, content)
 
@@ -633,11 +535,11 @@ def pairs_to_score() -> list[tuple[str, str]]:
 
 def score_pairs(translator: Any, pairs: list[tuple[str, str]]) -> None:
     """Writes the log-probability of each pair."""
-    scores = translator.engine.log_probabilities(pairs)
+    found = translator.engine.log_probabilities(pairs)
     with text.writer(FLAGS.decode_to_file, sys.stdout.buffer) as write:
-        for log_probability, _ in scores:
+        for log_probability, _ in found:
             write(f"{log_probability:.6f}")
-    total, count = (sum(column) for column in zip(*scores, strict=True))
+    total, count = (sum(column) for column in zip(*found, strict=True))
     if math.isnan(total):
         from relpos_tf.decoding import engines  # imports SentencePiece
 
@@ -645,7 +547,7 @@ def score_pairs(translator: Any, pairs: list[tuple[str, str]]) -> None:
         command.logger().warning("%s", message)
     command.logger().info(
         "Lines: %d, target tokens: %d, nats per token: %.4f.",
-        len(scores),
+        len(found),
         count,
         -total / count,
     )

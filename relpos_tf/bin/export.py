@@ -57,14 +57,11 @@ FLAGS.define_string(
     "beam_size=4,alpha=0.6,extra_length=50: the settings of the export. "
     "Default: those of the run.",
 )
+FLAGS.exclusive("output_dir", "checkpoint_path")
 
 
 def main() -> None:
     """Exports the model."""
-    if FLAGS.output_dir and FLAGS.checkpoint_path:
-        raise command.UsageError(
-            "--output_dir and --checkpoint_path exclude each other."
-        )
     is_saved_model = FLAGS.format == "saved_model"
     if FLAGS.quantization != "none" and is_saved_model:
         raise command.UsageError(

@@ -109,6 +109,7 @@ def main() -> None:
     """Serves until a signal."""
     limits = limits_of_flags()
     paths = models_of_flags()
+    from relpos_tf.decoding import engine_kinds  # imports SentencePiece
     from relpos_tf.serving import app as app_lib  # imports Starlette
     from relpos_tf.serving import batching
     from relpos_tf.serving import metrics as metrics_lib
@@ -121,7 +122,7 @@ def main() -> None:
     try:
         with command.flag_value("model"):
             for path in paths.values():  # all, before one is loaded
-                check_model(path)
+                engine_kinds.of(path)
         metrics = metrics_lib.Metrics()
         for name, path in paths.items():
             model = load(name, path)
@@ -204,24 +205,6 @@ def load(name: str, path: str) -> Any:
     return model
 
 
-def check_model(path: str) -> None:
-    """Refuses a path that is no model.
-
-    Raises:
-        UserError: it is neither a run, a checkpoint nor an export.
-    """
-    from relpos_tf.decoding import export_files
-
-    is_run = bool(path) and pathlib.Path(path, run_dir.HPARAMS).is_file()
-    is_checkpoint = pathlib.Path(f"{path}{run_dir.CHECKPOINT}").is_file()
-    if not is_run and not is_checkpoint and not export_files.is_export(path):
-        raise errors.UserError(
-            "Expected the folder of a run or of an export, or a checkpoint "
-            "such as runs/demo/ckpt-100. Received: "
-            f"{path!r}, which is none of them."
-        )
-
-
 def description_of(path: str) -> dict[str, str]:
     """Returns what is known of a model besides its settings.
 
@@ -229,15 +212,13 @@ def description_of(path: str) -> dict[str, str]:
         `kind`, which is `run` or the format of an export, and the codes of
         its languages, "" where unknown.
     """
+    from relpos_tf.decoding import engine_kinds
     from relpos_tf.decoding import export_files
 
-    if export_files.is_export(path):
-        info = export_files.read_info(path)
-        kind = info["format"]
-    else:
-        info, kind = run_dir.run_of(path).read_problem(), "run"
-    names = "source_language", "target_language"
-    return {"kind": kind} | {name: info.get(name) or "" for name in names}
+    kind = "run"
+    if engine_kinds.of(path) is not engine_kinds.RUN:
+        kind = export_files.read_info(path)["format"]
+    return {"kind": kind, **engine_kinds.languages(path)}
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

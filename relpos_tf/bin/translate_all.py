@@ -8,28 +8,29 @@ The text is a file, or the development set of the run's problem. Translations
 are written to TRANSLATIONS_DIR/NAME-STEP, and with the averages in RUN/average
 to NAME-average-STEP. With a reference, a table of BLEU, chrF and exact matches
 (and tokenized BLEU in languages that Moses' tokenizer knows) is printed, and
-NAME.bleu.json and a plot, NAME.bleu.png, are written beside the translations;
-relpos-bleu can do that later, too.
+NAME.bleu.json and a plot, NAME.bleu.png, are written beside the translations.
+relpos-bleu prints the table later, too.
 
 Each file is written whole or not at all, and existing translations are kept, so
 the same command goes on after Ctrl-C or with new checkpoints.
 """
 
+import collections
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
-import tempfile
 import time
+from collections.abc import Iterator
+from typing import Any
 from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
-from relpos_tf.problems import manifest
 from relpos_tf.utils import files
+from relpos_tf.utils import paths
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 
@@ -70,6 +71,7 @@ FLAGS.define_string(
 FLAGS.define_integer(
     "min_steps", 0, "Leave out earlier checkpoints.", lower_bound=0
 )
+FLAGS.exclusive("eval_use_test_set", "decode_from_file")
 
 
 class Text(NamedTuple):
@@ -82,144 +84,39 @@ class Text(NamedTuple):
 
 def main() -> int:
     """Translates and scores; returns the exit code."""
+    run = run_dir.RunDir(FLAGS.output_dir or run_dir.latest_run("runs"))
+    decode_hparams = settings_of(run)
+    wanted = wanted_text(run)
+    folder = pathlib.Path(FLAGS.translations_dir or run.path / "translations")
+    prepare_folder(
+        folder, describe(run, wanted, decode_hparams, folder), wanted.name
+    )
+    command.import_tensorflow()
+    counts = translate(run, wanted, decode_hparams, folder)
+    command.logger().info(
+        "Checkpoints: %d translated, %d were already translated, %d failed.",
+        counts["made"],
+        counts["kept"],
+        counts["failed"],
+    )
+    if wanted.reference:
+        report(run, wanted, folder)
+    return int(counts["failed"] > 0)
+
+
+def settings_of(run: run_dir.RunDir) -> decode_hparam.DecodeHParams:
+    """Returns --decode_hparams, completed by the run's hparams."""
+    hparams = run.read_hparams()
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
-    check_flags(decode_hparams)
-    run = run_dir.RunDir(FLAGS.output_dir or run_dir.latest_run("runs"))
-    hparams = run.read_hparams()
-    decode_hparams = decode_hparams.fill(hparams)
-    with command.flag_value("decode_hparams"):
+        if decode_hparams.return_beams or decode_hparams.write_beam_scores:
+            raise errors.UserError(
+                "only the best translation is written; return_beams and "
+                "write_beam_scores are for relpos-decoder."
+            )
+        decode_hparams = decode_hparams.fill(hparams)
         decode_hparams.check_beam_size(hparams.vocab_size)
-    wanted = wanted_text(run)
-    folder = (
-        pathlib.Path(FLAGS.translations_dir)
-        if FLAGS.translations_dir
-        else run.make_folder("translations")
-    )
-    record = describe(run, wanted, decode_hparams, folder)
-    prepare_folder(folder, record, wanted.name)
-    command.import_tensorflow()
-    from relpos_tf.comparison import checkpoint_scores
-
-    worker = CheckpointTranslator(run.path, wanted.source, decode_hparams)
-    report = None
-    if wanted.reference:
-        start = f"{folder / wanted.name}.bleu"
-        report = checkpoint_scores.CheckpointScores(
-            wanted.name,
-            wanted.reference,
-            f"{start}.json",
-            f"{start}.png",
-            moses_language(run),
-        )
-    for prefix, translation in find_checkpoints(run, folder, wanted.name):
-        if worker.translate(prefix, translation.path) and report:
-            report.add(translation)
-    log_counts(run, worker)
-    if report:
-        # There may be translations whose checkpoints have been removed.
-        for translation in checkpoint_scores.find_translations(
-            folder, wanted.name, FLAGS.min_steps
-        ):
-            if translation not in report:
-                report.add(translation)
-        command.write(report.table())
-        report.save()
-        written = " and ".join(map(str, report.paths()))
-        command.logger().info("Wrote %s.", written)
-    return 1 if worker.num_failed else 0
-
-
-class CheckpointTranslator:
-    """Writes a translation of one text for each checkpoint.
-
-    The model and its graph are built once. After that, only the weights
-    change.
-
-    Args:
-        run: The run's directory.
-        source: The text.
-        decode_hparams: How to translate.
-
-    Attributes:
-        num_made: int. Translations written.
-        num_kept: int. Translations that existed already.
-        num_failed: int. Checkpoints that could not be read.
-
-    Raises:
-        UserError: there is no tokenizer.
-    """
-
-    def __init__(
-        self,
-        run: pathlib.Path,
-        source: pathlib.Path,
-        decode_hparams: decode_hparam.DecodeHParams,
-    ):
-        from relpos_tf.decoding import loading  # imports TensorFlow
-        from relpos_tf.decoding import translator
-        from relpos_tf.models import transformer
-
-        self._source, self._decode_hparams = source, decode_hparams
-        hparams = run_dir.RunDir(run).read_hparams()
-        self._model = transformer.Transformer(hparams)
-        self._translator = translator.Translator(
-            self._model, loading.load_tokenizer(run)
-        )
-        self._restore = loading.restore
-        self.num_made = self.num_kept = self.num_failed = 0
-
-    def translate(self, prefix: str, path: pathlib.Path) -> bool:
-        """Translates with a checkpoint, unless that is done already.
-
-        Args:
-            prefix: The checkpoint.
-            path: The file, which appears when it is complete. A file newer
-                than the checkpoint is kept.
-
-        Returns:
-            Whether the translation exists now. It does not if the checkpoint
-            has been removed or cannot be read.
-        """
-        try:
-            saved = os.stat(f"{prefix}{run_dir.CHECKPOINT}").st_mtime_ns
-        except FileNotFoundError:  # a trainer keeps only the last few
-            return False
-        if path.is_file() and path.stat().st_mtime_ns >= saved:
-            self.num_kept += 1
-            return True
-        started = time.monotonic()
-        try:
-            self._restore(prefix, self._model)
-        except errors.UserError as error:
-            command.logger().warning("%s", error)
-            self.num_failed += 1
-            return False
-        self._translator.engine.name = prefix
-        with text.writer(path, None) as write:
-            for translation in self._translator.translations(
-                text.read_nonempty(self._source),
-                self._decode_hparams,
-                progress=terminal.LineProgress(),
-            ):
-                write(translation.texts[0])
-        self.num_made += 1
-        seconds = time.monotonic() - started
-        command.logger().info("Wrote %s, %.1f s.", path, seconds)
-        return True
-
-
-def check_flags(decode_hparams: decode_hparam.DecodeHParams) -> None:
-    """Refuses flags that contradict one another."""
-    if decode_hparams.return_beams or decode_hparams.write_beam_scores:
-        raise command.UsageError(
-            "--decode_hparams: only the best translation is written; "
-            "return_beams and write_beam_scores are for relpos-decoder."
-        )
-    if FLAGS.eval_use_test_set and FLAGS.decode_from_file:
-        raise command.UsageError(
-            "--eval_use_test_set and --decode_from_file exclude each other."
-        )
+    return decode_hparams
 
 
 def wanted_text(run: run_dir.RunDir) -> Text:
@@ -228,11 +125,16 @@ def wanted_text(run: run_dir.RunDir) -> Text:
     Raises:
         UserError: it is missing, or the reference has another number of lines.
     """
+    from relpos_tf.problems import test_sets
+
     if FLAGS.decode_from_file:
         source = pathlib.Path(FLAGS.decode_from_file)
         wanted = Text(source.name, source, None)
     else:
-        wanted = text_of_problem(run)
+        name = "test" if FLAGS.eval_use_test_set else "dev"
+        problem = test_sets.problem_of(run)
+        (one,) = test_sets.of_problem(FLAGS.data_dir, problem, [name])
+        wanted = Text(name, one.source_path, one.reference_path)
     if FLAGS.decode_reference:
         wanted = wanted._replace(reference=pathlib.Path(FLAGS.decode_reference))
     count = sum(1 for _ in text.read_nonempty(wanted.source))
@@ -245,78 +147,39 @@ def wanted_text(run: run_dir.RunDir) -> Text:
     return wanted
 
 
-def text_of_problem(run: run_dir.RunDir) -> Text:
-    """Returns a set of the problem that the run was trained on."""
-    split = "test" if FLAGS.eval_use_test_set else "dev"
-    problem = run.read_problem()
-    if not problem:  # as in an imported run
-        raise errors.UserError(
-            f"Expected a run with problem.json. Received: {run.path}. Name "
-            "the text with --decode_from_file."
-        )
-    name, known = problem["problem"], problem["data"].get(split)
-    others = []
-    for folder in manifest.folders(FLAGS.data_dir, name):
-        stored = manifest.read_manifest(folder)
-        fingerprint = manifest.fingerprints(stored).get(split)
-        if fingerprint and known in (None, fingerprint):
-            return Text(
-                split,
-                manifest.checked(folder, stored, f"{split}.source"),
-                manifest.checked(folder, stored, f"{split}.target"),
-            )
-        if fingerprint:
-            others.append(str(folder))
-    received = f"others, in {', '.join(others)}" if others else "none"
-    raise errors.UserError(
-        f"Expected the {split} set of {name} under --data_dir={FLAGS.data_dir}."
-        f" Received: {received}. Prepare it with relpos-datagen, or name a "
-        "text with --decode_from_file."
-    )
-
-
-def moses_language(run: run_dir.RunDir) -> str:
-    """Returns the target language if tokenized BLEU knows it, else ""."""
-    from relpos_tf.training import metrics  # imports sacreBLEU
-
-    language = run.read_problem().get("target_language", "")
-    return language if metrics.has_moses_rules(language) else ""
-
-
 def describe(
     run: run_dir.RunDir,
     wanted: Text,
     decode_hparams: decode_hparam.DecodeHParams,
     folder: pathlib.Path,
-) -> dict:
+) -> dict[str, Any]:
     """Returns what all translations in a folder must have in common."""
     return {
         # Relative, so that run and translations can move together.
         "run": os.path.relpath(run.path.resolve(), folder.resolve()),
-        "source_sha256": hashlib.sha256(wanted.source.read_bytes()).hexdigest(),
+        "source_sha256": files.sha256(wanted.source),
         **dataclasses.asdict(dataclasses.replace(decode_hparams, batch_size=0)),
     }
 
 
-def prepare_folder(folder: pathlib.Path, record: dict, name: str) -> None:
+def prepare_folder(
+    folder: pathlib.Path, record: dict[str, Any], name: str
+) -> None:
     """Makes the folder and writes the record of its translations.
 
     Raises:
         UsageError: the folder has a record that differs.
     """
+    with command.flag_value("translations_dir"):
+        paths.check_folder(folder)  # now, not after the first translation
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder):
-        pass  # Fails now, not after the first translation.
     path = folder / f"{name}.json"
     if not path.exists():
-        content = json.dumps(record, indent=2) + "\n"
-        files.write(path, content)
+        files.write(path, json.dumps(record, indent=2) + "\n")
         return
     try:
-        old = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(old, dict):
-            raise ValueError("not an object")
-    except (ValueError, RecursionError) as error:
+        old = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, RecursionError) as error:
         raise errors.UserError(f"{path} is damaged. Remove it.") from error
     changed = [key for key in record if old.get(key) != record[key]]
     if changed:
@@ -329,38 +192,105 @@ def prepare_folder(folder: pathlib.Path, record: dict, name: str) -> None:
         )
 
 
-def find_checkpoints(
+def translate(
+    run: run_dir.RunDir,
+    wanted: Text,
+    decode_hparams: decode_hparam.DecodeHParams,
+    folder: pathlib.Path,
+) -> collections.Counter:
+    """Writes a translation for each checkpoint, unless there is a newer one.
+
+    Returns:
+        The numbers of translations: "made", "kept" and "failed".
+
+    Raises:
+        UserError: there is no checkpoint, or no tokenizer.
+    """
+    from relpos_tf.decoding import loading  # imports TensorFlow
+    from relpos_tf.decoding import translator as translator_lib
+    from relpos_tf.models import transformer
+
+    # Model and graph are made once: only the weights change.
+    model = transformer.Transformer(run.read_hparams())
+    translator = translator_lib.Translator(
+        model, loading.load_tokenizer(run.path)
+    )
+    counts = collections.Counter()
+    for prefix, path in checkpoints_of(run, folder, wanted.name):
+        saved = pathlib.Path(f"{prefix}{run_dir.CHECKPOINT}")
+        if path.is_file() and path.stat().st_mtime >= saved.stat().st_mtime:
+            counts["kept"] += 1
+            continue
+        started = time.monotonic()
+        try:
+            loading.restore(prefix, model)
+        except errors.UserError as error:
+            command.logger().warning("%s", error)
+            counts["failed"] += 1
+            continue
+        translator.engine.name = prefix
+        with text.writer(path) as write:
+            for translation in translator.translations(
+                text.read_nonempty(wanted.source),
+                decode_hparams,
+                progress=terminal.show_lines,
+            ):
+                write(translation.texts[0])
+        counts["made"] += 1
+        seconds = time.monotonic() - started
+        command.logger().info("Wrote %s, %.1f s.", path, seconds)
+    if not counts:
+        raise errors.UserError(
+            "Expected a run with checkpoints, ckpt-STEP.npz, of step "
+            f"{FLAGS.min_steps} or later. Received: {run.path}."
+        )
+    return counts
+
+
+def checkpoints_of(
     run: run_dir.RunDir, folder: pathlib.Path, name: str
-) -> list:
-    """Returns a pair (prefix, translation) for each checkpoint, by step."""
+) -> Iterator[tuple[str, pathlib.Path]]:
+    """Yields each checkpoint and the file for its translation, by step.
+
+    A checkpoint that a trainer has removed meanwhile is left out.
+    """
     from relpos_tf.comparison import checkpoint_scores
 
-    pairs = []
+    found = []
     for is_average in (False, True):
         parent = run.path / "average" if is_average else run.path
         for step in run_dir.all_steps(parent):
             if step >= FLAGS.min_steps:
-                translation = checkpoint_scores.translation_of(
+                one = checkpoint_scores.translation_of(
                     folder, name, step, is_average
                 )
-                pairs.append((str(parent / f"ckpt-{step}"), translation))
-    return sorted(pairs, key=lambda pair: pair[1])
+                found.append((one, parent / f"ckpt-{step}"))
+    for one, prefix in sorted(found):
+        if os.path.exists(f"{prefix}{run_dir.CHECKPOINT}"):
+            yield str(prefix), one.path
 
 
-def log_counts(run: run_dir.RunDir, worker: CheckpointTranslator) -> None:
-    """Logs the numbers of translations; raises UserError if there is none."""
-    if not worker.num_made + worker.num_kept:
-        least = f" of step {FLAGS.min_steps} or later" * bool(FLAGS.min_steps)
-        raise errors.UserError(
-            f"Expected a run with readable checkpoints, ckpt-STEP.npz{least}. "
-            f"Received: {run.path}, which has none."
-        )
-    command.logger().info(
-        "Checkpoints: %d translated, %d were already translated, %d failed.",
-        worker.num_made,
-        worker.num_kept,
-        worker.num_failed,
+def report(run: run_dir.RunDir, wanted: Text, folder: pathlib.Path) -> None:
+    """Scores all translations, also those whose checkpoints are gone."""
+    from relpos_tf.comparison import checkpoint_scores  # imports sacreBLEU
+    from relpos_tf.training import metrics
+
+    language = run.read_problem().get("target_language", "")
+    start = f"{folder / wanted.name}.bleu"
+    scores = checkpoint_scores.CheckpointScores(
+        wanted.name,
+        wanted.reference,
+        f"{start}.json",
+        f"{start}.png",
+        language=language if metrics.has_moses_rules(language) else "",
     )
+    for translation in checkpoint_scores.find_translations(
+        folder, wanted.name, FLAGS.min_steps
+    ):
+        scores.add(translation)
+    command.write(scores.table())
+    scores.save()
+    command.logger().info("Wrote %s.", " and ".join(map(str, scores.paths())))
 
 
 def run() -> None:

@@ -72,6 +72,7 @@ class CTranslate2Engine(engines.Engine):
 
     def __init__(self, folder: str | pathlib.Path):
         self.name = str(folder)
+        paths.check_name(folder)
         info, self._decode_hparams = export_files.read(folder)
         self.tokenizer = export_files.read_tokenizer(folder, info)
         translator = package().Translator
@@ -80,7 +81,7 @@ class CTranslate2Engine(engines.Engine):
             tokens = json.loads(
                 pathlib.Path(folder, VOCABULARY).read_text(encoding="utf-8")
             )
-            self.translator = translator(paths.plain(folder), device="auto")
+            self.translator = translator(self.name, device="auto")
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
             raise errors.UserError(

@@ -6,6 +6,7 @@ where CTranslate2 or LiteRT translates.
 """
 
 import importlib
+import os
 import pathlib
 from typing import Any
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from relpos_tf import errors
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
+from relpos_tf.models import run_dir
 from relpos_tf.utils import extras
 
 
@@ -58,19 +60,42 @@ _EXPORTS = {
 
 
 def of(path: str | pathlib.Path) -> Kind:
-    """Returns the kind of a run, a checkpoint or an export.
+    """Returns the kind of a run, a checkpoint, an average or an export.
 
     A run is a run, whatever other files its directory has.
 
     Raises:
-        UserError: the folder is an export of an unknown format, or damaged.
+        UserError: the path is none of them, or a damaged export or one of an
+            unknown format.
     """
-    if not export_files.is_export(path):
+    prefix = str(path).removesuffix(run_dir.CHECKPOINT)
+    if export_files.is_export(path):
+        name = export_files.read_info(path)["format"]
+        if name in _EXPORTS:
+            return _EXPORTS[name]
+        expected = f"an export of the format {', '.join(_EXPORTS)}"
+        received = f"of the format {name!r}"
+    elif run_dir.all_steps(path) or os.path.isfile(prefix + run_dir.CHECKPOINT):
         return RUN
-    name = export_files.read_info(path)["format"]
-    if name not in _EXPORTS:
-        raise errors.UserError(
-            f"Expected an export of the format {', '.join(_EXPORTS)}. "
-            f"Received: {path}, of the format {name!r}."
+    else:
+        expected = (
+            "the folder of a run, of an average of checkpoints or of an "
+            "export, or a checkpoint such as runs/demo/ckpt-100"
         )
-    return _EXPORTS[name]
+        received = "which is none of them"
+    raise errors.UserError(
+        f"Expected {expected}. Received: {path}, {received}."
+    )
+
+
+def languages(path: str | pathlib.Path) -> dict[str, str]:
+    """Returns `source_language` and `target_language` of a model.
+
+    They are codes such as "de", or "" where unknown.
+    """
+    if export_files.is_export(path):
+        info = export_files.read_info(path)
+    else:
+        info = run_dir.run_of(path).read_problem()
+    names = "source_language", "target_language"
+    return {name: info.get(name) or "" for name in names}

@@ -33,9 +33,10 @@ class SavedModelEngine(engines.Engine):
 
     def __init__(self, folder: str | pathlib.Path):
         self.name = str(folder)
+        paths.check_name(folder)
         _, self._decode_hparams = export_files.read(folder)
         # It keeps the weights.
-        self._module = tf.saved_model.load(paths.plain(folder))
+        self._module = tf.saved_model.load(self.name)
         self._details = self._module.signatures["details"]
         self._count_ids = self._module.count_ids
 

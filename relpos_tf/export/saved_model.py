@@ -6,7 +6,6 @@ package. docs/serving.md describes how to serve it.
 Shapes: N lines, S source length, B beams, T target length.
 """
 
-import logging
 import math
 import pathlib
 from typing import Any
@@ -27,8 +26,6 @@ from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import graphs
 from relpos_tf.utils import paths
-
-_log = logging.getLogger("relpos_tf")
 
 _LINES = tf.TensorSpec([None], tf.string, "inputs")
 # The outputs of the signatures, as export_info.json describes them.
@@ -219,12 +216,6 @@ def export_saved_model(
             },
         )
         write_info(partial, _INFO | describe(engine, decode_hparams, prefix))
-    if not paths.is_plain(export_dir.absolute()):
-        _log.warning(
-            "TensorFlow interprets * ? [ and \\ in a name as a pattern: rename "
-            "%s before other programs load it.",
-            export_dir,
-        )
     return export_dir
 
 

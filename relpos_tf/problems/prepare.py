@@ -204,12 +204,11 @@ def _learn_tokenizer(problem, training, path, num_processes) -> None:
     """Learns the shared vocabulary from both sides of training pairs."""
     step = max(1, -(-training.num_pairs // problem.tokenizer_pairs))
     chunks = training.chunks(step=step)
-    progress = _progress("Counting words", training)
     words, counts = collections.Counter(), collections.Counter()
     for found in processes.ordered_map(count_words, chunks, num_processes):
         words.update(found[0])
         counts.update(found[1])
-        progress.add(found[1]["read"])
+        _show_progress("Counted the words of", counts["read"], training)
     if not words:
         name = ", ".join(map(training.name, range(len(training.corpora))))
         raise errors.UserError(cleaning.nothing_left(counts, name))
@@ -229,7 +228,6 @@ def _write_training(
         number of pairs of all corpora by cleaning rule.
     """
     encoder = pieces.encoder(tokenizer)
-    progress = _progress("Encoding", training)
     counts = [collections.Counter() for _ in training.corpora]
     pairs = [0] * len(counts)
     with token_files.Writer(folder, "train", encoder.vocab_size) as writer:
@@ -238,7 +236,8 @@ def _write_training(
             writer.add(part.sources, part.targets)
             pairs[part.corpus] += len(part.sources.lengths)
             counts[part.corpus].update(part.counts)
-            progress.add(part.counts["read"])
+            done = sum(counted["read"] for counted in counts)
+            _show_progress("Encoded", done, training)
     for number, counted in enumerate(counts):
         name = training.name(number)
         if not pairs[number]:
@@ -317,5 +316,6 @@ def _cleaned(
     return sources, targets
 
 
-def _progress(task: str, training: TrainingText) -> terminal.RateProgress:
-    return terminal.RateProgress(task, "pairs", training.num_pairs)
+def _show_progress(task: str, done: int, training: TrainingText) -> None:
+    total = f" of {training.num_pairs:,}" if training.num_pairs else ""
+    terminal.show(lambda: f"{task} {done:,}{total} pairs", is_logged=True)

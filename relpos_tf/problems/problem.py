@@ -347,7 +347,7 @@ def _new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     partial = folder.with_name(name)
     partial.mkdir()
     try:
-        with system_errors.filling(partial, "Make room and run again."):
+        with system_errors.writing(partial, is_folder=True):
             yield partial
     finally:
         shutil.rmtree(partial, ignore_errors=True)

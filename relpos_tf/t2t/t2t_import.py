@@ -152,8 +152,9 @@ def open_checkpoint(prefix: str):
     Raises:
         UserError: it is missing or damaged.
     """
+    paths.check_name(prefix)
     try:
-        return tf.train.load_checkpoint(paths.plain(prefix))
+        return tf.train.load_checkpoint(str(prefix))
     except _UNREADABLE as error:
         raise errors.UserError(
             "Expected the prefix of a checkpoint, as in model.ckpt-250000. "

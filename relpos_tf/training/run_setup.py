@@ -116,7 +116,7 @@ def _prepare(problem, data_dir, tmp_dir, regenerate):
     if regenerate or not problem.is_prepared(data_dir):
         _log.info("Preparing %s.", problem.folder(data_dir))
         manifest = problem.prepare(
-            data_dir, tmp_dir, processes.available(), anew=regenerate
+            data_dir, tmp_dir, len(processes.usable_cores()), anew=regenerate
         )
         counts = manifest["cleaning"]
         dropped = cleaning.dropped(counts).items()

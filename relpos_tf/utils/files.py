@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from relpos_tf import errors
+from relpos_tf.utils import system_errors
 
 # The end of a temporary name, after the final name, as a pattern of `glob`.
 PART = f".{'[0-9a-f]' * 8}.part"
@@ -32,7 +32,6 @@ _LONGEST_STEM = 200
 _LONGEST_FOLDER_STEM = 40  # characters
 # Links that the system makes to the open files of a process.
 _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/.*")
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 _BLOCK = 1 << 20
 
 
@@ -55,19 +54,20 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
         OSError: it cannot be written; at once if its folder does not allow it.
     """
     path = os.fspath(path)
-    mode = _mode(path)
-    if _STREAM.fullmatch(path) or (mode and not _is_replaceable(mode)):
+    mode = os.lstat(path).st_mode if os.path.lexists(path) else 0
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    is_replaced = not mode or stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+    if _STREAM.fullmatch(path) or not is_replaced:
         with open(path, "ab") as file:
             yield file
         return
-    if mode and stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     file = _create_beside(path)
     try:
         yield file
         file.flush()
-        if mode and stat.S_ISREG(mode):
-            _set_mode(file, mode)
+        if stat.S_ISREG(mode):
+            os.chmod(file.name, stat.S_IMODE(mode) & 0o777)
         os.fsync(file.fileno())
         file.close()
         os.replace(file.name, path)
@@ -80,10 +80,8 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
 
 def write(path: str | pathlib.Path, content: str | bytes) -> None:
     """Writes a file as `replacing` does; text is written in UTF-8."""
-    if isinstance(content, str):
-        content = content.encode()
     with replacing(path) as file:
-        file.write(content)
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextlib.contextmanager
@@ -125,19 +123,10 @@ def open_appending(path: str | pathlib.Path) -> BinaryIO:
     """Opens a file for reading and for adding to its end.
 
     Raises:
-        UserError: it is a link.
-        OSError: it cannot be opened.
+        UserError: it is a link, or cannot be opened.
     """
-    try:
+    with system_errors.writing(path):
         return open(path, "ab+", opener=_open_no_link)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise errors.UserError(
-            f"Expected a file to write to. Received: {path}, a link to "
-            f"{os.path.realpath(path)}. Remove the link, or put the file in "
-            "its place."
-        ) from error
 
 
 def sha256(path: str | pathlib.Path) -> str:
@@ -150,19 +139,7 @@ def sha256(path: str | pathlib.Path) -> str:
 
 
 def _open_no_link(path, flags):
-    return os.open(path, flags | _NO_LINK, 0o666)
-
-
-def _mode(path):
-    """Returns the kind and permissions of the file at a path, or 0."""
-    try:
-        return os.lstat(path).st_mode
-    except FileNotFoundError:
-        return 0
-
-
-def _is_replaceable(mode):
-    return stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _create_beside(path):
@@ -170,18 +147,9 @@ def _create_beside(path):
     folder, name = os.path.split(path)
     # Cut in bytes; `fsdecode` restores any bytes, also half a character.
     stem = os.fsdecode(os.fsencode(name)[:_LONGEST_STEM])
-    while True:
-        partial = os.path.join(folder, f"{stem}.{secrets.token_hex(4)}.part")
-        try:
-            return open(partial, "xb+")
-        except FileExistsError:
-            continue
-        except OSError as error:
-            # The user knows the final name, not the temporary one.
-            raise OSError(error.errno, error.strerror, path) from error
-
-
-def _set_mode(file, mode):
-    """Gives an open file the permissions of `mode`."""
-    target = file.fileno() if os.chmod in os.supports_fd else file.name
-    os.chmod(target, stat.S_IMODE(mode) & 0o777)
+    partial = os.path.join(folder, f"{stem}.{secrets.token_hex(4)}.part")
+    try:
+        return open(partial, "xb+")
+    except OSError as error:
+        # The user knows the final name, not the temporary one.
+        raise OSError(error.errno, error.strerror, path) from error

@@ -5,7 +5,6 @@ other's half-written checkpoints and events. On a file system without locks
 nothing is locked.
 """
 
-import errno
 import fcntl
 import os
 import pathlib
@@ -13,9 +12,7 @@ from typing import BinaryIO
 
 from relpos_tf import errors
 
-_TAKEN = frozenset({errno.EAGAIN, errno.EACCES})
-# Descriptors of the directories that this process has locked.
-_locked: dict[pathlib.Path, int] = {}
+_locked: set[pathlib.Path] = set()
 
 
 def acquire_exclusive(directory: str | pathlib.Path) -> None:
@@ -28,16 +25,15 @@ def acquire_exclusive(directory: str | pathlib.Path) -> None:
     if directory in _locked:
         return
     directory.mkdir(parents=True, exist_ok=True)
-    # The directory itself: a lock file in it would have to be removed.
-    descriptor = os.open(directory, os.O_RDONLY)
-    if not _lock(descriptor):
-        os.close(descriptor)
+    # The directory itself: a lock file in it would have to be removed. The
+    # descriptor stays open, and with it the lock.
+    if not _lock(os.open(directory, os.O_RDONLY)):
         raise errors.UserError(
             f"Another process is training in {directory}. Wait for it, "
             "stop it, or name another --output_dir. Meanwhile "
             "relpos-translate_all and relpos-bleu score its checkpoints."
         )
-    _locked[directory] = descriptor
+    _locked.add(directory)
 
 
 def mark_open(file: BinaryIO) -> None:
@@ -60,6 +56,8 @@ def _lock(descriptor: int) -> bool:
     """Locks an open file; returns False if another process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in _TAKEN
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:  # a file system without locks
+        pass
     return True

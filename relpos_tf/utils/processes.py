@@ -6,7 +6,6 @@ live in modules without TensorFlow.
 """
 
 import collections
-import contextlib
 import itertools
 import multiprocessing
 import os
@@ -21,7 +20,6 @@ from multiprocessing import connection
 from typing import Any
 
 from relpos_tf import errors
-from relpos_tf.utils import slots
 
 # With fewer calls, the start of the processes would take longer.
 _WORTHWHILE = 5
@@ -66,8 +64,7 @@ def ordered_map(
     pending = collections.deque()
     try:
         for argument in arguments:
-            with _without_interrupts():
-                pending.append(executor.submit(function, argument))
+            pending.append(_submit(executor, function, argument))
             if len(pending) > 2 * number:
                 yield pending.popleft().result()
         while pending:
@@ -82,20 +79,21 @@ def ordered_map(
         executor.shutdown(cancel_futures=True)
 
 
-def available() -> int:
-    """Returns the number of cores that this process may use."""
-    return len(slots.usable_cores())
+def usable_cores() -> list[int]:
+    """Returns the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
-@contextlib.contextmanager
-def _without_interrupts():
-    """Delays Ctrl-C to the end of the block, and for ever in new processes.
+def _submit(executor, function, argument):
+    """Submits a call; a process that it starts never gets Ctrl-C.
 
-    Python would answer it with a traceback before a process can ignore it.
+    Python would answer it with a traceback before the process can ignore it.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        return executor.submit(function, argument)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

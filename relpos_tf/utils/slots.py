@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from relpos_tf import errors
+from relpos_tf.utils import processes
 
 _GPUS = "CUDA_VISIBLE_DEVICES"
 _THREADS = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
@@ -59,7 +60,7 @@ def divide(number: int) -> Slots:
     """
     if number == 1:
         return Slots((Slot(),), 0, 0)
-    cores, gpus = usable_cores(), _gpus()
+    cores, gpus = processes.usable_cores(), _gpus()
     if gpus:
         if number > len(gpus):
             raise errors.UserError(
@@ -75,13 +76,6 @@ def divide(number: int) -> Slots:
             f"Received: {number}."
         )
     return Slots(tuple(_of_cores(cores, number)), len(cores), 0)
-
-
-def usable_cores() -> list[int]:
-    """Returns the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def _of_cores(cores, number):

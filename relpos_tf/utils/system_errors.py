@@ -12,21 +12,24 @@ from relpos_tf import errors
 # EFBIG: a limit on the size of files, as some batch systems set.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FULL_TEXT = re.compile(
-    r"no space left|disk quota exceeded|file too large", re.IGNORECASE
+    r"no space left on device|disk quota exceeded|file too large", re.IGNORECASE
 )
-_OPERATION = re.compile(r"\{\{.*?\}\}|\[Op:\w+\]")
 # TensorFlow's class for it is not used by all libraries below TensorFlow.
 _MEMORY_TEXT = re.compile(
     r"\boom\b|out[ _]of[ _]memory|failed to allocate|bad_alloc", re.IGNORECASE
 )
-RESUME_ADVICE = (
-    "Make room and run again: the run goes on from its last checkpoint."
-)
 
 
 @contextlib.contextmanager
-def writing(path: str | pathlib.Path) -> Iterator[None]:
+def writing(
+    path: str | pathlib.Path, is_folder: bool = False
+) -> Iterator[None]:
     """Names the file that the block could not write.
+
+    Args:
+        path: The file.
+        is_folder: bool. The block writes several files in the folder `path`:
+            only the errors of a full disk, which name no file, are its own.
 
     Raises:
         UserError: in place of an `OSError`.
@@ -34,32 +37,13 @@ def writing(path: str | pathlib.Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = f" {RESUME_ADVICE}" if error.errno in _FULL else ""
+        if is_folder and error.errno not in _FULL:
+            raise
+        advice = ""
+        if error.errno in _FULL:
+            advice = " Make room and run the same command again."
         message = f"Cannot write {path}: {_reason(error)}.{advice}"
         raise errors.UserError(message) from error
-
-
-@contextlib.contextmanager
-def filling(folder: str | pathlib.Path, advice: str) -> Iterator[None]:
-    """Names the folder whose disk the block has filled.
-
-    The system names no file in such an error.
-
-    Args:
-        folder: Where the block writes.
-        advice: str. A sentence: what to do.
-
-    Raises:
-        UserError: in place of an error of a full disk. Others pass.
-    """
-    try:
-        yield
-    except OSError as error:
-        if not is_full_disk(error):
-            raise
-        raise errors.UserError(
-            f"Cannot write in {folder}: {_reason(error)}. {advice}"
-        ) from error
 
 
 @contextlib.contextmanager
@@ -75,13 +59,11 @@ def explained(memory_advice: str) -> Iterator[None]:
     """
     try:
         yield
-    except (errors.UserError, OSError):
-        raise
     except Exception as error:
-        if is_full_disk(error):
-            text = f"Cannot write: {cause(error)} Make room."
-        elif is_out_of_memory(error):
+        if is_out_of_memory(error):
             text = f"Out of memory. {memory_advice}"
+        elif found := _full_text(error):
+            text = f"TensorFlow cannot write: {found}. Make room."
         else:
             raise
         raise errors.UserError(text) from error
@@ -92,42 +74,26 @@ def os_error_text(error: OSError) -> str | None:
 
     None for other errors without a path, which are bugs of the program.
     """
-    reason = f"{_reason(error)}."
     if error.filename is not None:
-        return f"{error.filename}: {reason}"
+        return f"{error.filename}: {_reason(error)}."
     if error.errno in _FULL:
-        return f"{reason} Make room."
-    return reason if error.errno == errno.EROFS else None
-
-
-def is_full_disk(error: BaseException) -> bool:
-    """Returns whether an error means a full disk, TensorFlow's included."""
-    if isinstance(error, OSError):
-        return error.errno in _FULL
-    return _is_from_tensorflow(error) and bool(_FULL_TEXT.search(str(error)))
+        return f"{_reason(error)}. Make room."
+    return f"{_reason(error)}." if error.errno == errno.EROFS else None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether an error means that memory ran out, on any device."""
-    if isinstance(error, MemoryError):
-        return True
-    if not _is_from_tensorflow(error) or is_full_disk(error):
-        return False
-    if type(error).__name__ == "ResourceExhaustedError":
-        return True
-    return bool(_MEMORY_TEXT.search(str(error)))
+    if not _is_from_tensorflow(error) or _full_text(error):
+        return isinstance(error, MemoryError)
+    return type(error).__name__ == "ResourceExhaustedError" or bool(
+        _MEMORY_TEXT.search(str(error))
+    )
 
 
-def cause(error: BaseException) -> str:
-    """Returns the most telling line of a TensorFlow error, as a sentence.
-
-    The names of operations that TensorFlow adds are removed.
-    """
-    lines = [
-        _OPERATION.sub("", line).strip() for line in str(error).split("\n")
-    ]
-    telling = filter(_FULL_TEXT.search, lines)
-    return f"{next(telling, lines[0]).rstrip('.')}."
+def _full_text(error: BaseException) -> str:
+    """Returns the words of TensorFlow's error of a full disk, or ""."""
+    found = _is_from_tensorflow(error) and _FULL_TEXT.search(str(error))
+    return found[0].lower() if found else ""
 
 
 def _reason(error: OSError) -> str:

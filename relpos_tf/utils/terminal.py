@@ -1,14 +1,13 @@
-"""The user's terminal: a line of progress.
+"""The user's terminal: a line of progress, and text without controls.
 
 Progress is the terminal's last line, written over again and again by `show`.
-Files and pipes get no progress. Any other output calls `clear` first.
+Any other output calls `clear` first.
 """
 
 import logging
-import os
 import re
+import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -17,10 +16,9 @@ from typing import Any
 
 _log = logging.getLogger("relpos_tf")
 
-# Seconds between two lines of progress, in a log and at a terminal.
-_LOG_SECONDS = 30
-_SHOW_SECONDS = 0.1
-_COLUMNS = 80  # if the terminal does not say
+# Seconds between two lines of progress, at a terminal and in a log.
+_SHOW_SECONDS, _LOG_SECONDS = 0.1, 30
+_ERASE = "\r\x1b[K"
 # All control characters but the tabulator and the line feed, and the marks of
 # writing direction: a terminal obeys them.
 _CONTROLS = re.compile(
@@ -28,12 +26,12 @@ _CONTROLS = re.compile(
 )
 
 
-class _Shown:
+class _Last:
     """The state of the line of progress."""
 
-    lock = threading.RLock()
-    width = 0  # of the visible line, 0 without one
-    due = 0.0  # time of the next one
+    is_visible = False
+    shown = 0.0  # the time when a terminal got a line
+    logged = time.monotonic()  # the time when a log did
 
 
 def printable(line: str) -> str:
@@ -49,30 +47,34 @@ def printable(line: str) -> str:
     )
 
 
-def show(make: Callable[[], str]) -> None:
+def show(make: Callable[[], str], is_logged: bool = False) -> None:
     """Shows a line of progress until the next one, if there is a terminal.
 
     Args:
         make: Function that returns the line. It is called at most ten times a
             second, however often `show` is.
+        is_logged: bool. Without a terminal, log a line every 30 seconds.
     """
-    with _Shown.lock:
-        now = time.monotonic()
-        if now < _Shown.due or not _shows_progress():
-            return
-        line = printable(make().replace("\n", " "))[: _columns() - 1]
-        sys.stderr.write(f"\r{line.ljust(_Shown.width)}")
-        sys.stderr.flush()
-        _Shown.width, _Shown.due = len(line), now + _SHOW_SECONDS
+    now = time.monotonic()
+    if sys.stderr.isatty():
+        is_due = now >= _Last.shown + _SHOW_SECONDS
+        if is_due and _log.isEnabledFor(logging.INFO):
+            line = printable(make().replace("\n", " "))
+            columns = shutil.get_terminal_size().columns
+            sys.stderr.write(f"{_ERASE}{line[: columns - 1]}")
+            sys.stderr.flush()
+            _Last.is_visible, _Last.shown = True, now
+    elif is_logged and now >= _Last.logged + _LOG_SECONDS:
+        _log.info("%s.", make())
+        _Last.logged = now
 
 
 def clear() -> None:
     """Removes the line of progress, to make room for a line that stays."""
-    with _Shown.lock:
-        if _Shown.width:
-            sys.stderr.write(f"\r{' ' * _Shown.width}\r")
-            sys.stderr.flush()
-        _Shown.width, _Shown.due = 0, 0.0
+    if _Last.is_visible:
+        sys.stderr.write(_ERASE)
+        sys.stderr.flush()
+        _Last.is_visible, _Last.shown = False, 0.0
 
 
 def counted(items: Iterable[Any], label: str) -> Iterator[Any]:
@@ -82,86 +84,6 @@ def counted(items: Iterable[Any], label: str) -> Iterator[Any]:
         yield item
 
 
-def _shows_progress() -> bool:
-    return _log.isEnabledFor(logging.INFO) and sys.stderr.isatty()
-
-
-def _columns() -> int:
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
-    except (OSError, ValueError):
-        return _COLUMNS
-
-
-class LineProgress:
-    """Tells the user now and then how many lines are done."""
-
-    def __init__(self):
-        self._logged = time.monotonic()
-
-    def __call__(self, lines: int) -> None:
-        if _shows_progress():
-            show(lambda: f"Lines so far: {lines}")
-        elif time.monotonic() - self._logged >= _LOG_SECONDS:
-            _log.info("Lines so far: %d.", lines)
-            self._logged = time.monotonic()
-
-
-class RateProgress:
-    """Tells the user now and then how much is done, and how long it takes.
-
-    Args:
-        task: str. What is done: "Encoding".
-        unit: str. To what: "pairs".
-        total: int. How many of them there are; 0 if that is unknown.
-        clock: Function without arguments that returns seconds.
-    """
-
-    def __init__(
-        self,
-        task: str,
-        unit: str,
-        total: int,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self._task, self._unit, self._total = task, unit, total
-        self._clock, self._done = clock, 0
-        self._start = self._logged = clock()
-
-    def add(self, number: int) -> None:
-        """Notes that so many more are done."""
-        self._done += number
-        if _shows_progress():
-            show(self.line)
-        elif self._clock() - self._logged >= _LOG_SECONDS:
-            _log.info("%s.", self.line())
-            self._logged = self._clock()
-
-    def line(self) -> str:
-        """Returns the state: what is done, how fast, and the time left."""
-        rate = self._done / max(self._clock() - self._start, 1e-9)
-        line = (
-            f"{self._task}: {self._done:,} {self._unit}, {rate:,.0f} a second"
-        )
-        left = max(self._total - self._done, 0)
-        if left and rate:
-            line += f", {_duration(left / rate)} left"
-        return line
-
-
-def _duration(seconds: float) -> str:
-    """Returns a time as a user reads it.
-
-    Example:
-
-    >>> _duration(59), _duration(3599), _duration(7300)
-    ('59 s', '60 min', '2 h 2 min')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return (
-        f"{minutes // 60} h {minutes % 60} min"
-        if minutes > 90
-        else f"{minutes} min"
-    )
+def show_lines(number: int) -> None:
+    """Shows or logs the number of lines that are done."""
+    show(lambda: f"Lines so far: {number}", is_logged=True)

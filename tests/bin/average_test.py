@@ -1,8 +1,6 @@
 """Tests of the average command: its checkpoints and its refusals."""
 
-import contextlib
 import errno
-import io
 import os
 import pathlib
 from unittest import mock
@@ -13,16 +11,8 @@ from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.bin import average
-from relpos_tf.bin import command
 from relpos_tf.models import checkpoints
-
-
-def execute(*arguments):
-    """Returns (exit code, standard output, standard error)."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = command.execute(average.main, arguments)
-    return code, out.getvalue(), err.getvalue()
+from tests.bin import calls
 
 
 class AverageTest(tf.test.TestCase, parameterized.TestCase):
@@ -39,7 +29,9 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
             )
 
     def execute(self, *arguments):
-        return execute(f"--output_dir={self.run_dir}", *arguments)
+        return calls.execute(
+            average.main, f"--output_dir={self.run_dir}", *arguments
+        )
 
     def average_at(self, prefix):
         """Returns the one variable of the checkpoint at `prefix`."""
@@ -54,7 +46,7 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
     def test_result_is_the_mean_of(self, arguments, steps, name):
         code, out, err = self.execute(*arguments)
         path = self.run_dir / "average" / name
-        self.assertEqual((code, out), (0, f"{path}\n"))
+        self.assertEqual((code, out), (0, f"{path}\n".encode()))
         self.assertIn(f"Averaged {len(steps)} checkpoints", err)
         self.assertAllClose(self.average_at(path), [np.mean(steps), 1.0])
 
@@ -70,34 +62,13 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         self.execute("--n=2", f"--average_dir={path}")
         self.assertAllClose(self.average_at(path / "ckpt-5000"), [2700.0, 1.0])
 
-    @parameterized.named_parameters(
-        ("run_itself", "."), ("folder_outside", "../other")
-    )
-    def test_result_cannot_go_to_the(self, relative):
-        folder = self.run_dir / relative
-        code, _, err = self.execute(f"--average_dir={folder}")
-        self.assertEqual(code, 2)
-        self.assertIn("--average_dir must be a folder directly in", err)
-        self.assertAllClose(
-            self.average_at(self.run_dir / "ckpt-5000"), [5000.0, 1.0]
-        )
-
-    @parameterized.named_parameters(
-        ("step_that_was_not_saved", ["--steps=400,77"], "Received: 77."),
-        ("step_twice", ["--steps=400,2,400"], "Received: 400,2,400."),
-        ("word", ["--steps=last"], "Received: last."),
-        ("two_ways_at_once", ["--steps=400", "--n=2"], "exclude"),
-    )
-    def test_bad_flag(self, arguments, expected):
-        code, out, err = self.execute(*arguments)
-        self.assertEqual((code, out), (2, ""))
-        self.assertIn(expected, err)
-
     def test_average_is_no_checkpoint_to_average(self):
         self.execute("--n=2")
         folder = self.run_dir / "average"
-        code, out, err = execute(f"--output_dir={folder}", "--n=1")
-        self.assertEqual((code, out), (1, ""))
+        code, out, err = calls.execute(
+            average.main, f"--output_dir={folder}", "--n=1"
+        )
+        self.assertEqual((code, out), (1, b""))
         self.assertIn(f"Received: {folder / 'ckpt-5000'}, an aver", err)
         self.assertEqual(err.count("\n"), 1)
 
@@ -105,16 +76,10 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with mock.patch.object(os, "replace", side_effect=full):
             code, out, err = self.execute("--n=2")
-        self.assertEqual((code, out), (1, ""))
+        self.assertEqual((code, out), (1, b""))
         self.assertIn("Cannot write ", err)
         self.assertEqual(err.count("\n"), 1)
         self.assertEmpty(list((self.run_dir / "average").iterdir()))
-
-    def test_folder_without_checkpoints_is_refused(self):
-        folder = self.create_tempdir().full_path
-        code, _, err = execute(f"--output_dir={folder}")
-        self.assertEqual(code, 1)
-        self.assertIn("which has none", err)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,17 @@
 """--schedule=evaluate scores a run as it was trained, and changes no file."""
 
-import contextlib
 import hashlib
-import io
 import pathlib
 from unittest import mock
 
 from absl.testing import absltest
 
-from relpos_tf.bin import command
 from relpos_tf.bin import trainer
 from relpos_tf.models import checkpoints
 from relpos_tf.training import evaluation
 from relpos_tf.training import metrics
 from tests import testing
+from tests.bin import calls
 
 testing.use_two_cpus()
 
@@ -43,9 +41,8 @@ class EvaluateTest(absltest.TestCase):
             f"--data_dir={cls.folder / 'data'}",
             f"--output_dir={cls.folder / name}",
         )
-        with contextlib.redirect_stderr(io.StringIO()) as err:
-            code = command.execute(trainer.main, [*fixed, *arguments])
-        return code, err.getvalue()
+        code, _, err = calls.execute(trainer.main, *fixed, *arguments)
+        return code, err
 
     def files(self):
         return {

@@ -1,8 +1,6 @@
 """The export command: its flags and its folder."""
 
-import contextlib
 import importlib.util
-import io
 import json
 import pathlib
 import shutil
@@ -12,7 +10,6 @@ from unittest import mock
 import numpy as np
 from absl.testing import absltest
 
-from relpos_tf.bin import command
 from relpos_tf.bin import decoder
 from relpos_tf.bin import export
 from relpos_tf.decoding import loading
@@ -20,45 +17,22 @@ from relpos_tf.export import saved_model
 from relpos_tf.models import checkpoints
 from tests import ctranslate2_runs
 from tests import tiny_run
+from tests.bin import calls
 
 NO_LIBRARY = importlib.util.find_spec("ctranslate2") is None
 
 
-def execute(main, *arguments):
-    """Returns (exit code, standard output, standard error)."""
-    out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = command.execute(main, arguments)
-    out.flush()
-    return code, out.buffer.getvalue().decode(), err.getvalue()
-
-
 class ExportTest(absltest.TestCase):
     def assert_error(self, code, message, *arguments):
-        found, out, err = execute(export.main, *arguments)
-        self.assertEqual((found, out), (code, ""))
+        found, out, err = calls.execute(export.main, *arguments)
+        self.assertEqual((found, out), (code, b""))
         self.assertLen(err.splitlines(), 1)
         self.assertIn(message, err)
-
-    def test_contradictions_are_refused(self):
-        run = f"--output_dir={tiny_run.path()}"
-        self.assert_error(
-            2,
-            "--quantization needs --format=ctranslate2",
-            run,
-            "--quantization=int8",
-        )
-        self.assert_error(
-            2, "exclude each other", run, "--checkpoint_path=ckpt-7"
-        )
-        self.assert_error(
-            2, "--decode_hparams", run, "--decode_hparams=batch_size=2"
-        )
 
     def test_flags_are_passed_to_the_exporter(self):
         run = tiny_run.path()
         with mock.patch.object(saved_model, "export_saved_model") as exporter:
-            code, _, err = execute(
+            code, _, err = calls.execute(
                 export.main,
                 f"--output_dir={run}",
                 "--export_dir=exported",
@@ -99,7 +73,7 @@ class ExportTest(absltest.TestCase):
     @unittest.skipIf(NO_LIBRARY, "ctranslate2 is not installed")
     def test_decoder_translates_with_the_folder(self):
         run = ctranslate2_runs.run_of()
-        code, _, err = execute(
+        code, _, err = calls.execute(
             export.main,
             f"--output_dir={run}",
             "--format=ctranslate2",
@@ -113,7 +87,7 @@ class ExportTest(absltest.TestCase):
         self.assertEqual(info["decode_hparams"]["beam_size"], 2)
         source = folder / "source"
         source.write_text("\n".join(ctranslate2_runs.LINES), encoding="utf-8")
-        code, _, err = execute(
+        code, _, err = calls.execute(
             decoder.main,
             f"--export_dir={folder}",
             f"--decode_from_file={source}",

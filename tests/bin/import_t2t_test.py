@@ -1,34 +1,23 @@
 """The import command: its files, its messages, and the commands after it."""
 
-import contextlib
-import io
 import pathlib
 
 import numpy as np
 from absl.testing import absltest
-from absl.testing import parameterized
 
 import relpos_tf
-from relpos_tf.bin import command
 from relpos_tf.bin import export
 from relpos_tf.bin import import_t2t
 from relpos_tf.bin import trainer
 from relpos_tf.decoding import loading
 from tests import t2t_checkpoint
+from tests.bin import calls
 
 VOCAB = t2t_checkpoint.subtokens(59)
 TEXT = ("a dog and a cat", "der hund", "zwei katzen laufen")
 
 
-def execute(*arguments, main=import_t2t.main):
-    """Returns (exit code, standard output, standard error)."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = command.execute(main, arguments)
-    return code, out.getvalue(), err.getvalue()
-
-
-class ImportT2tTest(parameterized.TestCase):
+class ImportT2tTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(self.create_tempdir().full_path)
@@ -43,8 +32,11 @@ class ImportT2tTest(parameterized.TestCase):
         )
 
     def execute(self, *more):
-        return execute(
-            f"--t2t_dir={self.t2t_dir}", f"--output_dir={self.run_dir}", *more
+        return calls.execute(
+            import_t2t.main,
+            f"--t2t_dir={self.t2t_dir}",
+            f"--output_dir={self.run_dir}",
+            *more,
         )
 
     def write_vocabulary(self, path, vocab=VOCAB):
@@ -55,7 +47,7 @@ class ImportT2tTest(parameterized.TestCase):
     def test_one_command_and_the_run_translates(self):
         self.write(extra=True)
         code, out, err = self.execute()
-        self.assertEqual((code, out), (0, ""))
+        self.assertEqual((code, out), (0, b""))
         lines = err.splitlines()
         self.assertEqual(
             lines[0],
@@ -63,18 +55,14 @@ class ImportT2tTest(parameterized.TestCase):
             "model; ignored 183 others. Both are listed in "
             f"{self.run_dir}/t2t_import.json.",
         )
-        self.assertEqual(
+        self.assertEndsWith(
             lines[1],
-            "Train on with: relpos-trainer --problem=... "
-            "--hparams_set=transformer_relative_tiny_t2t "
+            "trainer --problem=... --hparams_set=transformer_relative_tiny_t2t "
             "--hparams=hidden_size=32,filter_size=64,max_relative_position=4,"
             "use_target_space_embedding=False "
             f"--warm_start_from={self.run_dir}",
         )
-        self.assertEqual(
-            lines[2:],
-            [f"Translate with: relpos-decoder --output_dir={self.run_dir}"],
-        )
+        self.assertEndsWith(lines[2], f"decoder --output_dir={self.run_dir}")
         tokens = loading.load_tokenizer(self.run_dir)
         self.assertEqual(tokens.pieces(), VOCAB)
         texts = relpos_tf.Translator.load(self.run_dir).translate(
@@ -118,7 +106,7 @@ class ImportT2tTest(parameterized.TestCase):
 
     def assert_fails(self, code, text, *arguments):
         found, out, err = self.execute(*arguments)
-        self.assertEqual((found, out), (code, ""))
+        self.assertEqual((found, out), (code, b""))
         self.assertIn(text, err)
         self.assertNotIn("Traceback", err)
         self.assertFalse(self.run_dir.exists())
@@ -154,14 +142,6 @@ class ImportT2tTest(parameterized.TestCase):
         path.write_text(text)
         self.assert_fails(1, "self_attention_type=dot_product_relative_v2")
 
-    @parameterized.parameters(
-        ("--target_space_id=32", "target_space_id"),
-        ("--target_space=1", "target_space"),
-        ("--t2t_dir=", "--t2t_dir"),
-    )
-    def test_bad_flag(self, flag, text):
-        self.assert_fails(2, text, flag)
-
     def test_notes_on_training_are_warnings(self):
         self.write(optimizer="adafactor")
         _, _, err = self.execute()
@@ -175,11 +155,11 @@ class ImportT2tTest(parameterized.TestCase):
             list(TEXT), return_scores=True, **search
         )
         export_dir = self.folder / "export"
-        code, _, err = execute(
+        code, _, err = calls.execute(
+            export.main,
             f"--output_dir={self.run_dir}",
             f"--export_dir={export_dir}",
             "--decode_hparams=beam_size=2,extra_length=3",
-            main=export.main,
         )
         self.assertEqual(code, 0, err)
         translated = relpos_tf.Translator.load(export_dir).translate(
@@ -208,7 +188,7 @@ class ImportT2tTest(parameterized.TestCase):
                 for name, side in (("source", "en"), ("target", "de"))
             ),
         ]
-        code, _, err = execute(*arguments, main=trainer.main)
+        code, _, err = calls.execute(trainer.main, *arguments)
         self.assertEqual(code, 0, err)
         self.assertIn(f"The vocabulary is that of {self.run_dir}.", err)
         self.assertIn("Starting from the weights of", err)
@@ -221,7 +201,7 @@ class ImportT2tTest(parameterized.TestCase):
             np.testing.assert_allclose(old, new, rtol=0, atol=1e-6)
         tokens = loading.load_tokenizer(self.folder / "on")
         self.assertEqual(tokens.pieces(), VOCAB)
-        code, _, err = execute(*arguments, main=trainer.main)
+        code, _, err = calls.execute(trainer.main, *arguments)
         self.assertEqual(code, 0, err)
         self.assertIn("Going on from", err)
 

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMANDS = tuple(
     path.stem
     for path in sorted((ROOT / "relpos_tf" / "bin").glob("*.py"))
-    if path.stem not in ("__init__", "command")
+    if path.stem not in ("__init__", "command", "scores")
 )
 LAUNCHERS = ("trainer", "decoder")
 NO_TENSORFLOW = """

@@ -99,7 +99,11 @@ class PackagingTest(parameterized.TestCase):
             self.assertEqual(name, f"relpos-{module.rsplit('.', 1)[1]}")
             names.append(module.rsplit(".", 1)[1])
         files = (ROOT / "relpos_tf" / "bin").glob("*.py")
-        commands = {path.stem for path in files} - {"__init__", "command"}
+        commands = {path.stem for path in files} - {
+            "__init__",
+            "command",
+            "scores",
+        }
         self.assertCountEqual(names, commands)
 
     @parameterized.parameters(*PYTHONS)

@@ -17,11 +17,15 @@ VALUES = {
 
 
 class CheckedJsonTest(parameterized.TestCase):
-    def test_values_come_back_in_their_order(self):
+    def test_values_come_back_in_their_order_from_any_layout(self):
         found = checked_json.loads(checked_json.dumps(VALUES))
         self.assertEqual(found, VALUES)
         self.assertEqual(list(found), list(VALUES))
-        self.assertEqual(checked_json.loads(checked_json.dumps({})), {})
+        values = json.loads(checked_json.dumps(VALUES))
+        text = json.dumps(dict(reversed(values.items())))
+        self.assertEqual(checked_json.loads(text), VALUES)
+        # Without a checksum:
+        self.assertEqual(checked_json.loads(json.dumps(VALUES)), VALUES)
 
     def test_the_checksum_is_the_sha256_of_sorted_fields(self):
         text = checked_json.dumps({"b": (1, 2), "a": "x"})
@@ -29,12 +33,6 @@ class CheckedJsonTest(parameterized.TestCase):
         self.assertEqual(
             json.loads(text), {"b": [1, 2], "a": "x", "sha256": expected}
         )
-        self.assertEqual(checked_json.loads(text), {"b": [1, 2], "a": "x"})
-
-    def test_layout_and_order_do_not_matter(self):
-        values = json.loads(checked_json.dumps(VALUES))
-        text = json.dumps(dict(reversed(values.items())))
-        self.assertEqual(checked_json.loads(text), VALUES)
 
     def test_no_flipped_bit_changes_the_values(self):
         whole = checked_json.dumps(VALUES).encode()
@@ -51,67 +49,41 @@ class CheckedJsonTest(parameterized.TestCase):
                 self.assertEqual({name: found[name] for name in VALUES}, VALUES)
         self.assertGreater(refused, 4 * len(whole))
 
-    def test_every_cut_is_refused(self):
-        whole = checked_json.dumps(VALUES).encode().rstrip()
-        for size in range(len(whole)):
-            with self.assertRaisesRegex(errors.UserError, "expected JSON"):
-                checked_json.loads(whole[:size])
-
-    def test_an_object_without_a_checksum_is_read(self):
-        self.assertEqual(checked_json.loads(json.dumps(VALUES)), VALUES)
-
     def test_what_is_no_object_is_refused(self):
-        for content in ("[1]", b"3", '"text"', "[" * 100_000, b"\xff\xfe"):
+        whole = checked_json.dumps(VALUES).rstrip()
+        cut = [whole[:size] for size in range(len(whole))]
+        for content in ("[1]", b"3", '"text"', "[" * 100_000, b"\xff", *cut):
             with self.assertRaisesRegex(errors.UserError, "expected"):
                 checked_json.loads(content)
 
     @parameterized.parameters(
-        (7, int),
-        (7, float),
-        (7.5, float),
-        (None, int | None),
-        (3, int | None),
-        ("x", str),
-        (True, bool),
-        ({}, dict),
-        ({"a": 1}, dict[str, int]),
-        (["a"], list[str]),
-        ([], list[str]),
-        ({"a": [2]}, dict[str, list[int]]),
+        (7, int, True),
+        (7, float, True),
+        (None, int | None, True),
+        (True, bool, True),
+        ({"a": 1}, dict[str, int], True),
+        (["a"], list[str], True),
+        ({"a": [2]}, dict[str, list[int]], True),
+        (True, int, False),
+        (7.0, int, False),
+        (False, float, False),
+        (3, str, False),
+        ({"a": "1"}, dict[str, int], False),
+        ("ab", list[str], False),
+        (1.5, int | None, False),
+        ({"a": {}}, dict[str, list[int]], False),
     )
-    def test_fields_of_the_types_expected_are_read(self, value, kind):
-        text = json.dumps({"field": value})
-        found = checked_json.loads(text, {"field": kind, "other": str})
-        self.assertEqual(found, {"field": value})
-
-    @parameterized.parameters(
-        (True, int, "int"),
-        (7.0, int, "int"),
-        ("7", float, "float"),
-        (False, float, "float"),
-        (None, str, "str"),
-        (3, str, "str"),
-        ([], dict, "dict"),
-        ({"a": "1"}, dict[str, int], r"dict\[str, int\]"),
-        ("ab", list[str], r"list\[str\]"),
-        ([1], list[str], r"list\[str\]"),
-        (1.5, int | None, r"int \| None"),
-        ({"a": {}}, dict[str, list[int]], r"dict\[str, list\[int\]\]"),
-    )
-    def test_fields_of_other_types_are_named(self, value, kind, words):
-        text = json.dumps({"field": value})
-        with self.assertRaisesRegex(
-            errors.UserError, f"its field `field` must be of type {words}. Rec"
-        ):
-            checked_json.loads(text, {"field": kind})
+    def test_types_of_fields_are_checked(self, value, kind, is_right):
+        kinds = {"field": kind, "other": str}
+        if is_right:
+            checked_json.check({"field": value}, kinds)
+            return
+        with self.assertRaisesRegex(errors.UserError, "`field` must be of ty"):
+            checked_json.check({"field": value}, kinds)
 
     def test_missing_fields_are_named(self):
-        text = json.dumps({"b": 1})
-        self.assertEqual(checked_json.loads(text, {}, ["b"]), {"b": 1})
-        with self.assertRaisesRegex(
-            errors.UserError, "the fields a, c. Received: b"
-        ):
-            checked_json.loads(text, {}, ["c", "b", "a"])
+        with self.assertRaisesRegex(errors.UserError, "a, c. Received: b"):
+            checked_json.loads('{"b": 1}', {}, ["c", "b", "a"])
 
 
 if __name__ == "__main__":

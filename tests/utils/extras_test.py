@@ -18,18 +18,11 @@ class ExtrasTest(absltest.TestCase):
     ):
         for kind in (ImportError, errors.UserError):
             with self.assertRaisesRegex(
-                kind,
-                "Expected the package no_such_package, which drawing needs. "
-                r"Received: none. Install it: pip install .*\[plots\]'$",
+                kind, r"no_such_package, which drawing needs.*\[plots\]'$"
             ) as caught:
                 with extras.imports("plots", "drawing"):
                     import no_such_package  # noqa: F401
         self.assertEqual(caught.exception.name, "no_such_package")
-
-    def test_other_errors_of_an_import_pass(self):
-        with self.assertRaisesRegex(ImportError, "^cannot import"):
-            with extras.imports("plots", "drawing"):
-                from relpos_tf.utils import no_such_module  # noqa: F401
 
     def test_an_installation_is_named_by_its_name_and_a_clone_by_its_folder(
         self,

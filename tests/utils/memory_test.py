@@ -24,8 +24,7 @@ subprocess.run([sys.executable, "-c", code], check=True)
 _FAULTS = """
 import resource
 from relpos_tf.utils import memory
-if {keeps}:
-    print(memory.keep_freed())
+print(memory.keep_freed())
 def faults(times=48 * 2**20):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(12):
@@ -66,13 +65,9 @@ class PeakTest(absltest.TestCase):
 )
 class KeepFreedTest(absltest.TestCase):
     def test_freed_memory_is_reused(self):
-        said, number = output(_FAULTS.format(keeps=True))
+        said, number = output(_FAULTS)
         self.assertEqual(said, "True")
         self.assertLess(int(number), 1000)
-
-    def test_without_it_every_page_is_fetched_again(self):
-        (number,) = output(_FAULTS.format(keeps=False))
-        self.assertGreater(int(number), 12 * 48 * 256 // 2)
 
 
 if __name__ == "__main__":

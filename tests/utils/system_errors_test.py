@@ -11,67 +11,46 @@ from relpos_tf import errors
 from relpos_tf.utils import system_errors
 
 
-def tensorflow_error(kind, message):
-    return kind(None, None, message)
+def tensorflow_error(name, message):
+    return getattr(tf.errors, name)(None, None, message)
 
 
-EXHAUSTED = tf.errors.ResourceExhaustedError
-
-
-class FaultsTest(parameterized.TestCase):
-    @parameterized.named_parameters(
-        ("python", MemoryError()),
+class SystemErrorsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        (MemoryError(), "Out of memory. Lower x."),
         (
-            "cpu",
-            tensorflow_error(EXHAUSTED, "OOM when allocating tensor [7,11]"),
+            tensorflow_error("ResourceExhaustedError", "OOM when allocating"),
+            "Out of memory. Lower x.",
         ),
         (
-            "driver",
-            tensorflow_error(
-                tf.errors.InternalError, "CUDA_ERROR_OUT_OF_MEMORY: x"
-            ),
+            tensorflow_error("InternalError", "CUDA_ERROR_OUT_OF_MEMORY: x"),
+            "Out of memory. Lower x.",
         ),
         (
-            "library",
+            # The class is the one that also means memory.
             tensorflow_error(
-                tf.errors.UnknownError, "x\nFailed to allocate 7 bytes"
+                "ResourceExhaustedError", "a: No space left on device\nx"
             ),
+            "cannot write: no space left on device. Make room",
+        ),
+        (
+            tensorflow_error("UnknownError", "a; Disk quota exceeded"),
+            "cannot write: disk quota exceeded. Make room",
         ),
     )
-    def test_memory(self, error):
-        self.assertTrue(system_errors.is_out_of_memory(error))
-        self.assertFalse(system_errors.is_full_disk(error))
-        with self.assertRaises(errors.UserError) as caught:
-            with system_errors.explained("Lower x."):
-                raise error
-        self.assertEqual(str(caught.exception), "Out of memory. Lower x.")
-
-    @parameterized.named_parameters(
-        ("space", "A/ckpt-7_temp: No space left on device"),
-        ("quota", "a/ckpt-7_temp: Disk quota exceeded"),
-        ("limit", "a/ckpt-7_temp: File too large"),
-    )
-    def test_disk_of_tensorflow(self, message):
-        # The class is the one that also means memory.
-        error = tensorflow_error(
-            EXHAUSTED,
-            f"While saving:\n{{{{function_node x}}}} {message} [Op:Y]\nat x",
-        )
-        self.assertTrue(system_errors.is_full_disk(error))
-        self.assertFalse(system_errors.is_out_of_memory(error))
-        with self.assertRaises(errors.UserError) as caught:
-            with system_errors.explained("Lower x."):
-                raise error
+    def test_it_is_explained(self, error, message):
         self.assertEqual(
-            str(caught.exception),
-            f"Cannot write: {message}. Make room.",
+            system_errors.is_out_of_memory(error), "memory" in message
         )
+        with self.assertRaisesRegex(errors.UserError, message):
+            with system_errors.explained("Lower x."):
+                raise error
 
-    @parameterized.named_parameters(
-        ("bug", ZeroDivisionError("out of memory")),
-        ("shape", tensorflow_error(tf.errors.InvalidArgumentError, "zoom")),
-        ("file", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a/b")),
-        ("user_error", errors.UserError("Out of memory. Other advice.")),
+    @parameterized.parameters(
+        (ZeroDivisionError("out of memory"),),
+        (tensorflow_error("InvalidArgumentError", "zoom"),),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a/b"),),
+        (errors.UserError("Out of memory. Other advice."),),
     )
     def test_others_pass(self, error):
         with self.assertRaises(type(error)) as caught:
@@ -79,16 +58,16 @@ class FaultsTest(parameterized.TestCase):
                 raise error
         self.assertIs(caught.exception, error)
 
-    @parameterized.named_parameters(
-        ("full", errno.ENOSPC, "no space left on device. Make room and run ag"),
-        ("quota", errno.EDQUOT, "disk quota exceeded. Make room and run again"),
-        ("denied", errno.EACCES, r"permission denied\.$"),
+    @parameterized.parameters(
+        (errno.ENOSPC, False, "a/b: no space left on device. Make room"),
+        (errno.EACCES, False, r"a/b: permission denied\.$"),
+        (errno.EDQUOT, True, "a/b: disk quota exceeded. Make room"),
+        (errno.EACCES, True, None),
     )
-    def test_write(self, number, expected):
-        with self.assertRaisesRegex(
-            errors.UserError, f"^Cannot write a/b: {expected}"
-        ):
-            with system_errors.writing("a/b"):
+    def test_what_cannot_be_written_is_named(self, number, is_folder, message):
+        kind = errors.UserError if message else PermissionError
+        with self.assertRaisesRegex(kind, message or ""):
+            with system_errors.writing("a/b", is_folder):
                 raise OSError(number, os.strerror(number))
 
 

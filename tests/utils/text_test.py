@@ -3,14 +3,14 @@
 import bz2
 import gzip
 import io
+import itertools
 import lzma
 import os
 import pathlib
-import tarfile
 import threading
-import zipfile
 from unittest import mock
 
+import zstandard
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -19,40 +19,15 @@ from relpos_tf.utils import text
 
 LINES = [f"{i} zwei\u2028drei ä" for i in range(3001)]
 CONTENT = "".join(f"{line}\n" for line in LINES).encode()
-
-
-def zstd(content):
-    """Returns two frames, as of two files that were joined."""
-    import zstandard
-
-    half = len(content) // 2
-    return b"".join(map(zstandard.compress, (content[:half], content[half:])))
-
-
 PACKERS = {
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
     ".xz": lzma.compress,
-    ".zst": zstd,
+    # Two frames, as of two files that were joined.
+    ".zst": lambda content: b"".join(
+        map(zstandard.compress, (content[:9999], content[9999:]))
+    ),
 }
-
-
-def zipped():
-    """Returns a zip archive of a text."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("lines.txt", CONTENT)
-    return file.getvalue()
-
-
-def tarred():
-    """Returns a tar archive of a text."""
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        member = tarfile.TarInfo("lines.txt")
-        member.size = len(CONTENT)
-        archive.addfile(member, io.BytesIO(CONTENT))
-    return file.getvalue()
 
 
 class TextTest(parameterized.TestCase):
@@ -72,12 +47,7 @@ class TextTest(parameterized.TestCase):
         ("windows line ends", b"a\r\nb\r\n", ["a", "b"]),
         ("carriage return inside", b"a\rb\r\r\n", ["a\rb\r"]),
         ("separators", "a\u2028b\x85\n".encode(), ["a\u2028b\x85"]),
-        (
-            "byte order mark",
-            b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n",
-            ["a", "\ufeffb"],
-        ),
-        ("letters of zip", b"PKW\n", ["PKW"]),
+        ("marks", b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
     )
     def test_a_line_ends_at_a_line_feed_only(self, content, expected):
         path = self.write(content)
@@ -87,17 +57,11 @@ class TextTest(parameterized.TestCase):
         stream = io.BytesIO(content)
         self.assertEqual(list(text.stream_lines(stream)), expected)
 
-    @parameterized.product(
-        suffix=[*PACKERS], name=["lines", "lines.txt", "lines.GZ", "lines.zst"]
-    )
+    @parameterized.product(suffix=[*PACKERS], name=["lines", "lines.txt.gz"])
     def test_compressed_text_is_known_by_its_content(self, suffix, name):
         path = self.write(PACKERS[suffix](CONTENT), name)
         self.assertEqual(list(text.checked_lines(path)), LINES)
-        self.assertEqual(text.survey(path), len(LINES))
-
-    @parameterized.parameters(*PACKERS)
-    def test_plain_text_under_such_a_name_is_read(self, suffix):
-        path = self.write(CONTENT, f"lines{suffix}")
+        path = self.write(CONTENT, f"lines{suffix}")  # the reverse
         self.assertEqual(list(text.checked_lines(path)), LINES)
 
     @parameterized.parameters(*PACKERS)
@@ -111,87 +75,57 @@ class TextTest(parameterized.TestCase):
     @parameterized.parameters(*PACKERS)
     def test_what_is_written_under_such_a_name_is_compressed(self, suffix):
         path = self.folder / f"out.de{suffix}"
-        with text.writer(path) as write:
-            for line in LINES:
-                write(line)
+        text.write_lines(path, LINES)
         self.assertLess(path.stat().st_size, len(CONTENT) // 2)
         self.assertEqual(list(text.read_lines(path)), LINES)
 
-    @parameterized.parameters("", ".gz", ".xz")
+    @parameterized.parameters("", *PACKERS)
     def test_lines_of_an_interrupted_block_are_kept(self, suffix):
         path, kept = self.folder / f"out{suffix}", []
         with self.assertRaises(KeyboardInterrupt):
-            with text.writer(
-                path, on_kept=lambda *args: kept.append(args)
-            ) as w:
-                w("eins")
-                w("zwei")
+            with text.writer(path, on_kept=lambda *x: kept.append(x)) as write:
+                write("eins")
+                write("zwei")
                 raise KeyboardInterrupt
         [(name, number)] = kept
         self.assertEqual(number, 2)
         self.assertEqual(list(text.read_lines(name)), ["eins", "zwei"])
         self.assertFalse(path.exists())
 
-    @parameterized.named_parameters(
-        ("zip", zipped, "zip archive"),
-        ("tar", tarred, "tar archive"),
-        ("tgz", lambda: gzip.compress(tarred()), "tar archive"),
-        ("pdf", lambda: b"%PDF-1.7\n", "PDF"),
-        ("twice", lambda: gzip.compress(gzip.compress(CONTENT)), "twice"),
-        ("binary", lambda: bytes(range(256)) * 9, "no text"),
-    )
-    def test_other_files_are_refused_by_name(self, make, kind):
-        path = self.write(make())
-        with self.assertRaisesRegex(errors.UserError, f"{path}.*{kind}"):
-            list(text.checked_lines(path))
-
-    @parameterized.product(
-        encoding=["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin1"],
-        is_stream=[False, True],
-    )
-    def test_other_encodings_are_refused_with_the_command_that_helps(
-        self, encoding, is_stream
-    ):
+    @parameterized.parameters("utf-16", "utf-16-le", "utf-32", "latin1", "gzip")
+    def test_what_is_not_utf_8_is_refused_with_a_command(self, encoding):
         content = "".join(f"schöne Grüße {i}\n" for i in range(7))
-        path = self.write(content.encode(encoding))
-        name = {"utf-16-le": "UTF-16LE", "utf-16-be": "UTF-16BE"}.get(
-            encoding, encoding
-        )
-        with self.assertRaisesRegex(
-            errors.UserError, f"(?i){path}.*iconv -f {name} -t UTF-8"
+        if encoding == "gzip":  # twice, or in a stream
+            content = gzip.compress(gzip.compress(CONTENT))
+        else:
+            content = content.encode(encoding)
+        path = self.write(content)
+        for lines in (
+            text.checked_lines(path),
+            text.stream_lines(io.BytesIO(content), path),
+            text.stream_lines(itertools.cycle(content.splitlines(True)), path),
         ):
-            if is_stream:
-                with open(path, "rb") as file:
-                    list(text.stream_lines(file, str(path)))
-            else:
+            with self.assertRaisesRegex(errors.UserError, f"{path}.*iconv -f"):
+                list(lines)
+
+    @parameterized.parameters((5, True), (6, False))
+    def test_a_few_lines_that_are_not_utf_8_are_read(self, number, is_fine):
+        lines = [b"a\xffb\n"] * number + [b"c\n"] * (100 - number)
+        path = self.write(b"".join(lines))
+        if not is_fine:
+            with self.assertRaisesRegex(errors.UserError, "6 of 100 lines"):
                 list(text.checked_lines(path))
+            return
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            found = list(text.checked_lines(path))
+        self.assertEqual(found, ["a\ufffdb"] * 5 + ["c"] * 95)
+        self.assertRegex(logs.output[0], f"5 of 100 lines of {path}")
 
-    def test_advice_for_other_letters_and_for_compressed_files(self):
-        chinese = "".join(f"\u4f60\u597d\u4e16\u754c {i}\n" for i in range(7))
-        path = self.write(chinese.encode("utf-16-le"))
-        with self.assertRaisesRegex(errors.UserError, "iconv -f UTF-16LE"):
-            text.survey(path)
-        path = self.write(gzip.compress("schön\n".encode("latin1")))
-        with self.assertRaisesRegex(errors.UserError, "Decompress it.* iconv"):
-            text.survey(path)
-
-    def test_a_few_lines_that_are_not_utf_8_are_read_and_warned_of(self):
-        for number, is_fine in ((5, True), (6, False)):
-            lines = [b"a\xffb\n"] * number + [b"c\n"] * (100 - number)
-            path = self.write(b"".join(lines))
-            if is_fine:
-                with self.assertLogs("relpos_tf", "WARNING") as logs:
-                    found = list(text.checked_lines(path))
-                self.assertEqual(found, ["a\ufffdb"] * 5 + ["c"] * 95)
-                self.assertLen(found, 100)
-                self.assertRegex(logs.output[0], f"5 of 100 lines of {path}")
-            else:
-                with self.assertRaisesRegex(errors.UserError, "6 of 100 lines"):
-                    list(text.checked_lines(path))
-
-    def test_a_rare_nul_is_read(self):
-        path = self.write(b"a\0b\n" + b"c\n" * 99)
-        self.assertEqual(list(text.checked_lines(path)), ["a\0b"] + ["c"] * 99)
+    def test_a_rare_nul_and_a_true_replacement_character_are_read(self):
+        path = self.write("a\0b\n\ufffd\n".encode() + b"c\n" * 98)
+        with self.assertNoLogs("relpos_tf"):
+            found = list(text.checked_lines(path))
+        self.assertEqual(found, ["a\0b", "\ufffd"] + ["c"] * 98)
 
     def test_a_stream_is_read_line_by_line(self):
         def lines():
@@ -199,11 +133,6 @@ class TextTest(parameterized.TestCase):
             raise AssertionError("read ahead")
 
         self.assertEqual(next(text.stream_lines(lines())), "a")
-
-    def test_a_long_wrong_stream_is_stopped(self):
-        lines = text.stream_lines(iter(lambda: b"\xff\n", None), "pipe")
-        with self.assertRaisesRegex(errors.UserError, "pipe.*iconv"):
-            list(lines)
 
     def test_a_pipe_is_read_once(self):
         path = self.folder / "pipe"
@@ -214,18 +143,15 @@ class TextTest(parameterized.TestCase):
         thread.join()
 
     def test_without_the_package_the_extra_is_named(self):
-        path = self.write(zstd(CONTENT))
+        path = self.write(PACKERS[".zst"](CONTENT))
         with mock.patch.dict("sys.modules", {"zstandard": None}):
             with self.assertRaisesRegex(ImportError, r"zstandard.*\[zstd\]"):
                 list(text.read_lines(path))
 
     def test_files_that_cannot_be_read_are_named(self):
-        for path in (self.folder / "missing.txt", self.folder):
+        for path in (self.folder / "missing.txt", self.folder, self.write(b"")):
             with self.assertRaisesRegex(errors.UserError, str(path)):
-                list(text.read_lines(path))
-        path = self.write(b"")
-        with self.assertRaisesRegex(errors.UserError, f"{path} is empty"):
-            text.read_nonempty(path)
+                list(text.read_nonempty(path))
 
     def test_written_lines_come_back(self):
         path = self.folder / "out.txt"

@@ -1,0 +1,47 @@
+"""The scores of translations, as commands print and record them."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from relpos_tf.bin import command
+
+
+def score(
+    translations: Sequence[str], references: Sequence[str], language: str
+) -> tuple[dict[str, Any], str]:
+    """Scores translations; warns of what makes the scores doubtful.
+
+    Args:
+        translations: The translations.
+        references: One for each.
+        language: str. Code of their language, for tokenized BLEU, or "".
+
+    Returns:
+        A pair: the scores by name, and lines of text with their signatures.
+
+    Raises:
+        UserError: there are more of one than of the other, or no text.
+    """
+    from relpos_tf.training import metrics  # imports sacreBLEU
+
+    found = metrics.corpus_bleu(translations, references)
+    for warning in found.warnings:
+        command.logger().warning("%s", warning)
+    record = dataclasses.asdict(found)
+    lines = [
+        f"BLEU = {found.bleu:.2f} ({found.bleu_signature})",
+        f"chrF = {found.chrf:.2f} ({found.chrf_signature})",
+    ]
+    if metrics.has_moses_rules(language):
+        value, signature = metrics.tokenized_bleu(
+            translations, references, language
+        )
+        record["tokenized_bleu"] = value
+        record["tokenized_bleu_signature"] = signature
+        lines.append(f"tokenized BLEU = {value:.2f} ({signature})")
+    lines.append(
+        f"exact match = {found.exact_match:.2f}% of {found.lines} lines, "
+        f"{found.empty_lines} empty"
+    )
+    return record, "\n".join(lines) + "\n"

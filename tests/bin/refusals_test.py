@@ -1,0 +1,219 @@
+"""What commands refuse before they begin: one line that names the flag."""
+
+import os
+import pathlib
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from relpos_tf.bin import average
+from relpos_tf.bin import bleu
+from relpos_tf.bin import command
+from relpos_tf.bin import datagen
+from relpos_tf.bin import decoder
+from relpos_tf.bin import export
+from relpos_tf.bin import import_t2t
+from relpos_tf.bin import serve
+from relpos_tf.bin import trainer
+from relpos_tf.bin import translate_all
+from tests import tiny_run
+from tests.bin import calls
+
+# Of each command: its arguments, and words of the message. `a` is a file of two
+# lines, `b` of one, `blank` of none; `run` is a run, `export` an export and
+# `folder` an empty folder.
+TABLE = {
+    average: (
+        ("", "--output_dir is required"),
+        ("--output_dir=run --steps=7,77", "--steps Received: 77."),
+        ("--output_dir=run --steps=7,7", "--steps whole numbers"),
+        ("--output_dir=run --steps=last", "--steps whole numbers"),
+        ("--output_dir=run --steps=7 --n=2", "--n --steps"),
+        ("--output_dir=run --average_dir=run", "--average_dir directly in"),
+        ("--output_dir=run --average_dir=folder", "--average_dir directly in"),
+        ("--output_dir=folder", "--output_dir has none"),
+        ("--output_dir=a/b", "--output_dir Expected a folder"),
+        ("--output_dir=latin-\udce9", "--output_dir UTF-8"),
+        ("--output_dir=x[2]", "--output_dir * ? ["),
+    ),
+    bleu: (
+        ("--translation=a", "--reference is required"),
+        ("--reference=a", "--translation is required"),
+        ("--translation=a --reference=b", "2 1"),
+        ("--translation=no --reference=b", "no, which does not exist"),
+        ("--translation=a,b --reference=a", "--reference 1 2"),
+        ("--translation=a --reference=a --score_json=a", "--score_json same"),
+        ("--translation=b,a --reference=b,a --score_json=a", "same file"),
+        (
+            "--translation=a --reference=a --test_set=x",
+            "--reference --test_set",
+        ),
+        ("--translation=a --test_set=multi30k/2016", "--language_pair"),
+        ("--translation=a --reference=a --language_pair=en-de", "--test_set"),
+        ("--translation=a --test_set=z --language_pair=en-de", "--test_set: "),
+        (
+            "--translation=a --test_set=multi30k/2017 --language_pair=en-cs",
+            "--language_pair en-fr, en-de",
+        ),
+        (
+            "--translation=a --reference=a --tokenized_language=xx",
+            "--tokenized_language: ",
+        ),
+        (
+            "--translation=a --translations_dir=folder --reference=a",
+            "--translation --translations_dir",
+        ),
+        ("--translation=a --reference=a --min_steps=3", "--translations_dir"),
+        ("--translations_dir=folder --reference=a", "NAME-STEP none"),
+        ("--translations_dir=no --reference=a", "NAME-STEP none"),
+    ),
+    datagen: (
+        ("", "--problem is required"),
+        ("--problem=no_such", "--problem: no_such algorithmic_copy"),
+        ("--problem=algorithmic_copy --data_dir=a/b", "--data_dir"),
+        ("--problem=algorithmic_copy --data_dir=latin-\udce9", "--data_dir"),
+        ("--problem=algorithmic_copy --train_source=a", "--train_source"),
+        ("--problem=translate_files --train_source=a", "--train_target"),
+    ),
+    decoder: (
+        ("--output_dir=run --checkpoint_path=x", "--output_dir one of"),
+        ("--decode_interactive --decode_from_file=a", "one of"),
+        ("--decode_interactive --decode_to_file=a", "one of"),
+        ("--decode_interactive --prefix_file=a", "--prefix_file one of"),
+        ("--score_json=x", "--score_json needs --decode_reference"),
+        ("--test_set=all --decode_from_file=a", "--test_set one of"),
+        ("--test_set=all --decode_reference=a", "--decode_reference one of"),
+        ("--data_dir=x", "--data_dir needs --test_set"),
+        ("--language_pair=ende", "two codes, as in en-de"),
+        ("--score_file=a --attention_to_file=x", "--score_file one of"),
+        ("--score_file=a --export_dir=export", "--score_file one of"),
+        ("--decode_hparams=beam_siez=3", "--decode_hparams: beam_size Known"),
+        ("--decode_hparams=beam_size=four", "beam_size int 'four'"),
+        ("--decode_hparams=beam_size=0", "at least 1 beam_size=0"),
+        ("--decode_hparams=alpha=nan", "`alpha` a finite number"),
+        ("--decode_hparams=beam_size", "name=value"),
+        ("--decode_hparams=write_beam_scores=true", "needs return_beams"),
+        ("--decode_from_file=no", "no, which does not exist"),
+        ("--decode_from_file=blank", "blank is empty"),
+        ("--decode_from_file=a --decode_reference=no", "no, which does not"),
+        ("--decode_from_file=a --decode_reference=b", "--decode_reference 1"),
+        ("--score_file=no", "no, which does not exist"),
+        ("--score_file=a", "Line 1 input<TAB>target"),
+        ("--decode_to_file=folder", "--decode_to_file: a folder"),
+        ("--decode_to_file=no/x", "--decode_to_file: there is no folder"),
+        ("--decode_to_file=a/x", "--decode_to_file: there is no folder"),
+        ("--attention_to_file=no/x", "--attention_to_file: no folder"),
+        ("--decode_to_file=x --attention_to_file=x", "name the same file"),
+        ("--decode_from_file=a --decode_to_file=./folder/../a", "same file"),
+        ("--decode_from_file=a --prefix_file=b", "--prefix_file each of 2"),
+        ("--output_dir=folder", "which is none of them"),
+        ("--checkpoint_path=run/ckpt-8", "which is none of them"),
+        ("--export_dir=folder", "which is none of them"),
+        ("--output_dir=export", "a SavedModel --export_dir"),
+        ("--checkpoint_path=export", "a SavedModel --export_dir"),
+        ("--export_dir=run", "a run --output_dir"),
+        ("", "a trained run in runs/"),
+    ),
+    export: (
+        ("--output_dir=run --quantization=int8", "--quantization --format"),
+        ("--output_dir=run --checkpoint_path=x", "--output_dir one of"),
+        ("--output_dir=run --decode_hparams=batch_size=2", "--decode_hparams"),
+        ("--format=tflite", "--format saved_model|ctranslate2|litert"),
+    ),
+    import_t2t: (
+        ("", "--t2t_dir is required"),
+        ("--t2t_dir=folder", "--output_dir is required"),
+        ("--t2t_dir=x --output_dir=y --target_space_id=32", "space_id"),
+    ),
+    serve: (
+        ("--model=run --max_lines=0", "`max_lines` at least 1"),
+        ("--model=run --timeout_s=0", "`timeout_s` above 0"),
+        ("--model=run --port=65536", "port"),
+        ("--model=run --model=run", "--model different names"),
+        ("--port=0 --model=no", "--model: which is none of them"),
+        ("--port=0 --model=folder", "--model: which is none of them"),
+        ("--port=0 --model=a", "--model: which is none of them"),
+    ),
+    trainer: (
+        ("--vocab_size=0", "vocab_size 0"),
+        ("--train_steps=3000000000", "train_steps 3000000000"),
+        ("--random_seed=-1", "random_seed -1"),
+        ("--num_logical_cpus=1000000", "num_logical_cpus 1000000"),
+        ("--hparams=vocab_size=3000000000", "vocab_size 3000000000"),
+        ("--hparams=optimizer=sgd", "optimizer sgd"),
+        ("--hparams=learning_rate_schedule=cosine", "schedule cosine"),
+        ("--hparams_set=x", "--hparams_set: x"),
+        ("--problem=x", "--problem: x"),
+        ("--usr_dir=x/y", "--usr_dir: x/y"),
+        ("--eval_early_stopping_metric=blue", "loss chrf bleu"),
+        (
+            "--problem=translate_files --train_source=a --train_target=a "
+            "--dev_source=a --dev_target=a --eval_use_test_set",
+            "--eval_use_test_set --test_source",
+        ),
+        (
+            "--schedule=train --eval_early_stopping_steps=5",
+            "--eval_early_stopping_steps --schedule=train",
+        ),
+    ),
+    translate_all: (
+        ("--output_dir=no/run", "Expected a run's directory"),
+        ("--output_dir=run --decode_from_file=no", "no, which does not"),
+        (
+            "--output_dir=run --decode_from_file=a --decode_reference=b",
+            "2 lines 1",
+        ),
+        ("--output_dir=run --decode_hparams=beam=2", "Unknown 'beam'"),
+        ("--output_dir=run --decode_hparams=return_beams=1", "return_beams"),
+        (
+            "--output_dir=run --decode_from_file=a "
+            "--decode_hparams=beam_size=9999",
+            "number of pieces",
+        ),
+        (
+            "--output_dir=run --decode_from_file=a --eval_use_test_set",
+            "--eval_use_test_set one of",
+        ),
+        (
+            "--output_dir=run --decode_from_file=a --translations_dir=a",
+            "--translations_dir",
+        ),
+    ),
+}
+
+
+class RefusalsTest(parameterized.TestCase):
+    @parameterized.named_parameters(
+        (f"{module.__name__.rpartition('.')[2]}_{number}", module, *row)
+        for module, rows in TABLE.items()
+        for number, row in enumerate(rows)
+    )
+    def test_it_is_refused_in_one_line(self, module, arguments, words):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder)
+        for name, content in (("a", "x\ny\n"), ("b", "x\n"), ("blank", "")):
+            (folder / name).write_text(content)
+        (folder / "folder").mkdir()
+        (folder / "run").symlink_to(tiny_run.path())
+        (folder / "export").mkdir()
+        (folder / "export" / "export_info.json").write_text(
+            '{"format": "saved_model", "files": {}, "decode_hparams": {}, '
+            '"tokenizer": "", "tokenizer_sha256": ""}'
+        )
+        before = sorted(os.listdir(folder))
+        with mock.patch.object(
+            command, "import_tensorflow", side_effect=AssertionError
+        ):
+            code, out, err = calls.execute(module.main, *arguments.split())
+        self.assertIn(code, (1, 2))
+        self.assertEqual(out, b"")
+        self.assertLen(err.splitlines(), 1, err)
+        for word in words.split():
+            self.assertIn(word, err)
+        self.assertEqual(sorted(os.listdir(folder)), before)
+
+
+if __name__ == "__main__":
+    absltest.main()
