@@ -87,9 +87,10 @@ def prepare(flags, data_dir, processes):
     command += ["--problem=translate_files", *common.as_flags(**flags)]
     began = time.perf_counter()
     process = subprocess.Popen(command, cwd=common.HERE.parent)
-    _, code, usage = os.wait4(process.pid, 0)  # with those it waited for
+    _, status, usage = os.wait4(process.pid, 0)  # with those it waited for
+    process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - began
-    if code:
+    if process.returncode:
         raise SystemExit("relpos-datagen failed.")
     [prepared] = data_dir.iterdir()
     manifest = json.loads((prepared / "manifest.json").read_text())

@@ -1,10 +1,12 @@
 """The benchmarks run, and measure what they say."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import pathlib
-import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 
@@ -13,21 +15,23 @@ from relpos_tf import hparam
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 
+import compare_steps  # noqa: E402
 import position_schemes  # noqa: E402
+import preparation  # noqa: E402
 import summary  # noqa: E402
 
 TINY = ("--hidden=8", "--filter=12", "--heads=2", "--layers=1", "--vocab=17")
 TINY += ("--batch=2", "--len=3", "--steps=2", "--warmup=1")
 
 
-def run_script(name, *flags):
-    """Runs a benchmark; returns what it prints."""
-    return subprocess.run(
-        [sys.executable, FOLDER / name, *flags],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+def run_here(module, *flags):
+    """Runs a benchmark in this process; returns the lines that it prints."""
+    with (
+        mock.patch.object(sys, "argv", [module.__file__, *flags]),
+        contextlib.redirect_stdout(io.StringIO()) as output,
+    ):
+        module.main()
+    return output.getvalue().splitlines()
 
 
 class SummaryTest(absltest.TestCase):
@@ -49,7 +53,7 @@ class SummaryTest(absltest.TestCase):
 class RunTest(absltest.TestCase):
     def test_models_take_turns(self):
         models = "relative=1", "relative=0"
-        lines = run_script("compare_steps.py", *TINY, *models).splitlines()
+        lines = run_here(compare_steps, *TINY, *models)
         first, last = map(json.loads, lines)
         self.assertEqual((first["model"], last["model"]), models)
         self.assertEqual(last["ratio"], 1.0)
@@ -57,9 +61,7 @@ class RunTest(absltest.TestCase):
 
     def test_schemes_are_compared_with_sinusoids(self):
         flags = *TINY, "--schemes=rotary"
-        *_, rotary, base = run_script(
-            "position_schemes.py", *flags
-        ).splitlines()
+        *_, rotary, base = run_here(position_schemes, *flags)
         self.assertRegex(rotary, r"^\| rotary +\| [\d.]+ +\| [\d.]+ +\|$")
         self.assertRegex(base, r"^\| sinusoids +\| [\d.]+ +\| 1.0 +\|$")
 
@@ -78,8 +80,8 @@ class RunTest(absltest.TestCase):
                 self.assertSetEqual(found[field.name], set(choices))
 
     def test_preparation_is_measured(self):
-        lines = run_script("preparation.py", "--pairs=500", "--vocab=400")
-        one, two = map(json.loads, lines.splitlines())
+        lines = run_here(preparation, "--pairs=500", "--vocab=400")
+        one, two = map(json.loads, lines)
         self.assertEqual((one["num_processes"], two["num_processes"]), (1, 2))
         self.assertEqual((one["pairs"], two["pairs"]), (500, 500))
         self.assertGreater(one["pairs_per_second"], 0)
