@@ -22,22 +22,25 @@ import time
 import common
 
 
-def export(run, folder):
+def export(run, folder, beam):
     """Exports a run; returns the folder of each engine by its name."""
     from relpos_tf.export import ctranslate2_export
     from relpos_tf.export import litert_export
     from relpos_tf.export import saved_model
 
-    export_ctranslate2 = ctranslate2_export.export_ctranslate2
-    return {
-        "run": run,
-        "SavedModel": saved_model.export_saved_model(run, folder / "saved"),
-        "CTranslate2 float32": export_ctranslate2(run, folder / "float32"),
-        "CTranslate2 int8": export_ctranslate2(
-            run, folder / "int8", quantization="int8"
+    found = {"run": run}
+    for name, write, options in (
+        ("SavedModel", saved_model.export_saved_model, {}),
+        ("CTranslate2 float32", ctranslate2_export.export_ctranslate2, {}),
+        (
+            "CTranslate2 int8",
+            ctranslate2_export.export_ctranslate2,
+            {"quantization": "int8"},
         ),
-        "LiteRT": litert_export.export_litert(run, folder / "litert"),
-    }
+        ("LiteRT", litert_export.export_litert, {}),
+    ):
+        found[name] = write(run, folder / name, beam_size=beam, **options)
+    return found
 
 
 def size_on_disk(path):
@@ -102,15 +105,15 @@ def main():
         measure(args)
         return
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        common.import_tensorflow()
-        folders = export(args.output_dir, pathlib.Path(folder))
-        flags = vars(args)
-        del flags["output_dir"]
-        for name, path in folders.items():
-            for beam in args.beams.split(","):
+    common.import_tensorflow()
+    for beam in map(int, args.beams.split(",")):
+        with tempfile.TemporaryDirectory() as folder:
+            folders = export(args.output_dir, pathlib.Path(folder), beam)
+            for name, path in folders.items():
                 for batch in args.batches.split(","):
-                    flags |= {"engine": path, "beams": beam, "batches": batch}
+                    flags = {"engine": path, "beams": beam, "batches": batch}
+                    for shared in "source", "target", "threads":
+                        flags[shared] = getattr(args, shared)
                     [row] = common.run(
                         [sys.executable, __file__, *common.as_flags(**flags)]
                     )
