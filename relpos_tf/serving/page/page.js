@@ -119,18 +119,21 @@ class AttentionMap {
       Number(this.layer.value),
       Number(this.head.value),
     );
-    const columns = this.sources.map((textContent) =>
-      make("th", { scope: "col", textContent }),
-    );
+    const head = (scope, piece) => {
+      const className = piece.startsWith("▁") ? "start" : ""; // of a word
+      const textContent = labelOf(piece);
+      return make("th", { scope, className, textContent });
+    };
+    const columns = source.map((piece) => head("col", piece));
     const rows = this.weights.map((row, t) => {
       const cells = row.map((weight) => {
         const cell = make("td", { title: percent(weight) });
         cell.style.setProperty("--weight", weight.toFixed(3));
         return cell;
       });
-      const head = make("th", { scope: "row", textContent: this.targets[t] });
       // One row is in the order of Tab; the arrows lead to the others.
-      return make("tr", { tabIndex: t ? -1 : 0 }, head, ...cells);
+      const tabIndex = t ? -1 : 0;
+      return make("tr", { tabIndex }, head("row", target[t]), ...cells);
     });
     this.table.replaceChildren(
       make("thead", {}, make("tr", {}, make("td"), ...columns)),
