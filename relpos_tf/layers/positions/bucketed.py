@@ -72,6 +72,11 @@ class Bucketed(scheme.Scheme):
         self._starts = bucket_starts(num_buckets // directions, max_distance)
         self._shared: dict[str, keras.Variable] = {}  # by all copies
 
+    @property
+    def table(self) -> keras.Variable:
+        """The bias of each bucket for each head, `[R, H]`."""
+        return self._shared["table"]
+
     def build(self, layer: keras.layers.Layer) -> None:
         if not self._shared:
             shape = self.num_buckets, layer.num_heads
@@ -89,7 +94,7 @@ class Bucketed(scheme.Scheme):
         lowest = 1 - pairs.queries - pairs.first()
         distances = lowest + tf.range(pairs.queries + pairs.keys)  # [P]
         ids = bucket_ids(distances, self._starts, self.bidirectional)
-        table = self._shared["table"].value  # [R, H]
+        table = self.table.value  # [R, H]
         # A product with one-hot rows has a dense gradient.
         one_hot = tf.one_hot(ids, self.num_buckets, dtype=table.dtype)
         numbers = tf.matmul(
