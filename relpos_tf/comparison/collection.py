@@ -37,7 +37,7 @@ def collect(
         use_test_set: bool. Whether to take the test sets, if there are any;
             else the development split.
         outputs: Translations of other systems; they come last.
-        tuning: See `content.make`.
+        tuning: The entries of `tuning.choose`, if there was a grid.
         **options: Other arguments of `content.make`.
 
     Raises:
@@ -103,8 +103,8 @@ def open_test_sets(
 
     Args:
         data_dir: str. Folder of prepared data.
-        problem: See `test_sets.problem_of`.
-        use_test_set: bool. See `collect`.
+        problem: The result of `common_problem`.
+        use_test_set: bool. Whether to take the test sets, if there are any.
 
     Raises:
         UserError: the data are missing, or differ from the data of the runs.

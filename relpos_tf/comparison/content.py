@@ -49,7 +49,8 @@ def make(
     Args:
         results: Of all runs, and of other systems. At least one is of a run.
         sets: The test sets that were translated, the main one first.
-        problem: See `test_sets.problem_of`. Only its name is required.
+        problem: The result of `test_sets.problem_of`; only its name is
+            required.
         limits: Upper limits of the length buckets, in pieces with EOS. None:
             quartiles of the lengths.
         num_samples: int. How many translated lines to show.
@@ -188,8 +189,8 @@ def _check_models(by_label, hparams_diff):
     if len(versions) > 1:
         warnings.append(
             "The runs were trained with different software versions: "
-            f"{', '.join(versions.values())} are the first run of each; see "
-            "versions.json in their directories."
+            f"{', '.join(versions.values())} are the first run of each. "
+            "versions.json in their directories lists them."
         )
     labels: dict[str, str] = {}
     for label, hparams in _hparams(by_label).items():

@@ -164,7 +164,7 @@ def learning_curve(
         axis: str. Name of the measure.
 
     Returns:
-        The figure; None if there are no such curves.
+        The figure, or None without such curves.
     """
     by_label: dict[str, list[dict[int, float]]] = {}
     for run in report["runs"]:

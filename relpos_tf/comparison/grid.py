@@ -32,8 +32,8 @@ class Grid(NamedTuple):
         """Reads `name=value,value;name=value,value`.
 
         Raises:
-            UserError: it is no grid, or a field or value is not an hparam's,
-                stands twice, or is decided elsewhere.
+            UserError: the text is not a grid, or a field or value is not an
+                hparam's, stands twice, or is decided elsewhere.
         """
         axes = []
         for item in filter(None, (part.strip() for part in text.split(";"))):
@@ -68,7 +68,7 @@ class Grid(NamedTuple):
         """Returns every variant at every point, variant by variant.
 
         Raises:
-            UserError: a point is no valid change to a variant.
+            UserError: a variant cannot have the values of a point.
         """
         expanded = []
         for one in variants:

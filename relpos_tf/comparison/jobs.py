@@ -34,7 +34,7 @@ _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
 
 
 class Job(NamedTuple):
-    """Work for Python in a process of its own.
+    """Work for Python in a child process.
 
     Attributes:
         title: str. Its name in messages.
@@ -115,7 +115,7 @@ def run(
 def start(
     arguments: Sequence[str], log: pathlib.Path, slot: slots_lib.Slot
 ) -> subprocess.Popen:
-    """Starts Python in a process of its own.
+    """Starts Python in a child process.
 
     A terminal sends Ctrl-C to its whole process group. The child is in another
     group: it gets one SIGTERM from us, and can save undisturbed.

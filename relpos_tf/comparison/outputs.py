@@ -76,7 +76,7 @@ def parse(items: Sequence[str]) -> list[Output]:
     for item in filter(None, map(str.strip, items)):
         left, _, pattern = item.partition("=")
         label, _, name = left.partition(":")
-        # Brackets are no part of a pattern.
+        # Brackets stand for themselves.
         paths = sorted(glob.glob(pattern.replace("[", "[[]")))
         if not label or not paths:
             raise errors.UserError(

@@ -13,7 +13,7 @@ from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import significance
 from relpos_tf.comparison import two_way
 
-# Up to so many labels, all pairs are compared.
+# With more labels, each is compared with the first one only.
 MOST_FOR_ALL_PAIRS = 4
 # With at most this probability, any of several equal pairs is called different.
 LEVEL = 0.05
@@ -86,7 +86,7 @@ def compare_all(
         measure: The measure.
 
     Returns:
-        See `correct`.
+        The result of `correct`.
     """
     return correct(
         [compare(a, b, scores, measure) for a, b in choose(list(scores))]
@@ -103,8 +103,8 @@ def compare(
 
     If they share fewer than two seeds, as runs from elsewhere may, and either
     has more, all seeds are compared, not in pairs: one common seed would leave
-    the others unused, and shows nothing by itself. Seeds that are no numbers
-    are unknown, as those of other systems, and never common.
+    the others unused, and shows nothing by itself. Seeds of other systems are
+    unknown, not numbers, and never common.
 
     If there are not as many trainings on the other side, the translations of
     either side count several times in the test over sentences, so that both

@@ -121,7 +121,7 @@ def table(report: Mapping[str, Any]) -> str:
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """Writes a number with so many decimals; a dash for None.
+    """Writes a number with its decimals; a dash for None.
 
     Example:
 

@@ -347,7 +347,7 @@ def _folders(pattern):
         return []
     names = [pattern]
     if not pathlib.Path(pattern).is_dir():
-        # Brackets are no part of a pattern.
+        # Brackets stand for themselves.
         names = glob.glob(pattern.replace("[", "[[]"))
     paths = map(pathlib.Path, sorted(names))
     return [path for path in paths if (path / run_dir.HPARAMS).is_file()]

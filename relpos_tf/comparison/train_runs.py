@@ -70,7 +70,7 @@ def train(
 def arguments(
     run: runs_lib.Run, flags: Mapping[str, object], train_steps: int
 ) -> list[str]:
-    """Returns the trainer's command line for a run; see `train`."""
+    """Returns the trainer's command line for a run."""
     own = {
         "hparams_set": run.hparams_set,
         "hparams": run.overrides,

@@ -53,7 +53,7 @@ def score(
         variants: The variants at the points.
         train_steps: int. The last step of the runs.
         data_dir: str. Folder of prepared data.
-        folder: The comparison's folder; see `FOLDER`.
+        folder: The comparison's folder, which gets the folder `FOLDER`.
         slots: Where models are scored.
 
     Raises:

@@ -15,8 +15,8 @@ The variance of the seeds' differences, divided by S, estimates the first and
 the third part together, with S - 1 degrees of freedom. The variance of the
 sentences' contributions, divided by L, estimates the second and the third part
 together; the contributions to a corpus score are the jackknife's pseudo-values.
-Each of these two standard errors has a quantile of its own, t for the seeds and
-the normal one for the sentences, and the half-width of the interval is the root
+Each of these two standard errors has its own quantile, t for the seeds and the
+normal one for the sentences, and the half-width of the interval is the root
 of the sum of both squares. So the third part counts twice, which widens the
 interval by some percent.
 

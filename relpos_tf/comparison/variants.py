@@ -110,12 +110,12 @@ def of_preset(
     Args:
         preset: str. Its name.
         base: str. The set that all derive from.
-        changes: str. See `of_sets`; the preset's own changes override them.
-        more: str. See `of_sets`.
+        changes: str. As for `of_sets`; the preset's own changes override them.
+        more: str. Changes to all that override the others.
 
     Raises:
-        UserError: see `of_sets`; or the set has other positions than relative
-            ones, or other ones in the decoder.
+        UserError: an unknown set, field or label; or the set has other
+            positions than relative ones, or other ones in the decoder.
     """
     hparams = registry.hparams(base)
     is_alike = hparams.of_decoder() == hparams
