@@ -60,10 +60,9 @@ class Number:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The values of a str field, with reasons against some other values."""
+    """The values of a str field."""
 
     choices: tuple[str, ...]
-    why_not: Mapping[str, str]
 
     def expected(self, value: str) -> str:
         """Returns what `value` should be; empty if it is a choice."""
@@ -95,15 +94,14 @@ def number(
     return dataclasses.field(default=default, metadata={"limits": limits})
 
 
-def choice(default: str, *others: str, **why_not: str) -> Any:
+def choice(default: str, *others: str) -> Any:
     """Returns a field for one of several str, of which the first is usual.
 
     Args:
         default: str.
         *others: str, the other choices.
-        **why_not: str by a value that is no choice: the reason, a sentence.
     """
-    limits = Choice((default, *others), why_not)
+    limits = Choice((default, *others))
     return dataclasses.field(default=default, metadata={"limits": limits})
 
 
@@ -139,20 +137,19 @@ def check(instance: Any) -> None:
         if bounds is None:
             continue
         if expected := bounds.expected(value):
-            refuse(field.name, value, expected, _why_not(bounds, value))
+            refuse(field.name, value, expected)
 
 
-def refuse(name: str, value: Any, expected: str, why: str = "") -> None:
+def refuse(name: str, value: Any, expected: str) -> None:
     """Raises the UserError about a field's value.
 
     Args:
         name: str. The field.
         value: its value.
         expected: str. What the value must be.
-        why: str. A sentence more, or "".
     """
     raise errors.UserError(
-        f"`{name}` must be {expected}. Received: {name}={value}.{why}"
+        f"`{name}` must be {expected}. Received: {name}={value}."
     )
 
 
@@ -200,11 +197,6 @@ def check_names(
         raise errors.UserError(
             f"Unknown {what} {unknown}.{hints} Known: {sorted(known)}."
         )
-
-
-def _why_not(bounds, value):
-    reasons = getattr(bounds, "why_not", {})
-    return f" {reasons[value]}" if value in reasons else ""
 
 
 def _kind(annotation):

@@ -23,7 +23,7 @@ SELF_ATTENTION_TYPES = [
     "dot_product_alibi",
     "dot_product_rotary",
 ]
-# What a learning_rate_schedule may be the product of; see `training.schedules`.
+# The factors of a learning_rate_schedule, which `training.schedules` has.
 SCHEDULE_FACTORS = (
     "noam",
     "legacy",
@@ -34,10 +34,6 @@ SCHEDULE_FACTORS = (
 )
 # Rows of tensor2tensor's table of target spaces.
 TARGET_SPACES = 32
-_NO_FLOAT16 = (
-    "The gradients of float16 underflow unless the loss is scaled, which is "
-    "not done here; bfloat16 is as fast and has the range of float32."
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,8 +117,9 @@ class HParams:
     target_space_id: int = number(0, most=TARGET_SPACES - 1)
 
     # The type that training computes with. Weights, softmax, norms and losses
-    # are float32 with either; a trained model translates in float32.
-    activation_dtype: str = choice("float32", "bfloat16", float16=_NO_FLOAT16)
+    # are float32 with either; a trained model translates in float32. The
+    # gradients of float16 would underflow.
+    activation_dtype: str = choice("float32", "bfloat16")
 
     # Regularisation.
     layer_prepostprocess_dropout: float = number(0.1, below=1)  # P_drop
@@ -143,7 +140,7 @@ class HParams:
 
     # Optimisation.
     train_steps: int = number(100_000, least=1)
-    optimizer: str = choice("adam")  # see `training.optimizers.OPTIMIZERS`
+    optimizer: str = choice("adam")  # of `training.optimizers.OPTIMIZERS`
     optimizer_adam_beta1: float = number(0.9, below=1)
     optimizer_adam_beta2: float = number(0.98, below=1)
     optimizer_adam_epsilon: float = number(1e-9)
@@ -179,8 +176,8 @@ class HParams:
     alpha: float = number(0.6, most=10)
     # Ids by which an output may exceed its input.
     extra_length: int = number(50, most=10_000)
-    average_checkpoints: int = number(0)  # the last so many; 0: none
-    # Instead: those at the ends of the last so many epochs of the data, which
+    average_checkpoints: int = number(0)  # the last N; 0: none
+    # Instead: those at the ends of the last N epochs of the data, which
     # are then saved (as Wu et al., 2021, do); 0: none.
     average_epochs: int = number(0)
 

@@ -38,7 +38,7 @@ REFUSED = (
     ("pos=other", "`pos` must be one of timing, emb, none. .*=other"),
     ("decoder_pos=learned", "one of same, timing, emb, none"),
     ("optimizer=sgd", "one of adam"),
-    ("activation_dtype=float16", "float16. .*underflow unless the loss is"),
+    ("activation_dtype=float16", "one of float32, bfloat16"),
     ("learning_rate_schedule=cosine", "a product.*noam, legacy.*"),
     ("hidden_size=6.5", "`hidden_size` must be of type int.*'6.5'"),
     ("hidden_size=", "`hidden_size` must be of type int"),

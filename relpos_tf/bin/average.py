@@ -4,9 +4,8 @@
     relpos-average --output_dir=runs/mine --steps=9000,10000
 
 Without --n and --steps, the run's set decides: its average_checkpoints, or its
-average_epochs, for the checkpoints at the ends of so many epochs of the data.
-The moving averages of weights are averaged where checkpoints have
-them.
+average_epochs for the checkpoints at the ends of the last epochs of the data.
+Where checkpoints have moving averages of the weights, those are averaged.
 
 The result is RUN/average/ckpt-STEP, named after the last of the steps, or, with
 average_epochs, after the run's last step, as the trainer names it:
@@ -30,13 +29,13 @@ FLAGS.define_string("output_dir", None, "The run.")
 FLAGS.define_integer(
     "n",
     0,
-    "Number of last checkpoints to average; 0: as the set says with "
+    "Number of last checkpoints to average. 0: as the set says with "
     "average_checkpoints or average_epochs, else "
     f"{DEFAULT_NUMBER}.",
     lower_bound=0,
 )
 FLAGS.define_numbers(
-    "steps", [], "The steps to average, with commas, instead of the last n."
+    "steps", [], "The steps to average, with commas, in place of the last n."
 )
 FLAGS.define_string(
     "average_dir",

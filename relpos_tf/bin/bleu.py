@@ -3,14 +3,13 @@
     relpos-bleu --translation=out.de --reference=test.de
     relpos-bleu --translation=out.de --reference=test.de --score_json=score.json
 
-or against the reference of a test set that sacreBLEU knows:
+The reference may be that of a test set that sacreBLEU knows:
 
     relpos-bleu --translation=out.de --test_set=multi30k/2016 \\
         --language_pair=en-de
 
-(several files and as many references or sets have commas between them),
-
-or all translations of a folder, as relpos-translate_all writes them:
+Several files have commas between them, and so have their references. A folder
+is scored as relpos-translate_all writes it:
 
     relpos-bleu --translations_dir=runs/mine/translations \\
         --translation_name=dev --reference=dev.de
@@ -33,7 +32,7 @@ FLAGS = command.Flags()
 FLAGS.define_string(
     "translation",
     None,
-    "File of translations by a model, or several files with commas.",
+    "File of translations, or several files with commas between them.",
 )
 FLAGS.define_string(
     "reference",
@@ -79,7 +78,7 @@ FLAGS.define_string(
 FLAGS.define_integer(
     "min_steps",
     0,
-    "Leave out the translations by earlier checkpoints.",
+    "Leave out translations by checkpoints of fewer steps.",
     lower_bound=0,
 )
 FLAGS.exclusive("translation", "translations_dir")

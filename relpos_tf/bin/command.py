@@ -28,6 +28,7 @@ import contextlib
 import logging
 import os
 import pathlib
+import re
 import shlex
 import sys
 import tempfile
@@ -51,28 +52,25 @@ from relpos_tf.utils import signals
 from relpos_tf.utils import system_errors
 from relpos_tf.utils import terminal
 
-_HELP_FLAGS = frozenset(
-    dash + name
-    for dash in ("-", "--")
-    for name in ("h", "help", "helpshort", "helpfull")
-)
+_HELP_FLAGS = {"-h", "--h", "-help", "--help", "--helpshort", "--helpfull"}
 # The flags of text of the user's own, and what they name. The first four are
 # required.
 FILE_FLAGS = {
-    "train_source": "training text, plain or compressed; several files, with "
+    "train_source": "training text, plain or compressed. Several files with "
     "commas between them, or patterns such as part-*.en, are several corpora",
-    "train_target": "its translation; as many files",
+    "train_target": "the translation of --train_source, in as many files",
     "dev_source": "development text",
-    "dev_target": "its translation",
-    "test_source": "test text; several files, with commas between them, are "
+    "dev_target": "the translation of --dev_source",
+    "test_source": "test text. Several files with commas between them are "
     "several test sets",
-    "test_target": "its translation; as many files",
-    "train_weights": "numbers with commas between them, as many as corpora: "
-    "how the training pairs are divided among them, as in 1,4. Without it, "
-    "each pair comes once in an epoch",
-    "train_tags": "words with commas between them, as many as corpora: each is "
-    "put before the source lines of its corpus, as in ,<bt>",
+    "test_target": "the translation of --test_source, in as many files",
+    "train_weights": "a number for each corpus, with commas between them: the "
+    "shares of the training pairs, as in 1,4. Without it, each pair comes once "
+    "in an epoch",
+    "train_tags": "a word for each corpus, with commas between them: it is put "
+    "before the source lines of the corpus, as in ,<bt>",
 }
+_NUMBER = re.compile(r"\s*\d{1,9}\s*")
 _MEMORY_ADVICE = "Take a smaller batch_size, a smaller beam or shorter lines."
 
 
@@ -259,10 +257,27 @@ def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
         )
 
 
-def define_file_flags(flag_values: Flags) -> None:
-    """Defines the flags of `translate_files`, text of the user's own."""
+def define_problem_flags(flag_values: Flags, default: str | None) -> None:
+    """Defines the flags that name a problem and the folders of its data."""
+    define = flag_values.define_string
+    define(
+        "problem",
+        default,
+        "Name of the data to learn; translate_files is text of your own.",
+    )
+    define("data_dir", "data", "Folder of prepared data.")
+    define(
+        "tmp_dir",
+        "downloads",
+        "Folder of raw files; missing files are downloaded to it.",
+    )
+    define(
+        "usr_dir",
+        "",
+        "Folder of your own problems and hparams sets, which is imported.",
+    )
     for name, text in FILE_FLAGS.items():
-        flag_values.define_string(name, "", f"translate_files: {text}.")
+        define(name, "", f"translate_files: {text}.")
     flag_values.define_integer(
         "vocab_size",
         8000,
@@ -270,6 +285,13 @@ def define_file_flags(flag_values: Flags) -> None:
         lower_bound=1,
         upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
     )
+
+
+def import_usr_dir(flag_values: Flags) -> None:
+    """Imports --usr_dir, if it is given."""
+    if path := flag_values["usr_dir"].value:
+        with flag_value("usr_dir"):
+            registry.import_usr_dir(path)
 
 
 def check_file_flags(flag_values: Flags) -> None:
@@ -295,8 +317,8 @@ def make_problem(flag_values: Flags):
     """Returns the `Problem` that the flags name.
 
     Raises:
-        UsageError: see `check_file_flags`, or there is no such problem.
-        UserError: see `translate.files_problem`.
+        UsageError: the problem is unknown, or flags do not go with it.
+        UserError: the files of `translate_files` cannot be used.
     """
     check_file_flags(flag_values)
     name = flag_values["problem"].value
@@ -564,7 +586,7 @@ def _hidden_stderr():
     """
     try:
         hidden = tempfile.TemporaryFile()
-    except OSError:  # There is no folder that it can be in.
+    except OSError:  # No folder can hold it.
         yield
         return
     sys.stderr.flush()

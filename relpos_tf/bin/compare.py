@@ -9,18 +9,18 @@ r"""Compares hparams sets: trains them alike, and says which is better.
       --outputs=marian=marian.de
   relpos-compare --diff --hparams_sets=transformer_base,transformer_relative
 
-Runs are trained in OUTPUT_DIR/runs/LABEL-seedN, one after the other, or with
---jobs=N so many at once; runs of one seed see the same batches in the same
-order. The same command again resumes where the last one stopped. Then every
-model translates the test set, and report.html and report.json in OUTPUT_DIR
-compare scores, significance, speed and memory. With --runs, nothing is trained;
+Runs are trained in OUTPUT_DIR/runs/LABEL-seedN, one after the other, or N at
+once with --jobs=N. Runs of one seed see the same batches in the same order. The
+same command again resumes where the last one stopped. Then every model
+translates the test set, and report.html and report.json in OUTPUT_DIR compare
+scores, significance, speed and memory. With --runs, nothing is trained;
 directories LABEL-seedN are the runs of one label, and LABEL=DIR gives another
 label.
 
 --grid="learning_rate_constant=0.7,1,1.4" tunes every set alike: each is trained
 at each point with the first seed and scored on the development set; its best
 point is trained with all seeds and scored on the test set. Several fields have
-a semicolon between them, which makes the grid their product.
+semicolons between them; the grid is their product.
 
 Presets derive from one set with relative positions (--hparams_sets, default
 transformer_relative_tiny): table1, relative or absolute; table2, the clipping
@@ -35,7 +35,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
-from relpos_tf import fields
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.comparison import grid as grid_lib
@@ -49,7 +48,7 @@ from relpos_tf.utils import slots as slots_lib
 
 FLAGS = command.Flags()
 
-FLAGS.define_string("problem", "", "Name of the problem.")
+command.define_problem_flags(FLAGS, "")
 FLAGS.define_list(
     "hparams_sets",
     [],
@@ -94,7 +93,7 @@ FLAGS.define_string(
     "compared with the first. Default: the first that is named.",
 )
 FLAGS.define_bool("diff", False, "Print only which hparams differ.")
-FLAGS.define_list("seeds", ["1"], "Random seeds, each for all sets.")
+FLAGS.define_numbers("seeds", ["1"], "Random seeds, each for all sets.")
 FLAGS.define_integer(
     "train_steps",
     0,
@@ -104,24 +103,14 @@ FLAGS.define_integer(
 FLAGS.define_integer(
     "jobs",
     1,
-    "Number of runs to train, or models to score, at once: each on a GPU of "
-    "its own if there are GPUs (CUDA_VISIBLE_DEVICES chooses among them), else "
-    "each on an equal part of the cores. Runs at once slow each other down, "
-    "and the report says so beside their speed.",
+    "Number of runs to train, or models to score, at once. Each has one GPU if "
+    "there are GPUs (CUDA_VISIBLE_DEVICES chooses among them), else an equal "
+    "part of the cores. They slow each other down, and the report says so "
+    "beside their speed.",
     lower_bound=1,
     upper_bound=1024,
 )
 FLAGS.define_string("output_dir", "", "Folder for the runs and the report.")
-FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
-FLAGS.define_string(
-    "tmp_dir",
-    "downloads",
-    "Folder of raw files; missing files are downloaded to it.",
-)
-FLAGS.define_string(
-    "usr_dir", "", "Folder of your own registrations; it is imported."
-)
-command.define_file_flags(FLAGS)
 FLAGS.define_integer(
     "local_eval_frequency",
     1000,
@@ -131,11 +120,11 @@ FLAGS.define_integer(
 FLAGS.define_integer(
     "train_max_length",
     0,
-    "Train on pairs of at most so many pieces a side. 0: max_length of the "
-    "sets.",
+    "Train on pairs of at most this number of pieces a side. 0: max_length of "
+    "the sets.",
     lower_bound=0,
 )
-FLAGS.define_list(
+FLAGS.define_numbers(
     "length_buckets",
     [],
     "Upper limits of the source lengths to score separately, in pieces with "
@@ -154,27 +143,35 @@ FLAGS.define_integer(
     "Translations to show in the report.",
     lower_bound=0,
 )
-# Flags that name what is compared; each is another way.
-_WAYS = "hparams_sets", "preset", "runs"
-# Flags that only the training of a set needs.
-_TRAINING_FLAGS = "grid hparams train_max_length train_steps".split()
+# Flags that only training needs.
+for _name in (
+    "hparams_sets",
+    "preset",
+    "problem",
+    "grid",
+    "hparams",
+    "train_max_length",
+    "train_steps",
+):
+    FLAGS.exclusive(_name, "runs")
 # Flags that the trainer gets unchanged.
 _TRAINER_FLAGS = "problem data_dir tmp_dir usr_dir local_eval_frequency".split()
 
 
 def main() -> None:
-    if FLAGS.usr_dir:
-        with command.flag_value("usr_dir"):
-            registry.import_usr_dir(FLAGS.usr_dir)
+    command.import_usr_dir(FLAGS)
     check_flags()
     limits = length_limits()
-    slots = make_slots()
+    with command.flag_value("jobs"):
+        slots = slots_lib.divide(FLAGS.jobs)
     variants = [] if FLAGS.runs else make_variants()
     grid = make_grid(variants)
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
     labels = [one.label for one in (*variants, *runs)]
-    outputs = find_outputs(labels)
+    with command.flag_value("outputs"):
+        outputs = outputs_lib.parse(FLAGS.outputs)
+        outputs_lib.check_labels(outputs, labels)
     check_baseline([*labels, *(one.label for one in outputs)])
     if FLAGS.diff:
         by_label = {one.label: one.hparams for one in variants}
@@ -185,7 +182,7 @@ def main() -> None:
     check_output(folder)
     train_steps, tried = 0, []
     if variants:
-        command.require(FLAGS, "problem")
+        command.require(FLAGS, "problem", "seeds")
         runs, train_steps = plan(variants, folder / "runs", grid)
     with signals.caught():
         try:
@@ -205,19 +202,11 @@ def main() -> None:
 
 def check_flags() -> None:
     """Raises UsageError for contradictory or missing flags."""
-    ways = [name for name in _WAYS if getattr(FLAGS, name)]
-    if not ways:
+    if not (FLAGS.hparams_sets or FLAGS.preset or FLAGS.runs):
         raise command.UsageError(
             "one of --hparams_sets, --preset and --runs is required: the sets "
             "or runs to compare."
         )
-    if FLAGS.runs:
-        for name in [*ways[:-1], "problem", *_TRAINING_FLAGS]:
-            if getattr(FLAGS, name):
-                raise command.UsageError(
-                    f"--{name} is for training, --runs for finished runs: "
-                    "give one of them."
-                )
     if FLAGS.preset and len(FLAGS.hparams_sets) > 1:
         raise command.UsageError(
             "--preset derives all from one set. Received: --hparams_sets="
@@ -226,7 +215,7 @@ def check_flags() -> None:
     if FLAGS.preset == "length" and not FLAGS.train_max_length:
         raise command.UsageError(
             "--preset=length needs --train_max_length: it trains on sentences "
-            "up to so many pieces and tests on longer ones."
+            "up to that length and tests on longer ones."
         )
     command.check_file_flags(FLAGS)
     if FLAGS.problem and FLAGS.problem != "translate_files":
@@ -262,14 +251,6 @@ def make_variants() -> list[variants_lib.Variant]:
         return variants_lib.of_preset(FLAGS.preset, base, changes, more)
 
 
-def find_outputs(labels: Sequence[str]) -> list[outputs_lib.Output]:
-    """Returns the systems of --outputs, which have none of the labels."""
-    with command.flag_value("outputs"):
-        outputs = outputs_lib.parse(FLAGS.outputs)
-        outputs_lib.check_labels(outputs, labels)
-    return outputs
-
-
 def check_baseline(labels: Sequence[str]) -> None:
     """Raises UsageError if no label is the --baseline."""
     if FLAGS.baseline and FLAGS.baseline not in labels:
@@ -292,28 +273,11 @@ def make_grid(
 def length_limits() -> list[int]:
     """Returns the upper limits of the length buckets; none for quartiles."""
     if FLAGS.length_buckets:
-        return numbers("length_buckets")
+        return FLAGS.numbers("length_buckets")
     if FLAGS.preset != "length":
         return []
     longest = FLAGS.train_max_length
     return [longest, 3 * longest // 2, 2 * longest]
-
-
-def numbers(name: str) -> list[int]:
-    """Returns the whole numbers of a flag, ascending."""
-    texts = FLAGS[name].value
-    if not texts or not all(text.strip().isdecimal() for text in texts):
-        raise command.UsageError(
-            f"--{name} must be whole numbers, as in 1,2,3. Received: "
-            f"{','.join(texts)!r}."
-        )
-    values = sorted(set(map(int, texts)))
-    if values[-1] > fields.LARGEST_INT:
-        raise command.UsageError(
-            f"--{name} must be at most {fields.LARGEST_INT}. Received: "
-            f"{values[-1]}."
-        )
-    return values
 
 
 def plan(
@@ -332,7 +296,7 @@ def plan(
             f"{', '.join(f'{n:,}' for n in sorted(steps))}."
         )
     train_steps = steps.pop()
-    seeds = numbers("seeds")
+    seeds = FLAGS.numbers("seeds")
     if grid:
         variants, seeds = grid, seeds[:1]
     runs = runs_lib.plan(variants, seeds, folder, trainer_flags(), train_steps)
@@ -365,7 +329,7 @@ def tune(
     """Returns each variant at its best point, and what was tried."""
     from relpos_tf.comparison import tuning
 
-    log, seeds = command.logger(), numbers("seeds")
+    log, seeds = command.logger(), FLAGS.numbers("seeds")
     labels = len({one.label for one in grid})
     log.info(
         "The grid has %d points: %d runs with seed %d, then %d with the other "
@@ -382,12 +346,6 @@ def tune(
     for one in tried:
         log.info("%s: %s is the best point.", one["label"], one["chosen"])
     return chosen, tried
-
-
-def make_slots() -> slots_lib.Slots:
-    """Returns the parts of the machine for --jobs."""
-    with command.flag_value("jobs"):
-        return slots_lib.divide(FLAGS.jobs)
 
 
 def train(

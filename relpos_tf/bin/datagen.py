@@ -6,25 +6,17 @@ r"""Prepares the data of a problem: vocabulary, ids of all pairs, test lines.
         --dev_source=dev.en --dev_target=dev.de
     relpos-datagen --registry_help
 
-The trainer does the same before it trains. Data that are prepared already stay
-as they are without --generate_data, which test sets that have come to --tmp_dir
-since then need. A preparation that was stopped or killed starts again.
+The trainer does the same before it trains. Prepared data stay as they are,
+unless --generate_data is given, as after test sets were added to --tmp_dir. A
+preparation that was stopped or killed starts again.
 """
 
-from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.utils import paths
 from relpos_tf.utils import processes
 
 FLAGS = command.Flags()
-FLAGS.define_string("problem", None, "Name of the data set to prepare.")
-FLAGS.define_string("data_dir", "data", "Folder to write to.")
-FLAGS.define_string(
-    "tmp_dir",
-    "downloads",
-    "Folder of raw files; missing ones are downloaded to it.",
-)
-command.define_file_flags(FLAGS)
+command.define_problem_flags(FLAGS, None)
 FLAGS.define_integer(
     "num_processes",
     0,
@@ -34,19 +26,14 @@ FLAGS.define_integer(
     upper_bound=1024,
 )
 FLAGS.define_bool(
-    "generate_data", False, "Prepare the data again even if they are there."
-)
-FLAGS.define_string(
-    "usr_dir", None, "Folder of your own registrations, imported."
+    "generate_data", False, "Prepare the data again, although they are there."
 )
 FLAGS.define_bool("registry_help", False, "List problems and hparams sets.")
 
 
 def main():
     """Prepares the data."""
-    if FLAGS.usr_dir:
-        with command.flag_value("usr_dir"):
-            registry.import_usr_dir(FLAGS.usr_dir)
+    command.import_usr_dir(FLAGS)
     if FLAGS.registry_help:
         command.show_registry()
         return

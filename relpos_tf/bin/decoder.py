@@ -9,8 +9,8 @@ r"""Translates with a trained model, one line of output for each line of input.
 
   relpos-decoder --output_dir=runs/mine --test_set=all \
       --decode_to_file=out.de
-      translates and scores all test sets of the run's problem; names of
-      sacreBLEU's sets, as multi30k/2016, are understood, too
+      translates and scores all test sets of the run's problem; sacreBLEU's
+      names of sets, such as multi30k/2016, work as well
 
   relpos-decoder --decode_interactive
       asks for a line at a time
@@ -27,7 +27,6 @@ import contextlib
 import io
 import json
 import math
-import os
 import pathlib
 import sys
 import time
@@ -54,13 +53,13 @@ FLAGS.define_string(
 FLAGS.define_string(
     "checkpoint_path",
     "",
-    "One checkpoint instead of the newest, as in runs/mine/ckpt-1000.",
+    "A checkpoint, such as runs/mine/ckpt-1000, or a folder of averages.",
 )
 FLAGS.define_string(
     "export_dir",
     "",
-    "An export, of any format, instead of a run. A SavedModel is a program: "
-    "load those alone whose maker you trust.",
+    "An export of any format, in place of a run. A SavedModel is a program: "
+    "load only those whose maker you trust.",
 )
 FLAGS.define_string(
     "decode_from_file",
@@ -169,7 +168,12 @@ def main() -> None:
             raise errors.UserError("write_beam_scores needs return_beams=true.")
     command.check_outputs(FLAGS, _OUTPUTS, _FILES_TO_READ)
     lines = source_lines()
-    prefix = prefix_lines(lines)
+    prefix = paired_lines("prefix_file", lines)
+    references = paired_lines("decode_reference", lines)
+    if references:
+        from relpos_tf.training import metrics  # imports sacreBLEU
+
+        metrics.check_references(references)
     pairs = pairs_to_score() if FLAGS.score_file else []
     path = first_given(*_MODELS) or run_dir.latest_run("runs")
     sets = open_test_sets(path)
@@ -189,8 +193,7 @@ def main() -> None:
         texts = decode(
             translator, decode_hparams, lines, prefix, FLAGS.decode_to_file
         )
-        if FLAGS.decode_reference:
-            references = list(text.checked_lines(FLAGS.decode_reference))
+        if references:
             record = {
                 "source": FLAGS.decode_from_file,
                 "reference": FLAGS.decode_reference,
@@ -231,49 +234,36 @@ def source_lines() -> Iterable[str] | None:
     """Returns the lines to translate; None if no text is to be translated.
 
     Raises:
-        UserError: a named file is empty, or the reference has another number
-            of lines.
+        UserError: a named file is missing or empty.
     """
     if is_prompt() or FLAGS.score_file or FLAGS.test_set:
         return None
     lines = text.stream_lines(sys.stdin.buffer)
     if FLAGS.decode_from_file:
         lines = text.read_nonempty(FLAGS.decode_from_file)
-    if not FLAGS.decode_reference:
-        return lines
-    from relpos_tf.training import metrics  # imports sacreBLEU
-
-    lines = list(lines)
-    references = list(text.checked_lines(FLAGS.decode_reference))
-    check_count("decode_reference", len(references), len(lines))
-    metrics.check_references(references)
-    return lines
+    is_paired = FLAGS.decode_reference or FLAGS.prefix_file
+    return list(lines) if is_paired else lines
 
 
-def prefix_lines(lines: Iterable[str] | None) -> list[str] | None:
-    """Returns the lines of --prefix_file; None without.
+def paired_lines(name: str, lines: Any) -> list[str] | None:
+    """Returns the lines of a file with one for each source line, or None.
+
+    Args:
+        name: str. The flag with the file, if it is given.
+        lines: list of the source lines.
 
     Raises:
-        UserError: the source is a file with another number of lines.
+        UserError: the file has more or fewer lines.
     """
-    if not FLAGS.prefix_file:
+    if not FLAGS[name].value:
         return None
-    prefix = list(text.read_nonempty(FLAGS.prefix_file))
-    if isinstance(lines, list):
-        check_count("prefix_file", len(prefix), len(lines))
-    elif os.path.isfile(FLAGS.decode_from_file):
-        count = text.survey(FLAGS.decode_from_file)
-        check_count("prefix_file", len(prefix), count)
-    return prefix
-
-
-def check_count(name: str, count: int, expected: int) -> None:
-    """Raises UserError unless a file has a line for each source line."""
-    if count != expected:
+    found = list(text.checked_lines(FLAGS[name].value))
+    if len(found) != len(lines):
         raise errors.UserError(
-            f"--{name} must have one line for each of {expected} source lines. "
-            f"Received: {FLAGS[name].value} with {count}."
+            f"--{name} must have one line for each of {len(lines)} source "
+            f"lines. Received: {FLAGS[name].value} with {len(found)}."
         )
+    return found
 
 
 def open_test_sets(path: str | pathlib.Path) -> list:
@@ -379,7 +369,7 @@ def decode(
         signals.caught() if to_file else contextlib.nullcontext(),
         text.writer(to_file, sys.stdout.buffer, tell_kept) as write,
         text.writer(
-            FLAGS.attention_to_file, io.BytesIO(), tell_kept_attention
+            FLAGS.attention_to_file, io.BytesIO(), tell_kept
         ) as write_attention,
     ):
         for translation in translations:
@@ -474,13 +464,6 @@ def tell_kept(path: str, number: int) -> None:
         path,
         number + 1,
         number + 1,
-    )
-
-
-def tell_kept_attention(path: str, _: int) -> None:
-    """Names the file of the attention of these lines."""
-    command.logger().warning(
-        "Stopped. The attention of the finished lines is in %s.", path
     )
 
 

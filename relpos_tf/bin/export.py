@@ -30,7 +30,7 @@ FLAGS.define_string(
 FLAGS.define_string(
     "checkpoint_path",
     "",
-    "One checkpoint instead of the newest, as in runs/mine/ckpt-1000.",
+    "A checkpoint, such as runs/mine/ckpt-1000, or a folder of averages.",
 )
 FLAGS.define_string(
     "export_dir",

@@ -2,7 +2,7 @@
 
     relpos-import_t2t --t2t_dir=t2t_train/mine --output_dir=runs/mine
 
-The run can translate, be exported, and be the start of a training. The model
+The run can translate, be exported and be trained further. The model
 directory holds hparams.json and checkpoints model.ckpt-STEP; the vocabulary,
 vocab.*.subwords, is there or in the data_dir of the training.
 """

@@ -14,7 +14,6 @@ server once the requests under way are answered. pip install
 'relpos_tf[serve]' first.
 """
 
-import dataclasses
 import logging
 import os
 import pathlib
@@ -29,13 +28,12 @@ from relpos_tf.bin import command
 from relpos_tf.models import run_dir
 from relpos_tf.serving import limits as limits_lib
 
-_LIMITS = limits_lib.Limits()
 FLAGS = command.Flags()
 FLAGS.define_multi_string(
     "model",
     [],
-    "A run, a checkpoint or an export, of any format; NAME=PATH gives it a "
-    "name. Several times: several models. Default: the newest run in runs/.",
+    "A run, a checkpoint, an average or an export of any format; NAME=PATH "
+    "gives it a name. Without it, the newest run in runs/ is served",
 )
 FLAGS.define_string(
     "host",
@@ -49,54 +47,29 @@ FLAGS.define_integer(
     lower_bound=0,
     upper_bound=65535,
 )
-FLAGS.define_integer(
-    "max_batch_lines", _LIMITS.max_batch_lines, "Lines translated at once."
-)
-FLAGS.define_float(
-    "batch_wait_ms",
-    _LIMITS.batch_wait_ms,
-    "Milliseconds that a line waits for others while the model is idle.",
-)
-FLAGS.define_integer(
-    "max_queue_lines",
-    _LIMITS.max_queue_lines,
-    "Lines that may wait for a model; further requests get status 503.",
-)
-FLAGS.define_float(
-    "timeout_s",
-    _LIMITS.timeout_s,
-    "Seconds after which a request gets status 504.",
-)
-FLAGS.define_integer(
-    "max_body_bytes",
-    _LIMITS.max_body_bytes,
-    "Bytes of a request; larger ones get status 413.",
-)
-FLAGS.define_integer(
-    "max_lines",
-    _LIMITS.max_lines,
-    "Lines of a request; more get status 422.",
-)
-FLAGS.define_integer(
-    "max_line_length",
-    _LIMITS.max_line_length,
-    "Characters of a line; more get status 422.",
-)
-FLAGS.define_integer(
-    "max_beam_size",
-    _LIMITS.max_beam_size,
-    "Beams, or translations of a line, that a request may ask for.",
-)
-FLAGS.define_integer(
-    "max_extra_length",
-    _LIMITS.max_extra_length,
-    "The extra_length that a request may ask for.",
-)
-FLAGS.define_integer(
-    "max_attention_weights",
-    _LIMITS.max_attention_weights,
-    "Attention weights of an answer; one with more gets status 422.",
-)
+# The fields of `limits.Limits`.
+_LIMITS = {
+    "max_batch_lines": "Lines translated at once.",
+    "batch_wait_ms": "Milliseconds that a line waits for others while the "
+    "model is idle.",
+    "max_queue_lines": "Lines that may wait for a model; further requests get "
+    "status 503.",
+    "timeout_s": "Seconds after which a request gets status 504.",
+    "max_body_bytes": "Bytes of a request; larger ones get status 413.",
+    "max_lines": "Lines of a request; more get status 422.",
+    "max_line_length": "Characters of a line; more get status 422.",
+    "max_beam_size": "Beams, or translations of a line, that a request may ask "
+    "for.",
+    "max_extra_length": "The extra_length that a request may ask for.",
+    "max_attention_weights": "Attention weights of an answer; one with more "
+    "gets status 422.",
+}
+for _name, _help in _LIMITS.items():
+    _default = getattr(limits_lib.Limits(), _name)
+    if isinstance(_default, int):
+        FLAGS.define_integer(_name, _default, _help)
+    else:
+        FLAGS.define_float(_name, _default, _help)
 # What precedes "=" in --model, if it is a name.
 _NAME = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 # Seconds for the thread of a model to end between two batches.
@@ -158,9 +131,10 @@ def end_process() -> NoReturn:
 
 def limits_of_flags() -> limits_lib.Limits:
     """Returns the limits that the flags set."""
-    names = [field.name for field in dataclasses.fields(limits_lib.Limits)]
     try:
-        return limits_lib.Limits(**{n: FLAGS[n].value for n in names})
+        return limits_lib.Limits(
+            **{name: FLAGS[name].value for name in _LIMITS}
+        )
     except errors.UserError as error:
         raise command.UsageError(str(error)) from error
 

@@ -32,18 +32,7 @@ from relpos_tf.utils import system_errors
 
 FLAGS = command.Flags()
 
-FLAGS.define_string(
-    "problem",
-    "translate_ende_phrases",
-    "The data to learn; --registry_help lists the names. translate_files is "
-    "text of your own.",
-)
-FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
-FLAGS.define_string(
-    "tmp_dir",
-    "downloads",
-    "Folder of raw files; missing ones are downloaded to it.",
-)
+command.define_problem_flags(FLAGS, "translate_ende_phrases")
 FLAGS.define_string(
     "output_dir", "", "The run's directory. Default: runs/PROBLEM-HPARAMS_SET."
 )
@@ -58,42 +47,38 @@ FLAGS.define_string(
     "",
     "Changes to the set: name=value,name=value.",
 )
-FLAGS.define_string(
-    "usr_dir", "", "Folder of your own registrations, imported."
-)
 FLAGS.define_bool(
-    "generate_data", False, "Prepare the data again even if they are there."
+    "generate_data", False, "Prepare the data again, although they are there."
 )
-command.define_file_flags(FLAGS)
 FLAGS.define_integer(
     "train_steps",
     0,
-    "Total number of updates, also of earlier runs. 0: the set's own.",
+    "Number of updates, with those before a stop. 0: as the set says.",
     lower_bound=0,
 )
 FLAGS.define_integer(
     "eval_steps",
     100,
-    "Most batches of a teacher-forced evaluation. 0: all.",
+    "Batches of a teacher-forced evaluation, at most. 0: all.",
     lower_bound=0,
 )
 FLAGS.define_integer(
     "local_eval_frequency",
     1000,
-    "Save and evaluate every so many steps.",
+    "Number of steps between evaluations; each also saves a checkpoint.",
     lower_bound=1,
 )
 FLAGS.define_integer(
     "save_checkpoints_secs",
     0,
-    "Also save every so many seconds. 0: never.",
+    "Number of seconds between further checkpoints. 0: none.",
     lower_bound=0,
 )
 FLAGS.define_integer(
     "keep_checkpoint_max",
     20,
-    "Number of checkpoints to keep, besides the one with the best BLEU; more "
-    "if average_checkpoints is.",
+    "Number of checkpoints to keep, besides the one with the best BLEU. More "
+    "are kept if average_checkpoints is larger.",
     lower_bound=1,
 )
 FLAGS.define_enum(
@@ -105,14 +90,14 @@ FLAGS.define_enum(
 FLAGS.define_integer(
     "eval_early_stopping_steps",
     0,
-    "Stop after so many steps without an improvement. 0: never.",
+    "Stop after this number of steps without an improvement. 0: never.",
     lower_bound=0,
 )
 FLAGS.define_enum(
     "eval_early_stopping_metric",
     "loss",
     list(run_config.METRICS),
-    f"The metric: {', '.join(run_config.METRICS)}.",
+    "The metric that must improve.",
 )
 FLAGS.define_float(
     "eval_early_stopping_metric_delta",
@@ -131,7 +116,9 @@ FLAGS.define_bool(
     "Evaluate on the test split instead of the development split.",
 )
 FLAGS.define_string(
-    "warm_start_from", "", "A run or checkpoint whose weights to start from."
+    "warm_start_from",
+    "",
+    "A run or a checkpoint that the first weights are from.",
 )
 FLAGS.define_integer(
     "random_seed", 1, "Seed of weights, data order and dropout.", lower_bound=0
@@ -143,14 +130,14 @@ FLAGS.define_integer(
 FLAGS.define_integer(
     "log_step_count_steps",
     100,
-    "Log progress every so many steps; a terminal also shows it in between.",
+    "Number of steps between lines of the log; a terminal shows every step.",
     lower_bound=1,
 )
 FLAGS.define_bool(
     "xla_compile",
     False,
-    "Compile gradients with XLA, which takes seconds for each new shape. For "
-    "GPUs: on CPUs steps become slower.",
+    "Compile gradients with XLA, for GPUs: it takes seconds for each new shape "
+    "and makes steps on CPUs slower.",
 )
 FLAGS.define_bool(
     "profile", False, "Write a profile of ten steps for TensorBoard."
@@ -158,7 +145,7 @@ FLAGS.define_bool(
 FLAGS.define_integer(
     "num_logical_cpus",
     1,
-    "Split the CPU into so many devices, to try replicas without GPUs.",
+    "Split the CPU into N devices, to try replicas without GPUs.",
     lower_bound=1,
     upper_bound=128,
 )
@@ -169,9 +156,7 @@ FLAGS.define_bool(
 
 
 def main() -> int | None:
-    if FLAGS.usr_dir:
-        with command.flag_value("usr_dir"):
-            registry.import_usr_dir(FLAGS.usr_dir)
+    command.import_usr_dir(FLAGS)
     if FLAGS.registry_help:
         return command.show_registry()
     if FLAGS.check_env:

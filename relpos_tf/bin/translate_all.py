@@ -9,10 +9,10 @@ are written to TRANSLATIONS_DIR/NAME-STEP, and with the averages in RUN/average
 to NAME-average-STEP. With a reference, a table of BLEU, chrF and exact matches
 (and tokenized BLEU in languages that Moses' tokenizer knows) is printed, and
 NAME.bleu.json and a plot, NAME.bleu.png, are written beside the translations.
-relpos-bleu prints the table later, too.
+relpos-bleu can print the table later.
 
 Each file is written whole or not at all, and existing translations are kept, so
-the same command goes on after Ctrl-C or with new checkpoints.
+the same command resumes after Ctrl-C, and goes on with new checkpoints.
 """
 
 import collections
@@ -69,7 +69,7 @@ FLAGS.define_string(
     "extra_length (default: the run's own), batch_size, max_input_size.",
 )
 FLAGS.define_integer(
-    "min_steps", 0, "Leave out earlier checkpoints.", lower_bound=0
+    "min_steps", 0, "Leave out checkpoints of fewer steps.", lower_bound=0
 )
 FLAGS.exclusive("eval_use_test_set", "decode_from_file")
 

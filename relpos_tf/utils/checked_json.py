@@ -34,8 +34,8 @@ def loads(
 
     Args:
         content: bytes or str. The file's content.
-        field_types: See `check`. None: any.
-        required: See `check`.
+        field_types: The types of fields, as for `check`. None: any.
+        required: The names of the fields that it must have.
 
     Returns:
         The object without its checksum.

@@ -4,8 +4,7 @@ A slot is a GPU, or some of the cores.
 """
 
 import os
-import shutil
-import subprocess
+import pathlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ from relpos_tf import errors
 from relpos_tf.utils import processes
 
 _GPUS = "CUDA_VISIBLE_DEVICES"
-_THREADS = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
 
 
 class Slot(NamedTuple):
@@ -50,7 +48,7 @@ class Slots(NamedTuple):
 
 
 def divide(number: int) -> Slots:
-    """Divides the machine into so many slots.
+    """Divides the machine into slots.
 
     One slot is the whole machine. Of several, each gets a GPU if there are
     GPUs, else an equal number of cores.
@@ -75,34 +73,21 @@ def divide(number: int) -> Slots:
             f"Expected at most one process for each core, {len(cores)} here. "
             f"Received: {number}."
         )
-    return Slots(tuple(_of_cores(cores, number)), len(cores), 0)
-
-
-def _of_cores(cores, number):
-    """Yields slots of equally many cores, which bound TensorFlow's threads."""
     each = len(cores) // number
-    for index in range(number):
-        if hasattr(os, "sched_setaffinity"):
-            yield Slot(cores=tuple(cores[index * each : (index + 1) * each]))
-        else:
-            yield Slot(dict.fromkeys(_THREADS, str(each)))
+    if not hasattr(os, "sched_setaffinity"):  # not Linux
+        each = 0
+    parts = tuple(
+        Slot(cores=tuple(cores[index * each : (index + 1) * each]))
+        for index in range(number)
+    )
+    return Slots(parts, len(cores), 0)
 
 
 def _gpus() -> list[str]:
     """Returns the names of the GPUs that this process may use."""
-    if _GPUS in os.environ:
-        names = [name.strip() for name in os.environ[_GPUS].split(",")]
-        # CUDA itself stops at the first name that is no device's.
-        return [n for n in names if n and not n.startswith("-")]
-    program = shutil.which("nvidia-smi")
-    if not program:
-        return []
-    # Not numbers: CUDA and nvidia-smi may count in different orders.
-    query = [program, "--query-gpu=uuid", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(
-            query, capture_output=True, check=True, text=True, timeout=60
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return done.stdout.split()
+    if _GPUS not in os.environ:
+        devices = pathlib.Path("/dev").glob("nvidia[0-9]*")
+        return [str(number) for number, _ in enumerate(devices)]
+    names = [name.strip() for name in os.environ[_GPUS].split(",")]
+    # CUDA itself stops at the first name that no device has.
+    return [name for name in names if name and not name.startswith("-")]

@@ -28,7 +28,6 @@ from relpos_tf.problems import problem as problem_lib
 from relpos_tf.utils import text
 from tests import tiny_run
 from tests.bin import calls
-from tests.comparison import examples
 from tests.decoding import translator_test
 from tests.problems import sacrebleu_sets_test
 
@@ -182,14 +181,6 @@ class DecoderTest(parameterized.TestCase):
         self.assertEqual(os.listdir(self.folder), ["target.first-1-lines"])
         kept = self.folder / "target.first-1-lines"
         self.assertEqual(kept.read_bytes(), b"ONE\n")
-
-    def test_slow_is_not_said_to_be_no_speed(self):
-        times = iter([0.0, 80.0])
-        with mock.patch.object(
-            decoder.time, "monotonic", lambda: next(times, 80.0)
-        ):
-            _, _, err = self.decode(stdin=b"a\n")
-        self.assertIn("Lines: 1, 0.013 a second.\n", err)
 
     def test_empty_input(self):
         code, out, err = self.decode()
@@ -362,40 +353,6 @@ class DecoderTest(parameterized.TestCase):
             self.assertIn(message, err)
         self.assertEmpty(self.engine.batches)
 
-    def test_a_problem_without_test_sets_is_refused(self):
-        folder = examples.copy(self.folder / "made")
-        run = run_dir.RunDir(folder / "a-seed1")
-        pets = problem_lib.Problem(
-            name="pairs",
-            source_language="en",
-            target_language="de",
-            vocab_size=300,
-            splits=dict.fromkeys(
-                ("train", "dev"), lambda tmp_dir: examples.PAIRS
-            ),
-            tokenizer_file=run.tokenizer_path,
-        )
-        pets.prepare(self.folder / "data")
-        run.write_problem(
-            tiny_run.PROBLEM
-            | {"source_language": "en", "target_language": "de"}
-        )
-        code, out, err = self.decode(
-            f"--output_dir={run.path}",
-            f"--data_dir={self.folder / 'data'}",
-            "--test_set=all",
-        )
-        self.assertEqual((code, out), (1, b""))
-        self.assertIn("a run of pairs, which has none", err)
-
-    def test_changed_data_are_refused(self):
-        run = self.run_of()
-        path = next((self.folder / "data").glob("pets-*/test.target"))
-        path.write_text("x\ny\n")
-        code, _, err = self.decode(run, "--test_set=all")
-        self.assertEqual(code, 1)
-        self.assertIn(f"{path} is damaged", err)
-
     def test_sacrebleus_sets_have_the_languages_of_the_run(self):
         sacrebleu_sets_test.fill(
             self.folder, source="a b c d\n", reference="a b c d\n"
@@ -480,15 +437,6 @@ class DecoderTest(parameterized.TestCase):
             child.stdin.close()
             self.assertEqual((child.stdout.read(), child.wait()), (b"", 0))
             self.assertNotIn(b"Traceback", child.stderr.read())
-
-    def test_devices_may_be_named_twice(self):
-        code, _, err = self.decode(
-            "--decode_to_file=/dev/null",
-            "--score_json=/dev/null",
-            f"--decode_reference={self.write('a', b'A')}",
-            stdin=b"a\n",
-        )
-        self.assertEqual(code, 0, err)
 
     def test_pairs_are_scored(self):
         self.engine = model_engine.ModelEngine(

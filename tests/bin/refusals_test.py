@@ -10,6 +10,7 @@ from absl.testing import parameterized
 from relpos_tf.bin import average
 from relpos_tf.bin import bleu
 from relpos_tf.bin import command
+from relpos_tf.bin import compare
 from relpos_tf.bin import datagen
 from relpos_tf.bin import decoder
 from relpos_tf.bin import export
@@ -20,6 +21,7 @@ from relpos_tf.bin import translate_all
 from tests import tiny_run
 from tests.bin import calls
 
+SETS = "--hparams_sets=transformer_relative_tiny,transformer_tiny"
 # Of each command: its arguments, and words of the message. `a` is a file of two
 # lines, `b` of one, `blank` of none; `run` is a run, `export` an export and
 # `folder` an empty folder.
@@ -67,6 +69,48 @@ TABLE = {
         ("--translation=a --reference=a --min_steps=3", "--translations_dir"),
         ("--translations_dir=folder --reference=a", "NAME-STEP none"),
         ("--translations_dir=no --reference=a", "NAME-STEP none"),
+    ),
+    compare: (
+        ("", "one of --hparams_sets, --preset and --runs is required"),
+        ("--hparams_sets=nothing", "--hparams_sets: Unknown"),
+        (f"{SETS},transformer_tiny", "--hparams_sets: twice"),
+        ("--preset=table9", "--preset=table9"),
+        (f"{SETS} --preset=table1", "--preset from one set"),
+        (
+            "--preset=table1 --hparams_sets=transformer_tiny",
+            "--hparams: relative positions",
+        ),
+        ("--preset=length", "--train_max_length"),
+        ("--preset=table1 --runs=run", "--preset, --runs"),
+        (f"{SETS} --runs=run", "--hparams_sets, --runs"),
+        ("--runs=run --train_steps=4", "--train_steps, --runs"),
+        ("--runs=run --grid=alpha=1", "--grid, --runs"),
+        ("--runs=none --output_dir=x", "--runs: has no run"),
+        (SETS, "--output_dir is required"),
+        (f"{SETS} --output_dir=x", "--problem is required"),
+        (f"{SETS} --problem=nothing", "--problem: `nothing`"),
+        (f"{SETS} --baseline=x", "--baseline transformer_tiny. Received: x"),
+        (f"{SETS} --outputs=x", "--outputs: LABEL=FILE 'x'"),
+        (f"{SETS} --outputs=x=none", "--outputs: no file"),
+        (f"{SETS} --outputs=transformer_tiny=a", "--outputs: no run or set"),
+        ("--outputs=x=a", "one of --hparams_sets, --preset and --runs"),
+        (f"{SETS} --hparams=x:alpha=1", "--hparams: labels"),
+        (f"{SETS} --hparams=alpha", "--hparams: 'alpha'"),
+        (f"{SETS} --grid=alhpa=1", "--grid: Unknown"),
+        (f"{SETS} --grid=beam_size=0", "--grid: `beam_size`"),
+        (f"{SETS} --jobs=1000", "--jobs: one process for each"),
+        (f"{SETS} --problem=translate_files", "--train_source is required"),
+        (f"{SETS} --train_source=x", "--train_source --problem=translate_fil"),
+        (f"{SETS} --length_buckets=3,x", "--length_buckets whole numbers"),
+        (
+            f"{SETS} --problem=algorithmic_copy --output_dir=x --seeds=",
+            "--seeds is required",
+        ),
+        (
+            f"{SETS} --problem=algorithmic_copy --output_dir=x "
+            "--hparams=transformer_tiny:train_steps=7",
+            "--train_steps is required, 7,",
+        ),
     ),
     datagen: (
         ("", "--problem is required"),

@@ -199,12 +199,6 @@ class AppendingTest(absltest.TestCase):
         self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.path = self.folder / "x.txt"
 
-    def test_adds_to_the_end(self):
-        for text in (b"one ", b"two"):
-            with files.open_appending(self.path) as file:
-                file.write(text)
-        self.assertEqual(self.path.read_bytes(), b"one two")
-
     def test_link_is_refused(self):
         outside = self.folder / "own"
         self.path.symlink_to(outside)

@@ -10,7 +10,6 @@ import time
 
 from absl.testing import absltest
 
-from relpos_tf import errors
 from relpos_tf.utils import processes
 
 
@@ -39,10 +38,6 @@ class OrderedMapTest(absltest.TestCase):
         next(results)
         self.assertLess(len(taken), 10)
         results.close()
-
-    def test_errors_are_those_of_the_function(self):
-        with self.assertRaisesRegex(errors.UserError, "no such file"):
-            list(processes.ordered_map(_refuse, range(9), 2))
 
     def test_a_killed_process_is_noticed(self):
         with self.assertRaisesRegex(
@@ -83,10 +78,6 @@ class OrderedMapTest(absltest.TestCase):
 
 def _process(_):
     return os.getpid()
-
-
-def _refuse(_):
-    raise errors.UserError("no such file")
 
 
 def _kill(number):
