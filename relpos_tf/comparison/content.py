@@ -49,8 +49,7 @@ def make(
     Args:
         results: Of all runs, and of other systems. At least one is of a run.
         sets: The test sets that were translated, the main one first.
-        problem: The result of `test_sets.problem_of`; only its name is
-            required.
+        problem: Of `test_sets.problem_of`; only its name is required.
         limits: Upper limits of the length buckets, in pieces with EOS. None:
             quartiles of the lengths.
         num_samples: int. How many translated lines to show.
