@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from relpos_tf import hparam
 from relpos_tf.models import transformer
 from relpos_tf.t2t import t2t_hparams
 from relpos_tf.t2t import t2t_variables
@@ -32,9 +31,3 @@ def load(variables, t2t, **changes):
         parts = [variables[name] for name in used[variable.path]]
         variable.assign(np.concatenate(parts))
     return model
-
-
-def without_dropout(hparams: hparam.HParams) -> hparam.HParams:
-    """Returns the hparams of a training that can be repeated anywhere."""
-    rates = "layer_prepostprocess_dropout", "attention_dropout", "relu_dropout"
-    return hparams.replace(**dict.fromkeys(rates, 0.0))

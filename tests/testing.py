@@ -3,8 +3,6 @@
 import json
 import pathlib
 import random
-import tempfile
-import warnings
 import zlib
 
 import keras
@@ -104,16 +102,6 @@ def randomize(layer, seed=3):
         value = middle + 0.3 * normal([seed, i], *weight.shape)
         weight.assign(value.astype(np.float32))
     return layer
-
-
-def reloaded(model):
-    """Saves a Keras model to a `.keras` file, and returns what is loaded."""
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        # Keras saves by an interface that NumPy 2 wants changed.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        path = pathlib.Path(folder, "model.keras")
-        model.save(path)
-        return keras.saving.load_model(path)
 
 
 def assert_gradients(

@@ -44,16 +44,6 @@ class BagOfWords(keras.layers.Layer):
         return embedding(ids)
 
 
-class BagWithFeatures(BagOfWords):
-    """A `BagOfWords` whose loss is computed as that of a Transformer."""
-
-    def features(self, inputs, targets, *, training=False):
-        return self._sums(inputs, targets, training)
-
-    def softmax_table(self):
-        return self.target.table()
-
-
 class BagWithPositions(BagOfWords):
     """A `BagOfWords` that adds a Transformer's positions, shifted or not."""
 

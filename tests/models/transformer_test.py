@@ -159,25 +159,6 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
         error = tf.norm(logits - expected) / tf.norm(expected)
         self.assertBetween(float(error), 1e-5, 0.05)
 
-    def test_a_compiled_model_equals_the_eager_one(self):
-        model = example.made("per_head", layers=1)
-        expected = model(
-            example.ids(example.INPUTS), example.ids(example.TARGETS)
-        )
-        for jit_compile in (False, True):
-            compiled = tf.function(
-                lambda x, y: model(x, y),
-                jit_compile=jit_compile,
-                input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2,
-            )
-            self.assertAllClose(
-                compiled(
-                    example.ids(example.INPUTS), example.ids(example.TARGETS)
-                ),
-                expected,
-                atol=1e-5,
-            )
-
 
 class ShiftTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters("absolute", "relative_and_absolute")

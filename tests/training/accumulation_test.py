@@ -117,23 +117,6 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
         norm = np.linalg.norm(np.concatenate(means)) / (1 - 0.9)
         self.assertAllClose(norm, 0.3, rtol=1e-5)
 
-    def test_results_are_sums_over_replicas_and_batches(self):
-        pairs = replicas.sentences(4)[0]
-        parts = replicas.split(pairs, 4, "unequal", RANDOM)
-        losses = []
-        for one, batches in (
-            (machine(2, 2), parts),
-            (machine(1, 1), [replicas.batch(pairs)]),
-        ):
-            one.reset()
-            (result,) = one.train([batches])
-            self.assertTrue(result["is_made"])
-            for place, name in enumerate(("source_tokens", "target_tokens")):
-                expected = sum(len(pair[place]) for pair in pairs)
-                self.assertEqual(float(result[name]), expected)
-            losses.append(float(result["loss"]))
-        self.assertAllClose(*losses, rtol=1e-5)
-
     @parameterized.parameters((1, 2), (2, 2))
     def test_xla_updates_equal_those_of_one_batch_without(self, count, number):
         def split(pairs, parts):
