@@ -228,10 +228,10 @@ class CheckpointManagerTest(parameterized.TestCase):
             self.manager.save(20)
         self.assertLen(os.listdir(self.folder), 2)
         (self.folder / "metrics.jsonl.0123abcd.part").write_bytes(b"x")
-        (self.folder / "own.0123abcd.part").write_bytes(b"x")
+        (self.folder / "own.part").write_bytes(b"x")
         self.assertTrue(self.make(self.model).restore().endswith("ckpt-10"))
         self.assertCountEqual(
-            os.listdir(self.folder), ["ckpt-10.npz", "own.0123abcd.part"]
+            os.listdir(self.folder), ["ckpt-10.npz", "own.part"]
         )
 
 
