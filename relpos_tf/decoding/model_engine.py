@@ -159,10 +159,12 @@ class ModelEngine(engines.Engine):
                 tf.TensorSpec([]),
             ],
         )
+        key = beam_size, size, max_length
         with self._lock:
-            return self._functions.setdefault(
-                (beam_size, size, max_length), search
-            )
+            function = self._functions.setdefault(key, search)
+        # TensorFlow warns of functions that are traced often, but not of
+        # concrete ones; a program for each of several sizes is wanted.
+        return function.get_concrete_function()
 
     def warm_up_steps(self) -> list[Callable[[], Any]]:
         """Returns functions that compile the searches for single lines."""
