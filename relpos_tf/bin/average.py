@@ -25,7 +25,11 @@ from relpos_tf.utils import paths
 DEFAULT_NUMBER = 8
 
 FLAGS = command.Flags()
-FLAGS.define_string("output_dir", None, "The run.")
+FLAGS.define_strings(
+    output_dir="The run.",
+    average_dir="Folder for the result, directly in the run. Default: "
+    "RUN/average.",
+)
 FLAGS.define_integer(
     "n",
     0,
@@ -36,11 +40,6 @@ FLAGS.define_integer(
 )
 FLAGS.define_numbers(
     "steps", [], "The steps to average, with commas, in place of the last n."
-)
-FLAGS.define_string(
-    "average_dir",
-    None,
-    "Folder for the result, directly in the run. Default: RUN/average.",
 )
 FLAGS.exclusive("n", "steps")
 

@@ -29,57 +29,28 @@ from relpos_tf.utils import paths
 from relpos_tf.utils import text
 
 FLAGS = command.Flags()
-FLAGS.define_string(
-    "translation",
-    None,
-    "File of translations, or several files with commas between them.",
+FLAGS.define_strings(
+    translation="File of translations, or several files with commas between "
+    "them.",
+    reference="File of reference translations, one for each translation; a "
+    "file for each --translation.",
+    test_set="sacreBLEU's name of a test set, such as multi30k/2016, in place "
+    "of --reference; a name for each --translation.",
+    language_pair="With --test_set: source and target, as en-de.",
+    score_json="File to write the scores to, as one JSON object. Default: "
+    "none; with --translations_dir, NAME.bleu.json in that folder.",
+    tokenized_language="Language code, such as de: also print the "
+    "lower-cased, tokenized BLEU of papers on multimodal translation, which "
+    "is higher. Default: the target of --language_pair, if Moses' tokenizer "
+    "knows it.",
+    translations_dir="Folder of translations by the checkpoints of a run: "
+    "NAME-STEP, and NAME-average-STEP.",
+    translation_name="The NAME, if the folder has translations of several "
+    "texts.",
 )
-FLAGS.define_string(
-    "reference",
-    None,
-    "File of reference translations, one for each translation; a file for "
-    "each --translation.",
-)
-FLAGS.define_string(
-    "test_set",
-    None,
-    "sacreBLEU's name of a test set, such as multi30k/2016, in place of "
-    "--reference; a name for each --translation.",
-)
-FLAGS.define_string(
-    "language_pair",
-    None,
-    "With --test_set: source and target, as en-de.",
-)
-FLAGS.define_string(
-    "score_json",
-    None,
-    "File to write the scores to, as one JSON object. Default: none; with "
-    "--translations_dir, NAME.bleu.json in that folder.",
-)
-FLAGS.define_string(
-    "tokenized_language",
-    None,
-    "Language code, such as de: also print the lower-cased, tokenized BLEU of "
-    "papers on multimodal translation, which is higher. Default: the target "
-    "of --language_pair, if Moses' tokenizer knows it.",
-)
-FLAGS.define_string(
-    "translations_dir",
-    None,
-    "Folder of translations by the checkpoints of a run: NAME-STEP, and "
-    "NAME-average-STEP.",
-)
-FLAGS.define_string(
-    "translation_name",
-    None,
-    "The NAME, if the folder has translations of several texts.",
-)
-FLAGS.define_integer(
-    "min_steps",
+FLAGS.define_integers(
     0,
-    "Leave out translations by checkpoints of fewer steps.",
-    lower_bound=0,
+    min_steps=(0, "Leave out translations by checkpoints of fewer steps."),
 )
 FLAGS.exclusive("translation", "translations_dir")
 FLAGS.exclusive("reference", "test_set")

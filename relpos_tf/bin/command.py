@@ -81,6 +81,21 @@ class Flags(flags.FlagValues):
     absl. An integer is limited to what TensorFlow's int32 holds.
     """
 
+    def define_bools(self, **help_by_name: str) -> None:
+        """Defines flags that are false by default."""
+        for name, text in help_by_name.items():
+            self.define_bool(name, False, text)
+
+    def define_strings(self, **help_by_name: str) -> None:
+        """Defines flags that are empty by default."""
+        for name, text in help_by_name.items():
+            self.define_string(name, "", text)
+
+    def define_integers(self, least: int, **flags_by_name: Any) -> None:
+        """Defines flags of `(default, help)` with a least value."""
+        for name, (default, text) in flags_by_name.items():
+            self.define_integer(name, default, text, lower_bound=least)
+
     def define_bool(self, *args, **kwargs):
         flags.DEFINE_bool(*args, flag_values=self, **kwargs)
 

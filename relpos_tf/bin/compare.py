@@ -60,23 +60,36 @@ FLAGS.define_enum(
     list(variants_lib.PRESETS),
     "A comparison from the paper or from related work, in place of sets.",
 )
-FLAGS.define_string(
-    "hparams",
-    "",
-    "Changes: LABEL:name=value,name=value;LABEL:name=value. Changes without "
-    "a label apply to all.",
-)
-FLAGS.define_string(
-    "grid",
-    "",
-    "Values to choose from on the development set, for each set: "
+FLAGS.define_strings(
+    hparams="Changes: LABEL:name=value,name=value;LABEL:name=value. Changes "
+    "without a label apply to all.",
+    grid="Values to choose from on the development set, for each set: "
     "name=value,value;name=value,value (quote the semicolon).",
+    runs="Directories of finished runs, or LABEL=DIR, in place of training; * "
+    "and ? match as in a shell.",
+    baseline="Label that comes first in the report. Of more than four labels, "
+    "each is compared with the first. Default: the first that is named.",
+    output_dir="Folder for the runs and the report.",
 )
-FLAGS.define_string(
-    "runs",
-    "",
-    "Directories of finished runs, or LABEL=DIR, in place of training; * and "
-    "? match as in a shell.",
+FLAGS.define_bools(
+    diff="Print only which hparams differ.",
+)
+FLAGS.define_integers(
+    0,
+    train_steps=(0, "Updates of each run. 0: train_steps of the sets."),
+    train_max_length=(
+        0,
+        "Train on pairs of at most this number of pieces a "
+        "side. 0: max_length of the sets.",
+    ),
+    num_samples=(10, "Translations to show in the report."),
+)
+FLAGS.define_integers(
+    1,
+    local_eval_frequency=(
+        1000,
+        "Number of steps between evaluations; each also saves a checkpoint.",
+    ),
 )
 FLAGS.define_list(
     "outputs",
@@ -86,20 +99,7 @@ FLAGS.define_list(
     "Several files of a label are several trainings; * and ? match as in a "
     "shell.",
 )
-FLAGS.define_string(
-    "baseline",
-    "",
-    "Label that comes first in the report. Of more than four labels, each is "
-    "compared with the first. Default: the first that is named.",
-)
-FLAGS.define_bool("diff", False, "Print only which hparams differ.")
 FLAGS.define_numbers("seeds", ["1"], "Random seeds, each for all sets.")
-FLAGS.define_integer(
-    "train_steps",
-    0,
-    "Updates of each run. 0: train_steps of the sets.",
-    lower_bound=0,
-)
 FLAGS.define_integer(
     "jobs",
     1,
@@ -109,20 +109,6 @@ FLAGS.define_integer(
     "beside their speed.",
     lower_bound=1,
     upper_bound=1024,
-)
-FLAGS.define_string("output_dir", "", "Folder for the runs and the report.")
-FLAGS.define_integer(
-    "local_eval_frequency",
-    1000,
-    "Number of steps between evaluations; each also saves a checkpoint.",
-    lower_bound=1,
-)
-FLAGS.define_integer(
-    "train_max_length",
-    0,
-    "Train on pairs of at most this number of pieces a side. 0: max_length of "
-    "the sets.",
-    lower_bound=0,
 )
 FLAGS.define_numbers(
     "length_buckets",
@@ -136,12 +122,6 @@ FLAGS.define_bool(
     True,
     "Score on the test split, if the problem has one. --nouse_test_set: on "
     "the development split.",
-)
-FLAGS.define_integer(
-    "num_samples",
-    10,
-    "Translations to show in the report.",
-    lower_bound=0,
 )
 # Flags that only training needs.
 for _name in (

@@ -25,10 +25,10 @@ FLAGS.define_integer(
     lower_bound=0,
     upper_bound=1024,
 )
-FLAGS.define_bool(
-    "generate_data", False, "Prepare the data again, although they are there."
+FLAGS.define_bools(
+    generate_data="Prepare the data again, although they are there.",
+    registry_help="List problems and hparams sets.",
 )
-FLAGS.define_bool("registry_help", False, "List problems and hparams sets.")
 
 
 def main():

@@ -47,40 +47,41 @@ from relpos_tf.utils import text
 
 FLAGS = command.Flags()
 
-FLAGS.define_string(
-    "output_dir", "", "The run's directory. Default: the newest run in runs/."
+FLAGS.define_strings(
+    output_dir="The run's directory. Default: the newest run in runs/.",
+    checkpoint_path="A checkpoint, such as runs/mine/ckpt-1000, or a folder "
+    "of averages.",
+    export_dir="An export of any format, in place of a run. A SavedModel is a "
+    "program: load only those whose maker you trust.",
+    decode_from_file="Text to translate, one sentence a line. Default: "
+    "standard input.",
+    decode_to_file="File for the translations. Default: standard output. The "
+    "file appears when it is complete. If the command is stopped, the N "
+    "finished lines are kept in DECODE_TO_FILE.first-N-lines.",
+    decode_reference="Reference translations. Prints BLEU with its signature, "
+    "chrF and the share of exact matches: on standard output if the "
+    "translations go to a file, else on standard error. For languages that "
+    "Moses' tokenizer knows, also the lower-cased, tokenized BLEU of papers "
+    "on multimodal translation, which is higher.",
+    language_pair="Source and target, as en-de, for sacreBLEU's sets and for "
+    "tokenized BLEU. Default: the run's own.",
+    data_dir="Folder of prepared data, for --test_set. Default: the run's own.",
+    score_json="With --decode_reference or --test_set: a JSON file for scores "
+    "and settings.",
+    decode_hparams="name=value,name=value: beam_size, alpha, extra_length "
+    "(default: the run's own), batch_size (lines at once), return_beams, "
+    "write_beam_scores, max_input_size (ids kept of a line), min_length, "
+    "no_repeat_ngram_size; to draw at random: sampling_method=random, "
+    "sampling_temp, sampling_keep_top_k, sampling_top_p, random_seed.",
+    prefix_file="For each line, the beginning of its translation.",
+    attention_to_file="File for the attention weights, as JSON lines.",
+    score_file="Lines of input<TAB>target. For each, the natural logarithm of "
+    "the target's probability is written.",
 )
-FLAGS.define_string(
-    "checkpoint_path",
-    "",
-    "A checkpoint, such as runs/mine/ckpt-1000, or a folder of averages.",
-)
-FLAGS.define_string(
-    "export_dir",
-    "",
-    "An export of any format, in place of a run. A SavedModel is a program: "
-    "load only those whose maker you trust.",
-)
-FLAGS.define_string(
-    "decode_from_file",
-    "",
-    "Text to translate, one sentence a line. Default: standard input.",
-)
-FLAGS.define_string(
-    "decode_to_file",
-    "",
-    "File for the translations. Default: standard output. The file appears "
-    "when it is complete. If the command is stopped, the N finished lines are "
-    "kept in DECODE_TO_FILE.first-N-lines.",
-)
-FLAGS.define_string(
-    "decode_reference",
-    "",
-    "Reference translations. Prints BLEU with its signature, chrF and the "
-    "share of exact matches: on standard output if the translations go to a "
-    "file, else on standard error. For languages that Moses' tokenizer knows, "
-    "also the lower-cased, tokenized BLEU of papers on multimodal translation, "
-    "which is higher.",
+FLAGS.define_bools(
+    decode_interactive="Ask for a line at a time. Without a terminal: answer "
+    "every line of standard input at once, for programs that wait for the "
+    "answer.",
 )
 FLAGS.define_list(
     "test_set",
@@ -89,50 +90,6 @@ FLAGS.define_list(
     "sets of the run's problem), one of them by its name (test, "
     "test_2017_flickr), dev, or sacreBLEU's name of a set (multi30k/2016). "
     "With several sets, the files are DECODE_TO_FILE.NAME.",
-)
-FLAGS.define_string(
-    "language_pair",
-    "",
-    "Source and target, as en-de, for sacreBLEU's sets and for tokenized "
-    "BLEU. Default: the run's own.",
-)
-FLAGS.define_string(
-    "data_dir",
-    "",
-    "Folder of prepared data, for --test_set. Default: the run's own.",
-)
-FLAGS.define_string(
-    "score_json",
-    "",
-    "With --decode_reference or --test_set: a JSON file for scores and "
-    "settings.",
-)
-FLAGS.define_bool(
-    "decode_interactive",
-    False,
-    "Ask for a line at a time. Without a terminal: answer every line of "
-    "standard input at once, for programs that wait for the answer.",
-)
-FLAGS.define_string(
-    "decode_hparams",
-    "",
-    "name=value,name=value: beam_size, alpha, extra_length (default: the run's "
-    "own), batch_size (lines at once), return_beams, write_beam_scores, "
-    "max_input_size (ids kept of a line), min_length, no_repeat_ngram_size; to "
-    "draw at random: sampling_method=random, sampling_temp, "
-    "sampling_keep_top_k, sampling_top_p, random_seed.",
-)
-FLAGS.define_string(
-    "prefix_file", "", "For each line, the beginning of its translation."
-)
-FLAGS.define_string(
-    "attention_to_file", "", "File for the attention weights, as JSON lines."
-)
-FLAGS.define_string(
-    "score_file",
-    "",
-    "Lines of input<TAB>target. For each, the natural logarithm of the "
-    "target's probability is written.",
 )
 
 _MODELS = "output_dir", "checkpoint_path", "export_dir"

@@ -24,19 +24,14 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.export import quantizations
 
 FLAGS = command.Flags()
-FLAGS.define_string(
-    "output_dir", "", "The run's directory. Default: the newest run in runs/."
-)
-FLAGS.define_string(
-    "checkpoint_path",
-    "",
-    "A checkpoint, such as runs/mine/ckpt-1000, or a folder of averages.",
-)
-FLAGS.define_string(
-    "export_dir",
-    "",
-    "Folder to write. Default: export, export_ctranslate2 or export_litert, "
-    "in the run's directory.",
+FLAGS.define_strings(
+    output_dir="The run's directory. Default: the newest run in runs/.",
+    checkpoint_path="A checkpoint, such as runs/mine/ckpt-1000, or a folder "
+    "of averages.",
+    export_dir="Folder to write. Default: export, export_ctranslate2 or "
+    "export_litert, in the run's directory.",
+    decode_hparams="beam_size=4,alpha=0.6,extra_length=50: the settings of "
+    "the export. Default: those of the run.",
 )
 FLAGS.define_enum(
     "format",
@@ -50,12 +45,6 @@ FLAGS.define_enum(
     list(quantizations.ALL),
     "With --format=ctranslate2 and --format=litert: how the weights are "
     f"stored. LiteRT has {', '.join(quantizations.LITERT)}.",
-)
-FLAGS.define_string(
-    "decode_hparams",
-    "",
-    "beam_size=4,alpha=0.6,extra_length=50: the settings of the export. "
-    "Default: those of the run.",
 )
 FLAGS.exclusive("output_dir", "checkpoint_path")
 

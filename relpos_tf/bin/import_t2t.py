@@ -14,18 +14,12 @@ from relpos_tf import registry
 from relpos_tf.bin import command
 
 FLAGS = command.Flags()
-FLAGS.define_string("t2t_dir", None, "The model directory of tensor2tensor.")
-FLAGS.define_string(
-    "checkpoint",
-    "",
-    "Prefix of a checkpoint. Default: the newest. Example: "
+FLAGS.define_strings(
+    t2t_dir="The model directory of tensor2tensor.",
+    checkpoint="Prefix of a checkpoint. Default: the newest. Example: "
     "t2t_train/mine/avg/model.ckpt-250000.",
-)
-FLAGS.define_string(
-    "output_dir", None, "The run to write. It replaces an earlier import there."
-)
-FLAGS.define_string(
-    "vocab_file", "", "The subword vocabulary, if it is elsewhere."
+    output_dir="The run to write. It replaces an earlier import there.",
+    vocab_file="The subword vocabulary, if it is elsewhere.",
 )
 FLAGS.define_integer(
     "target_space_id",

@@ -33,8 +33,59 @@ from relpos_tf.utils import system_errors
 FLAGS = command.Flags()
 
 command.define_problem_flags(FLAGS, "translate_ende_phrases")
-FLAGS.define_string(
-    "output_dir", "", "The run's directory. Default: runs/PROBLEM-HPARAMS_SET."
+FLAGS.define_strings(
+    output_dir="The run's directory. Default: runs/PROBLEM-HPARAMS_SET.",
+    hparams="Changes to the set: name=value,name=value.",
+    warm_start_from="A run or a checkpoint that the first weights are from.",
+)
+FLAGS.define_bools(
+    generate_data="Prepare the data again, although they are there.",
+    eval_use_test_set="Evaluate on the test split instead of the development "
+    "split.",
+    deterministic="Use deterministic operations only.",
+    xla_compile="Compile gradients with XLA, for GPUs: it takes seconds for "
+    "each new shape and makes steps on CPUs slower.",
+    profile="Write a profile of ten steps for TensorBoard.",
+    registry_help="List problems and hparams sets.",
+    check_env="Print versions and devices, and test each device.",
+)
+FLAGS.define_integers(
+    0,
+    train_steps=(
+        0,
+        "Number of updates, with those before a stop. 0: as the set says.",
+    ),
+    eval_steps=(
+        100,
+        "Batches of a teacher-forced evaluation, at most. 0: all.",
+    ),
+    save_checkpoints_secs=(
+        0,
+        "Number of seconds between further checkpoints. 0: none.",
+    ),
+    eval_early_stopping_steps=(
+        0,
+        "Stop after this number of steps without an improvement. 0: never.",
+    ),
+    random_seed=(1, "Seed of weights, data order and dropout."),
+    worker_gpu=(0, "Number of GPUs. 0: all that are visible."),
+)
+FLAGS.define_integers(
+    1,
+    local_eval_frequency=(
+        1000,
+        "Number of steps between evaluations; each also saves a checkpoint.",
+    ),
+    keep_checkpoint_max=(
+        20,
+        "Number of checkpoints to keep, besides the one "
+        "with the best BLEU. More are kept if average_checkpoints is larger.",
+    ),
+    log_step_count_steps=(
+        100,
+        "Number of steps between lines of the log; a "
+        "terminal shows every step.",
+    ),
 )
 FLAGS.define_enum("model", "transformer", ["transformer"], "The architecture.")
 FLAGS.define_string(
@@ -42,56 +93,11 @@ FLAGS.define_string(
     "transformer_relative_tiny",
     "Name of a set of hyper-parameters; --registry_help lists them.",
 )
-FLAGS.define_string(
-    "hparams",
-    "",
-    "Changes to the set: name=value,name=value.",
-)
-FLAGS.define_bool(
-    "generate_data", False, "Prepare the data again, although they are there."
-)
-FLAGS.define_integer(
-    "train_steps",
-    0,
-    "Number of updates, with those before a stop. 0: as the set says.",
-    lower_bound=0,
-)
-FLAGS.define_integer(
-    "eval_steps",
-    100,
-    "Batches of a teacher-forced evaluation, at most. 0: all.",
-    lower_bound=0,
-)
-FLAGS.define_integer(
-    "local_eval_frequency",
-    1000,
-    "Number of steps between evaluations; each also saves a checkpoint.",
-    lower_bound=1,
-)
-FLAGS.define_integer(
-    "save_checkpoints_secs",
-    0,
-    "Number of seconds between further checkpoints. 0: none.",
-    lower_bound=0,
-)
-FLAGS.define_integer(
-    "keep_checkpoint_max",
-    20,
-    "Number of checkpoints to keep, besides the one with the best BLEU. More "
-    "are kept if average_checkpoints is larger.",
-    lower_bound=1,
-)
 FLAGS.define_enum(
     "schedule",
     "continuous_train_and_eval",
     ["continuous_train_and_eval", "train", "evaluate"],
     "Train and evaluate, train only, or score the newest checkpoint.",
-)
-FLAGS.define_integer(
-    "eval_early_stopping_steps",
-    0,
-    "Stop after this number of steps without an improvement. 0: never.",
-    lower_bound=0,
 )
 FLAGS.define_enum(
     "eval_early_stopping_metric",
@@ -110,48 +116,12 @@ FLAGS.define_bool(
     None,
     "Whether less is better. Default: for the loss only.",
 )
-FLAGS.define_bool(
-    "eval_use_test_set",
-    False,
-    "Evaluate on the test split instead of the development split.",
-)
-FLAGS.define_string(
-    "warm_start_from",
-    "",
-    "A run or a checkpoint that the first weights are from.",
-)
-FLAGS.define_integer(
-    "random_seed", 1, "Seed of weights, data order and dropout.", lower_bound=0
-)
-FLAGS.define_bool("deterministic", False, "Use deterministic operations only.")
-FLAGS.define_integer(
-    "worker_gpu", 0, "Number of GPUs. 0: all that are visible.", lower_bound=0
-)
-FLAGS.define_integer(
-    "log_step_count_steps",
-    100,
-    "Number of steps between lines of the log; a terminal shows every step.",
-    lower_bound=1,
-)
-FLAGS.define_bool(
-    "xla_compile",
-    False,
-    "Compile gradients with XLA, for GPUs: it takes seconds for each new shape "
-    "and makes steps on CPUs slower.",
-)
-FLAGS.define_bool(
-    "profile", False, "Write a profile of ten steps for TensorBoard."
-)
 FLAGS.define_integer(
     "num_logical_cpus",
     1,
     "Split the CPU into N devices, to try replicas without GPUs.",
     lower_bound=1,
     upper_bound=128,
-)
-FLAGS.define_bool("registry_help", False, "List problems and hparams sets.")
-FLAGS.define_bool(
-    "check_env", False, "Print versions and devices, and test each device."
 )
 
 

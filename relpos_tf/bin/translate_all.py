@@ -36,41 +36,26 @@ from relpos_tf.utils import text
 
 FLAGS = command.Flags()
 
-FLAGS.define_string(
-    "output_dir", "", "The run's directory. Default: the newest run in runs/."
+FLAGS.define_strings(
+    output_dir="The run's directory. Default: the newest run in runs/.",
+    decode_from_file="Text to translate, one sentence a line. Default: the "
+    "development set of the run's problem.",
+    decode_reference="The reference translation. Default: none for a file, "
+    "and the problem's own for its sets.",
+    translations_dir="Folder for the translations. Default: RUN/translations.",
+    decode_hparams="name=value,name=value, as for relpos-decoder: beam_size, "
+    "alpha and extra_length (default: the run's own), batch_size, "
+    "max_input_size.",
 )
-FLAGS.define_string(
-    "decode_from_file",
-    "",
-    "Text to translate, one sentence a line. Default: the development set of "
-    "the run's problem.",
+FLAGS.define_bools(
+    eval_use_test_set="Translate the problem's test set instead of its "
+    "development set.",
 )
-FLAGS.define_string(
-    "decode_reference",
-    "",
-    "The reference translation. Default: none for a file, and the problem's "
-    "own for its sets.",
-)
-FLAGS.define_bool(
-    "eval_use_test_set",
-    False,
-    "Translate the problem's test set instead of its development set.",
+FLAGS.define_integers(
+    0,
+    min_steps=(0, "Leave out checkpoints of fewer steps."),
 )
 FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
-FLAGS.define_string(
-    "translations_dir",
-    "",
-    "Folder for the translations. Default: RUN/translations.",
-)
-FLAGS.define_string(
-    "decode_hparams",
-    "",
-    "name=value,name=value, as for relpos-decoder: beam_size, alpha and "
-    "extra_length (default: the run's own), batch_size, max_input_size.",
-)
-FLAGS.define_integer(
-    "min_steps", 0, "Leave out checkpoints of fewer steps.", lower_bound=0
-)
 FLAGS.exclusive("eval_use_test_set", "decode_from_file")
 
 

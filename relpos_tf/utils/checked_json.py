@@ -109,15 +109,9 @@ def _has_type(value: Any, kind: Any) -> bool:
     arguments = typing.get_args(kind)
     if isinstance(kind, types.UnionType):
         return any(_has_type(value, option) for option in arguments)
-    origin = typing.get_origin(kind)
-    if origin is dict:
-        return type(value) is dict and all(
-            _has_type(element, arguments[1]) for element in value.values()
+    if origin := typing.get_origin(kind):  # dict or list
+        elements = value.values() if isinstance(value, dict) else value
+        return type(value) is origin and all(
+            _has_type(element, arguments[-1]) for element in elements
         )
-    if origin is list:
-        return type(value) is list and all(
-            _has_type(element, arguments[0]) for element in value
-        )
-    if kind is float:
-        return type(value) in (int, float)
-    return type(value) is kind
+    return type(value) in ((int, float) if kind is float else (kind,))

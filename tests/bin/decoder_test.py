@@ -236,15 +236,6 @@ class DecoderTest(parameterized.TestCase):
         self.assertEqual((code, out), (0, b"A B C D\n"))
         self.assertIn("BLEU = 100.00", err)
 
-    def test_reference_of_other_length_is_refused_before_decoding(self):
-        reference = self.write("reference", b"A\nB\n")
-        code, _, err = self.decode(
-            f"--decode_reference={reference}", stdin=b"a\n"
-        )
-        self.assertEqual(code, 1)
-        self.assertRegex(err, "each of 1 source lines. Received: .* with 2")
-        self.assertEmpty(self.engine.batches)
-
     def run_of(self, **languages):
         """Makes a run whose problem has three test sets, prepared."""
         sets = {

@@ -121,27 +121,6 @@ class ImportT2tTest(absltest.TestCase):
         self.assertIn(f"warning: {text}", err)
         self.assertIn("warning: No vocabulary", err)
 
-    def test_two_vocabularies_that_fit_are_refused_until_one_is_named(self):
-        self.write()
-        other = [*VOCAB[:-2], VOCAB[-1], VOCAB[-2]]
-        path = self.write_vocabulary(self.t2t_dir / "vocab.x.subwords", other)
-        self.assert_fails(1, "Several vocabularies have the right size")
-        self.assertEqual(self.execute(f"--vocab_file={path}")[0], 0)
-        self.assertEqual(loading.load_tokenizer(self.run_dir).pieces(), other)
-
-    def test_missing_vocabulary_file_is_refused(self):
-        self.write()
-        self.assert_fails(1, "/nowhere", "--vocab_file=/nowhere")
-
-    def test_model_of_another_kind_is_refused_by_name(self):
-        self.write()
-        path = self.t2t_dir / "hparams.json"
-        text = path.read_text().replace(
-            '"dot_product_relative"', '"dot_product_relative_v2"'
-        )
-        path.write_text(text)
-        self.assert_fails(1, "self_attention_type=dot_product_relative_v2")
-
     def test_notes_on_training_are_warnings(self):
         self.write(optimizer="adafactor")
         _, _, err = self.execute()

@@ -5,7 +5,9 @@ import errno
 import io
 import json
 import os
+import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +22,7 @@ from absl.testing import absltest
 import relpos_tf
 from relpos_tf import errors
 from relpos_tf.bin import command
+from relpos_tf.bin import decoder
 from relpos_tf.bin import serve
 from tests import ctranslate2_runs
 from tests import tiny_run
@@ -116,6 +119,18 @@ class FlagsTest(absltest.TestCase):
         ):
             command.parse(serve.FLAGS, words)
             self.assertEqual(serve.models_of_flags(), expected)
+
+    def test_a_server_takes_what_the_decoder_takes(self):
+        run = pathlib.Path(self.create_tempdir().full_path, "run")
+        shutil.copytree(tiny_run.path(), run)
+        shutil.copytree(
+            run, run / "average", ignore=lambda *_: ["hparams.json"]
+        )
+        for name in ("", "ckpt-7", "ckpt-7.npz", "average", "average/ckpt-7"):
+            path = str(run / name)
+            self.assertEqual(serve.description_of(path)["kind"], "run")
+            decoder.FLAGS(["decoder", f"--checkpoint_path={path}"])
+            decoder.load(path)
 
     def test_runs_and_exports_are_described(self):
         found = serve.description_of(str(tiny_run.path()))

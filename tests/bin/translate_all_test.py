@@ -243,11 +243,6 @@ class FilesTest(TranslateAllTestCase):
         self.assertEqual(code, 1)
         self.assertRegex(err, "Expected the data of mine .*other data, in")
 
-    def test_run_without_problem_needs_a_text(self):
-        code, _, err = self.execute()
-        self.assertEqual(code, 1)
-        self.assertIn("Expected a run with a tokenizer and a problem", err)
-
     def test_damaged_checkpoint_is_passed_over(self):
         (self.run_dir / "ckpt-7.npz").write_bytes(b"x")
         code, _, err = self.translate()

@@ -359,25 +359,6 @@ class ImportTest(parameterized.TestCase):
         self.run_import()
         self.run_import()  # and again
 
-    def test_names_that_tensorflow_takes_for_patterns_are_taken_as_they_are(
-        self,
-    ):
-        source, variables, _ = written(())
-        odd = pathlib.Path(shutil.copytree(source, self.folder / "t2t[1]"))
-        done = t2t_import.import_run(odd, self.folder / "run[1]")
-        self.assertEqual(done.checkpoint, str(odd / "model.ckpt-250000"))
-        relpos_tf.load_model(self.folder / "run[1]")
-        # Without a step in the name, the state file says which it is.
-        for path in odd.glob("model.ckpt-250000.*"):
-            path.rename(path.with_name(path.name.replace("-250000", "")))
-        (odd / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"')
-        self.assertEqual(
-            t2t_import.find_checkpoint(odd, None), str(odd / "model.ckpt")
-        )
-        reader = t2t_import.open_checkpoint(str(odd / "model.ckpt"))
-        for name, value in variables.items():
-            np.testing.assert_array_equal(reader.get_tensor(name), value)
-
 
 if __name__ == "__main__":
     absltest.main()
