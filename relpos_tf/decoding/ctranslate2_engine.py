@@ -28,6 +28,7 @@ import pathlib
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
@@ -74,7 +75,8 @@ class CTranslate2Engine(engines.Engine):
         self.name = str(folder)
         paths.check_name(folder)
         info, self._decode_hparams = export_files.read(folder)
-        self.tokenizer = export_files.read_tokenizer(folder, info)
+        path = pathlib.Path(folder, info["tokenizer"])
+        self.tokenizer = tokenizer_lib.load(path)
         translator = package().Translator
         try:
             self._max_positions = info["max_positions"]

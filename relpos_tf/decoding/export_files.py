@@ -10,7 +10,6 @@ import pathlib
 from typing import Any
 
 from relpos_tf import errors
-from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.utils import checked_json
@@ -81,24 +80,6 @@ def read(
             )
     settings = decode_hparam.DecodeHParams.from_json(info["decode_hparams"])
     return info, settings
-
-
-def read_tokenizer(
-    folder: str | pathlib.Path, info: dict[str, Any]
-) -> tokenizer_lib.AnyTokenizer:
-    """Reads the tokenizer in an export for CTranslate2 or LiteRT.
-
-    Raises:
-        UserError: it is missing, damaged or not the model's.
-    """
-    path = pathlib.Path(folder, info["tokenizer"])
-    tokenizer = tokenizer_lib.load(path)
-    if info["tokenizer_sha256"] != tokenizer.fingerprint:
-        raise errors.UserError(
-            "Expected the tokenizer that the model was trained with. "
-            f"Received: {path}, another one. Export again."
-        )
-    return tokenizer
 
 
 def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from relpos_tf import errors
+from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
@@ -116,7 +117,8 @@ class LiteRTEngine(engines.Engine):
     def __init__(self, folder: str | pathlib.Path):
         self.name = str(folder)
         info, self._decode_hparams = export_files.read(folder)
-        self.tokenizer = export_files.read_tokenizer(folder, info)
+        path = pathlib.Path(folder, info["tokenizer"])
+        self.tokenizer = tokenizer_lib.load(path)
         self.program = Program(pathlib.Path(folder, MODEL).read_bytes())
 
     def complete(
