@@ -40,11 +40,11 @@ from relpos_tf.bin import command
 from relpos_tf.comparison import grid as grid_lib
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
+from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.utils import locks
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
-from relpos_tf.utils import slots as slots_lib
 
 FLAGS = command.Flags()
 

@@ -10,8 +10,8 @@ from relpos_tf.comparison import content
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import scoring
+from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.problems import test_sets
-from relpos_tf.utils import slots as slots_lib
 
 
 def collect(

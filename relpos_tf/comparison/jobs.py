@@ -20,9 +20,9 @@ from concurrent import futures
 from typing import NamedTuple
 
 from relpos_tf import errors
+from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.utils import files
 from relpos_tf.utils import locks
-from relpos_tf.utils import slots as slots_lib
 
 _log = logging.getLogger("relpos_tf")
 POLL_SECONDS = 1.0

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
+from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import files
-from relpos_tf.utils import slots as slots_lib
 
 _log = logging.getLogger("relpos_tf")
 # Part of every key. Raised when the same model would get other scores.

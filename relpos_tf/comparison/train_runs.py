@@ -11,9 +11,9 @@ from typing import Any
 from relpos_tf import errors
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
+from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.models import run_dir
 from relpos_tf.training import reporting
-from relpos_tf.utils import slots as slots_lib
 
 _log = logging.getLogger("relpos_tf")
 TRAINER = ("-m", "relpos_tf.bin.trainer")

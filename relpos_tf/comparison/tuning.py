@@ -14,9 +14,9 @@ from relpos_tf import hparam
 from relpos_tf.comparison import collection
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import scoring
+from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.training import metrics
-from relpos_tf.utils import slots as slots_lib
 
 # The scores on the development set, in the comparison's folder.
 FOLDER = "tuning"

@@ -15,9 +15,9 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.comparison import jobs
+from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.utils import locks
 from relpos_tf.utils import signals
-from relpos_tf.utils import slots as slots_lib
 
 # Marks its start and its end; waits until a file is there.
 WAITS = """

@@ -13,11 +13,11 @@ from relpos_tf.comparison import collection
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import scoring
+from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.problems import test_sets
 from relpos_tf.training import evaluation
-from relpos_tf.utils import slots as slots_lib
 from tests.comparison import examples
 
 

@@ -14,10 +14,10 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
+from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.comparison import train_runs
 from relpos_tf.models import run_dir
 from relpos_tf.utils import signals
-from relpos_tf.utils import slots as slots_lib
 
 ONE = slots_lib.divide(1)
 TWO = slots_lib.Slots((slots_lib.Slot(), slots_lib.Slot()), 4, 0)

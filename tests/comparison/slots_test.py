@@ -7,7 +7,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf.utils import slots
+from relpos_tf.comparison import slots
 
 
 @absltest.skipUnless(hasattr(os, "sched_getaffinity"), "Linux only.")
