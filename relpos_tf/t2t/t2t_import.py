@@ -122,28 +122,20 @@ def find_checkpoint(t2t_dir: pathlib.Path, checkpoint: str | None) -> str:
         there = os.path.isfile(f"{inside}.index")
         return inside if there and not os.path.exists(prefix) else prefix
     folder = pathlib.Path(checkpoint or t2t_dir)
+    paths.check_name(folder)
     prefixes = {}  # by step
     for path in folder.glob("model.ckpt-*.index"):
         if match := re.fullmatch(r"model\.ckpt-(\d+)\.index", path.name):
             prefixes[int(match[1])] = str(path).removesuffix(".index")
-    newest = prefixes[max(prefixes)] if prefixes else _last_named(folder)
-    if not newest:
+    if prefixes:
+        return prefixes[max(prefixes)]
+    last = tf.train.latest_checkpoint(str(folder))
+    if not last:
         raise errors.UserError(
             "Expected a checkpoint model.ckpt-STEP.index of tensor2tensor. "
             f"Received: {folder}, which has none."
         )
-    return newest
-
-
-def _last_named(folder: pathlib.Path) -> str | None:
-    """Returns the last checkpoint of a folder's state file, if it exists.
-
-    `tf.train.latest_checkpoint` would interpret the name as a pattern.
-    """
-    state = tf.train.get_checkpoint_state(str(folder))
-    prefix = state.model_checkpoint_path if state else ""
-    exists = any(map(os.path.isfile, (f"{prefix}.index", prefix)))
-    return prefix if exists else None
+    return last
 
 
 def open_checkpoint(prefix: str):

@@ -359,6 +359,13 @@ class ImportTest(parameterized.TestCase):
         self.run_import()
         self.run_import()  # and again
 
+    def test_names_that_tensorflow_takes_for_patterns_are_refused(self):
+        source, _, _ = written(())
+        odd = pathlib.Path(shutil.copytree(source, self.folder / "t2t[1]"))
+        for folders in ((source, self.folder / "run[1]"), (odd, self.run_dir)):
+            with self.assertRaisesRegex(errors.UserError, r"\[1\].* Rename it"):
+                t2t_import.import_run(*folders)
+
 
 if __name__ == "__main__":
     absltest.main()
