@@ -65,9 +65,7 @@ class DocumentedCommandsTest(absltest.TestCase):
             _, error = self.run_documented(
                 "trainer --problem=translate_files", *SMALL
             )
-            self.assertIn(
-                "Translate with: relpos-decoder --output_dir=runs/mine\n", error
-            )
+            self.assertRegex(error, "decoder --output_dir=runs/mine\n")
             for name in ("relative", "absolute"):
                 shutil.copytree("runs/mine", f"runs/{name}")
 
