@@ -129,7 +129,7 @@ class FlagsTest(absltest.TestCase):
         for name in ("", "ckpt-7", "ckpt-7.npz", "average", "average/ckpt-7"):
             path = str(run / name)
             self.assertEqual(serve.description_of(path)["kind"], "run")
-            decoder.FLAGS(["decoder", f"--checkpoint_path={path}"])
+            command.parse(decoder.FLAGS, [f"--checkpoint_path={path}"])
             decoder.load(path)
 
     def test_runs_and_exports_are_described(self):

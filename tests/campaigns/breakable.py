@@ -47,9 +47,11 @@ class BagOfWords(keras.layers.Layer):
 class BagWithPositions(BagOfWords):
     """A `BagOfWords` that adds a Transformer's positions, shifted or not."""
 
+    source_positions = None  # none are learned
+
     def _embed(self, embedding, ids, training):
         return transformer.Transformer._add_positions(
-            self, embedding(ids), self.hparams, None, 0, training
+            self, embedding(ids), 0, training
         )
 
 

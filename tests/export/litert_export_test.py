@@ -22,12 +22,13 @@ from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf import errors
+from relpos_tf.bin import decoder
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import litert_engine
 from relpos_tf.export import litert_export
 from tests import tiny_run
 from tests import without_tensorflow
-from tests.bin import export_test
+from tests.bin import calls
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "litert_translate.py"
@@ -252,13 +253,13 @@ class ExportTest(parameterized.TestCase):
     def test_the_example_and_the_decoder_print_the_same(self):
         source = self.folder / "source"
         source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
-        code, out, err = export_test.execute(
-            export_test.decoder.main,
+        code, out, err = calls.execute(
+            decoder.main,
             f"--export_dir={exported()}",
             f"--decode_from_file={source}",
             f"--decode_to_file={self.folder / 'target'}",
         )
-        self.assertEqual((code, out), (0, ""), err)
+        self.assertEqual((code, out), (0, b""), err)
         flag = f"--export_dir={exported()}"
         done = subprocess.run(
             [sys.executable, "-c", ALONE, EXAMPLE, flag],

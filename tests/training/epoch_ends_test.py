@@ -8,10 +8,11 @@ import numpy as np
 from absl.testing import absltest
 
 from relpos_tf import hparam
+from relpos_tf.bin import average
 from relpos_tf.data import plan as plan_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from tests.bin import average_test
+from tests.bin import calls
 from tests.training import tiny_runs
 
 HPARAMS = hparam.HParams(
@@ -131,16 +132,18 @@ class EpochEndsTest(tiny_runs.TestCase):
         path = self.folder / "command"
         shutil.copytree(self.folder / "whole", path)
         shutil.rmtree(path / "average")
-        code, out, err = average_test.execute(f"--output_dir={path}")
-        self.assertEqual((code, out), (0, f"{path / 'average' / 'ckpt-25'}\n"))
+        flag = f"--output_dir={path}"
+        code, out, err = calls.execute(average.main, flag)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(out.decode(), f"{path / 'average' / 'ckpt-25'}\n")
         self.assertIn("3 checkpoints at the ends of epochs, steps 17, 19,", err)
         self.assert_same_values(
             path / "average/ckpt-25", self.folder / "whole/average/ckpt-25"
         )
         for mark in path.glob("*.epoch"):
             mark.unlink()
-        code, out, err = average_test.execute(f"--output_dir={path}")
-        self.assertEqual((code, out), (1, ""))
+        code, out, err = calls.execute(average.main, flag)
+        self.assertEqual((code, out), (1, b""))
         self.assertIn("average_epochs=3", err)
         self.assertIn("Name the checkpoints with --n or --steps.", err)
 
