@@ -140,11 +140,22 @@ class FlagsTest(absltest.TestCase):
         self.assertEqual(found["kind"], "ctranslate2")
 
 
+# The command, which compiles the searches for lines of one size alone.
+QUICK = (
+    "-c",
+    "from relpos_tf.bin import command, serve\n"
+    "command.import_tensorflow()  # without its lines\n"
+    "from relpos_tf.decoding import model_engine\n"
+    "model_engine.SIZES = (16,)\n"
+    "serve.run()",
+)
+
+
 class ServeTest(absltest.TestCase):
-    def start(self, *flags, popen=subprocess.Popen, **kwargs):
+    def start(self, *flags, popen=subprocess.Popen, program=QUICK, **kwargs):
         """Starts the command; returns its process and address."""
         process = popen(
-            [sys.executable, "-m", "relpos_tf.bin.serve", "--port=0", *flags],
+            [sys.executable, *program, "--port=0", *flags],
             cwd=tiny_run.path(),
             stderr=subprocess.PIPE,
             text=True,
@@ -218,6 +229,7 @@ class ServeTest(absltest.TestCase):
         process, url, _ = self.start(
             f"--model=tiny={folder}",
             popen=start_without_tensorflow,
+            program=("-m", "relpos_tf.bin.serve"),
             env=os.environ
             | {
                 "PYTHONPATH": os.pathsep.join(

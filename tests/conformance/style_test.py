@@ -1,6 +1,7 @@
 """House rules that ruff does not check."""
 
 import ast
+import os
 import pathlib
 import re
 
@@ -31,14 +32,21 @@ MAX_FUNCTION_LINES = 70
 
 def text_files():
     """Yields the text files of the project."""
-    for path in sorted(ROOT.rglob("*")):
-        parts = path.relative_to(ROOT).parts
-        hidden = {p for p in parts if p.startswith(".")} - {".ci", ".gitignore"}
-        is_written = parts[0] in OUTPUTS or "__pycache__" in parts
-        if hidden or is_written or not path.is_file():
-            continue
-        if "egg-info" not in parts[0] and path.suffix in TEXT_ENDINGS:
-            yield path
+    for folder, folders, names in os.walk(ROOT):
+        at_root = pathlib.Path(folder) == ROOT
+        # Not into environments, which have tens of thousands of files.
+        folders[:] = [
+            name
+            for name in sorted(folders)
+            if not (name.startswith(".") and name != ".ci")
+            and name != "__pycache__"
+            and not (at_root and (name in OUTPUTS or "egg-info" in name))
+        ]
+        for name in sorted(names):
+            is_hidden = name.startswith(".") and name != ".gitignore"
+            path = pathlib.Path(folder, name)
+            if not is_hidden and path.suffix in TEXT_ENDINGS:
+                yield path
 
 
 def functions(tree):
