@@ -31,7 +31,7 @@ PROBLEM := translate_ende_phrases
 
 # --no-loadscope-reorder keeps the order of tests/conftest.py.
 PYTEST := TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
-  --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+  --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-backends test-oldest check lint bench bench-peers golden docs clean venv
 
