@@ -62,8 +62,6 @@ class DataOnlyTest(absltest.TestCase):
                     names = {node.attr} - {"compile"}  # as in `re.compile`
                 elif isinstance(node, ast.keyword):
                     names = {node.arg}
-                if path.name == "scheme.py":  # as Keras loads the layer
-                    names -= {"deserialize_keras_object"}
                 if CODE_FROM_DATA & names:
                     found.append(f"{path.name}:{node.lineno}")
         self.assertEmpty(found)

@@ -7,6 +7,7 @@ once.
 Shapes: L lines, C counts.
 """
 
+import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from relpos_tf.training import metrics
 _BETA = 2  # chrF weighs recall beta times as much as precision
 
 
-class Measure:
+class Measure(abc.ABC):
     """A measure of translations, whose counts are sacreBLEU's.
 
     Args:
@@ -42,9 +43,9 @@ class Measure:
         rows = self._metric._extract_corpus_statistics(hypotheses, [references])
         return np.array(rows, np.float64)
 
+    @abc.abstractmethod
     def score(self, sums: np.ndarray) -> np.ndarray:
         """Returns the score of sums of lines' counts, `[..., C]` to `[...]`."""
-        raise NotImplementedError
 
 
 class Bleu(Measure):

@@ -6,12 +6,19 @@ The steps of docs/positions.md, from training to translation, are in
 Shapes: B batch, L length, F features.
 """
 
+import pathlib
+import tempfile
+import warnings
+
+import keras
 import numpy as np
 import tensorflow as tf
 
+from relpos_tf import errors
 from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers.positions import alibi
+from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import scheme
 from tests import oracles
 from tests import testing
@@ -22,6 +29,13 @@ OTHERS = (
     {"filter_size": 7, "hidden_size": F},
     {"norm_before": True, "norm_after": False},
 )
+
+
+class Unregistered(scheme.Scheme):
+    """ALiBi, which Keras does not know by this name."""
+
+    build = alibi.Alibi.build
+    bias = alibi.Alibi.bias
 
 
 class Named(scheme.Scheme):
@@ -75,6 +89,43 @@ class OwnSchemeTest(tf.test.TestCase):
         output = np.einsum("bhij,bjhd->bihd", expected, v) + 7.0
         output = np.reshape(output, [B, L, F]) @ layer.output_transform.kernel
         self.assertAllClose(found, output, 1e-4, 1e-4)
+
+    def test_what_keras_does_not_know_cannot_be_loaded(self):
+        layer = attention.TransformerAttention(F, H, positions=[Unregistered()])
+        config = layer.get_config()["positions"]
+        with self.assertRaisesRegex(
+            errors.UserError, "register_keras_serializable.*Unregistered"
+        ):
+            attention.TransformerAttention(F, H, positions=config)
+
+    def test_weights_of_several_schemes_are_restored(self):
+        layer = attention.TransformerAttention(
+            F,
+            H,
+            positions=[
+                localness.Localness("fixed"),
+                Named("mine"),
+                Named("other"),
+            ],
+        )
+        x = example()
+        layer(x)
+        testing.randomize(layer)
+        expected = {w.path: w.numpy() for w in layer.weights}
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", DeprecationWarning)
+            path = pathlib.Path(folder, "layer.weights.h5")
+            model = keras.Sequential([layer])
+            model(x)
+            model.save_weights(path)
+            for weight in layer.weights:
+                weight.assign(np.zeros(weight.shape))
+            model.load_weights(path)
+        for weight in layer.weights:
+            self.assertAllEqual(weight.numpy(), expected[weight.path])
 
     def test_a_block_keeps_a_copy_of_its_schemes(self):
         given = alibi.Alibi()

@@ -136,10 +136,25 @@ def copies(schemes: Iterable[Any]) -> tuple[Scheme, ...]:
 
 def serialized(schemes: Iterable[Scheme]) -> list[dict[str, Any]]:
     """Returns schemes as dicts for a config; `copies` restores them."""
-    return [keras.saving.serialize_keras_object(one) for one in schemes]
+    return [
+        {
+            "class_name": keras.saving.get_registered_name(type(one)),
+            "config": one.get_config(),
+        }
+        for one in schemes
+    ]
 
 
 def restored_from(one: Any) -> Any:
     """Returns the scheme of a dict of `serialized`, or else the argument."""
-    is_dict = isinstance(one, Mapping)
-    return keras.saving.deserialize_keras_object(one) if is_dict else one
+    if not isinstance(one, Mapping):
+        return one
+    kind = keras.saving.get_registered_object(one.get("class_name"))
+    if not (isinstance(kind, type) and issubclass(kind, Scheme)):
+        raise errors.UserError(
+            "`positions` must name schemes that are registered with Keras: "
+            "decorate the class with `@keras.saving."
+            "register_keras_serializable()`, and import its module before. "
+            f"Received: {one.get('class_name')!r}."
+        )
+    return kind.from_config(one["config"])
