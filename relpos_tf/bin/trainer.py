@@ -199,12 +199,6 @@ def train(problem, hparams, output_dir: str) -> None:
         trainer.evaluate()
         return
     run_setup.describe(problem, FLAGS.data_dir, trainer)
-    if hosts.is_chief:
-        # Weights, two moments and an average, of 4 bytes each.
-        copies = 4 if hparams.moving_average_decay else 3
-        checkpoints.check_room(
-            output_dir, 4 * copies * trainer.model.count_params()
-        )
     train_and_average(trainer, output_dir, hosts.is_chief)
 
 

@@ -175,8 +175,8 @@ def _with_open_axes(tensor):
 def _check(search, initial_ids):
     """Raises ValueError for arguments that cannot be searched with."""
     shape, limits = initial_ids.shape, search.limits.shape
-    is_each = limits.rank == 1 and limits.is_compatible_with(shape)
-    valid = shape.rank == 1 and (limits.rank == 0 or is_each)
+    valid = shape.rank == 1 and limits.rank in (0, 1)
+    valid &= limits.rank == 0 or limits.is_compatible_with(shape)
     # With a negative alpha the bound on future scores would not hold.
     valid &= tf.is_tensor(search.alpha) or search.alpha >= 0
     if not valid or search.beam_size < 1 or search.vocab_size < 2:

@@ -80,7 +80,7 @@ class CTranslate2Engine(engines.Engine):
         translator = package().Translator
         try:
             self._max_positions = info["max_positions"]
-            tokens = json.loads(
+            self._tokens = json.loads(
                 pathlib.Path(folder, VOCABULARY).read_text(encoding="utf-8")
             )
             self.translator = translator(self.name, device="auto")
@@ -90,8 +90,7 @@ class CTranslate2Engine(engines.Engine):
                 f"Expected a complete export for {FORMAT}. "
                 f"Received: {folder} ({reason})."
             ) from error
-        self._tokens = tokens
-        self._ids = {token: i for i, token in enumerate(tokens)}
+        self._ids = {token: i for i, token in enumerate(self._tokens)}
 
     def complete(
         self, decode_hparams: decode_hparam.DecodeHParams

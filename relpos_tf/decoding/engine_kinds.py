@@ -73,18 +73,16 @@ def of(path: str | pathlib.Path) -> Kind:
         name = export_files.read_info(path)["format"]
         if name in _EXPORTS:
             return _EXPORTS[name]
-        expected = f"an export of the format {', '.join(_EXPORTS)}"
-        received = f"of the format {name!r}"
-    elif run_dir.all_steps(path) or os.path.isfile(prefix + run_dir.CHECKPOINT):
-        return RUN
-    else:
-        expected = (
-            "the folder of a run, of an average of checkpoints or of an "
-            "export, or a checkpoint such as runs/demo/ckpt-100"
+        raise errors.UserError(
+            f"Expected an export of the format {', '.join(_EXPORTS)}. "
+            f"Received: {path}, of the format {name!r}."
         )
-        received = "which is none of them"
+    if run_dir.all_steps(path) or os.path.isfile(prefix + run_dir.CHECKPOINT):
+        return RUN
     raise errors.UserError(
-        f"Expected {expected}. Received: {path}, {received}."
+        "Expected the folder of a run, of an average of checkpoints or of an "
+        "export, or a checkpoint such as runs/demo/ckpt-100. Received: "
+        f"{path}, which is none of them."
     )
 
 

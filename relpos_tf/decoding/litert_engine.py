@@ -144,22 +144,20 @@ class LiteRTEngine(engines.Engine):
         Raises:
             UserError: LiteRT cannot translate a line.
         """
-        extra_length = decode_hparams.extra_length
-        return [
-            self._translation(item, item.limit(extra_length), n_best)
-            for item in items
-        ]
-
-    def _translation(
-        self, item: engines.Item, limit: int, n_best: int
-    ) -> engines.Translation:
-        try:
-            ids, scores = self.program.translate(item.content, limit, n_best)
-        except (MemoryError, RuntimeError, ValueError) as error:
-            raise errors.UserError(
-                f"LiteRT cannot translate a line of {item.size} ids here. "
-                f"Received: {' '.join(str(error).split())}. Split the line, "
-                "cut it with max_input_size, or translate with the run."
-            ) from error
-        found = zip(ids.tolist(), scores.tolist(), strict=True)
-        return self.translation(found, n_best)
+        found = []
+        for item in items:
+            limit = item.limit(decode_hparams.extra_length)
+            try:
+                rows = self.program.translate(item.content, limit, n_best)
+            except (MemoryError, RuntimeError, ValueError) as error:
+                raise errors.UserError(
+                    f"LiteRT cannot translate a line of {item.size} ids here. "
+                    f"Received: {' '.join(str(error).split())}. Split the "
+                    "line, cut it with max_input_size, or translate with the "
+                    "run."
+                ) from error
+            ids, scores = (part.tolist() for part in rows)
+            found.append(
+                self.translation(zip(ids, scores, strict=True), n_best)
+            )
+        return found

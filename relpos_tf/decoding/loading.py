@@ -39,9 +39,8 @@ def restore(prefix: str, model: transformer.Transformer) -> None:
     Raises:
         UserError: the checkpoint is damaged, or of another model.
     """
-    checkpoints.restore_model(
-        prefix, {v.path: v.value for v in model.variables}
-    )
+    variables = {v.path: v.value for v in model.variables}
+    checkpoints.restore_model(prefix, variables)
 
 
 def load_tokenizer(

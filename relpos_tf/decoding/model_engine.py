@@ -171,11 +171,9 @@ class ModelEngine(engines.Engine):
         if not self._jit_compile:
             return []
         settings = self.complete(decode_hparam.DecodeHParams())
-        items = [
-            engines.Item([tokenizer_lib.EOS_ID] * size, size) for size in SIZES
-        ]
+        lines = [[engines.Item([tokenizer_lib.EOS_ID] * n, n)] for n in SIZES]
         return [
-            functools.partial(self._find, [item], settings, 1) for item in items
+            functools.partial(self._find, one, settings, 1) for one in lines
         ]
 
     def function(

@@ -15,6 +15,7 @@ import tensorflow as tf
 from relpos_tf.decoding import beam_search
 
 _FORBIDDEN = -float("inf")
+_EOS_ID = 1
 
 
 class Sampling(NamedTuple):
@@ -117,7 +118,6 @@ def sample(
     states: Any = (),
     shared: Any = (),
     constrain: Callable[..., tf.Tensor] | None = None,
-    eos_id: int = 1,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Draws ids one after another, from those but padding, id 0.
 
@@ -131,7 +131,6 @@ def sample(
         shared: What `step` and `constrain` get besides.
         constrain: None, or a function of (ids, i, log_probs `[R, V]`, shared)
             that returns log_probs with -inf for ids that must not follow.
-        eos_id: int.
 
     Returns:
         A pair: ids int32 `[R, T]`, 0 first and zeros behind the last;
@@ -152,8 +151,7 @@ def sample(
         # Id 0 has a small probability from label smoothing.
         is_pad = tf.range(tf.shape(allowed)[1]) == 0
         allowed = tf.where(is_pad, _FORBIDDEN, allowed)
-        settings = how.temperature, how.top_k, how.top_p
-        chosen = draw(allowed, random_numbers[:, i], *settings)  # [R]
+        chosen = draw(allowed, random_numbers[:, i], *how[:3])  # [R]
         is_allowed = beam_search.take(allowed, chosen) > _FORBIDDEN
         score = beam_search.take(log_probs, chosen)
         score = tf.where(is_allowed, score, _FORBIDDEN)
@@ -161,7 +159,7 @@ def sample(
         is_active &= score > _FORBIDDEN
         chosen = tf.where(is_active, chosen, 0)
         ids = tf.where(indices == i + 1, chosen[:, tf.newaxis], ids)
-        is_active &= (chosen != eos_id) & (i + 1 < limits)
+        is_active &= (chosen != _EOS_ID) & (i + 1 < limits)
         return i + 1, ids, scores, is_active, states
 
     scores = tf.zeros(tf.shape(limits))

@@ -108,14 +108,13 @@ class Translator:
             UserError: none of them is there, or it is not complete.
         """
         kind = engine_kinds.of(path)
-        if not jit_compile:
-            return cls(engine=kind.load(path))
-        if kind is not engine_kinds.RUN:
+        if jit_compile and kind is not engine_kinds.RUN:
             raise errors.UserError(
                 "`jit_compile` is for runs and checkpoints. Received: "
                 f"{path}, {kind.folder}."
             )
-        return cls(engine=kind.load(path, jit_compile=True))
+        options = {"jit_compile": True} if jit_compile else {}
+        return cls(engine=kind.load(path, **options))
 
     def translate(
         self,

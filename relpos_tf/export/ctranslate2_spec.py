@@ -289,7 +289,7 @@ def _set_bias(spec, layer):
     """Sets the bias of T5, [R, H], which all layers of a stack share."""
     for one in layer.positions:
         if isinstance(one, bucketed.Bucketed):
-            spec.relative_attention_bias = _array(one.table)
+            spec.relative_attention_bias = _array(one.shared["table"])
             spec.relative_attention_max_distance = np.int32(one.max_distance)
 
 

@@ -122,23 +122,22 @@ class MultiHead(keras.layers.Layer):
 
     def to_heads(self, x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
         """Projects `[B, L, F]` by a fused kernel: P tensors `[B, H, L, D]`."""
-        batch, length = tf.unstack(tf.shape(x)[:2])
+        batch, length = tf.shape(x)[0], pairs_lib.size(x, 1)
+        heads, depth = self.num_heads, self.depth
         number = kernel.shape[1] // self.hidden_size  # P
         rows = tf.reshape(tf.cast(x, kernel.dtype), [-1, kernel.shape[0]])
         rows = tf.matmul(rows, kernel)  # [B * L, P * H * D]
-        heads = self.num_heads, self.depth
-        if number == 1:
-            rows = tf.reshape(rows, [batch, length, *heads])
-            return [tf.transpose(rows, [0, 2, 1, 3])]
-        rows = tf.reshape(rows, [batch, length, number, *heads])
+        if x.shape[1] == 1:  # quicker than a transpose
+            rows = tf.reshape(rows, [batch, number, heads, 1, depth])
+            return tf.unstack(rows, axis=1)
+        rows = tf.reshape(rows, [batch, length, number, heads, depth])
         return tf.unstack(tf.transpose(rows, [2, 0, 3, 1, 4]))
 
-    def from_heads(
-        self, heads: tf.Tensor, batch: Any, length: Any
-    ) -> tf.Tensor:
+    def from_heads(self, heads: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
         """Joins `[B, H, L, D]` and projects to the output, `[B, L, F]`."""
         rows = tf.transpose(heads, [0, 2, 1, 3])  # [B, L, H, D]
-        shape = [batch, length, self.hidden_size]
+        # The shape of the queries: LiteRT cannot convert that of a sum.
+        shape = [tf.shape(q)[0], pairs_lib.size(q, 2), self.hidden_size]
         return self.output_transform(tf.reshape(rows, shape))
 
     def get_config(self) -> dict[str, Any]:
@@ -385,12 +384,10 @@ class TransformerAttention(MultiHead):
             start = pairs_lib.size(cache.keys, 2)
         q, new = self._project_all(queries, start, kernel)
         cache = cache.extend(new, start)
-        if queries.shape[1] == 1 and is_growing:
-            start = None  # the last key
         pairs = pairs_lib.Pairs(
             pairs_lib.size(queries, 1),
             pairs_lib.size(cache.keys, 2),
-            start,
+            None if is_growing else start,
             causal=True,
         )
         return self._attend(queries, q, cache, pairs)[0], cache
@@ -437,9 +434,7 @@ class TransformerAttention(MultiHead):
             logits = self.logits(logits, q, pairs)  # [B, H, Q, K]
             weights = pairs_lib.softmax(logits, bias, self.compute_dtype)
             heads = self.output(weights, keys_values.values, pairs, training)
-        # The shape of q: LiteRT cannot convert that of the sum.
-        batch, _, length, _ = tf.unstack(tf.shape(q))
-        return self.from_heads(heads, batch, length), weights
+        return self.from_heads(heads, q), weights
 
     def logits(
         self, logits: tf.Tensor, q: tf.Tensor, pairs: pairs_lib.Pairs

@@ -255,8 +255,6 @@ def _minus_log_of_labels(probabilities, logits, labels):
 
 def _least_cross_entropy(label_smoothing, vocab_size):
     """Returns the entropy of the smoothed label, in nats."""
-    if label_smoothing == 0.0:
-        return 0.0
     confidence = 1.0 - label_smoothing
     low = label_smoothing / (vocab_size - 1)
     return -(

@@ -176,8 +176,7 @@ class RelationAttention(attention.MultiHead):
             table = self.compute_value(self.value_table)
             sums = sum_by_label(dropped, ids, self.num_relations)
             output += band.multiply(sums, table)
-        batch, length, _ = tf.unstack(tf.shape(queries))
-        output = self.from_heads(output, batch, length)
+        output = self.from_heads(output, q)
         return (output, weights) if return_weights else output
 
     def _numbers(self, q):

@@ -91,11 +91,9 @@ def _self_attention(hparams, layers, is_encoder):
         windows.append(head_window.HeadWindow(hparams.attention_window_heads))
     if hparams.attention_window:
         windows.append(window.Window(hparams.attention_window))
-    lowest = hparams.attention_window_layers
-    if lowest:
+    with_windows = layers
+    if lowest := hparams.attention_window_layers:
         with_windows = lowest if is_encoder else 0
-    else:
-        with_windows = layers
     plain = tuple(filter(None, schemes))
     return [
         (*plain, *windows) if layer < with_windows else plain

@@ -23,7 +23,6 @@ import io
 import logging
 import os
 import pathlib
-import shutil
 import zipfile
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -379,25 +378,3 @@ def _write(prefix: str, values: Mapping[str, tf.Variable | np.ndarray]) -> None:
             with archive.open(info, "w", force_zip64=True) as member:
                 array = value.numpy() if hasattr(value, "numpy") else value
                 np.lib.format.write_array(member, np.asarray(array))
-
-
-def check_room(directory: str | pathlib.Path, needed: int) -> None:
-    """Refuses a directory without room for a checkpoint.
-
-    Args:
-        directory: The directory of the checkpoints; may be missing.
-        needed: int. Bytes of one checkpoint.
-
-    Raises:
-        UserError: fewer bytes are free.
-    """
-    path = pathlib.Path(directory).absolute()
-    while not path.exists():
-        path = path.parent
-    free = shutil.disk_usage(path).free
-    if free < needed:
-        raise errors.UserError(
-            f"Expected room for a checkpoint in {directory}, "
-            f"{needed / 1e6:,.1f} MB. Received: {free / 1e6:,.1f} MB free. "
-            "Make room, or name another --output_dir."
-        )

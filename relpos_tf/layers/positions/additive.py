@@ -42,19 +42,13 @@ class Sums(scheme.Scheme):
             sums += self._own.pair_vectors("keys", pairs)
         return sums
 
-    @property
-    def tables(self) -> dict[str, keras.Variable]:
-        """The tables of the relative positions, by kind."""
-        return {} if self._own is None else self._own.tables
-
     def summary(self) -> str:
         names = [] if self.relative is None else [self.relative.summary()]
         return " and ".join([*names, self.score])
 
     def get_config(self) -> dict[str, Any]:
-        if self.relative is None:
-            return {"relative": None}
-        return {"relative": scheme.serialized([self.relative])[0]}
+        own = self.relative
+        return {"relative": own and scheme.serialized([own])[0]}
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")

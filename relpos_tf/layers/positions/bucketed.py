@@ -70,18 +70,14 @@ class Bucketed(scheme.Scheme):
         self.max_distance = max_distance
         self.bidirectional = bidirectional
         self._starts = bucket_starts(num_buckets // directions, max_distance)
-        self._shared: dict[str, keras.Variable] = {}  # by all copies
-
-    @property
-    def table(self) -> keras.Variable:
-        """The bias of each bucket for each head, `[R, H]`."""
-        return self._shared["table"]
+        # "table": the bias of each bucket for each head, `[R, H]`.
+        self.shared: dict[str, keras.Variable] = {}  # by all copies
 
     def build(self, layer: keras.layers.Layer) -> None:
-        if not self._shared:
+        if not self.shared:
             shape = self.num_buckets, layer.num_heads
             # Not in bfloat16, as the softmax is not.
-            self._shared["table"] = layer.add_uniform(
+            self.shared["table"] = layer.add_uniform(
                 "relative_attention_bias", shape, sum(shape), autocast=False
             )
 
@@ -94,7 +90,7 @@ class Bucketed(scheme.Scheme):
         lowest = 1 - pairs.queries - pairs.first()
         distances = lowest + tf.range(pairs.queries + pairs.keys)  # [P]
         ids = bucket_ids(distances, self._starts, self.bidirectional)
-        table = self.table.value  # [R, H]
+        table = self.shared["table"].value  # [R, H]
         # A product with one-hot rows has a dense gradient.
         one_hot = tf.one_hot(ids, self.num_buckets, dtype=table.dtype)
         numbers = tf.matmul(

@@ -50,15 +50,12 @@ class Rotary(scheme.Scheme):
         inverse = tf.cast(MAX_TIMESCALE, dtype) ** -exponents
         angles = tf.cast(positions, dtype)[:, tf.newaxis] * inverse
         cosine, sine = tf.cos(angles), tf.sin(angles)  # [L, D / 2]
-        shape = tf.shape(x)
-        channels = tf.reshape(
-            tf.cast(x, dtype), tf.concat([shape[:-1], [depth // 2, 2]], 0)
-        )
-        even, odd = tf.unstack(channels, axis=-1)  # [B, H, L, D / 2] each
+        channels = tf.cast(x, dtype)
+        even, odd = channels[..., ::2], channels[..., 1::2]  # [B, H, L, D / 2]
         rotated = tf.stack(
             [even * cosine - odd * sine, even * sine + odd * cosine], -1
         )
-        return tf.cast(tf.reshape(rotated, shape), x.dtype)
+        return tf.cast(tf.reshape(rotated, tf.shape(x)), x.dtype)
 
     def summary(self) -> str:
         return "rotary"

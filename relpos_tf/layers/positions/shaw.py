@@ -301,9 +301,7 @@ def _pair_vectors(table, pairs, left):
     # A product with one-hot rows, because the gradient of tf.gather is an
     # IndexedSlices whose duplicate rows Keras' Adam does not sum.
     one_hot = tf.one_hot(ids, rows, dtype=table.dtype)  # [Q, K, R]
-    if table.shape.rank == 2:
-        return tf.einsum("qkr,rd->qkd", one_hot, table)
-    return tf.einsum("qkr,hrd->hqkd", one_hot, table)
+    return tf.matmul(one_hot, table[..., tf.newaxis, :, :])
 
 
 def tables_of(layer: keras.layers.Layer) -> dict[str, keras.Variable]:
