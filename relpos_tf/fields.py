@@ -21,7 +21,7 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any
 
 from relpos_tf import errors
@@ -188,7 +188,7 @@ def parse(text: str, cls: type) -> dict[str, Any]:
 
 def check_names(
     names: typing.Iterable[str],
-    known: Mapping[str, Any],
+    known: Collection[str],
     what: str = "hparams",
 ) -> None:
     """Raises UserError if a name is not known, with the nearest that is."""
@@ -203,7 +203,7 @@ def _kind(annotation):
     """Returns the type of an annotation without its None."""
     if isinstance(annotation, types.UnionType):
         return typing.get_args(annotation)[0]
-    return annotation
+    return typing.get_origin(annotation) or annotation
 
 
 def _check_kind(name, value, kind):

@@ -88,7 +88,7 @@ def main() -> None:
     from relpos_tf.serving import metrics as metrics_lib
     from relpos_tf.serving import server
 
-    listener = server.bind(FLAGS.host, FLAGS.port)
+    listener = server.listen(FLAGS.host, FLAGS.port)
     log = command.logger()
     log.addFilter(_is_ours)
     workers = {}
@@ -103,11 +103,10 @@ def main() -> None:
                 model, limits, metrics, model.warm_up_steps()
             )
         app = app_lib.make_app(workers, limits, metrics)
-        server.listen(listener)
         for worker in workers.values():
             worker.start()
         log.info("Listening at %s", server.url_of(listener))
-        server.run(app, listener, limits.timeout_s + _GRACE_S)
+        server.Server(app, limits.timeout_s + _GRACE_S).run([listener])
         log.info("Stopped.")
     finally:
         listener.close()

@@ -109,10 +109,8 @@ class _Answers:
         )
 
     async def metrics(self, _: requests.Request):
-        return responses.Response(
-            self._metrics.text(),
-            headers={"content-type": metrics_lib.CONTENT_TYPE},
-        )
+        text = self._metrics.text()
+        return responses.Response(text, media_type=metrics_lib.CONTENT_TYPE)
 
     async def translate(self, request: requests.Request):
         count = self._metrics.requests.labels

@@ -58,32 +58,24 @@ class Job:
         self.settings = settings
         self.future = concurrent.futures.Future()
         self.arrived = time.monotonic()
-        self.begun = 0  # lines taken for a batch
         self.lines = {}  # of the answer, by their index
         self.weights = 0  # of their attention
         # Numbers decide what is drawn for a line: a random query is never
         # joined with others.
         is_random = settings.decode_hparams.is_random
         self.key = (settings, id(self)) if is_random else settings
-        # Similar lengths together, the longest first.
-        self._order = sorted(
-            range(len(query.lines)), key=lambda i: -_size(query.lines[i])
+        # The indices of the lines that no batch has taken: similar lengths
+        # together, the longest first.
+        self.waiting = collections.deque(
+            sorted(
+                range(len(query.lines)), key=lambda i: -_size(query.lines[i])
+            )
         )
 
     @property
-    def waiting(self) -> int:
-        """The number of lines that are not taken yet."""
-        return len(self.query.lines) - self.begun
-
-    @property
     def next_size(self) -> int:
-        """The size of the line that `take` takes."""
-        return _size(self.query.lines[self._order[self.begun]])
-
-    def take(self) -> int:
-        """Takes a line for a batch, and returns its index."""
-        self.begun += 1
-        return self._order[self.begun - 1]
+        """The size of the next line that waits."""
+        return _size(self.query.lines[self.waiting[0]])
 
     def add(self, index: int, translation: engines.Translation) -> None:
         """Adds the translation of a line."""
@@ -157,7 +149,7 @@ class Worker:
             if self._is_closing:
                 raise limits_lib.stopping()
             # An empty queue takes any query.
-            if waiting and waiting + job.waiting > most:
+            if waiting and waiting + len(job.waiting) > most:
                 raise limits_lib.RefusedError(
                     503, f"Too busy: {waiting} lines wait already."
                 )
@@ -168,8 +160,8 @@ class Worker:
     def waiting(self) -> int:
         """Returns the number of lines that wait."""
         with self._changed:
-            self._jobs = [x for x in self._jobs if not x.future.cancelled()]
-            return sum(job.waiting for job in self._jobs)
+            self._jobs = [x for x in self._jobs if not x.future.done()]
+            return sum(len(job.waiting) for job in self._jobs)
 
     def close(self, seconds: float | None = None) -> bool:
         """Gives up the jobs that wait, and ends the thread.
@@ -251,7 +243,7 @@ class Worker:
             longest = max(longest, job.next_size)
             if batch and longest * (len(batch) + 1) > BATCH_CHARACTERS:
                 break
-            batch.append((job, job.take()))
+            batch.append((job, job.waiting.popleft()))
             if job.waiting:
                 turns.append(job)
         taken = {job for job, _ in batch}
@@ -303,8 +295,6 @@ class Worker:
             _log.error("Translating failed.", exc_info=error)
             error = limits_lib.RefusedError(500, "Translating failed.")
         job.settle(error)
-        with self._changed:
-            self._jobs = [other for other in self._jobs if other is not job]
 
 
 def _size(line):

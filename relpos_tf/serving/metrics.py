@@ -8,7 +8,6 @@ with extras.imports("serve", "relpos-serve"):
     import prometheus_client
 
 CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
-_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 _LINES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -39,14 +38,13 @@ class Metrics:
             histogram,
             "request_seconds",
             "Seconds from a request's arrival to its translations.",
-            buckets=_SECONDS,
         )
         self.lines = self._make(counter, "lines", "Translated lines.")
         self.batch_lines = self._make(
             histogram, "batch_lines", "Lines of a batch.", buckets=_LINES
         )
         self.batch_seconds = self._make(
-            histogram, "batch_seconds", "Seconds of a batch.", buckets=_SECONDS
+            histogram, "batch_seconds", "Seconds of a batch."
         )
         self.queue_lines = self._make(
             prometheus_client.Gauge, "queue_lines", "Waiting lines."

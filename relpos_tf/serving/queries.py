@@ -11,23 +11,15 @@ from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.serving import limits as limits_lib
-from relpos_tf.utils import checked_json
 
-# Fields of `DecodeHParams` that a request has under another name or not at all.
-_NO_OPTIONS = frozenset(
-    "batch_size max_input_size return_beams write_beam_scores".split()
-)
-OPTIONS = tuple(
-    field.name
-    for field in dataclasses.fields(decode_hparam.DecodeHParams)
-    if field.name not in _NO_OPTIONS
-)
-_FIELDS = {
-    "lines": list[str],
-    "model": str | None,
-    "n_best": int,
-    "attention": bool | None,
+# The fields of `DecodeHParams` that a request may set.
+OPTIONS = fields.kinds(decode_hparam.DecodeHParams).keys() - {
+    "batch_size",
+    "max_input_size",
+    "return_beams",
+    "write_beam_scores",
 }
+_FIELDS = {"lines", "model", "n_best", "attention"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +37,11 @@ class Query:
     lines: tuple[str, ...]
     decode_hparams: decode_hparam.DecodeHParams
     model: str = ""
-    n_best: int = 1
+    n_best: int = fields.number(1, least=1)
     attention: bool = False
+
+    def __post_init__(self):
+        fields.check(self)
 
 
 def parse(body: bytes, limits: limits_lib.Limits) -> Query:
@@ -74,20 +69,17 @@ def parse(body: bytes, limits: limits_lib.Limits) -> Query:
             "The body must be a JSON object in UTF-8, as "
             '{"lines": ["A dog runs."]}.',
         )
-    fields.check_names(values, dict.fromkeys((*_FIELDS, *OPTIONS)), "fields")
-    if "lines" not in values:
+    fields.check_names(values, _FIELDS | OPTIONS, "fields")
+    values = {name: x for name, x in values.items() if x is not None}
+    lines = values.pop("lines", None)
+    is_list = isinstance(lines, list)
+    if not is_list or not all(isinstance(line, str) for line in lines):
         raise errors.UserError('Expected "lines": a list of str.')
-    try:
-        checked_json.check(values, _FIELDS)
-    except errors.UserError as error:
-        raise errors.UserError(str(error).removeprefix("its field ")) from error
-    options = {n: values[n] for n in OPTIONS if values.get(n) is not None}
+    options = {name: values.pop(name) for name in OPTIONS if name in values}
     query = Query(
-        lines=tuple(map(_whole, values["lines"])),
+        lines=tuple(map(_whole, lines)),
         decode_hparams=decode_hparam.DecodeHParams(**options),
-        model=values.get("model") or "",
-        n_best=values.get("n_best", 1),
-        attention=values.get("attention") or False,
+        **values,
     )
     _check_sizes(query, limits)
     return query

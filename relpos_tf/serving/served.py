@@ -2,7 +2,6 @@
 
 import functools
 import json
-import operator
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -15,16 +14,17 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.serving import queries
 
-# A run keeps a graph in memory for each kind of search. This is the most kinds
-# besides those of the page.
-MOST_KINDS = 64
-_of_graph = operator.attrgetter(
+# A run keeps a graph in memory for each kind of search: each number of
+# translations, and each value of these settings.
+_OF_GRAPH = (
     "beam_size",
+    "extra_length",
     "min_length",
     "no_repeat_ngram_size",
     "sampling_method",
     "sampling_keep_top_k",
 )
+MOST_KINDS = 64  # besides those of the page
 _DIGITS = 4
 _WARM_UP = "Hello.", "This line is translated before the first request."
 
@@ -39,7 +39,8 @@ class Settings(NamedTuple):
     @property
     def kind(self) -> tuple[Any, ...]:
         """What decides the graph of a search."""
-        return self.n_best, *_of_graph(self.decode_hparams)
+        how = self.decode_hparams
+        return self.n_best, *(getattr(how, name) for name in _OF_GRAPH)
 
 
 class ServedModel:
@@ -136,9 +137,8 @@ class ServedModel:
         if len(self._kinds) >= self._most_kinds:
             raise errors.UserError(
                 f"This server searches in at most {MOST_KINDS} different ways, "
-                "and has done so: n_best, beam_size, min_length, "
-                "no_repeat_ngram_size, sampling_method and "
-                "sampling_keep_top_k must be those of an earlier request."
+                f"and has done so: n_best, {', '.join(_OF_GRAPH)} must be "
+                "those of an earlier request."
             )
         self._kinds.add(kind)
 

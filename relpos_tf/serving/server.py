@@ -23,8 +23,8 @@ _POLL_S = 0.1
 _REFUSING_S = 1.0
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Returns a socket with an address, which `listen` lets others connect to.
+def listen(host: str, port: int) -> socket.socket:
+    """Returns a socket that listens; clients wait until `Server` runs.
 
     Args:
         host: str. A name or an address of this machine.
@@ -34,39 +34,19 @@ def bind(host: str, port: int) -> socket.socket:
         UserError: the address is taken, or this machine does not have it.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
-    # Or the port could not be taken again for minutes.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
+        return socket.create_server(
+            (host, port), family=family, backlog=_BACKLOG
+        )
     except OSError as error:
-        listener.close()
-        raise _address_error(host, port, error) from error
-    return listener
-
-
-def listen(listener: socket.socket) -> None:
-    """Lets others connect to a socket of `bind`.
-
-    Raises:
-        UserError: another process has begun to listen at the address.
-    """
-    try:
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        host, port = listener.getsockname()[:2]
-        raise _address_error(host, port, error) from error
-
-
-def _address_error(host, port, error):
-    reason = (error.strerror or str(error)).partition(" (")[0]
-    is_foreign = error.errno == errno.EADDRNOTAVAIL
-    is_foreign |= isinstance(error, socket.gaierror)  # no such name
-    return errors.UserError(
-        f"Expected an address of this machine that is free. Received: "
-        f"--host={host} --port={port} ({reason}). "
-        f"Choose another {'host' if is_foreign else 'port'}."
-    )
+        reason = (error.strerror or str(error)).partition(" (")[0]
+        is_foreign = error.errno == errno.EADDRNOTAVAIL
+        is_foreign |= isinstance(error, socket.gaierror)  # no such name
+        raise errors.UserError(
+            f"Expected an address of this machine that is free. Received: "
+            f"--host={host} --port={port} ({reason}). "
+            f"Choose another {'host' if is_foreign else 'port'}."
+        ) from error
 
 
 def url_of(listener: socket.socket) -> str:
@@ -77,21 +57,11 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{host}:{port}/"
 
 
-def run(app: Any, listener: socket.socket, timeout_s: float) -> None:
-    """Serves until SIGINT or SIGTERM, and finishes the requests under way.
-
-    After a second SIGINT, they are refused.
-
-    Args:
-        app: The application.
-        listener: A socket that listens; it is closed at the end.
-        timeout_s: float. How long to wait for requests under way.
-    """
-    Server(app, timeout_s).run([listener])
-
-
 class Server(uvicorn.Server):
     """A server that `run(sockets)` runs until a signal or `should_exit`.
+
+    SIGINT and SIGTERM let it finish the requests under way; after a second
+    SIGINT, they are refused.
 
     Args:
         app: The application.

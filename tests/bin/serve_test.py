@@ -1,7 +1,6 @@
 """The serve command: its flags, its models, its start and its end."""
 
 import contextlib
-import errno
 import io
 import json
 import os
@@ -15,12 +14,10 @@ import sys
 import time
 import urllib.parse
 import urllib.request
-from unittest import mock
 
 from absl.testing import absltest
 
 import relpos_tf
-from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.bin import decoder
 from relpos_tf.bin import serve
@@ -61,8 +58,7 @@ class FlagsTest(absltest.TestCase):
         self.assertIn(message, err)
 
     def test_an_address_that_is_taken_is_said(self):
-        with servers.server_lib.bind("127.0.0.1", 0) as listener:
-            servers.server_lib.listen(listener)
+        with servers.server_lib.listen("127.0.0.1", 0) as listener:
             port = listener.getsockname()[1]
             self.assert_error(
                 1, "Choose another port", "--model=none", f"--port={port}"
@@ -70,43 +66,6 @@ class FlagsTest(absltest.TestCase):
         self.assert_error(
             1, "Choose another host", "--model=none", "--host=192.0.2.1"
         )
-
-    def test_nobody_is_let_in_while_a_model_is_loaded(self):
-        refused = []
-
-        def load(name, path):
-            del name, path
-            for port in ports:
-                with contextlib.closing(socket.socket()) as client:
-                    refused.append(client.connect_ex(("127.0.0.1", port)))
-            raise errors.UserError("It is loaded.")
-
-        ports, bind = [], servers.server_lib.bind
-
-        def bind_and_note(host, port):
-            listener = bind(host, port)
-            ports.append(listener.getsockname()[1])
-            return listener
-
-        with (
-            mock.patch.object(serve, "load", load),
-            mock.patch.object(servers.server_lib, "bind", bind_and_note),
-        ):
-            self.assert_error(
-                1, "loaded", f"--model={tiny_run.path()}", "--port=0"
-            )
-        self.assertEqual(refused, [errno.ECONNREFUSED])
-
-    def test_an_address_that_is_taken_meanwhile_is_said(self):
-        server = servers.server_lib
-        with server.bind("127.0.0.1", 0) as first:
-            port = first.getsockname()[1]
-            with server.bind("127.0.0.1", port) as second:
-                server.listen(first)
-                with self.assertRaisesRegex(
-                    errors.UserError, f"--port={port} .*Choose another port"
-                ):
-                    server.listen(second)
 
     def test_models_have_names(self):
         for words, expected in (

@@ -61,8 +61,8 @@ class QueriesTest(parameterized.TestCase):
 
     @parameterized.parameters(
         ({}, 'Expected "lines"'),
-        ({"lines": "abc"}, "`lines` must be of type"),
-        ({"lines": ["a", None]}, "`lines` must be of type"),
+        ({"lines": "abc"}, 'Expected "lines"'),
+        ({"lines": ["a", None]}, 'Expected "lines"'),
         ({"lines": ["a"] * 4}, "at most 3 for the number of lines"),
         ({"lines": ["a", "b" * 12]}, "at most 11 for the length of a line"),
         ({"lines": ["a"], "line": "b"}, "Did you mean lines?"),

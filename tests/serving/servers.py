@@ -109,8 +109,7 @@ class Served:
                 model, self.limits, metrics, steps
             )
         app = app_lib.make_app(self.workers, self.limits, metrics)
-        self._listener = server_lib.bind("127.0.0.1", 0)
-        server_lib.listen(self._listener)
+        self._listener = server_lib.listen("127.0.0.1", 0)
         self.url = server_lib.url_of(self._listener)
         self.port = self._listener.getsockname()[1]
         self.server = server_lib.Server(app, 10)
