@@ -17,7 +17,6 @@ sys.path.insert(0, str(FOLDER))
 
 import compare_steps  # noqa: E402
 import position_schemes  # noqa: E402
-import preparation  # noqa: E402
 import summary  # noqa: E402
 
 TINY = ("--hidden=8", "--filter=12", "--heads=2", "--layers=1", "--vocab=17")
@@ -78,14 +77,6 @@ class RunTest(absltest.TestCase):
             if field.name in found:
                 choices = field.metadata["limits"].choices
                 self.assertSetEqual(found[field.name], set(choices))
-
-    def test_preparation_is_measured(self):
-        lines = run_here(preparation, "--pairs=500", "--vocab=400")
-        one, two = map(json.loads, lines)
-        self.assertEqual((one["num_processes"], two["num_processes"]), (1, 2))
-        self.assertEqual((one["pairs"], two["pairs"]), (500, 500))
-        self.assertGreater(one["pairs_per_second"], 0)
-        self.assertEqual(one["sha256_of_ids"], two["sha256_of_ids"])
 
 
 if __name__ == "__main__":
