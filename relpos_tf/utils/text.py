@@ -34,8 +34,13 @@ from relpos_tf.utils import terminal
 PAD_ID = 0
 EOS_ID = 1
 UNKNOWN_ID = 2  # of SentencePiece's
-# The ends of names of files that `writer` compresses.
-COMPRESSED = ".gz", ".bz2", ".xz", ".zst"
+# Compressed files: the ends of their names, their first bytes, what opens them.
+_OPENERS = {
+    ".gz": (b"\x1f\x8b", gzip.open),
+    ".bz2": (b"BZh", bz2.open),
+    ".xz": (b"\xfd7zXZ\0", lzma.open),
+}
+COMPRESSED = (*_OPENERS, ".zst")
 # Shares of lines beyond which a file was not meant to be UTF-8.
 _MOST_BROKEN, _MOST_NUL = 0.05, 0.01
 # Lines after which a stream that is not UTF-8 is stopped.
@@ -62,7 +67,8 @@ def stream_lines(
     for number, content in enumerate(stream, start=1):
         line = _decoded(content, is_first=number == 1)
         nul += b"\0" in content
-        broken += "\ufffd" in line and not _is_utf8(content)
+        # The character itself, in UTF-8, is nothing that cannot be read.
+        broken += "\ufffd" in line and b"\xef\xbf\xbd" not in content
         if number % _MANY == 0:
             _check(name, number, broken, nul)
         yield line
@@ -216,11 +222,7 @@ def _lines_of(path: str | pathlib.Path) -> Iterator[bytes]:
 
 def _decompressed(file: BinaryIO, head: bytes) -> Iterable[bytes]:
     """Returns the lines of a file with these first bytes."""
-    for first_bytes, opener in (
-        (b"\x1f\x8b", gzip.open),
-        (b"BZh", bz2.open),
-        (b"\xfd7zXZ\0", lzma.open),
-    ):
+    for first_bytes, opener in _OPENERS.values():
         if head.startswith(first_bytes):
             # Without the buffer, Python would run for each line.
             return io.BufferedReader(opener(file, "rb"), _BLOCK)
@@ -259,16 +261,9 @@ def _zstandard():
 
 def _compressor(suffix: str, file: BinaryIO) -> BinaryIO:
     """Returns what compresses into a file whose name ends in `suffix`."""
-    match suffix:
-        case ".gz":
-            return gzip.open(file, "wb")
-        case ".bz2":
-            return bz2.open(file, "wb")
-        case ".xz":
-            return lzma.open(file, "wb")
-        case ".zst":
-            return _zstandard().open(file, "wb", closefd=False)
-    return file
+    if suffix == ".zst":
+        return _zstandard().open(file, "wb", closefd=False)
+    return _OPENERS[suffix][1](file, "wb") if suffix in _OPENERS else file
 
 
 def _keep(packed, file, path, on_kept):
@@ -296,14 +291,6 @@ def _write_to_stream(stream: BinaryIO, line: str) -> None:
         line = terminal.printable(line)
     stream.write(_encoded(line))
     stream.flush()
-
-
-def _is_utf8(content: bytes) -> bool:
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _decoded(line: bytes, is_first: bool) -> str:
