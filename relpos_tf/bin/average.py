@@ -33,7 +33,7 @@ FLAGS.define_strings(
 FLAGS.define_integer(
     "n",
     0,
-    "Number of last checkpoints to average. 0: as the set says with "
+    "Average the last N checkpoints. 0: as the set says with "
     "average_checkpoints or average_epochs, else "
     f"{DEFAULT_NUMBER}.",
     lower_bound=0,

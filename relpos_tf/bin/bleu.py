@@ -8,15 +8,15 @@ The reference may be that of a test set that sacreBLEU knows:
     relpos-bleu --translation=out.de --test_set=multi30k/2016 \\
         --language_pair=en-de
 
-Several files have commas between them, and so have their references. A folder
-is scored as relpos-translate_all writes it:
+Separate several files, and their references, by commas. This scores a folder
+that relpos-translate_all has written:
 
     relpos-bleu --translations_dir=runs/mine/translations \\
         --translation_name=dev --reference=dev.de
 
-This prints a table of all checkpoints with the best marked, and writes the
-scores into the folder, as NAME.bleu.json. All texts are plain, one sentence a
-line. Every score has the signature that says how it was computed.
+It prints a table of all checkpoints with the best marked, and writes the scores
+into the folder, as NAME.bleu.json. All texts are plain, one sentence a line.
+Every score has the signature that says how it was computed.
 """
 
 import json
@@ -30,10 +30,9 @@ from relpos_tf.utils import text
 
 FLAGS = command.Flags()
 FLAGS.define_strings(
-    translation="File of translations, or several files with commas between "
-    "them.",
-    reference="File of reference translations, one for each translation; a "
-    "file for each --translation.",
+    translation="File of translations, or several files, separated by commas.",
+    reference="File of reference translations, a line for each line; one file "
+    "for each --translation.",
     test_set="sacreBLEU's name of a test set, such as multi30k/2016, in place "
     "of --reference; a name for each --translation.",
     language_pair="With --test_set: source and target, as en-de.",

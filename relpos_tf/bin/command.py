@@ -56,22 +56,31 @@ _HELP_FLAGS = {"-h", "--h", "-help", "--help", "--helpshort", "--helpfull"}
 # The flags of text of the user's own, and what they name. The first four are
 # required.
 FILE_FLAGS = {
-    "train_source": "training text, plain or compressed. Several files with "
-    "commas between them, or patterns such as part-*.en, are several corpora",
+    "train_source": "training text, plain or compressed. Several files, "
+    "separated by commas, or patterns such as part-*.en, are several corpora",
     "train_target": "the translation of --train_source, in as many files",
     "dev_source": "development text",
     "dev_target": "the translation of --dev_source",
-    "test_source": "test text. Several files with commas between them are "
-    "several test sets",
+    "test_source": "test text. Several files, separated by commas, are several "
+    "test sets",
     "test_target": "the translation of --test_source, in as many files",
-    "train_weights": "a number for each corpus, with commas between them: the "
-    "shares of the training pairs, as in 1,4. Without it, each pair comes once "
-    "in an epoch",
-    "train_tags": "a word for each corpus, with commas between them: it is put "
-    "before the source lines of the corpus, as in ,<bt>",
+    "train_weights": "a number for each corpus, separated by commas: its share "
+    "of the training pairs, as in 1,4. Default: each pair comes once in an "
+    "epoch",
+    "train_tags": "a word for each corpus, separated by commas, to put before "
+    "the source lines of the corpus, as in ,<bt>",
 }
 _NUMBER = re.compile(r"\s*\d{1,9}\s*")
 _MEMORY_ADVICE = "Take a smaller batch_size, a smaller beam or shorter lines."
+
+
+def _definer(define: Callable[..., Any], **defaults: Any) -> Any:
+    """Returns a method that defines a flag of its object."""
+
+    def method(self, *args: Any, **kwargs: Any) -> None:
+        define(*args, flag_values=self, **(defaults | kwargs))
+
+    return method
 
 
 class Flags(flags.FlagValues):
@@ -96,28 +105,15 @@ class Flags(flags.FlagValues):
         for name, (default, text) in flags_by_name.items():
             self.define_integer(name, default, text, lower_bound=least)
 
-    def define_bool(self, *args, **kwargs):
-        flags.DEFINE_bool(*args, flag_values=self, **kwargs)
-
-    def define_enum(self, *args, **kwargs):
-        flags.DEFINE_enum(*args, flag_values=self, **kwargs)
-
-    def define_float(self, *args, **kwargs):
-        flags.DEFINE_float(*args, flag_values=self, **kwargs)
-
-    def define_integer(self, *args, upper_bound=fields.LARGEST_INT, **kwargs):
-        flags.DEFINE_integer(
-            *args, upper_bound=upper_bound, flag_values=self, **kwargs
-        )
-
-    def define_list(self, *args, **kwargs):
-        flags.DEFINE_list(*args, flag_values=self, **kwargs)
-
-    def define_multi_string(self, *args, **kwargs):
-        flags.DEFINE_multi_string(*args, flag_values=self, **kwargs)
-
-    def define_string(self, *args, **kwargs):
-        flags.DEFINE_string(*args, flag_values=self, **kwargs)
+    define_bool = _definer(flags.DEFINE_bool)
+    define_enum = _definer(flags.DEFINE_enum)
+    define_float = _definer(flags.DEFINE_float)
+    define_integer = _definer(
+        flags.DEFINE_integer, upper_bound=fields.LARGEST_INT
+    )
+    define_list = _definer(flags.DEFINE_list)
+    define_multi_string = _definer(flags.DEFINE_multi_string)
+    define_string = _definer(flags.DEFINE_string)
 
     def define_numbers(self, name: str, default: list[str], help: str) -> None:
         """Defines a list of whole numbers; `numbers` returns its value."""
@@ -395,7 +391,12 @@ def help_text(doc: str | None, flag_values: Flags) -> str:
         text = f"{_one_line(flag.help)}{_default_text(flag)}"
         lines.append(f"  {sign}{flag.name}")
         lines += textwrap.wrap(
-            text, 78, initial_indent=" " * 6, subsequent_indent=" " * 6
+            text,
+            78,
+            initial_indent=" " * 6,
+            subsequent_indent=" " * 6,
+            break_long_words=False,  # a choice may be copied
+            break_on_hyphens=False,  # as may NAME-STEP
         )
     return "\n".join(lines) + "\n"
 
@@ -505,8 +506,7 @@ def import_tensorflow(
 ) -> Any:
     """Imports TensorFlow without its start-up messages.
 
-    They are shown if the import fails, or with a `TF_CPP_MIN_LOG_LEVEL` below
-    3 in the environment.
+    They are shown with a `TF_CPP_MIN_LOG_LEVEL` below 3 in the environment.
 
     Args:
         num_logical_cpus: int. Above 1, the CPU is split into that many
@@ -594,31 +594,20 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _hidden_stderr():
-    """Hides writes to file descriptor 2; shows them after an error.
+    """Hides writes to file descriptor 2.
 
-    The C++ libraries write there whatever the log level is. An interrupt is no
-    error.
+    The C++ libraries write there whatever the log level is.
     """
-    try:
-        hidden = tempfile.TemporaryFile()
-    except OSError:  # No folder can hold it.
-        yield
-        return
     sys.stderr.flush()
     saved = os.dup(2)
-    with hidden:
-        os.dup2(hidden.fileno(), 2)
-        try:
-            yield
-        except Exception:
-            sys.stderr.flush()
-            hidden.seek(0)
-            os.write(saved, hidden.read())
-            raise
-        finally:
-            sys.stderr.flush()
-            os.dup2(saved, 2)
-            os.close(saved)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def _fail(name, error, code):

@@ -88,7 +88,7 @@ FLAGS.define_integers(
     1,
     local_eval_frequency=(
         1000,
-        "Number of steps between evaluations; each also saves a checkpoint.",
+        "Evaluate and save a checkpoint every N steps.",
     ),
 )
 FLAGS.define_list(

@@ -26,7 +26,7 @@ FLAGS.define_integer(
     upper_bound=1024,
 )
 FLAGS.define_bools(
-    generate_data="Prepare the data again, although they are there.",
+    generate_data="Prepare the data again, even if they are there.",
     registry_help="List problems and hparams sets.",
 )
 

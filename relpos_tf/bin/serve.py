@@ -33,7 +33,7 @@ FLAGS.define_multi_string(
     "model",
     [],
     "A run, a checkpoint, an average or an export of any format; NAME=PATH "
-    "gives it a name. Without it, the newest run in runs/ is served",
+    "gives it a name. Default: the newest run in runs/",
 )
 FLAGS.define_string(
     "host",

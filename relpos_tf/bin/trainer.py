@@ -39,7 +39,7 @@ FLAGS.define_strings(
     warm_start_from="A run or a checkpoint that the first weights are from.",
 )
 FLAGS.define_bools(
-    generate_data="Prepare the data again, although they are there.",
+    generate_data="Prepare the data again, even if they are there.",
     eval_use_test_set="Evaluate on the test split instead of the development "
     "split.",
     deterministic="Use deterministic operations only.",
@@ -61,7 +61,7 @@ FLAGS.define_integers(
     ),
     save_checkpoints_secs=(
         0,
-        "Number of seconds between further checkpoints. 0: none.",
+        "Also save a checkpoint every N seconds. 0: never.",
     ),
     eval_early_stopping_steps=(
         0,
@@ -74,7 +74,7 @@ FLAGS.define_integers(
     1,
     local_eval_frequency=(
         1000,
-        "Number of steps between evaluations; each also saves a checkpoint.",
+        "Evaluate and save a checkpoint every N steps.",
     ),
     keep_checkpoint_max=(
         20,
@@ -83,8 +83,7 @@ FLAGS.define_integers(
     ),
     log_step_count_steps=(
         100,
-        "Number of steps between lines of the log; a "
-        "terminal shows every step.",
+        "Log every N steps; a terminal shows every step.",
     ),
 )
 FLAGS.define_enum("model", "transformer", ["transformer"], "The architecture.")
