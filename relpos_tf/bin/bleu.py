@@ -148,18 +148,9 @@ def score_folder(reference: str, language: str) -> None:
             f"Expected translations {name}-STEP in {FLAGS.translations_dir}, "
             f"of step {FLAGS.min_steps} or later. Received: none."
         )
-    start = f"{FLAGS.translations_dir}/{found[0].name}.bleu"
-    report = checkpoint_scores.CheckpointScores(
-        found[0].name,
-        reference,
-        FLAGS.score_json or f"{start}.json",
-        language=language,
-    )
-    for translation in found:
-        report.add(translation)
-    command.write(report.table())
-    report.save()
-    command.logger().info("Wrote %s.", " and ".join(map(str, report.paths())))
+    path = f"{FLAGS.translations_dir}/{found[0].name}.bleu.json"
+    path = FLAGS.score_json or path
+    scores.report_checkpoints(found, reference, language, path)
 
 
 def run() -> None:

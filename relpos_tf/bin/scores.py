@@ -1,6 +1,7 @@
 """The scores of translations, as commands print and record them."""
 
 import dataclasses
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,3 +46,29 @@ def score(
         f"{found.empty_lines} empty"
     )
     return record, "\n".join(lines) + "\n"
+
+
+def report_checkpoints(
+    translations: Sequence[Any],
+    reference: str | pathlib.Path,
+    language: str,
+    *paths: str | pathlib.Path,
+) -> None:
+    """Scores a text's translations by checkpoints: a table and files.
+
+    Args:
+        translations: `checkpoint_scores.TranslationFile` of each.
+        reference: The reference translation.
+        language: str. Code for tokenized BLEU as well; "" for none.
+        *paths: The JSON file of the scores, and that of the plot.
+    """
+    from relpos_tf.comparison import checkpoint_scores  # imports sacreBLEU
+
+    report = checkpoint_scores.CheckpointScores(
+        translations[0].name, reference, *paths, language=language
+    )
+    for translation in translations:
+        report.add(translation)
+    command.write(report.table())
+    report.save()
+    command.logger().info("Wrote %s.", " and ".join(map(str, report.paths())))

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.bin import command
+from relpos_tf.bin import scores
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.utils import files
@@ -260,22 +261,19 @@ def report(run: run_dir.RunDir, wanted: Text, folder: pathlib.Path) -> None:
     from relpos_tf.comparison import checkpoint_scores  # imports sacreBLEU
     from relpos_tf.training import metrics
 
-    language = run.read_problem().get("target_language", "")
-    start = f"{folder / wanted.name}.bleu"
-    scores = checkpoint_scores.CheckpointScores(
-        wanted.name,
-        wanted.reference,
-        f"{start}.json",
-        f"{start}.png",
-        language=language if metrics.has_moses_rules(language) else "",
-    )
-    for translation in checkpoint_scores.find_translations(
+    found = checkpoint_scores.find_translations(
         folder, wanted.name, FLAGS.min_steps
-    ):
-        scores.add(translation)
-    command.write(scores.table())
-    scores.save()
-    command.logger().info("Wrote %s.", " and ".join(map(str, scores.paths())))
+    )
+    if not found:  # All checkpoints are damaged.
+        return
+    language = run.read_problem().get("target_language", "")
+    scores.report_checkpoints(
+        found,
+        wanted.reference,
+        language if metrics.has_moses_rules(language) else "",
+        folder / f"{wanted.name}.bleu.json",
+        folder / f"{wanted.name}.bleu.png",
+    )
 
 
 def run() -> None:

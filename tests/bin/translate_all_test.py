@@ -251,6 +251,14 @@ class FilesTest(TranslateAllTestCase):
         self.assertIn("2 translated, 0 were already translated, 1 failed", err)
         self.assertCountEqual(self.found(), ["30", "average-30"])
 
+    def test_without_a_translation_nothing_is_scored(self):
+        for path in self.run_dir.rglob("ckpt-*.npz"):
+            path.write_bytes(b"x")
+        reference = self.write("reference", *LINES)
+        code, out, err = self.translate(f"--decode_reference={reference}")
+        self.assertEqual((code, out), (1, ""), err)
+        self.assertIn("0 were already translated, 3 failed", err)
+
     def test_translation_of_a_checkpoint_that_has_gone_is_scored(self):
         reference = self.write("reference", *LINES)
         self.translate()
