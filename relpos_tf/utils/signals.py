@@ -63,10 +63,10 @@ def held() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        _State.holds -= 1
         _State.pending = None
         raise
-    _State.holds -= 1
+    finally:
+        _State.holds -= 1
     if not _State.holds and _State.pending is not None:
         number, _State.pending = _State.pending, None
         _raise(number)
