@@ -192,8 +192,14 @@ def resolve(path: str | pathlib.Path) -> str:
 
 
 def _newest_readable(directory):
-    """Returns the prefix and the arrays of the newest readable checkpoint."""
-    for step in reversed(run_dir.all_steps(directory)):
+    """Returns the prefix and the arrays of the newest readable checkpoint.
+
+    Of averages, the newest is the one that was written last.
+    """
+    steps = run_dir.all_steps(directory)
+    if not run_dir.RunDir(directory).has_hparams():  # a folder of averages
+        steps.sort(key=lambda step: _written(directory, step))
+    for step in reversed(steps):
         prefix = str(directory / f"ckpt-{step}")
         try:
             return prefix, read(prefix)
@@ -203,6 +209,11 @@ def _newest_readable(directory):
         f"Expected a checkpoint ckpt-STEP{run_dir.CHECKPOINT} in {directory}. "
         f"Received: {sorted(path.name for path in directory.glob('*'))}."
     )
+
+
+def _written(directory: pathlib.Path, step: int) -> int:
+    """Returns when a checkpoint was written, in nanoseconds."""
+    return run_dir.checkpoint_file(directory, step).stat().st_mtime_ns
 
 
 def read(

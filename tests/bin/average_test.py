@@ -62,6 +62,17 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         self.execute("--n=2", f"--average_dir={path}")
         self.assertAllClose(self.average_at(path / "ckpt-5000"), [2700.0, 1.0])
 
+    def test_the_folder_stands_for_the_result_that_was_written_last(self):
+        folder = self.run_dir / "average"
+        self.execute("--steps=400,5000")
+        os.utime(folder / "ckpt-5000.npz", (1, 1))
+        self.execute("--steps=2,30")
+        self.assertEqual(checkpoints.resolve(folder), f"{folder}/ckpt-30")
+        # A run stands for its last step, whenever its files were copied.
+        os.utime(self.run_dir / "ckpt-5000.npz", (1, 1))
+        last = str(self.run_dir / "ckpt-5000")
+        self.assertEqual(checkpoints.resolve(self.run_dir), last)
+
     def test_average_is_no_checkpoint_to_average(self):
         self.execute("--n=2")
         folder = self.run_dir / "average"
