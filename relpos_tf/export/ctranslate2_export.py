@@ -64,7 +64,7 @@ def export_ctranslate2(
     spec = ctranslate2_spec.model_spec(
         engine.model, ctranslate2_spec.token_names(engine.tokenizer.pieces())
     )
-    _quantize(spec, quantization)
+    spec.optimize(None if quantization == "none" else quantization)
     info = saved_model.describe(engine, decode_hparams, prefix) | {
         "format": ctranslate2_engine.FORMAT,
         "requires": ["ctranslate2"],
@@ -78,12 +78,3 @@ def export_ctranslate2(
         (partial / info["tokenizer"]).write_bytes(engine.tokenizer.model_bytes)
         saved_model.write_info(partial, info)
     return export_dir
-
-
-def _quantize(spec, quantization):
-    try:
-        spec.optimize(None if quantization == "none" else quantization)
-    except RuntimeError as error:  # bfloat16 needs PyTorch
-        raise errors.UserError(
-            f"CTranslate2 cannot write {quantization} here. Received: {error}."
-        ) from error

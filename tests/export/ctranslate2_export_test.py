@@ -21,6 +21,7 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
 from relpos_tf.export import ctranslate2_export
+from relpos_tf.export import quantizations
 from relpos_tf.t2t import t2t_import
 from tests import ctranslate2_runs
 from tests import t2t_checkpoint
@@ -111,6 +112,13 @@ class ExportTest(parameterized.TestCase):
                     [s for _, s in found], [s for _, s in want], atol=1e-4
                 )
                 self.assertTrue((folder / "tokenizer.subwords").is_file())
+
+    def test_every_quantization_that_is_offered_can_be_written(self):
+        for name in quantizations.ALL:
+            folder = ctranslate2_export.export_ctranslate2(
+                run_of(), self.folder / name, quantization=name
+            )
+            self.assertGreater((folder / "model.bin").stat().st_size, 0)
 
     def test_refusal_leaves_nothing_behind(self):
         target = self.folder / "new"
