@@ -210,16 +210,15 @@ class _Words(dict):
 def _message(error: str, vocab_size: int) -> str:
     """Returns what a user can do about an error of SentencePiece."""
     needed = re.search(r"\d+ vs (\d+)", error)
-    if needed:
+    if needed or vocab_size <= text_lib.UNKNOWN_ID:
+        room = f"{needed[1]} pieces: " if needed else ""
         return (
-            f"Expected a vocabulary with room for {needed[1]} pieces: 256 "
-            "bytes, 3 special ones and every character of the text. Received: "
-            f"vocab_size={vocab_size}. Raise --vocab_size, or let a problem's "
-            "character_coverage leave rare characters to the bytes."
+            f"Expected a vocabulary with room for {room}256 bytes, 3 special "
+            "ones and every character of the text. Received: "
+            f"vocab_size={vocab_size}. Raise --vocab_size."
         )
     return (
-        "Cannot learn a vocabulary: expected text, a positive --vocab_size, "
-        "and a character_coverage from 0.98 to 1. Received: "
+        "Cannot learn a vocabulary: expected text. Received: "
         f"vocab_size={vocab_size}; SentencePiece says: "
         f"{' '.join(error.split())}"
     )

@@ -109,11 +109,12 @@ class PiecesTest(parameterized.TestCase):
         ([], 300, "text"),
         ([" \u00ad", ""], 300, "text"),
         (["abc de"], 264, "265 pieces.*vocab_size=264.*--vocab_size"),
+        (["abc de"], 1, "256 bytes.*vocab_size=1.*Raise --vocab_size"),
     )
     def test_no_text_or_no_room_is_the_users_mistake(self, text, size, words):
         with self.assertRaisesRegex(errors.UserError, words) as caught:
             pieces.train(text, self.path, size)
-        self.assertNotIn("--character_coverage", str(caught.exception))
+        self.assertNotIn("character_coverage", str(caught.exception))
         self.assertEmpty(list(self.folder.iterdir()))
 
     def assert_encodes_as_tokenizer(self, encoder, path, texts):
