@@ -35,7 +35,8 @@ FLAGS.define_strings(
     "for each --translation.",
     test_set="sacreBLEU's name of a test set, such as multi30k/2016, in place "
     "of --reference; a name for each --translation.",
-    language_pair="With --test_set: source and target, as en-de.",
+    language_pair="Source and target, as en-de, of --test_set and for the "
+    "tokens of BLEU.",
     score_json="File to write the scores to, as one JSON object. Default: "
     "none; with --translations_dir, NAME.bleu.json in that folder.",
     tokenized_language="Language code, such as de: also print the "
@@ -54,7 +55,12 @@ FLAGS.define_integers(
 FLAGS.exclusive("translation", "translations_dir")
 FLAGS.exclusive("reference", "test_set")
 FLAGS.needs("test_set", "language_pair")
-FLAGS.needs("language_pair", "test_set")
+FLAGS.check(
+    "language_pair",
+    lambda pair: not pair or all(pair.partition("-")),
+    "must be two codes, as in en-de",
+)
+scores.define_tokenizer(FLAGS)
 FLAGS.needs("translation_name", "translations_dir")
 FLAGS.needs("min_steps", "translations_dir")
 
@@ -106,8 +112,16 @@ def tokenized_language() -> str:
         with command.flag_value("tokenized_language"):
             metrics.check_moses_language(language)
         return language
-    target = (FLAGS.language_pair or "").partition("-")[2]
+    target = FLAGS.language_pair.partition("-")[2]
     return target if metrics.has_moses_rules(target) else ""
+
+
+def tokenizer() -> str:
+    """Returns the tokenizer for BLEU."""
+    from relpos_tf.training import metrics  # imports sacreBLEU
+
+    target = FLAGS.language_pair.partition("-")[2]
+    return metrics.tokenizer_of(target, FLAGS.bleu_tokenize)
 
 
 def score_files(
@@ -120,6 +134,7 @@ def score_files(
             list(text.checked_lines(path)),
             list(text.checked_lines(reference)),
             language,
+            tokenizer(),
         )
         records.append({"translation": path, "reference": reference, **found})
         blocks.append(f"{path}:\n{block}")
@@ -150,7 +165,7 @@ def score_folder(reference: str, language: str) -> None:
         )
     path = f"{FLAGS.translations_dir}/{found[0].name}.bleu.json"
     path = FLAGS.score_json or path
-    scores.report_checkpoints(found, reference, language, path)
+    scores.report_checkpoints(found, reference, language, tokenizer(), path)
 
 
 def run() -> None:

@@ -37,6 +37,7 @@ from typing import Any
 from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.bin import scores
 from relpos_tf.comparison import grid as grid_lib
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
@@ -123,6 +124,7 @@ FLAGS.define_bool(
     "Score on the test split, if the problem has one. --nouse_test_set: on "
     "the development split.",
 )
+scores.define_tokenizer(FLAGS)
 # Flags that only training needs.
 for _name in (
     "hparams_sets",
@@ -135,7 +137,9 @@ for _name in (
 ):
     FLAGS.exclusive(_name, "runs")
 # Flags that the trainer gets unchanged.
-_TRAINER_FLAGS = "problem data_dir tmp_dir usr_dir local_eval_frequency".split()
+_TRAINER_FLAGS = (
+    "problem data_dir tmp_dir usr_dir local_eval_frequency bleu_tokenize"
+).split()
 
 
 def main() -> None:
@@ -321,7 +325,15 @@ def tune(
     )
     train(runs, train_steps, folder, slots)
     chosen, tried = tuning.choose(
-        tuning.score(runs, grid, train_steps, FLAGS.data_dir, folder, slots)
+        tuning.score(
+            runs,
+            grid,
+            train_steps,
+            FLAGS.data_dir,
+            folder,
+            slots,
+            FLAGS.bleu_tokenize,
+        )
     )
     for one in tried:
         log.info("%s: %s is the best point.", one["label"], one["chosen"])
@@ -366,6 +378,7 @@ def report(
         num_samples=FLAGS.num_samples,
         command=command.command_line(),
         baseline=FLAGS.baseline,
+        tokenize=scores.asked_tokenizer(FLAGS, runs[0].files),
     )
     report_lib.write(content, folder)
     for warning in content["warnings"]:

@@ -64,7 +64,7 @@ FLAGS.define_strings(
     "Moses' tokenizer knows, also the lower-cased, tokenized BLEU of papers "
     "on multimodal translation, which is higher.",
     language_pair="Source and target, as en-de, for sacreBLEU's sets and for "
-    "tokenized BLEU. Default: the run's own.",
+    "the tokens of BLEU. Default: the run's own.",
     data_dir="Folder of prepared data, for --test_set. Default: the run's own.",
     score_json="With --decode_reference or --test_set: a JSON file for scores "
     "and settings.",
@@ -91,6 +91,7 @@ FLAGS.define_list(
     "test_2017_flickr), dev, or sacreBLEU's name of a set (multi30k/2016). "
     "With several sets, the files are DECODE_TO_FILE.NAME.",
 )
+scores.define_tokenizer(FLAGS)
 
 _MODELS = "output_dir", "checkpoint_path", "export_dir"
 _OUTPUTS = "decode_to_file", "attention_to_file", "score_json"
@@ -154,7 +155,7 @@ def main() -> None:
             record = {
                 "source": FLAGS.decode_from_file,
                 "reference": FLAGS.decode_reference,
-                **show_scores(texts, references, languages_of(path)[1]),
+                **show_scores(texts, references, path),
             }
             write_scores(translator, decode_hparams, record)
 
@@ -362,9 +363,7 @@ def decode_test_sets(
             None,
             output_path(one.name, len(sets)),
         )
-        found = show_scores(
-            texts, one.references, languages_of(path)[1], f"{one.name}:\n"
-        )
+        found = show_scores(texts, one.references, path, f"{one.name}:\n")
         records.append(
             {
                 "test_set": one.name,
@@ -425,10 +424,18 @@ def tell_kept(path: str, number: int) -> None:
 
 
 def show_scores(
-    texts: list[str], references: list[str], language: str, start: str = ""
+    texts: list[str],
+    references: list[str],
+    path: str | pathlib.Path,
+    start: str = "",
 ) -> dict[str, Any]:
-    """Prints the scores of translations behind `start`; returns them."""
-    record, lines = scores.score(texts, references, language)
+    """Prints the scores of a model's texts behind `start`; returns them."""
+    asked = FLAGS.bleu_tokenize
+    if not FLAGS.export_dir:
+        asked = scores.asked_tokenizer(FLAGS, run_dir.run_of(path))
+    record, lines = scores.score(
+        texts, references, languages_of(path)[1], asked
+    )
     if FLAGS.decode_to_file:
         command.write(start + lines)
     else:  # Standard output has the translations.

@@ -5,18 +5,58 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from absl import flags
+
+from relpos_tf import errors
 from relpos_tf.bin import command
+from relpos_tf.models import run_dir
+
+
+def define_tokenizer(flag_values: command.Flags) -> None:
+    """Defines --bleu_tokenize, and checks it before any work begins."""
+    flag_values.define_string(
+        "bleu_tokenize",
+        "",
+        "sacreBLEU's tokenizer for BLEU, such as zh, intl, char or none. "
+        "Default: that of the target language, zh, ja-mecab or ko-mecab, and "
+        "13a for all others.",
+    )
+    flags.register_validator(
+        "bleu_tokenize", _can_load, flag_values=flag_values
+    )
+
+
+def _can_load(tokenize: str) -> bool:
+    if not tokenize:
+        return True
+    from relpos_tf.training import metrics  # imports sacreBLEU
+
+    try:
+        metrics.bleu(tokenize)
+    except errors.UserError as error:
+        raise flags.ValidationError(str(error)) from error
+    return True
+
+
+def asked_tokenizer(flag_values: command.Flags, run: run_dir.RunDir) -> str:
+    """Returns --bleu_tokenize, or that of a run's training; "" without one."""
+    of_run = run.read_flags().get("bleu_tokenize", "")
+    return flag_values["bleu_tokenize"].value or of_run
 
 
 def score(
-    translations: Sequence[str], references: Sequence[str], language: str
+    translations: Sequence[str],
+    references: Sequence[str],
+    language: str,
+    asked: str = "",
 ) -> tuple[dict[str, Any], str]:
     """Scores translations; warns of what makes the scores doubtful.
 
     Args:
         translations: The translations.
         references: One for each.
-        language: str. Code of their language, for tokenized BLEU, or "".
+        language: str. Code of their language, or "".
+        asked: str. The tokenizer for BLEU, if not that of the language.
 
     Returns:
         A pair: the scores by name, and lines of text with their signatures.
@@ -26,7 +66,9 @@ def score(
     """
     from relpos_tf.training import metrics  # imports sacreBLEU
 
-    found = metrics.corpus_bleu(translations, references)
+    found = metrics.corpus_bleu(
+        translations, references, metrics.tokenizer_of(language, asked)
+    )
     for warning in found.warnings:
         command.logger().warning("%s", warning)
     record = dataclasses.asdict(found)
@@ -52,6 +94,7 @@ def report_checkpoints(
     translations: Sequence[Any],
     reference: str | pathlib.Path,
     language: str,
+    tokenize: str,
     *paths: str | pathlib.Path,
 ) -> None:
     """Scores a text's translations by checkpoints: a table and files.
@@ -60,12 +103,17 @@ def report_checkpoints(
         translations: `checkpoint_scores.TranslationFile` of each.
         reference: The reference translation.
         language: str. Code for tokenized BLEU as well; "" for none.
+        tokenize: str. The tokenizer for BLEU.
         *paths: The JSON file of the scores, and that of the plot.
     """
     from relpos_tf.comparison import checkpoint_scores  # imports sacreBLEU
 
     report = checkpoint_scores.CheckpointScores(
-        translations[0].name, reference, *paths, language=language
+        translations[0].name,
+        reference,
+        *paths,
+        language=language,
+        tokenize=tokenize,
     )
     for translation in translations:
         report.add(translation)

@@ -23,6 +23,7 @@ import shlex
 from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.bin import scores
 from relpos_tf.models import run_dir
 from relpos_tf.training import run_config
 from relpos_tf.utils import locks
@@ -122,6 +123,7 @@ FLAGS.define_integer(
     lower_bound=1,
     upper_bound=128,
 )
+scores.define_tokenizer(FLAGS)
 
 
 def main() -> int | None:

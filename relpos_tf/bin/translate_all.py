@@ -57,6 +57,7 @@ FLAGS.define_integers(
     min_steps=(0, "Leave out checkpoints of fewer steps."),
 )
 FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
+scores.define_tokenizer(FLAGS)
 FLAGS.exclusive("eval_use_test_set", "decode_from_file")
 
 
@@ -267,10 +268,12 @@ def report(run: run_dir.RunDir, wanted: Text, folder: pathlib.Path) -> None:
     if not found:  # All checkpoints are damaged.
         return
     language = run.read_problem().get("target_language", "")
+    asked = scores.asked_tokenizer(FLAGS, run)
     scores.report_checkpoints(
         found,
         wanted.reference,
         language if metrics.has_moses_rules(language) else "",
+        metrics.tokenizer_of(language, asked),
         folder / f"{wanted.name}.bleu.json",
         folder / f"{wanted.name}.bleu.png",
     )

@@ -87,6 +87,7 @@ class CheckpointScores:
         json_path: path. The scores are written here.
         plot_path: path, or None. The plot, if matplotlib is installed.
         language: str. Code for tokenized BLEU as well; "" for none.
+        tokenize: str. The tokenizer for BLEU, see `metrics.tokenizer_of`.
 
     Raises:
         UserError: the reference is missing or has no text, or a file cannot
@@ -100,8 +101,10 @@ class CheckpointScores:
         json_path: str | pathlib.Path,
         plot_path: str | pathlib.Path | None = None,
         language: str = "",
+        tokenize: str = "13a",
     ):
         self._name, self._language = name, language
+        self._tokenize = tokenize
         self._reference = reference
         self._references = list(text.checked_lines(reference))
         metrics.check_references(self._references)
@@ -131,7 +134,7 @@ class CheckpointScores:
                 f"{self._reference}. Received: {translation.path} with "
                 f"{len(lines)}."
             )
-        scores = metrics.corpus_bleu(lines, self._references)
+        scores = metrics.corpus_bleu(lines, self._references, self._tokenize)
         for warning in set(scores.warnings) - self._warned:
             _log.warning("%s: %s", translation.path, warning)
             self._warned.add(warning)

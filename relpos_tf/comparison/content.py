@@ -43,6 +43,7 @@ def make(
     warnings: Sequence[str] = (),
     baseline: str = "",
     tuning: Sequence[Mapping[str, Any]] = (),
+    tokenize: str = "",
 ) -> dict[str, Any]:
     """Returns the report.
 
@@ -57,12 +58,11 @@ def make(
         warnings: More warnings, which come first.
         baseline: str. A label to put first, which others are compared with.
         tuning: The entries of `tuning.choose`, if there was a grid.
+        tokenize: str. The tokenizer for BLEU; "": that of the language.
     """
-    by_label: dict[str, list[scoring.ModelResult]] = {}
-    # The order of the others remains.
-    for one in sorted(results, key=lambda one: one.run.label != baseline):
-        by_label.setdefault(one.run.label, []).append(one)
+    by_label = _group(results, baseline)
     language = problem.get("target_language", "")
+    tokenize = metrics.tokenizer_of(language, tokenize)
     lengths = next(
         one.record["source_lengths"] for one in results if one.record
     )
@@ -72,14 +72,14 @@ def make(
     rows, found = [], list(warnings)
     for own in by_label.values():
         for result in own:
-            row, more = _run_row(result, sets, buckets, language)
+            row, more = _run_row(result, sets, buckets, language, tokenize)
             rows.append(row)
             found += more
     hparams_diff = variants.differences(_hparams(by_label))
     found += check_conditions(rows)
     found += _check_models(by_label, hparams_diff)
     summary = _summary(by_label, rows)
-    compared = _differences(by_label, sets, language)
+    compared = _differences(by_label, sets, language, tokenize)
     report = {
         "title": f"{problem['problem']}: {', '.join(by_label)}",
         "verdict": pairs_lib.verdict(summary, compared["pairs"]),
@@ -90,7 +90,7 @@ def make(
         "labels": list(by_label),
         "runs": rows,
         "summary": summary,
-        "further_test_sets": _further(by_label, rows, sets[1:]),
+        "further_test_sets": _further(by_label, rows, sets[1:], tokenize),
         **compared,
         "hparams_diff": hparams_diff,
         "tuning": list(tuning),
@@ -102,6 +102,15 @@ def make(
         "versions": run_dir.versions(),
     }
     return measures.finite(report)
+
+
+def _group(results, baseline):
+    """Returns the results of each label, the baseline's first."""
+    by_label: dict[str, list[scoring.ModelResult]] = {}
+    # The order of the others remains.
+    for one in sorted(results, key=lambda one: one.run.label != baseline):
+        by_label.setdefault(one.run.label, []).append(one)
+    return by_label
 
 
 def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -209,14 +218,17 @@ def _listed(numbers):
     return ", ".join(f"{label} {number:,}" for label, number in numbers.items())
 
 
-def _run_row(result, sets, buckets, language):
+def _run_row(result, sets, buckets, language, tokenize):
     """Returns the entry of a run in `runs`, and warnings."""
     run, record = result.run, result.record
     scores, warnings = {}, []
     for one in sets:
         if one.name in result.translations:
             scores[one.name], more = _scores(
-                result.translations[one.name], one.references, language
+                result.translations[one.name],
+                one.references,
+                language,
+                tokenize,
             )
             warnings += [f"{run.title}, {one.name}: {line}" for line in more]
     names = "parameters", "loss", "teacher_forced_accuracy"
@@ -228,15 +240,18 @@ def _run_row(result, sets, buckets, language):
         **scores.pop(sets[0].name),
         "further_test_sets": scores,
         "bleu_by_length": _by_length(
-            result.translations[sets[0].name], sets[0].references, buckets
+            result.translations[sets[0].name],
+            sets[0].references,
+            buckets,
+            tokenize,
         ),
     }
     return row, warnings
 
 
-def _scores(translations, references, language):
+def _scores(translations, references, language, tokenize):
     """Returns the scores of a test set as fields of a row, and warnings."""
-    scores = metrics.corpus_bleu(translations, references)
+    scores = metrics.corpus_bleu(translations, references, tokenize)
     row = {
         "bleu": scores.bleu,
         "bleu_signature": scores.bleu_signature,
@@ -252,9 +267,9 @@ def _scores(translations, references, language):
     return row, list(scores.warnings)
 
 
-def _by_length(translations, references, buckets):
+def _by_length(translations, references, buckets, tokenize):
     """Returns the scores of the lines in each length bucket."""
-    bleu = corpus_measures.Bleu()
+    bleu = corpus_measures.Bleu(tokenize)
     counts = bleu.counts(translations, references)  # [L, C]
     # Without 4-grams even the reference itself has the score 0.
     has_four = bleu.counts(references, references)[:, -1] > 0
@@ -354,7 +369,7 @@ def _mean_curve(curves):
     ]
 
 
-def _further(by_label, rows, further):
+def _further(by_label, rows, further, tokenize):
     """Returns each further test set, with a row for each label."""
     entries = []
     for one in further:
@@ -370,7 +385,7 @@ def _further(by_label, rows, further):
                 columns = {name: [row[name] for row in own] for name in own[0]}
                 means = _means(columns, ("bleu", "chrf", "tokenized_bleu"))
                 summary.append({"label": label, **means})
-        bleu = corpus_measures.Bleu()
+        bleu = corpus_measures.Bleu(tokenize)
         scores = _score_all(by_label, one, bleu)
         entries.append(
             {
@@ -396,7 +411,7 @@ def _score_all(by_label, test_set, measure):
     return pairs_lib.score_all(translations, test_set.references, measure)
 
 
-def _differences(by_label, sets, language):
+def _differences(by_label, sets, language, tokenize):
     """Compares labels in pairs on the first test set.
 
     Returns:
@@ -404,7 +419,7 @@ def _differences(by_label, sets, language):
         scores as `bleu_a` and `bleu_b`; `pairs_by_measure`, the same in other
         measures, by name; and `gaps`, see `_gaps`.
     """
-    bleu, chrf = corpus_measures.Bleu(), corpus_measures.ChrF()
+    bleu, chrf = corpus_measures.Bleu(tokenize), corpus_measures.ChrF()
     others = [chrf]
     if metrics.has_moses_rules(language):
         others.append(corpus_measures.TokenizedBleu(language))

@@ -49,11 +49,14 @@ class Measure(abc.ABC):
 
 
 class Bleu(Measure):
-    """BLEU as of `metrics.corpus_bleu`: cased, tokenized as 13a, smoothed.
+    """BLEU as of `metrics.corpus_bleu`: cased, tokenized, smoothed.
 
     Its ten counts are the numbers of tokens of the hypothesis and of the
     reference; of n-grams that are in the reference, n = 1 to 4; and of all
     n-grams.
+
+    Args:
+        tokenize: str. The tokenizer, see `metrics.tokenizer_of`.
 
     Example:
 
@@ -65,8 +68,8 @@ class Bleu(Measure):
     100.0
     """
 
-    def __init__(self):
-        super().__init__("BLEU", metrics.bleu())
+    def __init__(self, tokenize: str = "13a"):
+        super().__init__("BLEU", metrics.bleu(tokenize))
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         correct, total = sums[..., 2:6], sums[..., 6:]  # [..., 4]

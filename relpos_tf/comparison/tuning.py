@@ -45,6 +45,7 @@ def score(
     data_dir: str,
     folder: pathlib.Path,
     slots: slots_lib.Slots,
+    tokenize: str = "",
 ) -> list[PointScore]:
     """Scores finished runs of a grid on the development set.
 
@@ -55,11 +56,13 @@ def score(
         data_dir: str. Folder of prepared data.
         folder: The comparison's folder, which gets the folder `FOLDER`.
         slots: Where models are scored.
+        tokenize: str. The tokenizer for BLEU; "": that of the language.
 
     Raises:
         UserError: a run cannot be scored.
     """
     problem = collection.common_problem(runs)
+    tokenize = metrics.tokenizer_of(problem["target_language"], tokenize)
     (dev,) = collection.open_test_sets(data_dir, problem, False)
     checkpoints = [runs_lib.final_checkpoint(run, train_steps) for run in runs]
     results = scoring.score(runs, checkpoints, [dev], folder / FOLDER, slots)
@@ -68,7 +71,7 @@ def score(
             variant,
             result.run,
             metrics.corpus_bleu(
-                result.translations[dev.name], dev.references
+                result.translations[dev.name], dev.references, tokenize
             ).bleu,
             result.record["loss"],
         )

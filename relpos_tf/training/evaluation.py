@@ -92,6 +92,7 @@ def translate_and_score(
     source_lines: Sequence[str],
     references: Sequence[str],
     progress: Callable[[int], None] | None = None,
+    tokenize: str = "13a",
 ) -> tuple[metrics.Scores, list[str]]:
     """Translates lines and scores the translations against references.
 
@@ -100,6 +101,7 @@ def translate_and_score(
         source_lines: The lines to translate.
         references: A translation of each line.
         progress: See `Translator.translations`.
+        tokenize: str. The tokenizer for BLEU, see `metrics.tokenizer_of`.
 
     Returns:
         A pair: the scores, and the translations.
@@ -110,4 +112,4 @@ def translate_and_score(
     metrics.check_pairs(source_lines, references, "source lines")
     found = translator.translations(list(source_lines), progress=progress)
     hypotheses = [one.texts[0] for one in found]
-    return metrics.corpus_bleu(hypotheses, references), hypotheses
+    return metrics.corpus_bleu(hypotheses, references, tokenize), hypotheses

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import json
+import logging
 import re
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -22,6 +23,12 @@ with extras.imports("translate", "scoring"):
     import sacremoses
     from sacrebleu import metrics as sacrebleu_metrics
 
+_log = logging.getLogger("relpos_tf")
+# sacreBLEU's tokenizers of languages that put no blanks between words, or few.
+_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+_OTHER_LANGUAGES = "13a"
+# Text with blanks between words has one for every five to nine characters.
+_MOST_TO_A_BLANK = 15
 _SGM_TAG = re.compile(r"</?(refset|srcset|tstset|mteval|doc|seg|hl)\b", re.I)
 # A few commas after a blank are slips; a majority comes from a tokenizer.
 _MANY_COMMAS = 3
@@ -34,7 +41,7 @@ class Scores:
     """The scores of a set of translations.
 
     Attributes:
-        bleu: Corpus BLEU, 0 to 100: cased, sacreBLEU's 13a tokenization.
+        bleu: Corpus BLEU, 0 to 100: cased, sacreBLEU's tokenization.
         bleu_signature: sacreBLEU's description of the computation.
         chrf: Corpus chrF2, 0 to 100.
         chrf_signature: sacreBLEU's description for chrF.
@@ -73,7 +80,39 @@ class TokenizedScore(NamedTuple):
     tokenized_bleu_signature: str
 
 
-def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
+@functools.cache  # says once in a process which packages are missing
+def tokenizer_of(language: str, asked: str = "") -> str:
+    """Returns the name of sacreBLEU's tokenizer for a language.
+
+    Where its packages are not installed, it is "char", and a warning is logged.
+
+    Args:
+        language: str. Code of the target language, such as "zh" or "zh-TW".
+            Any other text: the language is not known.
+        asked: str. The tokenizer that the user asks for, if not "".
+
+    Example:
+
+    >>> tokenizer_of("zh"), tokenizer_of("de"), tokenizer_of("de", "intl")
+    ('zh', '13a', 'intl')
+    """
+    if asked:
+        return asked
+    code = re.split("[-_]", language.lower())[0]
+    name = _TOKENIZERS.get(code, _OTHER_LANGUAGES)
+    try:
+        bleu(name)
+    except errors.UserError as error:
+        _log.warning("BLEU counts characters, tok:char. %s", error)
+        return "char"
+    return name
+
+
+def corpus_bleu(
+    hypotheses: Iterable[str],
+    references: Iterable[str],
+    tokenize: str = _OTHER_LANGUAGES,
+) -> Scores:
     """Scores translations with one reference each.
 
     Both sides are plain text: detokenized and cased, without markup.
@@ -81,16 +120,18 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
     Args:
         hypotheses: The model's translations.
         references: A reference for each, in the same order.
+        tokenize: str. sacreBLEU's tokenizer for BLEU, see `tokenizer_of`.
 
     Returns:
         `Scores`. Hypotheses without any text score 0, with a warning.
 
     Raises:
-        UserError: there are no references, or not one for each hypothesis.
+        UserError: there are no references, or not one for each hypothesis; or
+            see `bleu`.
     """
     hypotheses, references = list(hypotheses), list(references)
     check_pairs(hypotheses, references)
-    bleu_score = bleu().corpus_score(hypotheses, [references])
+    bleu_score = bleu(tokenize).corpus_score(hypotheses, [references])
     chrf_score = chrf().corpus_score(hypotheses, [references])
     equal = [
         hypothesis.strip() == reference.strip()
@@ -98,18 +139,12 @@ def corpus_bleu(hypotheses: Iterable[str], references: Iterable[str]) -> Scores:
     ]
     empty_lines = sum(not line.strip() for line in hypotheses)
     warnings = _format_warnings("hypotheses", hypotheses)
-    warnings += _format_warnings("references", references)
-    if broken := text.count_broken(references):
-        warnings.append(
-            f"{broken} of {len(references)} references are not UTF-8, and are "
-            "compared with U+FFFD in place of the invalid bytes. Convert the "
-            "file, as with iconv -f latin1 -t utf-8."
-        )
+    warnings += reference_warnings(references, tokenize)
     if empty_lines == len(hypotheses):
         warnings.append(f"All {empty_lines} hypotheses are empty.")
     return Scores(
         bleu=bleu_score.score,
-        bleu_signature=str(bleu().get_signature()),
+        bleu_signature=str(bleu(tokenize).get_signature()),
         chrf=chrf_score.score,
         chrf_signature=str(chrf().get_signature()),
         brevity_penalty=float(bleu_score.bp),
@@ -199,14 +234,34 @@ def tokenized() -> sacrebleu_metrics.BLEU:
 
 
 @functools.cache
-def bleu() -> sacrebleu_metrics.BLEU:
-    """Returns sacreBLEU's BLEU with this project's settings."""
-    return sacrebleu_metrics.BLEU(
-        lowercase=False,
-        tokenize="13a",
-        smooth_method="exp",
-        force=True,  # no warning of its own about tokenized text
-    )
+def bleu(tokenize: str = _OTHER_LANGUAGES) -> sacrebleu_metrics.BLEU:
+    """Returns sacreBLEU's BLEU with this project's settings.
+
+    Args:
+        tokenize: str. sacreBLEU's name of a tokenizer.
+
+    Raises:
+        UserError: sacreBLEU has no such tokenizer, or cannot load it.
+    """
+    known = sacrebleu_metrics.BLEU.TOKENIZERS
+    if tokenize not in known:
+        raise errors.UserError(
+            f"Expected a tokenizer of sacreBLEU: {', '.join(known)}. "
+            f"Received: {tokenize!r}."
+        )
+    try:
+        return sacrebleu_metrics.BLEU(
+            lowercase=False,
+            tokenize=tokenize,
+            smooth_method="exp",
+            force=True,  # no warning of its own about tokenized text
+        )
+    # It raises errors of many classes, for packages and for downloads.
+    except (Exception, SystemExit) as error:
+        raise errors.UserError(
+            f"sacreBLEU cannot load its tokenizer {tokenize}: "
+            f"{' '.join(str(error).split())}"
+        ) from error
 
 
 @functools.cache
@@ -238,7 +293,32 @@ def check_pairs(
         )
 
 
-def _format_warnings(side: str, lines: list[str]) -> list[str]:
+def reference_warnings(references: Sequence[str], tokenize: str) -> list[str]:
+    """Returns a warning for each reason to distrust scores against lines.
+
+    Args:
+        references: The lines.
+        tokenize: str. The tokenizer for BLEU.
+    """
+    warnings = _format_warnings("references", references)
+    if broken := text.count_broken(references):
+        warnings.append(
+            f"{broken} of {len(references)} references are not UTF-8, and are "
+            "compared with U+FFFD in place of the invalid bytes. Convert the "
+            "file, as with iconv -f latin1 -t utf-8."
+        )
+    blanks = sum(max(len(line.split()) - 1, 0) for line in references)
+    characters = sum(map(len, references))
+    if tokenize == _OTHER_LANGUAGES and characters > _MOST_TO_A_BLANK * blanks:
+        warnings.append(
+            f"The references have {blanks:,} blanks in {characters:,} "
+            "characters, and BLEU with tok:13a needs blanks between words. "
+            "Name another tokenizer, as with --bleu_tokenize=zh or char."
+        )
+    return warnings
+
+
+def _format_warnings(side: str, lines: Sequence[str]) -> list[str]:
     """Returns a warning for each sign that lines are not plain text."""
     warnings = []
     tagged = sum(bool(_SGM_TAG.search(line)) for line in lines)

@@ -81,6 +81,7 @@ class RunConfig:
     profile: bool = False
     evaluate: bool = True  # whether to evaluate while training
     eval_split: str = "dev"
+    bleu_tokenize: str = ""  # "": the tokenizer of the target language
 
 
 class EarlyStopping:

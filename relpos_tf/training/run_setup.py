@@ -304,6 +304,12 @@ def _check_same_run(run, hparams, problem, data_dir, flags):
                 f"epoch twice. With --{name}={before[name]} the run goes on as "
                 "it was started."
             )
+    before_asked = before.get("bleu_tokenize", "")
+    if (asked := flags.get("bleu_tokenize", before_asked)) != before_asked:
+        warnings.append(
+            f"bleu_tokenize was {before_asked!r} in this run so far and is now "
+            f"{asked!r}: the run's earlier BLEU counts other tokens."
+        )
     for warning in warnings:
         _log.warning("%s", warning)
 

@@ -7,6 +7,7 @@ says in order what a run does.
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import logging
 import math
@@ -127,7 +128,7 @@ class Trainer:
         """
         with self._hosts.training():
             if self.config.evaluate and self._hosts.is_chief:
-                self._evaluation_data()  # What it raises comes at the start.
+                _ = self._evaluation_data  # What it raises comes at the start.
             is_over = self._has_ended()
             reader = run_setup.reader_of(
                 self._problem, self._data_dir, self.hparams, self.config
@@ -325,8 +326,11 @@ class Trainer:
                 guess,
             )
 
-    def _evaluation_data(self):
-        """Returns the tokens, the lines and the references to evaluate.
+    @functools.cached_property
+    def _evaluation_data(self) -> tuple[Any, list[str], list[str], str]:
+        """The tokens, lines, references and tokenizer for BLEU to evaluate.
+
+        Logs once what makes the scores doubtful.
 
         Raises:
             UserError: data are missing or damaged.
@@ -335,7 +339,12 @@ class Trainer:
         tokens = self._problem.tokens(self._data_dir, split)
         sources, references = self._problem.lines(self._data_dir, split)
         metrics.check_references(references)
-        return tokens, sources, references
+        tokenize = metrics.tokenizer_of(
+            self._problem.target_language, self.config.bleu_tokenize
+        )
+        for warning in metrics.reference_warnings(references, tokenize):
+            _log.warning("%s", warning)
+        return tokens, sources, references, tokenize
 
     def _evaluations(self) -> list[dict[str, Any]]:
         """Returns the events of the run's evaluations, without averages."""
@@ -392,7 +401,7 @@ class Trainer:
     def _score(self, **extra) -> dict[str, Any]:
         """Scores the model as it is; adds `extra` to the event."""
         split = self.config.eval_split
-        tokens, sources, references = self._evaluation_data()
+        tokens, sources, references, tokenize = self._evaluation_data
         dataset = batches_lib.evaluation_batches(
             tokens, self.hparams.batch_size
         )
@@ -406,7 +415,7 @@ class Trainer:
 
         progress(0)
         scores, _ = evaluation.translate_and_score(
-            self._translator, sources, references, progress=progress
+            self._translator, sources, references, progress, tokenize
         )
         event = {"step": self.step, "split": split} | extra
         event |= forced | dataclasses.asdict(scores)

@@ -10,6 +10,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.bin import bleu
+from tests import chinese
 from tests.bin import calls
 from tests.problems import sacrebleu_sets_test
 
@@ -122,6 +123,40 @@ class BleuTest(parameterized.TestCase):
         for row in found["scores"]:
             self.assertAlmostEqual(row["tokenized_bleu"], 100)
             self.assertIn("moses-de", row["tokenized_bleu_signature"])
+
+    def test_the_language_or_a_flag_gives_the_tokenizer(self):
+        lines = (
+            self.file("translation", *chinese.HYPOTHESES),
+            self.file("reference", *chinese.REFERENCES),
+        )
+        right = f"BLEU = {chinese.BLEU:.2f} ("
+        for more, start, tokenizer, number in (
+            ([], "BLEU = 0.00 (", "13a", 1),
+            (["--language_pair=en-zh"], right, "zh", 0),
+            (["--bleu_tokenize=char"], right, "char", 0),
+            (
+                ["--language_pair=en-zh", "--bleu_tokenize=char"],
+                right,
+                "char",
+                0,
+            ),
+        ):
+            code, out, err = execute(*lines, *more)
+            self.assertEqual((code, err.count("\n")), (0, number), err)
+            self.assertStartsWith(out, start)
+            self.assertIn(f"|tok:{tokenizer}|", out)
+            self.assertEqual("--bleu_tokenize" in err, bool(number))
+
+    def test_a_folder_is_scored_with_the_tokenizer(self):
+        self.file("dev-9", *chinese.HYPOTHESES)
+        code, out, err = execute(
+            f"--translations_dir={self.folder}",
+            "--language_pair=en-zh",
+            self.file("reference", *chinese.REFERENCES),
+        )
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, rf"(?m)^ +9 +{chinese.BLEU:.2f} ")
+        self.assertIn("|tok:zh|", out)
 
     def test_several_files_are_scored_each(self):
         path = self.folder / "score.json"

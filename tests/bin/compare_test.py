@@ -206,6 +206,15 @@ class RunsTest(parameterized.TestCase):
             r"each line of test. Received: 1\.\n\Z",
         )
 
+    def test_bleu_has_the_tokenizer_of_the_flag_or_of_the_runs(self):
+        run = run_dir.RunDir(self.folder / "a-seed1")
+        run.write_flags("--random_seed=1\n--bleu_tokenize=intl\n")
+        for more, name in (([], "intl"), (["--bleu_tokenize=char"], "char")):
+            code, _, err = self.compare("HERE/a-seed1", *more)
+            self.assertEqual(code, 0, err)
+            (row,) = self.report()["runs"]
+            self.assertIn(f"|tok:{name}|", row["bleu_signature"])
+
     def test_dev_split_if_asked_for(self):
         code, _, err = self.compare("HERE/a-seed1", "--nouse_test_set")
         self.assertEqual(code, 0, err)

@@ -395,6 +395,30 @@ class DecoderTest(parameterized.TestCase):
             self.assertEqual("tokenized_bleu" in found, has_both)
             self.assertEqual("tokenized_bleu_signature" in found, has_both)
 
+    def test_bleu_has_the_tokenizer_of_the_language_or_of_the_run(self):
+        chinese_ = "我们在学校里学习很多东西"
+        reference = self.write("reference", chinese_.encode())
+        run = self.run_of(source_language="en", target_language="zh")
+        flags = self.folder / "run" / "flags.txt"
+        with_flag = "--bleu_tokenize=char\n"
+        for more, recorded, name in (
+            ([], "", "13a"),
+            (["--language_pair=en-zh"], "", "zh"),
+            ([run], "", "zh"),
+            ([run, "--language_pair=en-de"], "", "13a"),
+            ([run], with_flag, "char"),
+            ([run, "--bleu_tokenize=intl"], with_flag, "intl"),
+        ):
+            flags.write_text(recorded)
+            code, _, err = self.decode(
+                f"--decode_reference={reference}",
+                *more,
+                stdin=chinese_.encode(),
+            )
+            self.assertEqual(code, 0, err)
+            self.assertIn(f"|tok:{name}|", err)
+            self.assertEqual("blanks between words" in err, name == "13a")
+
     def test_interactive_without_terminal_answers_line_by_line(self):
         code, out, err = self.decode(
             "--decode_interactive", stdin=b"a\n\n:quit\nb"

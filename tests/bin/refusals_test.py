@@ -52,7 +52,11 @@ TABLE = {
             "--reference --test_set",
         ),
         ("--translation=a --test_set=multi30k/2016", "--language_pair"),
-        ("--translation=a --reference=a --language_pair=en-de", "--test_set"),
+        ("--translation=a --reference=a --language_pair=ende", "as in en-de"),
+        (
+            "--translation=a --reference=a --bleu_tokenize=zz",
+            "--bleu_tokenize none, zh, 13a",
+        ),
         ("--translation=a --test_set=z --language_pair=en-de", "--test_set: "),
         (
             "--translation=a --test_set=multi30k/2017 --language_pair=en-cs",

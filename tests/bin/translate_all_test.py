@@ -98,10 +98,12 @@ class TranslateAllTestCase(parameterized.TestCase):
         path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
         return path
 
-    def write_problem(self, data):
+    def write_problem(self, data, **more):
         checksum = files.sha256(self.run_dir / "tokenizer.model")
         fields = {"problem": "mine", "data": data, "tokenizer_sha256": checksum}
-        run_dir.RunDir(self.run_dir).write_problem(tiny_run.PROBLEM | fields)
+        run_dir.RunDir(self.run_dir).write_problem(
+            tiny_run.PROBLEM | fields | more
+        )
 
     def execute(self, *arguments):
         """Returns (exit code, standard output, standard error)."""
@@ -124,6 +126,20 @@ class TranslateAllTestCase(parameterized.TestCase):
             path.name.removeprefix(f"{name}-"): path.read_text("utf-8")
             for path in self.there.glob(f"{name}-*")
         }
+
+
+class TokenizerTest(TranslateAllTestCase):
+    def test_bleu_has_the_tokenizer_of_the_language(self):
+        self.write_problem({}, target_language="zh")
+        reference = self.write("text.zh", *"一二三四")
+        words = [f"--decode_reference={reference}"]
+        with mock.patch.object(
+            model_engine.ModelEngine, "translate", say_weights
+        ):
+            for more, name in (([], "zh"), (["--bleu_tokenize=char"], "char")):
+                code, out, err = self.translate(*words, *more)
+                self.assertEqual(code, 0, err)
+                self.assertIn(f"|tok:{name}|", out)
 
 
 class SearchTest(TranslateAllTestCase):

@@ -13,6 +13,7 @@ from relpos_tf.comparison import report as report_lib
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import scoring
 from relpos_tf.problems import test_sets
+from tests import chinese
 
 SOURCES = ["a b", "a b c d e f", "one | <b>two</b>", "g"]
 REFERENCES = [
@@ -205,6 +206,52 @@ class TestSetsTest(ContentTestCase):
         page = report_lib.page(report)
         for shown in ("Further test sets", "test_2, 2 lines. Mean", "moses-de"):
             self.assertIn(shown, page)
+
+
+class TokenizerTest(ContentTestCase):
+    def test_all_measures_of_bleu_have_the_tokenizer_of_the_language(self):
+        set_ = test_sets.TestSet(
+            "test",
+            SOURCES,
+            list(chinese.REFERENCES[:4]),
+            self.folder,
+            self.folder,
+        )
+        self.test_set = set_
+        self.more = set_._replace(name="test_2")
+        better, worse = chinese.HYPOTHESES[:4], ["一二三四五"] * 4
+        results = []
+        for label, lines in (("rel", better), ("abs", worse)):
+            result = self.with_more(label, 1, *lines)
+            result.translations["test"] = list(lines)
+            results.append(result)
+        for problem, asked, name, expected in (
+            ({"target_language": "zh"}, "", "zh", chinese.BLEU),
+            ({"target_language": "target"}, "char", "char", chinese.BLEU),
+            ({"target_language": "target"}, "", "13a", 0.0),
+        ):
+            report = self.make(
+                *results,
+                further=[self.more],
+                problem={"problem": "p_x"} | problem,
+                tokenize=asked,
+            )
+            row = report["runs"][0]
+            self.assertAlmostEqual(row["bleu"], expected)
+            self.assertIn(f"|tok:{name}|", row["bleu_signature"])
+            (pair,) = report["pairs"]
+            self.assertAlmostEqual(pair["bleu_a"], expected)
+            self.assertEqual(pair["bleu_a"] > pair["bleu_b"], name != "13a")
+            (further,) = report["further_test_sets"]
+            self.assertAlmostEqual(further["pairs"][0]["score_a"], expected)
+            by_length = [one["bleu"] for one in row["bleu_by_length"]]
+            known = [bleu for bleu in by_length if bleu is not None]
+            for bleu in known:
+                self.assertAlmostEqual(bleu, expected)
+            self.assertEqual(bool(known), name != "13a")
+            self.assertIn(f"|tok:{name}|", report_lib.page(report))
+            named = "--bleu_tokenize" in "".join(report["warnings"])
+            self.assertEqual(named, name == "13a")
 
 
 class MakeTest(ContentTestCase):

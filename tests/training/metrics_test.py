@@ -7,12 +7,18 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from unittest import mock
 
+import sacrebleu
 from absl.testing import absltest
 from absl.testing import parameterized
+from sacrebleu.tokenizers import tokenizer_char
+from sacrebleu.tokenizers import tokenizer_ja_mecab
+from sacrebleu.tokenizers import tokenizer_ko_mecab
 
 from relpos_tf import errors
 from relpos_tf.training import metrics
+from tests import chinese
 
 REFERENCES = (
     "The cat sat on the mat, and it did not move.",
@@ -92,10 +98,90 @@ class CorpusBleuTest(parameterized.TestCase):
     )
     def test_text_that_is_not_plain_warns_about_its_side(self, line, warning):
         for side in ("hypotheses", "references"):
-            sides = {"hypotheses": ["plain"], "references": ["plain"]}
+            sides = {
+                "hypotheses": ["plain text"],
+                "references": ["plain text"],
+            }
             sides[side] = [line]
             (found,) = metrics.corpus_bleu(**sides).warnings
             self.assertStartsWith(found, warning.format(side))
+
+
+class TokenizerTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        # What a test pretends to be installed is not for the next.
+        for function in (metrics.bleu, metrics.tokenizer_of):
+            function.cache_clear()
+            self.addCleanup(function.cache_clear)
+
+    @parameterized.parameters(
+        ("zh", "", "zh"),
+        ("ZH", "", "zh"),
+        ("zh-TW", "", "zh"),
+        ("zh_Hant", "", "zh"),
+        ("de", "", "13a"),
+        ("target", "", "13a"),
+        ("", "", "13a"),
+        ("zh", "13a", "13a"),
+        ("", "zh", "zh"),
+        ("ja", "intl", "intl"),
+    )
+    def test_it_is_that_of_the_language_or_the_one_asked_for(
+        self, language, asked, name
+    ):
+        self.assertEqual(metrics.tokenizer_of(language, asked), name)
+
+    @parameterized.parameters(
+        ("ja", tokenizer_ja_mecab, "TokenizerJaMecab"),
+        ("ko", tokenizer_ko_mecab, "TokenizerKoMecab"),
+    )
+    def test_without_its_packages_characters_count_and_a_line_says_so(
+        self, language, module, name
+    ):
+        with mock.patch.object(module, "MeCab", None):
+            with self.assertLogs("relpos_tf", "WARNING") as logged:
+                self.assertEqual(metrics.tokenizer_of(language), "char")
+                self.assertEqual(metrics.tokenizer_of(language), "char")
+            with self.assertRaisesRegex(
+                errors.UserError, f"{language}-mecab: .*sacrebleu.{language}"
+            ):
+                metrics.bleu(f"{language}-mecab")
+        (line,) = logged.output
+        self.assertIn("tok:char", line)
+        self.assertIn(f"pip install sacrebleu[{language}]", line)
+        metrics.tokenizer_of.cache_clear()
+        with mock.patch.object(module, name, tokenizer_char.TokenizerChar):
+            self.assertEqual(
+                metrics.tokenizer_of(language), f"{language}-mecab"
+            )
+
+    @parameterized.parameters(
+        ("zh", chinese.BLEU), ("char", chinese.BLEU), ("13a", 0.0)
+    )
+    def test_one_wrong_character_in_each_line_of_chinese(self, name, expected):
+        lines = chinese.HYPOTHESES, chinese.REFERENCES
+        scores = metrics.corpus_bleu(*lines, name)
+        self.assertAlmostEqual(scores.bleu, expected)
+        theirs = sacrebleu.corpus_bleu(
+            lines[0], [lines[1]], tokenize=name, force=True
+        )
+        self.assertAlmostEqual(scores.bleu, theirs.score)
+        self.assertIn(f"|tok:{name}|", scores.bleu_signature)
+        self.assertLen(scores.warnings, name == "13a")
+
+    def test_lines_without_blanks_in_an_unknown_language_name_the_flag(self):
+        (warning,) = metrics.reference_warnings(["我们在家。", "好。"], "13a")
+        self.assertIn("0 blanks in 7 characters", warning)
+        self.assertIn("--bleu_tokenize=zh", warning)
+        self.assertEqual(metrics.reference_warnings(REFERENCES, "13a"), [])
+
+    def test_other_names_are_refused(self):
+        for name in ("zz", "ZH", " "):
+            with self.assertRaisesRegex(
+                errors.UserError, "none, zh, 13a, .*Received: "
+            ):
+                metrics.bleu(name)
 
 
 class TokenizedBleuTest(absltest.TestCase):
