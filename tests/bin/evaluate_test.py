@@ -52,7 +52,7 @@ class EvaluateTest(absltest.TestCase):
         }
 
     def test_other_flags_change_neither_the_run_nor_the_scored_weights(self):
-        before, scored = self.files(), []
+        before, scored, tokenizers = self.files(), [], []
         self.assertIn("hparams.json", before)
 
         def forced(model, dataset):
@@ -61,7 +61,8 @@ class EvaluateTest(absltest.TestCase):
             return {"loss": 1.0, "teacher_forced_accuracy": 0.5}
 
         def translate(translator, *args, **kwargs):
-            del translator, args, kwargs
+            del translator, kwargs
+            tokenizers.append(args[-1])
             return metrics.corpus_bleu(["a b"], ["a c"]), []
 
         with (
@@ -71,8 +72,10 @@ class EvaluateTest(absltest.TestCase):
             code, err = self.execute(
                 "run",
                 "--schedule=evaluate",
+                "--bleu_tokenize=char",
                 f"--hparams={SIZES}batch_size=64,beam_size=3,alpha=1.3",
             )
+        self.assertEqual(tokenizers, ["char"])
         self.assertEqual(code, 0, err)
         self.assertIn("beam_size was 4 in this run so far and is now 3", err)
         self.assertEqual(self.files(), before)

@@ -94,6 +94,17 @@ class OpenRunTest(parameterized.TestCase):
         self.assertIn("and is now 31: the pairs", logs.output[0])
         self.assertIn("With --random_seed=5 the run goes on", logs.output[0])
 
+    def test_another_tokenizer_for_bleu_is_a_warning(self):
+        self.open(flags="--random_seed=3\n")
+        (self.run_dir / "ckpt-7.npz").touch()
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            self.open(flags="--random_seed=3\n--bleu_tokenize=\n")
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.open(flags="--random_seed=3\n--bleu_tokenize=zh\n")
+        self.assertLen(logs.output, 1)
+        self.assertIn("bleu_tokenize was '' in this run", logs.output[0])
+        self.assertIn("and is now 'zh': the run's earlier", logs.output[0])
+
     def test_other_training_data_are_an_error_that_says_what_to_do(self):
         before = self.content()
         for train in (
