@@ -15,7 +15,12 @@ r"""Exports a trained model, for use without this package.
       with the tokenizer beside it: see examples/litert_translate.py;
       pip install 'relpos_tf[litert]' first
 
-relpos-decoder --export_dir translates with all three.
+  relpos-export --output_dir=runs/mine --export_dir=packages \
+      --format=argos --quantization=int8 --package_version=1.0
+      writes packages/translate-en_de-1_0.argosmodel, which Argos Translate
+      installs; pip install 'relpos_tf[ctranslate2,argos]' first
+
+relpos-decoder --export_dir translates with the first three.
 """
 
 from relpos_tf import errors
@@ -28,23 +33,28 @@ FLAGS.define_strings(
     output_dir="The run's directory. Default: the newest run in runs/.",
     checkpoint_path="A checkpoint, such as runs/mine/ckpt-1000, or a folder "
     "of averages.",
-    export_dir="Folder to write. Default: export, export_ctranslate2 or "
-    "export_litert, in the run's directory.",
+    export_dir="Folder to write. Default: export, export_ctranslate2, "
+    "export_litert or export_argos, in the run's directory.",
     decode_hparams="beam_size=4,alpha=0.6,extra_length=50: the settings of "
     "the export. Default: those of the run.",
+    language_pair="With --format=argos: source and target, as en-de. Default: "
+    "the run's own.",
+)
+FLAGS.define_string(
+    "package_version", "1.0", "With --format=argos: numbers, as in 1.0."
 )
 FLAGS.define_enum(
     "format",
     "saved_model",
-    ["saved_model", "ctranslate2", "litert"],
+    ["saved_model", "ctranslate2", "litert", "argos"],
     "What to write.",
 )
 FLAGS.define_enum(
     "quantization",
     "none",
     list(quantizations.ALL),
-    "With --format=ctranslate2 and --format=litert: how the weights are "
-    f"stored. LiteRT has {', '.join(quantizations.LITERT)}.",
+    "With --format=ctranslate2, litert and argos: how the weights are stored. "
+    f"LiteRT has {', '.join(quantizations.LITERT)}.",
 )
 FLAGS.exclusive("output_dir", "checkpoint_path")
 
@@ -54,7 +64,16 @@ def main() -> None:
     is_saved_model = FLAGS.format == "saved_model"
     if FLAGS.quantization != "none" and is_saved_model:
         raise command.UsageError(
-            "--quantization needs --format=ctranslate2 or --format=litert."
+            "--quantization needs --format=ctranslate2, litert or argos."
+        )
+    is_argos = FLAGS.format == "argos"
+    for name in ("language_pair", "package_version"):
+        if FLAGS[name].present and not is_argos:
+            raise command.UsageError(f"--{name} needs --format=argos.")
+    if FLAGS.decode_hparams and is_argos:
+        raise command.UsageError(
+            "--decode_hparams: Argos Translate has settings that a package "
+            "cannot change."
         )
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
@@ -65,7 +84,8 @@ def main() -> None:
                 f"Received: {FLAGS.decode_hparams}."
             )
     command.import_tensorflow()
-    from relpos_tf.export import ctranslate2_export  # these import TensorFlow
+    from relpos_tf.export import argos_export  # these import TensorFlow
+    from relpos_tf.export import ctranslate2_export
     from relpos_tf.export import litert_export
     from relpos_tf.export import saved_model
     from relpos_tf.models import run_dir
@@ -76,6 +96,14 @@ def main() -> None:
     export_dir = FLAGS.export_dir or run_dir.run_of(path).path / name
     if is_saved_model:
         saved_model.export_saved_model(path, export_dir, **search)
+    elif is_argos:
+        export_dir = argos_export.export_argos(
+            path,
+            export_dir,
+            package_version=FLAGS.package_version,
+            language_pair=FLAGS.language_pair,
+            quantization=FLAGS.quantization,
+        )
     else:
         export = {
             "ctranslate2": ctranslate2_export.export_ctranslate2,

@@ -6,9 +6,11 @@ with id 0.
 """
 
 import pathlib
+from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
+from relpos_tf.decoding import model_engine
 from relpos_tf.export import ctranslate2_spec
 from relpos_tf.export import quantizations
 from relpos_tf.export import saved_model
@@ -52,29 +54,55 @@ def export_ctranslate2(
     """
     export_dir = pathlib.Path(export_dir)
     saved_model.check_replaceable(export_dir)
-    if quantization not in quantizations.ALL:
-        raise errors.UserError(
-            f"`quantization` must be one of {', '.join(quantizations.ALL)}. "
-            f"Received: {quantization!r}."
-        )
-    ctranslate2 = ctranslate2_engine.package()
+    check(quantization)
     prefix, engine, decode_hparams = saved_model.load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length
     )
-    spec = ctranslate2_spec.model_spec(
-        engine.model, ctranslate2_spec.token_names(engine.tokenizer.pieces())
-    )
-    spec.optimize(None if quantization == "none" else quantization)
+    spec = make_spec(engine, quantization)
     info = saved_model.describe(engine, decode_hparams, prefix) | {
         "format": ctranslate2_engine.FORMAT,
         "requires": ["ctranslate2"],
         "quantization": quantization,
         "max_positions": ctranslate2_spec.max_positions(engine.model),
         "versions": run_dir.versions()
-        | {"ctranslate2": ctranslate2.__version__},
+        | {"ctranslate2": ctranslate2_engine.package().__version__},
     }
     with files.replacing_folder(export_dir) as partial:
         spec.save(str(partial))
         (partial / info["tokenizer"]).write_bytes(engine.tokenizer.model_bytes)
         saved_model.write_info(partial, info)
     return export_dir
+
+
+def check(quantization: str) -> None:
+    """Refuses what cannot be written, before a model is loaded.
+
+    Args:
+        quantization: str. One of `quantizations.ALL`.
+
+    Raises:
+        UserError: it is another, or CTranslate2 is not installed.
+    """
+    ctranslate2_engine.package()
+    if quantization not in quantizations.ALL:
+        raise errors.UserError(
+            f"`quantization` must be one of {', '.join(quantizations.ALL)}. "
+            f"Received: {quantization!r}."
+        )
+
+
+def make_spec(engine: model_engine.ModelEngine, quantization: str) -> Any:
+    """Returns the `ctranslate2.specs.TransformerSpec` of a model.
+
+    Args:
+        engine: The model and its tokenizer.
+        quantization: str. One of `quantizations.ALL`.
+
+    Raises:
+        UserError: CTranslate2 cannot compute the same as the model.
+    """
+    spec = ctranslate2_spec.model_spec(
+        engine.model, ctranslate2_spec.token_names(engine.tokenizer.pieces())
+    )
+    spec.optimize(None if quantization == "none" else quantization)
+    return spec

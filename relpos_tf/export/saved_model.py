@@ -249,9 +249,9 @@ def describe(
 
 def load(
     run_dir_or_checkpoint: str | pathlib.Path,
-    beam_size: int | None,
-    alpha: float | None,
-    extra_length: int | None,
+    beam_size: int | None = None,
+    alpha: float | None = None,
+    extra_length: int | None = None,
 ) -> tuple[str, model_engine.ModelEngine, decode_hparam.DecodeHParams]:
     """Loads a model to export; the arguments are those of the exporters.
 

@@ -167,7 +167,10 @@ TABLE = {
         ("--output_dir=run --quantization=int8", "--quantization --format"),
         ("--output_dir=run --checkpoint_path=x", "--output_dir one of"),
         ("--output_dir=run --decode_hparams=batch_size=2", "--decode_hparams"),
-        ("--format=tflite", "--format saved_model|ctranslate2|litert"),
+        ("--format=tflite", "--format saved_model|ctranslate2|litert|argos"),
+        ("--language_pair=en-de", "--language_pair --format=argos"),
+        ("--package_version=1.0", "--package_version --format=argos"),
+        ("--format=argos --decode_hparams=alpha=1", "--decode_hparams cannot"),
     ),
     import_t2t: (
         ("", "--t2t_dir is required"),

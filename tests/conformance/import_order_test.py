@@ -46,6 +46,7 @@ IMPORTERS = {
     "scipy": {"comparison.significance", "comparison.two_way"},
     "ctranslate2": {"decoding.ctranslate2_engine"},
     "ai_edge_litert": {"decoding.litert_engine"},
+    "babel": {"export.argos_export"},
     "starlette": {"serving.app"},
     "uvicorn": {"serving.server"},
     "prometheus_client": {"serving.metrics"},

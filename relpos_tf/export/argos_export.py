@@ -1,0 +1,138 @@
+"""A model as a package of Argos Translate: one file that its client installs.
+
+The client gives raw sentences to SentencePiece and the pieces to CTranslate2,
+with settings that a package cannot change: 4 beams, a length penalty of 0.2,
+at most 1,024 pieces of a source and 256 of a translation. Three things make it
+see what training saw: CTranslate2 adds EOS, the rules in `sentencepiece.model`
+remove the blanks around and between words (see `data.spelling`), and each
+piece is the name of its id.
+"""
+
+import json
+import pathlib
+import re
+import tempfile
+import zipfile
+
+import relpos_tf
+from relpos_tf import errors
+from relpos_tf.decoding import engine_kinds
+from relpos_tf.export import ctranslate2_export
+from relpos_tf.export import ctranslate2_spec
+from relpos_tf.export import saved_model
+from relpos_tf.models import run_dir
+from relpos_tf.utils import extras
+from relpos_tf.utils import files
+from relpos_tf.utils import paths
+from relpos_tf.utils import text
+
+# The first client whose packages look like this.
+_ARGOS_VERSION = "1.9.0"
+_README = """\
+# {from_code} to {to_code}
+
+Version {package_version}, made by relpos_tf {relpos_tf} from {checkpoint}.
+Argos Translate shows each "_" of a translation as a blank.
+"""
+
+
+def export_argos(
+    run_dir_or_checkpoint: str | pathlib.Path,
+    export_dir: str | pathlib.Path,
+    *,
+    package_version: str = "1.0",
+    language_pair: str = "",
+    quantization: str = "none",
+) -> pathlib.Path:
+    """Writes a package such as `translate-en_de-1_0.argosmodel`.
+
+    Args:
+        run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
+            or the prefix of a checkpoint.
+        export_dir: Folder for the file. An earlier file of the same languages
+            and version is replaced.
+        package_version: str. Numbers with dots between them; the client takes
+            the larger one for the newer.
+        language_pair: str. Codes of source and target, as "en-de". Default:
+            those of the run.
+        quantization: str. One of `quantizations.ALL`; "none" keeps float32.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        UserError: CTranslate2 or Babel is not installed, CTranslate2 cannot
+            compute the same as the model, the run has no SentencePiece
+            vocabulary, a language is unknown, or the file cannot be written.
+    """
+    run = run_dir.run_of(run_dir_or_checkpoint)
+    ctranslate2_export.check(quantization)
+    ctranslate2_spec.check(run.read_hparams())
+    if pathlib.Path(run.tokenizer_path).name != run_dir.TOKENIZER:
+        raise errors.UserError(
+            "Argos Translate needs a SentencePiece vocabulary. Received: "
+            f"{run.tokenizer_path}. Export for CTranslate2."
+        )
+    languages = engine_kinds.languages(run_dir_or_checkpoint)
+    pair = language_pair or "-".join(languages.values())
+    metadata = _metadata(pair, package_version)
+    name = "translate-{from_code}_{to_code}-".format(**metadata)
+    name += package_version.replace(".", "_")
+    path = pathlib.Path(export_dir, f"{name}.argosmodel")
+    paths.check_folder(path.parent)
+    prefix, engine, _ = saved_model.load(run_dir_or_checkpoint)
+    spec = ctranslate2_export.make_spec(engine, quantization)
+    # The client puts a source piece in the place of each unknown token.
+    spec.config.unk_token = engine.tokenizer.pieces()[text.UNKNOWN_ID]
+    readme = _README.format(
+        **metadata,
+        relpos_tf=relpos_tf.__version__,
+        checkpoint=pathlib.Path(prefix).name,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=path.parent) as model_dir,
+        files.replacing(path) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package,
+    ):
+        spec.save(model_dir)
+        package.writestr(f"{name}/metadata.json", json.dumps(metadata))
+        package.writestr(f"{name}/README.md", readme)
+        package.writestr(
+            f"{name}/sentencepiece.model", engine.tokenizer.model_bytes
+        )
+        for one in sorted(pathlib.Path(model_dir).iterdir()):
+            package.write(one, f"{name}/model/{one.name}")
+    return path
+
+
+def _metadata(language_pair: str, package_version: str) -> dict[str, str]:
+    """Returns the content of metadata.json."""
+    if not re.fullmatch(r"\d+(\.\d+)*", package_version):
+        raise errors.UserError(
+            "`package_version` must be numbers with dots between them, as "
+            f"1.0. Received: {package_version!r}."
+        )
+    source, _, target = language_pair.partition("-")
+    return {
+        "package_version": package_version,
+        "argos_version": _ARGOS_VERSION,
+        "from_code": source,
+        "from_name": _language(source),
+        "to_code": target,
+        "to_name": _language(target),
+    }
+
+
+def _language(code: str) -> str:
+    """Returns the English name of a language."""
+    with extras.imports("argos", "a package of Argos Translate"):
+        import babel
+
+    name = babel.Locale("en").languages.get(code)
+    if name is None:
+        raise errors.UserError(
+            "Expected the codes of two languages, as in --language_pair=en-de. "
+            f"Received: {code!r}."
+        )
+    return name
