@@ -70,9 +70,10 @@ FLAGS.define_strings(
     "and settings.",
     decode_hparams="name=value,name=value: beam_size, alpha, extra_length "
     "(default: the run's own), batch_size (lines at once), return_beams, "
-    "write_beam_scores, max_input_size (ids kept of a line), min_length, "
-    "no_repeat_ngram_size; to draw at random: sampling_method=random, "
-    "sampling_temp, sampling_keep_top_k, sampling_top_p, random_seed.",
+    "write_beam_scores, return_alignments (pairs of words, as 0-0 1-2), "
+    "max_input_size (ids kept of a line), min_length, no_repeat_ngram_size; to "
+    "draw at random: sampling_method=random, sampling_temp, "
+    "sampling_keep_top_k, sampling_top_p, random_seed.",
     prefix_file="For each line, the beginning of its translation.",
     attention_to_file="File for the attention weights, as JSON lines.",
     score_file="Lines of input<TAB>target. For each, the natural logarithm of "
@@ -317,7 +318,9 @@ def decode(
         lines,
         decode_hparams,
         n_best=decode_hparams.beam_size if decode_hparams.return_beams else 1,
-        with_attention=bool(FLAGS.attention_to_file),
+        with_attention=bool(
+            FLAGS.attention_to_file or decode_hparams.return_alignments
+        ),
         prefix=prefix,
         progress=terminal.show_lines,
         **({"chunk_lines": 1} if typed else {}),
@@ -379,13 +382,16 @@ def translation_line(
     translation: Any, decode_hparams: decode_hparam.DecodeHParams
 ) -> str:
     """Returns the output line of an `engines.Translation`."""
-    if not decode_hparams.return_beams:
+    is_aligned = decode_hparams.return_alignments
+    if not decode_hparams.return_beams and not is_aligned:
         return translation.texts[0]
     fields = []
-    for line, score in zip(translation.texts, translation.scores, strict=True):
+    for i, line in enumerate(translation.texts):
         fields.append(line.replace("\t", " "))
         if decode_hparams.write_beam_scores:
-            fields.append(f"{score:.4f}")
+            fields.append(f"{translation.scores[i]:.4f}")
+        if is_aligned:
+            fields.append(translation.alignment(i))
     return "\t".join(fields)
 
 

@@ -96,10 +96,15 @@ def settings_of(run: run_dir.RunDir) -> decode_hparam.DecodeHParams:
     hparams = run.read_hparams()
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
-        if decode_hparams.return_beams or decode_hparams.write_beam_scores:
+        if (
+            decode_hparams.return_beams
+            or decode_hparams.write_beam_scores
+            or decode_hparams.return_alignments
+        ):
             raise errors.UserError(
-                "only the best translation is written; return_beams and "
-                "write_beam_scores are for relpos-decoder."
+                "only the best translation is written; return_beams, "
+                "write_beam_scores and return_alignments are for "
+                "relpos-decoder."
             )
         decode_hparams = decode_hparams.fill(hparams)
         decode_hparams.check_beam_size(hparams.vocab_size)

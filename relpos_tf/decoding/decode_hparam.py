@@ -37,6 +37,7 @@ class DecodeHParams:
     batch_size: int = fields.number(0)  # lines translated at once; 0: 128
     return_beams: bool = False  # all hypotheses of a line, tab-separated
     write_beam_scores: bool = False  # and the score after each
+    return_alignments: bool = False  # and pairs of words, as 0-0 1-2
     max_input_size: int = fields.number(0)  # ids kept of a line; 0: all
     min_length: int = fields.number(0, most=10_000)  # ids before the end
     # No n-gram of this size twice; 0: any.

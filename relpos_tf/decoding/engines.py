@@ -54,11 +54,31 @@ class Attention(NamedTuple):
         target: list of str. The translation's pieces.
         weights: float32 array, layers x heads x target x source. Row t holds
             the weights with which piece t was predicted; each sums to 1.
+        source_words: list of int. The number of the word, from 0, that each
+            piece but EOS is a part of. Blanks end words.
+        target_words: list of int. The same of the translation.
     """
 
     source: list[str]
     target: list[str]
     weights: np.ndarray
+    source_words: list[int] = []
+    target_words: list[int] = []
+
+    def word_pairs(self) -> list[tuple[int, int]]:
+        """Returns the pairs of source and target words that are aligned.
+
+        Each piece of the translation is aligned with the source piece that has
+        the largest mean weight over all layers and heads. Words are aligned if
+        a piece of one is with a piece of the other; EOS stands for no word.
+        """
+        mean = self.weights.mean(axis=(0, 1))  # [target, source]
+        pairs = set()
+        for target, row in zip(self.target_words, mean, strict=False):
+            piece = row.argmax()
+            if piece < len(self.source_words):
+                pairs.add((self.source_words[piece], target))
+        return sorted(pairs)
 
 
 class Translation(NamedTuple):
@@ -69,6 +89,15 @@ class Translation(NamedTuple):
     is_complete: bool  # False if the length limit cut the best one off
     ids: list[list[int]] = []  # of each text, if the engine knows them
     attention: list[Attention | None] = []  # of each text, if wanted
+
+    def alignment(self, number: int) -> str:
+        """Returns the aligned words of one text, as in `0-0 1-2`.
+
+        Each pair has a word of the source and one of the text, from 0.
+        """
+        attention = self.attention[number]
+        pairs = attention.word_pairs() if attention else []
+        return " ".join(f"{source}-{target}" for source, target in pairs)
 
 
 class Hypothesis(NamedTuple):
@@ -255,3 +284,23 @@ class Engine(abc.ABC):
     def text(self, ids: Sequence[int]) -> str:
         """Returns the text of ids, which has no line end."""
         return re.sub(LINE_END, " ", self.tokenizer.decode(ids))
+
+    def word_numbers(self, ids: Sequence[int]) -> list[int]:
+        """Returns the number of the word, from 0, that each id is a part of.
+
+        Args:
+            ids: Those from EOS on are left out; all of them, if they spell
+                nothing but blanks.
+        """
+        numbers = []
+        words: list[str] = []
+        for i in range(len(ids)):
+            if ids[i] == tokenizer_lib.EOS_ID:
+                break
+            before = words
+            text = self.text(ids[: i + 1])
+            words = text.split()
+            # A piece that is a blank belongs to the word that follows.
+            is_blank = words == before and text[-1:] in ("", " ")
+            numbers.append(len(words) - 1 + is_blank)
+        return [min(number, len(words) - 1) for number in numbers if words]

@@ -75,8 +75,15 @@ def _translate(translator, decode_hparams, line, write):
     started = time.monotonic()
     is_all = decode_hparams.return_beams
     n_best = decode_hparams.beam_size if is_all else 1
-    (found,) = translator.translations([line], decode_hparams, n_best=n_best)
-    for one, score in zip(found.texts, found.scores, strict=True):
+    is_aligned = decode_hparams.return_alignments
+    (found,) = translator.translations(
+        [line], decode_hparams, n_best=n_best, with_attention=is_aligned
+    )
+    for i, (one, score) in enumerate(
+        zip(found.texts, found.scores, strict=True)
+    ):
+        if is_aligned:
+            one += f"  {found.alignment(i)}"
         if not is_all:
             write(one)
         elif score > engines.NO_HYPOTHESIS:

@@ -254,6 +254,8 @@ class ModelEngine(engines.Engine):
                 [pieces[i] for i in source],
                 [pieces[i] for i in target],
                 row[:, :, : len(target), : len(source)],
+                self.word_numbers(source),
+                self.word_numbers(target),
             )
             for (source, target), row in zip(pairs, weights, strict=True)
         )

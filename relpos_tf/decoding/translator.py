@@ -355,8 +355,9 @@ def _check_options(options):
     """Refuses unknown options of `translate`, and names the known."""
     parameters = inspect.signature(Translator.translate).parameters
     known = {*parameters, *fields.kinds(decode_hparam.DecodeHParams)}
-    # The last two are `n_best` and `return_scores` here.
-    known -= {"self", "lines", "options", "return_beams", "write_beam_scores"}
+    known -= {"self", "lines", "options"}
+    # `n_best`, `return_scores` and `return_attention` here.
+    known -= {"return_beams", "write_beam_scores", "return_alignments"}
     fields.check_names(options, dict.fromkeys(known), "options")
 
 

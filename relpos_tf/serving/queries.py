@@ -18,6 +18,7 @@ OPTIONS = fields.kinds(decode_hparam.DecodeHParams).keys() - {
     "max_input_size",
     "return_beams",
     "write_beam_scores",
+    "return_alignments",
 }
 _FIELDS = {"lines", "model", "n_best", "attention"}
 

@@ -202,6 +202,30 @@ class DecoderTest(parameterized.TestCase):
         )
         self.assertEqual(out, b"A\t0.0000\tA1\t-1.0000\n")
 
+    def test_alignments_stand_beside_the_translations(self):
+        settings = "--decode_hparams=return_alignments=true"
+        self.engine = translator_test.AlignedEngine()
+        _, out, _ = self.decode(settings, stdin=b"a\tb\n\nc")
+        self.assertEqual(out, b"A B\t0-0\n\t\nC\t0-0\n")
+        settings += ",beam_size=2,return_beams=true"
+        _, out, _ = self.decode(settings, stdin=b"a")
+        self.assertEqual(out, b"A\t0-0\tA1\t0-0\n")
+        _, out, _ = self.decode(
+            settings + ",write_beam_scores=true", stdin=b"a"
+        )
+        self.assertEqual(out, b"A\t0.0000\t0-0\tA1\t-1.0000\t0-0\n")
+
+    def test_exports_have_no_alignments(self):
+        target = self.folder / "target"
+        code, out, err = self.decode(
+            "--decode_hparams=return_alignments=true",
+            f"--decode_to_file={target}",
+            stdin=b"a",
+        )
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn("An export has no attention", err)
+        self.assertFalse(target.exists())
+
     def test_input_is_cut_and_batched_as_wanted(self):
         code, out, err = self.decode(
             "--decode_hparams=max_input_size=3,batch_size=1", stdin=b"abcd\nx"

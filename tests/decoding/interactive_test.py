@@ -93,6 +93,11 @@ class RunTest(parameterized.TestCase):
         _, messages = self.talk(":")
         self.assertIn("beam_size=3, alpha=0.6, extra_length=7, ", messages)
 
+    def test_alignments_are_shown(self):
+        engine = translator_test.AlignedEngine()
+        output, _ = self.talk("a", engine=engine, return_alignments=True)
+        self.assertEqual(output, ["A  0-0"])
+
     def test_missing_hypotheses_are_not_shown(self):
         output, _ = self.talk("a", engine=FewEngine(), return_beams=True)
         self.assertEqual(output, [" -0.5000  one"])

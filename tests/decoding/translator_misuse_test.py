@@ -39,6 +39,7 @@ OPTIONS = {
     "beem_size": (4, "Did you mean beam_size"),
     "batch_size": (-1, "`batch_size` must be at least 0"),
     "return_beams": (True, r"Unknown options \['return_beams'\].*'n_best'"),
+    "return_alignments": (True, r"Unknown options .*'return_attention'"),
     "prefix": ("Der", "`prefix` must be a list of lines, each a str"),
 }
 

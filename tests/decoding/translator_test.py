@@ -74,6 +74,19 @@ class EchoEngine(engines.Engine):
         ]
 
 
+class AlignedEngine(EchoEngine):
+    """Aligns the first words."""
+
+    is_steerable = True
+
+    def with_attention(self, items, translations):
+        one = engines.Attention(["a"], ["A"], np.ones([1, 1, 1, 1]), [0], [0])
+        return [
+            translation._replace(attention=[one] * len(translation.texts))
+            for translation in translations
+        ]
+
+
 class OrderTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(batch_size=(1, 2, 7), chunk_lines=(1, 3, 100))
     def test_each_line_has_its_translation_in_its_place(
@@ -338,6 +351,20 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
                 shape = (1, 2, len(one.target), len(one.source))
                 self.assertEqual(one.weights.shape, shape)
                 self.assertAllClose(one.weights.sum(-1), np.ones(shape[:-1]))
+
+    def test_aligned_words_are_words_of_both_lines(self):
+        found = self.translator.translations(
+            LINES, n_best=2, with_attention=True
+        )
+        number = 0
+        for line, one in zip(LINES, found, strict=True):
+            for i, text in enumerate(one.texts):
+                pairs = [pair.split("-") for pair in one.alignment(i).split()]
+                number += len(pairs)
+                for source, target in pairs:
+                    self.assertLess(int(source), len(line.split()))
+                    self.assertLess(int(target), len(text.split()))
+        self.assertGreater(number, 10)
 
     def test_drawn_translations_depend_on_seed_and_line_alone(self):
         options = {"sampling_method": "random", "sampling_top_p": 0.9}
