@@ -218,6 +218,10 @@ TABLE = {
         ("--output_dir=run --decode_hparams=beam=2", "Unknown 'beam'"),
         ("--output_dir=run --decode_hparams=return_beams=1", "return_beams"),
         (
+            "--output_dir=run --decode_hparams=return_alignments=1",
+            "return_alignments",
+        ),
+        (
             "--output_dir=run --decode_from_file=a "
             "--decode_hparams=beam_size=9999",
             "number of pieces",
