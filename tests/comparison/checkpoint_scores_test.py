@@ -1,14 +1,10 @@
 """Translations of checkpoints: found, scored, tabulated."""
 
 import json
-import pathlib
-from unittest import mock
-
-from absl.testing import absltest
 
 from relpos_tf import errors
 from relpos_tf.comparison import checkpoint_scores
-from relpos_tf.comparison import figures
+from tests import folders
 
 REFERENCE = ("a b c d e", "f g h i j")
 HALF = ("a b c d e", "f g h i x")
@@ -17,16 +13,7 @@ NONE = ("k l m n o", "p q r s t")
 BLEU_OF_HALF = 100 * (9 / 10 * 7 / 8 * 5 / 6 * 3 / 4) ** 0.25
 
 
-class CheckpointScoresTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
-    def write(self, name, *lines):
-        path = self.folder / name
-        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-        return path
-
+class CheckpointScoresTest(folders.TestCase):
     def score(self, reference=REFERENCE):
         """Scores the translations that were written, and saves the scores."""
         found = checkpoint_scores.CheckpointScores(
@@ -85,31 +72,3 @@ class CheckpointScoresTest(absltest.TestCase):
             [(3, 50.0), (20, 0.0), (20, 100.0), (30, 100.0)],
         )
         self.assertIn("bleu_signature", record["scores"][0])
-
-    def test_warnings_come_once(self):
-        for name in ("dev-1", "dev-2"):
-            self.write(name, *HALF)
-        with self.assertLogs("relpos_tf", "WARNING") as logs:
-            self.score(("a , b , c", "d , e , f"))
-        self.assertIn("of 4 commas in the references", "".join(logs.output))
-        self.assertLen(logs.output, 1)
-
-    def test_plot_has_both_kinds(self):
-        self.write("dev-3", *HALF)
-        self.write("dev-20", *REFERENCE)
-        self.write("dev-average-20", *REFERENCE)
-        with (
-            mock.patch.object(figures, "is_available", lambda: True),
-            mock.patch.object(figures, "scores_by_step") as draw,
-        ):
-            paths = self.score().paths()
-        ((path, series), words) = draw.call_args
-        self.assertEqual([path], paths[1:])
-        self.assertAlmostEqual(series["checkpoint"][0][1], BLEU_OF_HALF)
-        self.assertEqual([x for x, _ in series["checkpoint"]], [3, 20])
-        self.assertEqual([x for x, _ in series["average"]], [20])
-        self.assertStartsWith(words["caption"], "sacreBLEU nrefs:1|")
-
-
-if __name__ == "__main__":
-    absltest.main()

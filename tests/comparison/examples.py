@@ -16,9 +16,9 @@ from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
-from relpos_tf.problems import problem as problem_lib
 from relpos_tf.utils import files
 from tests import tiny_run
+from tests.problems import problem_test
 
 PAIRS = list(zip(tiny_run.TEXT[::2], tiny_run.TEXT[1::2], strict=True))
 TEST = [*PAIRS, ("days", "Tage"), ("", "Nichts")]
@@ -31,16 +31,10 @@ def made() -> pathlib.Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     run = run_dir.RunDir(folder / "a-seed1")
     shutil.copytree(tiny_run.path(), run.path)
-    problem = problem_lib.Problem(
+    splits = {"train": PAIRS, "dev": PAIRS[1:], "test": TEST}
+    problem = problem_test.make(
         name="pairs",
-        source_language="en",
-        target_language="de",
-        vocab_size=340,
-        splits={
-            "train": lambda tmp_dir: PAIRS,
-            "dev": lambda tmp_dir: PAIRS[1:],
-            "test": lambda tmp_dir: TEST,
-        },
+        splits={x: lambda tmp_dir, x=x: splits[x] for x in splits},
         tokenizer_file=run.tokenizer_path,
     )
     manifest = problem.prepare(folder / "data")
@@ -73,7 +67,7 @@ def made() -> pathlib.Path:
 
 def copy(folder: pathlib.Path) -> pathlib.Path:
     """Copies `made()` to a folder."""
-    return shutil.copytree(made(), folder)
+    return shutil.copytree(made(), folder, dirs_exist_ok=True)
 
 
 def add_run(folder: pathlib.Path, name: str, seed: int = 1, shift: int = 1):

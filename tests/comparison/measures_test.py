@@ -57,16 +57,6 @@ class OfTrainingTest(absltest.TestCase):
             },
         )
 
-    def test_what_is_unknown_is_none(self):
-        found = measures.of_training(
-            [train(10, peak_memory_mb=9.0), train(20)], 20
-        )
-        self.assertIsNone(found["peak_memory_mb"])
-        self.assertEqual(found["target_tokens"], 10)
-        empty = measures.of_training([], 20)
-        self.assertIsNone(empty["minutes"])
-        self.assertEqual(empty["learning_curve"], {"train": [], "dev": []})
-
     def test_finite_leaves_only_what_json_holds(self):
         value = {"a": [1.5, float("inf")], "b": (float("nan"), True, "x", None)}
         found = measures.finite(value)
@@ -86,22 +76,3 @@ class LengthTest(parameterized.TestCase):
     )
     def test_quartiles_leave_about_a_quarter_in_each(self, lengths, expected):
         self.assertEqual(measures.quartiles(lengths), expected)
-
-    def test_buckets_hold_lengths_up_to_their_limit(self):
-        self.assertEqual(
-            measures.buckets([3, 9, 1, 4, 10], [3, 5, 9]),
-            [(3, [0, 2]), (5, [3]), (9, [1]), (None, [4])],
-        )
-        self.assertEqual(measures.buckets([3, 9], []), [(None, [0, 1])])
-
-    def test_lines_are_spread_over_lengths(self):
-        lengths = [60, 10, 40, 20, 50, 30]  # ordered: 1, 3, 5, 2, 4, 0
-        self.assertEqual(measures.spread_out(lengths, 3), [3, 2, 0])
-        self.assertEqual(measures.spread_out(lengths, 1), [2])
-        self.assertEqual(measures.spread_out(lengths, 9), [1, 3, 5, 2, 4, 0])
-        self.assertEqual(measures.spread_out([], 3), [])
-        self.assertEqual(measures.spread_out(lengths, 0), [])
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -1,36 +1,21 @@
 """Files of translations of other systems."""
 
-import os
-import pathlib
-
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.comparison import outputs
 from relpos_tf.problems import test_sets
+from tests import folders
 
 
-class OutputsTestCase(parameterized.TestCase):
+class OutputsTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-        before = os.getcwd()
-        os.chdir(self.folder)
-        self.addCleanup(os.chdir, before)
+        self.enter_folder()
         for number, name in enumerate(
             ("a.txt", "b.txt", "k=2.txt", "s-1.txt", "s-2.txt", "[s-3.txt")
         ):
-            (self.folder / name).write_text(f"one\ntwo {number}\n")
-        (self.folder / "copy.txt").write_text("one\ntwo 0\n")
-        self.sets = [
-            test_sets.TestSet(
-                name, ["x", "y"], ["u", "v"], self.folder, self.folder
-            )
-            for name in ("test", "test_2017_flickr")
-        ]
+            self.write(name, "one", f"two {number}")
 
-
-class ParseTest(OutputsTestCase):
     @parameterized.parameters(
         (["x=a.txt"], [("x", None, {"": "a.txt"})]),
         (["x=k=2.txt"], [("x", None, {"": "k=2.txt"})]),
@@ -57,22 +42,12 @@ class ParseTest(OutputsTestCase):
         ]
         self.assertEqual(found, expected)
 
-
-class ReadTest(OutputsTestCase):
-    def read(self, *items):
-        (one,) = outputs.parse(items)
-        return outputs.read(one, self.sets)
-
     def test_each_set_has_its_lines(self):
-        result = self.read("x=b.txt", "x:test_2017_flickr=a.txt")
-        first, second = ["one", "two 1"], ["one", "two 0"]
-        self.assertEqual(
-            result.translations, {"test": first, "test_2017_flickr": second}
-        )
-        for item in ("x:test=b.txt", "x=b.txt"):
-            self.assertEqual(self.read(item).translations, {"test": first})
-        self.assertEqual(result.record, {})
-
-
-if __name__ == "__main__":
-    absltest.main()
+        sets = [
+            test_sets.TestSet(x, ["x", "y"], ["u", "v"], self.folder, "")
+            for x in ("test", "flickr")
+        ]
+        lines = {"test": ["one", "two 1"], "flickr": ["one", "two 0"]}
+        for first in ("x:test=b.txt", "x=b.txt"):
+            (one,) = outputs.parse([first, "x:flickr=a.txt"])
+            self.assertEqual(outputs.read(one, sets).translations, lines)

@@ -1,10 +1,8 @@
 """What the comparison refuses, and the words that the message must have."""
 
 import functools
-import os
 import pathlib
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -15,6 +13,7 @@ from relpos_tf.comparison import runs
 from relpos_tf.comparison import variants
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
+from tests import folders
 
 TINY = "transformer_relative_tiny"
 
@@ -92,15 +91,13 @@ REFUSALS = (
 )
 
 
-class RefusalsTest(parameterized.TestCase):
+class RefusalsTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        before = os.getcwd()
-        os.chdir(self.create_tempdir().full_path)
-        self.addCleanup(os.chdir, before)
-        for name, lines in (("a", "1\n2\n"), ("copy", "1\n2\n"), ("b", "3\n")):
-            pathlib.Path(f"{name}.txt").write_text(lines)
-        pathlib.Path("long.txt").write_text("1\n2\n3\n")
+        self.enter_folder()
+        for name, lines in (("a", "12"), ("copy", "12"), ("b", "3")):
+            self.write(f"{name}.txt", *lines)
+        self.write("long.txt", *"123")
         for name in ("run", "other"):
             run_dir.RunDir(pathlib.Path(name)).write_hparams(hparam.HParams())
 
@@ -113,7 +110,3 @@ class RefusalsTest(parameterized.TestCase):
         for word in words.split():
             self.assertIn(word, message)
         self.assertNotIn("\n", message)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -3,15 +3,14 @@
 import html.parser
 import json
 import os
-import pathlib
 import re
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.comparison import figures
 from relpos_tf.comparison import report as report_lib
+from tests import folders
 from tests import report_sample
 
 HOSTILE = "</td></dd><script>alert(1)</script><img src=//x.org onerror=a> &amp;"
@@ -64,11 +63,7 @@ def hostile(value):
     return f"{HOSTILE}{value}" if isinstance(value, str) else value
 
 
-class ReportHtmlTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class ReportHtmlTest(folders.TestCase):
     def page(self, report, has_figures=False):
         """Renders a report; without figures it is quick."""
         available = mock.patch.object(
@@ -100,6 +95,7 @@ class ReportHtmlTest(parameterized.TestCase):
     def test_page_has_the_content_of_the_report(self):
         page = self.page(report_sample.report())
         self.assert_self_contained(page)
+        self.assertIn(figures.HOW_TO_INSTALL, page.text)
         for words in (
             "Relative against absolute",
             "relative is better than absolute by 2.00 BLEU.",
@@ -128,22 +124,6 @@ class ReportHtmlTest(parameterized.TestCase):
             "out/runs/absolute-seed2",
         ):
             self.assertIn(words, page.text)
-
-    def test_page_has_a_structure(self):
-        page = self.page(report_sample.report())
-        headings = [tag for tag, _ in page.elements if re.match("h[1-6]", tag)]
-        self.assertEqual(headings[0], "h1")
-        self.assertEqual(headings.count("h1"), 1)
-        for before, after in zip(headings, headings[1:], strict=False):
-            self.assertLessEqual(int(after[1]), int(before[1]) + 1)
-        tables = len(page.all("table"))
-        self.assertGreater(tables, 4)
-        self.assertLen(page.all("caption"), tables)
-        boxes = [d for d in page.all("div") if d.get("class") == "scroll"]
-        self.assertLen(boxes, tables)
-        for cell in page.all("th"):
-            self.assertIn(cell["scope"], ("col", "row"))
-        self.assertEqual(page.all("html"), [{"lang": "en"}])
 
     @parameterized.parameters(False, figures.is_available())
     def test_hostile_words_stay_words(self, has_figures):
@@ -189,11 +169,6 @@ class ReportHtmlTest(parameterized.TestCase):
             self.assertNotIn(missing, page.text)
         self.assertNotRegex(page.text, r"\b(None|nan|null)\b")
 
-    def test_without_matplotlib_it_says_how_to_get_figures(self):
-        page = self.page(report_sample.report())
-        self.assertEmpty(page.all("img"))
-        self.assertIn(figures.HOW_TO_INSTALL, page.text)
-
     def test_files_are_written_whole_or_not_at_all(self):
         report = report_sample.report(title="\ud800 漢字 \x00")
         with mock.patch.object(figures, "is_available", return_value=False):
@@ -212,7 +187,3 @@ class ReportHtmlTest(parameterized.TestCase):
         self.assertEqual(
             [path.read_text(encoding="utf-8") for path in paths], contents
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -1,9 +1,6 @@
 """Runs: their names, their progress and their final models."""
 
-import pathlib
-
 import numpy as np
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -12,20 +9,13 @@ from relpos_tf.comparison import runs
 from relpos_tf.comparison import variants
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
-from relpos_tf.problems import manifest
-from relpos_tf.problems import own_files
-from relpos_tf.problems import translate
-from tests import tiny_run
+from tests import folders
 
 HPARAMS = hparam.HParams(vocab_size=40)
 DEV = {"split": "dev", "loss": 2.0, "bleu": 1.0}
 
 
-class RunsTestCase(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class RunsTestCase(folders.TestCase):
     def make(self, name, *steps, hparams=HPARAMS, flags="", average=()):
         """Makes the files of a run, and returns its directory."""
         run = run_dir.RunDir(self.folder / name)
@@ -179,69 +169,3 @@ class PlanTest(RunsTestCase):
             errors.UserError, r"a_b-seed2 .*--local_eval_frequency=7 .now 5."
         ):
             self.plan(**averaged)
-
-
-TEXTS = {
-    "train": "one two\nthree\nfour five six\n" * 7,
-    "dev": "two three\nsix\n",
-    "test": "five\nthree four\none\n",
-    "more": "six five\nfour\none\n",
-}
-
-
-class TextTest(RunsTestCase):
-    """Runs with text of one's own: whether the flags name that text."""
-
-    def setUp(self):
-        super().setUp()
-        for name, text in TEXTS.items():
-            for side in ("en", "de"):
-                (self.folder / f"{name}.{side}").write_text(text)
-        self.run_of_a = runs.Run("a", 1, self.folder / "a-seed1")
-
-    def problem(self, test="test", vocab_size=300):
-        train, dev, test = (
-            [f"{self.folder}/{name}.{side}" for side in ("en", "de")]
-            for name in ("train", "dev", test)
-        )
-        return translate.files_problem(
-            own_files.Training(*train),
-            own_files.Sides(*dev),
-            own_files.Sides(*test),
-            vocab_size,
-        )
-
-    def train(self, problem):
-        """Leaves the files of a run that are checked."""
-        found = problem.prepare(self.folder / "data")
-        self.run_of_a.files.write_hparams(HPARAMS)
-        data = manifest.fingerprints(found)
-        self.run_of_a.files.write_problem(tiny_run.PROBLEM | {"data": data})
-
-    def check(self, problem):
-        runs.check_text([self.run_of_a], self.folder / "data", problem)
-
-    def test_text_of_the_runs_is_found_in_any_place(self):
-        self.check(self.problem())  # nothing has begun
-        self.train(self.problem())
-        self.check(self.problem())
-        for path in self.folder.glob("test.*"):
-            path.rename(path.with_stem("moved"))
-        self.check(self.problem("moved"))
-        (self.run_of_a.path / "problem.json").unlink()  # as in imported runs
-        self.check(self.problem("more"))
-
-    @parameterized.parameters({"test": "more"}, {"vocab_size": 275})
-    def test_other_text_is_refused(self, **given):
-        self.train(self.problem())
-        other = self.problem(**given)
-        for _ in range(2):  # whether it is prepared or not
-            with self.assertRaisesRegex(
-                errors.UserError, "The run .*/a-seed1 was made with other text"
-            ):
-                self.check(other)
-            other.prepare(self.folder / "data")
-
-
-if __name__ == "__main__":
-    absltest.main()

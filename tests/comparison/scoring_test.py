@@ -1,12 +1,9 @@
 """Scores of models: the decoder's translations, computed once."""
 
-import pathlib
 import shutil
 from unittest import mock
 
 import tensorflow as tf
-from absl.testing import absltest
-from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.comparison import collection
@@ -18,25 +15,23 @@ from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.problems import test_sets
 from relpos_tf.training import evaluation
+from tests import folders
 from tests.comparison import examples
 
 
-class ScoresTestCase(parameterized.TestCase):
+class ScoresTestCase(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path) / "all"
         examples.copy(self.folder)
         self.run = runs.Run("a", 1, self.folder / "a-seed1")
         self.problem = test_sets.problem_of(self.run.files)
         self.true_start = jobs.start
-        patch = examples.scores_in_this_process()
-        self.process = patch.start()
-        self.addCleanup(patch.stop)
-        patch = mock.patch.object(
-            model_engine.ModelEngine, "translate", examples.quick_search
+        self.process = self.enter_context(examples.scores_in_this_process())
+        self.enter_context(
+            mock.patch.object(
+                model_engine.ModelEngine, "translate", examples.quick_search
+            )
         )
-        patch.start()
-        self.addCleanup(patch.stop)
 
     def open_set(self, use_test_set=True):
         (found,) = collection.open_test_sets(
@@ -92,11 +87,9 @@ class TrueScoresTest(ScoresTestCase):
 class ScoresTest(ScoresTestCase):
     def setUp(self):
         super().setUp()
-        patch = mock.patch.object(
-            evaluation, "teacher_forced", examples.quick_loss
+        self.enter_context(
+            mock.patch.object(evaluation, "teacher_forced", examples.quick_loss)
         )
-        patch.start()
-        self.addCleanup(patch.stop)
 
     def test_scores_are_computed_again_only_after_a_change(self):
         first = self.score()
@@ -160,7 +153,3 @@ class ProcessTest(ScoresTestCase):
             r".*a-seed1\.score\.log:(?s:.*)\n  .*ckpt-7[^\n]*\Z",
         )
         self.assertNotIn("Traceback", message)
-
-
-if __name__ == "__main__":
-    absltest.main()

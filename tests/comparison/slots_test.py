@@ -47,7 +47,3 @@ class DivideTest(parameterized.TestCase):
     def test_more_than_there_are_parts_are_refused(self, cores, gpus, message):
         with self.assertRaisesRegex(errors.UserError, message):
             self.divide(3, cores, gpus)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -1,14 +1,7 @@
 """Training of all runs, by a trainer that only writes its files."""
 
 import json
-import os
-import pathlib
-import signal
-import threading
-import time
 from unittest import mock
-
-from absl.testing import absltest
 
 from relpos_tf import errors
 from relpos_tf import hparam
@@ -17,26 +10,20 @@ from relpos_tf.comparison import runs
 from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.comparison import train_runs
 from relpos_tf.models import run_dir
-from relpos_tf.utils import signals
+from tests import folders
 
 ONE = slots_lib.divide(1)
 TWO = slots_lib.Slots((slots_lib.Slot(), slots_lib.Slot()), 4, 0)
 SHARING = {"jobs": 2, "cores": 4, "gpus": 0}
-# Trains to step 10, evaluates there; saves when it is told to stop.
+# Trains to step 10, and evaluates there.
 FAKE = f"HPARAMS = {hparam.HParams(train_steps=10).to_json()!r}"
 FAKE += """
-import json, pathlib, signal, sys, time
+import json, pathlib, sys
 flags = dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:])
 folder = pathlib.Path(flags["output_dir"])
 with open(folder.parent / "calls.jsonl", "a") as file:
     file.write(json.dumps(flags) + "\\n")
 folder.mkdir(exist_ok=True)
-
-def stop(number, frame):
-    (folder / "ckpt-5.npz").touch()
-    sys.exit(0)
-
-signal.signal(signal.SIGTERM, stop)
 mode = flags["hparams"]
 if mode == "fails":
     sys.exit("trainer: it is bad.")
@@ -48,29 +35,21 @@ if mode != "nothing":
             event |= {"steps_per_second": 2.0, "tokens_per_second": 9.0}
             event |= {"target_tokens": 9.0, "peak_memory_mb": 9.0}
             file.write(json.dumps(event) + "\\n")
-            file.flush()
-            if mode == "waits" and step == 5:
-                (folder / "waits").touch()
-                time.sleep(60)
         event = {"step": 10, "split": "dev", "loss": 2.5, "bleu": 33.3}
         file.write(json.dumps(event) + "\\n")
     (folder / "ckpt-10.npz").touch()
 """
 
 
-class TrainTest(absltest.TestCase):
+class TrainTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-        script = self.folder / "fake.py"
-        script.write_text(FAKE)
+        script = str(self.write("fake.py", FAKE))
         for module, name, value in (
-            (train_runs, "TRAINER", [str(script)]),
+            (train_runs, "TRAINER", [script]),
             (jobs, "POLL_SECONDS", 0.05),
         ):
-            patch = mock.patch.object(module, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
+            self.enter_context(mock.patch.object(module, name, value))
 
     def run_of(self, label, mode="", seed=1):
         return runs.Run(label, seed, self.folder / label, "the_set", mode)
@@ -94,18 +73,10 @@ class TrainTest(absltest.TestCase):
         lines = self.train(*wanted)
         flags = {"random_seed": "2", "hparams": "alpha=1", "problem": "p"}
         self.assertEqual(self.calls()[1], self.calls()[1] | flags)
-        self.assertEqual(lines[0], "[1/2] a seed 1 begins.")
         self.assertRegex(
-            lines[1],
-            r"^\[1/2\] a seed 1  step 5/10  loss 1.50  2.0 steps/s  all runs: "
-            r"\d:\d\d:\d\d left$",
-        )
-        self.assertEqual(
-            lines[3:5],
-            [
-                "[1/2] a seed 1  step 10  dev loss 2.50  BLEU 33.30",
-                "[2/2] b seed 2 begins.",
-            ],
+            "\n".join(lines),
+            r"(?s)a seed 1 begins.*step 5/10  loss 1.50  2.0 steps/s .*\d left"
+            r".*dev loss 2.50  BLEU 33.30.*b seed 2 begins",
         )
         self.assertIsNone(wanted[0].read_sharing())
         self.assertEqual(
@@ -139,42 +110,11 @@ class TrainTest(absltest.TestCase):
         wanted = [self.run_of(*x) for x in (("a", "fails"), ("b", "nothing"))]
         with self.assertRaises(errors.UserError) as caught:
             self.train(*wanted, self.run_of("c"), slots=TWO)
-        self.assertEqual(
-            str(caught.exception),
-            f"Training failed for 2 of 3: a seed 1 (see {logs}/a-seed1.log), b "
-            f"seed 1 (see {logs}/b-seed1.log). Run the command again to try "
-            "these again.",
-        )
+        for words in ("2 of 3", f"{logs}/a-seed1.log", f"{logs}/b-seed1.log"):
+            self.assertIn(words, str(caught.exception))
         said = "\n".join(self.lines)
         self.assertIn("trainer: it is bad.", said)
         self.assertIn("b seed 1 ended before step 10, without an error", said)
         self.train(*map(self.run_of, "abc"), slots=TWO)
         paths = [call["output_dir"] for call in self.calls()[3:]]
         self.assertCountEqual(paths, [str(run.path) for run in wanted])
-
-    def test_interrupted_runs_go_on_from_the_states_that_they_saved(self):
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.addCleanup(signal.signal, signal.SIGINT, before)
-        waiting = [self.run_of(name, "waits") for name in "ab"]
-
-        def send():
-            while not all((run.path / "waits").exists() for run in waiting):
-                time.sleep(0.01)
-            os.kill(os.getpid(), signal.SIGINT)
-
-        sender = threading.Thread(target=send)
-        sender.start()
-        with signals.caught(), self.assertRaises(KeyboardInterrupt):
-            self.train(*waiting, self.run_of("c"), slots=TWO)
-        sender.join()
-        for run in waiting:
-            self.assertEqual(run_dir.all_steps(run.path), [5])
-        self.assertLen(self.calls(), 2)
-        lines = self.train(*map(self.run_of, "abc"), slots=TWO)
-        self.assertIn("[1/3] a seed 1 goes on from step 5.", lines)
-        for name in "abc":
-            self.assertIn(10, run_dir.all_steps(self.folder / name))
-
-
-if __name__ == "__main__":
-    absltest.main()

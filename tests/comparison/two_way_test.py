@@ -5,17 +5,26 @@ import statistics
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import significance
 from relpos_tf.comparison import two_way
 from tests.campaigns import chance
-from tests.comparison import pairs_test
 
-MEAN = pairs_test.Mean()
 NORMAL = statistics.NormalDist()
+
+
+class Mean:
+    """A measure whose score is the mean over lines; counts: value and 1."""
+
+    name = "BLEU"
+
+    def score(self, sums):
+        return sums[..., 0] / sums[..., 1]
+
+
+MEAN = Mean()
 
 
 def runs(*by_seed):
@@ -70,15 +79,6 @@ class TwoWayTest(parameterized.TestCase):
         self.assertAlmostEqual(half / found.difference, 1.0, places=6)
         self.assertEqual(p < 0.05, found.low > 0)
 
-    def test_equal_lines_leave_the_t_test(self):
-        for seeds in ([1.0, 2.0], [1.5, 2.5, 1.0, 4.0]):
-            found = two_way.of_same_seeds(
-                runs(*[[x] * 5 for x in seeds]), zeros(len(seeds), 5), MEAN
-            )
-            self.assertAlmostEqual(
-                found.p_value, significance.p_of_differences(seeds)
-            )
-
     def test_equal_seeds_leave_the_normal_test(self):
         found = two_way.of_same_seeds(
             runs(*[[1.0, 3.0, 2.0]] * 3), zeros(3, 3), MEAN
@@ -118,7 +118,7 @@ class TwoWayTest(parameterized.TestCase):
 
 class CoverageTest(parameterized.TestCase):
     @parameterized.product(
-        seeds=(2, 3, 5),
+        seeds=(2, 5),
         parts=((1.0, 0.0, 0.3), (1.0, 0.7, 0.3), (0.0, 0.7, 0.3)),
     )
     def test_interval_holds_the_truth(self, seeds, parts):
@@ -145,8 +145,6 @@ class CoverageTest(parameterized.TestCase):
 class ChanceTest(parameterized.TestCase):
     """The campaign `chance`, with few lines, trials and comparisons."""
 
-    NUMBER = 100
-
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -155,11 +153,11 @@ class ChanceTest(parameterized.TestCase):
         cls.pool = chance.Pool(corpus_measures.Bleu(), *lines)
         cls.generator = generator
 
-    def shares(self, kind, seeds, number=NUMBER):
+    def shares(self, kind, seeds, number=100):
         with mock.patch.object(significance, "TRIALS", 500):
             return chance.tally(self.pool, kind, seeds, number, self.generator)
 
-    @parameterized.product(kind=("equal", "mixed"), seeds=chance.SEEDS)
+    @parameterized.parameters(("equal", 2), ("mixed", 1), ("mixed", 5))
     def test_equal_labels_are_rarely_called_different(self, kind, seeds):
         found = self.shares(kind, seeds)
         self.assertLessEqual(found["better"], 0.05)
@@ -167,14 +165,10 @@ class ChanceTest(parameterized.TestCase):
             self.assertEqual(found["better"], 0.0)
             self.assertGreater(found["sentences"], 0.1)
         else:
-            error = 3 * (0.05 * 0.95 / self.NUMBER) ** 0.5
+            error = 3 * (0.05 * 0.95 / 100) ** 0.5
             self.assertGreaterEqual(found["interval holds"], 0.95 - error)
 
     def test_true_differences_are_found(self):
-        found = self.shares("3", 5, 100)
+        found = self.shares("3", 5)
         self.assertGreater(found["better"], 0.5)
         self.assertGreater(found["interval holds"], 0.9)
-
-
-if __name__ == "__main__":
-    absltest.main()
