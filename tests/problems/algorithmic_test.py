@@ -37,7 +37,3 @@ class AlgorithmicTest(absltest.TestCase):
             tokens = tokenizer.Tokenizer(copy.tokenizer_path(data_dir))
             for source, _ in copy.pairs("test"):
                 self.assertLen(tokens.encode(source), len(source.split()) + 1)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -2,7 +2,6 @@
 
 import collections
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.problems import cleaning
@@ -84,7 +83,3 @@ class CleaningTest(parameterized.TestCase):
             cleaning.collapse_blanks(" stone  &amp;\ttile\u2028. "),
             "stone & tile .",
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -1,23 +1,18 @@
 """Tests of preparing text in chunks and processes, and of relpos-datagen."""
 
-import contextlib
-import hashlib
-import io
-import pathlib
 import random
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf.bin import command
 from relpos_tf.bin import datagen
 from relpos_tf.data import tokenizer
 from relpos_tf.problems import own_files
 from relpos_tf.problems import prepare
 from relpos_tf.problems import translate
-from relpos_tf.utils import processes
+from tests import folders
+from tests.bin import calls
 
 LINES = 307
 
@@ -53,18 +48,9 @@ def write_text(folder):
             path.write_bytes("".join(f"{line}\n" for line in lines).encode())
 
 
-def checksums(folder):
-    """Returns the checksum of each file of a folder."""
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.iterdir()
-    }
-
-
-class PrepareTest(parameterized.TestCase):
+class PrepareTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         write_text(self.folder)
 
     def make(self, source="train.en", target="train.de", **given):
@@ -85,16 +71,7 @@ class PrepareTest(parameterized.TestCase):
         made = self.make(**given)
         data = self.folder / name
         manifest = made.prepare(data, num_processes=num_processes)
-        return made, manifest, checksums(made.folder(data))
-
-    def test_what_is_dropped_is_counted(self):
-        _, manifest, _ = self.prepared("data")
-        counts = dict(manifest["cleaning"])
-        for rule in ("blank", "nul", "long", "tokens"):
-            self.assertGreater(counts[rule], 0, rule)
-        self.assertEqual(counts.pop("read"), LINES)
-        dropped = sum(counts[rule] for rule in ("blank", "long", "tokens"))
-        self.assertEqual(manifest["counts"]["train"], LINES - dropped)
+        return made, manifest, folders.checksums(made.folder(data))
 
     def test_any_processes_and_chunks_give_the_same(self):
         expected = self.prepared("one")[1:]
@@ -105,14 +82,6 @@ class PrepareTest(parameterized.TestCase):
             ):
                 found = self.prepared(f"{size}", num_processes=1 + size % 3)
             self.assertEqual(found[1:], expected)
-
-    def test_a_killed_process_is_explained(self):
-        with (
-            mock.patch.object(prepare, "_PAIRS", 20),
-            mock.patch.object(prepare, "_STEP", 20),
-            self.assertRaisesRegex(processes.LostError, "--num_processes=1"),
-        ):
-            list(processes.ordered_map(_end_at_7, range(20), 2))
 
     def test_one_file_given_twice_is_warned_of(self):
         with self.assertLogs("relpos_tf", "WARNING") as logs:
@@ -157,44 +126,19 @@ class PrepareTest(parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, f"dev.de.*{reason}"):
             made.prepare(self.folder / "data")
 
-
-def _end_at_7(number):
-    import os
-
-    if number == 7:
-        os._exit(1)
-    return number
-
-
-class DatagenTest(absltest.TestCase):
-    def execute(self, *arguments):
-        """Returns (exit code, standard error)."""
-        error = io.StringIO()
-        with contextlib.redirect_stderr(error):
-            code = command.execute(datagen.main, arguments)
-        return code, error.getvalue()
-
-    def test_text_of_ones_own_is_prepared_and_its_losses_are_listed(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        write_text(folder)
+    def test_the_command_lists_what_is_dropped(self):
         flags = [
             "--problem=translate_files",
-            f"--train_source={folder}/train.en",
-            f"--train_target={folder}/train.de",
-            f"--dev_source={folder}/dev.en",
-            f"--dev_target={folder}/dev.de",
+            f"--train_source={self.folder}/train.en",
+            f"--train_target={self.folder}/train.de",
+            f"--dev_source={self.folder}/dev.en",
+            f"--dev_target={self.folder}/dev.de",
             "--vocab_size=330",
-            f"--data_dir={folder}/data",
+            f"--data_dir={self.folder}/data",
+            "--num_processes=1",
         ]
-        code, err = self.execute(*flags, "--num_processes=1")
+        code, _, err = calls.execute(datagen.main, *flags)
         self.assertEqual(code, 0, err)
         self.assertIn(f"{LINES}   100.00  read\n", err)
         for reason in ("a side is empty", "more than 1,024 ids"):
             self.assertRegex(err, f" [0-9.]+  dropped: .*{reason}\n")
-        code, err = self.execute(*flags)
-        self.assertEqual(code, 0, err)
-        self.assertIn("already prepared", err)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -10,7 +10,6 @@ import tempfile
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -18,6 +17,7 @@ from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem
+from tests import folders
 
 TRAIN = [(f"  {i} dogs & {i + 1} cats ", f"{i} Hunde\0") for i in range(31)]
 DEV = [("", "leer"), (" a dog ", " ein Hund "), ("x\ufffd", ""), ("y", "z")]
@@ -68,17 +68,18 @@ class Interrupted:
         raise self._error
 
 
-class ProblemTest(parameterized.TestCase):
+class PetsTestCase(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.data_dir = pathlib.Path(self.create_tempdir().full_path)
-        self.folder = self.data_dir / "pets"
+        self.data_dir, self.folder = self.folder, self.folder / "pets"
 
     def copy(self):
         """Copies the prepared folder of `make()`; returns the problem."""
         shutil.copytree(prepared_once() / "pets", self.folder)
         return make()
 
+
+class ProblemTest(PetsTestCase):
     def test_training_pairs_are_all_there_clean_and_in_order(self):
         pets = make([*TRAIN, ("lost", ""), ("a" * 5000, "b" * 5000)])
         manifest = pets.prepare(self.data_dir)
@@ -218,12 +219,10 @@ class ProblemTest(parameterized.TestCase):
         self.assertEqual(counts, {c * 9: 2 for c in "abcdefgh"})
 
 
-class DamageTest(parameterized.TestCase):
+class DamageTest(PetsTestCase):
     def setUp(self):
         super().setUp()
-        self.data_dir = pathlib.Path(self.create_tempdir().full_path)
-        self.folder = self.data_dir / "pets"
-        shutil.copytree(prepared_once() / "pets", self.folder)
+        self.copy()
 
     def use(self):
         """Opens what training and evaluation open."""
@@ -289,7 +288,3 @@ class DamageTest(parameterized.TestCase):
         after = manifest_lib.fingerprints(others.manifest(self.data_dir))
         self.assertEqual(before["train"], after["train"])
         self.assertNotEqual(before["dev"], after["dev"])
-
-
-if __name__ == "__main__":
-    absltest.main()

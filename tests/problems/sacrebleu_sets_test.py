@@ -7,10 +7,10 @@ import urllib.request
 from unittest import mock
 
 import sacrebleu
-from absl.testing import absltest
 
 from relpos_tf import errors
 from relpos_tf.problems import sacrebleu_sets
+from tests import folders
 
 NAME = "multi30k/2016"
 # Blanks at the end, and a character that is no line end for sacreBLEU's files.
@@ -49,10 +49,9 @@ def sacrebleu_folder(folder, name=NAME):
         yield urlopen
 
 
-class SacrebleuSetsTest(absltest.TestCase):
+class SacrebleuSetsTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.urlopen = self.enter_context(sacrebleu_folder(self.folder))
 
     def test_files_that_are_there_are_read_by_line_feeds(self):
@@ -107,7 +106,3 @@ class SacrebleuSetsTest(absltest.TestCase):
             ),
         ):
             sacrebleu_sets.load(NAME, "en-de")
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -1,13 +1,10 @@
 """Tests of the Tatoeba split."""
 
-import pathlib
-import tempfile
 import zipfile
-
-from absl.testing import absltest
 
 from relpos_tf import errors
 from relpos_tf.problems import tatoeba
+from tests import folders
 
 _LINES = [
     line
@@ -20,21 +17,12 @@ _LINES = [
 ]
 
 
-class TatoebaTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.tmp_dir = pathlib.Path(folder.name)
-        self.path = self.tmp_dir / "deu.txt"
-
-    def write(self, lines):
-        text = "".join(f"{line}\n" for line in lines)
-        self.path.write_text(text, encoding="utf-8")
+class TatoebaTest(folders.TestCase):
+    def split(self, lines, held_out):
+        return tatoeba.split_pairs(self.write("deu.txt", *lines), held_out)
 
     def test_no_training_pair_shares_a_side_with_a_held_out_pair(self):
-        self.write([*_LINES, "no tab here"])
-        train, dev, test = tatoeba.split_pairs(self.path, held_out=7)
+        train, dev, test = self.split([*_LINES, "no tab here"], 7)
         self.assertLen(dev, 7)
         self.assertLen(test, 7)
         english = {tatoeba.normalized(pair[0]) for pair in dev + test}
@@ -53,39 +41,28 @@ class TatoebaTest(absltest.TestCase):
 
     def test_the_split_does_not_depend_on_the_order_of_the_file(self):
         unique = _LINES[::3]
-        self.write(unique)
-        first = tatoeba.split_pairs(self.path, held_out=5)
-        self.write(unique[::-1])
-        second = tatoeba.split_pairs(self.path, held_out=5)
+        first, second = (self.split(x, 5) for x in (unique, unique[::-1]))
         self.assertEqual(first[1:], second[1:])
         self.assertCountEqual(first[0], second[0])
 
     def test_a_file_too_small_to_split_is_refused(self):
-        self.write(_LINES[:9])
         with self.assertRaisesRegex(errors.UserError, "Received: 6"):
-            tatoeba.split_pairs(self.path, held_out=3)
+            self.split(_LINES[:9], 3)
 
     def test_files_already_split_come_first(self):
-        folder = self.tmp_dir / "tatoeba_ende"
-        folder.mkdir()
         for split in ("train", "dev", "test"):
-            for language in ("en", "de"):
-                path = folder / f"{split}.{language}"
-                path.write_text(f"{split} {language}\n")
+            for side in ("en", "de"):
+                self.write(f"tatoeba_ende/{split}.{side}", f"{split} {side}")
         for split in ("train", "dev", "test"):
-            pairs = list(tatoeba.opener(split)(str(self.tmp_dir)))
+            pairs = list(tatoeba.opener(split)(str(self.folder)))
             self.assertEqual(pairs, [(f"{split} en", f"{split} de")])
 
     def test_otherwise_the_archive_in_the_folder_is_split(self):
         lines = "".join(f"Cat {i}.\tKatze {i}.\tCC-BY\n" for i in range(4100))
-        with zipfile.ZipFile(self.tmp_dir / "deu-eng.zip", "w") as archive:
+        with zipfile.ZipFile(self.folder / "deu-eng.zip", "w") as archive:
             archive.writestr("deu.txt", lines)
         sizes = [
-            len(list(tatoeba.opener(split)(str(self.tmp_dir))))
+            len(list(tatoeba.opener(split)(str(self.folder))))
             for split in ("train", "dev", "test")
         ]
         self.assertEqual(sizes, [100, 2000, 2000])
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -52,7 +52,3 @@ class TestSetsTest(absltest.TestCase):
         for data_dir, received in ((third, "other data"), ("", "none")):
             with self.assertRaisesRegex(errors.UserError, received):
                 test_sets.of_problem(data_dir, run)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -6,7 +6,6 @@ import tarfile
 import tempfile
 
 import sacrebleu.dataset
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.problems import corpora as corpora_lib
@@ -23,8 +22,6 @@ def write_archives(folder, corpora):
         with tarfile.open(folder / name, "w") as archive:
             for member in names:
                 line = f"{member}\n"
-                if member.endswith(".sgm"):
-                    line = f'<seg id="1"> {member} </seg>\n' * 3003
                 info = tarfile.TarInfo(member)
                 info.size = len(line)
                 archive.addfile(info, io.BytesIO(line.encode()))
@@ -57,23 +54,3 @@ class WmtTest(parameterized.TestCase):
             )
             self.assertEqual(known.data, [corpus.source.remote.address])
             self.assertEqual(known.md5, [corpus.source.remote.checksum])
-
-    def test_test_sets_are_made_plain_text(self):
-        corpora = wmt.splits("de")["test"]
-        with tempfile.TemporaryDirectory() as folder:
-            write_archives(pathlib.Path(folder), corpora)
-            pairs = list(corpora_lib.read(corpora, folder))
-        self.assertLen(pairs, 3003)
-        self.assertEqual(
-            set(pairs),
-            {
-                (
-                    "test-full/newstest2014-deen-src.en.sgm",
-                    "test-full/newstest2014-deen-ref.de.sgm",
-                )
-            },
-        )
-
-
-if __name__ == "__main__":
-    absltest.main()
