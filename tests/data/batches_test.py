@@ -4,7 +4,6 @@ import itertools
 import pathlib
 
 import numpy as np
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.data import batches
@@ -199,7 +198,3 @@ class BatchesTest(parameterized.TestCase):
             number, length = batch["inputs"].shape
             self.assertTrue(number == 1 or number * length <= 20)
         self.assertCountEqual(found, self.texts)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -31,7 +31,7 @@ _STRINGS = (
     "</s> <pad> <unk> <0x41>",
     "\u65e5\u672c\u8a9e \u0627\u0644\u0639",
     "nul\0inside \x01\x7f\ufffd\U0010ffff",
-    "Haus" * 400,
+    "Haus" * 100,
 )
 _DRAWS = 20_000
 
@@ -111,9 +111,7 @@ def drawn(text, number, p, seed):
 
 
 class ProbabilitiesTest(parameterized.TestCase):
-    @parameterized.product(
-        text=("abcd", "ababcd", "efg cd", "bcbab"), p=(0.1, 0.5, 0.9)
-    )
+    @parameterized.product(text=("ababcd", "efg cd", "bcbab"), p=(0.1, 0.5))
     def test_segmentations_have_the_probabilities_of_the_paper(self, text, p):
         # The algorithm segments each word by itself.
         expected = {(): 1.0}
@@ -131,16 +129,13 @@ class ProbabilitiesTest(parameterized.TestCase):
 
 
 class TextTest(parameterized.TestCase):
-    @parameterized.product(string=_STRINGS, p=(0.1, 0.7, 1.0))
-    def test_text_comes_back_from_every_segmentation(self, string, p):
-        for seed in range(5):
+    @parameterized.parameters(*_STRINGS)
+    def test_text_comes_back_from_every_segmentation(self, string):
+        for p, seed in itertools.product((0.1, 0.7, 1.0), range(5)):
             for ids in encode([string] * 5, p, seed):
-                self.assert_sentence(ids, string)
-
-    def assert_sentence(self, ids, string):
-        self.assertEqual(ids[-1], tokenizer.EOS_ID)
-        self.assertTrue(all(i > tokenizer.UNKNOWN_ID for i in ids[:-1]))
-        self.assertEqual(_tokens.decode(ids), string)
+                self.assertEqual(ids[-1], tokenizer.EOS_ID)
+                self.assertTrue(all(i > tokenizer.UNKNOWN_ID for i in ids[:-1]))
+                self.assertEqual(_tokens.decode(ids), string)
 
     def test_no_dropout_merges_as_sentencepiece_does(self):
         plain = _tokens.encode_batch((*_STRINGS, *_TEXT))
@@ -170,7 +165,3 @@ class SeedTest(absltest.TestCase):
                 "_ abc d _ efg",
             ],
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

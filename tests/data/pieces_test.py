@@ -2,9 +2,7 @@
 
 import io
 import itertools
-import pathlib
 import random
-import tempfile
 
 import numpy as np
 import sentencepiece
@@ -16,6 +14,7 @@ from relpos_tf import errors
 from relpos_tf.data import pieces
 from relpos_tf.data import spelling
 from relpos_tf.data import tokenizer
+from tests import folders
 from tests.data import t2t_subwords_test
 
 # With SentencePiece's sign for a blank, characters of "</s>" and "<unk>", and
@@ -48,12 +47,9 @@ def model_of(text, **options):
     return sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
 
 
-class PiecesTest(parameterized.TestCase):
+class PiecesTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
         self.path = self.folder / "made.model"
 
     @parameterized.product(size=(20, 300), coverage=(1.0, 0.98))
@@ -156,7 +152,3 @@ class PiecesTest(parameterized.TestCase):
         ids, lengths = encoder.arrays(["69999 7", ""])
         self.assertEqual(ids.tolist(), [70_001, 9, 1, 1])
         self.assertEqual(lengths.tolist(), [3, 1])
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -63,13 +63,6 @@ class BucketsTest(parameterized.TestCase):
             [gpus * size for size in rows], arrays["out/batch_sizes"].tolist()
         )
 
-    @parameterized.parameters(
-        (0, 256, 8, 1.1), (4096, 0, 8, 1.1), (4096, 256, 8, 0.9)
-    )
-    def test_impossible_sizes_are_refused(self, *arguments):
-        with self.assertRaises(ValueError):
-            plan_lib.buckets(*arguments)
-
 
 class PlanTest(parameterized.TestCase):
     def test_an_epoch_has_every_short_pair_once(self):
@@ -107,6 +100,10 @@ class PlanTest(parameterized.TestCase):
     def test_the_order_is_random(self):
         found = pairs_of(make().epoch(1, 0))
         neighbours = [abs(a - b) for a, b in itertools.pairwise(found)]
+        orders = {
+            tuple(pairs_of(make().epoch(*key))) for key in np.ndindex(2, 2)
+        }
+        self.assertLen(orders, 4)
         # On average, two random numbers below N are N / 3 apart.
         self.assertAlmostEqual(np.mean(neighbours) / PAIRS, 1 / 3, delta=0.06)
         longest = [
@@ -144,14 +141,6 @@ class PlanTest(parameterized.TestCase):
                     self.assertEqual(old[:2], new[:2])
                     self.assertEqual(old.rows.tolist(), new.rows.tolist())
         self.assertEqual(expected[number][:2], (4, 1))
-
-    def test_seeds_and_epochs_have_other_orders(self):
-        orders = {
-            tuple(pairs_of(make().epoch(seed, epoch)))
-            for seed in (0, 1)
-            for epoch in (0, 1)
-        }
-        self.assertLen(orders, 4)
 
 
 class MixtureTest(absltest.TestCase):
@@ -215,7 +204,3 @@ class JoiningTest(absltest.TestCase):
         sums = plan.lengths[both].sum(axis=1).astype(int) - 1
         sums[:, 0] -= np.where(both[:, 0] < 201, 2, 3)
         self.assertEqual(plan.row_lengths(both).tolist(), sums.tolist())
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -8,7 +8,6 @@ import tempfile
 import unicodedata
 
 import tensorflow as tf
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.data import graph_tokenizers
@@ -147,7 +146,3 @@ class SpellingTest(parameterized.TestCase):
             hashlib.sha256(spelling.rules().encode()).hexdigest()[:16],
             "5bc0fcaba85750ff",
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -5,7 +5,6 @@ import tempfile
 
 import hypothesis
 import tensorflow as tf
-from absl.testing import absltest
 from absl.testing import parameterized
 from hypothesis import strategies
 
@@ -108,7 +107,3 @@ class SubwordGraphTest(parameterized.TestCase):
                 tf.errors.InvalidArgumentError, r"(?s)lacks a piece.*tp_"
             ):
                 encode(tf.constant(["the", "the tp"]))
-
-
-if __name__ == "__main__":
-    absltest.main()

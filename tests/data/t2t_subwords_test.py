@@ -7,12 +7,12 @@ import tempfile
 import unicodedata
 
 import hypothesis
-from absl.testing import absltest
 from absl.testing import parameterized
 from hypothesis import strategies
 
 from relpos_tf import errors
 from relpos_tf.data import t2t_subwords
+from tests import folders
 
 T2T = json.loads(
     (
@@ -155,17 +155,11 @@ class SubwordTokenizerTest(parameterized.TestCase):
             self.small.encode("\u00e0")
 
 
-class VocabularyFileTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.path = pathlib.Path(folder.name, "vocab.subwords")
-
+class VocabularyFileTest(folders.TestCase):
     def read(self, content):
-        self.path.write_bytes(content)
-        return t2t_subwords.SubwordTokenizer(self.path)
+        path = self.folder / "vocab.subwords"
+        path.write_bytes(content)
+        return t2t_subwords.SubwordTokenizer(path)
 
     @parameterized.parameters("\n", "\r\n", " \t\n")
     def test_quotes_and_blanks_around_lines_do_not_count(self, end):
@@ -206,9 +200,5 @@ class VocabularyFileTest(parameterized.TestCase):
     def test_other_files_are_refused(self, content, message):
         with self.assertRaisesRegex(errors.UserError, message) as caught:
             self.read(content)
-        self.assertIn(str(self.path), str(caught.exception))
+        self.assertIn("/vocab.subwords", str(caught.exception))
         self.assertNotIn("\n", str(caught.exception))
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -1,13 +1,12 @@
 """Tests of token files: what is written is read, at any place."""
 
-import pathlib
 import random
 
 import numpy as np
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.data import token_files
+from tests import folders
 
 
 def rows_of(texts):
@@ -40,11 +39,7 @@ def random_pairs(number, most, largest=70, seed=3):
     ]
 
 
-class TokenFilesTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class TokenFilesTest(folders.TestCase):
     def read(self, tokens, numbers):
         """Returns pairs of ids by their numbers."""
         starts = tokens.starts(np.array(numbers))
@@ -87,7 +82,3 @@ class TokenFilesTest(parameterized.TestCase):
         self.assertEqual(
             padded.tolist(), [[5, 1, 0, 0], [1, 0, 0, 0], [7, 8, 1, 0]]
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

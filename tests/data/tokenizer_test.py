@@ -15,6 +15,7 @@ from relpos_tf import errors
 from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
+from tests import folders
 from tests.data import t2t_subwords_test
 
 _TEXT = [
@@ -63,11 +64,6 @@ class TokenizerTest(parameterized.TestCase):
     def test_lone_surrogates_do_not_raise(self):
         self.assertEqual(_tokens.encode("a\ud800b"), _tokens.encode("a?b"))
 
-    def test_no_texts_have_no_ids(self):
-        self.assertEqual(_tokens.encode_batch([]), [])
-        ragged = _graph.encode(tf.constant([], tf.string))
-        self.assertEqual((ragged.shape[0], ragged.dtype), (0, tf.int32))
-
     def test_decoding_stops_at_the_first_end_and_skips_padding(self):
         first = _tokens.encode("A man.")
         second = _tokens.encode("two dogs")
@@ -101,21 +97,13 @@ class TokenizerTest(parameterized.TestCase):
         self.assertEqual(in_graph(rows), expected)
 
 
-class FileTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.subwords = t2t_subwords_test.write(
-            self.folder, t2t_subwords_test.SMALL
-        )
-
+class FileTest(folders.TestCase):
     def test_loading_goes_by_the_name(self):
         self.assertEqual(
             tokenizer.load(str(_path)).fingerprint, _tokens.fingerprint
         )
-        self.assertEqual(tokenizer.load(self.subwords).encode("the"), [2, 1])
+        path = t2t_subwords_test.write(self.folder, t2t_subwords_test.SMALL)
+        self.assertEqual(tokenizer.load(path).encode("the"), [2, 1])
 
     def test_other_files_are_named(self):
         model, subwords = self.folder / "b.model", self.folder / "b.subwords"
@@ -141,7 +129,3 @@ class FitTest(absltest.TestCase):
         self.assertAlmostEqual(found.ids_per_word, (7 + 11 + 11) / 3)
         self.assertAlmostEqual(found.byte_share, (6 + 10 + 10) / 29)
         self.assertEqual(tokenizer.fit(_tokens, ["", "\u00a0"]), (0, 0))
-
-
-if __name__ == "__main__":
-    absltest.main()
