@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import pathlib
 import re
 import shutil
 import sys
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest
-from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf import errors
@@ -24,6 +21,7 @@ from relpos_tf.export import ctranslate2_export
 from relpos_tf.export import quantizations
 from relpos_tf.t2t import t2t_import
 from tests import ctranslate2_runs
+from tests import folders
 from tests import t2t_checkpoint
 from tests import tiny_run
 from tests.ctranslate2_runs import ABSOLUTE
@@ -37,13 +35,9 @@ def setUpModule():
     ctranslate2_runs.skip_without_library()
 
 
-class ExportTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
-    def copy(self, **changes):
-        shutil.copytree(export_of(**changes), self.folder / "copy")
+class ExportTest(folders.TestCase):
+    def copy(self):
+        shutil.copytree(export_of(), self.folder / "copy")
         return self.folder / "copy"
 
     def test_folder_works_alone_and_says_what_it_is(self):
@@ -181,7 +175,3 @@ class ExportTest(parameterized.TestCase):
                     errors.UserError, r"relpos_tf\[ctranslate2\]"
                 ):
                     action()
-
-
-if __name__ == "__main__":
-    absltest.main()

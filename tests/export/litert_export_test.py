@@ -9,7 +9,6 @@ Shapes: S source length.
 import functools
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 import unittest
@@ -17,7 +16,6 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
@@ -26,6 +24,7 @@ from relpos_tf.bin import decoder
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import litert_engine
 from relpos_tf.export import litert_export
+from tests import folders
 from tests import tiny_run
 from tests import without_tensorflow
 from tests.bin import calls
@@ -196,15 +195,7 @@ class EngineTest(parameterized.TestCase):
         )
 
 
-class ExportTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
-    def copy(self):
-        shutil.copytree(exported(), self.folder / "copy")
-        return self.folder / "copy"
-
+class ExportTest(folders.TestCase):
     def test_folder_says_what_it_is(self):
         folder = exported()
         info = json.loads((folder / "export_info.json").read_text())
@@ -242,17 +233,9 @@ class ExportTest(parameterized.TestCase):
         self.assertEqual(texts, translator().translate(LINES))
         self.assertEqual(n_best, translator().translate(LINES, n_best=3))
         self.assertGreater(len(set(texts)), 3)
-        source = self.folder / "source"
-        source.write_text("\n".join(LINES[:4]) + "\n", encoding="utf-8")
-        done = without_tensorflow.run(
-            *("-m", "relpos_tf.bin.decoder", f"--export_dir={exported()}"),
-            f"--decode_from_file={source}",
-        )
-        self.assertEqual(done.stdout.split("\n"), [*texts[:4], ""])
 
     def test_the_example_and_the_decoder_print_the_same(self):
-        source = self.folder / "source"
-        source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        source = self.write("source", *LINES)
         code, out, err = calls.execute(
             decoder.main,
             f"--export_dir={exported()}",
@@ -342,10 +325,6 @@ class ExportTest(parameterized.TestCase):
         ):
             litert_export.export_litert(tiny_run.path(), target)
         self.assertEqual(list(self.folder.iterdir()), [])
-        (self.folder / "letter.txt").write_text("mine")
+        self.write("letter.txt", "mine")
         with self.assertRaisesRegex(errors.UserError, "something else"):
             litert_export.export_litert(tiny_run.path(), self.folder)
-
-
-if __name__ == "__main__":
-    absltest.main()
