@@ -19,6 +19,7 @@ import argparse
 import collections
 import contextlib
 import hashlib
+import importlib
 import io
 import json
 import multiprocessing
@@ -29,8 +30,11 @@ import shutil
 import sys
 import tempfile
 import traceback
+from concurrent import futures
+from concurrent.futures import process
 from typing import NamedTuple
 
+from relpos_tf.bin import command
 from relpos_tf.models import checkpoints
 
 TARGETS = "checkpoint", "tokens", "tokenizer", "hparams", "export"
@@ -63,62 +67,51 @@ class Worker:
     """A process that runs commands, and is replaced when it dies or hangs."""
 
     def __init__(self):
-        self._process = None
+        self._pool = None
 
-    def run(self, command, *arguments):
+    def run(self, name, *arguments):
         """Runs a command.
 
         Args:
-            command: str. "trainer", "decoder" or "export".
+            name: str. "trainer", "decoder" or "export".
             *arguments: as on the command line.
 
         Returns:
             (exit code, standard error); or (None, the description of a bug).
         """
-        if self._process is None:
-            context = multiprocessing.get_context("spawn")
-            self._pipe, other = context.Pipe()
-            self._process = context.Process(target=_serve, args=[other])
-            self._process.start()
-            other.close()
+        if self._pool is None:
+            self._pool = futures.ProcessPoolExecutor(
+                1, multiprocessing.get_context("spawn")
+            )
         try:
-            self._pipe.send((command, arguments))
-            if self._pipe.poll(SECONDS):
-                return self._pipe.recv()
+            done = self._pool.submit(_execute, name, arguments)
+            return done.result(SECONDS)
+        except futures.TimeoutError:
             wrong = f"no end within {SECONDS} seconds"
-        except (EOFError, OSError):
-            self._process.join(9)
-            wrong = f"crash, exit code {self._process.exitcode}"
+        except process.BrokenProcessPool:
+            wrong = "crash"
         self.close()
         return None, wrong
 
     def close(self):
         """Ends the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._pipe.close()
-            self._process = None
+        for child in multiprocessing.active_children():
+            child.kill()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
 
-def _serve(pipe):
-    """Runs the commands that arrive in a pipe."""
-    from relpos_tf.bin import command
-    from relpos_tf.bin import decoder
-    from relpos_tf.bin import export
-    from relpos_tf.bin import trainer
-
-    mains = {"decoder": decoder, "export": export, "trainer": trainer}
-    while True:
-        name, arguments = pipe.recv()
-        error = io.StringIO()
-        with contextlib.redirect_stderr(error):
-            try:
-                code = command.execute(mains[name].main, arguments)
-            except BaseException:  # The user would see a traceback.
-                pipe.send((None, traceback.format_exc()))
-                continue
-        pipe.send((code, error.getvalue()))
+def _execute(name, arguments):
+    """Runs a command in the process."""
+    main = importlib.import_module(f"relpos_tf.bin.{name}").main
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error):
+        try:
+            code = command.execute(main, arguments)
+        except BaseException:  # The user would see a traceback.
+            return None, traceback.format_exc()
+    return code, error.getvalue()
 
 
 class World:

@@ -268,7 +268,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--signal", choices=["KILL", "TERM"], default="KILL")
     parser.add_argument("--cases", type=int, default=20)
-    parser.add_argument("--phase", choices=PHASES, help="Run only these cases.")
     arguments = parser.parse_args()
     number = signal.Signals[f"SIG{arguments.signal}"]
     results = []
@@ -281,8 +280,6 @@ def main():
         print(row("phase", "seed", "exit code", "checkpoint", "halves", "end"))
         for place in range(arguments.cases):
             phase = PHASES[place % len(PHASES)]
-            if arguments.phase not in (None, phase):
-                continue
             result = case(
                 folder / str(place),
                 OPTIONS,

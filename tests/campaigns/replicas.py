@@ -7,7 +7,7 @@ The CPU is split into four devices, which stand for four GPUs. The first table
 has the largest difference of any weight after ten updates of the same
 sentences. The second says whether an update is skipped if its loss or gradient
 is NaN or infinite in one batch of one replica. The exit code is 1 if a row is
-not as expected. With --bag the model is a bag of words, which is traced faster.
+not as expected.
 """
 
 import argparse
@@ -253,14 +253,13 @@ def main():
     failures = 0
     print("replicas batches clip  " + "".join(f"{k:>10}" for k in KINDS))
     machines = []
-    model = breakable.BagOfWords if args.bag else transformer.Transformer
     for clip in args.clip:
         hparams = HPARAMS.replace(clip_grad_norm=clip)
-        reference = Machine(1, 1, hparams, model)
+        reference = Machine(1, 1, hparams)
         for replicas, number in itertools.product(
             args.replicas, args.accumulate
         ):
-            machine = Machine(replicas, number, hparams, model)
+            machine = Machine(replicas, number, hparams)
             machines.append((f"{replicas:8}{number:8}{clip:5}  ", machine))
             found = [compare(machine, reference, k)[0] for k in KINDS]
             failures += sum(not value <= TOLERANCE for value in found)
@@ -268,7 +267,7 @@ def main():
             print(machines[-1][0] + cells, flush=True)
     print("\nreplicas batches clip  one part of an update broken")
     for label, machine in machines:
-        cases = (few_cases if args.few else all_cases)(machine.parts)
+        cases = all_cases(machine.parts)
         wrong = breaks(machine, cases)
         failures += len(wrong)
         text = "; ".join(wrong) or f"{len(cases)} of {len(cases)} skipped"
@@ -287,8 +286,6 @@ def read_arguments():
         parser.add_argument(
             f"--{name}", type=type(default[0]), nargs="*", default=default
         )
-    parser.add_argument("--bag", action="store_true", help="a small model")
-    parser.add_argument("--few", action="store_true", help="break less")
     return parser.parse_args()
 
 
