@@ -62,6 +62,10 @@ class FiguresTest(absltest.TestCase):
         _, axes = self.curve(report)
         self.assertEqual(lines_of(axes)["relative"], [[200, 11.0]])
         self.assertLen(axes.collections, 1)  # one seed has no band
+        for run in report["runs"]:
+            run["learning_curve"] = {"train": [], "dev": [[100, 2.0, None]]}
+        for split in ("train", "dev"):
+            self.assertIsNone(figures.learning_curve(report, split, 2, "BLEU"))
 
     def test_scores_have_mean_and_standard_deviation(self):
         with drawn() as made:

@@ -1,11 +1,8 @@
 """Two hosts train together: two processes that talk over the loopback."""
 
 import contextlib
-import hashlib
-import io
 import json
 import os
-import pathlib
 import shutil
 import signal
 import socket
@@ -14,14 +11,11 @@ import sys
 import time
 
 import numpy as np
-from absl.testing import absltest
 
-from relpos_tf.bin import command
 from relpos_tf.bin import trainer
-from tests import testing
+from tests import folders
+from tests.bin import calls
 from tests.campaigns import kill
-
-testing.use_two_cpus()
 
 OPTIONS = (
     "--problem=translate_files",
@@ -69,27 +63,14 @@ def start(addresses, index, *arguments):
     )
 
 
-def checksums(folder):
-    """Returns a checksum of every file, by its name."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(
-            path.read_bytes()
-        ).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-class HostsTest(absltest.TestCase):
+class HostsTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.addresses = free_addresses(2)
         for name, number in (("a", 67), ("b", 23)):
             for side, word in (("en", "house"), ("de", "Haus")):
                 lines = [f"{word} {i} {name * (i % 7)}" for i in range(number)]
-                path = self.folder / f"{name}.{side}"
-                path.write_text("\n".join(lines) + "\n")
+                self.write(f"{name}.{side}", *lines)
 
     def arguments(self, name, steps):
         place = self.folder
@@ -134,7 +115,7 @@ class HostsTest(absltest.TestCase):
         # The other host gets a copy, to see that it writes nothing.
         copy = self.folder / "copy"
         shutil.copytree(run, copy)
-        before = checksums(copy)
+        before = folders.checksums(copy)
         hosts = [self.start(0, "run", 6), self.start(1, "copy", 6)]
         self.assertIn("Going on from", self.finish(hosts[0], 0))
         error = self.finish(hosts[1], 0)
@@ -143,14 +124,13 @@ class HostsTest(absltest.TestCase):
             f"This is host 1 ({self.addresses[1]}). The chief logs the "
             "progress.\n",
         )
-        self.assertEqual(checksums(copy), before)
+        self.assertEqual(folders.checksums(copy), before)
 
         # This process stands for one host with two replicas.
-        with contextlib.redirect_stderr(io.StringIO()) as error:
-            code = command.execute(trainer.main, self.arguments("one", 6))
-        self.assertEqual(code, 0, error.getvalue())
-        self.assertIn("2 x 128 tokens", error.getvalue())
-        self.assertIn("Corpus 2, tag BT: 23 pairs", error.getvalue())
+        code, _, error = calls.execute(trainer.main, *self.arguments("one", 6))
+        self.assertEqual(code, 0, error)
+        self.assertIn("2 x 128 tokens", error)
+        self.assertIn("Corpus 2, tag BT: 23 pairs", error)
         actual, expected = (
             kill.weights(self.folder / name / "ckpt-6")
             for name in ("run", "one")
@@ -160,7 +140,3 @@ class HostsTest(absltest.TestCase):
             np.testing.assert_allclose(
                 actual[key], value, rtol=0, atol=1e-6, err_msg=key
             )
-
-
-if __name__ == "__main__":
-    absltest.main()

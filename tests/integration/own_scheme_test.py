@@ -1,7 +1,5 @@
 """A scheme of a user's own, by the steps of docs/positions.md."""
 
-import contextlib
-import io
 import pathlib
 import re
 import shlex
@@ -9,14 +7,14 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest
 
 from relpos_tf import hparam
-from relpos_tf.bin import command
 from relpos_tf.bin import decoder
 from relpos_tf.bin import trainer
 from relpos_tf.decoding import loading
+from tests import folders
 from tests import testing
+from tests.bin import calls
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "positions.md"
 # So that training takes seconds.
@@ -32,16 +30,13 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", section[1], re.DOTALL)
 
 
-class OwnSchemeTest(absltest.TestCase):
+class OwnSchemeTest(folders.TestCase):
     def execute(self, main, *arguments):
-        error = io.StringIO()
-        with contextlib.redirect_stderr(error):
-            code = command.execute(main, arguments)
-        self.assertEqual(code, 0, error.getvalue())
+        code, _, error = calls.execute(main, *arguments)
+        self.assertEqual(code, 0, error)
 
     def test_the_steps_of_the_page(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        self.enter_context(contextlib.chdir(folder))
+        self.enter_folder()
         # Tests after this one, in the same process, list the shipped kinds.
         kinds = [*hparam.SELF_ATTENTION_TYPES]
         self.enter_context(
@@ -51,8 +46,7 @@ class OwnSchemeTest(absltest.TestCase):
         train, translate = (
             shlex.split(block.replace("\\\n", " ")) for block in blocks("sh")
         )
-        (folder / "mine").mkdir()
-        (folder / "mine" / "__init__.py").write_text(own, encoding="utf-8")
+        self.write("mine/__init__.py", own)
         self.assertEqual(train[0], "relpos-trainer")
         hparams = next(word for word in train if word.startswith("--hparams="))
         train[train.index(hparams)] = f"{hparams},{SMALL}"
@@ -61,7 +55,7 @@ class OwnSchemeTest(absltest.TestCase):
         exec(compile(export, PAGE.name, "exec"), {})
         echo, line, bar, name, *flags = translate
         self.assertEqual([echo, bar, name], ["echo", "|", "relpos-decoder"])
-        (folder / "in.txt").write_text(f"{line}\n", encoding="utf-8")
+        self.write("in.txt", line)
         outputs = []
         for source in (flags, ["--output_dir=runs/decay"]):
             self.execute(
@@ -70,7 +64,7 @@ class OwnSchemeTest(absltest.TestCase):
                 "--decode_from_file=in.txt",
                 "--decode_to_file=out.txt",
             )
-            outputs.append((folder / "out.txt").read_text(encoding="utf-8"))
+            outputs.append(pathlib.Path("out.txt").read_text("utf-8"))
         self.assertEqual(outputs[0], outputs[1])
         self.assertEndsWith(outputs[0], "\n")
 
@@ -94,7 +88,3 @@ class OwnSchemeTest(absltest.TestCase):
             last, _ = layer.step(x[:, 3:], cache, start=3)
             rows = np.concatenate([first, last], 1)
             self.assertTrue(np.allclose(rows, output, 1e-4, 1e-5))
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -3,8 +3,6 @@
 The long form of the interruptions is tests/campaigns/kill.py.
 """
 
-import contextlib
-import io
 import json
 import pathlib
 import shlex
@@ -14,11 +12,9 @@ import time
 
 from absl.testing import absltest
 
-from relpos_tf.bin import command
-from relpos_tf.bin import decoder
-from relpos_tf.bin import export
 from relpos_tf.bin import trainer
 from relpos_tf.models import run_dir
+from tests.bin import calls
 from tests.campaigns import kill
 
 STEPS, FREQUENCY = 40, 30
@@ -42,14 +38,6 @@ def start(folder, line=None):
     return kill.Run(folder, options, line)
 
 
-def execute(main, *arguments):
-    """Runs a command in this process; returns exit code and messages."""
-    error = io.StringIO()
-    with contextlib.redirect_stderr(error):
-        code = command.execute(main, arguments)
-    return code, error.getvalue()
-
-
 class RunsTest(absltest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -65,16 +53,6 @@ class RunsTest(absltest.TestCase):
         self.addCleanup(run.process.stderr.close)
         self.addCleanup(run.process.kill)
         return run
-
-    def resume(self, *options):
-        """Resumes the whole run in this process, which has two CPUs."""
-        return execute(
-            trainer.main,
-            f"--data_dir={self.whole.folder / 'data'}",
-            f"--output_dir={self.whole.directory}",
-            *OPTIONS,
-            *options,
-        )
 
     def test_files_events_and_messages_of_a_run(self):
         names = {path.name for path in self.whole.directory.iterdir()}
@@ -94,37 +72,14 @@ class RunsTest(absltest.TestCase):
         self.assertIn("BLEU", self.whole.text())
         self.assertNotIn("Traceback", self.whole.text())
 
-    def test_decoder_and_export_translate_the_same(self):
-        source = self.root / "source"
-        source.write_bytes("ba do mi\n\ngi ku\u2028ta\n  \nbu".encode())
-        run = f"--output_dir={self.whole.directory}"
-        search = "--decode_hparams=beam_size=2,extra_length=5"
-        code, error = execute(export.main, run, search)
-        self.assertEqual(code, 0, error)
-        outputs = []
-        for flags in (
-            [run, search],
-            [f"--export_dir={self.whole.directory / 'export'}"],
-        ):
-            target = self.root / "target"
-            code, error = execute(
-                decoder.main,
-                *flags,
-                f"--decode_from_file={source}",
-                f"--decode_to_file={target}",
-            )
-            self.assertEqual(code, 0, error)
-            outputs.append(target.read_bytes())
-        self.assertEqual(*outputs)
-        lines = outputs[0].split(b"\n")
-        self.assertLen(lines, 6)
-        self.assertEqual(lines[1::2], [b"", b"", b""])
-        self.assertNotEmpty(b"".join(lines))
-
     def test_two_replicas_resume_a_run_of_one(self):
         copy = self.root / "copy"
         shutil.copytree(self.whole.directory, copy)
-        code, error = self.resume(
+        # This process has two CPUs.
+        code, _, error = calls.execute(
+            trainer.main,
+            *OPTIONS,
+            f"--data_dir={self.whole.folder / 'data'}",
             f"--output_dir={copy}",
             f"--train_steps={STEPS + 2}",
             "--schedule=train",
@@ -132,15 +87,6 @@ class RunsTest(absltest.TestCase):
         self.assertEqual(code, 0, error)
         self.assertIn(f"steps {STEPS} to {STEPS + 2}, 2 x 128 tok", error)
         self.assertEqual(run_dir.all_steps(copy)[-1], STEPS + 2)
-
-    def test_another_architecture_is_refused(self):
-        before = kill.checkpoints_in(self.whole.directory)
-        code, error = self.resume(
-            f"--hparams={HPARAMS.replace('hidden_size=16', 'hidden_size=32')}"
-        )
-        self.assertEqual(code, 1)
-        self.assertIn("hidden_size=16 (now 32)", error)
-        self.assertEqual(kill.checkpoints_in(self.whole.directory), before)
 
     def assert_kept(self, run, saved):
         """Checks that all `saved` files are there; returns today's files."""
@@ -186,7 +132,3 @@ class RunsTest(absltest.TestCase):
         line = run.lines[-1][1].strip()
         self.assertEqual(shlex.split(line), run.process.args)
         return line, self.assert_kept(run, {})
-
-
-if __name__ == "__main__":
-    absltest.main()
