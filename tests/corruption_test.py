@@ -65,7 +65,3 @@ class DataOnlyTest(absltest.TestCase):
                 if CODE_FROM_DATA & names:
                     found.append(f"{path.name}:{node.lineno}")
         self.assertEmpty(found)
-
-
-if __name__ == "__main__":
-    absltest.main()

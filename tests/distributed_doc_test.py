@@ -78,7 +78,3 @@ class DistributedDocTest(absltest.TestCase):
                 ("relpos-0.relpos:2222", "relpos-1.relpos:2222"),
             )
             self.assertEqual(found.index, index)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -58,7 +58,3 @@ class KerasLayerDocTest(absltest.TestCase):
         ).parameters:
             if name != "self":
                 self.assertRegex(self.text, rf"`{name}\b")
-
-
-if __name__ == "__main__":
-    absltest.main()

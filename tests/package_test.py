@@ -4,7 +4,6 @@ import pathlib
 import subprocess
 import sys
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
@@ -40,11 +39,6 @@ class PublicNamesTest(parameterized.TestCase):
         out = python("import relpos_tf; help(relpos_tf)")
         self.assertIn("Where to begin:", out[:400])
 
-    def test_types_are_declared(self):
-        self.assertTrue((ROOT / "relpos_tf" / "py.typed").is_file())
-        packaging = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-        self.assertIn('relpos_tf = ["py.typed"]', packaging)
-
 
 class MissingLibraryTest(parameterized.TestCase):
     @parameterized.parameters("keras", "tensorflow")
@@ -76,7 +70,3 @@ except ImportError as error:
                 f"^Expected the package {library}, which .* needs. "
                 "Received: none. Install it: pip install ",
             )
-
-
-if __name__ == "__main__":
-    absltest.main()

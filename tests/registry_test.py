@@ -8,7 +8,6 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf import hparam
 from relpos_tf import registry
 
 USER_SET = '''
@@ -25,20 +24,6 @@ def {name}():
 
 
 class ShippedTest(parameterized.TestCase):
-    def test_every_set_is_hparams_and_problems_are_listed(self):
-        names = registry.list_hparams()
-        self.assertContainsSubset(
-            {"transformer_base", "transformer_relative_tiny"}, names
-        )
-        for name in names:
-            self.assertIsInstance(registry.hparams(name), hparam.HParams)
-        problems = registry.list_problems()
-        self.assertContainsSubset(
-            {"translate_ende_phrases", "translate_files"}, problems
-        )
-        for found in names, problems:
-            self.assertEqual(found, sorted(found))
-
     @parameterized.parameters(
         (
             lambda: registry.hparams("transformer_bse"),
@@ -113,7 +98,3 @@ class UsrDirTest(absltest.TestCase):
                 f"--usr_dir must be a folder with an __init__.py.*{path}",
             ):
                 registry.import_usr_dir(path)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -1,6 +1,5 @@
 """Tests of the oracle: it gives the numbers of tensor2tensor itself."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 from numpy import testing as np_testing
 
@@ -37,7 +36,3 @@ class OracleTest(parameterized.TestCase):
                 arrays[f"out/{name}"],
                 rtol=1e-5,
             )
-
-
-if __name__ == "__main__":
-    absltest.main()

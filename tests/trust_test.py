@@ -1,6 +1,5 @@
 """Tests of the promises of docs/reliability.md about foreign models."""
 
-import hashlib
 import os
 import pathlib
 import re
@@ -10,6 +9,7 @@ import sys
 from absl.testing import absltest
 
 import relpos_tf
+from tests import folders
 from tests import tiny_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -52,12 +52,17 @@ class RunTest(absltest.TestCase):
         program = "raise SystemExit('executed')\n"
         for name in ("sitecustomize.py", "__init__.py", "hparams.py"):
             (folder / name).write_text(program)
-        before = contents(folder)
+
+        def state():
+            times = {x: x.stat().st_mtime_ns for x in folder.rglob("*")}
+            return folders.checksums(folder), times
+
+        before = state()
         relpos_tf.Translator.load(tiny_run.path())  # imports all modules
         type(self).opened = opened = []
         relpos_tf.Translator.load(folder)
         type(self).opened = None
-        self.assertEqual(contents(folder), before)
+        self.assertEqual(state(), before)
         names = {
             pathlib.Path(path).name
             for path, _, _ in opened
@@ -72,19 +77,3 @@ class RunTest(absltest.TestCase):
         self.assertEqual(written, [])
         outside = [p for p, _, _ in opened if not p.startswith(str(folder))]
         self.assertEqual(outside, [])
-
-
-def contents(folder):
-    """Returns the checksum and the time of every file of a folder."""
-    return {
-        path.relative_to(folder): (
-            hashlib.sha256(path.read_bytes()).hexdigest(),
-            path.stat().st_mtime_ns,
-        )
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-if __name__ == "__main__":
-    absltest.main()
