@@ -19,7 +19,7 @@ from tests.bin import calls
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "positions.md"
 # So that training takes seconds.
 SMALL = (
-    "hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=2,"
+    "hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=1,"
     "batch_size=256,beam_size=2"
 )
 
@@ -50,7 +50,9 @@ class OwnSchemeTest(folders.TestCase):
         self.assertEqual(train[0], "relpos-trainer")
         hparams = next(word for word in train if word.startswith("--hparams="))
         train[train.index(hparams)] = f"{hparams},{SMALL}"
-        self.execute(trainer.main, *train[1:], "--train_steps=5")
+        self.execute(
+            trainer.main, *train[1:], "--train_steps=5", "--schedule=train"
+        )
         self.check_steps(loading.load_model("runs/decay"))
         exec(compile(export, PAGE.name, "exec"), {})
         echo, line, bar, name, *flags = translate
