@@ -1,10 +1,8 @@
 """How lines of many requests are joined into batches."""
 
-import concurrent.futures
 import time
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
@@ -273,30 +271,6 @@ class BatchingTest(parameterized.TestCase):
         # What fails is logged and passed over.
         self.assertLen(said.output, 2)
 
-    def test_closing_does_not_wait_for_the_warm_up(self):
-        worker = self.make(start=False, steps=[self.fail])
-        self.fake.gate.clear()
-        job = worker.submit(query("first"))
-        worker.start()
-        servers.wait_until(lambda: self.fake.batches)
-        worker.close(0)
-        self.fake.gate.set()
-        self.assertTrue(worker.close(20))
-        self.assert_translated(job)
-        self.assertFalse(worker.is_warm)
-
-    def test_many_threads_get_their_own_translations(self):
-        worker = self.make(batch_wait_ms=1, max_batch_lines=8)
-
-        def ask(i):
-            job = worker.submit(query(*(f"{i} {j}" for j in range(i % 5))))
-            self.assert_translated(job)
-
-        with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            list(pool.map(ask, range(400)))
-        lines = sum(map(len, self.fake.batches))
-        self.assertEqual(lines, sum(i % 5 for i in range(400)))
-
     def test_kinds_of_searches_are_limited(self):
         worker = self.make(batch_wait_ms=0)
         for i in range(1, served.MOST_KINDS + 1):
@@ -324,7 +298,3 @@ class BatchingTest(parameterized.TestCase):
         for i in range(served.MOST_KINDS + 3):
             settings = model.settings(query("x", no_repeat_ngram_size=i))
             self.assertLen(model.translate(settings, ["x"]), 1)
-
-
-if __name__ == "__main__":
-    absltest.main()

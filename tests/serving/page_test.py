@@ -3,7 +3,6 @@
 import json
 import re
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from tests.serving import chromium
@@ -249,7 +248,3 @@ class PageTest(parameterized.TestCase):
             ".map(x => x.getBoundingClientRect().x)"
         )
         self.assertEqual(len(set(columns)), 2 if width == 1280 else 1)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -51,13 +51,3 @@ class AnswerTest(absltest.TestCase):
         self.assertEqual(
             found, [round(x, 4) if np.isfinite(x) else 0.0 for x in expected]
         )
-
-    def test_without_attention_nothing_is_added(self):
-        line = served.line_of(query(False, 3), self.translation)
-        self.assertEqual(
-            [sorted(one) for one in line["hypotheses"]], [["score", "text"]] * 3
-        )
-
-
-if __name__ == "__main__":
-    absltest.main()
