@@ -91,7 +91,3 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         self.assertIn("Cannot write ", err)
         self.assertEqual(err.count("\n"), 1)
         self.assertEmpty(list((self.run_dir / "average").iterdir()))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -1,8 +1,6 @@
 """The datagen command: it prepares a problem, once."""
 
 import pathlib
-import subprocess
-import sys
 
 from absl.testing import absltest
 
@@ -43,28 +41,3 @@ class DatagenTest(absltest.TestCase):
                 *registry.list_hparams(),
             ],
         )
-
-    def test_problem_of_ones_own_folder_is_found(self):
-        folder = pathlib.Path(self.create_tempdir().full_path, "my_problems")
-        folder.mkdir()
-        (folder / "__init__.py").write_text(
-            "from relpos_tf import registry\n"
-            "from relpos_tf.problems import algorithmic\n\n\n"
-            "@registry.register_problem\n"
-            "def of_the_datagen_test():\n"
-            "    return algorithmic.algorithmic_copy()\n",
-            encoding="utf-8",
-        )
-        # In a process of its own: registrations stay for good.
-        module = ["-m", "relpos_tf.bin.datagen"]
-        done = subprocess.run(
-            [sys.executable, *module, f"--usr_dir={folder}", "--registry_help"],
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-        self.assertIn("  of_the_datagen_test\n", done.stdout)
-
-
-if __name__ == "__main__":
-    absltest.main()

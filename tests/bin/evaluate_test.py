@@ -1,6 +1,5 @@
 """--schedule=evaluate scores a run as it was trained, and changes no file."""
 
-import hashlib
 import pathlib
 from unittest import mock
 
@@ -10,10 +9,8 @@ from relpos_tf.bin import trainer
 from relpos_tf.models import checkpoints
 from relpos_tf.training import evaluation
 from relpos_tf.training import metrics
-from tests import testing
+from tests import folders
 from tests.bin import calls
-
-testing.use_two_cpus()
 
 SIZES = "hidden_size=8,filter_size=12,num_heads=2,num_hidden_layers=1,"
 RECORDS = ("metrics.jsonl", "events.")  # which a score is added to
@@ -46,9 +43,9 @@ class EvaluateTest(absltest.TestCase):
 
     def files(self):
         return {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in self.run_dir.iterdir()
-            if path.is_file() and not path.name.startswith(RECORDS)
+            name: checksum
+            for name, checksum in folders.checksums(self.run_dir).items()
+            if not name.startswith(RECORDS)
         }
 
     def test_other_flags_change_neither_the_run_nor_the_scored_weights(self):
@@ -94,7 +91,3 @@ class EvaluateTest(absltest.TestCase):
         self.assertIn(f"{self.folder / 'rum'}, which does not exist", err)
         self.assertEqual(err.count("\n"), 1)
         self.assertFalse((self.folder / "rum").exists())
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -5,7 +5,6 @@ import json
 import pathlib
 import shutil
 import unittest
-from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
@@ -13,7 +12,6 @@ from absl.testing import absltest
 from relpos_tf.bin import decoder
 from relpos_tf.bin import export
 from relpos_tf.decoding import loading
-from relpos_tf.export import saved_model
 from relpos_tf.models import checkpoints
 from tests import ctranslate2_runs
 from tests import tiny_run
@@ -28,20 +26,6 @@ class ExportTest(absltest.TestCase):
         self.assertEqual((found, out), (code, b""))
         self.assertLen(err.splitlines(), 1)
         self.assertIn(message, err)
-
-    def test_flags_are_passed_to_the_exporter(self):
-        run = tiny_run.path()
-        with mock.patch.object(saved_model, "export_saved_model") as exporter:
-            code, _, err = calls.execute(
-                export.main,
-                f"--output_dir={run}",
-                "--export_dir=exported",
-                "--decode_hparams=beam_size=2,alpha=1",
-            )
-        self.assertEqual(code, 0, err)
-        exporter.assert_called_once_with(
-            str(run), "exported", beam_size=2, alpha=1.0, extra_length=None
-        )
 
     def test_a_ruined_model_is_not_exported(self):
         run = pathlib.Path(self.create_tempdir().full_path, "run")
@@ -59,16 +43,6 @@ class ExportTest(absltest.TestCase):
             f"--export_dir={folder}",
         )
         self.assertFalse(folder.exists())
-
-    @unittest.skipIf(NO_LIBRARY, "ctranslate2 is not installed")
-    def test_what_ctranslate2_cannot_do_is_one_line(self):
-        self.assert_error(
-            1,
-            "leaves out absolute positions",
-            f"--output_dir={tiny_run.path()}",
-            "--format=ctranslate2",
-        )
-        self.assertFalse((tiny_run.path() / "export_ctranslate2").exists())
 
     @unittest.skipIf(NO_LIBRARY, "ctranslate2 is not installed")
     def test_decoder_translates_with_the_folder(self):
@@ -98,7 +72,3 @@ class ExportTest(absltest.TestCase):
         self.assertLen(lines, len(ctranslate2_runs.LINES) + 1)
         self.assertEqual((lines[0], lines[1]), (lines[6], ""))
         self.assertNotEqual(lines[0], "")
-
-
-if __name__ == "__main__":
-    absltest.main()

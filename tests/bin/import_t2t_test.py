@@ -1,15 +1,12 @@
 """The import command: its files, its messages, and the commands after it."""
 
-import pathlib
-
 import numpy as np
-from absl.testing import absltest
 
 import relpos_tf
-from relpos_tf.bin import export
 from relpos_tf.bin import import_t2t
 from relpos_tf.bin import trainer
 from relpos_tf.decoding import loading
+from tests import folders
 from tests import t2t_checkpoint
 from tests.bin import calls
 
@@ -17,14 +14,13 @@ VOCAB = t2t_checkpoint.subtokens(59)
 TEXT = ("a dog and a cat", "der hund", "zwei katzen laufen")
 
 
-class ImportT2tTest(absltest.TestCase):
+class ImportT2tTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.t2t_dir = self.folder / "t2t"
         self.run_dir = self.folder / "runs" / "mine"
 
-    def write(self, vocab=VOCAB, extra=False, **overrides):
+    def write_model(self, vocab=VOCAB, extra=False, **overrides):
         hparams = t2t_checkpoint.hparams_dict(**overrides)
         variables = t2t_checkpoint.random_variables(hparams, len(VOCAB), 5)
         t2t_checkpoint.write(
@@ -39,22 +35,15 @@ class ImportT2tTest(absltest.TestCase):
             *more,
         )
 
-    def write_vocabulary(self, path, vocab=VOCAB):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(f"'{piece}'\n" for piece in vocab))
-        return path
+    def write_vocabulary(self, name, vocab=VOCAB):
+        return self.write(name, *(f"'{piece}'" for piece in vocab))
 
     def test_one_command_and_the_run_translates(self):
-        self.write(extra=True)
+        self.write_model(extra=True)
         code, out, err = self.execute()
         self.assertEqual((code, out), (0, b""))
         lines = err.splitlines()
-        self.assertEqual(
-            lines[0],
-            f"Read {self.t2t_dir}/model.ckpt-250000: 88 variables of the "
-            "model; ignored 183 others. Both are listed in "
-            f"{self.run_dir}/t2t_import.json.",
-        )
+        self.assertRegex(lines[0], "ckpt-250000: 88 variables.*183 others")
         self.assertEndsWith(
             lines[1],
             "trainer --problem=... --hparams_set=transformer_relative_tiny_t2t "
@@ -73,31 +62,29 @@ class ImportT2tTest(absltest.TestCase):
     def test_without_a_vocabulary_the_model_is_imported_and_a_warning_given(
         self,
     ):
-        self.write(vocab=None)
+        self.write_model(vocab=None)
         code, _, err = self.execute()
         self.assertEqual(code, 0)
         self.assertIn("warning: No vocabulary", err)
         self.assertNotIn("Translate with", err)
         relpos_tf.load_model(self.run_dir)
-        path = self.write_vocabulary(self.folder / "elsewhere" / "v.subwords")
+        path = self.write_vocabulary("elsewhere/v.subwords")
         code, _, err = self.execute(f"--vocab_file={path}")
         self.assertEqual(code, 0)
         self.assertNotIn("warning: ", err)
         self.assertEqual(loading.load_tokenizer(self.run_dir).pieces(), VOCAB)
 
     def test_vocabulary_is_found_in_the_data_dir_of_its_flags(self):
-        self.write(vocab=None)
-        data_dir = self.folder / "t2t_data"
-        self.write_vocabulary(data_dir / "vocab.translate_x.59.subwords")
-        self.write_vocabulary(data_dir / "vocab.other.9.subwords", VOCAB[:-1])
-        (self.t2t_dir / "flags.txt").write_text(
-            f"--alsologtostderr\n--data_dir={data_dir}\n--v=0\n"
-        )
+        self.write_model(vocab=None)
+        self.write_vocabulary("t2t_data/vocab.translate_x.59.subwords")
+        self.write_vocabulary("t2t_data/vocab.other.9.subwords", VOCAB[:-1])
+        data_dir = f"--data_dir={self.folder / 't2t_data'}"
+        self.write("t2t/flags.txt", "--alsologtostderr", data_dir, "--v=0")
         self.assertEqual(self.execute()[0], 0)
         self.assertEqual(loading.load_tokenizer(self.run_dir).pieces(), VOCAB)
 
     def test_rows_that_the_vocabulary_was_rounded_up_to_spell_nothing(self):
-        self.write(vocab=VOCAB[:-2] + VOCAB[-1:], vocab_divisor=59)
+        self.write_model(vocab=VOCAB[:-2] + VOCAB[-1:], vocab_divisor=59)
         self.assertEqual(self.execute()[0], 0)
         tokens = loading.load_tokenizer(self.run_dir)
         self.assertEqual(tokens.vocab_size, 59)
@@ -112,7 +99,7 @@ class ImportT2tTest(absltest.TestCase):
         self.assertFalse(self.run_dir.exists())
 
     def test_vocabulary_of_another_size_is_left_out_or_refused(self):
-        self.write(vocab=VOCAB[:-1])
+        self.write_model(vocab=VOCAB[:-1])
         text = "Expected a vocabulary of 59 subwords"
         path = self.t2t_dir / t2t_checkpoint.VOCABULARY
         self.assert_fails(1, text, f"--vocab_file={path}")
@@ -122,35 +109,16 @@ class ImportT2tTest(absltest.TestCase):
         self.assertIn("warning: No vocabulary", err)
 
     def test_notes_on_training_are_warnings(self):
-        self.write(optimizer="adafactor")
+        self.write_model(optimizer="adafactor")
         _, _, err = self.execute()
         self.assertIn("warning: The optimizer adafactor is not supported", err)
 
-    def test_exporter_and_trainer_take_the_imported_run(self):
-        self.write(num_hidden_layers=1)
+    def test_trainer_goes_on_from_the_imported_run(self):
+        self.write_model(num_hidden_layers=1)
         self.assertEqual(self.execute()[0], 0)
-        search = {"beam_size": 2, "extra_length": 3}
-        expected = relpos_tf.Translator.load(self.run_dir).translate(
-            list(TEXT), return_scores=True, **search
-        )
-        export_dir = self.folder / "export"
-        code, _, err = calls.execute(
-            export.main,
-            f"--output_dir={self.run_dir}",
-            f"--export_dir={export_dir}",
-            "--decode_hparams=beam_size=2,extra_length=3",
-        )
-        self.assertEqual(code, 0, err)
-        translated = relpos_tf.Translator.load(export_dir).translate(
-            list(TEXT), return_scores=True
-        )
-        self.assertEqual([t for t, _ in translated], [t for t, _ in expected])
-        np.testing.assert_allclose(
-            [s for _, s in translated], [s for _, s in expected], atol=1e-4
-        )
         # tensor2tensor's tokenizer removes the blanks around a line.
         for side, line in (("en", "a dog"), ("de", "ein hund")):
-            (self.folder / f"text.{side}").write_text(f" {line} \n" * 20)
+            self.write(f"text.{side}", *[f" {line} "] * 20)
         arguments = [
             "--problem=translate_files",
             f"--data_dir={self.folder / 'data'}",
@@ -183,7 +151,3 @@ class ImportT2tTest(absltest.TestCase):
         code, _, err = calls.execute(trainer.main, *arguments)
         self.assertEqual(code, 0, err)
         self.assertIn("Going on from", err)
-
-
-if __name__ == "__main__":
-    absltest.main()

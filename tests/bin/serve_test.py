@@ -1,7 +1,5 @@
 """The serve command: its flags, its models, its start and its end."""
 
-import contextlib
-import io
 import json
 import os
 import pathlib
@@ -24,16 +22,10 @@ from relpos_tf.bin import serve
 from tests import ctranslate2_runs
 from tests import tiny_run
 from tests import without_tensorflow
+from tests.bin import calls
 from tests.serving import servers
 
 READY = "tiny is ready for every kind of request.\n"
-
-
-def execute(*arguments):
-    """Returns (exit code, standard error)."""
-    with contextlib.redirect_stderr(io.StringIO()) as err:
-        code = command.execute(serve.main, arguments)
-    return code, err.getvalue()
 
 
 def post(url, content):
@@ -52,7 +44,7 @@ def get(url):
 
 class FlagsTest(absltest.TestCase):
     def assert_error(self, code, message, *arguments):
-        found, err = execute(*arguments)
+        found, _, err = calls.execute(serve.main, *arguments)
         self.assertEqual(found, code, err)
         self.assertLen(err.splitlines(), 1)
         self.assertIn(message, err)
@@ -130,17 +122,10 @@ class ServeTest(absltest.TestCase):
                 return process, found[1], said
         self.fail("".join(said))
 
-    def stop(self, process, number):
-        process.send_signal(number)
-        text = process.stderr.read()
-        self.assertEqual(process.wait(30), 0, text)
-        self.assertEqual(
-            text.splitlines(),
-            ["Stopping: 0 requests are under way.", "Stopped."],
+    def test_a_run_is_served_until_a_second_ctrl_c(self):
+        process, url, said = self.start(
+            f"--model=tiny={tiny_run.path()}", "--max_extra_length=9000"
         )
-
-    def test_a_run_is_served_until_sigterm(self):
-        process, url, said = self.start(f"--model=tiny={tiny_run.path()}")
         self.assertLen(said, 2, said)
         self.assertStartsWith(said[0], f"Loaded tiny from {tiny_run.path()} in")
         self.assertEqual(process.stderr.readline(), READY)
@@ -154,14 +139,7 @@ class ServeTest(absltest.TestCase):
             (model["name"], model["kind"], model["attention"]),
             ("tiny", "run", True),
         )
-        self.stop(process, signal.SIGTERM)
-
-    def test_a_second_ctrl_c_ends_within_a_batch(self):
         # TensorFlow would crash under a batch that is still translated.
-        process, url, _ = self.start(
-            f"--model=tiny={tiny_run.path()}", "--max_extra_length=9000"
-        )
-        self.assertEqual(process.stderr.readline(), READY)
         content = {"lines": ["a"] * 64, "beam_size": 16, "min_length": 9000}
         body = json.dumps(content | {"extra_length": 9000}).encode()
         address = urllib.parse.urlsplit(url)
@@ -180,7 +158,7 @@ class ServeTest(absltest.TestCase):
             ["Stopping: 1 requests are under way.", "Stopped."],
         )
 
-    def test_an_export_is_served_without_tensorflow_until_ctrl_c(self):
+    def test_an_export_is_served_without_tensorflow_until_sigterm(self):
         ctranslate2_runs.skip_without_library()
         without_tensorflow.skip_without_packages(self)
         folder = ctranslate2_runs.export_of(seed=2)
@@ -207,14 +185,16 @@ class ServeTest(absltest.TestCase):
             ],
             translator.translate(lines),
         )
-        self.stop(process, signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        text = process.stderr.read()
+        self.assertEqual(process.wait(30), 0, text)
+        self.assertEqual(
+            text.splitlines(),
+            ["Stopping: 0 requests are under way.", "Stopped."],
+        )
 
 
 def start_without_tensorflow(words, **kwargs):
     """Starts Python with the packages of PYTHONPATH alone."""
     program, *others = words
     return subprocess.Popen([program, "-S", *others], **kwargs)
-
-
-if __name__ == "__main__":
-    absltest.main()
