@@ -1,6 +1,7 @@
 """The public names of the package, also where libraries are missing."""
 
 import pathlib
+import pydoc
 import subprocess
 import sys
 
@@ -36,8 +37,8 @@ class PublicNamesTest(parameterized.TestCase):
             _ = relpos_tf.Trainer
 
     def test_help_shows_where_to_begin(self):
-        out = python("import relpos_tf; help(relpos_tf)")
-        self.assertIn("Where to begin:", out[:400])
+        shown = pydoc.render_doc(relpos_tf, renderer=pydoc.plaintext)
+        self.assertIn("Where to begin:", shown[:400])
 
 
 class MissingLibraryTest(parameterized.TestCase):

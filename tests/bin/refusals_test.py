@@ -4,7 +4,6 @@ import os
 import pathlib
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.bin import average
@@ -59,10 +58,6 @@ TABLE = {
         ),
         ("--translation=a --test_set=z --language_pair=en-de", "--test_set: "),
         (
-            "--translation=a --test_set=multi30k/2017 --language_pair=en-cs",
-            "--language_pair en-fr, en-de",
-        ),
-        (
             "--translation=a --reference=a --tokenized_language=xx",
             "--tokenized_language: ",
         ),
@@ -75,6 +70,7 @@ TABLE = {
         ("--translations_dir=no --reference=a", "NAME-STEP none"),
     ),
     compare: (
+        ("--diff --hparams_sets=transformer_tiny", "two or more labels"),
         ("", "one of --hparams_sets, --preset and --runs is required"),
         ("--hparams_sets=nothing", "--hparams_sets: Unknown"),
         (f"{SETS},transformer_tiny", "--hparams_sets: twice"),
@@ -95,13 +91,11 @@ TABLE = {
         (f"{SETS} --problem=nothing", "--problem: `nothing`"),
         (f"{SETS} --baseline=x", "--baseline transformer_tiny. Received: x"),
         (f"{SETS} --outputs=x", "--outputs: LABEL=FILE 'x'"),
-        (f"{SETS} --outputs=x=none", "--outputs: no file"),
         (f"{SETS} --outputs=transformer_tiny=a", "--outputs: no run or set"),
         ("--outputs=x=a", "one of --hparams_sets, --preset and --runs"),
         (f"{SETS} --hparams=x:alpha=1", "--hparams: labels"),
         (f"{SETS} --hparams=alpha", "--hparams: 'alpha'"),
         (f"{SETS} --grid=alhpa=1", "--grid: Unknown"),
-        (f"{SETS} --grid=beam_size=0", "--grid: `beam_size`"),
         (f"{SETS} --jobs=1000", "--jobs: one process for each"),
         (f"{SETS} --problem=translate_files", "--train_source is required"),
         (f"{SETS} --train_source=x", "--train_source --problem=translate_fil"),
@@ -137,20 +131,15 @@ TABLE = {
         ("--score_file=a --attention_to_file=x", "--score_file one of"),
         ("--score_file=a --export_dir=export", "--score_file one of"),
         ("--decode_hparams=beam_siez=3", "--decode_hparams: beam_size Known"),
-        ("--decode_hparams=beam_size=four", "beam_size int 'four'"),
         ("--decode_hparams=beam_size=0", "at least 1 beam_size=0"),
-        ("--decode_hparams=alpha=nan", "`alpha` a finite number"),
-        ("--decode_hparams=beam_size", "name=value"),
         ("--decode_hparams=write_beam_scores=true", "needs return_beams"),
         ("--decode_from_file=no", "no, which does not exist"),
         ("--decode_from_file=blank", "blank is empty"),
         ("--decode_from_file=a --decode_reference=no", "no, which does not"),
         ("--decode_from_file=a --decode_reference=b", "--decode_reference 1"),
-        ("--score_file=no", "no, which does not exist"),
         ("--score_file=a", "Line 1 input<TAB>target"),
         ("--decode_to_file=folder", "--decode_to_file: a folder"),
         ("--decode_to_file=no/x", "--decode_to_file: there is no folder"),
-        ("--decode_to_file=a/x", "--decode_to_file: there is no folder"),
         ("--attention_to_file=no/x", "--attention_to_file: no folder"),
         ("--decode_to_file=x --attention_to_file=x", "name the same file"),
         ("--decode_from_file=a --decode_to_file=./folder/../a", "same file"),
@@ -268,7 +257,3 @@ class RefusalsTest(parameterized.TestCase):
         for word in words.split():
             self.assertIn(word, err)
         self.assertEqual(sorted(os.listdir(folder)), before)
-
-
-if __name__ == "__main__":
-    absltest.main()

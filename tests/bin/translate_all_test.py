@@ -10,10 +10,10 @@ import unittest
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.bin import translate_all
+from relpos_tf.comparison import figures
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import model_engine
@@ -21,8 +21,8 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
-from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.utils import files
+from tests import folders
 from tests import tiny_run
 from tests.bin import calls
 from tests.problems import problem_test
@@ -69,34 +69,27 @@ def made_run():
     return folder
 
 
-def translate_alone():
-    """Returns what each checkpoint makes of the text, by its file's end."""
+def translate_alone(*names):
+    """Returns what checkpoints make of the text, by its file's end."""
     outputs = {}
-    for name in ("ckpt-7", "ckpt-30", "average/ckpt-30"):
+    for name in names:
         translator = translator_lib.Translator.load(made_run() / name)
         lines = translator.translate(
             list(LINES), beam_size=1, alpha=0.6, extra_length=1
         )
         step = name.replace("ckpt-", "").replace("/", "-")
         outputs[step] = "".join(f"{line}\n" for line in lines)
-    assert len(set(outputs.values())) == 3
+    assert len(set(outputs.values())) == len(names)
     return outputs
 
 
-class TranslateAllTestCase(parameterized.TestCase):
+class TranslateAllTestCase(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.run_dir = self.folder / "run"
         shutil.copytree(made_run(), self.run_dir)
         self.there = self.folder / "there"
         self.source = self.write("text.en", *LINES)
-
-    def write(self, name, *lines):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-        return path
 
     def write_problem(self, data, **more):
         checksum = files.sha256(self.run_dir / "tokenizer.model")
@@ -156,14 +149,15 @@ class SearchTest(TranslateAllTestCase):
         with mock.patch.object(
             transformer.Transformer, "encode", counted_encode
         ):
-            expected = translate_alone()  # with three graphs
+            # With two graphs.
+            expected = translate_alone("ckpt-30", "average/ckpt-30")
             num_traced = len(traced)
             code, out, err = self.translate()
         self.assertEqual((code, out), (0, ""))
-        self.assertEqual(self.found(), expected)
+        self.assertContainsSubset(expected.items(), self.found().items())
         self.assertIn("3 translated, 0 were already translated", err)
         self.assertGreater(num_traced, 0)
-        self.assertEqual(3 * len(traced), 4 * num_traced)
+        self.assertEqual(2 * len(traced), 3 * num_traced)
 
 
 class FilesTest(TranslateAllTestCase):
@@ -177,7 +171,8 @@ class FilesTest(TranslateAllTestCase):
         )
         quick.start()
         cls.addClassCleanup(quick.stop)
-        cls.expected = translate_alone()
+        names = "ckpt-7", "ckpt-30", "average/ckpt-30"
+        cls.expected = translate_alone(*names)
 
     def test_what_is_there_stays_and_what_is_older_is_made_again(self):
         self.translate()
@@ -219,6 +214,8 @@ class FilesTest(TranslateAllTestCase):
         self.assertRegex(rows[1], r"^ +30 .* 100\.00 +best$")
         record = json.loads((self.there / "text.en.bleu.json").read_text())
         self.assertEqual(record["best"], {"step": 30, "is_average": False})
+        plot = self.there / "text.en.bleu.png"
+        self.assertEqual(plot.is_file(), figures.is_available())
 
     def test_sets_of_the_problem_are_found_with_their_references(self):
         self.write_problem({})
@@ -235,29 +232,6 @@ class FilesTest(TranslateAllTestCase):
         code, _, err = self.execute("--eval_use_test_set")
         self.assertEqual(code, 1)
         self.assertIn("Expected a set of mine", err)
-
-    def test_sets_of_another_corpus_are_not_taken_for_the_runs(self):
-        """Every text of one's own has the same name."""
-        folder = self.folder / "data"
-        pairs = [(line, line) for line in LINES]
-        for number in range(3):
-            problem = problem_test.make(
-                dev=[*pairs[1:], *pairs[:1]] if number else pairs,
-                name="mine",
-                settings={"corpus": number},
-                tokenizer_file=self.run_dir / "tokenizer.model",
-            )
-            manifest = problem.prepare(folder)
-            if not number:
-                self.write_problem(manifest_lib.fingerprints(manifest))
-        code, _, err = self.execute("--translations_dir=", "--min_steps=30")
-        self.assertEqual(code, 0)
-        self.there = self.run_dir / "translations"
-        self.assertEqual(self.found("dev")["30"], self.expected["30"])
-        self.write_problem({"train": "0", "dev": "0"})
-        code, _, err = self.execute("--min_steps=30")
-        self.assertEqual(code, 1)
-        self.assertRegex(err, "Expected the data of mine .*other data, in")
 
     def test_damaged_checkpoint_is_passed_over(self):
         (self.run_dir / "ckpt-7.npz").write_bytes(b"x")
@@ -316,7 +290,3 @@ class FilesTest(TranslateAllTestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn(message, err)
         self.assertLen(err.splitlines(), 1)
-
-
-if __name__ == "__main__":
-    absltest.main()

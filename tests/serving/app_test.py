@@ -10,12 +10,13 @@ import threading
 import time
 from unittest import mock
 
-import numpy as np
+import tensorflow as tf
 from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
-from relpos_tf.decoding import engines
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.serving import queries
 from relpos_tf.serving import served as served_lib
 from tests import tiny_run
 from tests.serving import servers
@@ -76,15 +77,6 @@ class AppTest(parameterized.TestCase):
             served.post({"lines": []})[2],
             {"model": "first", "translations": []},
         )
-
-    def test_attention_by_layers_and_heads(self):
-        served = self.serve()
-        _, _, answer = served.post({"lines": ["ab"], "attention": True})
-        attention = answer["translations"][0]["hypotheses"][0]["attention"]
-        weights = [[0.75, 0.125], [0.125, 0.125]]
-        self.assertEqual(attention["source"], ["\u2581ab", "</s>"])
-        self.assertEqual(attention["target"], ["\u2581BA", "</s>"])
-        self.assertEqual(attention["weights"], [[weights] * 3] * 2)
 
     def test_answers_with_too_many_weights_are_refused(self):
         # A line of one word has 2 layers x 3 heads x 2 x 2 weights.
@@ -328,17 +320,6 @@ class AppTest(parameterized.TestCase):
             served.thread.join(3)
             self.assertFalse(served.thread.is_alive())
 
-    def test_a_second_signal_does_not_wait_for_a_batch_for_nobody(self):
-        served, fake = self.hold(timeout_s=0.3)
-        self.assertEqual(served.post({"lines": ["ab"]})[0], 504)
-        served.server.handle_exit(signal.SIGINT, None)
-        served.thread.join(3)
-        self.assertFalse(served.thread.is_alive())
-        (worker,) = served.workers.values()
-        self.assertFalse(worker.close(0))
-        fake.gate.set()
-        self.assertTrue(worker.close(20))
-
     def test_the_page_is_complete_and_asks_nobody_else(self):
         served = self.serve()
         texts = {}
@@ -368,13 +349,15 @@ class RunTest(absltest.TestCase):
     def test_answers_are_those_of_the_translator(self):
         translator = relpos_tf.Translator.load(tiny_run.path())
         lines = [*tiny_run.TEXT, "", "\u00e9\u2028x"]
+        how = decode_hparam.DecodeHParams()
+        query = queries.Query(tuple(lines), how, "", 2, True)
         # Everything in one search, because each kind takes seconds to trace.
-        expected = translator.translate(
-            lines,
-            n_best=2,
-            return_scores=True,
-            return_attention=True,
-        )
+        expected = [
+            json.loads(served_lib.answer("", [served_lib.line_of(query, one)]))
+            for one in translator.translations(
+                lines, how, n_best=2, with_attention=True
+            )
+        ]
         contents = [
             {"lines": [line], "n_best": 2, "attention": True} for line in lines
         ]
@@ -383,28 +366,13 @@ class RunTest(absltest.TestCase):
                 answers = list(pool.map(served.post, contents))
             joined = served.metric('relpos_batch_lines_count{model="tiny"}')
         self.assertLess(joined, len(lines))
-        for line, (status, _, answer), (texts, scores, maps) in zip(
-            lines, answers, expected, strict=True
-        ):
+        for (status, _, answer), wanted in zip(answers, expected, strict=True):
             self.assertEqual(status, 200)
-            found = answer["translations"][0]["hypotheses"]
-            number = sum(score > engines.NO_HYPOTHESIS for score in scores)
-            self.assertLen(found, number if line else 1)
-            for hypothesis, text, score, attention in zip(
-                found, texts[: len(found)], scores, maps, strict=False
-            ):
-                self.assertEqual(hypothesis["text"], text)
-                self.assertAlmostEqual(hypothesis["score"], score, places=3)
-                found_attention = hypothesis["attention"]
-                if attention is None:
-                    self.assertIsNone(found_attention)
-                    continue
-                self.assertEqual(found_attention["source"], attention.source)
-                self.assertEqual(found_attention["target"], attention.target)
-                np.testing.assert_allclose(
-                    found_attention["weights"], attention.weights, atol=1e-3
-                )
-
-
-if __name__ == "__main__":
-    absltest.main()
+            found, wanted = (
+                tf.nest.flatten(one["translations"]) for one in (answer, wanted)
+            )
+            for one, other in zip(found, wanted, strict=True):
+                if isinstance(other, float):
+                    self.assertAlmostEqual(one, other, delta=1e-3)
+                else:
+                    self.assertEqual(one, other)
