@@ -107,7 +107,7 @@ bench-peers: $(STAMP)
 	$(BIN)/python benchmarks/summary.py --peers=build/peers
 
 golden: $(STAMP)
-	$(BIN)/python -m tests.conformance.golden_test --write
+	$(BIN)/python -m tests.conformance.golden_test
 
 $(DOCS)/.installed: constraints.txt
 	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)

@@ -77,7 +77,3 @@ class RunTest(absltest.TestCase):
             if field.name in found:
                 choices = field.metadata["limits"].choices
                 self.assertSetEqual(found[field.name], set(choices))
-
-
-if __name__ == "__main__":
-    absltest.main()

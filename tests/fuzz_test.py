@@ -6,7 +6,6 @@ import unicodedata
 
 import hypothesis
 import tensorflow as tf
-from absl.testing import absltest
 from absl.testing import parameterized
 from hypothesis import strategies
 
@@ -194,7 +193,3 @@ class FuzzTest(parameterized.TestCase):
             self.assertNoCommonElements(translation, "\r\n")
             if engines.is_blank(string):
                 self.assertEqual(translation, "")
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -1,6 +1,5 @@
 """The values of the hparams sets, against the papers."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import hparam
@@ -99,7 +98,3 @@ class SetsTest(parameterized.TestCase):
         )
         found = {name: value for name, (_, value) in differences.items()}
         self.assertEqual(found, expected)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -166,7 +165,3 @@ class HParamsTest(parameterized.TestCase):
     def test_json_that_is_no_set_is_refused(self, text, expected):
         with self.assertRaisesRegex(errors.UserError, expected):
             hparam.HParams.from_json(text)
-
-
-if __name__ == "__main__":
-    absltest.main()

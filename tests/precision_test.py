@@ -200,7 +200,3 @@ class PrecisionTest(tf.test.TestCase, parameterized.TestCase):
         moved = np.abs(moved[moved != 0])
         self.assertGreater(moved.size, 500)
         self.assertAllClose(np.median(moved), rate, rtol=0.1)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -93,7 +93,3 @@ class BackTranslationTest(absltest.TestCase):
             for source, target in part:
                 self.assertEqual(source.startswith("BT "), is_tagged)
                 self.assertFalse(target.startswith("BT "))
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -14,7 +14,6 @@ import warnings
 
 import keras
 import numpy as np
-from absl.testing import absltest
 from absl.testing import parameterized
 from keras import ops
 from keras.src import testing as keras_testing
@@ -588,7 +587,3 @@ class LayerOfKerasTest(keras_testing.TestCase):
                 supports_masking=True,
                 run_training_check=False,
             )
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -66,7 +66,3 @@ class NamesTest(absltest.TestCase):
         self.assertEqual(done.stdout, f"{ON_TENSORFLOW}\n")
         expected = keras.ops.convert_to_numpy(model(x))
         np.testing.assert_allclose(np.load(paths[2]), expected, 1e-5, 1e-5)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -7,7 +7,6 @@ Shapes: B batch, H heads, Q queries, K keys, D depth per head, k clipping.
 
 import keras
 import numpy as np
-from absl.testing import absltest
 from absl.testing import parameterized
 from keras import ops
 
@@ -145,7 +144,3 @@ class RelativeOpsTest(parameterized.TestCase):
             ops.convert_to_numpy(expected),
             atol=0.1,
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

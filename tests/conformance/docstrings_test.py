@@ -3,7 +3,6 @@
 import doctest
 import importlib
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from tests.conformance import import_order_test
@@ -39,7 +38,3 @@ class DocstringsTest(parameterized.TestCase):
         module = importlib.import_module(name)
         tests = doctest.DocTestFinder().find(module)
         self.assertNotEmpty([test for test in tests if test.examples])
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from tests import documents
@@ -134,7 +133,3 @@ class DocumentedCommandsTest(parameterized.TestCase):
                         filter(None, (names or "").split(",")), extras
                     )
         self.assertGreater(number, 4)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -81,7 +80,3 @@ class HelpTest(parameterized.TestCase):
         module = importlib.import_module(f"relpos_tf.bin.{command}")
         silent = [n for n in module.FLAGS if not module.FLAGS[n].help]
         self.assertEmpty(silent)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -11,7 +11,6 @@ import pathlib
 import subprocess
 import sys
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -199,7 +198,3 @@ print([name for name in heavy if name in sys.modules])
             text=True,
         )
         self.assertEqual((done.stdout, done.stderr), ("[]\n", ""))
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -9,7 +9,6 @@ import re
 from unittest import mock
 
 import setuptools
-from absl.testing import absltest
 from absl.testing import parameterized
 from packaging import requirements
 
@@ -151,7 +150,3 @@ class PackagingTest(parameterized.TestCase):
             pin = requirements.Requirement(line)
             self.assertEqual([s.operator for s in pin.specifier], ["=="], line)
             self.assertIsNone(pin.url, line)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -116,7 +116,3 @@ class TextTest(absltest.TestCase):
             if re.search(rb"\r|[ \t]\n|[^\n]\Z", path.read_bytes())
         ]
         self.assertEmpty(wrong)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -222,7 +222,3 @@ class SearchTest(absltest.TestCase):
         self.assertEqual(
             set(missing_paths(text)), {"relpos_tf/layers/shore.py"}
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

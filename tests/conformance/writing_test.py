@@ -66,7 +66,3 @@ class OneWayTest(absltest.TestCase):
         )
         numbers = [line.split(":")[0] for line in writes(path)]
         self.assertEqual(numbers, ["line 1", "line 3", "line 4", "line 6"])
-
-
-if __name__ == "__main__":
-    absltest.main()

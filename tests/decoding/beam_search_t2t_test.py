@@ -101,7 +101,3 @@ class TensorToTensorTest(tf.test.TestCase, parameterized.TestCase):
         with np.load(VECTORS) as vectors:
             found = {tuple(key.split("/")[:2]) for key in vectors.files}
         self.assertEqual(found - {("meta",)}, set(CASES))
-
-
-if __name__ == "__main__":
-    tf.test.main()

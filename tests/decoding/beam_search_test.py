@@ -333,7 +333,3 @@ class StopTest(tf.test.TestCase, parameterized.TestCase):
         ids, scores = search(np.tile(logits, [1, 7, 3, 1]), [7], 2)
         self.assertAllEqual(ids, [[[0, 1], [0, 0]]])
         self.assertAllClose(scores, [[np.log(0.98), NONE]])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -106,7 +106,3 @@ class ConstraintsTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(allowed(found), [[3], [1], [0, 2, 4, 5, 6]])
         kept = np.isfinite(found)
         self.assertAllEqual(found[kept], LOG_PROBS[kept])
-
-
-if __name__ == "__main__":
-    tf.test.main()

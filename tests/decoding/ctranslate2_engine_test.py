@@ -10,7 +10,6 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
@@ -281,7 +280,3 @@ class EngineTest(parameterized.TestCase):
             settings.search_settings(),
             {"beam_size": 3, "alpha": 1.0, "extra_length": 7},
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

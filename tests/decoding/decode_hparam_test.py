@@ -1,6 +1,5 @@
 """What may be asked of decoding, and what cannot mean anything."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -61,7 +60,3 @@ class DecodeHParamsTest(parameterized.TestCase):
     def test_none_stands_for_the_hparams_of_the_run(self):
         settings = decode_hparam.DecodeHParams.parse("alpha=1")
         self.assertEqual((settings.alpha, settings.beam_size), (1.0, None))
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -6,7 +6,6 @@ import io
 import sys
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -123,7 +122,3 @@ class RunTest(parameterized.TestCase):
             press, "stop", "a", press, press, "b", engine=InterruptedEngine()
         )
         self.assertEqual(output, ["A", "B"])
-
-
-if __name__ == "__main__":
-    absltest.main()

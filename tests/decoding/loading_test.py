@@ -113,7 +113,3 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
                 shutil.copy(path, folder)
         with self.assertRaisesRegex(errors.UserError, "Expected a "):
             loading.load_model(folder / name)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -86,7 +86,3 @@ class CompiledTest(tf.test.TestCase, parameterized.TestCase):
             errors.UserError, "for runs and checkpoints.*an export for LiteRT"
         ):
             relpos_tf.Translator.load(folder, jit_compile=True)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -52,7 +52,3 @@ class DistinctTest(tf.test.TestCase):
             self.assertNear(scores[0], score, 1e-5)
         self.assertLess(min(numbers), 7)  # some hypotheses spell one text
         self.assertGreater(min(numbers), 1)
-
-
-if __name__ == "__main__":
-    tf.test.main()

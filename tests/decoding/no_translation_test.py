@@ -69,7 +69,3 @@ class NaNTest(tf.test.TestCase, parameterized.TestCase):
         self.assertLen(logs.output, 1)
         for words in ("2 lines (1, 3)", "NaN logits", "runs/mine/ckpt-7"):
             self.assertIn(words, logs.output[0])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -153,7 +153,3 @@ class SampleTest(tf.test.TestCase):
         self.assertAllEqual(ids, [[0, 4, 4, 4, 4], [0] * 5, [0, 4, 4, 0, 0]])
         quarter = np.log(0.2)
         self.assertAllClose(scores, [4 * quarter, -np.inf, 2 * quarter])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -4,7 +4,6 @@ import json
 import pathlib
 import shutil
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -93,7 +92,3 @@ class SavedModelEngineTest(parameterized.TestCase):
         self.info.unlink()
         with self.assertRaisesRegex(errors.UserError, "without export_info"):
             saved_model_engine.SavedModelEngine(self.folder)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -179,7 +179,3 @@ class SampleTest(tf.test.TestCase, parameterized.TestCase):
             arguments = {"numbers": [5, 6, 7], "seed": 3} | changed
             other, _ = self.sample(INPUTS, **arguments)
             self.assertNotAllEqual(other[..., :3].numpy(), ids[..., :3].numpy())
-
-
-if __name__ == "__main__":
-    tf.test.main()

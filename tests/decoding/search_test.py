@@ -283,7 +283,3 @@ class SearchTest(tf.test.TestCase, parameterized.TestCase):
                 decode_length=2,
                 n_best=n_best,
             )
-
-
-if __name__ == "__main__":
-    tf.test.main()

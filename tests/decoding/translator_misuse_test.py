@@ -109,7 +109,3 @@ class MisuseTest(tf.test.TestCase, parameterized.TestCase):
                 errors.UserError, r"Translator.load\(path\) loads both"
             ):
                 translator_lib.Translator(*arguments)
-
-
-if __name__ == "__main__":
-    tf.test.main()

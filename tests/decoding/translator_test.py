@@ -488,7 +488,3 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
             [sys.executable, "-c", code], capture_output=True, check=True
         )
         self.assertEqual(done.stdout, b"False\n")
-
-
-if __name__ == "__main__":
-    tf.test.main()

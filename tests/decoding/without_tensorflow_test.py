@@ -8,7 +8,6 @@ import pathlib
 import shutil
 
 import numpy as np
-from absl.testing import absltest
 from absl.testing import parameterized
 
 import relpos_tf
@@ -201,7 +200,3 @@ class WithoutTensorFlowTest(parameterized.TestCase):
             rf"\Arelpos-{name}: Expected the package tensorflow, which "
             r"this command needs\. " + ADVICE.format("translate"),
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -62,7 +62,3 @@ class AttentionNotebookTest(absltest.TestCase):
         # The decoder sees nothing to the right.
         self.assertEqual(names["by_distance"]["decoder"][0, -1], 0)
         self.assertLen(names["norms"], 2 * 2 * 2)
-
-
-if __name__ == "__main__":
-    absltest.main()

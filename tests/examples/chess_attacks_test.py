@@ -68,7 +68,3 @@ class ChessAttacksTest(absltest.TestCase):
         judged = np.array(model(pieces)) > 0
         common = max(truth.mean(), 1 - truth.mean())
         self.assertGreater((judged == truth).mean(), common + 0.1)
-
-
-if __name__ == "__main__":
-    absltest.main()

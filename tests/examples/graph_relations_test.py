@@ -51,7 +51,3 @@ class GraphRelationsTest(absltest.TestCase):
             ]
             unlike = [np.abs(results[0] - r).max() > 0.01 for r in results[1:]]
             self.assertEqual(unlike, [labelled, True])
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -39,7 +39,3 @@ class KerasTextClassifierTest(absltest.TestCase):
         short, long = EXAMPLE.accuracies(True, 2000, 3, seed=1)
         self.assertGreater(short, 0.97)
         self.assertGreater(long, 0.85)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -32,7 +32,3 @@ class MinimalTest(absltest.TestCase):
         again = np.array(model([np.pad(source, [[0, 0], [0, 2]]), other]))
         np.testing.assert_allclose(again[:, :2], logits[:, :2], atol=1e-5)
         self.assertGreater(np.abs(again - logits)[:, 2:].max(), 0.01)
-
-
-if __name__ == "__main__":
-    absltest.main()

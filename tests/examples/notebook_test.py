@@ -64,7 +64,3 @@ class MakerTest(absltest.TestCase):
         self.assertEqual(cell["outputs"][0]["data"], {"text/plain": ["7"]})
         with self.assertRaisesRegex(ZeroDivisionError, "by zero"):
             notebook.execute(book_of("1 / 0"), folder.full_path)
-
-
-if __name__ == "__main__":
-    absltest.main()

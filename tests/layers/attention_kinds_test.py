@@ -276,7 +276,3 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         row, _ = step(x[:, 3:4], past)
         expected = layer(x, use_causal_mask=True)[:, 3:4]
         self.assertAllClose(row, expected, 1e-5, 1e-5)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -103,7 +103,3 @@ class LayerNormT2tTest(tf.test.TestCase):
             self.assertAllClose(
                 norm(arrays["in/x"]), arrays["out/result"], 1e-5, 1e-5
             )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -306,7 +306,3 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
             layer(x, may_attend=pairs.Pairs(K, K, causal=True).mask()),
             atol=1e-5,
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

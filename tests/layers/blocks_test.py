@@ -197,7 +197,3 @@ class DecoderBlockTest(testing.LayerTestCase):
                 dropped = block(*inputs, training=True)
             self.assertNotAllClose(dropped, still, atol=0.01)
             residual.drop.rate = 0.0
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -7,8 +7,6 @@ from absl.testing import parameterized
 from relpos_tf.layers import dropout
 from tests import testing
 
-testing.use_two_cpus()
-
 SHAPE = (101, 103)  # an odd number of numbers: masks are drawn in pairs
 
 
@@ -228,7 +226,3 @@ class SymbolDropoutTest(testing.LayerTestCase):
                     y = dropout.SymbolDropout(0.0)(y, training=True)
                 found.append(dropout.Dropout(0.5)(y, training=True))
         self.assertAllEqual(*found)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -170,7 +170,3 @@ class LearnedPositionsTest(testing.LayerTestCase):
         self.assertIsInstance(gradient, tf.Tensor)
         expected = [upstream[0], tf.zeros(5), sum(upstream[1:])]
         self.assertAllClose(gradient, expected)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -183,7 +183,3 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
                 lambda y, arguments=arguments: layer(y, y, **arguments), x
             )
             self.assertLessEqual(most, 2 * 64 * 64)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -103,7 +103,3 @@ class TransformerAttentionTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual([row.shape[1] for row in rows], [0, 3, 0, 2, 0])
         expected = layer(x, use_causal_mask=True)
         self.assertAllClose(np.concatenate(rows, 1), expected, 1e-5, 1e-5)
-
-
-if __name__ == "__main__":
-    tf.test.main()

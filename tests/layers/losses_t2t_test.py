@@ -58,7 +58,3 @@ class PaddedCrossEntropyT2tTest(tf.test.TestCase, parameterized.TestCase):
             rtol=1e-5,
             atol=1e-7,
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -170,7 +170,3 @@ class ProjectedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(
                 tf.cast(one, tf.float32), other, rtol=0.03, atol=0.03
             )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -86,7 +86,3 @@ class MasksOfKerasTest(tf.test.TestCase, parameterized.TestCase):
         output, weights = made("shaw")(x, y, return_weights=True)
         self.assertEqual(output.shape[1:], (Q, F))
         self.assertEqual(weights.shape[1:], (H, Q, K))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -137,7 +137,3 @@ class OwnSchemeTest(tf.test.TestCase):
         for layer in (again.self_attention, again.encdec_attention):
             self.assertIsInstance(layer.positions[0], alibi.Alibi)
             self.assertIsNot(layer.positions[0], given)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -45,7 +45,3 @@ class MasksTest(tf.test.TestCase, parameterized.TestCase):
         (self.assertAllClose if lost else self.assertNotAllClose)(
             weights, equal
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

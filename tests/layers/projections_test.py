@@ -108,7 +108,3 @@ class LayerNormTest(testing.LayerTestCase):
         found = layer(tf.constant([[256.0, 258.0, 256.0, 258.0]]))
         self.assertEqual(found.dtype, tf.bfloat16)
         self.assertAllEqual(tf.cast(found, tf.float32), [[-1.0, 1.0] * 2])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -195,7 +195,3 @@ class SavingTest(tf.test.TestCase):
             self.assertGreater(np.abs(outputs).max(), 0.01)
             found = np.load(folder / f"{name}.npy")
             self.assertAllClose(found, outputs, 1e-5, 1e-5, msg=name)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -357,7 +357,3 @@ class RefusalsTest(tf.test.TestCase, parameterized.TestCase):
         )
         other.q.kernel.assign(kernel)
         self.assertAllClose(layer(x(B, Q, F)), other(x(B, Q, F)), atol=1e-5)
-
-
-if __name__ == "__main__":
-    tf.test.main()

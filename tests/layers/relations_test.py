@@ -320,7 +320,3 @@ class LayerTest(testing.LayerTestCase):
             lambda x: layer(x, tf.ones(shape, tf.int32)), x
         )
         self.assertLess(most, 2 * length**2 * depth)
-
-
-if __name__ == "__main__":
-    tf.test.main()

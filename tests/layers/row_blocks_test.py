@@ -176,7 +176,3 @@ class ByBlocksTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(numbers, range(rows))
         self.assertAllEqual(pairs[:, 1], -np.arange(rows))
         self.assertLessEqual(max(seen), 3)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -101,7 +101,3 @@ class ResidualTest(testing.LayerTestCase):
             result = layer(x, y, training=True)
         self.assertAllEqual(np.unique(result), [3.0, 5.0])
         self.assertAllEqual(layer(x, y), tf.fill([1, 11, 101], 4.0))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -20,9 +20,6 @@ from relpos_tf import errors
 from relpos_tf.models import checkpoints
 from relpos_tf.training import devices
 from relpos_tf.utils import signals
-from tests import testing
-
-testing.use_two_cpus()
 
 
 class Kill(BaseException):
@@ -414,7 +411,3 @@ class RoomTest(parameterized.TestCase):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         self.assertEqual(os.listdir(self.folder), ["ckpt-1.npz"])
-
-
-if __name__ == "__main__":
-    absltest.main()

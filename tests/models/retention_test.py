@@ -126,7 +126,3 @@ class RetentionTest(absltest.TestCase):
             {"step": 3, "split": "dev", "loss": 1.0, "bleu": 7.0}
         )
         self.assertEmpty(self.trainer(self.run_dir).run.read_metrics())
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -226,7 +226,3 @@ class SameArchitectureTest(parameterized.TestCase):
         self.assertEqual(
             lines, [f"{name} was {was} in this run so far and is now {value}."]
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -133,7 +133,3 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(tf.concat(rows, 1), expected, atol=2e-5)
         # The memory is projected once for each source, not for each row.
         self.assertEqual(cache.memory[0].keys.shape[0], len(example.INPUTS))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -239,7 +239,3 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
             ends = np.flatnonzero(row == 1)
             size = ends[0] + 1 if len(ends) else len(row)
             self.assertEqual(found.tolist()[:size], row.tolist()[:size])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -278,7 +278,3 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
         found, _ = model.step(ids, model.init_cache(inputs), 0)
         expected, _ = plain.step(ids, plain.init_cache(inputs), 0)
         self.assertAllEqual(found, expected)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -20,12 +20,9 @@ from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.training import train_step
 from relpos_tf.utils import signals
-from tests import testing
 from tests.campaigns import breakable
 from tests.campaigns import replicas
 from tests.training import tiny_runs
-
-testing.use_two_cpus()
 
 RANDOM = np.random.default_rng(1)
 CLIPPED = replicas.HPARAMS.replace(clip_grad_norm=0.3)
@@ -306,7 +303,3 @@ class TrainerTest(tiny_runs.TestCase):
         with self.assertRaisesRegex(errors.UserError, "infinite at step"):
             trainer.train()
         self.assertEmpty(list((self.folder / "broken").glob("ckpt-*")))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -3,7 +3,6 @@
 import json
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -81,7 +80,3 @@ class ClusterTest(parameterized.TestCase):
         self.assertEqual(
             other.failed_host(f"{own}: /job:worker/task:0"), "host 1 (b:2)"
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

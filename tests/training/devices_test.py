@@ -4,15 +4,11 @@ import json
 from unittest import mock
 
 import tensorflow as tf
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.training import cluster
 from relpos_tf.training import devices
-from tests import testing
-
-testing.use_two_cpus()
 
 
 def config(*addresses):
@@ -73,7 +69,3 @@ class DevicesTest(parameterized.TestCase):
         self.assertEqual(
             calls, [cluster.Cluster(("one:1", "two:2"), 0), "connected"]
         )
-
-
-if __name__ == "__main__":
-    absltest.main()

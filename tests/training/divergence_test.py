@@ -2,8 +2,6 @@
 
 import math
 
-from absl.testing import absltest
-
 from relpos_tf import errors
 from relpos_tf import hparam
 from tests.training import tiny_runs
@@ -62,7 +60,3 @@ class DivergenceTest(tiny_runs.TestCase):
         guess = math.log(self.problem.manifest(self.data_dir)["vocab_size"])
         self.assertIn(f"{guess:.1f}", log)
         self.assertNotIn("uniform", self.logs_of("good", 7))
-
-
-if __name__ == "__main__":
-    absltest.main()

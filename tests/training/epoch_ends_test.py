@@ -5,7 +5,6 @@ import shutil
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest
 
 from relpos_tf import hparam
 from relpos_tf.bin import average
@@ -146,7 +145,3 @@ class EpochEndsTest(tiny_runs.TestCase):
         self.assertEqual((code, out), (1, b""))
         self.assertIn("average_epochs=3", err)
         self.assertIn("Name the checkpoints with --n or --steps.", err)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -48,7 +48,3 @@ class TeacherForcedT2tTest(tf.test.TestCase):
         weights = self.arrays["out/accuracy/weight"][:, :, 0, 0]
         self.assertAllEqual(weights, self.labels != 0)
         self.assertEqual(self.scores["target_tokens"], weights.sum())
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -100,7 +100,3 @@ class TranslationTest(tf.test.TestCase):
             )
             self.assertEqual(count, len(targets))
             self.assertAllClose(score, -forced["loss"] * count, rtol=1e-4)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -122,7 +122,3 @@ class HostsTest(absltest.TestCase):
             r"host 1 \(two:2\), other than on the chief: --b, c\.$",
         ):
             SeveralHosts(1, sent).check_same(values | {"--b": "1", "c": ""})
-
-
-if __name__ == "__main__":
-    absltest.main()

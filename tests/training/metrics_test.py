@@ -219,7 +219,3 @@ class RefusalTest(parameterized.TestCase):
     def test_refusals(self, call, words):
         with self.assertRaisesRegex(errors.UserError, words):
             call()
-
-
-if __name__ == "__main__":
-    absltest.main()

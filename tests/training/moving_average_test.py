@@ -16,12 +16,9 @@ from relpos_tf.training import evaluation
 from relpos_tf.training import metrics
 from relpos_tf.training import optimizers
 from relpos_tf.utils import signals
-from tests import testing
 from tests.campaigns import breakable
 from tests.campaigns import replicas
 from tests.training import tiny_runs
-
-testing.use_two_cpus()
 
 AVERAGED = replicas.HPARAMS.replace(
     moving_average_decay=0.7, weight_decay=0.2, clip_grad_norm=0.3
@@ -251,7 +248,3 @@ class RunTest(tiny_runs.TestCase):
         two = [self.group("whole", step, "moving_average") for step in (3, 4)]
         for name, value in scored[4].items():
             self.assertAllClose(value, (two[0][name] + two[1][name]) / 2)
-
-
-if __name__ == "__main__":
-    tf.test.main()

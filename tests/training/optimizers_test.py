@@ -140,7 +140,3 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
             "infinite": tf.Variable([[-np.inf]]),
         }
         self.assertEqual(optimizers.not_finite(variables), ["nan", "infinite"])
-
-
-if __name__ == "__main__":
-    tf.test.main()

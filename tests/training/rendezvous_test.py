@@ -98,7 +98,3 @@ class RendezvousTest(absltest.TestCase):
                 return socket.create_connection(address)
             time.sleep(0.05)
         raise TimeoutError
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -128,7 +128,3 @@ class ProfilerTest(parameterized.TestCase):
         for step in range(1, steps + 1):
             profiler.count(step == steps)
         self.assertLen(list(folder.rglob("*.xplane.pb")), found)
-
-
-if __name__ == "__main__":
-    absltest.main()

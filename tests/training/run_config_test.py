@@ -2,7 +2,6 @@
 
 import math
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.training import run_config
@@ -57,7 +56,3 @@ class EarlyStoppingTest(parameterized.TestCase):
     def test_any_number_is_better_than_none(self):
         self.assertIsNone(stops_at([math.nan, 3.0, 2.0, 1.0], steps=20))
         self.assertEqual(stops_at([3.0, math.nan, math.nan], steps=20), 30)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -5,7 +5,6 @@ import shutil
 from unittest import mock
 
 import tensorflow as tf
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -244,7 +243,3 @@ class VocabularyTest(parameterized.TestCase):
         record = logs.records[-1]
         self.assertEqual(record.levelname, level)
         self.assertRegex(record.getMessage(), expected)
-
-
-if __name__ == "__main__":
-    absltest.main()

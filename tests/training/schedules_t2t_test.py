@@ -31,7 +31,3 @@ class LearningRateT2tTest(tf.test.TestCase, parameterized.TestCase):
         self.assertLen(CASES, 12)
         self.assertIn("legacy", schedules_seen)
         self.assertIn("constant*linear_warmup*rsqrt_decay", schedules_seen)
-
-
-if __name__ == "__main__":
-    tf.test.main()

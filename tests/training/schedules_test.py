@@ -37,7 +37,3 @@ class LearningRateTest(tf.test.TestCase, parameterized.TestCase):
         self.assertCountEqual(hparam.SCHEDULE_FACTORS, schedules.FACTORS)
         for name in optimizers.OPTIMIZERS:
             hparam.HParams(optimizer=name)
-
-
-if __name__ == "__main__":
-    tf.test.main()

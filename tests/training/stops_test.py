@@ -2,8 +2,6 @@
 
 from unittest import mock
 
-from absl.testing import absltest
-
 from relpos_tf import hparam
 from relpos_tf.models import run_dir
 from relpos_tf.training import hosts as hosts_lib
@@ -70,7 +68,3 @@ class StopsTest(tiny_runs.TestCase):
         ).train()
         steps = run_dir.all_steps(self.folder / "few")
         self.assertEqual(steps, [4, 5, 6])
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -11,9 +11,6 @@ from relpos_tf import hparam
 from relpos_tf.models import transformer
 from relpos_tf.training import optimizers
 from relpos_tf.training import train_step
-from tests import testing
-
-testing.use_two_cpus()
 
 SPEC = {
     name: tf.TensorSpec([None, None], tf.int32)
@@ -99,7 +96,3 @@ class TrainStepTest(tf.test.TestCase):
         )
         self.assertAllClose(tagged, plain, rtol=1e-5)
         self.assertNotAllClose(untagged, plain, rtol=1e-3)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -15,7 +15,3 @@ class SlopesTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_slopes_are_those_of_the_paper(self, heads, expected):
         self.assertAllClose(alibi.slopes(heads), expected, 1e-12)
-
-
-if __name__ == "__main__":
-    tf.test.main()

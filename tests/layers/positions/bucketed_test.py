@@ -132,7 +132,3 @@ class BucketedTest(testing.LayerTestCase):
             )
             x = tf.constant(testing.normal(2, B, L, F), tf.float32)
             self.assertAllEqual(layer(x), layers[0](x))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -87,7 +87,3 @@ class HeadWindowTest(tf.test.TestCase):
         for near in (0, 2):
             same = np.mean(heads[:, :, 1] == heads[:, :, near])
             self.assertLess(same, 0.3)
-
-
-if __name__ == "__main__":
-    tf.test.main()

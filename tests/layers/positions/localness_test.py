@@ -102,7 +102,3 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(bias.dtype, dtype)
         expected = -((np.arange(1000) - 500.0) ** 2) / 50
         self.assertAllClose(bias[0, 0, 0], expected, rtol=near)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -46,7 +46,3 @@ class RotaryTest(tf.test.TestCase):
         self.assertAllClose(layer(x[:, 3:], x), expected, 1e-5, 1e-5)
         rows, _ = layer.attend(x[:, 3:], layer.project(x))
         self.assertAllClose(rows, expected, 1e-5, 1e-5)
-
-
-if __name__ == "__main__":
-    tf.test.main()

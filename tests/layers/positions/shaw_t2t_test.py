@@ -95,7 +95,3 @@ class RelativeT2TTest(tf.test.TestCase):
                 ("q", "k", "v", "keys", "values"), gradients, strict=True
             ):
                 self.assertAllClose(gradient, arrays[f"grad/{name}"], **close)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -444,7 +444,3 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         # The other form shows that the probe sees them.
         is_large = most >= length * length * depth
         self.assertEqual(is_large, form == "reshape")
-
-
-if __name__ == "__main__":
-    tf.test.main()

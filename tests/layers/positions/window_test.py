@@ -42,7 +42,3 @@ class WindowTest(tf.test.TestCase, parameterized.TestCase):
         for head in range(heads):
             side = FORWARD if head < forward else BACKWARD
             self.assertAllEqual(mask[head], side.bias(None, None, where))
-
-
-if __name__ == "__main__":
-    tf.test.main()
