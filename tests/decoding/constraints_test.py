@@ -33,12 +33,6 @@ class ConstraintsTest(tf.test.TestCase, parameterized.TestCase):
         kept = np.isfinite(found)
         self.assertAllEqual(found[kept], LOG_PROBS[kept])
 
-    def test_empty_prefix_forces_nothing(self):
-        found = constraints.force_prefix(
-            LOG_PROBS, tf.constant(0), tf.zeros([3, 0], tf.int32), LOG_PROBS
-        )
-        self.assertAllEqual(found, LOG_PROBS)
-
     def test_end_is_forbidden_until_the_least_length(self):
         for i, is_allowed in ((0, False), (3, False), (4, True), (5, True)):
             found = constraints.forbid_end(LOG_PROBS, tf.constant(i), 4)
@@ -46,33 +40,6 @@ class ConstraintsTest(tf.test.TestCase, parameterized.TestCase):
                 [1 in row for row in allowed(found)], [is_allowed] * 3
             )
             self.assertAllEqual(found[:, 2:], LOG_PROBS[:, 2:])
-
-    @parameterized.parameters(
-        # No id twice; the initial 0 is not one of them.
-        (1, [0, 5, 3, 5], [0, 1, 2, 4, 6]),
-        # After 5 came 3.
-        (2, [0, 5, 3, 5], [0, 1, 2, 4, 5, 6]),
-        (2, [0, 5, 3, 4], [0, 1, 2, 3, 4, 5, 6]),
-        # After 2 came 2 and 6.
-        (2, [0, 2, 2, 6, 2], [0, 1, 3, 4, 5]),
-        # After 4 5 came 6.
-        (3, [0, 4, 5, 6, 4, 5], [0, 1, 2, 3, 4, 5]),
-        # After 5 6 came 5.
-        (3, [0, 4, 5, 6, 5, 6], [0, 1, 2, 3, 4, 6]),
-        # Overlapping: 2 2 2 would come a second time.
-        (3, [0, 2, 2, 2], [0, 1, 3, 4, 5, 6]),
-        # Too short for any.
-        (3, [0, 2], [0, 1, 2, 3, 4, 5, 6]),
-        (1, [0], [0, 1, 2, 3, 4, 5, 6]),
-        # An initial 0 is no part of an n-gram.
-        (2, [0, 3, 0], [0, 1, 2, 3, 4, 5, 6]),
-    )
-    def test_no_n_gram_comes_twice(self, size, ids, expected):
-        others = [[0] * len(ids)] * 2
-        found = constraints.forbid_repetition(
-            LOG_PROBS, tf.constant([ids, *others]), size
-        )
-        self.assertEqual(allowed(found)[0], expected)
 
     @parameterized.parameters(1, 2, 3, 4)
     def test_repetition_agrees_with_a_search_through_sets(self, size):

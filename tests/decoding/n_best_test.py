@@ -1,6 +1,13 @@
-"""The best translations of a line have different texts."""
+"""The best translations differ, or nothing is found: with real models.
 
+Shapes: L layers, H heads, S source length.
+"""
+
+import logging
+
+import numpy as np
 import tensorflow as tf
+from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf.decoding import engines
@@ -12,6 +19,13 @@ PIECES = ["<pad>", "</s>", "<unk>", "a", "b", "a", "a"]
 HPARAMS = testing.HPARAMS.replace(
     vocab_size=len(PIECES), num_hidden_layers=1, extra_length=1
 )
+# There are fewer pieces than ids that a translation must have.
+NOTHING = {
+    "beam_size": 2,
+    "min_length": 9,
+    "no_repeat_ngram_size": 1,
+    "extra_length": 20,
+}
 
 
 class Letters:
@@ -29,13 +43,15 @@ class Letters:
         return PIECES
 
 
-def translator_of(model):
-    return relpos_tf.Translator(testing.randomize(model), Letters())
+def made():
+    """Returns a translator, and its model."""
+    model = testing.randomize(transformer.Transformer(HPARAMS))
+    return relpos_tf.Translator(model, Letters()), model
 
 
-class DistinctTest(tf.test.TestCase):
+class TranslationsTest(tf.test.TestCase, parameterized.TestCase):
     def test_each_text_comes_once_with_its_best_score(self):
-        translator = translator_of(transformer.Transformer(HPARAMS))
+        translator, _ = made()
         settings = {"beam_size": 7, "return_scores": True}
         lines = ["a", "ab", "b"]
         best = translator.translate(lines, **settings)
@@ -52,3 +68,29 @@ class DistinctTest(tf.test.TestCase):
             self.assertNear(scores[0], score, 1e-5)
         self.assertLess(min(numbers), 7)  # some hypotheses spell one text
         self.assertGreater(min(numbers), 1)
+
+    def test_the_attention_of_no_piece_is_empty(self):
+        translator, _ = made()
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            found = translator.translate(
+                ["aba", "b"], **NOTHING, return_attention=True
+            )
+        for (text, attention), size in zip(found, (4, 2), strict=True):
+            self.assertEqual((text, attention.target), ("", []))
+            self.assertEqual(attention.weights.shape, (1, 2, 0, size))
+        self.assertIn(
+            "No translation was found for 2 lines (1, 2)", logs.output[-1]
+        )
+
+    @parameterized.parameters(1e30, np.nan)
+    def test_logits_that_are_no_numbers_are_named(self, weight):
+        translator, model = made()
+        for variable in model.variables:
+            variable.assign(tf.fill(variable.shape, weight))
+        translator.engine.name = "runs/mine/ckpt-7"
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            found = translator.translate(["ab", "", "b"])
+        self.assertEqual(found, ["", "", ""])
+        self.assertLen(logs.output, 1)
+        for words in ("2 lines (1, 3)", "NaN logits", "runs/mine/ckpt-7"):
+            self.assertIn(words, logs.output[0])

@@ -37,12 +37,6 @@ class DrawTest(tf.test.TestCase, parameterized.TestCase):
     def test_shares(self, options, expected):
         self.assertAllClose(shares(**options), expected, atol=2e-3)
 
-    def test_forbidden_ids_are_never_drawn(self):
-        log_probs = tf.constant([[-np.inf, -1.0, -np.inf, -2.0]] * 3)
-        uniform = tf.constant([0.0, 0.5, 1.0 - 2**-24])
-        ids = sampling.draw(log_probs, uniform, 1.0).numpy().tolist()
-        self.assertEqual(ids, [1, 1, 3])
-
     @parameterized.parameters((1.0, 49999), (0.9, 44999), (0.5, 24999))
     def test_as_many_ids_are_drawn_from_as_top_p_says(self, top_p, last):
         # All are as probable, the first comes first.
@@ -78,12 +72,12 @@ class DrawTest(tf.test.TestCase, parameterized.TestCase):
             shares(temperature=temperature), expected, atol=2e-3
         )
 
-    @parameterized.parameters(1e-38, 3e38)
-    def test_extreme_temperatures_draw_nothing_forbidden(self, temperature):
+    @parameterized.parameters(1e-38, 1.0, 3e38)
+    def test_forbidden_ids_are_never_drawn(self, temperature):
         log_probs = tf.constant([[-np.inf, -90.0, -np.inf, -92.0]] * 3)
         uniform = tf.constant([0.0, 0.49, 1.0 - 2**-24])
         ids = sampling.draw(log_probs, uniform, temperature).numpy().tolist()
-        self.assertEqual(ids, [1, 1, 1 if temperature < 1 else 3])
+        self.assertEqual(ids, [1, 1, 1 if temperature < 0.1 else 3])
 
 
 class UniformsTest(tf.test.TestCase):
@@ -96,11 +90,6 @@ class UniformsTest(tf.test.TestCase):
         self.assertLen(np.unique(many), 42)
         other = sampling.uniforms(4, numbers, 2, 7)
         self.assertFalse(np.any(np.isin(other, many)))
-
-    def test_no_example_gives_no_row(self):
-        for uniforms in (sampling.uniforms, tf.function(sampling.uniforms)):
-            found = uniforms(3, tf.zeros([0], tf.int32), 2, 7)
-            self.assertEqual(found.shape, (0, 7))
 
 
 class SampleTest(tf.test.TestCase):

@@ -37,23 +37,25 @@ for arguments in {}, {"n_best": 3, "return_scores": True, "alpha": 1.0}:
 GET = """
 import sys
 import relpos_tf
-try:
-    getattr(relpos_tf, sys.argv[1])
-except ImportError as error:
-    print(error)
+for name in sys.argv[1:]:
+    try:
+        getattr(relpos_tf, name)
+    except ImportError as error:
+        print(error)
 """
 LOAD = """
 import sys
 import relpos_tf
-try:
-    relpos_tf.Translator.load(sys.argv[1])
-except relpos_tf.errors.UserError as error:
-    print(error)
+for path in sys.argv[1:]:
+    try:
+        relpos_tf.Translator.load(path)
+    except relpos_tf.errors.UserError as error:
+        print(error)
 """
 # A clone that is not installed is named by its folder.
 ADVICE = (
     r"Received: none\. Install it: pip install "
-    r"(-e '.*|'relpos_tf)\[{}\]'\n\Z"
+    r"(-e '.*|'relpos_tf)\[{}\]'\Z"
 )
 
 
@@ -142,37 +144,31 @@ class WithoutTensorFlowTest(parameterized.TestCase):
             }
         )
         (saved_model / "export_info.json").write_text(info)
-        for path, flag, kind in (
-            (tiny_run.path(), "output_dir", "a run"),
-            (tiny_run.path() / "ckpt-7", "checkpoint_path", "a run"),
-            (saved_model, "export_dir", "a SavedModel"),
-        ):
-            says = (
-                r"Expected the package (tensorflow|keras), which "
-                rf"{kind} needs\. {ADVICE.format('translate')}"
+        run = tiny_run.path()
+        kinds = {run: "a run", run / "ckpt-7": "a run"}
+        kinds[saved_model] = "a SavedModel"
+        lines = self.python("-c", LOAD, *kinds).splitlines()
+        for line, kind in zip(lines, kinds.values(), strict=True):
+            self.assertRegex(
+                line,
+                r"\AExpected the package (tensorflow|keras), which "
+                rf"{kind} needs\. {ADVICE.format('translate')}",
             )
-            out = self.python("-c", LOAD, path)
-            self.assertRegex(out, rf"\A{says}")
-            done = without_tensorflow.run(
-                *("-m", "relpos_tf.bin.decoder", f"--{flag}={path}"),
-                cwd=self.folder,
-                input="7\n",
-            )
-            self.assertEqual(done.returncode, 1)
-            self.assertRegex(done.stderr, rf"\Arelpos-decoder: {says}")
 
-    @parameterized.parameters(
-        ("RelativeMultiHeadAttention", "layers", "layers"),
-        ("TransformerAttention", "layers", "layers"),
-        ("relative_attention", "layers", "layers"),
-        ("load_model", "load_model", "translate"),
-    )
-    def test_names_of_the_package_say_what_to_install(self, name, task, extra):
-        says = rf"\AExpected the package keras, which relpos_tf\.{task} "
-        self.assertRegex(
-            self.python("-c", GET, name),
-            says + r"needs\. " + ADVICE.format(extra),
-        )
+    def test_names_of_the_package_say_what_to_install(self):
+        names = {
+            "RelativeMultiHeadAttention": ("layers", "layers"),
+            "TransformerAttention": ("layers", "layers"),
+            "relative_attention": ("layers", "layers"),
+            "load_model": ("load_model", "translate"),
+        }
+        lines = self.python("-c", GET, *names).splitlines()
+        for line, (task, extra) in zip(lines, names.values(), strict=True):
+            self.assertRegex(
+                line,
+                rf"\AExpected the package keras, which relpos_tf\.{task} "
+                r"needs\. " + ADVICE.format(extra),
+            )
 
     def test_average_needs_no_tensorflow(self):
         run = shutil.copytree(tiny_run.path(), self.folder / "run")
@@ -188,15 +184,17 @@ class WithoutTensorFlowTest(parameterized.TestCase):
         for name, value in whole.items():
             np.testing.assert_array_equal(mean[name], value)
 
-    @parameterized.parameters("trainer", "export")
+    @parameterized.parameters("decoder", "trainer", "export")
     def test_other_commands_say_what_to_install(self, name):
         flag = f"--output_dir={tiny_run.path()}"
         done = without_tensorflow.run(
-            *("-m", f"relpos_tf.bin.{name}", flag), cwd=self.folder
+            *("-m", f"relpos_tf.bin.{name}", flag),
+            cwd=self.folder,
+            input="7\n",
         )
         self.assertEqual(done.returncode, 1)
         self.assertRegex(
-            done.stderr,
-            rf"\Arelpos-{name}: Expected the package tensorflow, which "
-            r"this command needs\. " + ADVICE.format("translate"),
+            done.stderr.strip(),
+            rf"\Arelpos-{name}: Expected the package (tensorflow|keras), which "
+            r"(this command|a run) needs\. " + ADVICE.format("translate"),
         )

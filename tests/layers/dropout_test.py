@@ -55,14 +55,6 @@ class DropoutTest(testing.LayerTestCase):
         layer = dropout.Dropout(0.0, dtype="float64")
         self.assertAllEqual(layer(x, training=True), x)
 
-    def test_a_mask_is_a_function_of_the_seed(self):
-        layers = dropout.Dropout(0.5), dropout.Dropout(0.5)
-        first = mask(layers[0], (3, 5))
-        for layer in layers:
-            self.assertAllEqual(mask(layer, (3, 5)), first)
-        for seed in (4, 5), (3, 6):
-            self.assert_independent(first, mask(layers[0], seed))
-
     def test_every_site_in_a_scope_draws_its_own_mask(self):
         layers = [dropout.Dropout(0.5) for _ in range(2)]
         masks = []
@@ -146,12 +138,9 @@ class DropoutTest(testing.LayerTestCase):
         for site in dropped:
             self.assert_independent(*[replica.numpy() != 0 for replica in site])
 
-    @parameterized.product(
-        rate=[0.99998, np.nextafter(1.0, 0.0)],
-        dtype=["float32", "bfloat16", "float16"],
-    )
-    def test_a_rate_just_below_1_stays_finite(self, rate, dtype):
-        layer = dropout.Dropout(rate, dtype=dtype)
+    @parameterized.parameters("float32", "bfloat16", "float16")
+    def test_a_rate_just_below_1_stays_finite(self, dtype):
+        layer = dropout.Dropout(np.nextafter(1.0, 0.0), dtype=dtype)
         x = tf.fill([1009, 1013], tf.cast(0.01, dtype))
         with tf.GradientTape() as tape:
             tape.watch(x)

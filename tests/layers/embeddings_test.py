@@ -60,12 +60,6 @@ class ShiftedPositionsTest(tf.test.TestCase):
             self.assertLess(np.mean(a == b), 0.02)
             self.assertLess(np.abs(np.corrcoef(a[:, 0], b[:, 0])[0, 1]), 0.2)
 
-    def test_sinusoids_of_several_rows_are_those_of_each(self):
-        positions = tf.constant([[3, 4, 5], [0, 1, 2]])
-        found = embeddings.timing_signal(positions, 7)
-        for row, one in zip(found, positions, strict=True):
-            self.assertAllEqual(row, embeddings.timing_signal(one, 7))
-
 
 class TokenEmbeddingTest(testing.LayerTestCase):
     def setUp(self):
@@ -100,12 +94,6 @@ class TokenEmbeddingTest(testing.LayerTestCase):
         for transposed in (None, self.table.T):
             found = self.layer.logits(tf.constant(features), transposed)
             self.assertAllClose(found, expected, atol=1e-6)
-
-    def test_logits_are_float32_in_half_precision(self):
-        layer = embeddings.TokenEmbedding(7, 5, dtype="mixed_bfloat16")
-        logits = layer.logits(layer(self.ids))
-        self.assertEqual(logits.dtype, tf.float32)
-        self.assertEqual(layer.embeddings.dtype, "float32")
 
     def test_table_learns_from_vectors_and_logits_alike(self):
         features = testing.normal(5, 2, 3, 5).astype(np.float32)

@@ -9,13 +9,14 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers import attention
 from relpos_tf.layers import keras_attention
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import shaw
 from tests import testing
+from tests.layers import schemes
+from tests.layers.schemes import floats
 
 B, H, F = 2, 3, 12
 LENGTHS = ((0, 0), (0, 5), (0, 1), (5, 0), (1, 0), (5, 5), (3, 5))
@@ -31,24 +32,13 @@ POSITIONS = {
 X = tf.TensorSpec([None, None, F])
 
 
-def example(seed, length):
-    return tf.constant(testing.normal(seed, B, length, F), tf.float32)
-
-
-def made(kind):
-    """Returns a `TransformerAttention` whose weights all differ from 0."""
-    layer = attention.TransformerAttention(F, H, positions=POSITIONS[kind])
-    layer.build((None, None, F))
-    return testing.randomize(layer)
-
-
 class KerasLayerTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*keras_attention.IMPLEMENTATIONS)
     def test_a_graph_gives_the_numbers_of_eager_code(self, implementation):
         layer = keras_attention.RelativeMultiHeadAttention(
             H, 5, max_relative_position=2, implementation=implementation
         )
-        layer(example(1, 5), example(2, 5))
+        layer(floats(1, B, 5, F), floats(2, B, 5, F))
         testing.randomize(layer)
 
         def call(query, value):
@@ -61,33 +51,31 @@ class KerasLayerTest(tf.test.TestCase, parameterized.TestCase):
 
         graph = tf.function(call, [X, X])
         for queries, keys in LENGTHS:
-            inputs = example(1, queries), example(2, keys)
+            inputs = floats(1, B, queries, F), floats(2, B, keys, F)
             self.assertAllClose(graph(*inputs), call(*inputs), 1e-5, 1e-5)
 
 
 class TransformerAttentionTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(kind=[*POSITIONS], causal=[False, True])
     def test_a_graph_gives_the_numbers_of_eager_code(self, kind, causal):
-        layer = made(kind)
+        layer = schemes.made(F, H, *POSITIONS[kind])
 
         def call(x):
             return layer(x, use_causal_mask=causal)
 
         graph = tf.function(call, [X])
         for length in (0, 1, 5):
-            x = example(1, length)
+            x = floats(1, B, length, F)
             self.assertAllClose(graph(x), call(x), 1e-5, 1e-5)
         if not causal:
             graph = tf.function(layer.__call__, [X, X])
             for queries, keys in LENGTHS:
-                inputs = example(1, queries), example(2, keys)
+                inputs = floats(1, B, queries, F), floats(2, B, keys, F)
                 self.assertAllClose(graph(*inputs), layer(*inputs), 1e-5, 1e-5)
 
     def test_a_step_of_no_positions_leaves_the_next_step_as_it_is(self):
-        layer = attention.TransformerAttention(F, H, positions=[shaw.Shaw(1)])
-        layer.build((None, None, F))
-        testing.randomize(layer)
-        x = example(1, 5)
+        layer = schemes.made(F, H, shaw.Shaw(1))
+        x = floats(1, B, 5, F)
         cache, rows = layer.init_cache(B, 5), []
         step = tf.function(
             lambda x, cache, start: layer.step(x, cache, start=start),

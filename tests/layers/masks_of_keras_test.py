@@ -5,25 +5,19 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers import relations
 from relpos_tf.layers.positions import shaw
-from tests import testing
+from tests.layers import schemes
+from tests.layers.schemes import floats
 
 B, Q, K, H, F = 2, 5, 7, 3, 12
 POSITIONS = {"shaw": [shaw.Shaw(2)], "plain": []}
 LINES = np.arange(K) < [[K], [K - 3]]
 
 
-def example(seed, length):
-    return tf.constant(testing.normal(seed, B, length, F), tf.float32)
-
-
 def made(kind):
-    layer = attention.TransformerAttention(F, H, positions=POSITIONS[kind])
-    layer.build((None, None, F))
-    return testing.randomize(layer)
+    return schemes.made(F, H, *POSITIONS[kind])
 
 
 def encoder_block(norm):
@@ -37,7 +31,11 @@ def encoder_block(norm):
 class MasksOfKerasTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*POSITIONS)
     def test_masks_forbid_padding_as_may_attend_does(self, kind):
-        layer, x, y = made(kind), example(1, K), example(2, Q)
+        layer, x, y = (
+            made(kind),
+            floats(1, B, K, F),
+            floats(2, B, Q, F),
+        )
         allowed = LINES[:, None, None]
         expected = layer(x, may_attend=allowed)
         self.assertNotAllClose(expected, layer(x), atol=0.01)
@@ -55,7 +53,7 @@ class MasksOfKerasTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_relations_obey_masks_too(self):
         layer = relations.RelationAttention(F, H, 3)
-        x, labels = example(1, K), np.arange(K * K).reshape(K, K) % 3
+        x, labels = floats(1, B, K, F), np.arange(K * K).reshape(K, K) % 3
         expected = layer(x, labels, may_attend=LINES[:, None, None])
         self.assertNotAllClose(expected, layer(x, labels), atol=1e-3)
         self.assertAllEqual(layer(x, labels, queries_mask=LINES), expected)

@@ -49,20 +49,6 @@ class ProjectionTest(testing.LayerTestCase):
         )
 
 
-class SumRowsTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(((7, 5),), ((3, 2, 5),), ((5,),), ((0, 5),))
-    def test_equals_numpy(self, shape):
-        x = example(3, *shape)
-        expected = x.reshape(-1, 5).sum(axis=0)
-        self.assertAllClose(projections.sum_rows(x), expected, rtol=1e-6)
-
-    def test_rows_of_bfloat16_are_summed_in_float32(self):
-        # In bfloat16 256 + 1 is 256.
-        sums = projections.sum_rows(tf.ones([4099, 5], tf.bfloat16))
-        self.assertEqual(sums.dtype, tf.float32)
-        self.assertAllEqual(sums, [4099.0] * 5)
-
-
 class LayerNormTest(testing.LayerTestCase):
     def test_contract(self):
         self.assert_layer_contract(

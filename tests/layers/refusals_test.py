@@ -138,6 +138,17 @@ def schemes(*positions):
     return lambda: transformer(*positions)
 
 
+def step_of(places, inputs, start):
+    """Steps in a cache with so many places."""
+    layer = transformer()
+    return layer.step(inputs, layer.init_cache(B, places), start=start)
+
+
+def labelled(dtype, *shape):
+    layer = relations.RelationAttention(F, H, 3)
+    return lambda: layer(x(B, Q, F), tf.zeros(shape, dtype))
+
+
 # A call, and the words that its message must have.
 CALLS = {
     "padding_where_batch_equals_queries": (
@@ -219,6 +230,14 @@ CALLS = {
         "`ids` must be integers",
         "float32",
     ),
+    "labels_of_other_keys": (labelled("int32", Q, 1), "`relations`", "[5, 5]"),
+    "labels_of_one_example": (
+        labelled("int32", 1, Q, Q),
+        "`relations`",
+        "(1, 5, 5)",
+    ),
+    "fractions_for_labels": (labelled("float32", Q, Q), "integers", "float32"),
+    "mask_for_labels": (labelled("bool", Q, Q), "integers", "bool"),
     "arrays_without_heads": (
         lambda: function(q=x(B, Q, 4)),
         "`q` must have the shape [batch, heads, queries, depth]",
@@ -231,6 +250,11 @@ CALLS = {
     "mask_for_a_bias": (
         lambda: function(bias=mask(1, 1, Q, K)),
         "`bias` must be float",
+    ),
+    "step_beyond_the_cache": (
+        lambda: step_of(5, x(B, 3, F), start=3),
+        "room for 5 positions",
+        "3 new positions",
     ),
     "unknown_implementation": (
         lambda: function(implementation="fast"),

@@ -8,17 +8,16 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf import errors
-from relpos_tf.layers import attention
 from relpos_tf.layers import pairs
 from relpos_tf.layers import relations
 from relpos_tf.layers.positions import shaw
 from tests import oracles
 from tests import testing
+from tests.layers import schemes
+from tests.layers.schemes import floats
 
 B, H, Q, K, F, R = 2, 3, 5, 7, 33, 4
 D = F // H
-NONE = -1
 TABLES = {
     "per_head": {"add_relation_bias": True},
     "shared": {"add_relation_bias": True, "heads_share_relations": True},
@@ -33,12 +32,8 @@ TABLES = {
 
 
 def labels_of(seed, *shape):
-    """Returns labels, one in R + 1 of them missing."""
-    return np.random.default_rng(seed).integers(NONE, R, shape)
-
-
-def example(seed, *shape):
-    return tf.constant(testing.normal(seed, *shape), tf.float32)
+    """Returns labels; the negative ones, two in R + 2, stand for none."""
+    return np.random.default_rng(seed).integers(-2, R, shape)
 
 
 def relation_layer(**kwargs):
@@ -50,7 +45,7 @@ def relation_layer(**kwargs):
 
 def row_of(table, head, label, per_head_rank):
     """Returns a row of a table, or 0 of a pair that has no relation."""
-    if table is None or label == NONE:
+    if table is None or label < 0:
         return 0.0
     return table[head, label] if table.ndim == per_head_rank else table[label]
 
@@ -139,19 +134,13 @@ class RelativeTest(testing.LayerTestCase):
     @parameterized.product(shared=[False, True], causal=[False, True])
     def test_clipped_distances_make_it_relative_attention(self, shared, causal):
         k = 2
-        relative_layer = attention.TransformerAttention(
-            F,
-            H,
-            positions=[shaw.Shaw(k, heads_share=shared)],
-        )
-        relative_layer.build((None, None, F))
-        testing.randomize(relative_layer)
+        relative_layer = schemes.made(F, H, shaw.Shaw(k, heads_share=shared))
         layer = relations.RelationAttention(
             F, H, 2 * k + 1, heads_share_relations=shared
         )
         layer.build((None, None, F))
         layer.set_weights(relative_layer.get_weights())
-        x = example(2, B, K, F)
+        x = floats(2, B, K, F)
         labels = shaw.relative_position_ids(K, K, k)
         mask = pairs.Pairs(K, K, causal=True).mask() if causal else None
         with tf.GradientTape(persistent=True) as tape:
@@ -173,7 +162,7 @@ class RelativeTest(testing.LayerTestCase):
 class GatherAndSumTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(False, True)
     def test_both_equal_products_with_one_hot_rows(self, jit_compile):
-        ids = labels_of(1, B, Q, K) + 1  # R stands for no label
+        ids = np.maximum(labels_of(1, B, Q, K), -1) % (R + 1)  # R for none
         labels = tf.constant(ids, tf.int32)
         one_hot = np.eye(R + 1)[ids][..., :R]
         numbers = testing.normal(2, B, H, Q, R)
@@ -222,16 +211,6 @@ class GatherAndSumTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class LabelsTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.product(
-        dtype=[tf.int32, tf.int64], jit_compile=[False, True]
-    )
-    def test_negative_labels_are_none(self, dtype, jit_compile):
-        call = tf.function(
-            lambda x: relations.label_ids(x, 3), jit_compile=jit_compile
-        )
-        labels = tf.constant([[0, 2, -1, -7, 1]], dtype)
-        self.assertAllEqual(call(labels), [[0, 2, 3, 3, 1]])
-
     def test_unknown_labels_are_refused(self):
         labels = tf.constant([[0, 1 << 32]], tf.int64)
         for function in (relations.label_ids, tf.function(relations.label_ids)):
@@ -246,7 +225,7 @@ class LabelsTest(tf.test.TestCase, parameterized.TestCase):
     def test_other_sizes_are_repeated_or_refused_in_a_graph(self, *shape):
         # Labels [1, Q, K] have as many numbers as [K, Q, 1].
         layer = relation_layer()
-        x, memory = example(1, B, Q, F), example(2, B, K, F)
+        x, memory = floats(1, B, Q, F), floats(2, B, K, F)
         labels = tf.constant(labels_of(3, *shape), tf.int32)
         call = tf.function(
             layer,
@@ -266,16 +245,6 @@ class LabelsTest(tf.test.TestCase, parameterized.TestCase):
             with self.assertRaises(tf.errors.InvalidArgumentError):
                 call(x, labels, memory)
 
-    @parameterized.parameters(
-        ((Q, 1), "int32", r"`relations` must have the shape \[5, 5\]"),
-        ((1, Q, Q), "int32", r"`relations` must have .*\(1, 5, 5\)"),
-        ((Q, Q), "float32", "`relations` must be integers.*float32"),
-        ((Q, Q), "bool", "`relations` must be integers.*bool"),
-    )
-    def test_labels_that_do_not_fit_are_refused(self, shape, dtype, message):
-        with self.assertRaisesRegex(errors.UserError, message):
-            relation_layer()(example(1, B, Q, F), tf.zeros(shape, dtype))
-
 
 class LayerTest(testing.LayerTestCase):
     @parameterized.named_parameters(
@@ -292,7 +261,7 @@ class LayerTest(testing.LayerTestCase):
         arguments |= {"add_relation_bias": True, "dropout": 0.3}
         self.assert_layer_contract(
             relations.RelationAttention(F, H, R, **arguments),
-            example(1, B, Q, F),
+            floats(1, B, Q, F),
             tf.constant(labels_of(3, B, Q, Q)),
             weights={f"{name}/kernel": (F, F) for name in kernels}
             | {f"relation_{name}": (*heads, R, D) for name in tables}

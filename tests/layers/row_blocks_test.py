@@ -12,40 +12,23 @@ from relpos_tf.layers import pairs
 from relpos_tf.layers import row_blocks
 from tests import testing
 from tests.layers import schemes
+from tests.layers.schemes import floats
 
 B, H, Q, K, F = 2, 3, 11, 13, 12
-RELATIVE = {"max_relative_position": 2}
-KINDS = {
-    "absolute": {},
-    "compact": RELATIVE | {"implementation": "compact"},
-    "reshape": RELATIVE | {"implementation": "reshape"},
-    "shared": RELATIVE | {"heads_share": True},
-    "keys_only": RELATIVE | {"add_to_values": False},
-    "k_apart": {"max_relative_position": 3, "max_relative_position_right": 1},
-    "one_row": {"max_relative_position": 0},
-    "additive": RELATIVE | {"score": "additive"},
-    "window": RELATIVE | {"window": 3},
-    "split": RELATIVE | {"direction": "split"},
-    "backward": RELATIVE | {"direction": "backward"},
-    "fixed": {"localness": ("fixed", 4)},
-    "heads": RELATIVE | {"heads_window": 3, "window": 2},
-    "layer": RELATIVE | {"localness": "layer"},
-    "query": RELATIVE | {"localness": "query", "window": 4},
-}
+# A scheme of each kind that computes in another way.
+KINDS = (
+    *("absolute", "per_head", "reshape", "shared", "keys_only", "k_apart"),
+    *("k0", "additive_relative", "window_relative", "split_relative"),
+    *("backward", "fixed", "heads_relative", "layer_relative", "query"),
+)
+
+
+def made(kind):
+    return schemes.made(F, H, *schemes.schemes(**schemes.KINDS[kind]))
+
+
 IDS = tf.TensorSpec([None, None, F])
 MASK = tf.TensorSpec([None, 1, None, None], tf.bool)
-
-
-def made(**kwargs):
-    layer = attention.TransformerAttention(
-        F, H, positions=schemes.schemes(**kwargs)
-    )
-    layer.build((None, None, F))
-    return testing.randomize(layer)
-
-
-def example(seed, *shape):
-    return tf.constant(testing.normal(seed, *shape), tf.float32)
 
 
 def limit(numbers):
@@ -70,13 +53,13 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
             return weights
 
         with mock.patch.object(pairs, "softmax", spy):
-            layer(example(1, 1, 4507, 2))
+            layer(floats(1, 1, 4507, 2))
         self.assertLessEqual(max(sizes), 2**24)
         self.assertEqual(sum(sizes), 4507**2)
 
     @parameterized.parameters(*KINDS)
     def test_blocks_of_queries_equal_all_queries_at_once(self, kind):
-        layer, x = made(**KINDS[kind]), example(1, B, K, F)
+        layer, x = made(kind), floats(1, B, K, F)
         pairs = tf.constant(testing.normal(3, B, 1, K, K) > -1)
         for mask, causal in (
             (None, True),
@@ -91,14 +74,18 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
                 self.assertAllClose(layer(x, **arguments), expected, 1e-5, 1e-5)
 
     def test_a_memory_has_another_length(self):
-        layer, x, memory = made(), example(1, B, Q, F), example(2, B, K, F)
+        layer, x, memory = (
+            made("absolute"),
+            floats(1, B, Q, F),
+            floats(2, B, K, F),
+        )
         expected = layer(x, memory, may_attend=padding(K, 7), training=True)
         with limit(3 * B * H * K):
             found = layer(x, memory, may_attend=padding(K, 7))
         self.assertAllClose(found, expected, 1e-5, 1e-5)
 
     def test_one_graph_serves_short_and_long(self):
-        layer = made(**RELATIVE)
+        layer = made("per_head")
 
         def forward(x, mask):
             return layer(x, may_attend=mask, use_causal_mask=True)
@@ -106,7 +93,7 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
         with limit(5 * B * H * K):
             function = tf.function(forward, input_signature=[IDS, MASK])
             for length in (K, 5):
-                x = example(1, B, length, F)
+                x = floats(1, B, length, F)
                 mask = padding(length, 3)
                 expected = layer(
                     x, may_attend=mask, use_causal_mask=True, training=True
@@ -115,7 +102,7 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(function.experimental_get_tracing_count(), 1)
 
     def test_gradients_go_through_blocks(self):
-        layer, x = made(**RELATIVE), example(1, B, K, F)
+        layer, x = made("per_head"), floats(1, B, K, F)
 
         def gradients(x, training):
             loss = tf.reduce_sum(tf.square(layer(x, training=training)))
@@ -133,7 +120,7 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(one, other, 1e-4, 1e-4)
 
     def test_xla_compiles_attention_of_any_length(self):
-        layer, x = made(**RELATIVE), example(1, B, K, F)
+        layer, x = made("per_head"), floats(1, B, K, F)
         with limit(4 * B * H * K):
             function = tf.function(
                 layer, input_signature=[IDS], jit_compile=True
@@ -144,7 +131,7 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
 
 class LossTest(tf.test.TestCase):
     def test_blocks_of_tokens_score_as_each_token_does(self):
-        features, table = example(1, 2, 7, 3), example(2, 5, 3)
+        features, table = floats(1, 2, 7, 3), floats(2, 5, 3)
         labels = tf.constant(np.arange(14).reshape(2, 7) % 5, tf.int32)
         expected = tf.nn.log_softmax(
             tf.einsum("btf,vf->btv", features, table)
@@ -157,22 +144,3 @@ class LossTest(tf.test.TestCase):
                 self.assertAllClose(
                     loss[place], -expected[place][labels[place]]
                 )
-
-
-class ByBlocksTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(0, 1, 6, 7)
-    def test_each_row_comes_once_and_in_order(self, rows):
-        seen = []
-
-        def compute(start, end):
-            seen.append(int(end - start))
-            numbers = tf.range(start, end)
-            return numbers, tf.stack([numbers, -numbers], 1)
-
-        with limit(35):
-            numbers, pairs = row_blocks.by_blocks(
-                compute, tf.constant(rows), 11, (tf.int32, tf.int32)
-            )
-        self.assertAllEqual(numbers, range(rows))
-        self.assertAllEqual(pairs[:, 1], -np.arange(rows))
-        self.assertLessEqual(max(seen), 3)

@@ -6,7 +6,6 @@ from unittest import mock
 
 import numpy as np
 
-from relpos_tf import hparam
 from relpos_tf.bin import average
 from relpos_tf.data import plan as plan_lib
 from relpos_tf.models import checkpoints
@@ -14,17 +13,6 @@ from relpos_tf.models import run_dir
 from tests.bin import calls
 from tests.training import tiny_runs
 
-HPARAMS = hparam.HParams(
-    hidden_size=8,
-    filter_size=12,
-    num_heads=2,
-    num_hidden_layers=1,
-    layer_prepostprocess_dropout=0.0,
-    batch_size=128,
-    max_length=32,
-    learning_rate_warmup_steps=20,
-    average_epochs=3,
-)
 # Batches of each epoch.
 LENGTHS = [4, 3, 5, 1, 4, 2, 6, 100]
 # The updates that end an epoch, of one batch each, and of three.
@@ -43,7 +31,11 @@ def short_epoch(plan, seed, epoch, skipped=0):
 
 
 class EpochEndsTest(tiny_runs.TestCase):
-    hparams = HPARAMS
+    hparams = tiny_runs.HPARAMS.replace(
+        layer_prepostprocess_dropout=0.0,
+        learning_rate_warmup_steps=20,
+        average_epochs=3,
+    )
     config = {"local_eval_frequency": 5, "keep_checkpoint_max": 2}
 
     @classmethod

@@ -1,7 +1,6 @@
 """Tests of the scores: against sacreBLEU's command and by hand."""
 
 import json
-import math
 import os
 import pathlib
 import subprocess
@@ -48,12 +47,10 @@ def command_scores(folder, hypotheses, references):
 
 
 class CorpusBleuTest(parameterized.TestCase):
-    @parameterized.parameters(5, 3, 1)
-    def test_scores_are_those_of_the_sacrebleu_command(self, lines):
-        hypotheses, references = HYPOTHESES[:lines], REFERENCES[:lines]
-        scores = metrics.corpus_bleu(hypotheses, references)
+    def test_scores_are_those_of_the_sacrebleu_command(self):
+        scores = metrics.corpus_bleu(HYPOTHESES, REFERENCES)
         with tempfile.TemporaryDirectory() as folder:
-            bleu, chrf = command_scores(folder, hypotheses, references)
+            bleu, chrf = command_scores(folder, HYPOTHESES, REFERENCES)
         self.assertGreater(scores.bleu, 0)
         self.assertAlmostEqual(scores.bleu, bleu["score"], places=7)
         self.assertAlmostEqual(scores.chrf, chrf["score"], places=7)
@@ -62,18 +59,6 @@ class CorpusBleuTest(parameterized.TestCase):
         self.assertIn(
             f"BP = {scores.brevity_penalty:.3f}", bleu["verbose_score"]
         )
-
-    def test_bleu_is_the_mean_of_precisions_times_the_brevity_penalty(self):
-        # 5 tokens against 6; matches of 1 to 4 grams: 5/5, 4/4, 3/3, 2/2.
-        scores = metrics.corpus_bleu(["a b c d e"], ["a b c d e f"])
-        penalty = math.exp(1 - 6 / 5)
-        self.assertAlmostEqual(scores.brevity_penalty, penalty)
-        self.assertAlmostEqual(scores.bleu, 100 * penalty)
-        # With c replaced: 4/5, 2/4, and no longer match, smoothed to
-        # 1/2 and 1/4 of a match: (1/2)/3 and (1/4)/2.
-        scores = metrics.corpus_bleu(["a b x d e"], ["a b c d e"])
-        precisions = (4 / 5) * (2 / 4) * (1 / 6) * (1 / 8)
-        self.assertAlmostEqual(scores.bleu, 100 * precisions**0.25)
 
     def test_exact_match_is_a_percentage_of_lines(self):
         scores = metrics.corpus_bleu(

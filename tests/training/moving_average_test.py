@@ -1,7 +1,5 @@
 """Tests of moving averages, against loops in NumPy."""
 
-import pathlib
-import shutil
 from unittest import mock
 
 import numpy as np
@@ -16,19 +14,7 @@ from relpos_tf.training import evaluation
 from relpos_tf.training import metrics
 from relpos_tf.training import optimizers
 from relpos_tf.utils import signals
-from tests.campaigns import breakable
-from tests.campaigns import replicas
 from tests.training import tiny_runs
-
-AVERAGED = replicas.HPARAMS.replace(
-    moving_average_decay=0.7, weight_decay=0.2, clip_grad_norm=0.3
-)
-# With relative positions, a graph takes half as long again to build.
-SMALL = replicas.HPARAMS.override(
-    "self_attention_type=dot_product,batch_size=128,max_length=32,"
-    "learning_rate_warmup_steps=20,learning_rate_constant=3,"
-    "moving_average_decay=0.7"
-)
 
 
 def averages(weights, decay):
@@ -70,29 +56,6 @@ class MovingAverageTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllEqual(average, found[-1])
         self.assertAllClose(found, averages(weights, decay), rtol=1e-5)
 
-    def test_averages_of_two_replicas_and_batches_equal_those_of_one(self):
-        found = []
-        for count, number in ((1, 1), (2, 2)):
-            machine = replicas.Machine(
-                count, number, AVERAGED, breakable.BagOfWords
-            )
-            random = np.random.default_rng(3)
-            machine.train(
-                [
-                    replicas.split(pairs, machine.parts, "unequal", random)
-                    for pairs in replicas.sentences(3)
-                ]
-            )
-            found.append(machine.state())
-        self.assertLess(replicas.difference(*found), replicas.TOLERANCE)
-        names = [n for n in found[0] if n.startswith("average/")]
-        self.assertLen(names, 2)
-        for name in names:
-            for copy in found[1][name]:
-                self.assertAllClose(found[0][name][0], copy, atol=1e-6)
-                weights = found[0][name.removeprefix("average/")][0]
-                self.assertNotAllClose(weights, copy, atol=1e-3)
-
     def test_averages_take_the_place_of_the_weights_and_leave_it_exactly(self):
         for strategy in (tf.distribute.get_strategy(), devices.strategy()):
             with strategy.scope():
@@ -133,36 +96,12 @@ class MovingAverageTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(object_.variables["w"], [0.7])
 
 
-class CheckpointTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
-    def save(self, step, weight, average):
-        groups = {"model": {"m/w": tf.Variable([weight])}}
-        if average is not None:
-            groups["moving_average"] = {"m/w": tf.Variable([average])}
-        manager = checkpoints.CheckpointManager(self.folder, groups)
-        return manager.save(step)
-
-    def restored(self, prefix):
-        variable = tf.Variable([0.0])
-        checkpoints.restore_model(prefix, {"m/w": variable})
-        return float(variable[0])
-
-    def test_models_get_the_averages_where_they_are(self):
-        self.assertEqual(self.restored(self.save(5, 2.0, 3.0)), 3.0)
-        self.assertEqual(self.restored(self.save(7, 2.0, None)), 2.0)
-
-    def test_an_average_of_checkpoints_is_that_of_their_averages(self):
-        prefixes = [self.save(5, 2.0, 3.0), self.save(7, 11.0, 5.0)]
-        output = str(self.folder / "mean")
-        checkpoints.average(prefixes, output)
-        self.assertEqual(self.restored(output), 4.0)
-
-
 class RunTest(tiny_runs.TestCase):
-    hparams = SMALL
+    hparams = tiny_runs.HPARAMS.replace(
+        learning_rate_warmup_steps=20,
+        learning_rate_constant=3.0,
+        moving_average_decay=0.7,
+    )
     config = {"local_eval_frequency": 1}
 
     @classmethod
@@ -181,23 +120,10 @@ class RunTest(tiny_runs.TestCase):
             if key.startswith(f"{group}/")
         }
 
-    def copy_run(self, name, *steps):
-        (self.folder / name).mkdir()
-        paths = list((self.folder / "whole").glob("*.*"))
-        for path in paths:
-            step = path.name.split(".")[0].removeprefix("ckpt-")
-            if not step.isdecimal() or int(step) in steps:
-                shutil.copy(path, self.folder / name)
-
     def assert_equal(self, first, second):
         self.assertEqual(first.keys(), second.keys())
         for name, value in first.items():
             self.assertAllEqual(value, second[name], name)
-
-    def test_a_resumed_run_equals_one_that_never_stopped(self):
-        self.copy_run("resumed", 2)
-        self.trainer("resumed", 4).train()
-        self.assert_equal(self.values("resumed", 4), self.values("whole", 4))
 
     def test_all_but_training_use_the_averages(self):
         prefix = self.folder / "whole" / "ckpt-4"

@@ -21,18 +21,6 @@ class LearningRateTest(tf.test.TestCase, parameterized.TestCase):
         schedule = schedules.learning_rate(hparam.HParams())
         self.assertAllClose(schedule(step), rate, rtol=1e-6, atol=0)
 
-    def test_constant_warmup_and_size_scale_it(self):
-        hparams = hparam.HParams().replace(
-            learning_rate_constant=2.0,
-            learning_rate_warmup_steps=25,
-            hidden_size=16,
-        )
-        schedule = schedules.learning_rate(hparams)
-        # 2 * 16**-0.5 * min(4**-0.5, 4 * 25**-1.5) = 0.5 * 4 / 125
-        self.assertAllClose(schedule(3), 0.016)
-        # 2 * 16**-0.5 * 100**-0.5
-        self.assertAllClose(schedule(tf.constant(99, tf.int64)), 0.05)
-
     def test_hparams_take_the_names_that_there_are(self):
         self.assertCountEqual(hparam.SCHEDULE_FACTORS, schedules.FACTORS)
         for name in optimizers.OPTIMIZERS:

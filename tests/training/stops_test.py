@@ -2,7 +2,6 @@
 
 from unittest import mock
 
-from relpos_tf import hparam
 from relpos_tf.models import run_dir
 from relpos_tf.training import hosts as hosts_lib
 from relpos_tf.training import trainer as trainer_lib
@@ -11,16 +10,9 @@ from tests.training import tiny_runs
 
 
 class StopsTest(tiny_runs.TestCase):
-    hparams = hparam.HParams(
-        hidden_size=8,
-        filter_size=12,
-        num_heads=2,
-        num_hidden_layers=1,
-        batch_size=128,
-        max_length=32,
-        average_checkpoints=3,
-    )
-    config = {"local_eval_frequency": 5, "keep_checkpoint_max": 3}
+    hparams = tiny_runs.HPARAMS.replace(average_checkpoints=3)
+    # As many checkpoints stay as are averaged.
+    config = {"local_eval_frequency": 2, "keep_checkpoint_max": 1}
 
     def train_to(self, name, *stops, hosts=1):
         """Trains with a signal after the update of each stop; averages.
@@ -36,12 +28,12 @@ class StopsTest(tiny_runs.TestCase):
 
         with mock.patch.object(trainer_lib.Trainer, "_report", stopping):
             for stop in stops:
-                trainer = self.trainer(name, 20)
+                trainer = self.trainer(name, 8)
                 trainer._hosts.number = hosts
                 with self.assertRaises(KeyboardInterrupt), signals.caught():
                     trainer.train()
                 self.assertEqual(trainer.step, stop)
-            trainer = self.trainer(name, 20)
+            trainer = self.trainer(name, 8)
             trainer.train()
         return trainer.average()
 
@@ -49,22 +41,15 @@ class StopsTest(tiny_runs.TestCase):
     @mock.patch.object(hosts_lib.Hosts, "from_last", lambda _, *values: values)
     def test_stops_do_not_change_the_average(self):
         averages = []
-        # With a signal at step 10, which is saved in any case.
+        # With a signal at step 4, which is saved in any case.
         for name, stops, hosts in (
             ("whole", (), 1),
-            ("stopped", (7, 10, 18), 1),
-            ("several_hosts", (10, 18), 2),
+            ("stopped", (3, 4, 7), 1),
+            ("several_hosts", (4, 7), 2),
         ):
             averages.append(self.train_to(name, *stops, hosts=hosts))
             steps = run_dir.all_steps(self.folder / name)
-            self.assertEqual(steps, [10, 15, 20], name)
+            self.assertEqual(steps, [4, 6, 8], name)
         self.assertGreater(len(self.values_in(averages[0])), 10)
         for average in averages[1:]:
             self.assert_same_values(averages[0], average)
-
-    def test_as_many_checkpoints_stay_as_are_averaged(self):
-        self.trainer(
-            "few", 6, keep_checkpoint_max=1, local_eval_frequency=1
-        ).train()
-        steps = run_dir.all_steps(self.folder / "few")
-        self.assertEqual(steps, [4, 5, 6])

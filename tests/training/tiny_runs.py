@@ -13,19 +13,28 @@ from relpos_tf.training import run_config
 from relpos_tf.training import run_setup
 from relpos_tf.training import trainer
 
+HPARAMS = hparam.HParams(
+    hidden_size=8,
+    filter_size=12,
+    num_heads=2,
+    num_hidden_layers=1,
+    batch_size=128,
+    max_length=32,
+)
+
 
 class TestCase(tf.test.TestCase):
     """Prepares a problem once for all tests of a class.
 
     Attributes:
-        hparams: `hparam.HParams` of the runs; the subclass sets it.
+        hparams: `hparam.HParams` of the runs; the subclass may set it.
         config: dict of fields of `RunConfig`; the subclass may set it.
         folder: The folder of the runs.
         data_dir: str. The folder of the prepared data.
         problem: The problem.
     """
 
-    hparams: hparam.HParams
+    hparams = HPARAMS
     config = types.MappingProxyType({})
 
     @classmethod

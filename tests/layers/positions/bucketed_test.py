@@ -12,6 +12,7 @@ from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import bucketed
 from tests import oracles
 from tests import testing
+from tests.layers import schemes
 
 B, H, L, F = 2, 3, 11, 21
 BUCKETS, MOST = 8, 7
@@ -19,9 +20,7 @@ BUCKETS, MOST = 8, 7
 
 def made(bidirectional=True, **kwargs):
     one = bucketed.Bucketed(BUCKETS, MOST, bidirectional=bidirectional)
-    layer = attention.TransformerAttention(F, H, positions=[one], **kwargs)
-    layer.build((None, None, F))
-    return testing.randomize(layer)
+    return schemes.made(F, H, one, **kwargs)
 
 
 class BucketsTest(tf.test.TestCase, parameterized.TestCase):
@@ -45,17 +44,6 @@ class BucketsTest(tf.test.TestCase, parameterized.TestCase):
         expected = [
             oracles.t5_bucket(d, number, most, bidirectional) for d in distances
         ]
-        self.assertAllEqual(found, expected)
-
-
-class ByDistanceTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters((1, 1), (1, 7), (7, 1), (3, 5), (5, 3), (5, 5))
-    def test_each_pair_has_the_number_of_its_distance(self, queries, keys):
-        numbers = testing.normal(1, 2, queries + keys)
-        expected = np.zeros([2, queries, keys])
-        for h, i, j in np.ndindex(expected.shape):
-            expected[h, i, j] = numbers[h, j - i + queries - 1]
-        found = bucketed.by_distance(tf.constant(numbers), queries, keys)
         self.assertAllEqual(found, expected)
 
 

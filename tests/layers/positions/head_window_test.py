@@ -3,54 +3,20 @@
 import numpy as np
 import tensorflow as tf
 
-from relpos_tf.layers import attention
 from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import window
 from tests import oracles
 from tests import testing
+from tests.layers import schemes
 
 B, H, L, D = 2, 5, 7, 3
 F = H * D
 
 
-def made(*positions, heads=H, **kwargs):
-    layer = attention.TransformerAttention(
-        F, heads, positions=positions, **kwargs
-    )
-    layer.build((None, None, F))
-    return testing.randomize(layer)
-
-
 class HeadWindowTest(tf.test.TestCase):
-    def test_one_head_changes_nothing(self):
-        x = tf.constant(testing.normal(1, B, L, F), tf.float32)
-        plain, other = made(), made(head_window.HeadWindow(1))
-        other.set_weights(plain.get_weights())
-        self.assertAllClose(other(x), plain(x), 1e-6, 1e-6)
-
-    def test_a_head_far_away_has_no_influence(self):
-        layer = made(head_window.HeadWindow(3))
-        x = tf.constant(testing.normal(1, B, L, F), tf.float32)
-        before = layer(x)
-        # The output of the heads 0 and 1 alone: they see the heads 0 to 2.
-        kernel = layer.output_transform.kernel.numpy()
-        kernel[2 * D :] = 0.0
-        layer.output_transform.kernel.assign(kernel)
-        near = layer(x)
-        self.assertNotAllClose(near, before, atol=1e-2)
-        for name in ("k", "v"):
-            projection = getattr(layer, name).kernel
-            changed = projection.numpy()
-            changed[:, 3 * D :] *= -7.0  # the heads 3 and 4
-            projection.assign(changed)
-        self.assertAllEqual(layer(x), near)
-        changed[:, 2 * D : 3 * D] *= -7.0
-        projection.assign(changed)
-        self.assertNotAllClose(layer(x), near, atol=1e-2)
-
     def test_weights_are_sums_over_the_heads_of_the_keys(self):
-        layer = made(head_window.HeadWindow(3), window.Window(2))
-        x = tf.constant(testing.normal(1, B, L, F), tf.float32)
+        layer = schemes.made(F, H, head_window.HeadWindow(3), window.Window(2))
+        x = schemes.floats(1, B, L, F)
         output, weights = layer(x, return_weights=True)
         self.assertEqual(weights.shape, (B, H, L, L))
         self.assertAllClose(tf.reduce_sum(weights, -1), np.ones([B, H, L]))
@@ -66,16 +32,8 @@ class HeadWindowTest(tf.test.TestCase):
         self.assertAllClose(weights, expected, 1e-4, 1e-4)
         self.assertAllClose(output, layer(x), 1e-5, 1e-5)
 
-    def test_a_query_without_a_key_attends_to_all_its_heads_equally(self):
-        layer = made(head_window.HeadWindow(3))
-        x = tf.constant(testing.normal(1, B, L, F), tf.float32)
-        _, weights = layer(
-            x, may_attend=np.zeros([L, L], bool), return_weights=True
-        )
-        self.assertAllClose(weights, np.full([B, H, L, L], 1 / L))
-
     def test_dropout_has_a_mask_of_its_own_for_each_head(self):
-        layer = made(head_window.HeadWindow(3), dropout=0.5)
+        layer = schemes.made(F, H, head_window.HeadWindow(3), dropout=0.5)
         # Values and output are the identity, and all weights are equal.
         for kernel in (layer.v.kernel, layer.output_transform.kernel):
             kernel.assign(tf.eye(F))

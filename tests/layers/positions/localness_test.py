@@ -7,27 +7,18 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers import attention
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import localness
-from tests import testing
+from tests.layers import schemes
 
 B, H, Q, K, F = 2, 3, 5, 7, 12
 D = F // H
 
 
-def made(kind, window=10, **kwargs):
-    """Returns an attention with localness, with weights different from 0."""
-    layer = attention.TransformerAttention(
-        F, H, positions=[localness.Localness(kind, window)], **kwargs
-    )
-    layer.build((None, None, F))
-    return testing.randomize(layer)
-
-
-def silent(kind, **kwargs):
+def silent(kind, window=10, **kwargs):
     """Returns a layer that predicts the middle, and half of the keys."""
-    layer = made(kind, **kwargs)
+    scheme = localness.Localness(kind, window)
+    layer = schemes.made(F, H, scheme, **kwargs)
     for weight in layer.weights:
         weight.assign(tf.zeros(weight.shape))
     return layer
@@ -75,12 +66,8 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.product(kind=localness.KINDS, causal=[False, True])
     def test_padding_on_the_left_changes_nothing(self, kind, causal):
-        layer = attention.TransformerAttention(
-            F, H, positions=[localness.Localness(kind, window=3)]
-        )
-        x = testing.normal(1, B, K, F).astype(np.float32)
-        layer.build((None, None, F))
-        testing.randomize(layer)
+        layer = schemes.made(F, H, localness.Localness(kind, window=3))
+        x = schemes.floats(1, B, K, F)
         expected = layer(x, use_causal_mask=causal)
         # On the right in the first example, on the left in the second.
         padded = np.zeros([B, K + 3, F], np.float32) + 5.0

@@ -6,10 +6,10 @@
 import numpy as np
 import tensorflow as tf
 
-from relpos_tf.layers import attention
 from relpos_tf.layers.positions import rotary
 from tests import oracles
 from tests import testing
+from tests.layers import schemes
 
 B, H, L, F = 2, 3, 7, 12
 
@@ -36,12 +36,8 @@ class RotaryTest(tf.test.TestCase):
         )
 
     def test_queries_of_a_memory_have_its_last_positions(self):
-        layer = attention.TransformerAttention(
-            F, H, positions=[rotary.Rotary()]
-        )
-        layer.build((None, None, F))
-        testing.randomize(layer)
-        x = tf.constant(testing.normal(1, B, L, F), tf.float32)
+        layer = schemes.made(F, H, rotary.Rotary())
+        x = schemes.floats(1, B, L, F)
         expected = layer(x)[:, 3:]
         self.assertAllClose(layer(x[:, 3:], x), expected, 1e-5, 1e-5)
         rows, _ = layer.attend(x[:, 3:], layer.project(x))
