@@ -104,20 +104,18 @@ def by_loops(layer, query, value, key=None, allowed=True):
 
 
 class KerasAttentionTest(parameterized.TestCase):
-    @parameterized.product(
-        lengths=[*LENGTHS], relative=[*RELATIVE], implementation=FORMS
-    )
-    def test_output_and_scores_are_those_of_loops(
-        self, lengths, relative, implementation
-    ):
+    @parameterized.product(lengths=[*LENGTHS], relative=[*RELATIVE])
+    def test_output_and_scores_are_those_of_loops(self, lengths, relative):
         queries, keys = LENGTHS[lengths]
-        layer = example_layer(
-            implementation=implementation, **RELATIVE[relative]
-        )
-        query, value = normal(1, 2, queries, 11), normal(2, 2, keys, 13)
-        key = normal(3, 2, keys, 17)
-        layer(query, value, key)
-        randomize(layer)
+        inputs = normal(1, 2, queries, 11), normal(2, 2, keys, 13)
+        inputs += (normal(3, 2, keys, 17),)
+        layers = [
+            example_layer(implementation=form, **RELATIVE[relative])
+            for form in FORMS
+        ]
+        for layer in layers:
+            layer(*inputs)
+            layer.set_weights(randomize(layers[0]).get_weights())
         lines = np.arange(keys) < [[keys], [keys - 1]]
         causal = np.tri(queries, keys, dtype=bool)
         for arguments, allowed in (
@@ -129,13 +127,18 @@ class KerasAttentionTest(parameterized.TestCase):
                 causal & lines[:, None, None],
             ),
         ):
-            with self.subTest(**{name: True for name in arguments}):
+            right = by_loops(layers[0], *inputs, allowed)
+            for layer in layers:
                 output, scores = layer(
-                    query, value, key, return_attention_scores=True, **arguments
+                    *inputs, return_attention_scores=True, **arguments
                 )
-                right = by_loops(layer, query, value, key, allowed)
-                np.testing.assert_allclose(numpy(output), right[0], 1e-4, 1e-4)
-                np.testing.assert_allclose(numpy(scores), right[1], 1e-4, 1e-5)
+                case = f"{layer.implementation}, {[*arguments]}"
+                np.testing.assert_allclose(
+                    numpy(output), right[0], 1e-4, 1e-4, err_msg=case
+                )
+                np.testing.assert_allclose(
+                    numpy(scores), right[1], 1e-4, 1e-5, err_msg=case
+                )
 
     @parameterized.product(batch=(N, 2), implementation=FORMS)
     def test_a_mask_of_heads_joins_those_of_padding_and_order(

@@ -1,6 +1,8 @@
 """The flags of every command: its help, its refusals, the documents."""
 
+import functools
 import importlib
+import json
 import os
 import pathlib
 import re
@@ -16,15 +18,44 @@ COMMANDS = tuple(
     if path.stem not in ("__init__", "command", "scores")
 )
 LAUNCHERS = ("trainer", "decoder")
-NO_TENSORFLOW = """
-import sys
-from relpos_tf.bin import {name}
-try:
-    {name}.run()
-finally:
-    if "tensorflow" in sys.modules:
-        sys.stderr.write("tensorflow was imported")
+# Runs commands with a flag each; prints what they do, and whether TensorFlow
+# was imported.
+RUN = """
+import contextlib, importlib, io, json, sys
+found = []
+for name in sys.argv[1:]:
+    module = importlib.import_module(f"relpos_tf.bin.{name}")
+    for flag in "--help", "--no_such_flag":
+        sys.argv = [name, flag]
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                module.run()
+            except SystemExit as end:
+                code = end.code
+        found.append([name, flag, code or 0, out.getvalue(), err.getvalue()])
+print(json.dumps([found, "tensorflow" in sys.modules]))
 """
+
+
+def execute(*arguments):
+    """Runs Python; returns its standard output."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        check=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONWARNINGS": "error"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+
+
+@functools.cache
+def results():
+    """Returns (exit code, output, error) by command and flag."""
+    found, has_tensorflow = json.loads(execute("-c", RUN, *COMMANDS))
+    assert not has_tensorflow
+    return {(name, flag): result for name, flag, *result in found}
 
 
 def flags_of(command):
@@ -33,34 +64,17 @@ def flags_of(command):
     return {module.FLAGS[name].name for name in module.FLAGS}
 
 
-def execute(*arguments):
-    """Runs Python; returns (exit code, standard output, standard error)."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        check=False,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONWARNINGS": "error"},
-        text=True,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
 class HelpTest(parameterized.TestCase):
     @parameterized.parameters(*COMMANDS)
     def test_help_lists_our_flags_only_and_needs_no_tensorflow(self, command):
-        code, out, err = execute(
-            "-c", NO_TENSORFLOW.format(name=command), "--help"
-        )
+        code, out, err = results()[command, "--help"]
         self.assertEqual((code, err), (0, ""))
         listed = re.findall(r"^  --(?:\[no\])?(\w+)$", out, re.MULTILINE)
         self.assertCountEqual(listed, flags_of(command))
 
     @parameterized.parameters(*COMMANDS)
     def test_unknown_flag_is_refused_with_the_list(self, command):
-        code, out, err = execute(
-            "-c", NO_TENSORFLOW.format(name=command), "--no_such_flag"
-        )
+        code, out, err = results()[command, "--no_such_flag"]
         self.assertEqual((code, out), (2, ""))
         self.assertStartsWith(
             err, f"relpos-{command}: unknown flag --no_such_flag."
@@ -70,10 +84,8 @@ class HelpTest(parameterized.TestCase):
 
     @parameterized.parameters(*LAUNCHERS)
     def test_launcher_is_the_command(self, name):
-        self.assertEqual(
-            execute(f"{name}.py", "--help"),
-            execute("-m", f"relpos_tf.bin.{name}", "--help"),
-        )
+        out = execute(f"{name}.py", "--help")
+        self.assertEqual(out, results()[name, "--help"][1])
 
     @parameterized.parameters(*COMMANDS)
     def test_every_flag_says_what_it_does(self, command):

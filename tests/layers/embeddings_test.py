@@ -70,13 +70,6 @@ class TokenEmbeddingTest(testing.LayerTestCase):
         testing.randomize(self.layer)
         self.table = self.layer.embeddings.numpy()
 
-    def test_contract(self):
-        self.assert_layer_contract(
-            embeddings.TokenEmbedding(7, 5),
-            self.ids,
-            weights={"embeddings": (7, 5)},
-        )
-
     def test_vectors_are_rows_times_the_root_of_their_size_but_of_id_0(self):
         self.assertNotAllClose(self.table[0], np.zeros(5))
         expected = self.table[self.ids] * 5**0.5
@@ -114,13 +107,6 @@ class TokenEmbeddingTest(testing.LayerTestCase):
 
 
 class TargetSpaceEmbeddingTest(testing.LayerTestCase):
-    def test_contract(self):
-        self.assert_layer_contract(
-            embeddings.TargetSpaceEmbedding(3, 7, 5),
-            tf.constant(testing.normal(1, 2, 3, 5), tf.float32),
-            weights={"embeddings": (7, 5)},
-        )
-
     def test_adds_its_row_at_every_position_and_trains_no_other(self):
         layer = embeddings.TargetSpaceEmbedding(3, 7, 5)
         x = tf.constant(testing.normal(1, 2, 3, 5), tf.float32)
@@ -135,13 +121,6 @@ class TargetSpaceEmbeddingTest(testing.LayerTestCase):
 
 
 class LearnedPositionsTest(testing.LayerTestCase):
-    def test_contract(self):
-        self.assert_layer_contract(
-            embeddings.LearnedPositions(7, 5),
-            tf.constant([0, 3, 5]),
-            weights={"embeddings": (7, 5)},
-        )
-
     def test_positions_beyond_the_last_share_its_vector(self):
         layer = embeddings.LearnedPositions(3, 5)
         vectors = layer(tf.constant([2, 0, 1, 3, 11]))

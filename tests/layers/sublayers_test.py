@@ -17,18 +17,6 @@ def example(seed, *shape):
 
 
 class FeedForwardTest(testing.LayerTestCase):
-    def test_contract(self):
-        self.assert_layer_contract(
-            sublayers.FeedForward(7, 5, relu_dropout=0.3),
-            tf.constant(example(1, 2, 3, 5)),
-            weights={
-                "conv1/kernel": (5, 7),
-                "conv1/bias": (7,),
-                "conv2/kernel": (7, 5),
-                "conv2/bias": (5,),
-            },
-        )
-
     def test_equals_two_linear_maps_and_a_maximum(self):
         layer = sublayers.FeedForward(7, 5)
         x = example(1, 2, 3, 5)
@@ -49,23 +37,6 @@ class FeedForwardTest(testing.LayerTestCase):
 
 
 class ResidualTest(testing.LayerTestCase):
-    @parameterized.parameters(True, False)
-    def test_contract(self, after):
-        # The norm before acts in `before`, not in the call.
-        names = ["after_norm"] if after else []
-        self.assert_layer_contract(
-            sublayers.Residual(
-                norm_before=False, norm_after=after, rate=0.3, epsilon=1e-3
-            ),
-            tf.constant(example(1, 2, 3, 5)),
-            tf.constant(example(2, 2, 3, 5)),
-            weights={
-                f"{name}/{part}": (5,)
-                for name in names
-                for part in ("gamma", "beta")
-            },
-        )
-
     @parameterized.product(before=[True, False], after=[True, False])
     def test_norms_are_before_and_after_as_asked(self, before, after):
         layer = sublayers.Residual(

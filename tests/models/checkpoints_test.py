@@ -155,14 +155,6 @@ class CheckpointManagerTest(parameterized.TestCase):
             manager.save(step, is_stop)
             self.assertEqual(manager.all_steps(), kept, step)
 
-    def test_restores_a_checkpoint_that_is_named(self):
-        first = self.manager.save(10)
-        self.model["m/layer_1.x/q/kernel"].assign([[9.0]])
-        self.manager.save(20)
-        self.assertEqual(self.manager.restore(f"{first}.npz"), first)
-        self.assertEqual(values_of(self.model), [[1.0, 2.0], [[3.0]]])
-        self.assertEqual(self.manager.all_steps(), [10, 20])
-
     def test_a_run_may_begin_and_end_to_keep_moving_averages(self):
         self.manager.save(10)
         average = variables([5.0, 7.0])

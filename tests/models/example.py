@@ -115,35 +115,23 @@ INPUTS = np.array([[5, 7, 11, 3, 1], [13, 2, 1, 0, 0], [22, 1, 0, 0, 0]])
 TARGETS = np.array(
     [[4, 9, 1, 0, 0, 0, 0], [6, 6, 8, 20, 3, 9, 1], [17, 2, 12, 5, 1, 0, 0]]
 )
+BATCH = tf.constant(INPUTS, tf.int32), tf.constant(TARGETS, tf.int32)
 
 
 def small(name, **changes):
     return testing.HPARAMS.replace(**(VARIANTS[name] | changes))
 
 
-def made(name, layers=2, **kwargs):
+@functools.cache
+def made(name, **arguments):
     """Returns a model with weights that depend on the variant alone.
 
     Tests share the model, and must not change it.
     """
-    return _made(name, layers, tuple(kwargs.items()))
+    return testing.randomize(transformer.Transformer(small(name), **arguments))
 
 
 @functools.cache
-def _made(name, layers, kwargs):
-    hparams = small(name, num_hidden_layers=layers)
-    return testing.randomize(transformer.Transformer(hparams, **dict(kwargs)))
-
-
-@functools.cache
-def logits(name, layers=2):
+def logits(name):
     """Returns the logits of the batch, which tests share."""
-    return made(name, layers)(ids(INPUTS), ids(TARGETS))
-
-
-def ids(array):
-    return tf.constant(array, tf.int32)
-
-
-def shifted(targets):
-    return np.pad(targets, [(0, 0), (1, 0)])[:, :-1]
+    return made(name)(*BATCH)

@@ -18,106 +18,57 @@ from tests import testing
 from tests.models import example
 
 V, F, H, R = example.V, example.F, example.H, example.R
-FILTER, LONGEST = example.FILTER, example.LONGEST
-
-
-def attention_tree(prefix, tables):
-    tree = {
-        f"{prefix}/{part}/kernel": (F, F)
-        for part in ("q", "k", "v", "output_transform")
-    }
-    for part, shape in tables.items():
-        tree[f"{prefix}/relative_positions_{part}"] = shape
-    return tree
-
-
-def expected_tree(tables, norm="after_norm"):
-    """Returns names and shapes of one encoder and one decoder layer.
-
-    These names are the format of checkpoints.
-    """
-    tree = {"target_embedding/embeddings": (V, F)}
-    for side, sublayers in (
-        ("encoder", ("self_attention", "ffn")),
-        ("decoder", ("self_attention", "encdec_attention", "ffn")),
-    ):
-        layer = f"{side}_layer_0"
-        tree |= attention_tree(f"{layer}/self_attention", tables)
-        if side == "decoder":
-            tree |= attention_tree(f"{layer}/encdec_attention", {})
-        tree |= {
-            f"{layer}/ffn/conv1/kernel": (F, FILTER),
-            f"{layer}/ffn/conv1/bias": (FILTER,),
-            f"{layer}/ffn/conv2/kernel": (FILTER, F),
-            f"{layer}/ffn/conv2/bias": (F,),
-        }
-        for name in sublayers:
-            tree[f"{layer}/{name}_residual/{norm}/gamma"] = (F,)
-            tree[f"{layer}/{name}_residual/{norm}/beta"] = (F,)
-    return tree
-
-
-PER_HEAD = {"keys": (H, R, F // H), "values": (H, R, F // H)}
-BIAS = "self_attention/relative_attention_bias"
-TREES = {
-    "per_head": expected_tree(PER_HEAD),
-    "shared": expected_tree({"keys": (R, F // H), "values": (R, F // H)}),
-    "absolute": expected_tree({}),
-    "t5_bias": expected_tree({})
-    | {f"{stack}_layer_0/{BIAS}": (8, H) for stack in ("encoder", "decoder")},
-    "learned": expected_tree({})
-    | {
+LONGEST = example.LONGEST
+TABLES = ("self_attention/relative_positions_keys",)
+TABLES += ("self_attention/relative_positions_values",)
+# Variables that the model with sinusoids does not have.
+OTHER_VARIABLES = {
+    "per_head": {
+        f"{stack}_layer_0/{table}": (H, R, F // H)
+        for stack in ("encoder", "decoder")
+        for table in TABLES
+    },
+    "shared": {
+        f"{stack}_layer_0/{table}": (R, F // H)
+        for stack in ("encoder", "decoder")
+        for table in TABLES
+    },
+    "t5_bias": {
+        f"{stack}_layer_0/self_attention/relative_attention_bias": (8, H)
+        for stack in ("encoder", "decoder")
+    },
+    "learned": {
         f"{side}_positions/embeddings": (LONGEST, F)
         for side in ("source", "target")
-    },
-    "untied": expected_tree(PER_HEAD)
-    | {
-        "source_embedding/embeddings": (V, F),
-        "softmax/embeddings": (V, F),
-    },
-    "target_space": expected_tree(PER_HEAD)
-    | {"target_space_embedding/embeddings": (32, F)},
-    "pre_norm": expected_tree(PER_HEAD, norm="before_norm")
-    | {
-        f"{side}_norm/{part}": (F,)
-        for side in ("encoder", "decoder")
-        for part in ("gamma", "beta")
     },
 }
 
 
 class TransformerTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(*example.VARIANTS)
-    def test_logits_equal_the_whole_model_in_numpy(self, name):
-        model, logits = example.made(name), example.logits(name)
-        expected = oracles.transformer_logits(
-            testing.named_weights(model),
-            model.hparams,
-            example.INPUTS,
-            example.TARGETS,
-        )
-        self.assertEqual(logits.dtype, tf.float32)
-        self.assertAllClose(logits, expected, rtol=1e-4, atol=1e-4)
-
-    @parameterized.parameters(*TREES)
-    def test_names_and_shapes_of_the_variables(self, name):
-        model = transformer.Transformer(
-            example.small(name, num_hidden_layers=1)
+    @parameterized.parameters(*OTHER_VARIABLES)
+    def test_positions_have_their_variables(self, name):
+        found, absolute = (
+            {
+                (v.path, *v.shape)
+                for v in transformer.Transformer(
+                    example.small(kind, num_hidden_layers=1)
+                ).variables
+            }
+            for kind in (name, "absolute")
         )
         self.assertEqual(
-            {v.path: tuple(v.shape) for v in model.variables},
-            {f"transformer/{k}": shape for k, shape in TREES[name].items()},
+            found - absolute,
+            {
+                (f"transformer/{path}", *shape)
+                for path, shape in OTHER_VARIABLES[name].items()
+            },
         )
 
     @parameterized.parameters(*example.VARIANTS)
-    def test_every_variable_gets_a_gradient(self, name):
-        model = example.made(name, layers=1)
+    def test_logits_equal_the_whole_model_in_numpy(self, name):
+        model = example.made(name)
         with tf.GradientTape() as tape:
-            logits = model(
-                example.ids(example.INPUTS),
-                example.ids(example.TARGETS),
-                training=True,
-            )
+            logits = model(*example.BATCH)
             loss = tf.reduce_sum(tf.square(logits))
         variables = [v.value for v in model.trainable_variables]
         self.assertLen(variables, len(model.variables))
@@ -129,6 +80,14 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
                 self.assertIsInstance(gradient, tf.Tensor, v.path)
             gradient = tf.convert_to_tensor(gradient)
             self.assertGreater(float(tf.norm(gradient)), 1e-4, v.path)
+        expected = oracles.transformer_logits(
+            testing.named_weights(model),
+            model.hparams,
+            example.INPUTS,
+            example.TARGETS,
+        )
+        self.assertEqual(logits.dtype, tf.float32)
+        self.assertAllClose(logits, expected, rtol=1e-4, atol=1e-4)
 
     @parameterized.parameters("per_head", "learned", "untied")
     def test_copy_from_its_config_is_equal(self, name):
@@ -137,8 +96,7 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
         copy = transformer.Transformer.from_config(config)
         self.assertEqual(copy.hparams, model.hparams)
         copy.set_weights(model.get_weights())
-        arguments = example.ids(example.INPUTS), example.ids(example.TARGETS)
-        self.assertAllEqual(copy(*arguments), model(*arguments))
+        self.assertAllEqual(copy(*example.BATCH), model(*example.BATCH))
 
     @parameterized.parameters("per_head", "learned", "pre_norm")
     def test_half_precision_is_close_and_keeps_float32_where_it_counts(
@@ -146,16 +104,14 @@ class TransformerTest(tf.test.TestCase, parameterized.TestCase):
     ):
         half = example.made(name, dtype="mixed_bfloat16")
         expected = example.logits(name)
-        logits = half(example.ids(example.INPUTS), example.ids(example.TARGETS))
+        logits = half(*example.BATCH)
         self.assertEqual(logits.dtype, tf.float32)
         self.assertEqual({v.dtype for v in half.variables}, {"float32"})
         self.assertEqual(
             {part.compute_dtype for part in half._flatten_layers()},
             {"bfloat16"},
         )
-        self.assertEqual(
-            half.encode(example.ids(example.INPUTS)).dtype, tf.bfloat16
-        )
+        self.assertEqual(half.encode(example.BATCH[0]).dtype, tf.bfloat16)
         error = tf.norm(logits - expected) / tf.norm(expected)
         self.assertBetween(float(error), 1e-5, 0.05)
 
@@ -172,7 +128,6 @@ class ShiftTest(tf.test.TestCase, parameterized.TestCase):
             )
         )
         testing.randomize(model)
-        arguments = example.ids(example.INPUTS), example.ids(example.TARGETS)
         by_shifts = {
             shifts: oracles.transformer_logits(
                 testing.named_weights(model),
@@ -183,11 +138,11 @@ class ShiftTest(tf.test.TestCase, parameterized.TestCase):
             )
             for shifts in itertools.product(range(3), repeat=2)
         }
-        self.assertAllClose(model(*arguments), by_shifts[0, 0], 1e-4, 1e-4)
+        self.assertAllClose(model(*example.BATCH), by_shifts[0, 0], 1e-4, 1e-4)
         found = []
         for seed in range(13):
             with dropout.seed_scope(tf.constant([seed, 5])):
-                logits = model(*arguments, training=True)
+                logits = model(*example.BATCH, training=True)
             for row in range(len(example.INPUTS)):
                 distances = {
                     shifts: np.max(np.abs(logits[row] - expected[row]))
@@ -219,26 +174,22 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
         rates[name] = 0.5
         model = transformer.Transformer(example.small("per_head", **rates))
         model.set_weights(plain.get_weights())
-        arguments = example.ids(example.INPUTS), example.ids(example.TARGETS)
-        expected = plain(*arguments)
-        self.assertAllEqual(plain(*arguments, training=True), expected)
-        self.assertAllEqual(model(*arguments), expected)
+        expected = plain(*example.BATCH)
+        self.assertAllEqual(plain(*example.BATCH, training=True), expected)
+        self.assertAllEqual(model(*example.BATCH), expected)
         results = []
         for seed in (3, 5), (3, 5), (3, 6):
             with dropout.seed_scope(tf.constant(seed)):
-                results.append(model(*arguments, training=True))
+                results.append(model(*example.BATCH, training=True))
         self.assertNotAllClose(results[0], expected, atol=0.01)
         self.assertAllEqual(results[0], results[1])
         self.assertNotAllClose(results[0], results[2], atol=0.01)
 
-    @parameterized.parameters("learned", "target_space", "untied", "pre_norm")
+    @parameterized.parameters("target_space", "untied")
     def test_dropped_symbols_have_zero_embeddings_and_are_attended(self, name):
         rates = {"layer_prepostprocess_dropout": 0.0, "symbol_dropout": 0.4}
         model = transformer.Transformer(example.small(name, **rates))
-        inputs, targets = (
-            example.ids(example.INPUTS),
-            example.ids(example.TARGETS),
-        )
+        inputs, targets = example.BATCH
         shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]
         seed = tf.constant([3, 7])
         with dropout.seed_scope(seed):
@@ -271,10 +222,40 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
         )
         plain = transformer.Transformer(example.small("per_head"))
         plain.set_weights(model.get_weights())
-        inputs = example.ids(example.INPUTS)
-        targets = example.ids(example.TARGETS)
+        inputs, targets = example.BATCH
         self.assertAllEqual(model(inputs, targets), plain(inputs, targets))
         ids = tf.pad(targets, [[0, 0], [1, 0]])[:, :3]
         found, _ = model.step(ids, model.init_cache(inputs), 0)
         expected, _ = plain.step(ids, plain.init_cache(inputs), 0)
         self.assertAllEqual(found, expected)
+
+
+class CacheTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        *("per_head", "shared", "absolute", "learned", "pre_norm", "t5_bias"),
+        *("localness_layer", "k_apart", "relative_decoder", "additive"),
+        *("feature_wise", "window_of_heads"),
+    )
+    def test_steps_equal_rows_of_the_full_pass(self, name):
+        model = example.made(name)
+        inputs, targets = example.BATCH
+        before = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]
+        memory = model.encode(inputs)
+        # Cache that grows or not; end of each step, after a prefix or none.
+        for max_length, ends in (
+            (None, (1, 2, 5, 6, 7)),
+            (11, (1, 2, 4, 7)),
+            (7, (3, 4, 7)),
+        ):
+            cache = model.init_cache(inputs, memory, max_length=max_length)
+            rows, start = [], 0
+            for end in ends:
+                logits, cache = model.step(before[:, start:end], cache, start)
+                rows.append(logits)
+                start = end
+            self.assertAllClose(
+                tf.concat(rows, 1),
+                example.logits(name),
+                atol=2e-5,
+                msg=f"{max_length}",
+            )

@@ -55,37 +55,6 @@ def lost():
 
 
 class HostsTest(absltest.TestCase):
-    def test_one_host_needs_no_collective(self):
-        strategy = tf.distribute.get_strategy()
-        config = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {}}
-        with mock.patch.dict("os.environ", {"TF_CONFIG": json.dumps(config)}):
-            group = hosts.Hosts(strategy)
-        self.assertEqual((group.number, group.index), (1, 0))
-        self.assertTrue(group.is_chief)
-        self.assertEqual(group.any(True, False), [True, False])
-        self.assertEqual(group.from_chief(3, 4), [3, 4])
-        self.assertEqual(group.from_last(5), [5])
-        group.check_same({"the text": "a"})
-        group.final_barrier()
-        with (
-            self.assertRaises(tf.errors.UnavailableError),
-            group.explain_failures(),
-        ):
-            raise lost()
-
-    def test_flags_of_any_host(self):
-        group = SeveralHosts(1, [0, 2, 0])
-        self.assertEqual(group.any(True, False, False), [True, True, False])
-        self.assertEqual(group.sent, [[1, 0, 0]])
-
-    def test_values_of_one_host(self):
-        first, last = SeveralHosts(0, [0, 0], [8]), SeveralHosts(2, [3, 4], [0])
-        self.assertEqual(first.from_chief(3, 4), [3, 4])
-        self.assertEqual(first.from_last(7), [8])
-        self.assertEqual(last.from_chief(5, 6), [3, 4])
-        self.assertEqual(last.from_last(8), [8])
-        self.assertEqual(first.sent + last.sent, [[3, 4], [0], [0, 0], [8]])
-
     def test_lost_host_is_one_line(self):
         group = SeveralHosts(0, lost())
         with self.assertRaises(errors.UserError) as caught:

@@ -11,7 +11,6 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
-from relpos_tf.training import devices
 from relpos_tf.training import hosts
 from relpos_tf.training import run_setup
 from relpos_tf.utils import checked_json
@@ -187,35 +186,6 @@ class OpenRunTest(parameterized.TestCase):
             f"{longer} of 40 training pairs are left out", logs.output[0]
         )
         self.assertIn("max_length=20", logs.output[0])
-
-    def described(self, **fields):
-        """Returns what is logged of a run."""
-        fields = {"hparams": HPARAMS, "batches_per_update": 3} | fields
-        trainer = mock.Mock(**fields)
-        trainer.run.path = "runs/x"
-        trainer.config.warm_start_from = ""
-        trainer.model.count_params.return_value = 5
-        with self.assertLogs("relpos_tf") as logs:
-            run_setup.describe(
-                problem_test.make(tokenizer_file=self.model),
-                str(self.data_dir / "data"),
-                trainer,
-            )
-        return [record.getMessage() for record in logs.records]
-
-    def test_bfloat16_is_a_warning_where_the_processor_emulates_it(self):
-        for dtype, lacks, number in (
-            ("bfloat16", True, 1),
-            ("bfloat16", False, 0),
-            ("float32", True, 0),
-        ):
-            hparams = HPARAMS.replace(activation_dtype=dtype)
-            with mock.patch.object(
-                devices, "lacks_bfloat16", return_value=lacks
-            ):
-                lines = self.described(step=4, total_steps=7, hparams=hparams)
-            warnings = [line for line in lines if "bfloat16" in line]
-            self.assertLen(warnings, number)
 
 
 class VocabularyTest(parameterized.TestCase):
