@@ -15,7 +15,6 @@ from relpos_tf import hparam
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 
-import compare_steps  # noqa: E402
 import position_schemes  # noqa: E402
 import summary  # noqa: E402
 
@@ -50,14 +49,6 @@ class SummaryTest(absltest.TestCase):
 
 
 class RunTest(absltest.TestCase):
-    def test_models_take_turns(self):
-        models = "relative=1", "relative=0"
-        lines = run_here(compare_steps, *TINY, *models)
-        first, last = map(json.loads, lines)
-        self.assertEqual((first["model"], last["model"]), models)
-        self.assertEqual(last["ratio"], 1.0)
-        self.assertGreater(first["median_ms"], 0)
-
     def test_schemes_are_compared_with_sinusoids(self):
         flags = *TINY, "--schemes=rotary"
         *_, rotary, base = run_here(position_schemes, *flags)

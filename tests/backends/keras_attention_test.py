@@ -21,7 +21,6 @@ from keras.src import testing as keras_testing
 from relpos_tf import errors
 from relpos_tf.layers import keras_attention
 from tests import oracles
-from tests.backends import gradients
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 N, D, VALUE_D = 3, 5, 7
@@ -246,27 +245,6 @@ class KerasAttentionTest(parameterized.TestCase):
             np.testing.assert_allclose(numpy(result), numpy(right), 1e-5, 1e-5)
         self.assertEqual(ours.get_config()[name], value)
 
-    def test_gradients_of_weights_are_slopes(self):
-        layer = example_layer()
-        x = normal(1, 2, 5, 11)
-        layer(x, x)
-        randomize(layer)
-        values = [numpy(weight) for weight in layer.trainable_variables]
-        lines = np.arange(5) < [[5], [3]]
-
-        def function(*values):
-            output, _ = layer.stateless_call(
-                values, [], x, x, value_mask=lines, use_causal_mask=True
-            )
-            return ops.sum(output)
-
-        found = gradients.gradients(function, values)
-        # A long step, because Keras computes in float32 on some backends.
-        slopes = gradients.slopes(function, values, step=3e-3)
-        for gradient, (direction, slope) in zip(found, slopes, strict=True):
-            product = np.sum(gradient * direction)
-            np.testing.assert_allclose(product, slope, 0.01, 0.01)
-
     @parameterized.parameters((None, True), (9, False))
     def test_a_model_obeys_masks_fits_and_is_saved(self, lengths, jit_compile):
         if jit_compile and keras.backend.backend() == "torch":
@@ -480,9 +458,7 @@ REFUSED = {
         "query",
         "(5, 11)",
     ),
-    "two_axes": (called((2, 3, 5, 11), (2, 3, 5, 11)), "attention_axes"),
     "axis_of_the_batch": (called(*GOOD, attention_axes=0), "attention_axes"),
-    "axis_of_features": (called(*GOOD, attention_axes=-1), "attention_axes"),
     "batches_of_two_sizes": (called((2, 5, 11), (3, 7, 11)), "value", "(3, 7"),
     "keys_of_another_length": (called(*GOOD, (2, 6, 11)), "key", "(2, 6, 11)"),
     "other_queries_than_before": (
@@ -493,11 +469,6 @@ REFUSED = {
     "other_values_than_before": (
         called((2, 5, 11), (2, 7, 12), first=GOOD),
         "value",
-        "11]",
-    ),
-    "other_keys_than_before": (
-        called(*GOOD, (2, 7, 12), first=GOOD),
-        "key",
         "11]",
     ),
     "padding_for_attention_mask": (
@@ -511,26 +482,12 @@ REFUSED = {
         "attention_mask",
         "(5, 7)",
     ),
-    "mask_of_other_examples": (
-        called(*GOOD, attention_mask=mask(3, 5, 7)),
-        "attention_mask",
-    ),
     "mask_of_other_heads": (
         called(*GOOD, attention_mask=mask(2, 2, 5, 7)),
         "attention_mask",
     ),
-    "mask_of_rank_1": (
-        called(*GOOD, attention_mask=mask(5)),
-        "attention_mask",
-        "(5,)",
-    ),
     "value_mask_of_another_length": (
         called(*GOOD, value_mask=mask(2, 5)),
-        "value_mask",
-        "[2, 7]",
-    ),
-    "value_mask_of_no_examples": (
-        called(*GOOD, value_mask=mask(7)),
         "value_mask",
         "[2, 7]",
     ),

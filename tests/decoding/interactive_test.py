@@ -11,7 +11,6 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
-from relpos_tf.decoding import engines
 from relpos_tf.decoding import interactive
 from relpos_tf.decoding import translator as translator_lib
 from tests.decoding import translator_test
@@ -24,14 +23,6 @@ class FixedEngine(translator_test.EchoEngine):
         if decode_hparams.alpha not in (None, 0.6):
             raise errors.UserError("This export has alpha=0.6.")
         return super().complete(decode_hparams)
-
-
-class FewEngine(translator_test.EchoEngine):
-    """Finds fewer translations than are asked for."""
-
-    def translate(self, items, decode_hparams, n_best):
-        found = [engines.Hypothesis("one", -0.5)]
-        return [engines.translation(found, n_best, True)]
 
 
 class InterruptedEngine(translator_test.EchoEngine):
@@ -96,10 +87,6 @@ class RunTest(parameterized.TestCase):
         engine = translator_test.AlignedEngine()
         output, _ = self.talk("a", engine=engine, return_alignments=True)
         self.assertEqual(output, ["A  0-0"])
-
-    def test_missing_hypotheses_are_not_shown(self):
-        output, _ = self.talk("a", engine=FewEngine(), return_beams=True)
-        self.assertEqual(output, [" -0.5000  one"])
 
     @parameterized.parameters(
         (":alpha=-1", "`alpha` must be at least 0"),

@@ -12,7 +12,6 @@ from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf.models import checkpoints
-from relpos_tf.training import metrics
 from relpos_tf.utils import checked_json
 from tests import ctranslate2_runs
 from tests import tiny_run
@@ -114,22 +113,6 @@ class WithoutTensorFlowTest(parameterized.TestCase):
         for flags in ((), ("--decode_interactive",)):
             out = self.python(*decoder, *flags, input=f"{lines[0]}\n")
             self.assertEqual(out, f"{want[0]}\n")
-
-    def test_bleu_is_that_of_a_process_with_tensorflow(self):
-        pairs = tiny_run.TEXT[1::2], tiny_run.TEXT[3::2]
-        hypotheses, references = (pairs[0][:3], pairs[1])
-        for name, lines in (("a", hypotheses), ("b", references)):
-            text = "".join(f"{line}\n" for line in lines)
-            (self.folder / name).write_text(text, encoding="utf-8")
-        self.python(
-            *("-m", "relpos_tf.bin.bleu", "--translation=a", "--reference=b"),
-            *("--tokenized_language=de", "--score_json=scores"),
-        )
-        found = json.loads((self.folder / "scores").read_text())
-        want = metrics.corpus_bleu(hypotheses, references)
-        self.assertEqual(found["bleu"], want.bleu)
-        self.assertEqual(found["chrf"], want.chrf)
-        self.assertGreater(want.chrf, 0)
 
     def test_a_run_and_a_saved_model_say_what_to_install(self):
         saved_model = self.folder / "saved_model"

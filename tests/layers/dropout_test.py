@@ -19,17 +19,25 @@ def mask(layer, seed=None, x=None):
         return layer(x, training=True).numpy() != 0
 
 
+def assert_rate(case, kept, rate):
+    """Checks the rate of each row and column; returns how far it may be off.
+
+    Five standard deviations of a draw.
+    """
+    slack = 5 * np.sqrt(rate * (1 - rate))
+    case.assertAllClose(np.mean(~kept), rate, atol=slack / 101)
+    for axis in (0, 1):
+        case.assertAllClose(
+            np.mean(~kept, axis), [rate] * SHAPE[1 - axis], atol=slack / 10
+        )
+    return slack
+
+
 class DropoutTest(testing.LayerTestCase):
     @parameterized.parameters(0.1, 0.3, 0.5, 0.9)
     def test_drops_its_rate_of_each_row_and_column(self, rate):
         kept = mask(dropout.Dropout(rate), (3, 5))
-        # Five standard deviations of a mean of n draws.
-        slack = 5 * np.sqrt(rate * (1 - rate))
-        self.assertAllClose(np.mean(~kept), rate, atol=slack / 101)
-        for axis in (0, 1):
-            self.assertAllClose(
-                np.mean(~kept, axis), [rate] * SHAPE[1 - axis], atol=slack / 10
-            )
+        slack = assert_rate(self, kept, rate)
         # Neighbours are drawn as halves of one number: they must not agree.
         both = kept[:, :-1] & kept[:, 1:]
         self.assertAllClose(np.mean(both), (1 - rate) ** 2, atol=slack / 50)
@@ -163,12 +171,7 @@ class SymbolDropoutTest(testing.LayerTestCase):
             y = dropout.SymbolDropout(rate)(x, training=True).numpy()
         kept = y[:, :, 0] != 0
         self.assertAllEqual(y, x * kept[:, :, np.newaxis])
-        slack = 5 * np.sqrt(rate * (1 - rate))
-        self.assertAllClose(np.mean(~kept), rate, atol=slack / 101)
-        for axis in (0, 1):
-            self.assertAllClose(
-                np.mean(~kept, axis), [rate] * SHAPE[1 - axis], atol=slack / 10
-            )
+        assert_rate(self, kept, rate)
 
     def test_the_first_symbols_of_a_row_may_be_kept(self):
         layer, x = dropout.SymbolDropout(0.9), tf.ones([*SHAPE, 2])

@@ -6,11 +6,6 @@ The steps of docs/positions.md, from training to translation, are in
 Shapes: B batch, L length, F features.
 """
 
-import pathlib
-import tempfile
-import warnings
-
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -18,7 +13,6 @@ from relpos_tf import errors
 from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers.positions import alibi
-from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import scheme
 from tests import oracles
 from tests import testing
@@ -97,35 +91,6 @@ class OwnSchemeTest(tf.test.TestCase):
             errors.UserError, "register_keras_serializable.*Unregistered"
         ):
             attention.TransformerAttention(F, H, positions=config)
-
-    def test_weights_of_several_schemes_are_restored(self):
-        layer = attention.TransformerAttention(
-            F,
-            H,
-            positions=[
-                localness.Localness("fixed"),
-                Named("mine"),
-                Named("other"),
-            ],
-        )
-        x = example()
-        layer(x)
-        testing.randomize(layer)
-        expected = {w.path: w.numpy() for w in layer.weights}
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore", DeprecationWarning)
-            path = pathlib.Path(folder, "layer.weights.h5")
-            model = keras.Sequential([layer])
-            model(x)
-            model.save_weights(path)
-            for weight in layer.weights:
-                weight.assign(np.zeros(weight.shape))
-            model.load_weights(path)
-        for weight in layer.weights:
-            self.assertAllEqual(weight.numpy(), expected[weight.path])
 
     def test_a_block_keeps_a_copy_of_its_schemes(self):
         given = alibi.Alibi()

@@ -160,35 +160,6 @@ class RelativeTest(testing.LayerTestCase):
 
 
 class GatherAndSumTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(False, True)
-    def test_both_equal_products_with_one_hot_rows(self, jit_compile):
-        ids = np.maximum(labels_of(1, B, Q, K), -1) % (R + 1)  # R for none
-        labels = tf.constant(ids, tf.int32)
-        one_hot = np.eye(R + 1)[ids][..., :R]
-        numbers = testing.normal(2, B, H, Q, R)
-        weights = testing.normal(3, B, H, Q, K)
-
-        @tf.function(jit_compile=jit_compile)
-        def call(numbers, weights):
-            with tf.GradientTape(persistent=True) as tape:
-                tape.watch([numbers, weights])
-                gathered = relations.gather(numbers, labels)
-                sums = relations.sum_by_label(weights, labels, R)
-            return (
-                gathered,
-                sums,
-                tape.gradient(gathered, numbers, output_gradients=weights),
-                tape.gradient(sums, weights, output_gradients=numbers),
-            )
-
-        gathered = np.einsum("bqkr,bhqr->bhqk", one_hot, numbers)
-        sums = np.einsum("bqkr,bhqk->bhqr", one_hot, weights)
-        results = call(tf.constant(numbers), tf.constant(weights))
-        for result, expected in zip(
-            results, (gathered, sums, sums, gathered), strict=True
-        ):
-            self.assertAllClose(result, expected, rtol=1e-12, atol=1e-12)
-
     def test_gradients_have_gradients(self):
         labels = tf.constant([[[0, 1, 0]]])
         numbers = tf.constant([[[[2.0, 3.0]]]])

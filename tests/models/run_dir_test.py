@@ -173,14 +173,9 @@ class SameArchitectureTest(parameterized.TestCase):
     @parameterized.parameters(
         ("", "pos=none", "pos=timing .now none"),
         ("pos=emb", "max_length=41", "max_length=256 .now 41"),
-        ("decoder_pos=emb", "max_length=41", "max_length=256 .now 41"),
         ("", "max_relative_position=3", "max_relative_position"),
         ("", "heads_share_relative_embedding=1", "heads_share_relative"),
-        ("", "add_relative_to_values=0", "add_relative_to_values"),
-        ("", "shared_embedding=0", "shared_embedding"),
         ("", "norm_epsilon=0.001", "norm_epsilon"),
-        ("", "attention_score=additive", "attention_score"),
-        ("", "attention_window=3", "attention_window"),
         ("", "encoder_attention_direction=split", "encoder_attention_dir"),
         ("", "localness=query", "localness"),
     )
@@ -191,14 +186,9 @@ class SameArchitectureTest(parameterized.TestCase):
 
     @parameterized.parameters(
         "attention_dropout=0.25",
-        "bpe_dropout=0.25",
-        "label_smoothing=0.25",
         "learning_rate_warmup_steps=7",
         "max_length=41",  # without learned positions
         "moving_average_decay=0.25",
-        "pair_concatenation=0.25",
-        "symbol_dropout=0.25",
-        "weight_decay=0.25",
     )
     def test_another_way_to_train_is_a_warning(self, change):
         old = hparam.HParams()

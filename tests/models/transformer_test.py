@@ -216,19 +216,6 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
         expected = model.features(inputs, tf.roll(shifted, -1, axis=1))
         self.assertAllClose(found, expected, rtol=1e-5, atol=1e-6)
 
-    def test_decoding_drops_no_symbol(self):
-        model = transformer.Transformer(
-            example.small("per_head", symbol_dropout=0.5)
-        )
-        plain = transformer.Transformer(example.small("per_head"))
-        plain.set_weights(model.get_weights())
-        inputs, targets = example.BATCH
-        self.assertAllEqual(model(inputs, targets), plain(inputs, targets))
-        ids = tf.pad(targets, [[0, 0], [1, 0]])[:, :3]
-        found, _ = model.step(ids, model.init_cache(inputs), 0)
-        expected, _ = plain.step(ids, plain.init_cache(inputs), 0)
-        self.assertAllEqual(found, expected)
-
 
 class CacheTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(

@@ -1,8 +1,6 @@
 """Scores against their definitions, token by token."""
 
 import functools
-import gc
-import weakref
 
 import numpy as np
 import tensorflow as tf
@@ -45,23 +43,6 @@ class TeacherForcedTest(tf.test.TestCase):
         self.assertEqual(found["target_tokens"], 12)
         self.assertAllClose(found["loss"], np.mean(losses), rtol=1e-5)
         self.assertAllClose(found["teacher_forced_accuracy"], np.mean(hits))
-
-    def test_model_is_traced_once_and_can_be_freed(self):
-        model = tiny_run.random_model(
-            tiny_run.HPARAMS.replace(vocab_size=13, num_hidden_layers=1)
-        )
-        first = evaluation.teacher_forced(model, dataset())
-        model.softmax_embedding.embeddings.assign(
-            model.softmax_embedding.embeddings.value * 2.0
-        )
-        second = evaluation.teacher_forced(model, dataset())
-        self.assertNotAllClose(first["loss"], second["loss"])
-        function = evaluation.teacher_forced_function(model)
-        self.assertEqual(function.experimental_get_tracing_count(), 1)
-        reference = weakref.ref(model)
-        del model, function
-        gc.collect()
-        self.assertIsNone(reference())
 
 
 class TranslationTest(tf.test.TestCase):

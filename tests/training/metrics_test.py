@@ -68,13 +68,6 @@ class CorpusBleuTest(parameterized.TestCase):
         self.assertEqual(scores.lines, 5)
         self.assertEqual(scores.empty_lines, 1)
 
-    def test_references_themselves_score_one_hundred_without_warning(self):
-        scores = metrics.corpus_bleu(REFERENCES, REFERENCES)
-        self.assertAlmostEqual(scores.bleu, 100)
-        self.assertAlmostEqual(scores.chrf, 100)
-        self.assertEqual(scores.exact_match, 100)
-        self.assertEqual(scores.warnings, ())
-
     @parameterized.parameters(
         ("<seg id='1'>Prices rose.</seg>", "1 lines of the {} hold .sgm"),
         ('<DOC docid="x">', "1 lines of the {} hold .sgm"),

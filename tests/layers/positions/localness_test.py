@@ -35,19 +35,6 @@ def zeros(length=K, dtype=tf.float32):
 
 
 class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
-    def test_a_fixed_window_by_hand(self):
-        # I = 4 of 5: P = 2. The window is 2: sigma = 1, G = -(j - 2)^2 / 2.
-        seen = np.array([[1, 1, 1, 1, 0]], bool)
-        bias = bias_of(silent("fixed", window=2), *zeros(5), seen, 5)
-        self.assertEqual(tuple(bias.shape), (1, H, 1, 5))
-        self.assertAllClose(bias[0, 1, 0], [-2.0, -0.5, 0.0, -0.5, -2.0])
-
-    @parameterized.parameters("layer", "query")
-    def test_a_predicted_window_by_hand(self, kind):
-        # I = 8: P = 4, window 4, sigma = 2, G = -(j - 4)^2 / 8.
-        bias = bias_of(silent(kind), *zeros(8), number=8)
-        self.assertAllClose(bias[0, 2, 0, ::4], [-2.0, 0.0])
-
     def test_a_window_is_never_less_than_one_position(self):
         # I = 1: P = window = 1/2, which counts as 1: sigma = 1/2.
         layer = silent("query")
