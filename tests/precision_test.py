@@ -24,7 +24,6 @@ HPARAMS = replicas.HPARAMS.replace(
     relu_dropout=0.1,
     learning_rate_constant=1e-3,
 )
-BATCH = replicas.batch(replicas.sentences(13)[0])
 # Sums of many terms, or of terms of very different size: bfloat16 has three
 # digits.
 IN_FLOAT32 = (
@@ -41,33 +40,19 @@ IN_FLOAT32 = (
 )
 
 
-class Made:
-    """A model, its first weights, its step, and the result of one update."""
-
-    def __init__(self, dtype):
-        keras.utils.set_random_seed(11)
-        self.model = transformer.Transformer(HPARAMS, dtype=POLICIES[dtype])
-        variables = {v.path: v.value for v in self.model.trainable_variables}
-        self.optimizer = optimizers.Adam(HPARAMS, variables)
-        self.before = {n: v.numpy() for n, v in variables.items()}
-        self.step = train_step.compile_step(
-            tf.distribute.get_strategy(),
-            self.model,
-            self.optimizer,
-            replicas.SPEC,
-        )
-        self.result = self.step(BATCH)
-        self.after = {n: v.numpy() for n, v in variables.items()}
-
-
 @functools.cache
-def made(dtype):
-    return Made(dtype)
-
-
 def operations(dtype):
     """Returns the operations of a training step, in all of its functions."""
-    graph = made(dtype).step.get_concrete_function().graph
+    keras.utils.set_random_seed(11)
+    model = transformer.Transformer(HPARAMS, dtype=POLICIES[dtype])
+    variables = {v.path: v.value for v in model.trainable_variables}
+    step = train_step.compile_step(
+        tf.distribute.get_strategy(),
+        model,
+        optimizers.Adam(HPARAMS, variables),
+        replicas.SPEC,
+    )
+    graph = step.get_concrete_function().graph
     found = list(graph.get_operations())
     functions = operator.attrgetter("library.function")
     definitions = functions(graph.as_graph_def())

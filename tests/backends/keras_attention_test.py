@@ -53,6 +53,21 @@ def randomize(layer):
     return layer
 
 
+def built(*inputs, **arguments):
+    """Returns a layer whose weights all differ from 0."""
+    layer = example_layer(**arguments)
+    layer(*inputs)
+    return randomize(layer)
+
+
+def assert_close(found, right, case=""):
+    """Compares output and scores."""
+    for one, expected, atol in zip(found, right, (1e-4, 1e-5), strict=True):
+        np.testing.assert_allclose(
+            numpy(one), expected, 1e-4, atol, err_msg=case
+        )
+
+
 def numpy(tensor):
     if hasattr(tensor, "path"):  # a variable
         return tensor.numpy()
@@ -128,29 +143,22 @@ class KerasAttentionTest(parameterized.TestCase):
         ):
             right = by_loops(layers[0], *inputs, allowed)
             for layer in layers:
-                output, scores = layer(
+                found = layer(
                     *inputs, return_attention_scores=True, **arguments
                 )
                 case = f"{layer.implementation}, {[*arguments]}"
-                np.testing.assert_allclose(
-                    numpy(output), right[0], 1e-4, 1e-4, err_msg=case
-                )
-                np.testing.assert_allclose(
-                    numpy(scores), right[1], 1e-4, 1e-5, err_msg=case
-                )
+                assert_close(found, right, case)
 
     @parameterized.product(batch=(N, 2), implementation=FORMS)
     def test_a_mask_of_heads_joins_those_of_padding_and_order(
         self, batch, implementation
     ):
-        layer = example_layer(implementation=implementation)
         x, y = normal(1, batch, 5, 11), normal(2, batch, 7, 13)
-        layer(x, y)
-        randomize(layer)
+        layer = built(x, y, implementation=implementation)
         heads = normal(3, batch, N, 5, 7) > 0.5
         heads[..., 0] = True  # every query has a key
         lines = np.arange(7) < (5 - 2 * np.arange(batch))[:, None]
-        output, scores = layer(
+        found = layer(
             x,
             y,
             attention_mask=heads,
@@ -159,17 +167,13 @@ class KerasAttentionTest(parameterized.TestCase):
             return_attention_scores=True,
         )
         allowed = heads & lines[:, None, None] & np.tri(5, 7, dtype=bool)
-        right = by_loops(layer, x, y, allowed=allowed)
-        np.testing.assert_allclose(numpy(output), right[0], 1e-4, 1e-4)
-        np.testing.assert_allclose(numpy(scores), right[1], 1e-4, 1e-5)
+        assert_close(found, by_loops(layer, x, y, allowed=allowed))
 
     def test_a_query_mask_is_obeyed_by_hand_and_from_an_embedding(self):
-        layer = example_layer()
         ids = np.array([[3, 5, 0, 0, 0], [2, 4, 6, 1, 5]])
         x = keras.layers.Embedding(7, 11, mask_zero=True)(ids)
         y = normal(2, 2, 7, 13)
-        layer(x, y)
-        randomize(layer)
+        layer = built(x, y)
         attached, _ = layer(x, y, return_attention_scores=True)
         output, scores = layer(
             numpy(x), y, query_mask=ids > 0, return_attention_scores=True
@@ -287,9 +291,7 @@ class KerasAttentionTest(parameterized.TestCase):
     @parameterized.parameters(1, 2, -2)
     def test_one_axis_of_several_is_attended_along(self, axis):
         x = normal(1, 2, 3, 5, 11)
-        layer = example_layer(attention_axes=axis)
-        layer(x, x)
-        randomize(layer)
+        layer = built(x, x, attention_axes=axis)
         mask = np.tri(x.shape[axis], dtype=bool)
         output, scores = layer(
             x, x, use_causal_mask=True, return_attention_scores=True

@@ -42,8 +42,8 @@ class EchoEngine(engines.Engine):
 
     def __init__(self, memory=1000, error=EXHAUSTED):
         self.batches = []
-        self._memory = memory
-        self._error = error
+        self.memory = memory
+        self.error = error
 
     def complete(self, decode_hparams):
         return decode_hparams.fill(tiny_run.HPARAMS)
@@ -55,8 +55,8 @@ class EchoEngine(engines.Engine):
         return item._replace(content=item.content[: size - 1], size=size)
 
     def translate(self, items, decode_hparams, n_best):
-        if sum(item.size for item in items) > self._memory:
-            raise self._error
+        if sum(item.size for item in items) > self.memory:
+            raise self.error
         self.batches.append([item.content for item in items])
         return [
             engines.translation(
@@ -85,16 +85,20 @@ class AlignedEngine(EchoEngine):
 
 
 class OrderTest(tf.test.TestCase, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.engine = EchoEngine()
+        self.translator = translator_lib.Translator(engine=self.engine)
+
     @parameterized.product(batch_size=(1, 2, 7), chunk_lines=(1, 3, 100))
     def test_each_line_has_its_translation_in_its_place(
         self, batch_size, chunk_lines
     ):
         lines = ["bb", "", "a", "  ", "dddd", "ccc", "bb", "\u3000"]
-        translator = translator_lib.Translator(engine=EchoEngine())
         settings = decode_hparam.DecodeHParams(batch_size=batch_size)
         found = [
             one.texts[0]
-            for one in translator.translations(
+            for one in self.translator.translations(
                 lines, settings, chunk_lines=chunk_lines
             )
         ]
@@ -103,8 +107,7 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
     def test_lines_are_read_a_chunk_at_a_time(self):
         read = []
         lines = (read.append(i) or str(i) for i in range(10))
-        translator = translator_lib.Translator(engine=EchoEngine())
-        found = translator.translations(lines, chunk_lines=3)
+        found = self.translator.translations(lines, chunk_lines=3)
         self.assertEqual(next(found).texts, ["0"])
         self.assertEqual(read, [0, 1, 2])
         self.assertEqual(
@@ -112,26 +115,23 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         )
 
     def test_hypotheses_and_scores_come_when_wanted(self):
-        translator = translator_lib.Translator(engine=EchoEngine())
         self.assertEqual(
-            translator.translate(["a", ""], n_best=2, return_scores=True),
+            self.translator.translate(["a", ""], n_best=2, return_scores=True),
             [
                 (["A", "A1"], [0.0, -1.0]),
                 (["", ""], [0.0, beam_search.NO_HYPOTHESIS]),
             ],
         )
         self.assertEqual(
-            translator.translate(["a", ""], return_scores=True),
+            self.translator.translate(["a", ""], return_scores=True),
             [("A", 0.0), ("", 0.0)],
         )
 
     def test_progress_counts_every_line(self):
-        engine = EchoEngine()
-        translator = translator_lib.Translator(engine=engine)
         told = []
         settings = decode_hparam.DecodeHParams(batch_size=2)
         list(
-            translator.translations(
+            self.translator.translations(
                 ["a", "", "b", "c"],
                 settings,
                 chunk_lines=2,
@@ -146,21 +146,17 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(found, [[6], [1], [5, 2], [3, 0, 4]])
 
     def test_long_translations_of_short_lines_bound_a_batch(self):
-        engine = EchoEngine()
         lines = ["ab"] * 40
-        found = translator_lib.Translator(engine=engine).translate(
-            lines, beam_size=4, extra_length=8000
-        )
+        found = self.translator.translate(lines, beam_size=4, extra_length=8000)
         self.assertEqual(found, ["AB"] * 40)
         # A line's 4 beams have 32,000 ids, and a batch at most 8 * 16384.
-        self.assertLessEqual(max(map(len, engine.batches)), 4)
+        self.assertLessEqual(max(map(len, self.engine.batches)), 4)
 
     def test_lines_that_take_minutes_are_named_before_they_do(self):
-        engine = EchoEngine(memory=10**5)
-        translator = translator_lib.Translator(engine=engine)
+        self.engine.memory = 10**5
         lines = ["a", "", "b" * 2000, "c" * 1999]
         with self.assertLogs("relpos_tf", logging.WARNING) as logs:
-            found = translator.translations(lines)
+            found = self.translator.translations(lines)
             self.assertEqual(next(found).texts, ["A"])
             self.assertIn("1 line (3) of more than 2000 ids", logs.output[0])
             self.assertLen(list(found), 3)
@@ -168,59 +164,49 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(EXHAUSTED, MemoryError(), RuntimeError())
     def test_batch_that_does_not_fit_is_halved(self, error):
-        engine = EchoEngine(memory=9, error=error)
-        translator = translator_lib.Translator(engine=engine)
+        self.engine.memory, self.engine.error = 9, error
         lines = ["aa", "bbb", "c", "dd", "e"]
         if type(error) is RuntimeError:
             with self.assertRaises(RuntimeError):
-                translator.translate(lines)
-            self.assertEmpty(engine.batches)
+                self.translator.translate(lines)
+            self.assertEmpty(self.engine.batches)
         else:
-            found = translator.translate(lines)
+            found = self.translator.translate(lines)
             self.assertEqual(found, ["AA", "BBB", "C", "DD", "E"])
-            self.assertGreater(len(engine.batches), 1)
+            self.assertGreater(len(self.engine.batches), 1)
 
     def test_line_that_does_not_fit_is_named(self):
-        translator = translator_lib.Translator(engine=EchoEngine(memory=9))
+        self.engine.memory = 9
         with self.assertRaisesRegex(errors.UserError, "Line 3 of 21 ids"):
-            translator.translate(["a", "", "x" * 20, "b"])
+            self.translator.translate(["a", "", "x" * 20, "b"])
 
-    def test_long_lines_are_cut_with_one_warning(self):
-        translator = translator_lib.Translator(engine=EchoEngine())
-        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
-            found = translator.translate(
-                ["abc", "abcd", "", "abcdefg"], max_input_size=4
-            )
-        self.assertEqual(found, ["ABC", "ABC", "", "ABC"])
-        self.assertLen(logs.output, 1)
-        self.assertIn("2 lines (2, 4)", logs.output[0])
-
-    def test_outputs_without_an_end_are_reported(self):
-        translator = translator_lib.Translator(engine=EchoEngine())
-        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
-            translator.translate(["a", "cut b", "c"])
-        self.assertIn("1 line (2)", logs.output[0])
-
-    def test_lines_for_which_nothing_was_found_are_reported(self):
-        translator = translator_lib.Translator(engine=EchoEngine())
-        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
-            found = translator.translate(
-                ["a", "void", "cut b", "void"],
-                min_length=9,
-                no_repeat_ngram_size=1,
-                return_scores=True,
-            )
-        self.assertEqual(found[1], ("", beam_search.NO_HYPOTHESIS))
-        self.assertEqual(
-            [record.getMessage() for record in logs.records],
+    @parameterized.parameters(
+        (
+            ["abc", "abcd", "", "abcdefg"],
+            {"max_input_size": 4},
+            ["ABC", "ABC", "", "ABC"],
+            [["2 lines (2, 4)"]],
+        ),
+        (["a", "cut b", "c"], {}, ["A", "CUT B", "C"], [["1 line (2)"]]),
+        (
+            ["a", "void", "cut b", "void"],
+            {"min_length": 9, "no_repeat_ngram_size": 1},
+            ["A", "", "CUT B", ""],
             [
-                "No end was found after min_length=9 ids and within the "
-                "source's length + 7 ids for 1 line (3).",
-                "No translation was found for 2 lines (2, 4): every "
-                "continuation was forbidden by min_length=9, "
-                "no_repeat_ngram_size=1.",
+                ["1 line (3)", "min_length=9"],
+                ["2 lines (2, 4)", "min_length=9, no_repeat_ngram_size=1"],
             ],
-        )
+        ),
+    )
+    def test_lines_without_a_whole_translation_are_named(
+        self, lines, options, expected, warnings
+    ):
+        with self.assertLogs("relpos_tf", logging.WARNING) as logs:
+            found = self.translator.translate(lines, **options)
+        self.assertEqual(found, expected)
+        for message, words in zip(logs.output, warnings, strict=True):
+            for word in words:
+                self.assertIn(word, message)
 
     @parameterized.parameters(
         ({"beam_size": 3}, 20, [128, 72]),
@@ -232,11 +218,10 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
     def test_batches_are_bounded_by_the_number_drawn(
         self, options, number, sizes
     ):
-        engine = EchoEngine(memory=10**6)
-        translator = translator_lib.Translator(engine=engine)
+        self.engine.memory = 10**6
         number = min(number, options.get("beam_size", number))
-        translator.translate(["a"] * 200, n_best=number, **options)
-        self.assertEqual([len(batch) for batch in engine.batches], sizes)
+        self.translator.translate(["a"] * 200, n_best=number, **options)
+        self.assertEqual([len(batch) for batch in self.engine.batches], sizes)
 
     def test_blank_means_the_same_in_the_graph(self):
         characters = [

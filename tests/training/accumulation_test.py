@@ -15,7 +15,6 @@ from tensorflow.python.framework import config
 
 from relpos_tf import errors
 from relpos_tf import fields
-from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.training import train_step
@@ -189,26 +188,21 @@ class TrainerTest(tiny_runs.TestCase):
             made.model = BreaksAt(made.model, breaks)
         return made
 
-    def values(self, name, step):
-        return checkpoints.read(self.folder / name / f"ckpt-{step}")
-
     def test_a_resumed_run_equals_one_that_never_stopped(self):
         changes = (
             "optimizer_multistep_accumulate_steps=3,max_position_shift=500,"
             "attention_dropout=0.3,symbol_dropout=0.1,moving_average_decay=0.7"
         )
         self.trainer("whole", 4, changes).train()
-        self.assertEqual(self.values("whole", 2)["training/position"], 6)
+        self.assertEqual(self.values_in("whole/ckpt-2")["training/position"], 6)
         (self.folder / "resumed").mkdir()
         for path in (self.folder / "whole").glob("ckpt-2.*"):
             shutil.copy(path, self.folder / "resumed")
         self.trainer("resumed", 4, changes).train()
-        expected = self.values("whole", 4)
-        actual = self.values("resumed", 4)
+        expected = self.values_in("whole/ckpt-4")
         self.assertEqual(expected["training/position"], 12)
         self.assertEqual(expected["optimizer/step"], 4)
-        for name, value in expected.items():
-            self.assertAllEqual(value, actual[name], name)
+        self.assert_same_values("whole/ckpt-4", "resumed/ckpt-4")
 
     def test_an_update_that_a_signal_interrupts_is_saved_after_the_first(self):
         compile_step = train_step.compile_step
@@ -239,7 +233,7 @@ class TrainerTest(tiny_runs.TestCase):
                     trainer.train()
         # The first update, which builds the graph, is lost with its sums.
         self.assertEmpty(run_dir.all_steps(self.folder / "interrupted 1"))
-        saved = self.values(name, number)
+        saved = self.values_in(f"{name}/ckpt-{number}")
         self.assertEqual(saved["training/position"], number)
         self.assertEqual(saved["training/unreported"][1], sum(tokens))
 
@@ -264,8 +258,10 @@ class TrainerTest(tiny_runs.TestCase):
             ["ckpt-2.npz"],
         )
         # The batch of the second update was used up.
-        self.assertEqual(self.values("breaks", 2)["training/position"], 3)
-        self.assertEqual(self.values("breaks", 2)["optimizer/step"], 2)
+        self.assertEqual(
+            self.values_in("breaks/ckpt-2")["training/position"], 3
+        )
+        self.assertEqual(self.values_in("breaks/ckpt-2")["optimizer/step"], 2)
 
     def test_infinite_weights_are_not_saved(self):
         # Adam multiplies the rate by 1.4 first, which gives infinity. HParams

@@ -8,7 +8,6 @@ from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.decoding import loading
-from relpos_tf.models import checkpoints
 from relpos_tf.training import devices
 from relpos_tf.training import evaluation
 from relpos_tf.training import metrics
@@ -110,13 +109,10 @@ class RunTest(tiny_runs.TestCase):
         # One run serves all tests.
         cls.trainer("whole", 4).train()
 
-    def values(self, name, step):
-        return checkpoints.read(self.folder / name / f"ckpt-{step}")
-
     def group(self, name, step, group):
         return {
             key.removeprefix(f"{group}/"): value
-            for key, value in self.values(name, step).items()
+            for key, value in self.values_in(f"{name}/ckpt-{step}").items()
             if key.startswith(f"{group}/")
         }
 
@@ -170,7 +166,7 @@ class RunTest(tiny_runs.TestCase):
                 scored[step - 1],
                 self.group("evaluated", step, "moving_average"),
             )
-        self.assert_equal(self.values("evaluated", 4), self.values("whole", 4))
+        self.assert_same_values("evaluated/ckpt-4", "whole/ckpt-4")
         two = [self.group("whole", step, "moving_average") for step in (3, 4)]
         for name, value in scored[4].items():
             self.assertAllClose(value, (two[0][name] + two[1][name]) / 2)

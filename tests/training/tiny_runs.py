@@ -71,7 +71,7 @@ class TestCase(tf.test.TestCase):
 
     def values_in(self, prefix):
         """Returns the variables of a checkpoint as arrays, by name."""
-        return checkpoints.read(prefix)
+        return checkpoints.read(self.folder / prefix)
 
     def assert_same_values(self, first, second):
         """Checks that two checkpoints are equal, bit for bit."""
