@@ -49,8 +49,6 @@ class TensorToTensorTest(tf.test.TestCase, parameterized.TestCase):
     def test_ids_and_scores_are_equal(self, group, case):
         arguments, limit, states, expected = self.load(group, case)
 
-        # The next test runs eagerly.
-        @tf.function(jit_compile=case == "no_stop_early")
         def run():
             return beam_search.beam_search(
                 initial_ids=tf.zeros([3], tf.int32),
@@ -59,6 +57,8 @@ class TensorToTensorTest(tf.test.TestCase, parameterized.TestCase):
                 **arguments,
             )
 
+        if case == "no_stop_early":
+            run = tf.function(run, jit_compile=True)
         ids, scores, _ = run()
         self.assertAllEqual(ids, expected["out/seq"])
         self.assertAllClose(scores, expected["out/scores"], 1e-4, 1e-4)

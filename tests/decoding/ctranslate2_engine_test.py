@@ -99,7 +99,7 @@ class EngineTest(parameterized.TestCase):
                 self.assertLen(set(grams), len(grams))
 
     def test_neighbours_and_their_limits_do_not_matter(self):
-        changes = ABSOLUTE | {"seed": 7}
+        changes = ABSOLUTE | {"seed": 5}
         engine = ctranslate2_engine.CTranslate2Engine(export_of(**changes))
         # Limits from 2 on: many translations are cut off.
         settings = engine.complete(decode_hparam.DecodeHParams(extra_length=0))
@@ -148,9 +148,9 @@ class EngineTest(parameterized.TestCase):
         ]
         found = engine.translator.score_batch(*tokens)
         all_expected = []
+        model = ours(seed=2).engine.model
         log_probs = tf.function(
-            lambda x, y: tf.nn.log_softmax(ours(seed=2).engine.model(x, y)),
-            reduce_retracing=True,
+            lambda x, y: tf.nn.log_softmax(model(x, y)), reduce_retracing=True
         )
         for source, target, one in zip(sources, targets, found, strict=True):
             ids = np.int32([[*target, 1]])  # [1, T]
