@@ -132,18 +132,6 @@ class HParamsTest(parameterized.TestCase):
         )
         self.assertEqual(hparam.HParams().override(" , "), hparam.HParams())
 
-    @parameterized.parameters(
-        ("", 6, 6),
-        ("num_encoder_layers=9", 9, 6),
-        ("num_decoder_layers=1,num_hidden_layers=2", 2, 1),
-    )
-    def test_stacks_have_num_hidden_layers_unless_told_otherwise(
-        self, text, encoder, decoder
-    ):
-        hparams = hparam.HParams().override(text)
-        self.assertEqual(hparams.encoder_layers, encoder)
-        self.assertEqual(hparams.decoder_layers, decoder)
-
     def test_json_returns_every_field_as_it_was(self):
         hparams = hparam.HParams(alpha=1.0, pos="none", vocab_size=101)
         text = hparams.to_json()

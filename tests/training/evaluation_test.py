@@ -8,7 +8,6 @@ import tensorflow as tf
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.training import evaluation
 from tests import tiny_run
-from tests.decoding import translator_test
 
 BATCHES = (
     ([[5, 7, 3, 11, 1], [9, 2, 1, 0, 0]], [[3, 8, 1], [12, 1, 0]]),
@@ -46,18 +45,6 @@ class TeacherForcedTest(tf.test.TestCase):
 
 
 class TranslationTest(tf.test.TestCase):
-    def test_perfect_translations_get_full_marks(self):
-        translator = translator_lib.Translator(
-            engine=translator_test.EchoEngine()
-        )
-        source = ["a b c d e f", "", "g h i j k"]
-        scores, hypotheses = evaluation.translate_and_score(
-            translator, source, [line.upper() for line in source]
-        )
-        self.assertEqual(hypotheses, ["A B C D E F", "", "G H I J K"])
-        self.assertAllClose(scores.bleu, 100.0)
-        self.assertEqual(scores.exact_match, 100.0)
-
     def test_log_probability_of_a_pair_is_that_of_the_pair_alone(self):
         translator = tiny_translator()
         pairs = [
