@@ -60,9 +60,9 @@ class ChessAttacksTest(absltest.TestCase):
         self.assertEqual(numbers[1] - numbers[0], tables)
 
     def test_a_model_of_a_small_board_learns(self):
-        sizes = {"SIDE": 4, "SQUARES": 16, "BATCH_SIZE": 32}
+        sizes = {"SIDE": 3, "SQUARES": 9, "BATCH_SIZE": 32}
         with mock.patch.multiple(CHESS, **sizes):
-            model = CHESS.train(True, updates=200, seed=1)
+            model = CHESS.train(True, updates=150, seed=1)
             pieces = CHESS.boards(200, seed=2)
             truth = CHESS.attacked(pieces)
         judged = np.array(model(pieces)) > 0

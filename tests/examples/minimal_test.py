@@ -16,7 +16,8 @@ MINIMAL = examples.load("minimal")
 class MinimalTest(absltest.TestCase):
     def test_a_short_run_lowers_the_loss_and_translates(self):
         folder = self.create_tempdir().full_path
-        with mock.patch.multiple(MINIMAL, BATCH_SIZE=32, LONGEST=5):
+        sizes = {"BATCH_SIZE": 32, "LONGEST": 5, "BLOCKS": 1}
+        with mock.patch.multiple(MINIMAL, **sizes):
             losses, found = MINIMAL.main(steps=20, lines=7, data_dir=folder)
         self.assertLen(losses, 20)
         self.assertLess(np.mean(losses[-3:]), losses[0] - 1)
@@ -25,7 +26,8 @@ class MinimalTest(absltest.TestCase):
             self.assertIsInstance(text, str)
 
     def test_padding_and_later_targets_change_no_logits(self):
-        model = MINIMAL.transformer(29)
+        with mock.patch.object(MINIMAL, "BLOCKS", 1):
+            model = MINIMAL.transformer(29)
         source, before = np.array([[5, 23, 1]]), np.array([[0, 11, 7, 3]])
         logits = np.array(model([source, before]))
         other = np.array([[0, 11, 17, 2]])
