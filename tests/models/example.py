@@ -12,7 +12,7 @@ import tensorflow as tf
 from relpos_tf.models import transformer
 from tests import testing
 
-V, F, H, R, FILTER, LONGEST = 23, 12, 2, 5, 17, 4
+V, F, H, R, LONGEST = 23, 12, 2, 5, 4
 VARIANTS = {
     "per_head": {},
     "shared": {"heads_share_relative_embedding": True},

@@ -23,7 +23,6 @@ from tests.campaigns import breakable
 from tests.campaigns import replicas
 from tests.training import tiny_runs
 
-RANDOM = np.random.default_rng(1)
 CLIPPED = replicas.HPARAMS.replace(
     clip_grad_norm=0.3, moving_average_decay=0.7, weight_decay=0.2
 )
