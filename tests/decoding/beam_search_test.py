@@ -255,6 +255,32 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
 
 class StopTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
+        # The best of each is at -1, which no alive one can reach.
+        (True, 7, [False, False]),
+        (True, [7, 7], [False, False]),
+        # The worst of each are at -5 and -2, the worst of the batch at -5.
+        (False, 7, [False, True]),
+        (False, [7, 7], [False, False]),
+    )
+    def test_alive_are_compared_with_the_worst_of_batch_or_example(
+        self, stop_early, limits, is_open
+    ):
+        settings = beam_search.Search(
+            step, tf.constant(limits), 2, 3, 0.0, stop_early=stop_early
+        )
+        hypotheses = beam_search.Hypotheses(
+            alive_ids=None,
+            alive_log_probs=tf.constant([[-9.0, -9.5], [-3.0, -8.0]]),
+            finished_ids=None,
+            finished_scores=tf.constant([[-1.0, -5.0], [-1.0, -2.0]]),
+            finished_flags=tf.fill([2, 2], True),
+        )
+        self.assertAllEqual(beam_search.is_open(settings, hypotheses), is_open)
+        state = beam_search.BeamState(tf.constant(5), hypotheses, states=())
+        active = is_open if isinstance(limits, list) else any(is_open)
+        self.assertAllEqual(beam_search.is_active(settings, state), active)
+
+    @parameterized.parameters(
         (7, 1, [0, 2, 2, 2, 2, 2, 2, 1]),
         (7, 2, [0, 2, 2, 2, 2, 2, 2, 1]),
         ([7], 2, [0, 2, 2, 2, 2, 2, 2, 1]),
