@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import io
-import json
 import pathlib
 import sys
 from unittest import mock
