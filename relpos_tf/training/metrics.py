@@ -27,8 +27,8 @@ _log = logging.getLogger("relpos_tf")
 # sacreBLEU's tokenizers of languages that put no blanks between words, or few.
 _TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 _OTHER_LANGUAGES = "13a"
-# Text with blanks between words has one for every five to nine characters.
-_MOST_TO_A_BLANK = 15
+# Text with blanks between words has one for every 5 to 16 characters.
+_MOST_TO_A_BLANK = 30
 _SGM_TAG = re.compile(r"</?(refset|srcset|tstset|mteval|doc|seg|hl)\b", re.I)
 # A few commas after a blank are slips; a majority comes from a tokenizer.
 _MANY_COMMAS = 3

@@ -148,6 +148,10 @@ class TokenizerTest(parameterized.TestCase):
         self.assertIn(f"|tok:{name}|", scores.bleu_signature)
         self.assertLen(scores.warnings, name == "13a")
 
+    def test_long_words_are_no_reason_to_warn(self):
+        lines = ["siebenundachtzig Kilogramm"] * 3  # a blank in 26 characters
+        self.assertEqual(metrics.reference_warnings(lines, "13a"), [])
+
     def test_lines_without_blanks_in_an_unknown_language_name_the_flag(self):
         (warning,) = metrics.reference_warnings(["我们在家。", "好。"], "13a")
         self.assertIn("0 blanks in 7 characters", warning)
