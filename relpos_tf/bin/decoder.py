@@ -318,9 +318,7 @@ def decode(
         lines,
         decode_hparams,
         n_best=decode_hparams.beam_size if decode_hparams.return_beams else 1,
-        with_attention=bool(
-            FLAGS.attention_to_file or decode_hparams.return_alignments
-        ),
+        with_attention=bool(FLAGS.attention_to_file),
         prefix=prefix,
         progress=terminal.show_lines,
         **({"chunk_lines": 1} if typed else {}),

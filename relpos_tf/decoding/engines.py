@@ -55,7 +55,7 @@ class Attention(NamedTuple):
         weights: float32 array, layers x heads x target x source. Row t holds
             the weights with which piece t was predicted; each sums to 1.
         source_words: list of int. The number of the word, from 0, that each
-            piece but EOS is a part of. Blanks end words.
+            piece but EOS is a part of, if wanted. Blanks end words.
         target_words: list of int. The same of the translation.
     """
 
@@ -255,9 +255,18 @@ class Engine(abc.ABC):
         return item._replace(content=ids, size=len(ids))
 
     def with_attention(
-        self, items: list[Item], translations: list[Translation]
+        self,
+        items: list[Item],
+        translations: list[Translation],
+        with_words: bool,
     ) -> list[Translation]:
-        """Adds the attention of each text of each line, if it is steerable."""
+        """Adds the attention of each text of each line, if it is steerable.
+
+        Args:
+            items: The lines.
+            translations: What `translate` returned for them.
+            with_words: bool. Whether the numbers of the words are wanted.
+        """
         raise NotImplementedError
 
     def warm_up_steps(self) -> list[Callable[[], Any]]:
@@ -292,15 +301,22 @@ class Engine(abc.ABC):
             ids: Those from EOS on are left out; all of them, if they spell
                 nothing but blanks.
         """
-        numbers = []
+        # Decoded from the piece at `start` on, with which word `first` begins.
+        start = first = 0
+        numbers: list[int] = []
         words: list[str] = []
-        for i in range(len(ids)):
-            if ids[i] == tokenizer_lib.EOS_ID:
+        for end, one in enumerate(ids, 1):
+            if one == tokenizer_lib.EOS_ID:
                 break
-            before = words
-            text = self.text(ids[: i + 1])
+            before, text = words, self.text(ids[start:end])
             words = text.split()
             # A piece that is a blank belongs to the word that follows.
             is_blank = words == before and text[-1:] in ("", " ")
-            numbers.append(len(words) - 1 + is_blank)
-        return [min(number, len(words) - 1) for number in numbers if words]
+            numbers.append(first + len(words) - 1 + is_blank)
+            begins_word = len(words) > max(1, len(before))
+            if begins_word and self.tokenizer.ends_token(ids[end - 2]):
+                start, known = end - 1, first + len(words)
+                words = self.text(ids[start:end]).split()
+                first = known - len(words)
+        known = first + len(words)
+        return [min(number, known - 1) for number in numbers if known]

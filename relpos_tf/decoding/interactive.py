@@ -75,14 +75,11 @@ def _translate(translator, decode_hparams, line, write):
     started = time.monotonic()
     is_all = decode_hparams.return_beams
     n_best = decode_hparams.beam_size if is_all else 1
-    is_aligned = decode_hparams.return_alignments
-    (found,) = translator.translations(
-        [line], decode_hparams, n_best=n_best, with_attention=is_aligned
-    )
+    (found,) = translator.translations([line], decode_hparams, n_best=n_best)
     for i, (one, score) in enumerate(
         zip(found.texts, found.scores, strict=True)
     ):
-        if is_aligned:
+        if decode_hparams.return_alignments:
             one += f"  {found.alignment(i)}"
         if not is_all:
             write(one)

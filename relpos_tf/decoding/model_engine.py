@@ -236,7 +236,10 @@ class ModelEngine(engines.Engine):
             )
 
     def with_attention(
-        self, items: list[engines.Item], translations: list[engines.Translation]
+        self,
+        items: list[engines.Item],
+        translations: list[engines.Translation],
+        with_words: bool,
     ) -> list[engines.Translation]:
         """Adds the attention of each translation of each line."""
         pieces = self.tokenizer.pieces()
@@ -254,8 +257,7 @@ class ModelEngine(engines.Engine):
                 [pieces[i] for i in source],
                 [pieces[i] for i in target],
                 row[:, :, : len(target), : len(source)],
-                self.word_numbers(source),
-                self.word_numbers(target),
+                *(map(self.word_numbers, (source, target) * with_words)),
             )
             for (source, target), row in zip(pairs, weights, strict=True)
         )

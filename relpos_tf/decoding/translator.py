@@ -184,7 +184,8 @@ class Translator:
                 chunks have been translated.
             decode_hparams: How to translate. None: as the model's hparams say.
             n_best: int. See `translate`, as for `prefix`.
-            with_attention: bool. See `return_attention` there.
+            with_attention: bool. See `return_attention` there. It is implied
+                by `return_alignments`.
             prefix: Strings.
             chunk_lines: int. How many lines to read before translating them.
             progress: Function that gets the number of lines translated, after
@@ -202,6 +203,7 @@ class Translator:
             decode_hparams or decode_hparam.DecodeHParams()
         )
         decode_hparams.check_n_best(n_best)
+        with_attention = with_attention or decode_hparams.return_alignments
         is_steered = with_attention or prefix is not None
         if is_steered and not self.engine.is_steerable:
             raise errors.UserError(
@@ -255,7 +257,9 @@ class Translator:
                 items, search.decode_hparams, search.n_best
             )
             if search.with_attention:
-                found = self.engine.with_attention(items, found)
+                found = self.engine.with_attention(
+                    items, found, search.decode_hparams.return_alignments
+                )
             return found
         except Exception as error:
             if not system_errors.is_out_of_memory(error):

@@ -76,7 +76,7 @@ class AlignedEngine(EchoEngine):
 
     is_steerable = True
 
-    def with_attention(self, items, translations):
+    def with_attention(self, items, translations, with_words):
         one = engines.Attention(["a"], ["A"], np.ones([1, 1, 1, 1]), [0], [0])
         return [
             translation._replace(attention=[one] * len(translation.texts))
@@ -313,7 +313,9 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_aligned_words_are_words_of_both_lines(self):
         found = self.translator.translations(
-            LINES, n_best=2, with_attention=True
+            LINES,
+            decode_hparam.DecodeHParams(return_alignments=True),
+            n_best=2,
         )
         number = 0
         for line, one in zip(LINES, found, strict=True):

@@ -13,7 +13,6 @@ import zipfile
 from unittest import mock
 
 import sentencepiece
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.bin import export
@@ -211,7 +210,3 @@ class ArgosExportTest(parameterized.TestCase):
         for word in words.split():
             self.assertIn(word, err)
         self.assertFalse((self.folder / "new").exists())
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -89,7 +89,3 @@ class ChineseRunTest(absltest.TestCase):
         best = max(events, key=lambda step: events[step]["bleu"])
         self.assertLess(best, 13)
         self.assertEqual(run_dir.all_steps(self.run_dir.path), [best, 13])
-
-
-if __name__ == "__main__":
-    absltest.main()
