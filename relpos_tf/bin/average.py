@@ -25,18 +25,10 @@ from relpos_tf.utils import paths
 DEFAULT_NUMBER = 8
 
 FLAGS = command.Flags()
-FLAGS.define_strings(
-    output_dir="The run.",
-    average_dir="Folder for the result, directly in the run. Default: "
-    "RUN/average.",
-)
-FLAGS.define_integer(
-    "n",
-    0,
-    "Average the last N checkpoints. 0: as the set says with "
-    "average_checkpoints or average_epochs, else "
-    f"{DEFAULT_NUMBER}.",
-    lower_bound=0,
+FLAGS.define_strings(output_dir="The run.")
+FLAGS.define_integers(
+    n="Average the last N checkpoints. 0: as the set says with "
+    f"average_checkpoints or average_epochs, else {DEFAULT_NUMBER}.",
 )
 FLAGS.define_numbers(
     "steps", [], "The steps to average, with commas, in place of the last n."
@@ -48,10 +40,9 @@ def main():
     """Averages the checkpoints."""
     command.require(FLAGS, "output_dir")
     run = pathlib.Path(FLAGS.output_dir)
-    folder = average_folder(run)
+    folder = run / "average"
     steps = FLAGS.numbers("steps")
-    name = "average_dir" if FLAGS.average_dir else "output_dir"
-    with command.flag_value(name):
+    with command.flag_value("output_dir"):
         paths.check_folder(folder)
     saved = run_dir.all_steps(run)
     if not saved:
@@ -100,21 +91,4 @@ def ends_of_epochs(run: pathlib.Path, number: int) -> list[int]:
     return steps
 
 
-def average_folder(run: pathlib.Path) -> pathlib.Path:
-    """Returns the folder of the result, which must be inside the run."""
-    folder = pathlib.Path(FLAGS.average_dir or run / "average")
-    if folder.resolve().parent != run.resolve():
-        raise command.UsageError(
-            f"--average_dir must be a folder directly in {run}, whose hparams "
-            f"and tokenizer the average needs. Received: {folder}."
-        )
-    return folder
-
-
-def run():
-    """Runs the command."""
-    command.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = command.program(main)

@@ -21,7 +21,6 @@ Every score has the signature that says how it was computed.
 
 import json
 
-from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.bin import scores
 from relpos_tf.utils import files
@@ -35,8 +34,6 @@ FLAGS.define_strings(
     "for each --translation.",
     test_set="sacreBLEU's name of a test set, such as multi30k/2016, in place "
     "of --reference; a name for each --translation.",
-    language_pair="Source and target, as en-de, of --test_set and for the "
-    "tokens of BLEU.",
     score_json="File to write the scores to, as one JSON object. Default: "
     "none; with --translations_dir, NAME.bleu.json in that folder.",
     tokenized_language="Language code, such as de: also print the "
@@ -49,18 +46,16 @@ FLAGS.define_strings(
     "texts.",
 )
 FLAGS.define_integers(
-    0,
-    min_steps=(0, "Leave out translations by checkpoints of fewer steps."),
+    min_steps="Leave out translations by checkpoints of fewer steps.",
 )
+scores.define_language_pair(
+    FLAGS,
+    "Source and target, as en-de, of --test_set and for the tokens of BLEU.",
+)
+scores.define_tokenizer(FLAGS)
 FLAGS.exclusive("translation", "translations_dir")
 FLAGS.exclusive("reference", "test_set")
 FLAGS.needs("test_set", "language_pair")
-FLAGS.check(
-    "language_pair",
-    lambda pair: not pair or all(pair.partition("-")),
-    "must be two codes, as in en-de",
-)
-scores.define_tokenizer(FLAGS)
 FLAGS.needs("translation_name", "translations_dir")
 FLAGS.needs("min_steps", "translations_dir")
 
@@ -82,50 +77,35 @@ def main() -> None:
             f"Received: {len(references)} for {len(translations)}."
         )
     if FLAGS.test_set:
-        references = downloaded(references)
-    if FLAGS.translations_dir:
-        score_folder(references[0], tokenized_language())
-    else:
-        score_files(translations, references, tokenized_language())
-
-
-def downloaded(names: list[str]) -> list[str]:
-    """Returns the files of the references of sacreBLEU's sets."""
-    from relpos_tf.problems import sacrebleu_sets  # imports sacreBLEU
-
-    for name in names:
-        with command.flag_value("test_set"):
-            sacrebleu_sets.check_name(name)
-        with command.flag_value("language_pair"):
-            sacrebleu_sets.check_pair(name, FLAGS.language_pair)
-    return [
-        str(sacrebleu_sets.load(name, FLAGS.language_pair).reference_path)
-        for name in names
-    ]
-
-
-def tokenized_language() -> str:
-    """Returns the language for tokenized BLEU, or ""."""
+        sets = scores.sacrebleu_sets_of(references, FLAGS.language_pair)
+        references = [str(one.reference_path) for one in sets]
     from relpos_tf.training import metrics  # imports sacreBLEU
 
-    if language := FLAGS.tokenized_language:
+    if FLAGS.tokenized_language:
         with command.flag_value("tokenized_language"):
-            metrics.check_moses_language(language)
-        return language
+            metrics.check_moses_language(FLAGS.tokenized_language)
     target = FLAGS.language_pair.partition("-")[2]
-    return target if metrics.has_moses_rules(target) else ""
-
-
-def tokenizer() -> str:
-    """Returns the tokenizer for BLEU."""
-    from relpos_tf.training import metrics  # imports sacreBLEU
-
-    target = FLAGS.language_pair.partition("-")[2]
-    return metrics.tokenizer_of(target, FLAGS.bleu_tokenize)
+    language = FLAGS.tokenized_language or target
+    tokenize = metrics.tokenizer_of(target, FLAGS.bleu_tokenize)
+    if FLAGS.translations_dir:
+        scores.report_checkpoints(
+            FLAGS.translations_dir,
+            FLAGS.translation_name,
+            FLAGS.min_steps,
+            references[0],
+            language,
+            tokenize,
+            json_path=FLAGS.score_json,
+        )
+    else:
+        score_files(translations, references, language, tokenize)
 
 
 def score_files(
-    translations: list[str], references: list[str], language: str
+    translations: list[str],
+    references: list[str],
+    language: str,
+    tokenize: str,
 ) -> None:
     """Scores each --translation."""
     records, blocks = [], []
@@ -134,7 +114,7 @@ def score_files(
             list(text.checked_lines(path)),
             list(text.checked_lines(reference)),
             language,
-            tokenizer(),
+            tokenize,
         )
         records.append({"translation": path, "reference": reference, **found})
         blocks.append(f"{path}:\n{block}")
@@ -147,31 +127,4 @@ def score_files(
     command.write("\n".join(blocks))
 
 
-def score_folder(reference: str, language: str) -> None:
-    """Scores everything in --translations_dir."""
-    from relpos_tf.comparison import checkpoint_scores  # imports sacreBLEU
-
-    with command.flag_value("translation_name"):
-        found = checkpoint_scores.find_translations(
-            FLAGS.translations_dir,
-            FLAGS.translation_name or "",
-            FLAGS.min_steps,
-        )
-    if not found:
-        name = FLAGS.translation_name or "NAME"
-        raise errors.UserError(
-            f"Expected translations {name}-STEP in {FLAGS.translations_dir}, "
-            f"of step {FLAGS.min_steps} or later. Received: none."
-        )
-    path = f"{FLAGS.translations_dir}/{found[0].name}.bleu.json"
-    path = FLAGS.score_json or path
-    scores.report_checkpoints(found, reference, language, tokenizer(), path)
-
-
-def run() -> None:
-    """Runs the command."""
-    command.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = command.program(main)

@@ -16,8 +16,7 @@ A command module looks like this:
         ...
 
 
-    def run():
-        command.run(main)
+    run = command.program(main)
 
 Exit codes: 0 done, 1 failed, 2 bad flags, 130 interrupted, 143 terminated.
 A mistake of the user ends in one line on standard error; a traceback means a
@@ -25,6 +24,7 @@ bug.
 """
 
 import contextlib
+import functools
 import logging
 import os
 import pathlib
@@ -100,10 +100,10 @@ class Flags(flags.FlagValues):
         for name, text in help_by_name.items():
             self.define_string(name, "", text)
 
-    def define_integers(self, least: int, **flags_by_name: Any) -> None:
-        """Defines flags of `(default, help)` with a least value."""
-        for name, (default, text) in flags_by_name.items():
-            self.define_integer(name, default, text, lower_bound=least)
+    def define_integers(self, **help_by_name: str) -> None:
+        """Defines flags that are 0 by default, and never less."""
+        for name, text in help_by_name.items():
+            self.define_integer(name, 0, text, 0)
 
     define_bool = _definer(flags.DEFINE_bool)
     define_enum = _definer(flags.DEFINE_enum)
@@ -159,6 +159,17 @@ class Flags(flags.FlagValues):
 
 class UsageError(errors.UserError):
     """A flag is missing or has a bad value: one line, exit code 2."""
+
+
+def program(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
+    """Returns what runs `main` as a command; runs it if it is the program.
+
+    Args:
+        main: As for `execute`.
+    """
+    if main.__module__ == "__main__":
+        run(main)
+    return functools.partial(run, main)
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
@@ -253,8 +264,8 @@ def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
             that is not a flag.
     """
     # Parsing twice in one process must not keep the values of the first time.
-    for flag in _distinct(flag_values):
-        flag.unparse()
+    for name in flag_values:
+        flag_values[name].unparse()
     try:
         words = flag_values(["relpos", *arguments])[1:]
     except flags.UnrecognizedFlagError as error:
@@ -266,6 +277,14 @@ def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
             "options are written --name=value. "
             f"Received: {words[0]!r}, which is not an option."
         )
+
+
+def define_eval_frequency(flag_values: Flags) -> None:
+    """Defines --local_eval_frequency."""
+    text = "Evaluate and save a checkpoint every N steps."
+    flag_values.define_integer(
+        "local_eval_frequency", 1000, text, lower_bound=1
+    )
 
 
 def define_problem_flags(flag_values: Flags, default: str | None) -> None:
@@ -282,13 +301,11 @@ def define_problem_flags(flag_values: Flags, default: str | None) -> None:
         "downloads",
         "Folder of raw files; missing files are downloaded to it.",
     )
-    define(
-        "usr_dir",
-        "",
-        "Folder of your own problems and hparams sets, which is imported.",
+    flag_values.define_strings(
+        usr_dir="Folder of your own problems and hparams sets, which is "
+        "imported.",
+        **{n: f"translate_files: {text}." for n, text in FILE_FLAGS.items()},
     )
-    for name, text in FILE_FLAGS.items():
-        define(name, "", f"translate_files: {text}.")
     flag_values.define_integer(
         "vocab_size",
         8000,
@@ -386,7 +403,7 @@ def flag_value(name: str) -> Iterator[None]:
 def help_text(doc: str | None, flag_values: Flags) -> str:
     """Returns the text of `--help`: the docstring, then our own flags."""
     lines = [textwrap.dedent(doc or "").strip(), "", "Flags:", ""]
-    for flag in _distinct(flag_values):
+    for flag in map(flag_values.__getitem__, flag_values):
         sign = "--[no]" if flag.boolean else "--"
         text = f"{_one_line(flag.help)}{_default_text(flag)}"
         lines.append(f"  {sign}{flag.name}")
@@ -415,12 +432,11 @@ def flags_text(flag_values: Flags) -> str:
 
     A line end in a value is written as `\\n`: it would begin another flag.
     """
-    lines = [
-        flag.serialize().replace("\n", "\\n") + "\n"
-        for flag in sorted(_distinct(flag_values), key=lambda f: f.name)
-        if flag.value is not None
-    ]
-    return "".join(lines)
+    return "".join(
+        flag_values[name].serialize().replace("\n", "\\n") + "\n"
+        for name in sorted(flag_values)
+        if flag_values[name].value is not None
+    )
 
 
 def check_outputs(
@@ -465,19 +481,21 @@ def command_line() -> str:
     return shlex.join(sys.orig_argv if by_python else sys.argv)
 
 
-def call_of(name: str) -> str:
+def call_of(name: str, *arguments: str) -> str:
     """Returns how to call another command, in the way this one was called.
 
     Args:
         name: str. The command's module, such as `decoder`.
+        *arguments: Its arguments.
 
     Returns:
         str, for a shell: `relpos-decoder`, or `python -m relpos_tf.bin.decoder`
         where this command was called without an installation.
     """
-    if not sys.argv[0].endswith(".py"):
-        return f"relpos-{name}"
-    return shlex.join([sys.orig_argv[0], "-m", f"relpos_tf.bin.{name}"])
+    words = [f"relpos-{name}"]
+    if sys.argv[0].endswith(".py"):
+        words = [sys.orig_argv[0], "-m", f"relpos_tf.bin.{name}"]
+    return shlex.join([*words, *arguments])
 
 
 def write(text: str) -> None:
@@ -612,19 +630,9 @@ def _hidden_stderr():
 
 def _fail(name, error, code):
     """Writes the error message and returns the exit code."""
-    first, *more = str(error).split("\n")
-    lines = [f"{name}: {first}", *more]
     terminal.clear()
-    sys.stderr.write(terminal.printable("\n".join(lines)) + "\n")
+    sys.stderr.write(terminal.printable(f"{name}: {error}") + "\n")
     return code
-
-
-def _distinct(flag_values):
-    """Returns the flags in the order they were defined, each once."""
-    flag_by_name = {}
-    for name in flag_values:  # A short name is a second entry for its flag.
-        flag_by_name.setdefault(flag_values[name].name, flag_values[name])
-    return list(flag_by_name.values())
 
 
 def _one_line(text):
@@ -641,7 +649,7 @@ def _default_text(flag):
 
 def _unknown_flag(flag_values, received):
     """Returns the message for a flag that the command does not have."""
-    known = sorted(flag.name for flag in _distinct(flag_values))
+    known = sorted(flag_values)
     hint = errors.did_you_mean(received, known, "--")
     listed = " ".join(f"--{name}" for name in known)
     return f"unknown flag --{received}.{hint}\nKnown flags: {listed}"

@@ -42,6 +42,7 @@ from relpos_tf.comparison import grid as grid_lib
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import slots as slots_lib
+from relpos_tf.comparison import train_runs
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.utils import locks
 from relpos_tf.utils import paths
@@ -76,22 +77,14 @@ FLAGS.define_bools(
     diff="Print only which hparams differ.",
 )
 FLAGS.define_integers(
-    0,
-    train_steps=(0, "Updates of each run. 0: train_steps of the sets."),
-    train_max_length=(
-        0,
-        "Train on pairs of at most this number of pieces a "
-        "side. 0: max_length of the sets.",
-    ),
-    num_samples=(10, "Translations to show in the report."),
+    train_steps="Updates of each run. 0: train_steps of the sets.",
+    train_max_length="Train on pairs of at most this number of pieces a side. "
+    "0: max_length of the sets.",
 )
-FLAGS.define_integers(
-    1,
-    local_eval_frequency=(
-        1000,
-        "Evaluate and save a checkpoint every N steps.",
-    ),
+FLAGS.define_integer(
+    "num_samples", 10, "Translations to show in the report.", lower_bound=0
 )
+command.define_eval_frequency(FLAGS)
 FLAGS.define_list(
     "outputs",
     [],
@@ -127,19 +120,9 @@ FLAGS.define_bool(
 scores.define_tokenizer(FLAGS)
 # Flags that only training needs.
 for _name in (
-    "hparams_sets",
-    "preset",
-    "problem",
-    "grid",
-    "hparams",
-    "train_max_length",
-    "train_steps",
-):
+    "hparams_sets preset problem grid hparams train_max_length train_steps"
+).split():
     FLAGS.exclusive(_name, "runs")
-# Flags that the trainer gets unchanged.
-_TRAINER_FLAGS = (
-    "problem data_dir tmp_dir usr_dir local_eval_frequency bleu_tokenize"
-).split()
 
 
 def main() -> None:
@@ -175,7 +158,9 @@ def main() -> None:
                 variants, tried = tune(runs, grid, train_steps, folder, slots)
                 runs, _ = plan(variants, folder / "runs")
             if variants:
-                train(runs, train_steps, folder, slots)
+                train_runs.train(
+                    runs, trainer_flags(), train_steps, folder / "logs", slots
+                )
             report(runs, train_steps, limits, folder, slots, tried, outputs)
         except KeyboardInterrupt:
             command.logger().info(
@@ -297,7 +282,9 @@ def check_text(runs: Sequence[runs_lib.Run]) -> None:
 
 def trainer_flags() -> dict[str, Any]:
     """Returns the flags of the trainer that are the same for all runs."""
-    names = list(_TRAINER_FLAGS)
+    names = (
+        "problem data_dir tmp_dir usr_dir local_eval_frequency bleu_tokenize"
+    ).split()
     if FLAGS.problem == "translate_files":
         names += [*command.FILE_FLAGS, "vocab_size"]
     return {name: getattr(FLAGS, name) for name in names}
@@ -323,7 +310,7 @@ def tune(
         seeds[0],
         labels * (len(seeds) - 1),
     )
-    train(runs, train_steps, folder, slots)
+    train_runs.train(runs, trainer_flags(), train_steps, folder / "logs", slots)
     chosen, tried = tuning.choose(
         tuning.score(
             runs,
@@ -338,18 +325,6 @@ def tune(
     for one in tried:
         log.info("%s: %s is the best point.", one["label"], one["chosen"])
     return chosen, tried
-
-
-def train(
-    runs: list[runs_lib.Run],
-    train_steps: int,
-    folder: pathlib.Path,
-    slots: slots_lib.Slots,
-) -> None:
-    """Trains the runs."""
-    from relpos_tf.comparison import train_runs
-
-    train_runs.train(runs, trainer_flags(), train_steps, folder / "logs", slots)
 
 
 def report(
@@ -399,9 +374,4 @@ def show_differences(by_label) -> None:
     command.write(variants_lib.differences_table(differences))
 
 
-def run() -> None:
-    command.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = command.program(main)

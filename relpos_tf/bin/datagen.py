@@ -61,10 +61,4 @@ def main():
     log.info("%s is prepared in %s.", problem.name, FLAGS.data_dir)
 
 
-def run():
-    """Runs the command."""
-    command.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = command.program(main)

@@ -63,8 +63,6 @@ FLAGS.define_strings(
     "translations go to a file, else on standard error. For languages that "
     "Moses' tokenizer knows, also the lower-cased, tokenized BLEU of papers "
     "on multimodal translation, which is higher.",
-    language_pair="Source and target, as en-de, for sacreBLEU's sets and for "
-    "the tokens of BLEU. Default: the run's own.",
     data_dir="Folder of prepared data, for --test_set. Default: the run's own.",
     score_json="With --decode_reference or --test_set: a JSON file for scores "
     "and settings.",
@@ -92,6 +90,11 @@ FLAGS.define_list(
     "test_2017_flickr), dev, or sacreBLEU's name of a set (multi30k/2016). "
     "With several sets, the files are DECODE_TO_FILE.NAME.",
 )
+scores.define_language_pair(
+    FLAGS,
+    "Source and target, as en-de, for sacreBLEU's sets and for the tokens of "
+    "BLEU. Default: the run's own.",
+)
 scores.define_tokenizer(FLAGS)
 
 _MODELS = "output_dir", "checkpoint_path", "export_dir"
@@ -113,11 +116,6 @@ FLAGS.exclusive("decode_to_file", "decode_interactive")
 FLAGS.exclusive("score_file", "export_dir")
 FLAGS.needs("score_json", "decode_reference", "test_set")
 FLAGS.needs("data_dir", "test_set")
-FLAGS.check(
-    "language_pair",
-    lambda pair: not pair or all(pair.partition("-")),
-    "must be two codes, as in en-de",
-)
 
 
 def main() -> None:
@@ -238,9 +236,12 @@ def open_test_sets(path: str | pathlib.Path) -> list:
 
     found = {}
     for name in FLAGS.test_set:
-        of_name = sets_of_run if test_sets.is_split(name) else sets_of_sacrebleu
-        for one in of_name(name, path):
-            found.setdefault(one.name, one)
+        if test_sets.is_split(name):
+            of_name = sets_of_run(name, path)
+        else:
+            languages = "-".join(languages_of(path))
+            of_name = scores.sacrebleu_sets_of([name], languages)
+        found |= {one.name: one for one in of_name}
     if FLAGS.decode_to_file:
         with command.flag_value("decode_to_file"):
             for name in found:
@@ -263,21 +264,6 @@ def sets_of_run(name: str, path: str | pathlib.Path) -> list:
             "another set, as with --test_set=dev."
         )
     return found
-
-
-def sets_of_sacrebleu(name: str, path: str | pathlib.Path) -> list:
-    """Returns sacreBLEU's set of this name in the languages of the model."""
-    from relpos_tf.problems import sacrebleu_sets  # imports sacreBLEU
-
-    with command.flag_value("test_set"):
-        sacrebleu_sets.check_name(name)
-        if not all(languages := languages_of(path)):
-            raise errors.UserError(
-                f"The languages of {path} are not known. Give --language_pair, "
-                "as in --language_pair=en-de."
-            )
-        sacrebleu_sets.check_pair(name, "-".join(languages))
-    return [sacrebleu_sets.load(name, "-".join(languages))]
 
 
 def languages_of(path: str | pathlib.Path) -> list[str]:
@@ -504,9 +490,4 @@ def score_pairs(translator: Any, pairs: list[tuple[str, str]]) -> None:
     )
 
 
-def run() -> None:
-    command.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = command.program(main)

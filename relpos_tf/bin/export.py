@@ -113,10 +113,4 @@ def main() -> None:
     command.logger().info("Exported %s to %s.", path, export_dir)
 
 
-def run() -> None:
-    """Runs the command."""
-    command.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = command.program(main)

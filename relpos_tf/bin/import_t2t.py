@@ -7,8 +7,6 @@ directory holds hparams.json and checkpoints model.ckpt-STEP; the vocabulary,
 vocab.*.subwords, is there or in the data_dir of the training.
 """
 
-import shlex
-
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
@@ -59,11 +57,8 @@ def main() -> None:
         log.warning("%s", note)
     log.info("Train on with: %s", training_command(result.hparams))
     if result.has_vocabulary:
-        log.info(
-            "Translate with: %s %s",
-            command.call_of("decoder"),
-            shlex.quote(f"--output_dir={FLAGS.output_dir}"),
-        )
+        call = command.call_of("decoder", f"--output_dir={FLAGS.output_dir}")
+        log.info("Translate with: %s", call)
         return
     log.warning(
         "No vocabulary, vocab.*.subwords, was found: %s cannot translate text. "
@@ -84,17 +79,13 @@ def training_command(hparams: hparam.HParams) -> str:
     )
     differences = hparam.differences(sets[closest], hparams)
     changes = ",".join(f"{name}={b}" for name, (_, b) in differences.items())
-    return (
-        f"{command.call_of('trainer')} --problem=... --hparams_set={closest} "
-        + (f"--hparams={changes} " if changes else "")
-        + shlex.quote(f"--warm_start_from={FLAGS.output_dir}")
+    return command.call_of(
+        "trainer",
+        "--problem=...",
+        f"--hparams_set={closest}",
+        *([f"--hparams={changes}"] if changes else []),
+        f"--warm_start_from={FLAGS.output_dir}",
     )
 
 
-def run() -> None:
-    """Runs the command."""
-    command.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = command.program(main)

@@ -26,6 +26,32 @@ def define_tokenizer(flag_values: command.Flags) -> None:
     )
 
 
+def define_language_pair(flag_values: command.Flags, text: str) -> None:
+    """Defines --language_pair."""
+    flag_values.define_string("language_pair", "", text)
+    flag_values.check(
+        "language_pair",
+        lambda pair: not pair or all(pair.partition("-")),
+        "must be two codes, as in en-de",
+    )
+
+
+def sacrebleu_sets_of(names: Sequence[str], language_pair: str) -> list:
+    """Returns the sets of --test_set that sacreBLEU knows by these names.
+
+    Raises:
+        UsageError: one is unknown, or not in these languages; no set is
+            downloaded then.
+        UserError: one cannot be downloaded.
+    """
+    from relpos_tf.problems import sacrebleu_sets  # imports sacreBLEU
+
+    with command.flag_value("test_set"):
+        for name in names:
+            sacrebleu_sets.check(name, language_pair)
+    return [sacrebleu_sets.load(name, language_pair) for name in names]
+
+
 def _can_load(tokenize: str) -> bool:
     if not tokenize:
         return True
@@ -77,12 +103,9 @@ def score(
         f"chrF = {found.chrf:.2f} ({found.chrf_signature})",
     ]
     if metrics.has_moses_rules(language):
-        value, signature = metrics.tokenized_bleu(
-            translations, references, language
-        )
-        record["tokenized_bleu"] = value
-        record["tokenized_bleu_signature"] = signature
-        lines.append(f"tokenized BLEU = {value:.2f} ({signature})")
+        tokenized = metrics.tokenized_bleu(translations, references, language)
+        record |= tokenized._asdict()
+        lines.append("tokenized BLEU = {:.2f} ({})".format(*tokenized))
     lines.append(
         f"exact match = {found.exact_match:.2f}% of {found.lines} lines, "
         f"{found.empty_lines} empty"
@@ -91,31 +114,50 @@ def score(
 
 
 def report_checkpoints(
-    translations: Sequence[Any],
+    folder: str | pathlib.Path,
+    name: str,
+    min_steps: int,
     reference: str | pathlib.Path,
     language: str,
-    tokenize: str,
-    *paths: str | pathlib.Path,
+    asked: str,
+    json_path: str = "",
+    plot_path: pathlib.Path | None = None,
 ) -> None:
     """Scores a text's translations by checkpoints: a table and files.
 
     Args:
-        translations: `checkpoint_scores.TranslationFile` of each.
+        folder: Has the translations, also of checkpoints that are gone.
+        name: str. Of the text; "" if the folder is for one text only.
+        min_steps: int. Translations by earlier checkpoints are left out.
         reference: The reference translation.
-        language: str. Code for tokenized BLEU as well; "" for none.
-        tokenize: str. The tokenizer for BLEU.
-        *paths: The JSON file of the scores, and that of the plot.
+        language: str. Code of their language, or "".
+        asked: str. The tokenizer for BLEU, if not that of the language.
+        json_path: str. The file of the scores. "": NAME.bleu.json in the
+            folder.
+        plot_path: The file of the plot; None for none.
+
+    Raises:
+        UserError: there is no such translation.
     """
     from relpos_tf.comparison import checkpoint_scores  # imports sacreBLEU
+    from relpos_tf.training import metrics
 
+    with command.flag_value("translation_name"):
+        found = checkpoint_scores.find_translations(folder, name, min_steps)
+    if not found:
+        raise errors.UserError(
+            f"Expected translations {name or 'NAME'}-STEP in {folder}, of step "
+            f"{min_steps} or later. Received: none."
+        )
     report = checkpoint_scores.CheckpointScores(
-        translations[0].name,
+        found[0].name,
         reference,
-        *paths,
-        language=language,
-        tokenize=tokenize,
+        json_path or f"{folder}/{found[0].name}.bleu.json",
+        plot_path,
+        language=language if metrics.has_moses_rules(language) else "",
+        tokenize=metrics.tokenizer_of(language, asked),
     )
-    for translation in translations:
+    for translation in found:
         report.add(translation)
     command.write(report.table())
     report.save()

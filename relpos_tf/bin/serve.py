@@ -202,10 +202,4 @@ def _is_ours(record: logging.LogRecord) -> bool:
     return record.module != "translator"
 
 
-def run() -> None:
-    """Runs the command."""
-    command.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = command.program(main)

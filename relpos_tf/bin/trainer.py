@@ -18,7 +18,6 @@ all files that relpos-decoder and relpos-export need.
 import dataclasses
 import os
 import platform
-import shlex
 
 from relpos_tf import errors
 from relpos_tf import registry
@@ -51,41 +50,35 @@ FLAGS.define_bools(
     check_env="Print versions and devices, and test each device.",
 )
 FLAGS.define_integers(
-    0,
-    train_steps=(
-        0,
-        "Number of updates, with those before a stop. 0: as the set says.",
-    ),
-    eval_steps=(
-        100,
-        "Batches of a teacher-forced evaluation, at most. 0: all.",
-    ),
-    save_checkpoints_secs=(
-        0,
-        "Also save a checkpoint every N seconds. 0: never.",
-    ),
-    eval_early_stopping_steps=(
-        0,
-        "Stop after this number of steps without an improvement. 0: never.",
-    ),
-    random_seed=(1, "Seed of weights, data order and dropout."),
-    worker_gpu=(0, "Number of GPUs. 0: all that are visible."),
+    train_steps="Number of updates, with those before a stop. 0: as the set "
+    "says.",
+    save_checkpoints_secs="Also save a checkpoint every N seconds. 0: never.",
+    eval_early_stopping_steps="Stop after this number of steps without an "
+    "improvement. 0: never.",
+    worker_gpu="Number of GPUs. 0: all that are visible.",
 )
-FLAGS.define_integers(
-    1,
-    local_eval_frequency=(
-        1000,
-        "Evaluate and save a checkpoint every N steps.",
-    ),
-    keep_checkpoint_max=(
-        20,
-        "Number of checkpoints to keep, besides the one "
-        "with the best BLEU. More are kept if average_checkpoints is larger.",
-    ),
-    log_step_count_steps=(
-        100,
-        "Log every N steps; a terminal shows every step.",
-    ),
+FLAGS.define_integer(
+    "eval_steps",
+    100,
+    "Batches of a teacher-forced evaluation, at most. 0: all.",
+    lower_bound=0,
+)
+FLAGS.define_integer(
+    "random_seed", 1, "Seed of weights, data order and dropout.", lower_bound=0
+)
+command.define_eval_frequency(FLAGS)
+FLAGS.define_integer(
+    "keep_checkpoint_max",
+    20,
+    "Number of checkpoints to keep, besides the one with the best BLEU. More "
+    "are kept if average_checkpoints is larger.",
+    lower_bound=1,
+)
+FLAGS.define_integer(
+    "log_step_count_steps",
+    100,
+    "Log every N steps; a terminal shows every step.",
+    lower_bound=1,
 )
 FLAGS.define_enum("model", "transformer", ["transformer"], "The architecture.")
 FLAGS.define_string(
@@ -220,8 +213,8 @@ def train_and_average(trainer, output_dir: str, is_chief: bool) -> None:
         )
         return
     flag = "output_dir" if path == output_dir else "checkpoint_path"
-    argument = shlex.quote(f"--{flag}={path}")
-    log.info("Translate with: %s %s", command.call_of("decoder"), argument)
+    call = command.call_of("decoder", f"--{flag}={path}")
+    log.info("Translate with: %s", call)
 
 
 def make_config() -> run_config.RunConfig:
@@ -301,9 +294,4 @@ def check_environment() -> int:
     return 0
 
 
-def run() -> None:
-    command.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = command.program(main)

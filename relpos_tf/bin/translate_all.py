@@ -22,7 +22,6 @@ import os
 import pathlib
 import time
 from collections.abc import Iterator
-from typing import Any
 from typing import NamedTuple
 
 from relpos_tf import errors
@@ -52,10 +51,7 @@ FLAGS.define_bools(
     eval_use_test_set="Translate the problem's test set instead of its "
     "development set.",
 )
-FLAGS.define_integers(
-    0,
-    min_steps=(0, "Leave out checkpoints of fewer steps."),
-)
+FLAGS.define_integers(min_steps="Leave out checkpoints of fewer steps.")
 FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
 scores.define_tokenizer(FLAGS)
 FLAGS.exclusive("eval_use_test_set", "decode_from_file")
@@ -75,9 +71,7 @@ def main() -> int:
     decode_hparams = settings_of(run)
     wanted = wanted_text(run)
     folder = pathlib.Path(FLAGS.translations_dir or run.path / "translations")
-    prepare_folder(
-        folder, describe(run, wanted, decode_hparams, folder), wanted.name
-    )
+    prepare_folder(folder, run, wanted, decode_hparams)
     command.import_tensorflow()
     counts = translate(run, wanted, decode_hparams, folder)
     command.logger().info(
@@ -87,7 +81,15 @@ def main() -> int:
         counts["failed"],
     )
     if wanted.reference:
-        report(run, wanted, folder)
+        scores.report_checkpoints(
+            folder,
+            wanted.name,
+            FLAGS.min_steps,
+            wanted.reference,
+            run.read_problem().get("target_language", ""),
+            scores.asked_tokenizer(FLAGS, run),
+            plot_path=folder / f"{wanted.name}.bleu.png",
+        )
     return int(counts["failed"] > 0)
 
 
@@ -139,29 +141,24 @@ def wanted_text(run: run_dir.RunDir) -> Text:
     return wanted
 
 
-def describe(
+def prepare_folder(
+    folder: pathlib.Path,
     run: run_dir.RunDir,
     wanted: Text,
     decode_hparams: decode_hparam.DecodeHParams,
-    folder: pathlib.Path,
-) -> dict[str, Any]:
-    """Returns what all translations in a folder must have in common."""
-    return {
+) -> None:
+    """Makes the folder and records what its translations have in common.
+
+    Raises:
+        UsageError: the folder has a record that differs.
+    """
+    name = wanted.name
+    record = {
         # Relative, so that run and translations can move together.
         "run": os.path.relpath(run.path.resolve(), folder.resolve()),
         "source_sha256": files.sha256(wanted.source),
         **dataclasses.asdict(dataclasses.replace(decode_hparams, batch_size=0)),
     }
-
-
-def prepare_folder(
-    folder: pathlib.Path, record: dict[str, Any], name: str
-) -> None:
-    """Makes the folder and writes the record of its translations.
-
-    Raises:
-        UsageError: the folder has a record that differs.
-    """
     with command.flag_value("translations_dir"):
         paths.check_folder(folder)  # now, not after the first translation
     folder.mkdir(parents=True, exist_ok=True)
@@ -249,45 +246,16 @@ def checkpoints_of(
     from relpos_tf.comparison import checkpoint_scores
 
     found = []
-    for is_average in (False, True):
-        parent = run.path / "average" if is_average else run.path
+    for parent in (run.path, run.path / "average"):
         for step in run_dir.all_steps(parent):
-            if step >= FLAGS.min_steps:
-                one = checkpoint_scores.translation_of(
-                    folder, name, step, is_average
-                )
-                found.append((one, parent / f"ckpt-{step}"))
+            one = checkpoint_scores.translation_of(
+                folder, name, step, parent != run.path
+            )
+            found.append((one, f"{parent}/ckpt-{step}"))
     for one, prefix in sorted(found):
-        if os.path.exists(f"{prefix}{run_dir.CHECKPOINT}"):
-            yield str(prefix), one.path
+        is_there = os.path.exists(prefix + run_dir.CHECKPOINT)
+        if is_there and one.step >= FLAGS.min_steps:
+            yield prefix, one.path
 
 
-def report(run: run_dir.RunDir, wanted: Text, folder: pathlib.Path) -> None:
-    """Scores all translations, also those whose checkpoints are gone."""
-    from relpos_tf.comparison import checkpoint_scores  # imports sacreBLEU
-    from relpos_tf.training import metrics
-
-    found = checkpoint_scores.find_translations(
-        folder, wanted.name, FLAGS.min_steps
-    )
-    if not found:  # All checkpoints are damaged.
-        return
-    language = run.read_problem().get("target_language", "")
-    asked = scores.asked_tokenizer(FLAGS, run)
-    scores.report_checkpoints(
-        found,
-        wanted.reference,
-        language if metrics.has_moses_rules(language) else "",
-        metrics.tokenizer_of(language, asked),
-        folder / f"{wanted.name}.bleu.json",
-        folder / f"{wanted.name}.bleu.png",
-    )
-
-
-def run() -> None:
-    """Runs the command."""
-    command.run(main)
-
-
-if __name__ == "__main__":
-    run()
+run = command.program(main)

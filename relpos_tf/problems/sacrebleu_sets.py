@@ -17,23 +17,20 @@ with extras.imports("translate", "scoring"):
     from sacrebleu.utils import SACREBLEU_DIR
 
 
-def check_name(name: str) -> None:
-    """Raises UserError unless sacreBLEU knows a test set of this name."""
+def check(name: str, language_pair: str) -> None:
+    """Raises UserError unless sacreBLEU knows a set in these languages."""
     if name not in sacrebleu.DATASETS:
         raise errors.UserError(
             "Expected a test set that sacreBLEU knows; `sacrebleu --list` "
             f"shows them. Received: {name!r}."
             + errors.did_you_mean(name, sacrebleu.DATASETS)
         )
-
-
-def check_pair(name: str, language_pair: str) -> None:
-    """Raises UserError unless a set that is known has these languages."""
     known = sacrebleu.DATASETS[name].langpairs
     if language_pair not in known:
         raise errors.UserError(
             f"Expected a language pair of sacreBLEU's {name}: "
-            f"{', '.join(known)}. Received: {language_pair!r}."
+            f"{', '.join(known)}. Received: {language_pair!r}. Give "
+            "--language_pair."
         )
 
 
@@ -50,8 +47,7 @@ def load(name: str, language_pair: str) -> test_sets.TestSet:
         UserError: sacreBLEU does not know it, or not in these languages; it
             cannot be downloaded; or it has several references.
     """
-    check_name(name)
-    check_pair(name, language_pair)
+    check(name, language_pair)
     dataset = sacrebleu.DATASETS[name]
     source, *references = _files(dataset, name, language_pair)
     if len(references) != 1:

@@ -51,16 +51,11 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(self.average_at(path), [np.mean(steps), 1.0])
 
     def test_fewer_checkpoints_than_asked_for_is_a_warning(self):
-        code, _, err = self.execute("--n=9", "--average_dir=")
+        code, _, err = self.execute("--n=9")
         self.assertEqual(code, 0)
         self.assertStartsWith(
             err, "warning: 9 checkpoints asked for, 4 saved.\n"
         )
-
-    def test_folder_of_the_result_can_be_chosen_within_the_run(self):
-        path = self.run_dir / "other"
-        self.execute("--n=2", f"--average_dir={path}")
-        self.assertAllClose(self.average_at(path / "ckpt-5000"), [2700.0, 1.0])
 
     def test_the_folder_stands_for_the_result_that_was_written_last(self):
         folder = self.run_dir / "average"

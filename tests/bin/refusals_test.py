@@ -31,8 +31,6 @@ TABLE = {
         ("--output_dir=run --steps=7,7", "--steps whole numbers"),
         ("--output_dir=run --steps=last", "--steps whole numbers"),
         ("--output_dir=run --steps=7 --n=2", "--n --steps"),
-        ("--output_dir=run --average_dir=run", "--average_dir directly in"),
-        ("--output_dir=run --average_dir=folder", "--average_dir directly in"),
         ("--output_dir=folder", "--output_dir has none"),
         ("--output_dir=a/b", "--output_dir Expected a folder"),
         ("--output_dir=latin-\udce9", "--output_dir UTF-8"),
