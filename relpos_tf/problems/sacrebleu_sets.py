@@ -29,8 +29,8 @@ def check(name: str, language_pair: str) -> None:
     if language_pair not in known:
         raise errors.UserError(
             f"Expected a language pair of sacreBLEU's {name}: "
-            f"{', '.join(known)}. Received: {language_pair!r}. Give "
-            "--language_pair."
+            f"{', '.join(known)}. Received: "
+            f"{language_pair.strip('-') or 'none'}. Give --language_pair."
         )
 
 
