@@ -132,7 +132,9 @@ def wanted_text(run: run_dir.RunDir) -> Text:
     if FLAGS.decode_reference:
         wanted = wanted._replace(reference=pathlib.Path(FLAGS.decode_reference))
     count = sum(1 for _ in text.read_nonempty(wanted.source))
-    number = text.survey(wanted.reference) if wanted.reference else count
+    number = count
+    if wanted.reference:
+        number = sum(1 for _ in text.checked_lines(wanted.reference))
     if number != count:
         raise errors.UserError(
             f"Expected a reference of {count} lines, as in {wanted.source}. "

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.utils import extras
-from relpos_tf.utils import text
 
 with extras.imports("translate", "scoring"):
     import sacrebleu
@@ -301,7 +300,7 @@ def reference_warnings(references: Sequence[str], tokenize: str) -> list[str]:
         tokenize: str. The tokenizer for BLEU.
     """
     warnings = _format_warnings("references", references)
-    if broken := text.count_broken(references):
+    if broken := sum("\ufffd" in line for line in references):
         warnings.append(
             f"{broken} of {len(references)} references are not UTF-8, and are "
             "compared with U+FFFD in place of the invalid bytes. Convert the "

@@ -9,19 +9,17 @@ Compressed files are known by their first bytes. Text in another encoding is
 refused with the command that converts it.
 """
 
-import bz2
 import contextlib
-import gzip
+import importlib
 import io
 import itertools
 import logging
-import lzma
 import os
 import pathlib
-import zlib
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from typing import Any
 from typing import BinaryIO
 
 from relpos_tf import errors
@@ -34,13 +32,15 @@ from relpos_tf.utils import terminal
 PAD_ID = 0
 EOS_ID = 1
 UNKNOWN_ID = 2  # of SentencePiece's
-# Compressed files: the ends of their names, their first bytes, what opens them.
-_OPENERS = {
-    ".gz": (b"\x1f\x8b", gzip.open),
-    ".bz2": (b"BZh", bz2.open),
-    ".xz": (b"\xfd7zXZ\0", lzma.open),
+# Compressed files: the end of a name, the first bytes, the module that has
+# `open`.
+_FORMATS = {
+    ".gz": (b"\x1f\x8b", "gzip"),
+    ".bz2": (b"BZh", "bz2"),
+    ".xz": (b"\xfd7zXZ\0", "lzma"),
+    ".zst": (b"\x28\xb5\x2f\xfd", "backports.zstd"),
 }
-COMPRESSED = (*_OPENERS, ".zst")
+COMPRESSED = tuple(_FORMATS)
 # Shares of lines beyond which a file was not meant to be UTF-8.
 _MOST_BROKEN, _MOST_NUL = 0.05, 0.01
 # Lines after which a stream that is not UTF-8 is stopped.
@@ -83,16 +83,6 @@ def stream_lines(
         )
 
 
-def survey(path: str | pathlib.Path) -> int:
-    """Returns the number of lines of a file, and checks its encoding.
-
-    Raises:
-        UserError: the file does not exist, cannot be read to its end, or is
-            not text in UTF-8.
-    """
-    return sum(1 for _ in stream_lines(_lines_of(path), str(path)))
-
-
 def read_lines(path: str | pathlib.Path) -> Iterator[str]:
     """Yields the lines of a file whose encoding is known to be right.
 
@@ -104,36 +94,26 @@ def read_lines(path: str | pathlib.Path) -> Iterator[str]:
 
 
 def checked_lines(path: str | pathlib.Path) -> Iterator[str]:
-    """Yields the lines of a user's file, which is checked before.
-
-    A pipe, which cannot be read twice, is checked while it is read.
+    """Yields the lines of a user's file, which is checked while it is read.
 
     Raises:
-        UserError: as for `survey`.
+        UserError: the file does not exist, cannot be read to its end, or is
+            not text in UTF-8, as far as it has been read.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
-        yield from stream_lines(_lines_of(path), str(path))
-        return
-    survey(path)
-    yield from read_lines(path)
+    return stream_lines(_lines_of(path), str(path))
 
 
 def read_nonempty(path: str | pathlib.Path) -> Iterator[str]:
     """Returns the lines of a user's file that must have at least one.
 
     Raises:
-        UserError: as for `survey`; or the file is empty.
+        UserError: as for `checked_lines`; or the file is empty.
     """
     lines = checked_lines(path)
     first = list(itertools.islice(lines, 1))
     if not first:
         raise errors.UserError(f"Expected lines. Received: {path} is empty.")
     return itertools.chain(first, lines)
-
-
-def count_broken(lines: Iterable[str]) -> int:
-    """Returns the number of lines with U+FFFD, which were not UTF-8."""
-    return sum("\ufffd" in line for line in lines)
 
 
 @contextlib.contextmanager
@@ -158,12 +138,13 @@ def writer(
         stream.write(b"")  # A closed stream fails here, not hours later.
         yield lambda line: _write_to_stream(stream, line)
         return
+    suffix = pathlib.Path(path).suffix.lower()
+    _, module = _FORMATS.get(suffix, (b"", ""))
     with files.replacing(path) as file:
-        suffix = pathlib.Path(path).suffix.lower()
-        packed = _compressor(suffix, file)
+        packed = _opened(module, file, "wb") if module else file
         try:
             yield lambda line: packed.write(_encoded(line))
-            if packed is not file:
+            if module:
                 packed.close()
         except BaseException:
             if on_kept and file.name != os.fspath(path):
@@ -208,79 +189,46 @@ def _lines_of(path: str | pathlib.Path) -> Iterator[bytes]:
     """Yields the lines of a file, decompressed, with their ends."""
     try:
         with open(path, "rb") as file:
-            yield from _decompressed(file, file.peek(8))
+            head = file.peek(8)
+            for first_bytes, module in _FORMATS.values():
+                if head.startswith(first_bytes):
+                    packed = _opened(module, file, "rb")
+                    # Without the buffer, Python would run for each line.
+                    yield from io.BufferedReader(packed, _BLOCK)
+                    return
+            yield from file
     except FileNotFoundError as error:
         raise errors.UserError(
             f"Expected a text file. Received: {path}, which does not exist."
         ) from error
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except errors.UserError:  # a package is not installed
+        raise
+    except Exception as error:  # damage shows as errors of many classes
         raise errors.UserError(
             f"Cannot read {path} to its end ({error}). Put a complete copy "
             "of the file in its place."
         ) from error
 
 
-def _decompressed(file: BinaryIO, head: bytes) -> Iterable[bytes]:
-    """Returns the lines of a file with these first bytes."""
-    for first_bytes, opener in _OPENERS.values():
-        if head.startswith(first_bytes):
-            # Without the buffer, Python would run for each line.
-            return io.BufferedReader(opener(file, "rb"), _BLOCK)
-    return _zstandard_lines(file) if head[:4] == b"\x28\xb5\x2f\xfd" else file
-
-
-def _zstandard_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines of all frames of a file.
-
-    The package's own reader ends without an error where a file was cut.
-    """
-    zstandard = _zstandard()
-    frame, rest = None, b""
-    while packed := file.read(_BLOCK):
-        while packed:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            try:
-                content = rest + frame.decompress(packed)
-            except zstandard.ZstdError as error:
-                raise OSError(str(error)) from error
-            *lines, rest = content.split(b"\n")
-            yield from (line + b"\n" for line in lines)
-            packed = frame.unused_data
-            frame = None if frame.eof else frame
-    if frame:
-        raise EOFError("the file ends within a frame")
-    if rest:
-        yield rest
-
-
-def _zstandard():
+def _opened(module: str, file: BinaryIO, mode: str) -> Any:
+    """Returns the open file that packs into `file`, or unpacks it."""
     with extras.imports("zstd", "reading or writing Zstandard"):
-        import zstandard
-    return zstandard
-
-
-def _compressor(suffix: str, file: BinaryIO) -> BinaryIO:
-    """Returns what compresses into a file whose name ends in `suffix`."""
-    if suffix == ".zst":
-        return _zstandard().open(file, "wb", closefd=False)
-    return _OPENERS[suffix][1](file, "wb") if suffix in _OPENERS else file
+        return importlib.import_module(module).open(file, mode)
 
 
 def _keep(packed, file, path, on_kept):
     """Renames the temporary `file` of `writer`, if it has whole lines."""
-    # On a full disk, only a part of the last line may be written.
-    with contextlib.suppress(OSError):
-        if packed is not file:
-            packed.close()
-        file.flush()
+    for one in (packed, file):
+        # On a full disk, only a part of the last line may be written.
+        with contextlib.suppress(OSError):
+            one.close()
     with contextlib.suppress(errors.UserError):
         sizes = [len(x) for x in _lines_of(file.name) if x.endswith(b"\n")]
         if sizes:
-            kept = f"{path}.first-{len(sizes)}-lines"
+            suffix = "" if packed is file else pathlib.Path(path).suffix
+            kept = f"{path}.first-{len(sizes)}-lines{suffix}"
             if packed is file:
                 os.truncate(file.name, sum(sizes))
-            else:
-                kept += pathlib.Path(path).suffix
             os.replace(file.name, kept)
             on_kept(kept, len(sizes))
 

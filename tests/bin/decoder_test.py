@@ -50,6 +50,8 @@ class Full:
         if not self._left:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    close = flush
+
 
 class StoppedEngine(translator_test.EchoEngine):
     """Translates a few batches, and is stopped at the next."""
