@@ -38,14 +38,15 @@ _BOOLEANS = {
 class Number:
     """The limits of an int or a float; None: no such limit."""
 
-    least: float | None
-    most: float | None
-    above: float | None
-    below: float | None
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
 
     def expected(self, value: float) -> str:
         """Returns what `value` should be; empty if it is within the limits."""
-        if isinstance(value, float) and not math.isfinite(value):
+        is_whole = isinstance(value, numbers.Integral)
+        if not is_whole and not math.isfinite(value):
             return "a finite number"
         if self.least is not None and value < self.least:
             return f"at least {self.least}"
@@ -130,14 +131,36 @@ def check(instance: Any) -> None:
     """
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
-        if value is None:
-            continue
-        _check_kind(field.name, value, _kind(field.type))
-        bounds = field.metadata.get("limits")
-        if bounds is None:
-            continue
-        if expected := bounds.expected(value):
-            refuse(field.name, value, expected)
+        if value is not None:
+            bounds = limits(type(instance), field.name)
+            check_value(field.name, value, field.type, bounds)
+
+
+def check_value(
+    name: str,
+    value: Any,
+    kind: Any,
+    bounds: Number | Choice | None = None,
+) -> None:
+    """Holds a value to its type and limits.
+
+    Args:
+        name: str. What the message calls it.
+        value: The value.
+        kind: A type such as `str`, `int | None`, `dict[str, int]` or
+            `list[str]`. A bool is not an int; an int is a float.
+        bounds: Its limits, if it has any.
+
+    Raises:
+        UserError: naming what the value must be, and the value.
+    """
+    if not _has_type(value, kind):
+        raise errors.UserError(
+            f"`{name}` must be of type {getattr(kind, '__name__', kind)}. "
+            f"Received: {value!r:.40}."
+        )
+    if bounds and (expected := bounds.expected(value)):
+        refuse(name, value, expected)
 
 
 def refuse(name: str, value: Any, expected: str) -> None:
@@ -149,7 +172,7 @@ def refuse(name: str, value: Any, expected: str) -> None:
         expected: str. What the value must be.
     """
     raise errors.UserError(
-        f"`{name}` must be {expected}. Received: {name}={value}."
+        f"`{name}` must be {expected}. Received: {name}={value!r}."
     )
 
 
@@ -206,14 +229,21 @@ def _kind(annotation):
     return typing.get_origin(annotation) or annotation
 
 
-def _check_kind(name, value, kind):
-    """Refuses a value of another type; a float may be an int."""
+def _has_type(value, kind):
+    """Returns whether a value and its elements are of a type."""
+    arguments = typing.get_args(kind)
+    if isinstance(kind, types.UnionType):
+        return any(_has_type(value, option) for option in arguments)
+    kind = typing.get_origin(kind) or kind
     kinds = {int: numbers.Integral, float: numbers.Real}.get(kind, kind)
     is_bool = isinstance(value, bool)
     if not isinstance(value, kinds) or is_bool != (kind is bool):
-        raise errors.UserError(
-            f"`{name}` must be of type {kind.__name__}. Received: {value!r}."
-        )
+        return False
+    if not arguments:
+        return True
+    if kind is dict:
+        value, arguments = value.values(), arguments[1:]
+    return all(_has_type(element, arguments[0]) for element in value)
 
 
 def _parse_value(name, text, kind):

@@ -26,7 +26,7 @@ REFUSED = (
     ("hidden_size=516", "a multiple of num_heads = 8"),
     ("attention_window_heads=2", "odd and below 16, twice num_heads"),
     ("attention_window_heads=17", "odd and below 16, twice num_heads"),
-    ("num_heads=1,encoder_attention_direction=split", "Received: .*=split"),
+    ("num_heads=1,encoder_attention_direction=split", "Received: .*='split'"),
     (
         "attention_score=feature_wise,attention_window_heads=3",
         "`attention_window_heads` must be 1 where",
@@ -34,7 +34,7 @@ REFUSED = (
     ("pos=none,max_position_shift=3", "max_position_shift.* 0 where pos is"),
     ("pos=emb,max_position_shift=3", "max_position_shift.* 0 where pos is"),
     ("average_epochs=3,average_checkpoints=5", "average_checkpoints is 5"),
-    ("pos=other", "`pos` must be one of timing, emb, none. .*=other"),
+    ("pos=other", "`pos` must be one of timing, emb, none. .*='other'"),
     ("decoder_pos=learned", "one of same, timing, emb, none"),
     ("optimizer=sgd", "one of adam"),
     ("activation_dtype=float16", "one of float32, bfloat16"),

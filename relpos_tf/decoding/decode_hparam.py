@@ -70,7 +70,8 @@ class DecodeHParams:
         """
         kinds = {field.name: field.type for field in dataclasses.fields(cls)}
         fields.check_names(values, kinds)
-        checked_json.check(values, kinds, cls().search_settings())
+        optional = kinds.keys() - cls().search_settings()
+        checked_json.check(values, kinds, optional)
         return cls(**values)
 
     def fill(self, defaults: Any) -> "DecodeHParams":

@@ -25,7 +25,7 @@ _FIELDS = {
     "tokenizer_sha256": str,
     "max_positions": int | None,
 }
-_REQUIRED = _FIELDS.keys() - {"max_positions"}  # of CTranslate2 alone
+_OPTIONAL = {"max_positions"}  # of CTranslate2 alone
 
 
 def is_export(path: str | pathlib.Path) -> bool:
@@ -45,7 +45,7 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
     """
     path = pathlib.Path(folder, EXPORT_INFO)
     try:
-        return checked_json.loads(path.read_bytes(), _FIELDS, _REQUIRED)
+        return checked_json.loads(path.read_bytes(), _FIELDS, _OPTIONAL)
     except OSError as error:
         raise errors.UserError(
             "Expected a folder made by relpos-export. "

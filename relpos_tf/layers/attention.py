@@ -38,7 +38,7 @@ class MultiHead(keras.layers.Layer):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
         checks.heads(hidden_size, num_heads)
-        checks.fraction("dropout", dropout)
+        checks.number("dropout", dropout, least=0, below=1)
         self.hidden_size = int(hidden_size)
         self.num_heads = int(num_heads)
         self.depth = self.hidden_size // self.num_heads

@@ -88,7 +88,7 @@ class Dropout(keras.layers.Layer):
     def __init__(self, rate: float, **kwargs: Any):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
-        self.rate = checks.fraction("rate", rate)
+        self.rate = checks.number("rate", rate, least=0, below=1)
         self.supports_masking = True
         self.built = True
 

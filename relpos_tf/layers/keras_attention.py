@@ -136,7 +136,7 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
             checks.integer("num_heads", num_heads, least=1),
             checks.integer("key_dim", key_dim, least=1),
             value_dim=value_dim,
-            dropout=checks.fraction("dropout", dropout),
+            dropout=checks.number("dropout", dropout, least=0, below=1),
             use_bias=use_bias,
             output_shape=output_shape,
             **kwargs,

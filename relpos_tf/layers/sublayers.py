@@ -52,7 +52,9 @@ class FeedForward(keras.layers.Layer):
         super().__init__(**kwargs)
         self.filter_size = checks.integer("filter_size", filter_size, least=1)
         self.hidden_size = checks.integer("hidden_size", hidden_size, least=1)
-        self.relu_dropout = checks.fraction("relu_dropout", relu_dropout)
+        self.relu_dropout = checks.number(
+            "relu_dropout", relu_dropout, least=0, below=1
+        )
         self.supports_masking = True
         self.conv1 = projections.Projection(
             self.filter_size,
@@ -127,7 +129,7 @@ class Residual(keras.layers.Layer):
         super().__init__(**kwargs)
         self.norm_before = checks.flag("norm_before", norm_before)
         self.norm_after = checks.flag("norm_after", norm_after)
-        self.rate = checks.fraction("rate", rate)
+        self.rate = checks.number("rate", rate, least=0, below=1)
         self.epsilon = checks.number("epsilon", epsilon, least=0.0)
         self.supports_masking = True
         self.before_norm = self._norm("before_norm") if norm_before else None

@@ -117,9 +117,7 @@ class RunDir:
         """
         path = self.path / _PROBLEM
         try:
-            return checked_json.loads(
-                path.read_bytes(), _PROBLEM_FIELDS, _PROBLEM_FIELDS
-            )
+            return checked_json.loads(path.read_bytes(), _PROBLEM_FIELDS)
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
@@ -405,9 +403,9 @@ def remove_checkpoint(prefix: str | pathlib.Path) -> None:
 
 def _event(line: bytes) -> dict[str, Any]:
     """Parses a line of metrics.jsonl."""
-    event = checked_json.loads(line, _EVENT_FIELDS, _EVENT_FIELDS)
+    event = checked_json.loads(line, _EVENT_FIELDS)
     more = _OF_TRAINING if event["split"] == "train" else _OF_EVALUATION
-    checked_json.check(event, more, more)
+    checked_json.check(event, more)
     return event
 
 

@@ -58,7 +58,7 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     try:
-        return checked_json.loads(path.read_bytes(), _FIELDS, _FIELDS)
+        return checked_json.loads(path.read_bytes(), _FIELDS)
     except (OSError, ValueError) as error:
         raise errors.UserError(
             f"{path} is damaged: {error} {_ANEW.format(folder=folder)}"

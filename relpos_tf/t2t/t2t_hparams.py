@@ -107,7 +107,7 @@ def read(path: pathlib.Path) -> dict[str, Any]:
             f"and more. Received: {path}, which is something else."
         )
     try:
-        checked_json.check(values, _FIELDS)
+        checked_json.check(values, _FIELDS, optional=_FIELDS)
     except errors.UserError as error:
         raise errors.UserError(f"{path} is damaged: {error}") from error
     return values

@@ -7,17 +7,14 @@ Keras is imported by the checks of layers and tensors alone: the translator
 checks numbers, also where Keras is not installed.
 """
 
-import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from relpos_tf import errors
+from relpos_tf import fields
 
 
-def integer(name: str, value: Any, least: float = -math.inf) -> int:
+def integer(name: str, value: Any, least: int | None = None) -> int:
     """Returns an integer of Python or NumPy, of at least `least`, as an int.
 
     Example:
@@ -25,43 +22,31 @@ def integer(name: str, value: Any, least: float = -math.inf) -> int:
     >>> integer("num_heads", 0, least=1)
     Traceback (most recent call last):
     ...
-    relpos_tf.errors.UserError: `num_heads` must be an integer of at least 1. \
-Received: num_heads=0.
+    relpos_tf.errors.UserError: `num_heads` must be at least 1. Received: \
+num_heads=0.
     """
-    is_one = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not is_one or value < least:
-        limit = f" of at least {least}" if least > -math.inf else ""
-        _refuse(name, value, f"an integer{limit}")
+    fields.check_value(name, value, int, fields.Number(least=least))
     return int(value)
 
 
-def number(name: str, value: Any, least: float) -> float:
-    """Returns a finite number of at least `least` as a float."""
-    if not _is_number(value) or not least <= value < math.inf:
-        _refuse(name, value, f"a finite number of at least {least:g}")
+def number(
+    name: str, value: Any, least: float, below: float | None = None
+) -> float:
+    """Returns a finite number from `least` up to `below`, as a float."""
+    fields.check_value(name, value, float, fields.Number(least, below=below))
     return float(value)
 
 
-def fraction(name: str, value: Any) -> float:
-    """Returns a number in [0, 1) as a float."""
-    if not _is_number(value) or not 0.0 <= value < 1.0:
-        _refuse(name, value, "in the range [0, 1)")
-    return float(value)
-
-
-def choice(name: str, value: Any, choices: Sequence[str]) -> str:
+def choice(name: str, value: Any, choices: Sequence[Any]) -> Any:
     """Returns a value that is among `choices`."""
     if value not in choices:
-        _refuse(name, value, f"one of {choices}")
+        fields.refuse(name, value, f"one of {choices}")
     return value
 
 
 def flag(name: str, value: Any) -> bool:
     """Returns True for True and 1, False for False and 0; no other value."""
-    is_number = isinstance(value, numbers.Integral | np.bool_)
-    if not is_number or value not in (0, 1):
-        _refuse(name, value, "True or False")
-    return bool(value)
+    return bool(choice(name, value, (True, False)))
 
 
 def heads(hidden_size: Any, num_heads: Any) -> None:
@@ -168,14 +153,4 @@ def _fits(shape, sizes, ones=True):
     return all(
         n is None or not isinstance(size, int) or n == size or (ones and n == 1)
         for n, size in zip(reversed(shape), reversed(sizes), strict=False)
-    )
-
-
-def _is_number(value):
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _refuse(name, value, expected):
-    raise errors.UserError(
-        f"`{name}` must be {expected}. Received: {name}={value!r}."
     )

@@ -84,7 +84,7 @@ class RunDirTest(parameterized.TestCase):
         ),
         (
             '{"step": "7", "split": "dev", "loss": 1}',
-            '`step` must be of type int.*"7"',
+            "`step` must be of type int.*'7'",
         ),
         (
             '{"step": 1, "split": "dev", "loss": 1, "bleu": "9"}',
@@ -117,8 +117,8 @@ class RunDirTest(parameterized.TestCase):
         self.assertEqual(self.run.read_metrics(), [event(1)])
 
     @parameterized.parameters(
-        ({"tokenizer_sha256": 7}, "its field `tokenizer_sha256` must be of"),
-        ({"data": {"train": 7}}, "its field `data` must be of type dict"),
+        ({"tokenizer_sha256": 7}, "`tokenizer_sha256` must be of"),
+        ({"data": {"train": 7}}, "`data` must be of type dict"),
     )
     def test_damaged_problem_is_refused(self, fields, message):
         self.assertEqual(self.run.read_problem(), {})
