@@ -132,7 +132,7 @@ def start(
     ours = {k: v for k, v in os.environ.items() if k != _HOSTS}
     with files.open_appending(log) as file:
         # A child outlives our SIGKILL; the next command can wait for it.
-        locks.mark_open(file)
+        locks.lock(file.fileno())
         process = subprocess.Popen(
             [sys.executable, *arguments],
             stdin=subprocess.DEVNULL,

@@ -8,7 +8,6 @@ nothing is locked.
 import fcntl
 import os
 import pathlib
-from typing import BinaryIO
 
 from relpos_tf import errors
 
@@ -27,7 +26,7 @@ def acquire_exclusive(directory: str | pathlib.Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     # The directory itself: a lock file in it would have to be removed. The
     # descriptor stays open, and with it the lock.
-    if not _lock(os.open(directory, os.O_RDONLY)):
+    if not lock(os.open(directory, os.O_RDONLY)):
         raise errors.UserError(
             f"Another process is training in {directory}. Wait for it, "
             "stop it, or name another --output_dir. Meanwhile "
@@ -36,28 +35,25 @@ def acquire_exclusive(directory: str | pathlib.Path) -> None:
     _locked.add(directory)
 
 
-def mark_open(file: BinaryIO) -> None:
-    """Locks a file until all processes that inherit it have ended."""
-    _lock(file.fileno())
-
-
 def is_locked(path: str | pathlib.Path) -> bool:
     """Returns whether a process has locked a directory or a file."""
     if not os.path.exists(path):
         return False
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return not _lock(descriptor)
+        return not lock(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int) -> bool:
-    """Locks an open file; returns False if another process has locked it."""
+def lock(descriptor: int) -> bool:
+    """Locks an open file until all processes that inherit it have ended.
+
+    Returns False if another process has locked it.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError:  # a file system without locks
-        pass
+    except OSError as error:
+        # Of other classes where the file system has no locks.
+        return not isinstance(error, BlockingIOError | PermissionError)
     return True

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from concurrent import futures
-from concurrent.futures import process
 from multiprocessing import connection
 from typing import Any
 
@@ -23,10 +22,6 @@ from relpos_tf import errors
 
 # With fewer calls, the start of the processes would take longer.
 _WORTHWHILE = 5
-
-
-class LostError(errors.UserError):
-    """A process of a pool was killed."""
 
 
 def ordered_map(
@@ -43,7 +38,7 @@ def ordered_map(
         number: int. Processes; with 1, this process does the work.
 
     Raises:
-        LostError: a process was killed.
+        UserError: a process was killed.
 
     Example:
 
@@ -64,13 +59,13 @@ def ordered_map(
     pending = collections.deque()
     try:
         for argument in arguments:
-            pending.append(_submit(executor, function, argument))
+            pending.append(executor.submit(function, argument))
             if len(pending) > 2 * number:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
-    except process.BrokenProcessPool as error:
-        raise LostError(
+    except futures.BrokenExecutor as error:
+        raise errors.UserError(
             "One of the processes that prepare data was killed, perhaps "
             "because memory ran out. For less memory, prepare the data before, "
             f"by relpos-datagen with --num_processes={number // 2}."
@@ -84,18 +79,6 @@ def usable_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
-
-
-def _submit(executor, function, argument):
-    """Submits a call; a process that it starts never gets Ctrl-C.
-
-    Python would answer it with a traceback before the process can ignore it.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        return executor.submit(function, argument)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin():

@@ -9,7 +9,6 @@ import signal
 import threading
 from collections.abc import Iterator
 
-_NUMBERS = (signal.SIGINT, signal.SIGTERM)
 _WAIT = b"\nStopping; once more to stop without waiting for it.\n"
 
 
@@ -17,11 +16,14 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM came. Code that handles Ctrl-C also handles it."""
 
 
+_RAISED = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
+
+
 class _State:
     """The state that the handler shares with the blocks below."""
 
     holds = 0  # depth of `held` blocks
-    pending = None  # the first signal that came in such a block
+    pending = None  # what the first signal in such a block is to raise
     count = 0  # signals since they were first caught
 
 
@@ -39,12 +41,10 @@ def caught() -> Iterator[None]:
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
-        for number in _NUMBERS:
-            handler = signal.getsignal(number)
-            if handler not in (signal.SIG_IGN, None):
-                before[number] = handler
         _State.holds, _State.pending, _State.count = 0, None, 0
-        for number in before:
+        before = {number: signal.getsignal(number) for number in _RAISED}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
             signal.signal(number, _handle)
     try:
         yield
@@ -67,9 +67,9 @@ def held() -> Iterator[None]:
         raise
     finally:
         _State.holds -= 1
-    if not _State.holds and _State.pending is not None:
-        number, _State.pending = _State.pending, None
-        _raise(number)
+    if not _State.holds and _State.pending:
+        raised, _State.pending = _State.pending, None
+        raise raised
 
 
 @contextlib.contextmanager
@@ -77,8 +77,8 @@ def let_through() -> Iterator[None]:
     """Within `held`, lets signals interrupt the block, also a pending one."""
     holds, _State.holds = _State.holds, 0
     try:
-        if _State.pending is not None:
-            _raise(_State.pending)
+        if _State.pending:
+            raise _State.pending
         yield
     finally:
         _State.holds = holds
@@ -95,12 +95,8 @@ def take_back() -> None:
     TensorFlow replaces the handler of SIGTERM by one that does nothing when it
     connects hosts.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for number in _NUMBERS:
-        handler = signal.getsignal(number)
-        if handler is not None:
-            signal.signal(number, handler)
+    for number in _RAISED:
+        signal.signal(number, signal.getsignal(number))
 
 
 def _handle(number, frame):
@@ -110,12 +106,6 @@ def _handle(number, frame):
         # Not through the logger, which the signal may have interrupted.
         os.write(2, _WAIT)
     if _State.holds:
-        _State.pending = number if _State.pending is None else _State.pending
+        _State.pending = _State.pending or _RAISED[number]
     elif _State.count != 2:
-        _raise(number)
-
-
-def _raise(number):
-    if number == signal.SIGTERM:
-        raise Terminated
-    raise KeyboardInterrupt
+        raise _RAISED[number]

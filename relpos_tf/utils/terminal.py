@@ -30,8 +30,7 @@ class _Last:
     """The state of the line of progress."""
 
     is_visible = False
-    shown = 0.0  # the time when a terminal got a line
-    logged = time.monotonic()  # the time when a log did
+    time = time.monotonic()  # when it was shown or logged
 
 
 def printable(line: str) -> str:
@@ -55,18 +54,20 @@ def show(make: Callable[[], str], is_logged: bool = False) -> None:
             second, however often `show` is.
         is_logged: bool. Without a terminal, log a line every 30 seconds.
     """
+    is_terminal = sys.stderr.isatty()
     now = time.monotonic()
-    if sys.stderr.isatty():
-        is_due = now >= _Last.shown + _SHOW_SECONDS
-        if is_due and _log.isEnabledFor(logging.INFO):
-            line = printable(make().replace("\n", " "))
-            columns = shutil.get_terminal_size().columns
-            sys.stderr.write(f"{_ERASE}{line[: columns - 1]}")
-            sys.stderr.flush()
-            _Last.is_visible, _Last.shown = True, now
-    elif is_logged and now >= _Last.logged + _LOG_SECONDS:
+    due = _Last.time + (_SHOW_SECONDS if is_terminal else _LOG_SECONDS)
+    if now < due or not (is_terminal or is_logged):
+        return
+    _Last.time = now
+    if not is_terminal:
         _log.info("%s.", make())
-        _Last.logged = now
+    elif _log.isEnabledFor(logging.INFO):
+        line = printable(make().replace("\n", " "))
+        columns = shutil.get_terminal_size().columns
+        sys.stderr.write(f"{_ERASE}{line[: columns - 1]}")
+        sys.stderr.flush()
+        _Last.is_visible = True
 
 
 def clear() -> None:
@@ -74,7 +75,7 @@ def clear() -> None:
     if _Last.is_visible:
         sys.stderr.write(_ERASE)
         sys.stderr.flush()
-        _Last.is_visible, _Last.shown = False, 0.0
+        _Last.is_visible, _Last.time = False, 0.0
 
 
 def counted(items: Iterable[Any], label: str) -> Iterator[Any]:

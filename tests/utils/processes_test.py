@@ -10,6 +10,7 @@ import time
 
 from absl.testing import absltest
 
+from relpos_tf import errors
 from relpos_tf.utils import processes
 
 
@@ -41,7 +42,7 @@ class OrderedMapTest(absltest.TestCase):
 
     def test_a_killed_process_is_noticed(self):
         with self.assertRaisesRegex(
-            processes.LostError, "relpos-datagen with --num_processes=1"
+            errors.UserError, "relpos-datagen with --num_processes=1"
         ):
             list(processes.ordered_map(_kill, range(9), 2))
 

@@ -37,10 +37,7 @@ class MovingLineTest(absltest.TestCase):
         stack.enter_context(
             mock.patch.object(time, "monotonic", lambda: self.now)
         )
-        stack.enter_context(mock.patch.object(terminal._Last, "shown", 0.0))
-        stack.enter_context(
-            mock.patch.object(terminal._Last, "logged", self.now)
-        )
+        stack.enter_context(mock.patch.object(terminal._Last, "time", self.now))
         self.log = command.logger()
         self.addCleanup(terminal.clear)
 
