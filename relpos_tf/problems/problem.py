@@ -16,15 +16,10 @@ the user's own text) or with a given tokenizer has a folder for each of them,
 named `DATA_DIR/NAME-` and a checksum.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
 import pathlib
-import re
-import secrets
-import shutil
-import socket
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -38,7 +33,6 @@ from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
-from relpos_tf.utils import system_errors
 from relpos_tf.utils import text
 
 # Increased when folders prepared before can no longer be used.
@@ -155,7 +149,7 @@ class Problem:
         manifest_lib.check_replaceable(folder)
         opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
         opened |= self.further_tests(tmp_dir)
-        with _new_folder(folder) as partial:
+        with files.new_folder(folder) as partial:
             # Import SentencePiece, which listing problems does not need.
             from relpos_tf.problems import prepare
 
@@ -329,39 +323,6 @@ class Problem:
         if self.tokenizer_file:
             settings["tokenizer_sha256"] = self._tokenizer_checksum()
         return json.loads(json.dumps(settings))
-
-
-@contextlib.contextmanager
-def _new_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields a new folder beside `folder`, and removes it afterwards.
-
-    What killed preparations on this machine have left is removed before.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{folder.name}.{socket.gethostname()}-"
-    for path in folder.parent.iterdir():
-        found = re.fullmatch(rf"{re.escape(prefix)}(\d+)\..*\.part", path.name)
-        if found and not _is_running(int(found[1])):
-            shutil.rmtree(path, ignore_errors=True)
-    name = f"{prefix}{os.getpid()}.{secrets.token_hex(4)}.part"
-    partial = folder.with_name(name)
-    partial.mkdir()
-    try:
-        with system_errors.writing(partial, is_folder=True):
-            yield partial
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    """Returns whether a process of this machine runs."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _put(partial: pathlib.Path, folder: pathlib.Path, anew: bool) -> None:

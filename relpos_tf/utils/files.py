@@ -10,7 +10,7 @@ Two rules hold for every file that is written under its final name:
 """
 
 import contextlib
-import errno
+import glob
 import hashlib
 import os
 import pathlib
@@ -18,18 +18,18 @@ import re
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from relpos_tf.utils import locks
 from relpos_tf.utils import system_errors
 
 # The end of a temporary name, after the final name, as a pattern of `glob`.
 PART = f".{'[0-9a-f]' * 8}.part"
 OLD = ".old"  # the end of the name of a folder that is being replaced
-# Most file systems allow names of 255 bytes.
-_LONGEST_STEM = 200
-_LONGEST_FOLDER_STEM = 40  # characters
+# Characters of a final name in a temporary one: most file systems allow names
+# of 255 bytes.
+_STEM = 50
 # Links that the system makes to the open files of a process.
 _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/.*")
 _BLOCK = 1 << 20
@@ -55,14 +55,18 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
     """
     path = os.fspath(path)
     mode = os.lstat(path).st_mode if os.path.lexists(path) else 0
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    is_replaced = not mode or stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+    is_replaced = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFLNK)
     if _STREAM.fullmatch(path) or not is_replaced:
-        with open(path, "ab") as file:
+        with open(path, "ab") as file:  # raises for a folder
             yield file
         return
-    file = _create_beside(path)
+    folder, name = os.path.split(path)
+    partial = f"{name[:_STEM]}.{secrets.token_hex(4)}.part"
+    try:
+        file = open(os.path.join(folder, partial), "xb+")
+    except OSError as error:
+        # The user knows the final name, not the temporary one.
+        raise OSError(error.errno, error.strerror, path) from error
     try:
         yield file
         file.flush()
@@ -85,35 +89,52 @@ def write(path: str | pathlib.Path, content: str | bytes) -> None:
 
 
 @contextlib.contextmanager
+def new_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a new folder beside `path`, which the end of the block removes.
+
+    Those that killed processes have left beside `path` are removed before.
+    """
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stem = f".{path.name[:_STEM]}"
+    for left in path.parent.glob(f"{glob.escape(stem)}{PART}"):
+        if not locks.is_locked(left):
+            shutil.rmtree(left, ignore_errors=True)
+    partial = path.with_name(f"{stem}.{secrets.token_hex(4)}.part")
+    partial.mkdir()
+    descriptor = os.open(partial, os.O_RDONLY)
+    try:
+        locks.lock(descriptor)
+        with system_errors.writing(partial, is_folder=True):
+            yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
 def replacing_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields a new folder that replaces `path` at the end of the block.
 
     If the block raises, the new folder is removed and `path` stays as it is.
     """
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{path.name[:_LONGEST_FOLDER_STEM]}."
-    partial = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
-    try:
+    with new_folder(path) as partial:
         yield partial
-        rename_folder(partial, path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        rename_folder(partial, pathlib.Path(path))
 
 
 def rename_folder(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Renames a folder of `tempfile.mkdtemp`, and removes the replaced one.
+    """Renames a folder, and removes the one that it replaces.
 
     If the renaming fails, the folder at `target` stays.
     """
-    source.chmod(0o755)  # mkdtemp excludes other users
     old = source.with_name(source.name + OLD)
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(target, old)
     try:
-        if target.exists():
-            os.rename(target, old)
         os.rename(source, target)
     except BaseException:
-        if old.exists() and not target.exists():
+        if old.exists():
             os.rename(old, target)
         raise
     shutil.rmtree(old, ignore_errors=True)
@@ -140,16 +161,3 @@ def sha256(path: str | pathlib.Path) -> str:
 
 def _open_no_link(path, flags):
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
-
-
-def _create_beside(path):
-    """Creates and opens a file with a random name in the same folder."""
-    folder, name = os.path.split(path)
-    # Cut in bytes; `fsdecode` restores any bytes, also half a character.
-    stem = os.fsdecode(os.fsencode(name)[:_LONGEST_STEM])
-    partial = os.path.join(folder, f"{stem}.{secrets.token_hex(4)}.part")
-    try:
-        return open(partial, "xb+")
-    except OSError as error:
-        # The user knows the final name, not the temporary one.
-        raise OSError(error.errno, error.strerror, path) from error

@@ -50,10 +50,6 @@ def check_file(path: str | pathlib.Path) -> None:
         )
     if exists and not path.is_file():
         return
-    if not path.parent.is_dir():
-        raise errors.UserError(
-            f"Cannot write {path}: there is no folder {path.parent}. Make it."
-        )
     _check_writable(path, path.parent)
 
 
@@ -90,6 +86,6 @@ def listed(text: str | None) -> list[str]:
 def _check_writable(path, folder: pathlib.Path) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise errors.UserError(
-            f"Cannot write {path}: the folder {folder} may not be written in. "
-            "Name another, or change its permissions."
+            f"Cannot write {path}: there is no folder {folder} to write in. "
+            "Make it, change its permissions, or name another."
         )

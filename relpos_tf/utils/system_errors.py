@@ -14,9 +14,11 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FULL_TEXT = re.compile(
     r"no space left on device|disk quota exceeded|file too large", re.IGNORECASE
 )
-# TensorFlow's class for it is not used by all libraries below TensorFlow.
+# Not all libraries below TensorFlow use its class for it.
 _MEMORY_TEXT = re.compile(
-    r"\boom\b|out[ _]of[ _]memory|failed to allocate|bad_alloc", re.IGNORECASE
+    r"ResourceExhausted|\boom\b|out[ _]of[ _]memory|failed to allocate|"
+    r"bad_alloc",
+    re.IGNORECASE,
 )
 
 
@@ -39,11 +41,9 @@ def writing(
     except OSError as error:
         if is_folder and error.errno not in _FULL:
             raise
-        advice = ""
-        if error.errno in _FULL:
-            advice = " Make room and run the same command again."
-        message = f"Cannot write {path}: {_reason(error)}.{advice}"
-        raise errors.UserError(message) from error
+        raise errors.UserError(
+            f"Cannot write {path}: {_reason(error)}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -62,7 +62,7 @@ def explained(memory_advice: str) -> Iterator[None]:
     except Exception as error:
         if is_out_of_memory(error):
             text = f"Out of memory. {memory_advice}"
-        elif found := _full_text(error):
+        elif found := _tensorflow_says(error, _FULL_TEXT):
             text = f"TensorFlow cannot write: {found}. Make room."
         else:
             raise
@@ -75,34 +75,31 @@ def os_error_text(error: OSError) -> str | None:
     None for other errors without a path, which are bugs of the program.
     """
     if error.filename is not None:
-        return f"{error.filename}: {_reason(error)}."
-    if error.errno in _FULL:
-        return f"{_reason(error)}. Make room."
-    return f"{_reason(error)}." if error.errno == errno.EROFS else None
+        return f"{error.filename}: {_reason(error)}"
+    is_known = error.errno in (*_FULL, errno.EROFS)
+    return _reason(error) if is_known else None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether an error means that memory ran out, on any device."""
-    if not _is_from_tensorflow(error) or _full_text(error):
-        return isinstance(error, MemoryError)
-    return type(error).__name__ == "ResourceExhaustedError" or bool(
-        _MEMORY_TEXT.search(str(error))
-    )
-
-
-def _full_text(error: BaseException) -> str:
-    """Returns the words of TensorFlow's error of a full disk, or ""."""
-    found = _is_from_tensorflow(error) and _FULL_TEXT.search(str(error))
-    return found[0].lower() if found else ""
+    if _tensorflow_says(error, _FULL_TEXT):
+        return False
+    is_tensorflow = _tensorflow_says(error, _MEMORY_TEXT)
+    return isinstance(error, MemoryError) or bool(is_tensorflow)
 
 
 def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+    advice = " Make room." if error.errno in _FULL else ""
+    return f"{(error.strerror or str(error)).lower()}.{advice}"
 
 
-def _is_from_tensorflow(error: BaseException) -> bool:
-    """Tests the class without importing TensorFlow, which takes seconds."""
+def _tensorflow_says(error: BaseException, pattern: re.Pattern) -> str:
+    """Returns what fits a pattern in an error of TensorFlow, or ""."""
+    # Not imported here, which takes seconds.
     tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None or not hasattr(tensorflow, "errors"):
-        return False
-    return isinstance(error, tensorflow.errors.OpError)
+    if not hasattr(tensorflow, "errors"):
+        return ""
+    if not isinstance(error, tensorflow.errors.OpError):
+        return ""
+    found = pattern.search(f"{type(error).__name__}: {error}")
+    return found[0].lower() if found else ""

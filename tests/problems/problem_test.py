@@ -17,6 +17,7 @@ from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem
+from relpos_tf.utils import files
 from tests import folders
 
 TRAIN = [(f"  {i} dogs & {i + 1} cats ", f"{i} Hunde\0") for i in range(31)]
@@ -167,12 +168,13 @@ class ProblemTest(PetsTestCase):
                     os._exit(0)
         os.waitpid(child, 0)
         [left] = os.listdir(self.data_dir)
-        self.assertIn(str(child), left)
-        # Process 1 runs always.
-        living = left.replace(str(child), "1")
-        (self.data_dir / living).mkdir()
-        make().prepare(self.data_dir)
-        self.assertCountEqual(os.listdir(self.data_dir), ["pets", living])
+        self.assertRegex(left, r"^\.pets\..*\.part$")
+        with files.new_folder(self.folder) as living:
+            self.assertEqual(os.listdir(self.data_dir), [living.name])
+            make().prepare(self.data_dir)
+            self.assertCountEqual(
+                os.listdir(self.data_dir), ["pets", living.name]
+            )
 
     def test_the_second_of_two_preparations_uses_the_first_ones_folder(self):
         class Slow:
