@@ -3,7 +3,6 @@
 import hashlib
 import json
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -84,7 +83,3 @@ class CheckedJsonTest(parameterized.TestCase):
     def test_missing_fields_are_named(self):
         with self.assertRaisesRegex(errors.UserError, "a, c. Received: b"):
             checked_json.loads('{"b": 1}', dict.fromkeys("cba", int))
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -34,7 +34,3 @@ class ExtrasTest(absltest.TestCase):
         ):
             with mock.patch.object(importlib.metadata, "distribution", **found):
                 self.assertEqual(extras.how_to_install("plots"), expected)
-
-
-if __name__ == "__main__":
-    absltest.main()

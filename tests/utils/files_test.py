@@ -205,7 +205,3 @@ class AppendingTest(absltest.TestCase):
         with self.assertRaisesRegex(errors.UserError, "x.txt"):
             files.open_appending(self.path)
         self.assertFalse(outside.exists())
-
-
-if __name__ == "__main__":
-    absltest.main()

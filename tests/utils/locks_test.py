@@ -47,7 +47,3 @@ class LocksTest(absltest.TestCase):
         with mock.patch.object(locks.fcntl, "flock", side_effect=error):
             locks.acquire_exclusive(self.folder)
             self.assertFalse(locks.is_locked(self.folder))
-
-
-if __name__ == "__main__":
-    absltest.main()

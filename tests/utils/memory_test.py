@@ -1,5 +1,6 @@
 """Tests of the peak memory, and of the reuse of freed memory."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -14,6 +15,12 @@ b"x" * (int(before + 97) * 2**20)
 print(before, memory.peak_mb())
 """
 # Twelve times 48 MiB are taken, written to and given back; pages are 4 KiB.
+_CHILD = """
+import subprocess, sys
+held = b"x" * (300 * 2**20)
+code = "from relpos_tf.utils import memory; print(memory.peak_mb())"
+subprocess.run([sys.executable, "-c", code], check=True)
+"""
 _FAULTS = """
 import resource
 from relpos_tf.utils import memory
@@ -45,6 +52,13 @@ class PeakTest(absltest.TestCase):
         # Memory that was held before may have been freed since.
         self.assertBetween(after, before + 97, 2 * before + 150)
 
+    @unittest.skipUnless(
+        os.path.exists("/proc/self/status"), "The system counts its parent's."
+    )
+    def test_memory_of_the_process_that_started_it_does_not_count(self):
+        (peak,) = map(float, output(_CHILD))
+        self.assertBetween(peak, 1, 250)
+
 
 @unittest.skipUnless(
     platform.libc_ver()[0] == "glibc", "Needs the C library of GNU."
@@ -53,7 +67,3 @@ class KeepFreedTest(absltest.TestCase):
     def test_freed_memory_is_reused(self):
         (number,) = output(_FAULTS)
         self.assertLess(int(number), 1000)
-
-
-if __name__ == "__main__":
-    absltest.main()

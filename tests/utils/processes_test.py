@@ -93,7 +93,3 @@ def _lives(process):
     except FileNotFoundError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-if __name__ == "__main__":
-    absltest.main()

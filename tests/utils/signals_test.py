@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.utils import signals
@@ -89,7 +88,3 @@ class SignalsTest(parameterized.TestCase):
             os.dup2(saved, 2)
             os.close(saved)
             os.close(end)
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -4,7 +4,6 @@ import errno
 import os
 
 import tensorflow as tf
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -69,7 +68,3 @@ class SystemErrorsTest(parameterized.TestCase):
         with self.assertRaisesRegex(kind, message or ""):
             with system_errors.writing("a/b", is_folder):
                 raise OSError(number, os.strerror(number))
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -94,7 +94,3 @@ class MovingLineTest(absltest.TestCase):
             write("red \x1b[31m")
         self.assertEqual(self.screen.seen(), [""])
         self.assertEqual(output.getvalue(), b"red \\x1b[31m\n")
-
-
-if __name__ == "__main__":
-    absltest.main()

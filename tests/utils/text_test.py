@@ -10,7 +10,6 @@ import pathlib
 import threading
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 from backports import zstd
 
@@ -159,7 +158,3 @@ class TextTest(parameterized.TestCase):
         self.assertEqual(list(text.read_lines(path)), lines)
         with self.assertRaisesRegex(ValueError, "line 2"):
             text.write_lines(path, ["a", "b\nc"])
-
-
-if __name__ == "__main__":
-    absltest.main()
