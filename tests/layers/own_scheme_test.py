@@ -6,6 +6,10 @@ The steps of docs/positions.md, from training to translation, are in
 Shapes: B batch, L length, F features.
 """
 
+import pathlib
+import warnings
+
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -91,6 +95,27 @@ class OwnSchemeTest(tf.test.TestCase):
             errors.UserError, "register_keras_serializable.*Unregistered"
         ):
             attention.TransformerAttention(F, H, positions=config)
+
+    def test_weights_of_several_schemes_are_saved_and_restored(self):
+        layers = [
+            attention.TransformerAttention(
+                F, H, positions=[OfLogits("mine"), OfOutput("other")]
+            )
+            for _ in range(2)
+        ]
+        saved, restored = (keras.Sequential([layer]) for layer in layers)
+        path = pathlib.Path(self.create_tempdir().full_path, "x.weights.h5")
+        for model in saved, restored:
+            model(example())
+        testing.randomize(saved)
+        with warnings.catch_warnings():
+            # Keras saves by an interface that NumPy 2 wants changed.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            saved.save_weights(path)
+            restored.load_weights(path)
+        self.assertLen(saved.weights, 6)  # four projections and two schemes
+        for one, other in zip(saved.weights, restored.weights, strict=True):
+            self.assertAllEqual(one, other)
 
     def test_a_block_keeps_a_copy_of_its_schemes(self):
         given = alibi.Alibi()

@@ -246,3 +246,23 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
                 atol=2e-5,
                 msg=f"{max_length}",
             )
+
+    def test_a_step_of_one_position_writes_no_diagonals_in_any_layer(self):
+        model = example.made("per_head")
+
+        def diagonals(positions):
+            def step(ids, inputs):
+                memory = model.encode(inputs)
+                cache = model.init_cache(inputs, memory, max_length=11)
+                return model.step(ids, cache, 0)[0]
+
+            graph = tf.function(step).get_concrete_function(
+                tf.TensorSpec([None, positions], tf.int32),
+                tf.TensorSpec([None, None], tf.int32),
+            )
+            kinds = [one.type for one in graph.graph.get_operations()]
+            return kinds.count("MatrixSetDiagV3")
+
+        self.assertEqual(diagonals(1), 0)
+        # One in each layer, which shows that they are seen.
+        self.assertEqual(diagonals(5), model.hparams.num_hidden_layers)
