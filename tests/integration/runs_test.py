@@ -28,6 +28,7 @@ OPTIONS = (
     "--problem=algorithmic_reverse",
     f"--hparams={HPARAMS}",
     f"--local_eval_frequency={FREQUENCY}",
+    "--bleu_tokenize=char",
     "--log_step_count_steps=7",  # not a divisor of FREQUENCY
 )
 
@@ -67,7 +68,7 @@ class RunsTest(absltest.TestCase):
             [(28, "train"), (30, "dev"), (35, "train")]
             + [(STEPS, "train"), (STEPS, "dev")],
         )
-        self.assertIn("tok:13a", events[-1]["bleu_signature"])
+        self.assertIn("tok:char", events[-1]["bleu_signature"])
         self.assertIn(f"step {STEPS}/{STEPS}", self.whole.text())
         self.assertIn("BLEU", self.whole.text())
         self.assertNotIn("Traceback", self.whole.text())
