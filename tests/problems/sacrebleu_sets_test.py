@@ -87,7 +87,8 @@ class SacrebleuSetsTest(folders.TestCase):
         for name, pair, message in (
             ("multi30k/2o16", "en-de", "Did you mean multi30k/2016"),
             ("zzz", "en-de", "`sacrebleu --list` shows them. Received: 'zzz'"),
-            (NAME, "de-en", "en-fr, en-de, en-cs. Received: 'de-en'"),
+            (NAME, "de-en", "en-fr, en-de, en-cs. Received: de-en."),
+            (NAME, "-", "en-cs. Received: none. Give --language_pair"),
         ):
             with self.assertRaisesRegex(errors.UserError, message):
                 sacrebleu_sets.load(name, pair)
