@@ -81,6 +81,9 @@ FLAGS.define_bools(
     decode_interactive="Ask for a line at a time. Without a terminal: answer "
     "every line of standard input at once, for programs that wait for the "
     "answer.",
+    split_sentences="Split each line into sentences, translate each of them, "
+    "and put them together again. Warnings then count sentences. Needs the "
+    "package sentencex, of the extra `sentences`.",
 )
 FLAGS.define_list(
     "test_set",
@@ -112,6 +115,8 @@ FLAGS.exclusive(
 for _other in ("decode_interactive", "score_file", "test_set"):
     for _name in ("decode_reference", "prefix_file", "attention_to_file"):
         FLAGS.exclusive(_name, _other)
+for _other in ("score_file", "prefix_file", "attention_to_file"):
+    FLAGS.exclusive("split_sentences", _other)
 FLAGS.exclusive("decode_to_file", "decode_interactive")
 FLAGS.exclusive("score_file", "export_dir")
 FLAGS.needs("score_json", "decode_reference", "test_set")
@@ -123,6 +128,8 @@ def main() -> None:
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
         if decode_hparams.write_beam_scores and not decode_hparams.return_beams:
             raise errors.UserError("write_beam_scores needs return_beams=true.")
+        if FLAGS.split_sentences:
+            check_split(decode_hparams)
     command.check_outputs(FLAGS, _OUTPUTS, _FILES_TO_READ)
     lines = source_lines()
     prefix = paired_lines("prefix_file", lines)
@@ -136,6 +143,8 @@ def main() -> None:
     sets = open_test_sets(path)
     translator = load(path)
     command.logger().info("Using %s.", translator.engine.name)
+    if FLAGS.split_sentences:
+        translator = sentence_translator(translator, path)
     with command.flag_value("decode_hparams"):
         decode_hparams = translator.engine.complete(decode_hparams)
     if is_prompt():
@@ -180,6 +189,31 @@ def load(path: str | pathlib.Path) -> Any:
     if kind.needs_tensorflow:
         command.import_tensorflow(task=kind.folder)
     return translator_lib.Translator.load(path)
+
+
+def check_split(decode_hparams: decode_hparam.DecodeHParams) -> None:
+    """Refuses what lines of several sentences do not have.
+
+    Raises:
+        UserError: alternatives or alignments are wanted, or `sentencex` is not
+            installed.
+    """
+    from relpos_tf.decoding import sentences  # imports SentencePiece
+
+    for name in ("return_beams", "return_alignments"):
+        if getattr(decode_hparams, name):
+            raise errors.UserError(
+                f"{name}=true needs one sentence a line, without "
+                "--split_sentences."
+            )
+    sentences.package()
+
+
+def sentence_translator(translator: Any, path: str | pathlib.Path) -> Any:
+    """Returns a translator that splits lines by the rules of their language."""
+    from relpos_tf.decoding import sentences
+
+    return sentences.SentenceTranslator(translator, *languages_of(path))
 
 
 def first_given(*names: str) -> str:

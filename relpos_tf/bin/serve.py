@@ -28,6 +28,7 @@ from relpos_tf.bin import command
 from relpos_tf.models import run_dir
 from relpos_tf.serving import limits as limits_lib
 
+_ORIGIN = re.compile(r"https?://[^/\s]+")
 FLAGS = command.Flags()
 FLAGS.define_multi_string(
     "model",
@@ -46,6 +47,17 @@ FLAGS.define_integer(
     "Port to listen at; 0: any that is free.",
     lower_bound=0,
     upper_bound=65535,
+)
+FLAGS.define_multi_string(
+    "cors_origin",
+    [],
+    "Origin, as https://example.org, whose pages may read answers; * for all. "
+    "Default: the server's own page alone.",
+)
+FLAGS.check(
+    "cors_origin",
+    lambda found: all(x == "*" or _ORIGIN.fullmatch(x) for x in found or []),
+    "must be origins, as https://example.org",
 )
 # The fields of `limits.Limits`.
 _LIMITS = {
@@ -102,7 +114,9 @@ def main() -> None:
             workers[name] = batching.Worker(
                 model, limits, metrics, model.warm_up_steps()
             )
-        app = app_lib.make_app(workers, limits, metrics)
+        app = app_lib.make_app(
+            workers, limits, metrics, FLAGS.cors_origin or []
+        )
         for worker in workers.values():
             worker.start()
         log.info("Listening at %s", server.url_of(listener))

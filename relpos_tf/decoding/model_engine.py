@@ -72,6 +72,7 @@ class ModelEngine(engines.Engine):
     ):
         self.model = model
         self.tokenizer = tokenizer
+        self.max_length = model.hparams.max_length
         self._jit_compile = jit_compile
         self._functions: dict[tuple, Any] = {}
         self._lock = threading.Lock()

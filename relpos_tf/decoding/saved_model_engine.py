@@ -34,7 +34,8 @@ class SavedModelEngine(engines.Engine):
     def __init__(self, folder: str | pathlib.Path):
         self.name = str(folder)
         paths.check_name(folder)
-        _, self._decode_hparams = export_files.read(folder)
+        info, self._decode_hparams = export_files.read(folder)
+        self.max_length = info["hparams"].get("max_length", 0)
         # It keeps the weights.
         self._module = tf.saved_model.load(self.name)
         self._details = self._module.signatures["details"]

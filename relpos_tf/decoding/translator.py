@@ -37,8 +37,6 @@ BATCH_DRAWN = 4 * engines.BATCH_LINES
 # An id of a translation needs this share of the memory of a source id: with the
 # usual `extra_length`, the source decides.
 _TARGET_SHARE = 8
-# Longer lines are named before they are translated.
-LONG_LINE = 2000
 _OF_EACH_LINE = "Expected a prefix for each line, perhaps empty. Received: "
 # Line numbers that a warning names.
 _NAMED_LINES = 8
@@ -224,7 +222,8 @@ class Translator:
             for batch in _batches(items, search):
                 results = self._translate(batch, search)
                 for item, result in zip(batch, results, strict=True):
-                    found[item.number] = result
+                    is_long = self.engine.is_long(item)
+                    found[item.number] = result._replace(is_long=is_long)
                     if result.scores[0] <= engines.NO_HYPOTHESIS:
                         numbers.without.append(item.number)
                     elif not result.is_complete:
@@ -247,8 +246,21 @@ class Translator:
                 numbers.truncated.append(number)
                 item = self.engine.truncate(item, most)
             found.append(item._replace(number=number))
-        _warn_of_long(found)
+        self._warn_of_long(found)
         return found
+
+    def _warn_of_long(self, items):
+        """Names the lines unlike all training pairs, before they are tried."""
+        numbers = [item.number for item in items if self.engine.is_long(item)]
+        if numbers:
+            _log.warning(
+                "Longer than any training pair, which has at most "
+                "max_length=%d ids: %s. Much may be missing in the "
+                "translation. Split such lines into sentences, as "
+                "--split_sentences of relpos-decoder does.",
+                self.engine.max_length,
+                _listed(numbers),
+            )
 
     def _translate(self, items, search):
         """Translates a batch, or its halves if memory is short."""
@@ -423,19 +435,6 @@ def cost(size: int, limit: int, hypotheses: int) -> int:
         hypotheses: int. Beams, or translations drawn.
     """
     return hypotheses * max(size, -(-limit // _TARGET_SHARE))
-
-
-def _warn_of_long(items):
-    """Names the lines that take minutes, before they are translated."""
-    if numbers := [item.number for item in items if item.size > LONG_LINE]:
-        _log.warning(
-            "Translating %s of more than %d ids may take minutes: the time "
-            "grows with the square of the length. Split them into "
-            "sentences, or cut them with max_input_size=%d.",
-            _listed(numbers),
-            LONG_LINE,
-            LONG_LINE,
-        )
 
 
 def _listed(numbers):

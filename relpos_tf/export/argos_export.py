@@ -23,6 +23,7 @@ from relpos_tf.export import saved_model
 from relpos_tf.models import run_dir
 from relpos_tf.utils import extras
 from relpos_tf.utils import files
+from relpos_tf.utils import languages as languages_lib
 from relpos_tf.utils import paths
 from relpos_tf.utils import text
 
@@ -127,9 +128,7 @@ def _metadata(language_pair: str, package_version: str) -> dict[str, str]:
 def _language(code: str) -> str:
     """Returns the English name of a language."""
     with extras.imports("argos", "a package of Argos Translate"):
-        import babel
-
-    name = babel.Locale("en").languages.get(code)
+        name = languages_lib.english_name(code)
     if name is None:
         raise errors.UserError(
             "Expected the codes of two languages, as in --language_pair=en-de. "

@@ -1,10 +1,13 @@
 """The web application: what each address answers.
 
-    POST /translate   lines in, translations out
+    POST /translate   lines in, translations out; LibreTranslate's texts as well
     GET  /models      what each model can do, and the server's limits
     GET  /health      whether every kind of request is answered at once
     GET  /metrics     counters, for Prometheus
     GET  /            the page
+
+and, as LibreTranslate does, GET /languages, POST /detect and
+GET /frontend/settings.
 
 Errors are JSON objects, {"error": "a sentence"}.
 """
@@ -13,13 +16,16 @@ import asyncio
 import dataclasses
 import functools
 import json
+import logging
 import pathlib
 import time
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 import relpos_tf
 from relpos_tf import errors
 from relpos_tf.serving import batching
+from relpos_tf.serving import libretranslate
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import metrics as metrics_lib
 from relpos_tf.serving import queries
@@ -29,14 +35,18 @@ from relpos_tf.utils import extras
 with extras.imports("serve", "relpos-serve"):
     from starlette import applications
     from starlette import exceptions
+    from starlette import middleware
     from starlette import requests
     from starlette import responses
     from starlette import routing
+    from starlette.middleware import cors
+
+_log = logging.getLogger("relpos_tf")
 
 # Not a standard code; nobody reads it but the metrics.
 _HUNG_UP = 499
 # Seconds after which to try again.
-_RETRY_AFTER = {503: "5", 504: "10"}
+_RETRY_AFTER = {429: "5", 503: "5", 504: "10"}
 _PAGE = pathlib.Path(__file__).parent / "page"
 _PAGE_FILES = {"/": "index.html"} | {
     f"/{x}": x for x in ("page.css", "page.js")
@@ -57,6 +67,7 @@ def make_app(
     workers: Mapping[str, batching.Worker],
     limits: limits_lib.Limits,
     metrics: metrics_lib.Metrics,
+    cors_origins: Sequence[str] = (),
 ) -> applications.Starlette:
     """Returns the application.
 
@@ -64,10 +75,15 @@ def make_app(
         workers: By the names of their models; the first is the default.
         limits: What the server takes on.
         metrics: What `/metrics` shows.
+        cors_origins: The origins, as "https://example.org", whose pages may
+            read answers.
     """
     answers = _Answers(dict(workers), limits, metrics)
     routes = [
         routing.Route("/translate", answers.translate, methods=["POST"]),
+        routing.Route("/detect", answers.detect, methods=["POST"]),
+        routing.Route("/languages", answers.languages),
+        routing.Route("/frontend/settings", answers.settings),
         routing.Route("/models", answers.models),
         routing.Route("/health", answers.health),
         routing.Route("/metrics", answers.metrics),
@@ -76,9 +92,18 @@ def make_app(
             for path, name in _PAGE_FILES.items()
         ),
     ]
+    # Pages of others may not read answers: each must be allowed by name.
+    allowed = middleware.Middleware(
+        cors.CORSMiddleware,
+        allow_origins=list(cors_origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["content-type"],
+    )
     return applications.Starlette(
         routes=routes,
+        middleware=[allowed] if cors_origins else [],
         exception_handlers={
+            errors.UserError: _user_error,
             exceptions.HTTPException: _http_error,
             Exception: _bug,
         },
@@ -112,6 +137,20 @@ class _Answers:
         text = self._metrics.text()
         return responses.Response(text, media_type=metrics_lib.CONTENT_TYPE)
 
+    async def languages(self, _: requests.Request):
+        return _json(libretranslate.languages(self._workers.values()))
+
+    async def settings(self, _: requests.Request):
+        known = libretranslate.languages(self._workers.values())
+        return _json(libretranslate.settings(known))
+
+    async def detect(self, request: requests.Request):
+        with libretranslate.refusals():
+            libretranslate.texts_of(await self._read(request))
+        known = libretranslate.languages(self._workers.values())
+        sources = [one["code"] for one in known if one["targets"]]
+        return _json(libretranslate.detect(sources))
+
     async def translate(self, request: requests.Request):
         count = self._metrics.requests.labels
         timeout = self._limits.timeout_s
@@ -135,16 +174,49 @@ class _Answers:
 
     async def _translate(self, request):
         begun = time.monotonic()
-        body = await self._read_body(request)
-        query = queries.parse(body, self._limits)
+        values = await self._read(request)
+        if libretranslate.is_request(values):
+            with libretranslate.refusals():
+                return await self._answer_texts(request, values, begun)
+        query = queries.parse(values, self._limits)
         worker = self._worker(query.model)
-        lines = await _result(request, worker.submit(query))
-        name = worker.model.name
-        seconds = time.monotonic() - begun
-        self._metrics.request_seconds.labels(name).observe(seconds)
-        self._metrics.lines.labels(name).inc(len(query.lines))
+        lines = await self._lines(request, worker, query, begun)
         # Attention weights take seconds, in which others are answered.
-        return await asyncio.to_thread(served.answer, name, lines)
+        return await asyncio.to_thread(served.answer, worker.model.name, lines)
+
+    async def _answer_texts(self, request, values, begun):
+        """Answers a request of LibreTranslate's API."""
+        wanted = libretranslate.parse(values)
+        workers = self._workers.values()
+        worker = libretranslate.find(workers, wanted.source, wanted.target)
+        model = worker.model
+        most = min(model.beam_size, self._limits.max_beam_size)
+        query = wanted.query(model.name, most)
+        lines = await self._lines(request, worker, query, begun)
+        return _dumps(wanted.answer(lines, model.languages[0]))
+
+    async def _lines(self, request, worker, query, begun):
+        """Returns what the answer says of each line."""
+        model, texts = worker.model, []
+        if query.split_sentences:
+            texts = await asyncio.to_thread(model.split, query.lines)
+            parts = tuple(part for text in texts for part in text.texts)
+            query = dataclasses.replace(query, lines=parts)
+            queries.check_sizes(query, self._limits)
+        lines = await _result(request, worker.submit(query))
+        seconds = time.monotonic() - begun
+        self._metrics.request_seconds.labels(model.name).observe(seconds)
+        self._metrics.lines.labels(model.name).inc(len(query.lines))
+        if count := sum("long" in line for line in lines):
+            _log.warning(
+                "%s: %d of %d lines were longer than any training pair.",
+                model.name,
+                count,
+                len(lines),
+            )
+        if query.split_sentences:
+            return served.group(texts, lines, model.languages[1])
+        return lines
 
     def _worker(self, name):
         """Returns the worker of a model; "": the first."""
@@ -156,6 +228,12 @@ class _Answers:
                 f"{errors.did_you_mean(name[:40], known)} Known: {known}."
             )
         return self._workers[name]
+
+    async def _read(self, request):
+        """Returns the fields of a request."""
+        body = await self._read_body(request)
+        kind = request.headers.get("content-type", "")
+        return queries.read(body, kind, request.query_params)
 
     async def _read_body(self, request):
         most = self._limits.max_body_bytes
@@ -197,8 +275,11 @@ async def _page_file(name, _: requests.Request):
 
 
 def _json(values, status=200):
-    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
-    return _response(text, status)
+    return _response(_dumps(values), status)
+
+
+def _dumps(values):
+    return json.dumps(values, ensure_ascii=False, allow_nan=False)
 
 
 def _response(text, status=200):
@@ -214,6 +295,10 @@ def _refusal(error):
     # The task that raised it refers to it: a cycle that holds the request.
     error.__traceback__ = None
     return _json({"error": str(error)}, status)
+
+
+async def _user_error(_: requests.Request, error: errors.UserError):
+    return _refusal(error)
 
 
 async def _http_error(request, error: exceptions.HTTPException):

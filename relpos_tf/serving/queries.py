@@ -1,4 +1,4 @@
-"""The content of a request to translate, checked.
+"""The content of a request, read and checked.
 
 Nothing here knows the model: `served` checks what a model can do.
 """
@@ -6,6 +6,10 @@ Nothing here knows the model: `served` checks what a model can do.
 import contextlib
 import dataclasses
 import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib import parse as urls
 
 from relpos_tf import errors
 from relpos_tf import fields
@@ -20,7 +24,8 @@ OPTIONS = fields.kinds(decode_hparam.DecodeHParams).keys() - {
     "write_beam_scores",
     "return_alignments",
 }
-_FIELDS = {"lines", "model", "n_best", "attention"}
+_FIELDS = {"lines", "model", "n_best", "attention", "split_sentences"}
+_MOST_FORM_FIELDS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Query:
         model: str. The model's name; "": the first.
         n_best: int. Translations of each line.
         attention: bool. Whether to add the weights of all layers and heads.
+        split_sentences: bool. Whether the lines are still to be split.
     """
 
     lines: tuple[str, ...]
@@ -40,36 +46,83 @@ class Query:
     model: str = ""
     n_best: int = fields.number(1, least=1)
     attention: bool = False
+    split_sentences: bool = False
 
     def __post_init__(self):
         fields.check(self)
 
 
-def parse(body: bytes, limits: limits_lib.Limits) -> Query:
-    """Reads the body of a request.
+def read(
+    body: bytes,
+    content_type: str = "",
+    parameters: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Reads the body of a request: a JSON object, or a form with `q`.
 
     Args:
         body: bytes.
-        limits: What the server takes on.
+        content_type: str. The header, which many clients leave wrong: an object
+            of JSON is one whatever it says.
+        parameters: The fields of the address, which belong to a form.
 
     Raises:
-        RefusedError: 400, the body is not a JSON object.
-        UserError: a field is unknown, missing or beyond what it can hold.
+        RefusedError: 400, the body is something else.
 
     Example:
 
-    >>> parse(b'{"lines": ["A dog."], "n_best": 2}', limits_lib.Limits()).n_best
-    2
+    >>> read(b"q=A+dog.&target=de")
+    {'q': 'A dog.', 'target': 'de'}
     """
     values = None
     with contextlib.suppress(ValueError, RecursionError):
         values = json.loads(body)
-    if not isinstance(values, dict):
-        raise limits_lib.RefusedError(
-            400,
-            "The body must be a JSON object in UTF-8, as "
-            '{"lines": ["A dog runs."]}.',
-        )
+    if isinstance(values, dict):
+        return values
+    form = {**(parameters or {}), **_form_fields(body, content_type)}
+    if "q" in form:
+        return form
+    raise limits_lib.RefusedError(
+        400,
+        "The body must be a JSON object in UTF-8, as "
+        '{"lines": ["A dog runs."]}.',
+    )
+
+
+def _form_fields(body, content_type):
+    """Returns the fields of a form; of too many, none."""
+    text = body.decode(errors="replace")
+    if not content_type.lower().startswith("multipart/form-data"):
+        with contextlib.suppress(ValueError):
+            pairs = urls.parse_qsl(
+                text, keep_blank_values=True, max_num_fields=_MOST_FORM_FIELDS
+            )
+            return dict(pairs)
+        return {}
+    found = {}
+    boundary = re.search(r'boundary="?([^";]+)', content_type)
+    parts = text.split(f"--{boundary[1]}") if boundary else []
+    for part in parts[1 : _MOST_FORM_FIELDS + 1]:
+        head, _, content = part.partition("\r\n\r\n")
+        if name := re.search(r'\bname="([^"]*)"', head):
+            found[name[1]] = content.removesuffix("\r\n")
+    return found
+
+
+def parse(values: dict[str, Any], limits: limits_lib.Limits) -> Query:
+    """Checks the object that asks for the translation of lines.
+
+    Args:
+        values: What `read` returned.
+        limits: What the server takes on.
+
+    Raises:
+        UserError: a field is unknown, missing or beyond what it can hold.
+
+    Example:
+
+    >>> parse({"lines": ["A dog."], "n_best": 2}, limits_lib.Limits()).n_best
+    2
+    """
     fields.check_names(values, _FIELDS | OPTIONS, "fields")
     values = {name: x for name, x in values.items() if x is not None}
     lines = values.pop("lines", None)
@@ -78,22 +131,28 @@ def parse(body: bytes, limits: limits_lib.Limits) -> Query:
         raise errors.UserError('Expected "lines": a list of str.')
     options = {name: values.pop(name) for name in OPTIONS if name in values}
     query = Query(
-        lines=tuple(map(_whole, lines)),
+        lines=tuple(map(whole, lines)),
         decode_hparams=decode_hparam.DecodeHParams(**options),
         **values,
     )
-    _check_sizes(query, limits)
+    if not query.split_sentences:
+        check_sizes(query, limits)
     return query
 
 
-def _whole(text):
+def whole(text: str) -> str:
     """Replaces half characters, which JSON can spell and no encoding has."""
     data = text.encode("utf-16-le", "surrogatepass")
     return data.decode("utf-16-le", "replace")
 
 
-def _check_sizes(query, limits):
-    """Refuses what would take too much memory or time."""
+def check_sizes(query: Query, limits: limits_lib.Limits) -> None:
+    """Refuses what would take too much memory or time.
+
+    Raises:
+        UserError: lines, which may be sentences, are too many or too long, or
+            the search is too large.
+    """
     how = query.decode_hparams
     for name, value, most in (
         ("the number of lines", len(query.lines), limits.max_lines),

@@ -12,6 +12,7 @@ import numpy as np
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
+from relpos_tf.decoding import sentences
 from relpos_tf.serving import queries
 
 # A run keeps a graph in memory for each kind of search: each number of
@@ -78,6 +79,22 @@ class ServedModel:
             "attention": self._is_run,
             **self._defaults.search_settings(),
         }
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The codes of source and target; "" where unknown."""
+        names = "source_language", "target_language"
+        source, target = (self._description.get(name, "") for name in names)
+        return source, target
+
+    @property
+    def beam_size(self) -> int:
+        """Most translations of a line, unless a request changes it."""
+        return self._defaults.beam_size
+
+    def split(self, lines: Sequence[str]) -> list[sentences.Sentences]:
+        """Splits lines by the rules of the source language."""
+        return [sentences.split(line, self.languages[0]) for line in lines]
 
     def settings(self, query: queries.Query) -> Settings:
         """Returns the settings of a query.
@@ -177,7 +194,39 @@ def line_of(
         if query.attention:
             hypothesis["attention"] = _attention(translation.attention[i])
         hypotheses.append(hypothesis)
-    return {"complete": translation.is_complete, "hypotheses": hypotheses}
+    line = {"complete": translation.is_complete, "hypotheses": hypotheses}
+    return line | ({"long": True} if translation.is_long else {})
+
+
+def group(
+    texts: Sequence[sentences.Sentences],
+    lines: Sequence[dict[str, Any]],
+    language: str,
+) -> list[dict[str, Any]]:
+    """Returns what an answer says of lines that were split into sentences.
+
+    Args:
+        texts: Each line.
+        lines: What `line_of` returned for each sentence of all of them.
+        language: str. That of the translations.
+    """
+    rest = iter(lines)
+    found = []
+    for text in texts:
+        before, *after = text.blanks_in(language)
+        sources = map("".join, zip(text.texts, text.blanks[1:], strict=True))
+        found.append(
+            {
+                "before": before,
+                "sentences": [
+                    {"source": source, **line, "after": blank}
+                    for source, blank, line in zip(
+                        sources, after, rest, strict=False
+                    )
+                ],
+            }
+        )
+    return found
 
 
 def _attention(attention):

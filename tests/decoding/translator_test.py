@@ -152,15 +152,26 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         # A line's 4 beams have 32,000 ids, and a batch at most 8 * 16384.
         self.assertLessEqual(max(map(len, self.engine.batches)), 4)
 
-    def test_lines_that_take_minutes_are_named_before_they_do(self):
-        self.engine.memory = 10**5
-        lines = ["a", "", "b" * 2000, "c" * 1999]
+    def test_lines_longer_than_training_pairs_are_named_before_they_are_tried(
+        self,
+    ):
+        self.engine.memory, self.engine.max_length = 10**5, 20
+        lines = ["a", "", "b" * 20, "c" * 19, "d" * 70]
         with self.assertLogs("relpos_tf", logging.WARNING) as logs:
-            found = self.translator.translations(lines)
-            self.assertEqual(next(found).texts, ["A"])
-            self.assertIn("1 line (3) of more than 2000 ids", logs.output[0])
-            self.assertLen(list(found), 3)
+            translations = self.translator.translations(lines)
+            found = [next(translations)]
+            self.assertEqual(found[0].texts, ["A"])
+            (warning,) = logs.output
+            self.assertIn("max_length=20 ids: 2 lines (3, 5)", warning)
+            self.assertIn("--split_sentences", warning)
+            found += translations
         self.assertLen(logs.output, 1)
+        self.assertEqual(
+            [one.is_long for one in found], [False, False, True, False, True]
+        )
+        self.engine.max_length = 0  # it is unknown
+        with self.assertNoLogs("relpos_tf", logging.WARNING):
+            self.translator.translate(lines)
 
     @parameterized.parameters(EXHAUSTED, MemoryError(), RuntimeError())
     def test_batch_that_does_not_fit_is_halved(self, error):

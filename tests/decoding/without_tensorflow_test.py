@@ -124,6 +124,7 @@ class WithoutTensorFlowTest(parameterized.TestCase):
                 "decode_hparams": {},
                 "tokenizer": "",
                 "tokenizer_sha256": "",
+                "hparams": {},
             }
         )
         (saved_model / "export_info.json").write_text(info)

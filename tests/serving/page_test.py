@@ -126,6 +126,41 @@ class PageTest(parameterized.TestCase):
         asked = [b for b in self.fakes[1].batches if "gh ij" in b]
         self.assertLen(asked, 1)
 
+    def test_paragraphs_are_translated_by_sentences_and_nothing_is_lost(self):
+        paragraphs = [
+            "Mr. Fox runs. It is late! Is it?",
+            "",
+            "  Two  men.  One dog.",
+            "the end",
+        ]
+        self.browser.run(
+            f"source.value = {json.dumps(chr(10).join(paragraphs))}"
+        )
+        self.browser.run("source.setSelectionRange(20, 20)")
+        self.browser.run("source.dispatchEvent(new Event('input'))")
+        expected = [
+            ".SNUR XOF .RM !ETAL SI TI ?TI SI",
+            "",
+            "  .NEM  OWT  .GOD ENO",
+            "DNE EHT",
+        ]
+        rows = (
+            "[...document.querySelector('.translation').children]"
+            ".map(x => x.textContent)"
+        )
+        self.wait_for(f"{rows}.join('|')", "|".join(expected))
+        # The sentence of the cursor has alternatives and attention.
+        active = "document.querySelector('.translation .active').textContent"
+        self.wait_for(active, "!ETAL SI TI")
+        self.wait_for(ROWS, "!ETAL SI TI end")
+        self.browser.run("source.setSelectionRange(3, 3)")
+        self.wait_for(active, ".SNUR XOF .RM")
+        self.wait_for(ROWS, ".SNUR XOF .RM end")
+        self.browser.run(
+            "document.querySelectorAll('.others button')[1].click()"
+        )
+        self.wait_for(rows + "[0]", ".SNUR XOF .RM' !ETAL SI TI ?TI SI")
+
     def test_answers_that_come_too_late_are_dropped(self):
         self.browser.run(HOLD)
         self.browser.run(WATCH)

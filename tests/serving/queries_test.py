@@ -14,7 +14,7 @@ LIMITS = limits_lib.Limits(
 
 
 def parse(**values):
-    return queries.parse(json.dumps(values).encode(), LIMITS)
+    return queries.parse(queries.read(json.dumps(values).encode()), LIMITS)
 
 
 class QueriesTest(parameterized.TestCase):
@@ -42,7 +42,7 @@ class QueriesTest(parameterized.TestCase):
 
     def test_half_a_character_is_replaced(self):
         body = b'{"lines": ["a\\ud83d", "\\ud83d\\ude00"]}'
-        lines = queries.parse(body, LIMITS).lines
+        lines = queries.parse(queries.read(body), LIMITS).lines
         self.assertEqual(lines, ("a\ufffd", "\U0001f600"))
 
     @parameterized.parameters(
@@ -54,7 +54,7 @@ class QueriesTest(parameterized.TestCase):
     )
     def test_what_is_no_json_object_is_400(self, body):
         with self.assertRaises(limits_lib.RefusedError) as caught:
-            queries.parse(body, LIMITS)
+            queries.read(body)
         self.assertEqual(caught.exception.status, 400)
 
     @parameterized.parameters(

@@ -95,20 +95,33 @@ class Served:
     Args:
         translators: dict of translators by name.
         is_cold: bool. Whether they are warmed up.
+        languages: dict of pairs of codes by name, for those that have any.
+        cors_origins: Origins whose pages may read answers.
         **limits: Fields of `limits.Limits`.
     """
 
-    def __init__(self, translators, is_cold=False, **limits):
+    def __init__(
+        self,
+        translators,
+        is_cold=False,
+        languages=None,
+        cors_origins=(),
+        **limits,
+    ):
         self.limits = limits_lib.Limits(**limits)
         metrics = metrics_lib.Metrics()
         self.workers = {}
         for name, translator in translators.items():
-            model = served.ServedModel(name, translator, {"kind": "fake"})
+            description = {"kind": "fake"}
+            if pair := (languages or {}).get(name):
+                keys = "source_language", "target_language"
+                description |= dict(zip(keys, pair, strict=True))
+            model = served.ServedModel(name, translator, description)
             steps = model.warm_up_steps() if is_cold else ()
             self.workers[name] = batching.Worker(
                 model, self.limits, metrics, steps
             )
-        app = app_lib.make_app(self.workers, self.limits, metrics)
+        app = app_lib.make_app(self.workers, self.limits, metrics, cors_origins)
         self._listener = server_lib.listen("127.0.0.1", 0)
         self.url = server_lib.url_of(self._listener)
         self.port = self._listener.getsockname()[1]

@@ -6,6 +6,7 @@ const PAUSE_MS = 180; // after the last key, before a request
 const MOST_REMEMBERED = 400; // translated lines of a column
 const MOST_ALTERNATIVES = 8;
 const MOST_TRIES = 5; // where the server is busy
+const LONG = "Longer than any sentence that the model was trained with.";
 
 const $ = (selector, root = document) => root.querySelector(selector);
 const source = $("#source");
@@ -185,7 +186,8 @@ class Column {
     this.message = $(".message", this.root);
     this.list = $(".others ol", this.root);
     this.map = new AttentionMap($(".attention", this.root));
-    this.active = 0; // the line that alternatives and attention are about
+    // Alternatives and attention are about the sentence of the cursor.
+    this.cursor = { line: 0, offset: 0 };
     this.chosen = 0; // its alternative that is shown
     this.known = new Map(); // answers by line
     this.controller = new AbortController();
@@ -209,11 +211,30 @@ class Column {
     return source.value.split("\n");
   }
 
-  // Shows another line, or another alternative of the line.
-  show(active, chosen = 0, pause = 0) {
-    this.active = active;
+  // The sentence of the cursor, once its line is translated.
+  get active() {
+    const { line, offset } = this.cursor;
+    const answer = this.known.get(this.lines[line]);
+    let end = answer?.before.length;
+    const holds = (one) => (end += one.source.length) > offset;
+    return answer?.sentences.find(holds) ?? answer?.sentences.at(-1);
+  }
+
+  // Shows another sentence, or another alternative of the sentence.
+  show(cursor, chosen = 0, pause = 0) {
+    this.cursor = cursor;
     this.chosen = chosen;
     this.update(pause);
+  }
+
+  // Follows the cursor.
+  move(cursor) {
+    const { active } = this;
+    const { line } = this.cursor;
+    this.cursor = cursor;
+    if (line !== cursor.line || active !== this.active) {
+      this.show(cursor, 0, PAUSE_MS);
+    }
   }
 
   // Translates the lines that are not known yet, after a pause; drops earlier
@@ -253,17 +274,25 @@ class Column {
         if (!this.lines.includes(line)) this.known.delete(line);
       }
     }
-    const most = this.limits.max_lines;
-    for (let i = 0; i < lines.length; i += most) {
-      const part = lines.slice(i, i + most);
-      const answers = await ask(this.content(part), signal);
-      part.forEach((line, j) => this.known.set(line, answers[j]));
+    while (lines.length) {
+      const part = [];
+      let count = 0; // of sentences
+      do {
+        part.push(lines.shift());
+        count += mostSentences(part.at(-1));
+      } while (
+        lines.length &&
+        count + mostSentences(lines[0]) <= this.limits.max_lines
+      );
+      const more = { split_sentences: true };
+      const answers = await ask(this.content(part, more), signal);
+      part.forEach((line, i) => this.known.set(line, answers[i]));
     }
   }
 
   async showAttention(signal) {
-    const line = this.lines[this.active];
-    const hypothesis = this.known.get(line)?.hypotheses[this.chosen];
+    const { active } = this;
+    const hypothesis = active?.hypotheses[this.chosen];
     if (!this.model.attention) {
       this.map.show(null, "Only a run shows attention.");
       return;
@@ -272,7 +301,8 @@ class Column {
     if (!hypothesis.attention) {
       const more = { attention: true };
       if (!this.chosen) more.n_best = 1;
-      const [answer] = await ask(this.content([line], more), signal);
+      const lines = [active.source.trim()];
+      const [answer] = await ask(this.content(lines, more), signal);
       hypothesis.attention = answer.hypotheses[this.chosen]?.attention;
     }
     this.map.show(hypothesis.attention ?? null);
@@ -284,22 +314,25 @@ class Column {
     this.output.ariaBusy = isOld;
     this.output.lang = this.list.lang = this.model.target_language || "";
     if (isOld) return;
-    const found = this.known.get(lines[this.active]);
+    const found = this.active;
     $(".more", this.root).hidden = !found;
     this.output.replaceChildren(
       ...lines.map((line, number) => {
-        const isActive = number === this.active;
         const answer = this.known.get(line);
-        const index = isActive ? this.chosen : 0;
-        const row = make("p", {
-          dir: "auto",
-          textContent: answer?.hypotheses[index]?.text ?? "",
+        const parts = (answer?.sentences ?? []).flatMap((sentence) => {
+          // A line may stand twice.
+          const isActive = sentence === found && number === this.cursor.line;
+          const { text } =
+            sentence.hypotheses[isActive ? this.chosen : 0] ?? {};
+          const part = make("span", { textContent: text ?? "" });
+          part.classList.toggle("active", isActive);
+          part.classList.toggle("cut", !sentence.complete);
+          return [part, sentence.after];
         });
-        row.classList.toggle("active", isActive);
-        row.classList.toggle("cut", answer?.complete === false);
-        return row;
+        return make("p", { dir: "auto" }, answer?.before ?? "", ...parts);
       }),
     );
+    if (found?.long) this.message.textContent = LONG;
     if (found) this.renderOthers(found.hypotheses);
   }
 
@@ -318,7 +351,7 @@ class Column {
         const button = make("button", { type: "button" }, number, words);
         button.ariaPressed = i === this.chosen;
         button.ariaLabel = `${text}, score ${score.toFixed(2)}`;
-        button.addEventListener("click", () => this.show(this.active, i));
+        button.addEventListener("click", () => this.show(this.cursor, i));
         return make("li", {}, button);
       }),
     );
@@ -336,8 +369,14 @@ function languageName(code) {
   }
 }
 
-function caretLine() {
-  return source.value.slice(0, source.selectionStart).split("\n").length - 1;
+function cursorOf() {
+  const lines = source.value.slice(0, source.selectionStart).split("\n");
+  return { line: lines.length - 1, offset: lines.at(-1).length };
+}
+
+// At least as many as the server makes of a line.
+function mostSentences(line) {
+  return line.split(/[^\p{L}\p{M}\p{N}\s]/u).length;
 }
 
 function fitSource() {
@@ -362,12 +401,11 @@ async function start() {
   $("#columns").append(...columns.map((column) => column.root));
   source.addEventListener("input", () => {
     fitSource();
-    columns.forEach((column) => column.show(caretLine(), 0, PAUSE_MS));
+    columns.forEach((column) => column.show(cursorOf(), 0, PAUSE_MS));
   });
   document.addEventListener("selectionchange", () => {
     if (document.activeElement !== source) return;
-    const line = caretLine();
-    columns.forEach((x) => x.active === line || x.show(line, 0, PAUSE_MS));
+    columns.forEach((column) => column.move(cursorOf()));
   });
   addEventListener("resize", fitSource);
   fitSource();

@@ -1,0 +1,226 @@
+"""LibreTranslate's HTTP API: its requests and answers.
+
+`POST /translate` with `q` answers for it, so that programs made for
+LibreTranslate work with this server (https://docs.libretranslate.com). Texts
+are split into sentences. Nothing is detected: the language of a text is the
+one that the server translates from.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+from relpos_tf import errors
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.serving import batching
+from relpos_tf.serving import limits as limits_lib
+from relpos_tf.serving import queries
+from relpos_tf.utils import extras
+from relpos_tf.utils import languages as languages_lib
+
+AUTO = "auto"
+# The statuses that its clients know, in place of this server's.
+_STATUSES = {422: 400, 503: 429}
+
+
+class Request(NamedTuple):
+    """What `POST /translate` asks for."""
+
+    texts: tuple[str, ...]
+    is_list: bool
+    source: str  # a code or "auto"
+    target: str
+    alternatives: int
+
+    def query(self, model: str, most: int) -> queries.Query:
+        """Returns the query of a model with at most so many translations."""
+        return queries.Query(
+            self.texts,
+            decode_hparam.DecodeHParams(),
+            model,
+            n_best=min(1 + self.alternatives, most),
+            split_sentences=True,
+        )
+
+    def answer(
+        self, lines: list[dict[str, Any]], source: str
+    ) -> dict[str, Any]:
+        """Returns the JSON object.
+
+        Args:
+            lines: What `served.group` returned.
+            source: str. The language of the model.
+        """
+        found = [_translations(line) for line in lines]
+        columns = {"translatedText": [texts[0] for texts in found]}
+        if self.source == AUTO:
+            columns["detectedLanguage"] = detect([source]) * len(found)
+        if self.alternatives:
+            columns["alternatives"] = [texts[1:] for texts in found]
+        if self.is_list:
+            return columns
+        return {name: column[0] for name, column in columns.items()}
+
+
+def is_request(values: Mapping[str, Any]) -> bool:
+    """Returns whether a body is one of this API."""
+    return "lines" not in values and not values.keys().isdisjoint(
+        ("q", "target")
+    )
+
+
+def parse(values: Mapping[str, Any]) -> Request:
+    """Checks the fields of `POST /translate`. Unknown ones are left alone.
+
+    `api_key` is one of those: the server has no passwords.
+
+    Raises:
+        UserError: a field is missing or not what it must be.
+    """
+    texts = texts_of(values)
+    for name in ("source", "target"):
+        if not isinstance(values.get(name), str):
+            raise errors.UserError(
+                f'Expected "{name}": the code of a language.'
+            )
+    if values.get("format", "text") != "text":
+        raise errors.UserError(
+            'Expected "format": "text". HTML would lose its tags. Received: '
+            f"{str(values['format'])[:40]}."
+        )
+    alternatives = values.get("alternatives") or 0
+    if not re.fullmatch(r"\d{1,4}", str(alternatives)):
+        raise errors.UserError(
+            'Expected "alternatives": a number. Received: '
+            f"{str(alternatives)[:40]}."
+        )
+    return Request(
+        texts,
+        isinstance(values["q"], list),
+        values["source"],
+        values["target"],
+        int(alternatives),
+    )
+
+
+def texts_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the texts in `q`, which is one or a list.
+
+    Raises:
+        UserError: it is missing or something else.
+    """
+    found = values.get("q")
+    texts = found if isinstance(found, list) else [found]
+    if not all(isinstance(text, str) for text in texts):
+        raise errors.UserError('Expected "q": a text, or a list of texts.')
+    return tuple(map(queries.whole, texts))
+
+
+def find(
+    workers: Iterable[batching.Worker], source: str, target: str
+) -> batching.Worker:
+    """Returns the first worker that translates a pair of languages.
+
+    Raises:
+        UserError: none does.
+    """
+    known = []
+    for worker in workers:
+        served = worker.model.languages
+        if served[1] == target and source in (served[0], AUTO):
+            return worker
+        if all(served):
+            known.append("-".join(served))
+    raise errors.UserError(
+        "Expected languages that this server translates: "
+        f"{', '.join(known) or 'none, since no model knows its own'}. "
+        f"Received: {source[:40]}-{target[:40]}."
+    )
+
+
+def languages(workers: Iterable[batching.Worker]) -> list[dict[str, Any]]:
+    """Returns all languages, each with those that it is translated into.
+
+    Raises:
+        UserError: Babel, which knows their names, is not installed.
+    """
+    targets: dict[str, list[str]] = {}
+    for worker in workers:
+        source, target = worker.model.languages
+        if source and target:
+            targets.setdefault(source, []).append(target)
+            targets.setdefault(target, [])
+    with extras.imports("serve", "the names of languages"):
+        return [
+            {
+                "code": code,
+                "name": languages_lib.english_name(code) or code,
+                "targets": list(dict.fromkeys(found)),
+            }
+            for code, found in targets.items()
+        ]
+
+
+def detect(sources: Iterable[str]) -> list[dict[str, Any]]:
+    """Returns the languages of a text, with no confidence in any."""
+    return [{"confidence": 0, "language": code} for code in sources]
+
+
+def settings(known: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns what `GET /frontend/settings` answers.
+
+    Args:
+        known: `languages`.
+    """
+    targets = [code for one in known for code in one["targets"]]
+    names = {one["code"]: one["name"] for one in known}
+    return {
+        "apiKeys": False,
+        "charLimit": -1,
+        "filesTranslation": False,
+        "frontendTimeout": 500,
+        "keyRequired": False,
+        "language": {
+            "source": {"code": AUTO, "name": "Auto Detect"},
+            "target": {
+                "code": (targets or [""])[0],
+                "name": names.get((targets or [""])[0], ""),
+            },
+        },
+        "suggestions": False,
+        "supportedFilesFormat": [],
+    }
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Gives refusals within the block the statuses of this API."""
+    try:
+        yield
+    except errors.UserError as error:
+        status = getattr(error, "status", 422)
+        raise limits_lib.RefusedError(
+            _STATUSES.get(status, status), str(error)
+        ) from None
+
+
+def _translations(line):
+    """Returns the best translation of a text, and then others, each once.
+
+    Translation i consists of the i-th ones of all sentences, or the best of a
+    sentence that has fewer.
+    """
+    found = []
+    number = max((len(x["hypotheses"]) for x in line["sentences"]), default=1)
+    for i in range(max(1, number)):
+        parts = [line["before"]]
+        for one in line["sentences"]:
+            texts = [hypothesis["text"] for hypothesis in one["hypotheses"]]
+            parts += [*texts[i : i + 1], *texts[:1], ""][:1]
+            parts.append(one["after"])
+        found.append("".join(parts))
+    return list(dict.fromkeys(found))

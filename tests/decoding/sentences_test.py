@@ -1,0 +1,166 @@
+"""Text is split into sentences, and nothing of it is lost."""
+
+import logging
+import sys
+import time
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+from hypothesis import given
+from hypothesis import strategies
+
+from relpos_tf import errors
+from relpos_tf.decoding import engines
+from relpos_tf.decoding import sentences
+from relpos_tf.decoding import translator as translator_lib
+from tests.decoding import translator_test
+
+PARTS = strategies.sampled_from(
+    [*"aB.!?。 \n\r\t\v\x1c\x85\xa0\u2028\u3000«»\"'(é\u0301😀", "Mr. ", "J."]
+)
+LANGUAGES = strategies.sampled_from(["", "de", "en", "ja", "ru", "xx", "zh"])
+# Eight phrases on one line.
+PHRASES = (
+    "It is five o'clock. Where is the station? Mr. Fox is late. Go! "
+    'We came on 3 May. It costs 3.50 euros. "Yes." The end.'
+)
+
+
+def capitals(text, source="en", target="de"):
+    """Returns the translation of one line by `EchoEngine`."""
+    (found,) = translator_of(source, target).translations([text])
+    return found.texts[0]
+
+
+def translator_of(source="en", target="de", engine=None):
+    engine = engine or translator_test.EchoEngine()
+    return sentences.SentenceTranslator(
+        translator_lib.Translator(engine=engine), source, target
+    )
+
+
+class SplitTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("en", PHRASES, 8),
+        ("de", "Am 3. Mai kam Dr. Fuchs z.B. heim. Gut.", 2),
+        ("zh", "我很好。你呢?好的!", 3),
+        ("ja", "元気です。はい。", 2),
+        ("", "No code. Two sentences.", 2),
+        ("en", "one phrase\nanother one\r\n\r\nand. A last", 4),
+        ("en", " \n ", 0),
+        ("en", "", 0),
+    )
+    def test_sentences_of(self, language, text, number):
+        found = sentences.split(text, language)
+        self.assertLen(found.texts, number)
+        self.assertEqual(found.join(found.texts, language), text)
+
+    @given(strategies.lists(PARTS, max_size=40).map("".join), LANGUAGES)
+    def test_parts_and_blanks_are_the_text(self, text, language):
+        found = sentences.split(text, language)
+        self.assertLen(found.blanks, len(found.texts) + 1)
+        whole = found.blanks[0]
+        for sentence, blank in zip(found.texts, found.blanks[1:], strict=True):
+            self.assertEqual(sentence, sentence.strip())
+            self.assertNotEmpty(sentence)
+            self.assertLen(sentence.splitlines(), 1)
+            whole += sentence + blank
+        self.assertEqual(whole, text)
+        self.assertEqual("".join(found.blanks).strip(), "")
+
+    def test_windows_end_between_sentences(self):
+        text = "Where is the station? " * 1000  # 22,000 characters on a line
+        found = sentences.split(text, "en")
+        self.assertEqual(set(found.texts), {"Where is the station?"})
+        self.assertLen(found.texts, 1000)
+
+    @parameterized.parameters("好。", "« a. ", "a", "\n", "word ")
+    def test_time_does_not_grow_with_the_square(self, part):
+        before = time.process_time()
+        text = part * (300_000 // len(part))
+        found = sentences.split(text, "zh")
+        # Ten times what it takes; in one window, "好。" would take 40 s.
+        self.assertLess(time.process_time() - before, 10)
+        pairs = zip(found.texts, found.blanks[1:], strict=True)
+        self.assertEqual(found.blanks[0] + "".join(map("".join, pairs)), text)
+
+    def test_blanks_are_those_of_the_target(self):
+        text = "One.  Two.\n  Three. Four"
+        found = sentences.split(text, "en")
+        for language, expected in (
+            ("de", "A  B\n  C D"),
+            ("", "A  B\n  C D"),
+            ("zh", "AB\n  CD"),
+            ("zh-Hans", "AB\n  CD"),
+            ("ja", "AB\n  CD"),
+        ):
+            self.assertEqual(found.join("ABCD", language), expected)
+        found = sentences.split("我很好。你呢?\n好的!", "zh")
+        self.assertEqual(found.join("ABC", "en"), "A B\nC")
+        self.assertEqual(found.join("ABC", "ja"), "AB\nC")
+
+    def test_a_missing_package_is_named_with_its_extra(self):
+        with mock.patch.dict(sys.modules, {"sentencex": None}):
+            with self.assertRaisesRegex(errors.UserError, r"\[sentences\]"):
+                sentences.split("A. B.", "en")
+
+
+class SentenceTranslatorTest(absltest.TestCase):
+    def test_each_sentence_is_translated_alone_and_lines_stay_lines(self):
+        engine = translator_test.EchoEngine()
+        lines = [PHRASES, "", " \t", "  one phrase ", "A.\rB!\u2028C?\x85D"]
+        found = translator_of(engine=engine).translations(lines)
+        self.assertEqual(
+            [one.texts for one in found],
+            [[PHRASES.upper()], [""], [""], ["ONE PHRASE"], ["A. B! C? D"]],
+        )
+        (batch,) = engine.batches
+        self.assertIn("Where is the station?", batch)
+        self.assertLen(batch, 8 + 1 + 3)  # "A." is an initial
+
+    def test_languages_without_blanks(self):
+        self.assertEqual(capitals("一a。二b。", "zh", "en"), "一A。 二B。")
+        self.assertEqual(capitals("One. Two.", "en", "zh"), "ONE.TWO.")
+
+    def test_lines_are_answered_while_others_are_read(self):
+        read = []
+        lines = (read.append(i) or f"a{i}. B." for i in range(5))
+        found = translator_of().translations(lines, chunk_lines=1)
+        self.assertEqual(next(found).texts, ["A0. B."])
+        self.assertEqual(read, [0])
+        self.assertLen(list(found), 4)
+
+    def test_a_line_is_complete_if_all_its_sentences_are(self):
+        found = translator_of().translations(["A dog. Be cut. Yes.", "A. B."])
+        self.assertEqual([one.is_complete for one in found], [False, True])
+
+    def test_sentences_are_not_named_as_long(self):
+        engine = translator_test.EchoEngine()
+        engine.max_length = 30
+        line = "Where is the station? " * 8
+        with self.assertNoLogs("relpos_tf", logging.WARNING):
+            (found,) = translator_of(engine=engine).translations([line])
+        self.assertEqual(found.texts, [line.strip().upper()])
+        with self.assertLogs("relpos_tf", logging.WARNING):
+            translator_lib.Translator(engine=engine).translate([line])
+
+    def test_what_a_line_of_sentences_does_not_have(self):
+        for options in (
+            {"n_best": 2},
+            {"with_attention": True},
+            {"prefix": ["A"]},
+        ):
+            with self.assertRaisesRegex(errors.UserError, "one sentence a"):
+                translator_of().translations(["A."], **options)
+
+    def test_two_hundred_phrases_on_a_line(self):
+        line = " ".join(f"Number {i} is here." for i in range(200))
+        self.assertEqual(capitals(line), line.upper())
+        self.assertIsInstance(
+            next(translator_of().translations([line])), engines.Translation
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()

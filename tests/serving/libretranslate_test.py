@@ -1,0 +1,306 @@
+"""LibreTranslate's API on a running server, asked by its real clients."""
+
+import concurrent.futures
+import json
+from unittest import mock
+from urllib import error as url_error
+from urllib import parse as urls
+
+import deep_translator
+import libretranslatepy
+from absl.testing import absltest
+from absl.testing import parameterized
+from deep_translator import exceptions
+
+from relpos_tf.utils import languages
+from tests.serving import servers
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+ORIGIN = "https://example.org"
+# Three paragraphs, one of which has several sentences.
+TEXT = "Mr. Fox runs. It is late!\n\n  Yes.  No?\r\nthe end"
+TRANSLATED = ".SNUR XOF .RM !ETAL SI TI\n\n  .SEY  ?ON\r\nDNE EHT"
+
+
+class LibreTranslateTest(parameterized.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.fakes = {
+            name: servers.FakeTranslator() for name in ("plain", "de", "zh")
+        }
+        cls.served = servers.Served(
+            cls.fakes,
+            languages={"de": ("en", "de"), "zh": ("en", "zh")},
+            cors_origins=[ORIGIN],
+            max_lines=20,
+            max_line_length=300,
+        )
+        cls.served.__enter__()
+        cls.addClassCleanup(cls.served.__exit__)
+
+    def setUp(self):
+        super().setUp()
+        self.client = libretranslatepy.LibreTranslateAPI(self.served.url)
+
+    def post(self, path="/translate", headers=None, **values):
+        """Returns status and JSON of an answer to a JSON object."""
+        body = json.dumps(values)
+        status, _, answer = self.served.ask("POST", path, body, headers)
+        return status, json.loads(answer)
+
+    def translate(self, q, **values):
+        status, answer = self.post(q=q, source="en", target="de", **values)
+        self.assertEqual(status, 200, answer)
+        return answer
+
+    def test_libretranslatepy(self):
+        self.assertEqual(self.client.translate(TEXT, "en", "de"), TRANSLATED)
+        self.assertEqual(
+            self.client.languages(),
+            [
+                {"code": "en", "name": "English", "targets": ["de", "zh"]},
+                {"code": "de", "name": "German", "targets": []},
+                {"code": "zh", "name": "Chinese", "targets": []},
+            ],
+        )
+        self.assertEqual(
+            self.client.detect("Hello."),
+            [{"confidence": 0, "language": "en"}],
+        )
+        keyed = libretranslatepy.LibreTranslateAPI(self.served.url, "a key")
+        self.assertEqual(keyed.translate("ab", "en", "de"), "BA")
+        with self.assertRaises(url_error.HTTPError) as caught:
+            self.client.translate("ab", "en", "es")
+        self.assertEqual(caught.exception.code, 400)
+        self.assertIn("en-de, en-zh", json.load(caught.exception)["error"])
+
+    def test_deep_translator(self):
+        def client(target):
+            return deep_translator.LibreTranslator(
+                source="en",
+                target=target,
+                api_key="any",
+                custom_url=self.served.url,
+            )
+
+        # It writes the text into the address.
+        self.assertEqual(client("de").translate(TEXT), TRANSLATED)
+        self.assertEqual(
+            client("de").translate_batch(["ä+b", "c&d=e"]), ["B+Ä", "E=D&C"]
+        )
+        with self.assertRaises(exceptions.ServerException):
+            client("fr").translate("ab")
+
+    def test_forms(self):
+        fields = {"q": "ä & b.\r\nC=d?", "source": "en", "target": "de"}
+        body = urls.urlencode(fields)
+        boundary = "--x y"
+        parts = [
+            f'{boundary}\r\nContent-Disposition: form-data; name="{name}"'
+            f"\r\n\r\n{value}\r\n"
+            for name, value in fields.items()
+        ]
+        multipart = "".join([*parts, f"{boundary}--\r\n"]).encode()
+        kind = 'multipart/form-data; boundary="x y"'
+        for content, headers in (
+            (body, FORM),
+            (multipart, {"content-type": kind}),
+            (json.dumps(fields), FORM),
+            (json.dumps(fields), {"content-type": "text/plain"}),
+        ):
+            status, _, answer = self.served.ask(
+                "POST", "/translate", content, headers
+            )
+            self.assertEqual(status, 200, answer)
+            self.assertEqual(
+                json.loads(answer), {"translatedText": ".B & Ä\r\n?D=C"}
+            )
+
+    def test_lists_and_alternatives(self):
+        self.assertEqual(
+            self.translate(["ab", "", "Cd. E."]),
+            {"translatedText": ["BA", "", ".DC .E"]},
+        )
+        self.assertEqual(self.translate([]), {"translatedText": []})
+        # The fourth translation is not found.
+        for number, expected in (
+            (1, [".BA'"]),
+            ("2", [".BA'", ".BA''"]),
+            (99, [".BA'", ".BA''"]),
+        ):
+            self.assertEqual(
+                self.translate("ab.", alternatives=number),
+                {"translatedText": ".BA", "alternatives": expected},
+            )
+        answer = self.translate(["Ab. Cd.", "\n"], alternatives=1)
+        self.assertEqual(answer["alternatives"], [[".BA' .DC'"], []])
+        with mock.patch.object(
+            servers, "translation_of", lambda line, rank=0: line
+        ):  # all are the same
+            answer = self.translate("ab", alternatives=3)
+        self.assertEqual(answer, {"translatedText": "ab", "alternatives": []})
+
+    def test_auto_is_the_language_of_the_model(self):
+        for target, model in (("de", "de"), ("zh", "zh")):
+            status, answer = self.post(
+                q="ab " + target, source="auto", target=target
+            )
+            self.assertEqual(status, 200)
+            self.assertIn(["ab " + target], self.fakes[model].batches)
+            self.assertEqual(
+                answer["detectedLanguage"], {"confidence": 0, "language": "en"}
+            )
+        _, answer = self.post(q=["a", "b"], source="auto", target="de")
+        self.assertLen(answer["detectedLanguage"], 2)
+
+    def test_languages_without_blanks_are_joined_without(self):
+        self.assertEqual(
+            self.client.translate("Ab. Cd.\nEf", "en", "zh"), ".BA.DC\nFE"
+        )
+
+    @parameterized.parameters(
+        ({"source": "en", "target": "de"}, '"q"'),
+        ({"q": 7, "source": "en", "target": "de"}, '"q"'),
+        ({"q": ["a", None], "source": "en", "target": "de"}, '"q"'),
+        ({"q": "a", "target": "de"}, '"source"'),
+        ({"q": "a", "source": "en"}, '"target"'),
+        ({"q": "a", "source": "de", "target": "en"}, "en-de, en-zh"),
+        (
+            {"q": "a", "source": "en", "target": "de", "format": "html"},
+            '"format": "text"',
+        ),
+        (
+            {"q": "a", "source": "en", "target": "de", "alternatives": "x"},
+            '"alternatives"',
+        ),
+        ({"q": "A! " * 21, "source": "en", "target": "de"}, "at most 20"),
+        ({"q": "a" * 301, "source": "en", "target": "de"}, "at most 300"),
+        ({"q": "bad", "source": "en", "target": "de"}, "bad cannot"),
+    )
+    def test_refusals(self, values, expected):
+        status, answer = self.post(**values)
+        self.assertEqual((status, list(answer)), (400, ["error"]))
+        self.assertIn(expected, answer["error"])
+
+    def test_a_bug_is_500(self):
+        with self.assertLogs("relpos_tf", "ERROR"):
+            status, answer = self.post(q="bug", source="en", target="de")
+        self.assertEqual(status, 500)
+        self.assertEqual(answer, {"error": "Translating failed."})
+
+    def test_a_full_queue_is_429(self):
+        fake = servers.FakeTranslator()
+        fake.gate.clear()
+        values = {"source": "en", "target": "de"}
+        with (
+            servers.Served(
+                {"de": fake}, languages={"de": ("en", "de")}, max_queue_lines=1
+            ) as served,
+            concurrent.futures.ThreadPoolExecutor(2) as pool,
+        ):
+            self.addCleanup(fake.gate.set)
+            answers = [pool.submit(served.post, {"q": "ab", **values})]
+            servers.wait_until(lambda: fake.batches)
+            answers.append(pool.submit(served.post, {"q": "cd", **values}))
+            queue = 'relpos_queue_lines{model="de"}'
+            servers.wait_until(lambda: served.metric(queue) == 1)
+            status, headers, answer = served.post({"q": "ef", **values})
+            self.assertEqual(status, 429)
+            self.assertIn("retry-after", headers)
+            self.assertIn("Too busy", answer["error"])
+            fake.gate.set()
+            self.assertEqual(
+                [one.result(20)[2]["translatedText"] for one in answers],
+                ["BA", "DC"],
+            )
+
+    def test_settings_of_its_page(self):
+        answer = json.loads(self.served.ask("GET", "/frontend/settings")[2])
+        self.assertIs(answer["keyRequired"], False)
+        self.assertEqual(
+            answer["language"]["target"], {"code": "de", "name": "German"}
+        )
+
+    def test_detect_needs_a_text(self):
+        status, answer = self.post("/detect", x="")
+        self.assertEqual(status, 400)
+        self.assertIn('"q"', answer["error"])
+
+    def test_lines_of_the_other_api_can_be_split_as_well(self):
+        status, answer = self.post(
+            lines=["  Ab. Cd.", " "], model="de", split_sentences=True
+        )
+        self.assertEqual(status, 200)
+        first, second = answer["translations"]
+        self.assertEqual(second, {"before": " ", "sentences": []})
+        self.assertEqual(first["before"], "  ")
+        self.assertEqual(
+            [
+                (one["source"], one["hypotheses"][0]["text"], one["after"])
+                for one in first["sentences"]
+            ],
+            [("Ab. ", ".BA", " "), ("Cd.", ".DC", "")],
+        )
+        status, answer = self.post(lines=["A! " * 21], split_sentences=True)
+        self.assertEqual(status, 422)
+        self.assertIn("at most 20", answer["error"])
+
+    def test_only_named_origins_may_read_answers(self):
+        allow = "access-control-allow-origin"
+        for origin, expected in ((ORIGIN, ORIGIN), ("https://x.org", None)):
+            _, headers, _ = self.served.ask(
+                "POST",
+                "/translate",
+                '{"lines": []}',
+                {"origin": origin, "content-type": "application/json"},
+            )
+            self.assertEqual(headers[allow], expected)
+            status, headers, _ = self.served.ask(
+                "OPTIONS",
+                "/translate",
+                None,
+                {
+                    "origin": origin,
+                    "access-control-request-method": "POST",
+                    "access-control-request-headers": "content-type",
+                },
+            )
+            self.assertEqual(headers[allow], expected)
+            self.assertEqual(status, 200 if expected else 400)
+        with servers.Served({"one": servers.FakeTranslator()}) as served:
+            headers = served.ask("GET", "/languages", None, {"origin": ORIGIN})
+            self.assertNotIn(allow, headers[1])
+            self.assertEqual(headers[2], b"[]")
+
+    def test_a_long_sentence_is_marked_and_logged(self):
+        fake = servers.FakeTranslator()
+        real = fake.translations
+        with (
+            mock.patch.object(
+                fake,
+                "translations",
+                lambda lines, *args, **kwargs: [
+                    one._replace(is_long=len(line) > 9)
+                    for line, one in zip(
+                        lines, real(lines, *args, **kwargs), strict=True
+                    )
+                ],
+            ),
+            servers.Served({"one": fake}) as served,
+            self.assertLogs("relpos_tf", "WARNING") as logs,
+        ):
+            _, _, answer = served.post({"lines": ["short", "a long line"]})
+        found = answer["translations"]
+        self.assertEqual(["long" in one for one in found], [False, True])
+        self.assertIs(found[1]["long"], True)
+        self.assertLen(logs.output, 1)
+        self.assertIn("1 of 2 lines were longer", logs.output[0])
+
+    def test_names_of_languages(self):
+        self.assertEqual(languages.english_name("nb"), "Norwegian Bokmål")
+        self.assertIsNone(languages.english_name("source"))
+
+
+if __name__ == "__main__":
+    absltest.main()
