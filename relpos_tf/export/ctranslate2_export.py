@@ -10,12 +10,14 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
+from relpos_tf.decoding import export_files
 from relpos_tf.decoding import model_engine
 from relpos_tf.export import ctranslate2_spec
 from relpos_tf.export import quantizations
 from relpos_tf.export import saved_model
 from relpos_tf.models import run_dir
 from relpos_tf.utils import files
+from relpos_tf.utils import paths
 
 
 def export_ctranslate2(
@@ -53,7 +55,7 @@ def export_ctranslate2(
             `export_dir` holds something else.
     """
     export_dir = pathlib.Path(export_dir)
-    saved_model.check_replaceable(export_dir)
+    paths.check_replaceable(export_dir, export_files.EXPORT_INFO, "export")
     check(quantization)
     prefix, engine, decode_hparams = saved_model.load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length

@@ -19,6 +19,7 @@ from tensorflow.lite.python import convert_phase
 
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import export_files
 from relpos_tf.decoding import litert_engine
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import search
@@ -29,6 +30,7 @@ from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.utils import files
 from relpos_tf.utils import graphs
+from relpos_tf.utils import paths
 
 _IDS = (
     tf.TensorSpec([1, None], tf.int32, "inputs"),
@@ -146,7 +148,7 @@ def export_litert(
             holds something else.
     """
     export_dir = pathlib.Path(export_dir)
-    saved_model.check_replaceable(export_dir)
+    paths.check_replaceable(export_dir, export_files.EXPORT_INFO, "export")
     if quantization not in quantizations.LITERT:
         raise errors.UserError(
             "`quantization` must be one of "

@@ -201,7 +201,7 @@ def export_saved_model(
             `export_dir` holds something else.
     """
     export_dir = pathlib.Path(export_dir)
-    check_replaceable(export_dir)
+    paths.check_replaceable(export_dir, export_files.EXPORT_INFO, "export")
     prefix, engine, decode_hparams = load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length
     )
@@ -277,32 +277,4 @@ def write_info(folder: pathlib.Path, info: dict[str, Any]) -> None:
     info = info | {"files": export_files.file_checksums(folder)}
     (folder / export_files.EXPORT_INFO).write_text(
         checked_json.dumps(info), encoding="utf-8"
-    )
-
-
-def check_replaceable(
-    folder: pathlib.Path,
-    marker: str = export_files.EXPORT_INFO,
-    kind: str = "export",
-) -> None:
-    """Refuses a folder that cannot be written, or holds something else.
-
-    Args:
-        folder: The folder to write. It may be missing or empty, or hold an
-            earlier export.
-        marker: str. A file that every export has.
-        kind: str. The word of the message.
-
-    Raises:
-        UserError: the folder holds something else, or cannot be written.
-    """
-    paths.check_folder(folder)
-    paths.check_folder(folder.parent)  # a temporary folder is renamed there
-    if not folder.exists() or (folder / marker).is_file():
-        return
-    if folder.is_dir() and not any(folder.iterdir()):
-        return
-    raise errors.UserError(
-        f"Expected a new folder, or an earlier {kind} to replace. "
-        f"Received: {folder}, which is something else."
     )

@@ -18,7 +18,6 @@ import tensorflow as tf
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.data import t2t_subwords
-from relpos_tf.export import saved_model
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
@@ -76,7 +75,7 @@ def import_run(
             message names it.
     """
     t2t_dir, output_dir = pathlib.Path(t2t_dir), pathlib.Path(output_dir)
-    saved_model.check_replaceable(output_dir, RECORD, "import")
+    paths.check_replaceable(output_dir, RECORD, "import")
     t2t = t2t_hparams.read(t2t_dir / "hparams.json")
     t2t_hparams.check_supported(t2t)
     prefix = find_checkpoint(t2t_dir, checkpoint)

@@ -32,6 +32,30 @@ def check_folder(path: str | pathlib.Path) -> None:
     _check_writable(path, folder)
 
 
+def check_replaceable(folder: pathlib.Path, marker: str, kind: str) -> None:
+    """Refuses a folder that cannot be written, or holds something else.
+
+    Args:
+        folder: The folder to write. It may be missing or empty, or hold an
+            earlier one.
+        marker: str. A file that every folder of the kind has.
+        kind: str. The word of the message.
+
+    Raises:
+        UserError: the folder holds something else, or cannot be written.
+    """
+    check_folder(folder)
+    check_folder(folder.parent)  # a temporary folder is renamed there
+    if not folder.exists() or (folder / marker).is_file():
+        return
+    if folder.is_dir() and not any(folder.iterdir()):
+        return
+    raise errors.UserError(
+        f"Expected a new folder, or an earlier {kind} to replace. "
+        f"Received: {folder}, which is something else."
+    )
+
+
 def check_file(path: str | pathlib.Path) -> None:
     """Checks that a file can be written or replaced. Makes nothing.
 

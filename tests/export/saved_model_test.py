@@ -23,6 +23,7 @@ from relpos_tf.decoding import loading
 from relpos_tf.export import saved_model
 from relpos_tf.models import checkpoints
 from relpos_tf.t2t import t2t_import
+from relpos_tf.utils import paths
 from tests import t2t_checkpoint
 from tests import tiny_run
 from tests.decoding import translator_test
@@ -221,8 +222,8 @@ class ExportTest(tf.test.TestCase):
 
     def test_only_an_export_is_replaced(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        saved_model.check_replaceable(folder / "new")
-        saved_model.check_replaceable(folder)
+        paths.check_replaceable(folder / "new", "export_info.json", "export")
+        paths.check_replaceable(folder, "export_info.json", "export")
         (folder / "letter.txt").write_text("mine")
         with self.assertRaisesRegex(errors.UserError, "something else"):
             saved_model.export_saved_model(tiny_run.path(), folder)
