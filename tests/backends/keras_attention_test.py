@@ -450,7 +450,7 @@ REFUSED = {
         "max_relative_position",
         "-1",
     ),
-    "dropout": (lambda: example_layer(dropout=1), "dropout", "[0, 1)"),
+    "dropout": (lambda: example_layer(dropout=1), "dropout", "below 1"),
     "implementation": (
         lambda: example_layer(implementation="fast"),
         "implementation",

@@ -242,7 +242,7 @@ class RefusalsTest(parameterized.TestCase):
         (folder / "export").mkdir()
         (folder / "export" / "export_info.json").write_text(
             '{"format": "saved_model", "files": {}, "decode_hparams": {}, '
-            '"tokenizer": "", "tokenizer_sha256": ""}'
+            '"tokenizer": "", "tokenizer_sha256": "", "hparams": {}}'
         )
         before = sorted(os.listdir(folder))
         with mock.patch.object(

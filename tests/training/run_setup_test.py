@@ -14,7 +14,6 @@ from relpos_tf.data import tokenizer
 from relpos_tf.training import hosts
 from relpos_tf.training import run_setup
 from relpos_tf.utils import checked_json
-from relpos_tf.utils import text
 from tests.problems import problem_test
 
 HPARAMS = hparam.HParams(hidden_size=16, num_heads=2)
@@ -49,9 +48,7 @@ class OpenRunTest(parameterized.TestCase):
         fields = {"tokenizer_file": self.model} | fields
         pets = problem_test.make(**fields)
         data_dir = self.data_dir / data
-        # One of their lines is not UTF-8, which other tests cover.
-        with mock.patch.object(text, "count_broken", return_value=0):
-            pets.prepare(data_dir)
+        pets.prepare(data_dir)
         return run_setup.open_run(
             ONE_HOST, str(self.run_dir), pets, str(data_dir), hparams, flags
         )
