@@ -114,6 +114,19 @@ class DecoderTest(folders.TestCase):
         self.assertEqual(out, expected.encode())
         self.assertIn("Using there.", err)
 
+    def test_lines_are_split_into_sentences_and_put_together(self):
+        text = "It is Mr. Fox.  He runs.\n\nBye.\n"
+        code, out, _ = self.decode("--split_sentences", stdin=text.encode())
+        self.assertEqual((code, out), (0, text.upper().encode()))
+        sentences = sum(map(len, self.engine.batches))
+        self.assertEqual(sentences, 3)
+        for more in "return_beams", "return_alignments":
+            code, _, err = self.decode(
+                "--split_sentences", f"--decode_hparams={more}=true"
+            )
+            self.assertEqual(code, 2)
+            self.assertIn(f"{more}=true needs one sentence a line", err)
+
     def test_file_and_standard_input_give_the_same(self):
         content = b"one\r\n\xff two \xe2\x80\n\n" + b"three\n" * 17 + b"three"
         source = self.write_bytes("source", content)

@@ -168,6 +168,7 @@ TABLE = {
         ("--model=run --max_lines=0", "`max_lines` at least 1"),
         ("--model=run --timeout_s=0", "`timeout_s` above 0"),
         ("--model=run --port=65536", "port"),
+        ("--model=run --cors_origin=example.org", "cors_origin https://"),
         ("--model=run --model=run", "--model different names"),
         ("--port=0 --model=no", "--model: which is none of them"),
         ("--port=0 --model=folder", "--model: which is none of them"),
