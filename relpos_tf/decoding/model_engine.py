@@ -258,7 +258,8 @@ class ModelEngine(engines.Engine):
                 [pieces[i] for i in source],
                 [pieces[i] for i in target],
                 row[:, :, : len(target), : len(source)],
-                *(map(self.word_numbers, (source, target) * with_words)),
+                self.word_numbers(source) if with_words else [],
+                self.word_numbers(target) if with_words else [],
             )
             for (source, target), row in zip(pairs, weights, strict=True)
         )

@@ -252,9 +252,7 @@ class DecoderBlock(Block):
             output, weights = self.encdec_attention.attend(
                 rows, memory, may_attend=may_attend
             )  # [B, n * T, F]
-            output = tf.reshape(output, tf.shape(y))
-            output.set_shape(y.shape)  # one query needs no diagonals
-            return output, weights
+            return tf.reshape(output, tf.shape(y)), weights
 
         return self._sublayers(attend, attend_to_source, x)
 

@@ -59,7 +59,7 @@ def ordered_map(
     pending = collections.deque()
     try:
         for argument in arguments:
-            pending.append(executor.submit(function, argument))
+            pending.append(_submit(executor, function, argument))
             if len(pending) > 2 * number:
                 yield pending.popleft().result()
         while pending:
@@ -79,6 +79,18 @@ def usable_cores() -> list[int]:
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
+
+
+def _submit(executor, function, argument):
+    """Submits a call; a process that it starts never gets Ctrl-C.
+
+    Python would answer it with a traceback before the process can ignore it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return executor.submit(function, argument)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin():

@@ -385,7 +385,7 @@ class GridTest(folders.TestCase):
 
 
 class TrainTest(folders.TestCase):
-    """The command line of the trainer; tools/compare.py trains."""
+    """The command line of the trainer that a comparison starts."""
 
     def test_trainer_understands_its_command_line(self):
         given = []

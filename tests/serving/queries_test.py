@@ -59,6 +59,7 @@ class QueriesTest(parameterized.TestCase):
 
     @parameterized.parameters(
         ({}, 'Expected "lines"'),
+        ({"lines": "abc"}, 'Expected "lines"'),
         ({"lines": ["a", None]}, 'Expected "lines"'),
         ({"lines": ["a"] * 4}, "at most 3 for the number of lines"),
         ({"lines": ["a", "b" * 12]}, "at most 11 for the length of a line"),
