@@ -17,7 +17,8 @@ divided by the penalty. Id 0 is an id as any other. With one beam, EOS is also
 tried where it is second.
 
 Under XLA `max_length` must be constant, `shrink_at` 0, states must keep their
-shapes, and the last id is `ids[:, i]`.
+shapes, and the last id is `ids[:, i]`. `max_length` may be below the limit of
+an example, which then has no hypothesis unless it ends by itself.
 
 Shapes: B batch, R examples that are still searched, N beams, V vocabulary,
 L longest limit, T ids so far (the initial id and one for each step),
@@ -59,7 +60,7 @@ class Search(NamedTuple):
     stop_early: bool = True  # whether only the best hypothesis is wanted
     shared: Any = ()  # any structure of [B, ...] that beams share
     constrain: Callable[..., tf.Tensor] | None = None
-    max_length: int | tf.Tensor | None = None  # the largest limit, if constant
+    max_length: int | tf.Tensor | None = None  # ids there is room for
 
 
 class Hypotheses(NamedTuple):
@@ -297,7 +298,10 @@ def is_open(search: Search, hypotheses: Hypotheses) -> tf.Tensor:
 
 def is_active(search: Search, state: BeamState) -> tf.Tensor:
     """Returns who takes a further step: bool [B], or [] for all together."""
-    active = is_open(search, state.hypotheses) & (state.step < search.limits)
+    limits = search.limits
+    if search.max_length is not None:
+        limits = tf.minimum(limits, search.max_length)
+    active = is_open(search, state.hypotheses) & (state.step < limits)
     return active if search.limits.shape.rank else tf.reduce_any(active)
 
 
@@ -484,6 +488,10 @@ def _best_of_each(search, hypotheses):
     is_cut = is_open(search, hypotheses)
     scores = tf.where(is_cut[:, tf.newaxis], scores, NO_HYPOTHESIS)
     scores = tf.concat([finished_scores, scores], axis=1)  # [B, 2 N]
+    if search.max_length is not None:
+        # More ids could have improved what was found.
+        is_unknown = is_cut & (search.max_length < search.limits)
+        scores = tf.where(is_unknown[:, tf.newaxis], NO_HYPOTHESIS, scores)
     ids = tf.concat([finished_ids, alive_ids], axis=1)
     empty = tf.cast(~flags, tf.int32)  # behind the finished ones
     empty = tf.reduce_sum(empty, axis=1, keepdims=True)  # [B, 1]

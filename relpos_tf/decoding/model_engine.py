@@ -3,7 +3,9 @@
 A search for one line spends most of its time on starting some 500 small
 operations for each id. With `jit_compile`, XLA makes one program of them, which
 takes half of the time. XLA needs seconds for a program, and one for each length
-of the source, so lines are padded to a few sizes.
+of the source, so lines are padded to a few sizes. A program has room for some
+ids of the translation, and its time grows with them; a search that needs more
+is done again in the usual way.
 
 Shapes: N lines, S source length, P prefix length, B beams, T target length.
 """
@@ -57,9 +59,10 @@ class ModelEngine(engines.Engine):
         tokenizer: The tokenizer that it was trained with.
         jit_compile: Whether XLA compiles the search for the best translation
             of a line that is translated alone: at the first line of each of
-            `SIZES`, for each number of beams and `extra_length`. Longer lines,
-            prefixes, `min_length`, `no_repeat_ngram_size` and sampling take
-            the usual search.
+            `SIZES`, for each number of beams. Longer lines, prefixes,
+            `min_length`, `no_repeat_ngram_size` and sampling take the usual
+            search, and so does a line whose search is not over after one and a
+            half times the ids of its padded source.
     """
 
     is_steerable = True
@@ -116,10 +119,12 @@ class ModelEngine(engines.Engine):
             and not decode_hparams.no_repeat_ngram_size
         ):
             size = next(each for each in SIZES if each >= size)
-            function = self.compiled(decode_hparams, size)
+            function = self.compiled(decode_hparams.beam_size, size)
             ids = [*items[0].content] + [0] * (size - items[0].size)
             limit = items[0].limit(decode_hparams.extra_length)
-            return function([ids], [limit], float(decode_hparams.alpha))
+            found = function([ids], [limit], float(decode_hparams.alpha))
+            if found[1][0, 0] > engines.NO_HYPOTHESIS:
+                return found
         function = self.function(decode_hparams, n_best, has_prefix)
         # TensorFlow warns of functions that are traced often, but not of
         # concrete ones; a graph for each of several settings is wanted.
@@ -128,22 +133,19 @@ class ModelEngine(engines.Engine):
         )
 
     def compiled(
-        self, decode_hparams: decode_hparam.DecodeHParams, size: int
+        self, beam_size: int, size: int
     ) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
         """Returns the search for one line that XLA compiles at its first use.
 
         Args:
-            decode_hparams: Its `beam_size` and `extra_length` are constants of
-                the program.
-            size: Number of ids of the padded source, S.
+            beam_size: int. How many hypotheses are kept.
+            size: int. Number of ids of the padded source, S.
 
         Returns:
             A function of ids, int32 `[1, S]`, limits, int32 `[1]`, and alpha,
-            which returns ids `[1, 1, T]` and scores `[1, 1]`.
+            which returns ids `[1, 1, T]` and scores `[1, 1]`, those of
+            `search.search` with room for `1.5 * S` ids.
         """
-        beam_size = decode_hparams.beam_size
-        max_length = size + decode_hparams.extra_length
-
         search = graphs.function(
             lambda inputs, limits, alpha: search_lib.search(
                 self.model,
@@ -151,7 +153,7 @@ class ModelEngine(engines.Engine):
                 limits,
                 beam_size=beam_size,
                 alpha=alpha,
-                max_length=max_length,
+                max_length=size + size // 2,
             ),
             jit_compile=True,
             input_signature=[
@@ -160,9 +162,8 @@ class ModelEngine(engines.Engine):
                 tf.TensorSpec([]),
             ],
         )
-        key = beam_size, size, max_length
         with self._lock:
-            function = self._functions.setdefault(key, search)
+            function = self._functions.setdefault((beam_size, size), search)
         # TensorFlow warns of functions that are traced often, but not of
         # concrete ones; a program for each of several sizes is wanted.
         return function.get_concrete_function()

@@ -88,16 +88,18 @@ def search(
         alpha: float or scalar tensor. Of the length penalty.
         n_best: int. How many translations of each sentence to return.
         shrink_at: float. See `beam_search.run`.
-        max_length: None, or int or scalar tensor: at least the largest limit.
-            All shapes are then constant, and every step attends to so many
-            positions, as XLA and LiteRT need; XLA must know `max_length`, and
-            the shape of `inputs`. Elsewhere, the search is slower then.
+        max_length: None, or int or scalar tensor: the ids of a translation
+            that there is room for. All shapes are then constant, and every
+            step attends to so many positions, as XLA and LiteRT need; XLA must
+            know `max_length`, and the shape of `inputs`. Elsewhere, the search
+            is slower then. A sentence with a larger limit, whose search is not
+            over after `max_length` ids, has no translation.
 
     Returns:
         A pair: ids, int32 `[B, n_best, T]`, best first, EOS last and then
         zeros; no EOS where the limit cut a translation off; and scores,
         float32 `[B, n_best]`, from the model's probabilities, which `limits`
-        do not change. If `limits` allow no translation: zeros, and
+        do not change. If `limits` or `max_length` allow none: zeros and
         `beam_search.NO_HYPOTHESIS`.
 
     Raises:

@@ -19,7 +19,6 @@ from relpos_tf.serving import queries
 # translations, and each value of these settings.
 _OF_GRAPH = (
     "beam_size",
-    "extra_length",
     "min_length",
     "no_repeat_ngram_size",
     "sampling_method",

@@ -64,6 +64,15 @@ class CompiledTest(tf.test.TestCase, parameterized.TestCase):
         with self.assertRaises(Usual):
             self.translator.translate(lines, **options)
 
+    def test_a_search_that_needs_more_room_is_done_in_the_usual_way(self):
+        options = {"return_scores": True, "alpha": 0.9, "extra_length": 60}
+        expected = self.translator.translate(LINES[:2], **options)[0]
+        with mock.patch.object(model_engine, "SIZES", (14,)):
+            (found,) = self.translator.translate(LINES[:1], **options)
+        self.assertEqual(self.usual.call_count, 2)
+        self.assertEqual(found[0], expected[0])
+        self.assertNear(found[1], expected[1], 1e-5)
+
     def test_all_sizes_can_be_compiled_before_the_first_line(self):
         engine = self.translator.engine
         ids = np.ones([1, 1, 1], np.int32)

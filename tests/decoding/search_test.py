@@ -155,6 +155,26 @@ class SearchTest(tf.test.TestCase, parameterized.TestCase):
         self.assert_equal_rows(found_ids, ids)
         self.assertAllClose(found_scores, scores, atol=1e-5)
 
+    def test_a_search_is_over_or_has_no_result_when_its_room_is_used(self):
+        options = {**BEAMS, "n_best": 1}
+        expected = search.search(made(), INPUTS, LENGTHS, **options)
+        lost = 0
+        for room in range(1, 13):
+            ids, scores = search.search(
+                made(), INPUTS, LENGTHS, max_length=room, **options
+            )
+            for b, row in enumerate(ids[:, 0].numpy()):
+                if scores[b, 0] > beam_search.NO_HYPOTHESIS:
+                    self.assertEqual(
+                        strip(row), strip(expected[0][b, 0].numpy())
+                    )
+                    self.assertNear(scores[b, 0], expected[1][b, 0], 1e-5)
+                else:
+                    self.assertAllEqual(row, [0] * room)
+                    self.assertLess(room, LENGTHS[b])
+                    lost += 1
+        self.assertBetween(lost, 1, 35)
+
     def test_sentences_leave_the_batch_without_a_trace(self):
         inputs = tf.random.stateless_uniform(
             [13, 5], [1, 2], 2, VOCAB_SIZE, tf.int32

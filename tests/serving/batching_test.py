@@ -278,9 +278,6 @@ class BatchingTest(parameterized.TestCase):
             self.assert_translated(job)
         with self.assertRaisesRegex(ValueError, "64 different"):
             worker.submit(query("x", min_length=7)).future.result(20)
-        with self.assertRaisesRegex(ValueError, "64 different"):
-            # A compiled search is made for one length.
-            worker.submit(query("x", extra_length=7)).future.result(20)
         # Those of the page and those that were translated go on.
         self.assert_translated(
             *map(
