@@ -51,6 +51,7 @@ PROBLEM = {
     "tokenizer_sha256": "",
     "data": {},
     "vocabulary_fit": [1.0, 0.0],
+    "longest_source": 64,
 }
 
 

@@ -75,7 +75,7 @@ class CTranslate2Engine(engines.Engine):
         self.name = str(folder)
         paths.check_name(folder)
         info, self._decode_hparams = export_files.read(folder)
-        self.max_length = info["hparams"].get("max_length", 0)
+        self.longest_source = info["longest_source"]
         path = pathlib.Path(folder, info["tokenizer"])
         self.tokenizer = tokenizer_lib.load(path)
         translator = package().Translator

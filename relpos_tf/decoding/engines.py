@@ -89,7 +89,7 @@ class Translation(NamedTuple):
     is_complete: bool  # False if the length limit cut the best one off
     ids: list[list[int]] = []  # of each text, if the engine knows them
     attention: list[Attention | None] = []  # of each text, if wanted
-    is_long: bool = False  # the line is longer than any training pair
+    is_long: bool = False  # the line is longer than any source in training
 
     def alignment(self, number: int) -> str:
         """Returns the aligned words of one text, as in `0-0 1-2`.
@@ -199,11 +199,11 @@ class Engine(abc.ABC):
         name: str. Where the model came from, for messages.
         tokenizer: `tokenizer.Tokenizer`, unless the engine takes strings.
         is_steerable: bool. Whether it forces beginnings and has attention.
-        max_length: int. Most ids of a training pair's source; 0: unknown.
+        longest_source: int. Most ids of a source in training; 0: unknown.
     """
 
     name: str = ""
-    max_length: int = 0
+    longest_source: int = 0
     tokenizer: tokenizer_lib.AnyTokenizer
     is_steerable: bool = False
 
@@ -253,8 +253,8 @@ class Engine(abc.ABC):
         ]
 
     def is_long(self, item: Item) -> bool:
-        """Returns whether a line is longer than any training pair."""
-        return 0 < self.max_length < item.size
+        """Returns whether a line is longer than any source in training."""
+        return 0 < self.longest_source < item.size
 
     def truncate(self, item: Item, size: int) -> Item:
         """Returns a line cut to `size` ids, of which EOS is the last."""

@@ -23,7 +23,7 @@ _FIELDS = {
     "decode_hparams": dict,
     "tokenizer": str,
     "tokenizer_sha256": str,
-    "hparams": dict,
+    "longest_source": int,
     "max_positions": int | None,
 }
 _OPTIONAL = {"max_positions"}  # of CTranslate2 alone

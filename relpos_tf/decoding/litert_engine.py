@@ -117,7 +117,7 @@ class LiteRTEngine(engines.Engine):
     def __init__(self, folder: str | pathlib.Path):
         self.name = str(folder)
         info, self._decode_hparams = export_files.read(folder)
-        self.max_length = info["hparams"].get("max_length", 0)
+        self.longest_source = info["longest_source"]
         path = pathlib.Path(folder, info["tokenizer"])
         self.tokenizer = tokenizer_lib.load(path)
         self.program = Program(pathlib.Path(folder, MODEL).read_bytes())

@@ -28,6 +28,7 @@ from relpos_tf.decoding import loading
 from relpos_tf.decoding import sampling
 from relpos_tf.decoding import search as search_lib
 from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.utils import graphs
 
@@ -75,7 +76,7 @@ class ModelEngine(engines.Engine):
     ):
         self.model = model
         self.tokenizer = tokenizer
-        self.max_length = model.hparams.max_length
+        self.longest_source = model.hparams.max_length
         self._jit_compile = jit_compile
         self._functions: dict[tuple, Any] = {}
         self._lock = threading.Lock()
@@ -351,4 +352,5 @@ def load(
         loading.load_model(prefix), loading.load_tokenizer(prefix), jit_compile
     )
     engine.name = prefix
+    engine.longest_source = run_dir.run_of(prefix).longest_source()
     return engine

@@ -35,7 +35,7 @@ class SavedModelEngine(engines.Engine):
         self.name = str(folder)
         paths.check_name(folder)
         info, self._decode_hparams = export_files.read(folder)
-        self.max_length = info["hparams"].get("max_length", 0)
+        self.longest_source = info["longest_source"]
         # It keeps the weights.
         self._module = tf.saved_model.load(self.name)
         self._details = self._module.signatures["details"]

@@ -250,15 +250,14 @@ class Translator:
         return found
 
     def _warn_of_long(self, items):
-        """Names the lines unlike all training pairs, before they are tried."""
+        """Names the lines unlike all of training, before they are tried."""
         numbers = [item.number for item in items if self.engine.is_long(item)]
         if numbers:
             _log.warning(
-                "Longer than any training pair, which has at most "
-                "max_length=%d ids: %s. Much may be missing in the "
-                "translation. Split such lines into sentences, as "
-                "--split_sentences of relpos-decoder does.",
-                self.engine.max_length,
+                "Longer than any source in training, which has at most %d ids: "
+                "%s. Much may be missing in the translation. Split such lines "
+                "into sentences, as --split_sentences of relpos-decoder does.",
+                self.engine.longest_source,
                 _listed(numbers),
             )
 

@@ -244,6 +244,7 @@ def describe(
         "checkpoint": str(prefix),
         "parameters": sum(math.prod(v.shape) for v in engine.model.variables),
         "hparams": engine.model.hparams.to_dict(),
+        "longest_source": engine.longest_source,
     }
 
 

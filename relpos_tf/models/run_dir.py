@@ -29,6 +29,7 @@ _PROBLEM_FIELDS = {
     "source_language": str,
     "target_language": str,
     "tokenizer_sha256": str,
+    "longest_source": int,  # the most ids of a source in training
     "data": dict[str, str],
     # Ids per word, and the share of byte pieces: `data.tokenizer.Fit`.
     "vocabulary_fit": list[float],
@@ -129,6 +130,11 @@ class RunDir:
     def write_problem(self, problem: dict[str, Any]) -> None:
         """Writes problem.json, which describes the run's data."""
         self._write(_PROBLEM, checked_json.dumps(problem).encode())
+
+    def longest_source(self) -> int:
+        """Returns the most ids of a source in training, as far as known."""
+        most = self.read_hparams().max_length
+        return self.read_problem().get("longest_source", most)
 
     def copy_tokenizer(self, path: str | pathlib.Path) -> None:
         """Copies a tokenizer into the run.

@@ -218,7 +218,7 @@ def _check_augmentation(path, hparams):
 def _write_run(run, problem, data_dir, hparams, flags_text):
     """Checks what training needs, and writes the files of the run."""
     tokenizer_path = problem.tokenizer_path(data_dir)
-    _check_lengths(problem.tokens(data_dir, "train"), hparams)
+    longest = _longest_source(problem.tokens(data_dir, "train"), hparams)
     _check_augmentation(tokenizer_path, hparams)
     decode = decode_hparam.DecodeHParams(beam_size=hparams.beam_size)
     decode.check_beam_size(hparams.vocab_size)
@@ -232,6 +232,7 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
             "source_language": problem.source_language,
             "target_language": problem.target_language,
             "tokenizer_sha256": files.sha256(tokenizer_path),
+            "longest_source": longest,
             "data": manifest_lib.fingerprints(problem.manifest(data_dir)),
             "vocabulary_fit": list(_vocabulary_fit(problem, data_dir)),
         }
@@ -242,13 +243,14 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
     run.write_hparams(hparams)  # last: it makes the folder a run
 
 
-def _check_lengths(tokens, hparams):
-    """Logs the number of training pairs that are too long.
+def _longest_source(tokens, hparams):
+    """Returns the most ids of a source, and logs how many pairs are too long.
 
     Raises:
         UserError: all of them are.
     """
-    longer = int((tokens.lengths > hparams.max_length).any(axis=1).sum())
+    is_short = (tokens.lengths <= hparams.max_length).all(axis=1)  # [pairs]
+    longer = int((~is_short).sum())
     line = (
         f"{longer:,} of {len(tokens):,} training pairs are left out: they have "
         f"more than max_length={hparams.max_length} tokens on a side."
@@ -257,6 +259,9 @@ def _check_lengths(tokens, hparams):
         raise errors.UserError(f"{line} Raise it: --hparams=max_length=...")
     if longer:
         _log.info("%s", line)
+    if hparams.pair_concatenation:
+        return hparams.max_length  # of joined pairs
+    return int(tokens.lengths[is_short, 0].max())
 
 
 def _check_same_run(run, hparams, problem, data_dir, flags):

@@ -13,6 +13,7 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.data import pieces
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import model_engine
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from tests import tiny_run
@@ -88,6 +89,7 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
         record = run_dir.RunDir(run)
         record.write_problem(tiny_run.PROBLEM | {"tokenizer_sha256": known})
         loading.load_tokenizer(run)
+        self.assertEqual(model_engine.load(run).longest_source, 64)
         path = run / "tokenizer.model"
         # Still a model of as many pieces.
         path.write_bytes(path.read_bytes() + b"\xa0\x06\x01")
@@ -98,6 +100,7 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
             loading.load_tokenizer(run)
         (run / "problem.json").unlink()
         loading.load_tokenizer(run)
+        self.assertEqual(model_engine.load(run).longest_source, 256)
 
     @parameterized.parameters("", "missing", "ckpt-7")
     def test_what_is_no_run_is_refused(self, name):

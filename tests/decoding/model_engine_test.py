@@ -90,7 +90,7 @@ class CompiledTest(tf.test.TestCase, parameterized.TestCase):
     def test_an_export_is_not_compiled(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
         info = {"format": "litert", "files": {}, "decode_hparams": {}}
-        info |= {"tokenizer": "", "tokenizer_sha256": "", "hparams": {}}
+        info |= {"tokenizer": "", "tokenizer_sha256": "", "longest_source": 0}
         content = checked_json.dumps(info)
         (folder / export_files.EXPORT_INFO).write_text(content)
         with self.assertRaisesRegex(

@@ -137,7 +137,7 @@ class SentenceTranslatorTest(absltest.TestCase):
 
     def test_sentences_are_not_named_as_long(self):
         engine = translator_test.EchoEngine()
-        engine.max_length = 30
+        engine.longest_source = 30
         line = "Where is the station? " * 8
         with self.assertNoLogs("relpos_tf", logging.WARNING):
             (found,) = translator_of(engine=engine).translations([line])

@@ -152,24 +152,24 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         # A line's 4 beams have 32,000 ids, and a batch at most 8 * 16384.
         self.assertLessEqual(max(map(len, self.engine.batches)), 4)
 
-    def test_lines_longer_than_training_pairs_are_named_before_they_are_tried(
+    def test_lines_longer_than_in_training_are_named_before_they_are_tried(
         self,
     ):
-        self.engine.memory, self.engine.max_length = 10**5, 20
+        self.engine.memory, self.engine.longest_source = 10**5, 20
         lines = ["a", "", "b" * 20, "c" * 19, "d" * 70]
         with self.assertLogs("relpos_tf", logging.WARNING) as logs:
             translations = self.translator.translations(lines)
             found = [next(translations)]
             self.assertEqual(found[0].texts, ["A"])
             (warning,) = logs.output
-            self.assertIn("max_length=20 ids: 2 lines (3, 5)", warning)
+            self.assertIn("at most 20 ids: 2 lines (3, 5)", warning)
             self.assertIn("--split_sentences", warning)
             found += translations
         self.assertLen(logs.output, 1)
         self.assertEqual(
             [one.is_long for one in found], [False, False, True, False, True]
         )
-        self.engine.max_length = 0  # it is unknown
+        self.engine.longest_source = 0  # it is unknown
         with self.assertNoLogs("relpos_tf", logging.WARNING):
             self.translator.translate(lines)
 

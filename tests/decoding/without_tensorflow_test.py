@@ -124,7 +124,7 @@ class WithoutTensorFlowTest(parameterized.TestCase):
                 "decode_hparams": {},
                 "tokenizer": "",
                 "tokenizer_sha256": "",
-                "hparams": {},
+                "longest_source": 0,
             }
         )
         (saved_model / "export_info.json").write_text(info)

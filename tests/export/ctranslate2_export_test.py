@@ -47,6 +47,8 @@ class ExportTest(folders.TestCase):
         self.assertEqual(info["format"], "ctranslate2")
         self.assertEqual(info["quantization"], "none")
         self.assertIsNone(info["max_positions"])
+        loaded = relpos_tf.Translator.load(folder)
+        self.assertEqual(loaded.engine.longest_source, 256)
         self.assertEqual(
             info["decode_hparams"],
             {"beam_size": 3, "alpha": 0.6, "extra_length": 7},

@@ -202,6 +202,8 @@ class ExportTest(folders.TestCase):
         self.assertEqual(info["format"], "litert")
         self.assertEqual(info["quantization"], "none")
         self.assertIsNone(info["max_positions"])
+        loaded = relpos_tf.Translator.load(folder)
+        self.assertEqual(loaded.engine.longest_source, 256)
         self.assertEqual(info["decode_hparams"], SETTINGS.search_settings())
         self.assertCountEqual(
             info["files"], ["model.tflite", "tokenizer.model"]

@@ -137,6 +137,7 @@ class ExportTest(tf.test.TestCase):
         )
         self.assertEqual(done.returncode, 0, done.stderr.decode()[-2000:])
         found = json.loads(done.stdout)
+        self.assertEqual(self.loaded.engine.longest_source, 256)
         self.assertEqual(found["ours"], [])
         self.assertIn("Op type not registered", found["missing"])
         beams = self.translator.translate(LINES, n_best=3, return_scores=True)

@@ -170,17 +170,25 @@ class OpenRunTest(parameterized.TestCase):
     def test_pairs_that_are_too_long_are_counted(self):
         train = [("7 " * n, "7 " * n + "s") for n in range(1, 41)]
         self.run_dir = self.run_dir.parent / "new"
+        hparams = HPARAMS.replace(max_length=20)
         with self.assertLogs("relpos_tf", "INFO") as logs:
-            self.open(HPARAMS.replace(max_length=20), train=train, data="other")
-        ids = tokenizer.Tokenizer(self.model).encode_batch(
-            [target for _, target in train]
+            run, _ = self.open(hparams, train=train, data="other")
+        sources, targets = (
+            tokenizer.Tokenizer(self.model).encode_batch(side)
+            for side in zip(*train, strict=True)
         )
-        longer = sum(len(row) > 20 for row in ids)
+        longer = sum(len(row) > 20 for row in targets)
         self.assertBetween(longer, 5, 35)
         self.assertIn(
             f"{longer} of 40 training pairs are left out", logs.output[0]
         )
         self.assertIn("max_length=20", logs.output[0])
+        longest = len(sources[40 - longer - 1])
+        self.assertLess(longest, 20)
+        self.assertEqual(run.longest_source(), longest)
+        hparams = hparams.replace(pair_concatenation=0.1)
+        run, _ = self.open(hparams, train=train, data="other")
+        self.assertEqual(run.longest_source(), 20)
 
 
 class VocabularyTest(parameterized.TestCase):
