@@ -154,7 +154,7 @@ def _decoder(model, inputs, limits, max_length=None):
     It is a triple: the `step` of `beam_search.Search`; the states `[B, ...]`
     before the first one; and `shared`.
     """
-    whole = model.init_cache(inputs, max_length=max_length)
+    whole = model.init_cache(inputs, max_length)
     prefix = limits.prefix
     if prefix is None:
         prefix = tf.zeros([tf.shape(inputs)[0], 0], tf.int32)

@@ -159,12 +159,6 @@ class RunDir:
         is_subwords = pathlib.Path(path).suffix == pathlib.Path(SUBWORDS).suffix
         self._write(SUBWORDS if is_subwords else TOKENIZER, content)
 
-    def make_folder(self, name: str) -> pathlib.Path:
-        """Makes a folder in the run unless it is there; returns its path."""
-        folder = self.path / name
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
-
     def append_metrics(self, event: dict[str, Any]) -> None:
         """Appends a line to metrics.jsonl.
 

@@ -260,13 +260,10 @@ class Transformer(keras.Model):
     def init_cache(
         self,
         inputs: tf.Tensor,
-        memory: tf.Tensor | None = None,  # of `encode`
-        *,
         max_length: int | tf.Tensor | None = None,  # of a fixed cache
     ) -> DecoderCache:
         """Returns the cache before the first `step`: fixed, or it grows."""
-        if memory is None:
-            memory = self.encode(inputs)
+        memory = self.encode(inputs)
         batch = tf.shape(inputs)[0]
         return DecoderCache(
             layers=tuple(

@@ -446,7 +446,8 @@ class Trainer:
             )
         if len(steps) < 2:
             return None
-        folder = self.run.make_folder("average")
+        folder = self.run.path / "average"
+        folder.mkdir(exist_ok=True)
         average = str(folder / f"ckpt-{self.step}")
         checkpoints.average(
             [str(self.run.path / f"ckpt-{step}") for step in steps], average

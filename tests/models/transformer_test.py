@@ -227,14 +227,13 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         model = example.made(name)
         inputs, targets = example.BATCH
         before = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]
-        memory = model.encode(inputs)
         # Cache that grows or not; end of each step, after a prefix or none.
         for max_length, ends in (
             (None, (1, 2, 5, 6, 7)),
             (11, (1, 2, 4, 7)),
             (7, (3, 4, 7)),
         ):
-            cache = model.init_cache(inputs, memory, max_length=max_length)
+            cache = model.init_cache(inputs, max_length)
             rows, start = [], 0
             for end in ends:
                 logits, cache = model.step(before[:, start:end], cache, start)
@@ -252,8 +251,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
 
         def diagonals(positions):
             def step(ids, inputs):
-                memory = model.encode(inputs)
-                cache = model.init_cache(inputs, memory, max_length=11)
+                cache = model.init_cache(inputs, max_length=11)
                 return model.step(ids, cache, 0)[0]
 
             graph = tf.function(step).get_concrete_function(
