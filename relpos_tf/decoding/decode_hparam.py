@@ -69,9 +69,9 @@ class DecodeHParams:
                 type.
         """
         kinds = {field.name: field.type for field in dataclasses.fields(cls)}
+        kinds = {name: kinds[name] for name in cls().search_settings()}
         fields.check_names(values, kinds)
-        optional = kinds.keys() - cls().search_settings()
-        checked_json.check(values, kinds, optional)
+        checked_json.check(values, kinds)
         return cls(**values)
 
     def fill(self, defaults: Any) -> "DecodeHParams":

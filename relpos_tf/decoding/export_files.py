@@ -26,7 +26,6 @@ _FIELDS = {
     "longest_source": int,
     "max_positions": int | None,
 }
-_OPTIONAL = {"max_positions"}  # of CTranslate2 alone
 
 
 def is_export(path: str | pathlib.Path) -> bool:
@@ -46,7 +45,7 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
     """
     path = pathlib.Path(folder, EXPORT_INFO)
     try:
-        return checked_json.loads(path.read_bytes(), _FIELDS, _OPTIONAL)
+        return checked_json.loads(path.read_bytes(), _FIELDS)
     except OSError as error:
         raise errors.UserError(
             "Expected a folder made by relpos-export. "

@@ -282,7 +282,6 @@ def describe(
         | {"ai-edge-litert": metadata.version("ai-edge-litert")},
         "usage": _USAGE.splitlines(),
         "quantization": quantization,
-        "max_positions": None,
         "signatures": {
             name: {
                 "inputs": _INPUTS,

@@ -245,6 +245,7 @@ def describe(
         "parameters": sum(math.prod(v.shape) for v in engine.model.variables),
         "hparams": engine.model.hparams.to_dict(),
         "longest_source": engine.longest_source,
+        "max_positions": None,
     }
 
 

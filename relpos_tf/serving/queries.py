@@ -5,8 +5,9 @@ Nothing here knows the model: `served` checks what a model can do.
 
 import contextlib
 import dataclasses
+import email
+import itertools
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 from urllib import parse as urls
@@ -90,22 +91,24 @@ def read(
 
 def _form_fields(body, content_type):
     """Returns the fields of a form; of too many, none."""
-    text = body.decode(errors="replace")
-    if not content_type.lower().startswith("multipart/form-data"):
-        with contextlib.suppress(ValueError):
-            pairs = urls.parse_qsl(
-                text, keep_blank_values=True, max_num_fields=_MOST_FORM_FIELDS
+    if content_type.lower().startswith("multipart/form-data"):
+        head = f"content-type: {content_type}\r\n\r\n".encode()
+        parts = email.message_from_bytes(head + body).walk()
+        return {
+            part.get_param(
+                "name", header="content-disposition"
+            ): part.get_payload(decode=True).decode(errors="replace")
+            for part in itertools.islice(parts, 1, _MOST_FORM_FIELDS)
+        }
+    with contextlib.suppress(ValueError):
+        return dict(
+            urls.parse_qsl(
+                body.decode(errors="replace"),
+                keep_blank_values=True,
+                max_num_fields=_MOST_FORM_FIELDS,
             )
-            return dict(pairs)
-        return {}
-    found = {}
-    boundary = re.search(r'boundary="?([^";]+)', content_type)
-    parts = text.split(f"--{boundary[1]}") if boundary else []
-    for part in parts[1 : _MOST_FORM_FIELDS + 1]:
-        head, _, content = part.partition("\r\n\r\n")
-        if name := re.search(r'\bname="([^"]*)"', head):
-            found[name[1]] = content.removesuffix("\r\n")
-    return found
+        )
+    return {}
 
 
 def parse(values: dict[str, Any], limits: limits_lib.Limits) -> Query:

@@ -107,7 +107,8 @@ def read(path: pathlib.Path) -> dict[str, Any]:
             f"and more. Received: {path}, which is something else."
         )
     try:
-        checked_json.check(values, _FIELDS, optional=_FIELDS)
+        known = _FIELDS.keys() & values.keys()
+        checked_json.check(values, {name: _FIELDS[name] for name in known})
     except errors.UserError as error:
         raise errors.UserError(f"{path} is damaged: {error}") from error
     return values

@@ -7,7 +7,6 @@ object and checksum are always replaced together.
 
 import hashlib
 import json
-from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,14 +26,12 @@ def dumps(values: dict[str, Any]) -> str:
 def loads(
     content: bytes | str,
     field_types: Mapping[str, Any] | None = None,
-    optional: Collection[str] = (),
 ) -> dict[str, Any]:
     """Reads an object that `dumps` wrote, or one without a checksum.
 
     Args:
         content: bytes or str. The file's content.
         field_types: The fields and their types, as for `check`. None: any.
-        optional: The names of fields that may be missing.
 
     Returns:
         The object without its checksum.
@@ -57,36 +54,31 @@ def loads(
             "its content does not fit its checksum. Put the original back; "
             f'if you changed it on purpose, remove its field "{CHECKSUM}".'
         )
-    check(values, field_types or {}, optional)
+    check(values, field_types or {})
     return values
 
 
-def check(
-    values: Mapping[str, Any],
-    field_types: Mapping[str, Any],
-    optional: Collection[str] = (),
-) -> None:
+def check(values: Mapping[str, Any], field_types: Mapping[str, Any]) -> None:
     """Checks that an object has its fields, and their types.
 
     Args:
         values: The object. It may have further fields.
         field_types: By name, a type as for `fields.check_value`.
-        optional: The names of fields that may be missing.
 
     Raises:
         UserError: a field is missing or of another type.
 
     Example:
 
-    >>> check({"steps": 7}, {"steps": int, "name": str}, ["name"])
+    >>> check({"steps": 7, "more": ""}, {"steps": int})
     """
-    if missing := sorted(field_types.keys() - values.keys() - set(optional)):
+    if missing := sorted(field_types.keys() - values.keys()):
         raise errors.UserError(
             f"expected the fields {', '.join(missing)}. "
             f"Received: {', '.join(values) or 'none'}."
         )
-    for name in field_types.keys() & values.keys():
-        fields.check_value(name, values[name], field_types[name])
+    for name, kind in field_types.items():
+        fields.check_value(name, values[name], kind)
 
 
 def checksum(values: dict[str, Any]) -> str:

@@ -243,7 +243,8 @@ class RefusalsTest(parameterized.TestCase):
         (folder / "export").mkdir()
         (folder / "export" / "export_info.json").write_text(
             '{"format": "saved_model", "files": {}, "decode_hparams": {}, '
-            '"tokenizer": "", "tokenizer_sha256": "", "longest_source": 0}'
+            '"tokenizer": "", "tokenizer_sha256": "", "longest_source": 0, '
+            '"max_positions": null}'
         )
         before = sorted(os.listdir(folder))
         with mock.patch.object(

@@ -91,6 +91,7 @@ class CompiledTest(tf.test.TestCase, parameterized.TestCase):
         folder = pathlib.Path(self.create_tempdir().full_path)
         info = {"format": "litert", "files": {}, "decode_hparams": {}}
         info |= {"tokenizer": "", "tokenizer_sha256": "", "longest_source": 0}
+        info |= {"max_positions": None}
         content = checked_json.dumps(info)
         (folder / export_files.EXPORT_INFO).write_text(content)
         with self.assertRaisesRegex(

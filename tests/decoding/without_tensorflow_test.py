@@ -125,6 +125,7 @@ class WithoutTensorFlowTest(parameterized.TestCase):
                 "tokenizer": "",
                 "tokenizer_sha256": "",
                 "longest_source": 0,
+                "max_positions": None,
             }
         )
         (saved_model / "export_info.json").write_text(info)
