@@ -126,7 +126,7 @@ def start(
         slot: Its part of the machine.
 
     Raises:
-        UserError: the log is a link.
+        OSError: the log is a link.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     ours = {k: v for k, v in os.environ.items() if k != _HOSTS}

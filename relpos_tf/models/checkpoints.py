@@ -34,7 +34,6 @@ from relpos_tf import errors
 from relpos_tf.models import run_dir
 from relpos_tf.utils import files
 from relpos_tf.utils import signals
-from relpos_tf.utils import system_errors
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -105,7 +104,7 @@ class CheckpointManager:
                 the checkpoint, if it is new, goes when the next is saved.
 
         Raises:
-            UserError: it cannot be written, as on a full disk.
+            OSError: it cannot be written, as on a full disk.
         """
         prefix = str(self._directory / f"ckpt-{step}")
         with signals.held():
@@ -365,7 +364,7 @@ def write_model(
         average_of: The steps of the checkpoints of an average.
 
     Raises:
-        UserError: it cannot be written, as on a full disk.
+        OSError: it cannot be written, as on a full disk.
     """
     arrays = {_MODEL + name: value for name, value in values.items()}
     arrays["training/step"] = np.int64(step)
@@ -378,11 +377,7 @@ def write_model(
 def _write(prefix: str, values: Mapping[str, tf.Variable | np.ndarray]) -> None:
     """Writes a checkpoint, whole or not at all."""
     path = f"{prefix}{run_dir.CHECKPOINT}"
-    with (
-        system_errors.writing(path),
-        files.replacing(path) as file,
-        zipfile.ZipFile(file, "w") as archive,
-    ):
+    with files.replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, value in values.items():
             # `ZipInfo` has no date, so that equal values are equal files.
             info = zipfile.ZipInfo(name + _ARRAY)

@@ -12,7 +12,6 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
-from relpos_tf.utils import system_errors
 
 HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
@@ -163,13 +162,11 @@ class RunDir:
         """Appends a line to metrics.jsonl.
 
         Raises:
-            UserError: the file cannot be written, or is a link.
+            OSError: the file cannot be written, or is a link.
         """
-        path = self.path / METRICS
-        with system_errors.writing(path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            with files.open_appending(path) as file:
-                file.write(_line(event))
+        self.path.mkdir(parents=True, exist_ok=True)
+        with files.open_appending(self.path / METRICS) as file:
+            file.write(_line(event))
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Returns the events of metrics.jsonl without an incomplete last line.
@@ -224,9 +221,8 @@ class RunDir:
         (self.path / f"ckpt-{step}{_STOP}").unlink(missing_ok=True)
 
     def _write(self, name: str, content: bytes) -> None:
-        with system_errors.writing(self.path / name):
-            self.path.mkdir(parents=True, exist_ok=True)
-            files.write(self.path / name, content)
+        self.path.mkdir(parents=True, exist_ok=True)
+        files.write(self.path / name, content)
 
 
 def parse_flags(text: str) -> dict[str, str]:

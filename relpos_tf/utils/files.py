@@ -27,9 +27,6 @@ from relpos_tf.utils import system_errors
 # The end of a temporary name, after the final name, as a pattern of `glob`.
 PART = f".{'[0-9a-f]' * 8}.part"
 OLD = ".old"  # the end of the name of a folder that is being replaced
-# Characters of a final name in a temporary one: most file systems allow names
-# of 255 bytes.
-_STEM = 50
 # Links that the system makes to the open files of a process.
 _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/.*")
 _BLOCK = 1 << 20
@@ -52,6 +49,7 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
 
     Raises:
         OSError: it cannot be written; at once if its folder does not allow it.
+            On a full disk, it also has the name of the file.
     """
     path = os.fspath(path)
     mode = os.lstat(path).st_mode if os.path.lexists(path) else 0
@@ -61,7 +59,7 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
             yield file
         return
     folder, name = os.path.split(path)
-    partial = f"{name[:_STEM]}.{secrets.token_hex(4)}.part"
+    partial = f"{name}.{secrets.token_hex(4)}.part"
     try:
         file = open(os.path.join(folder, partial), "xb+")
     except OSError as error:
@@ -75,10 +73,12 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
         os.fsync(file.fileno())
         file.close()
         os.replace(file.name, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             file.close()  # On a full disk this fails once more.
         pathlib.Path(file.name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in system_errors.FULL:
+            error.filename = path
         raise
 
 
@@ -96,17 +96,15 @@ def new_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    stem = f".{path.name[:_STEM]}"
-    for left in path.parent.glob(f"{glob.escape(stem)}{PART}"):
+    for left in path.parent.glob(f".{glob.escape(path.name)}{PART}"):
         if not locks.is_locked(left):
             shutil.rmtree(left, ignore_errors=True)
-    partial = path.with_name(f"{stem}.{secrets.token_hex(4)}.part")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     partial.mkdir()
     descriptor = os.open(partial, os.O_RDONLY)
     try:
         locks.lock(descriptor)
-        with system_errors.writing(partial, is_folder=True):
-            yield partial
+        yield partial
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         os.close(descriptor)
@@ -144,10 +142,9 @@ def open_appending(path: str | pathlib.Path) -> BinaryIO:
     """Opens a file for reading and for adding to its end.
 
     Raises:
-        UserError: it is a link, or cannot be opened.
+        OSError: it is a link, or cannot be opened.
     """
-    with system_errors.writing(path):
-        return open(path, "ab+", opener=_open_no_link)
+    return open(path, "ab+", opener=_open_no_link)
 
 
 def sha256(path: str | pathlib.Path) -> str:

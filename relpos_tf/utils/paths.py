@@ -8,7 +8,6 @@ import os
 import pathlib
 
 from relpos_tf import errors
-from relpos_tf.utils import system_errors
 
 
 def check_folder(path: str | pathlib.Path) -> None:
@@ -22,9 +21,8 @@ def check_folder(path: str | pathlib.Path) -> None:
     """
     check_name(path)
     folder = pathlib.Path(path).absolute()
-    with system_errors.writing(path):
-        while not folder.exists():
-            folder = folder.parent
+    while not folder.exists():
+        folder = folder.parent
     if not folder.is_dir():
         raise errors.UserError(
             f"Expected a folder. Received: {path}, where {folder} is a file."
@@ -66,13 +64,11 @@ def check_file(path: str | pathlib.Path) -> None:
         UserError: it cannot be written, or its folder is missing.
     """
     path = pathlib.Path(path)
-    with system_errors.writing(path):
-        exists = path.exists()
     if path.is_dir():
         raise errors.UserError(
             f"Expected a file to write. Received: {path}, a folder."
         )
-    if exists and not path.is_file():
+    if path.exists() and not path.is_file():
         return
     _check_writable(path, path.parent)
 

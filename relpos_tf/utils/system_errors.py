@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import pathlib
 import re
 import sys
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 from relpos_tf import errors
 
 # EFBIG: a limit on the size of files, as some batch systems set.
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FULL_TEXT = re.compile(
     r"no space left on device|disk quota exceeded|file too large", re.IGNORECASE
 )
@@ -20,30 +19,6 @@ _MEMORY_TEXT = re.compile(
     r"bad_alloc",
     re.IGNORECASE,
 )
-
-
-@contextlib.contextmanager
-def writing(
-    path: str | pathlib.Path, is_folder: bool = False
-) -> Iterator[None]:
-    """Names the file that the block could not write.
-
-    Args:
-        path: The file.
-        is_folder: bool. The block writes several files in the folder `path`:
-            only the errors of a full disk, which name no file, are its own.
-
-    Raises:
-        UserError: in place of an `OSError`.
-    """
-    try:
-        yield
-    except OSError as error:
-        if is_folder and error.errno not in _FULL:
-            raise
-        raise errors.UserError(
-            f"Cannot write {path}: {_reason(error)}"
-        ) from error
 
 
 @contextlib.contextmanager
@@ -74,10 +49,11 @@ def os_error_text(error: OSError) -> str | None:
 
     None for other errors without a path, which are bugs of the program.
     """
+    advice = " Make room." if error.errno in FULL else ""
+    reason = f"{(error.strerror or str(error)).lower()}.{advice}"
     if error.filename is not None:
-        return f"{error.filename}: {_reason(error)}"
-    is_known = error.errno in (*_FULL, errno.EROFS)
-    return _reason(error) if is_known else None
+        return f"{error.filename}: {reason}"
+    return reason if advice else None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -86,11 +62,6 @@ def is_out_of_memory(error: BaseException) -> bool:
         return False
     is_tensorflow = _tensorflow_says(error, _MEMORY_TEXT)
     return isinstance(error, MemoryError) or bool(is_tensorflow)
-
-
-def _reason(error: OSError) -> str:
-    advice = " Make room." if error.errno in _FULL else ""
-    return f"{(error.strerror or str(error)).lower()}.{advice}"
 
 
 def _tensorflow_says(error: BaseException, pattern: re.Pattern) -> str:
