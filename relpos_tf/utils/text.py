@@ -5,8 +5,8 @@ of real test sets, so `str.splitlines` would shift every later line.
 
 Reading removes one "\\r" before a line end and a byte order mark at the start,
 and replaces bytes that are not UTF-8 by U+FFFD. Every line keeps its place.
-Compressed files are known by their first bytes. Text in another encoding is
-refused with the command that converts it.
+Compressed files are known by their first bytes; files are written uncompressed.
+Text in another encoding is refused with the command that converts it.
 """
 
 import contextlib
@@ -19,7 +19,6 @@ import pathlib
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from typing import Any
 from typing import BinaryIO
 
 from relpos_tf import errors
@@ -33,7 +32,7 @@ PAD_ID = 0
 EOS_ID = 1
 UNKNOWN_ID = 2  # of SentencePiece's
 # Compressed files: the end of a name, the first bytes, the module that has
-# `open`.
+# `open` to read them.
 _FORMATS = {
     ".gz": (b"\x1f\x8b", "gzip"),
     ".bz2": (b"BZh", "bz2"),
@@ -125,32 +124,24 @@ def writer(
     """Yields a function that writes a line, in UTF-8.
 
     Args:
-        path: A file for `files.replacing`, compressed if its name ends in one
-            of `COMPRESSED`; or "" for `stream`.
+        path: A file for `files.replacing`; or "" for `stream`.
         stream: A stream that gets each line at once. Control characters are
             escaped if it is a terminal.
         on_kept: If the block raises, the lines written so far are kept in
-            `PATH.first-N-lines` (with the suffix of a compressed file), and
-            `on_kept` is called with the name of that file and N. None: they
-            are removed.
+            `PATH.first-N-lines`, and `on_kept` is called with the name of that
+            file and N. None: they are removed.
     """
     if not path:
-        stream.write(b"")  # A closed stream fails here, not hours later.
         yield lambda line: _write_to_stream(stream, line)
         return
-    suffix = pathlib.Path(path).suffix.lower()
-    _, module = _FORMATS.get(suffix, (b"", ""))
     with files.replacing(path) as file:
-        packed = _opened(module, file, "wb") if module else file
         try:
-            yield lambda line: packed.write(_encoded(line))
-            if module:
-                packed.close()
+            yield lambda line: file.write(_encoded(line))
         except BaseException:
             if on_kept and file.name != os.fspath(path):
                 # A second Ctrl-C would lose the lines.
                 with signals.held():
-                    _keep(packed, file, path, on_kept)
+                    _keep(file, path, on_kept)
             raise
 
 
@@ -192,9 +183,10 @@ def _lines_of(path: str | pathlib.Path) -> Iterator[bytes]:
             head = file.peek(8)
             for first_bytes, module in _FORMATS.values():
                 if head.startswith(first_bytes):
-                    packed = _opened(module, file, "rb")
+                    with extras.imports("zstd", "reading Zstandard"):
+                        opener = importlib.import_module(module)
                     # Without the buffer, Python would run for each line.
-                    yield from io.BufferedReader(packed, _BLOCK)
+                    yield from io.BufferedReader(opener.open(file), _BLOCK)
                     return
             yield from file
     except FileNotFoundError as error:
@@ -210,27 +202,18 @@ def _lines_of(path: str | pathlib.Path) -> Iterator[bytes]:
         ) from error
 
 
-def _opened(module: str, file: BinaryIO, mode: str) -> Any:
-    """Returns the open file that packs into `file`, or unpacks it."""
-    with extras.imports("zstd", "reading or writing Zstandard"):
-        return importlib.import_module(module).open(file, mode)
-
-
-def _keep(packed, file, path, on_kept):
+def _keep(file, path, on_kept):
     """Renames the temporary `file` of `writer`, if it has whole lines."""
-    for one in (packed, file):
-        # On a full disk, only a part of the last line may be written.
-        with contextlib.suppress(OSError):
-            one.close()
-    with contextlib.suppress(errors.UserError):
-        sizes = [len(x) for x in _lines_of(file.name) if x.endswith(b"\n")]
-        if sizes:
-            suffix = "" if packed is file else pathlib.Path(path).suffix
-            kept = f"{path}.first-{len(sizes)}-lines{suffix}"
-            if packed is file:
-                os.truncate(file.name, sum(sizes))
-            os.replace(file.name, kept)
-            on_kept(kept, len(sizes))
+    # On a full disk, only a part of the last line may be written.
+    with contextlib.suppress(OSError):
+        file.close()
+    with open(file.name, "rb") as written:
+        sizes = [len(line) for line in written if line.endswith(b"\n")]
+    if sizes:
+        kept = f"{path}.first-{len(sizes)}-lines"
+        os.truncate(file.name, sum(sizes))
+        os.replace(file.name, kept)
+        on_kept(kept, len(sizes))
 
 
 def _write_to_stream(stream: BinaryIO, line: str) -> None:
