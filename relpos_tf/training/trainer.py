@@ -406,7 +406,6 @@ class Trainer:
             tokens, self.hparams.batch_size
         )
         dataset = itertools.islice(dataset, self.config.eval_steps or None)
-        dataset = terminal.counted(dataset, f"Evaluating on {split}: batch")
         forced = evaluation.teacher_forced(self.model, dataset)
 
         def progress(lines):

@@ -54,7 +54,7 @@ def ordered_map(
     executor = futures.ProcessPoolExecutor(
         number,
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin,
+        initializer=_watch_parent,
     )
     pending = collections.deque()
     try:
@@ -84,7 +84,7 @@ def usable_cores() -> list[int]:
 def _submit(executor, function, argument):
     """Submits a call; a process that it starts never gets Ctrl-C.
 
-    Python would answer it with a traceback before the process can ignore it.
+    A terminal sends Ctrl-C to all; the first process ends the others.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -93,10 +93,8 @@ def _submit(executor, function, argument):
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin():
+def _watch_parent():
     """Prepares a process, which ends when the one that started it does."""
-    # A terminal sends Ctrl-C to all; the first process ends the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

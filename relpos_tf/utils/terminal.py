@@ -10,9 +10,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from typing import Any
 
 _log = logging.getLogger("relpos_tf")
 
@@ -76,13 +73,6 @@ def clear() -> None:
         sys.stderr.write(_ERASE)
         sys.stderr.flush()
         _Last.is_visible, _Last.time = False, 0.0
-
-
-def counted(items: Iterable[Any], label: str) -> Iterator[Any]:
-    """Yields items, and shows their number so far behind `label`."""
-    for number, item in enumerate(items, start=1):
-        show(lambda number=number: f"{label} {number}")
-        yield item
 
 
 def show_lines(number: int) -> None:

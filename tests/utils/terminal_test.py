@@ -71,7 +71,7 @@ class MovingLineTest(absltest.TestCase):
 
     def test_a_pipe_gets_none_of_it_and_a_log_a_line_now_and_then(self):
         with mock.patch.object(self.screen, "isatty", lambda: False):
-            for number, _ in enumerate(terminal.counted(range(90), "Batch")):
+            for number in range(90):
                 self.now += 1.0
                 terminal.show_lines(number)
         logged = [f"Lines so far: {number}.\n" for number in (29, 59, 89)]
