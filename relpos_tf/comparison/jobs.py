@@ -22,7 +22,6 @@ from typing import NamedTuple
 from relpos_tf import errors
 from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.utils import files
-from relpos_tf.utils import locks
 
 _log = logging.getLogger("relpos_tf")
 POLL_SECONDS = 1.0
@@ -93,7 +92,7 @@ def run(
                 job = running.pop(one)
                 try:
                     one.result()
-                except errors.UserError as error:
+                except (errors.UserError, OSError) as error:
                     _log.warning("%s", error)
                     failed.append(job)
     except BaseException:
@@ -131,8 +130,6 @@ def start(
     log.parent.mkdir(parents=True, exist_ok=True)
     ours = {k: v for k, v in os.environ.items() if k != _HOSTS}
     with files.open_appending(log) as file:
-        # A child outlives our SIGKILL; the next command can wait for it.
-        locks.lock(file.fileno())
         process = subprocess.Popen(
             [sys.executable, *arguments],
             stdin=subprocess.DEVNULL,
@@ -161,7 +158,6 @@ class _Processes:
 
     def run(self, job: Job, task: str) -> None:
         """Runs a job to its end; raises UserError if it failed."""
-        self._await_earlier(job)
         slot = self._free.get()
         try:
             with self._lock:
@@ -200,16 +196,6 @@ class _Processes:
         with self._lock:
             for process in self._running:
                 process.kill()
-
-    def _await_earlier(self, job: Job) -> None:
-        """Waits for the process of an earlier command that was killed."""
-        is_said = False
-        while locks.is_locked(job.log):
-            if not is_said:
-                _log.info("Waiting for an earlier process of %s.", job.title)
-                is_said = True
-            if self._is_stopping.wait(POLL_SECONDS):
-                return
 
 
 def _last_lines(log, start):

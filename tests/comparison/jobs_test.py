@@ -15,7 +15,6 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import slots as slots_lib
-from relpos_tf.utils import locks
 from relpos_tf.utils import signals
 from tests import folders
 
@@ -127,20 +126,6 @@ class RunTest(JobsTestCase):
         for message, words in zip(messages, expected, strict=True):
             self.assertIn(words, message)
         self.assertTrue(self.there("b.ended") and self.there("c.ended"))
-
-    def test_process_of_a_killed_command_is_waited_for(self):
-        process = jobs.start(
-            ["-S", "-c", "import time; time.sleep(0.5)"],
-            self.log("a"),
-            slots_lib.Slot(),
-        )
-        self.assertTrue(locks.is_locked(self.log("a")))
-        is_over = []
-        with self.assertLogs("relpos_tf", "INFO") as logs:
-            begin = lambda: is_over.append(process.poll())  # noqa: E731
-            jobs.run([self.job("a", begin=begin)], slots(1), "Work")
-        self.assertEqual(is_over, [0])
-        self.assertIn("Waiting for an earlier process of a.", logs.output[0])
 
     @absltest.skipUnless(hasattr(os, "sched_setaffinity"), "Linux only.")
     def test_process_has_its_slot_and_a_group_and_no_hosts(self):
