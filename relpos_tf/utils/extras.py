@@ -5,12 +5,9 @@ absl-py; TensorFlow and Keras come with the extras `layers` and `translate`.
 """
 
 import contextlib
-import pathlib
 from collections.abc import Iterator
 
 from relpos_tf import errors
-
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class MissingPackageError(ImportError, errors.UserError):
@@ -21,20 +18,8 @@ class MissingPackageError(ImportError, errors.UserError):
 
 
 def how_to_install(extra: str) -> str:
-    """Returns the command that installs an extra.
-
-    An installed package is found by its name, which no index needs to know; a
-    clone that was not installed is named by its folder.
-    """
-    # Not at the top: it takes longer than all else that `import relpos_tf`
-    # imports, and serves a message.
-    import importlib.metadata
-
-    try:
-        importlib.metadata.distribution("relpos_tf")
-    except importlib.metadata.PackageNotFoundError:
-        return f"pip install -e '{_ROOT}[{extra}]'"
-    return f"pip install 'relpos_tf[{extra}]'"
+    """Returns the commands that install an extra."""
+    return f"pip install 'relpos_tf[{extra}]' (in a clone: '.[{extra}]')"
 
 
 @contextlib.contextmanager

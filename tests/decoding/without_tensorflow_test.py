@@ -51,10 +51,9 @@ for path in sys.argv[1:]:
     except relpos_tf.errors.UserError as error:
         print(error)
 """
-# A clone that is not installed is named by its folder.
 ADVICE = (
-    r"Received: none\. Install it: pip install "
-    r"(-e '.*|'relpos_tf)\[{}\]'\Z"
+    r"Received: none\. Install it: pip install 'relpos_tf\[{0}\]' "
+    r"\(in a clone: '\.\[{0}\]'\)\Z"
 )
 
 

@@ -185,7 +185,8 @@ class InstallationTest(absltest.TestCase):
         self.assertEqual(shapes, [[2, 3, 8]] * 3)
         says = (
             r"Expected the package \w+, which (translation|scoring) needs. "
-            r"Received: none. Install it: pip install 'relpos_tf\[translate\]'"
+            r"Received: none. Install it: pip install 'relpos_tf\[translate\]' "
+            r"\(in a clone: '\.\[translate\]'\)"
         )
         self.assertRegex(message, rf"\A{says}\Z")
         for name, *_ in calls:
