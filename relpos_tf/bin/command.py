@@ -28,7 +28,6 @@ import functools
 import logging
 import os
 import pathlib
-import re
 import shlex
 import sys
 import tempfile
@@ -70,8 +69,6 @@ FILE_FLAGS = {
     "train_tags": "a word for each corpus, separated by commas, to put before "
     "the source lines of the corpus, as in ,<bt>",
 }
-_NUMBER = re.compile(r"\s*\d{1,9}\s*")
-_MEMORY_ADVICE = "Take a smaller batch_size, a smaller beam or shorter lines."
 
 
 def _definer(define: Callable[..., Any], **defaults: Any) -> Any:
@@ -227,14 +224,11 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     logger()
     try:
         parse(module.FLAGS, arguments)
-        with system_errors.explained(_MEMORY_ADVICE):
-            code = main()
+        code = main()
         sys.stdout.flush()
         return code or 0
     except UsageError as error:
         return _fail(name, error, 2)
-    except errors.UserError as error:
-        return _fail(name, error, 1)
     except signals.Terminated:
         return _fail(name, "terminated.", 143)
     except KeyboardInterrupt:
@@ -244,8 +238,8 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         # output once more at its end; that flush must not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
-        if (text := system_errors.os_error_text(error)) is None:
+    except Exception as error:
+        if (text := system_errors.explanation(error)) is None:
             raise
         return _fail(name, text, 1)
     finally:

@@ -28,7 +28,6 @@ from relpos_tf.training import run_config
 from relpos_tf.utils import locks
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
-from relpos_tf.utils import system_errors
 
 FLAGS = command.Flags()
 
@@ -125,13 +124,13 @@ def main() -> int | None:
         return command.show_registry()
     if FLAGS.check_env:
         return check_environment()
-    problem = make_problem()
+    problem = command.make_problem(FLAGS)
     hparams = make_hparams()
     check_evaluation(problem)
     output_dir = FLAGS.output_dir or os.path.join(
         "runs", f"{FLAGS.problem}-{FLAGS.hparams_set}"
     )
-    with signals.caught(), system_errors.explained(memory_advice(hparams)):
+    with signals.caught():
         try:
             return train(problem, hparams, output_dir)
         except KeyboardInterrupt:
@@ -253,21 +252,6 @@ def check_folders(problem, output_dir: str) -> None:
     if FLAGS.generate_data or not problem.is_prepared(FLAGS.data_dir):
         with command.flag_value("data_dir"):
             paths.check_folder(FLAGS.data_dir)
-
-
-def memory_advice(hparams) -> str:
-    """Returns the advice for when memory runs out."""
-    return (
-        "Lower the tokens of a batch, as in "
-        f"--hparams=batch_size={hparams.batch_size // 2}, or the longest "
-        f"sentence, as in --hparams=max_length={hparams.max_length // 2}, and "
-        "run again: the run goes on from its last checkpoint."
-    )
-
-
-def make_problem():
-    """Returns the problem that the flags name."""
-    return command.make_problem(FLAGS)
 
 
 def make_hparams():

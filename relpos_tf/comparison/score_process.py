@@ -10,7 +10,6 @@ import sys
 import time
 from typing import Any
 
-from relpos_tf import errors
 from relpos_tf.data import batches
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.problems import manifest
@@ -73,12 +72,11 @@ def score(
 def main(request: str) -> int:
     """Runs a request, given as JSON; returns the exit code."""
     try:
-        with system_errors.explained(
-            "Set a smaller batch_size for these sets."
-        ):
-            score(**json.loads(request))
-    except errors.UserError as error:
-        sys.stderr.write(f"{error}\n")
+        score(**json.loads(request))
+    except Exception as error:
+        if (line := system_errors.explanation(error)) is None:
+            raise
+        sys.stderr.write(f"{line}\n")
         return 1
     return 0
 

@@ -1,10 +1,8 @@
 """Errors of the system, in one line: a full disk, too little memory."""
 
-import contextlib
 import errno
 import re
 import sys
-from collections.abc import Iterator
 
 from relpos_tf import errors
 
@@ -21,34 +19,23 @@ _MEMORY_TEXT = re.compile(
 )
 
 
-@contextlib.contextmanager
-def explained(memory_advice: str) -> Iterator[None]:
-    """Explains errors of memory and of TensorFlow's writing in one line.
+def explanation(error: Exception) -> str | None:
+    """Returns one line about an error, or None for a bug of the program.
 
-    Args:
-        memory_advice: str. A sentence: what to do if memory runs out.
-
-    Raises:
-        UserError: in place of such an error. Other errors pass, as does an
-            `OSError`, which may name its file.
+    It is that of a `UserError`, of a path, of a full disk, which may not name
+    its path, or of memory that ran out.
     """
-    try:
-        yield
-    except Exception as error:
-        if is_out_of_memory(error):
-            text = f"Out of memory. {memory_advice}"
-        elif found := _tensorflow_says(error, _FULL_TEXT):
-            text = f"TensorFlow cannot write: {found}. Make room."
-        else:
-            raise
-        raise errors.UserError(text) from error
-
-
-def os_error_text(error: OSError) -> str | None:
-    """Returns "path: reason", or the reason alone if the disk is the cause.
-
-    None for other errors without a path, which are bugs of the program.
-    """
+    if isinstance(error, errors.UserError):
+        return str(error)
+    if is_out_of_memory(error):
+        return (
+            "Out of memory. Take a smaller batch_size or beam, or shorter "
+            "lines: max_length trains on them, max_input_size cuts them."
+        )
+    if found := _tensorflow_says(error, _FULL_TEXT):
+        return f"TensorFlow cannot write: {found}. Make room."
+    if not isinstance(error, OSError):
+        return None
     advice = " Make room." if error.errno in FULL else ""
     reason = f"{(error.strerror or str(error)).lower()}.{advice}"
     if error.filename is not None:
@@ -60,8 +47,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether an error means that memory ran out, on any device."""
     if _tensorflow_says(error, _FULL_TEXT):
         return False
-    is_tensorflow = _tensorflow_says(error, _MEMORY_TEXT)
-    return isinstance(error, MemoryError) or bool(is_tensorflow)
+    found = isinstance(error, MemoryError)
+    return found or bool(_tensorflow_says(error, _MEMORY_TEXT))
 
 
 def _tensorflow_says(error: BaseException, pattern: re.Pattern) -> str:

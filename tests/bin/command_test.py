@@ -185,7 +185,7 @@ class ExitCodeTest(parameterized.TestCase):
         (fill_disk, 1, "no space left on device. Make room."),
         (press_control_c, 130, "interrupted."),
         (be_terminated, 143, "terminated."),
-        (need_memory, 1, "Out of memory. Take a smaller batch_size, a smaller"),
+        (need_memory, 1, "Out of memory. Take a smaller batch_size or beam, "),
         (raise_foreign_text, 1, "Received: \\x1b[2J\\x9b31m\\u202e, spoken."),
     )
     def test_failure_is_one_line(self, main, expected_code, expected):

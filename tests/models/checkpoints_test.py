@@ -403,7 +403,7 @@ class RoomTest(parameterized.TestCase):
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         path = self.folder / "ckpt-2.npz"
         self.assertEqual(
-            system_errors.os_error_text(raised.exception),
+            system_errors.explanation(raised.exception),
             f"{path}: file too large. Make room.",
         )
         self.assertEqual(os.listdir(self.folder), ["ckpt-1.npz"])
