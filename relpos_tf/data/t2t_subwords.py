@@ -41,7 +41,8 @@ class SubwordTokenizer:
         alphabet: frozenset. The characters of the pieces.
 
     Raises:
-        UserError: the file is missing or not such a vocabulary.
+        OSError: the file is missing.
+        UserError: it is not such a vocabulary.
 
     Example:
 
@@ -50,12 +51,7 @@ class SubwordTokenizer:
     """
 
     def __init__(self, vocab_path: str | pathlib.Path):
-        try:
-            self.model_bytes = pathlib.Path(vocab_path).read_bytes()
-        except OSError as error:
-            raise errors.UserError(
-                f"Cannot read the vocabulary {vocab_path} ({error.strerror})."
-            ) from error
+        self.model_bytes = pathlib.Path(vocab_path).read_bytes()
         self.fingerprint = hashlib.sha256(self.model_bytes).hexdigest()
         self._path = vocab_path
         self._pieces = _read_pieces(self.model_bytes, vocab_path)

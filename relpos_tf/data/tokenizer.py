@@ -58,12 +58,7 @@ class Tokenizer:
     """
 
     def __init__(self, model_path: str | pathlib.Path):
-        try:
-            self.model_bytes = pathlib.Path(model_path).read_bytes()
-        except OSError as error:
-            raise errors.UserError(
-                f"Cannot read the tokenizer {model_path} ({error.strerror})."
-            ) from error
+        self.model_bytes = pathlib.Path(model_path).read_bytes()
         self.fingerprint = hashlib.sha256(self.model_bytes).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor()
         try:

@@ -139,13 +139,10 @@ class RunDir:
         """Copies a tokenizer into the run.
 
         Raises:
-            UserError: it cannot be read, or the run has another tokenizer.
+            OSError: it cannot be read.
+            UserError: the run has another tokenizer.
         """
-        try:
-            content = pathlib.Path(path).read_bytes()
-        except OSError as error:
-            message = f"Cannot read the tokenizer {path}: {error.strerror}."
-            raise errors.UserError(message) from error
+        content = pathlib.Path(path).read_bytes()
         current = pathlib.Path(self.tokenizer_path)
         if current.is_file():
             if current.read_bytes() == content:

@@ -150,7 +150,7 @@ def settings(split: str, found: Sequence[Pairs]) -> dict[str, list[list[str]]]:
         corpus.
 
     Raises:
-        UserError: there is no such file.
+        OSError: there is no such file.
     """
     return {
         f"{split}_{side}": [
@@ -225,9 +225,4 @@ def _checksum(path: str) -> str:
             f"Expected a text file, which can be read more than once. "
             f"Received: {path!r}, a folder, a pipe or a device."
         )
-    try:
-        return files.sha256(path)
-    except OSError as error:
-        raise errors.UserError(
-            f"Expected a text file. Received: {path!r} ({error.strerror})."
-        ) from error
+    return files.sha256(path)

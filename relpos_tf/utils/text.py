@@ -86,7 +86,8 @@ def read_lines(path: str | pathlib.Path) -> Iterator[str]:
     """Yields the lines of a file whose encoding is known to be right.
 
     Raises:
-        UserError: the file does not exist or cannot be read to its end.
+        OSError: the file does not exist, for example.
+        UserError: its content cannot be read to its end.
     """
     for number, line in enumerate(_lines_of(path)):
         yield _decoded(line, is_first=number == 0)
@@ -96,8 +97,9 @@ def checked_lines(path: str | pathlib.Path) -> Iterator[str]:
     """Yields the lines of a user's file, which is checked while it is read.
 
     Raises:
-        UserError: the file does not exist, cannot be read to its end, or is
-            not text in UTF-8, as far as it has been read.
+        OSError: the file does not exist, for example.
+        UserError: its content cannot be read to its end, or is not text in
+            UTF-8, as far as it has been read.
     """
     return stream_lines(_lines_of(path), str(path))
 
@@ -106,7 +108,8 @@ def read_nonempty(path: str | pathlib.Path) -> Iterator[str]:
     """Returns the lines of a user's file that must have at least one.
 
     Raises:
-        UserError: as for `checked_lines`; or the file is empty.
+        OSError: as for `checked_lines`.
+        UserError: likewise; or the file is empty.
     """
     lines = checked_lines(path)
     first = list(itertools.islice(lines, 1))
@@ -189,13 +192,11 @@ def _lines_of(path: str | pathlib.Path) -> Iterator[bytes]:
                     yield from io.BufferedReader(opener.open(file), _BLOCK)
                     return
             yield from file
-    except FileNotFoundError as error:
-        raise errors.UserError(
-            f"Expected a text file. Received: {path}, which does not exist."
-        ) from error
     except errors.UserError:  # a package is not installed
         raise
     except Exception as error:  # damage shows as errors of many classes
+        if getattr(error, "errno", None):
+            raise  # not the content's fault
         raise errors.UserError(
             f"Cannot read {path} to its end ({error}). Put a complete copy "
             "of the file in its place."

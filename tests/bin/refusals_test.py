@@ -40,10 +40,9 @@ TABLE = {
         ("--translation=a", "--reference is required"),
         ("--reference=a", "--translation is required"),
         ("--translation=a --reference=b", "2 1"),
-        ("--translation=no --reference=b", "no, which does not exist"),
+        ("--translation=no --reference=b", "no: no such file"),
         ("--translation=a,b --reference=a", "--reference 1 2"),
-        ("--translation=a --reference=a --score_json=a", "--score_json same"),
-        ("--translation=b,a --reference=b,a --score_json=a", "same file"),
+        ("--translation=a --reference=a --score_json=no/x", "--score_json"),
         (
             "--translation=a --reference=a --test_set=x",
             "--reference --test_set",
@@ -131,9 +130,9 @@ TABLE = {
         ("--decode_hparams=beam_siez=3", "--decode_hparams: beam_size Known"),
         ("--decode_hparams=beam_size=0", "at least 1 beam_size=0"),
         ("--decode_hparams=write_beam_scores=true", "needs return_beams"),
-        ("--decode_from_file=no", "no, which does not exist"),
+        ("--decode_from_file=no", "no: no such file"),
         ("--decode_from_file=blank", "blank is empty"),
-        ("--decode_from_file=a --decode_reference=no", "no, which does not"),
+        ("--decode_from_file=a --decode_reference=no", "no: no such file"),
         ("--decode_from_file=a --decode_reference=b", "--decode_reference 1"),
         ("--score_file=a", "Line 1 input<TAB>target"),
         ("--decode_to_file=folder", "--decode_to_file: a folder"),
@@ -198,7 +197,7 @@ TABLE = {
     ),
     translate_all: (
         ("--output_dir=no/run", "Expected a run's directory"),
-        ("--output_dir=run --decode_from_file=no", "no, which does not"),
+        ("--output_dir=run --decode_from_file=no", "no: no such file"),
         (
             "--output_dir=run --decode_from_file=a --decode_reference=b",
             "2 lines 1",

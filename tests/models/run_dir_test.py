@@ -46,12 +46,8 @@ class RunDirTest(parameterized.TestCase):
         second.write_bytes(b"two")
         self.run.copy_tokenizer(first)
         self.run.copy_tokenizer(first)
-        for path, words in (
-            (second, "is not the one"),
-            (self.folder / "none", "Cannot read the tok"),
-        ):
-            with self.assertRaisesRegex(errors.UserError, words):
-                self.run.copy_tokenizer(path)
+        with self.assertRaisesRegex(errors.UserError, "is not the one"):
+            self.run.copy_tokenizer(second)
         kept = pathlib.Path(self.run.tokenizer_path).read_bytes()
         self.assertEqual(kept, b"one")
 

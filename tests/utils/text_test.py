@@ -139,8 +139,12 @@ class TextTest(parameterized.TestCase):
                 list(text.read_lines(path))
 
     def test_files_that_cannot_be_read_are_named(self):
-        for path in (self.folder / "missing.txt", self.folder, self.write(b"")):
-            with self.assertRaisesRegex(errors.UserError, str(path)):
+        for path, kind in (
+            (self.folder / "missing.txt", FileNotFoundError),
+            (self.folder, IsADirectoryError),
+            (self.write(b""), errors.UserError),
+        ):
+            with self.assertRaisesRegex(kind, str(path)):
                 list(text.read_nonempty(path))
 
     def test_written_lines_come_back(self):
