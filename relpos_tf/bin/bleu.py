@@ -15,8 +15,9 @@ that relpos-translate_all has written:
         --translation_name=dev --reference=dev.de
 
 It prints a table of all checkpoints with the best marked, and writes the scores
-into the folder, as NAME.bleu.json. All texts are plain, one sentence a line.
-Every score has the signature that says how it was computed.
+and a plot into the folder, NAME.bleu.json and NAME.bleu.png. All texts are
+plain, one sentence a line. Every score has the signature that says how it was
+computed.
 """
 
 import json
@@ -24,18 +25,18 @@ import json
 from relpos_tf.bin import command
 from relpos_tf.bin import scores
 from relpos_tf.utils import files
-from relpos_tf.utils import paths
 from relpos_tf.utils import text
 
 FLAGS = command.Flags()
-FLAGS.define_strings(
+FLAGS.define_lists(
     translation="File of translations, or several files, separated by commas.",
     reference="File of reference translations, a line for each line; one file "
     "for each --translation.",
     test_set="sacreBLEU's name of a test set, such as multi30k/2016, in place "
     "of --reference; a name for each --translation.",
-    score_json="File to write the scores to, as one JSON object. Default: "
-    "none; with --translations_dir, NAME.bleu.json in that folder.",
+)
+FLAGS.define_strings(
+    score_json="File to write the scores to, as one JSON object.",
     tokenized_language="Language code, such as de: also print the "
     "lower-cased, tokenized BLEU of papers on multimodal translation, which "
     "is higher. Default: the target of --language_pair, if Moses' tokenizer "
@@ -55,6 +56,7 @@ scores.define_language_pair(
 scores.define_tokenizer(FLAGS)
 FLAGS.exclusive("translation", "translations_dir")
 FLAGS.exclusive("reference", "test_set")
+FLAGS.exclusive("score_json", "translations_dir")
 FLAGS.needs("test_set", "language_pair")
 FLAGS.needs("translation_name", "translations_dir")
 FLAGS.needs("min_steps", "translations_dir")
@@ -62,15 +64,13 @@ FLAGS.needs("min_steps", "translations_dir")
 
 def main() -> None:
     """Prints the scores."""
-    command.check_outputs(
-        FLAGS, outputs=["score_json"], inputs=["translation", "reference"]
-    )
+    command.check_outputs(FLAGS, ["score_json"])
     if not FLAGS.translations_dir:
         command.require(FLAGS, "translation")
     if not FLAGS.test_set:
         command.require(FLAGS, "reference")
-    translations = paths.listed(FLAGS.translation or FLAGS.translations_dir)
-    references = paths.listed(FLAGS.reference or FLAGS.test_set)
+    translations = FLAGS.translation or [FLAGS.translations_dir]
+    references = FLAGS.reference or FLAGS.test_set
     if len(references) != len(translations):
         raise command.UsageError(
             "--reference or --test_set must name one for each translation. "
@@ -95,7 +95,6 @@ def main() -> None:
             references[0],
             language,
             tokenize,
-            json_path=FLAGS.score_json,
         )
     else:
         score_files(translations, references, language, tokenize)

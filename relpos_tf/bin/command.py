@@ -102,6 +102,11 @@ class Flags(flags.FlagValues):
         for name, text in help_by_name.items():
             self.define_integer(name, 0, text, 0)
 
+    def define_lists(self, **help_by_name: str) -> None:
+        """Defines lists of words that are empty by default."""
+        for name, text in help_by_name.items():
+            self.define_list(name, [], text)
+
     define_bool = _definer(flags.DEFINE_bool)
     define_enum = _definer(flags.DEFINE_enum)
     define_float = _definer(flags.DEFINE_float)
@@ -117,17 +122,13 @@ class Flags(flags.FlagValues):
         self.define_list(name, default, help)
         self.check(
             name,
-            lambda words: (
-                all(map(str.isdecimal, map(str.strip, words)))
-                and len({*map(int, words)}) == len(words)
-                and all(int(word) <= fields.LARGEST_INT for word in words)
-            ),
-            "must be whole numbers, each once, with commas between them",
+            lambda words: all(map(str.isdecimal, map(str.strip, words))),
+            "must be whole numbers, with commas between them",
         )
 
     def numbers(self, name: str) -> list[int]:
-        """Returns the numbers of `define_numbers`, ascending."""
-        return sorted(map(int, self[name].value))
+        """Returns the numbers of `define_numbers`, each once, ascending."""
+        return sorted({*map(int, self[name].value)})
 
     def check(
         self, name: str, is_right: Callable[[Any], bool], message: str
@@ -421,37 +422,28 @@ def flags_text(flag_values: Flags) -> str:
 def check_outputs(
     flag_values: Flags,
     outputs: Sequence[str],
-    inputs: Sequence[str],
+    inputs: Sequence[str] = (),
 ) -> None:
     """Checks the files to write before the work begins.
 
     Args:
         flag_values: the command's `Flags`.
         outputs: Names of flags whose files are written, if they have a value.
-        inputs: Names of flags whose files are read: one file, or several with
-            commas between them.
+        inputs: Names of flags whose files are read and must stay.
 
     Raises:
-        UsageError: a file cannot be written, or two flags name one file.
+        UsageError: a file cannot be written, or is one of the inputs.
     """
-    seen = {
-        os.path.realpath(path): name
-        for name in inputs
-        for path in paths.listed(flag_values[name].value)
-    }
+    kept = {os.path.realpath(flag_values[name].value): name for name in inputs}
     for name in outputs:
-        path = flag_values[name].value
-        if not path:
+        if not (path := flag_values[name].value):
             continue
         with flag_value(name):
             paths.check_file(path)
-        if os.path.exists(path) and not os.path.isfile(path):
-            continue  # a device or a pipe, as /dev/null
-        if other := seen.get(os.path.realpath(path)):
-            raise UsageError(
-                f"--{other} and --{name} name the same file. Received: {path}."
-            )
-        seen[os.path.realpath(path)] = name
+            if other := kept.get(os.path.realpath(path)):
+                raise errors.UserError(
+                    f"--{other} names the same file, {path}."
+                )
 
 
 def command_line() -> str:

@@ -34,7 +34,6 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.bin import scores
@@ -51,10 +50,13 @@ from relpos_tf.utils import signals
 FLAGS = command.Flags()
 
 command.define_problem_flags(FLAGS, "")
-FLAGS.define_list(
-    "hparams_sets",
-    [],
-    "Names of sets; LABEL=NAME gives another label. With --preset, one set.",
+FLAGS.define_lists(
+    hparams_sets="Names of sets; LABEL=NAME gives another label. With "
+    "--preset, one set.",
+    outputs="LABEL=FILE: translations of the test set by another system, a "
+    "line for each line, beside the runs; LABEL:TEST_SET=FILE, of a further "
+    "test set. Several files of a label are several trainings; * and ? match "
+    "as in a shell.",
 )
 FLAGS.define_enum(
     "preset",
@@ -85,14 +87,6 @@ FLAGS.define_integer(
     "num_samples", 10, "Translations to show in the report.", lower_bound=0
 )
 command.define_eval_frequency(FLAGS)
-FLAGS.define_list(
-    "outputs",
-    [],
-    "LABEL=FILE: translations of the test set by another system, a line for "
-    "each line, beside the runs; LABEL:TEST_SET=FILE, of a further test set. "
-    "Several files of a label are several trainings; * and ? match as in a "
-    "shell.",
-)
 FLAGS.define_numbers("seeds", ["1"], "Random seeds, each for all sets.")
 FLAGS.define_integer(
     "jobs",
@@ -143,10 +137,12 @@ def main() -> None:
     if FLAGS.diff:
         by_label = {one.label: one.hparams for one in variants}
         by_label |= {run.label: run.files.read_hparams() for run in runs}
-        return show_differences(by_label)
+        differences = variants_lib.differences(by_label)
+        return command.write(variants_lib.differences_table(differences))
     command.require(FLAGS, "output_dir")
     folder = pathlib.Path(FLAGS.output_dir)
-    check_output(folder)
+    with command.flag_value("output_dir"):
+        paths.check_folder(folder)
     train_steps, tried = 0, []
     if variants:
         command.require(FLAGS, "problem", "seeds")
@@ -190,16 +186,6 @@ def check_flags() -> None:
     if FLAGS.problem and FLAGS.problem != "translate_files":
         with command.flag_value("problem"):
             registry.problem(FLAGS.problem)
-
-
-def check_output(folder: pathlib.Path) -> None:
-    """Raises UsageError if the report cannot be written to the folder."""
-    from relpos_tf.comparison import report as report_lib
-
-    with command.flag_value("output_dir"):
-        paths.check_folder(folder)
-        for path in report_lib.paths(folder) if folder.is_dir() else []:
-            paths.check_file(path)
 
 
 def make_variants() -> list[variants_lib.Variant]:
@@ -269,15 +255,10 @@ def plan(
     if grid:
         variants, seeds = grid, seeds[:1]
     runs = runs_lib.plan(variants, seeds, folder, trainer_flags(), train_steps)
-    check_text(runs)
-    return runs, train_steps
-
-
-def check_text(runs: Sequence[runs_lib.Run]) -> None:
-    """Raises UserError if runs have other text of one's own than the flags."""
     has_begun = any(run.files.has_hparams() for run in runs)
     if FLAGS.problem == "translate_files" and has_begun:
         runs_lib.check_text(runs, FLAGS.data_dir, command.make_problem(FLAGS))
+    return runs, train_steps
 
 
 def trainer_flags() -> dict[str, Any]:
@@ -361,17 +342,6 @@ def report(
     command.write(report_lib.table(content))
     written = ", ".join(map(str, report_lib.paths(folder)))
     command.logger().info("Wrote %s.", written)
-
-
-def show_differences(by_label) -> None:
-    """Prints which hparams differ."""
-    if len(by_label) < 2:
-        raise errors.UserError(
-            "Expected two or more labels to compare. Received: "
-            f"{', '.join(by_label)}."
-        )
-    differences = variants_lib.differences(by_label)
-    command.write(variants_lib.differences_table(differences))
 
 
 run = command.program(main)

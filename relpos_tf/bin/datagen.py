@@ -40,8 +40,6 @@ def main():
     command.require(FLAGS, "problem", "data_dir")
     problem = command.make_problem(FLAGS)
     log = command.logger()
-    with command.flag_value("data_dir"):
-        paths.check_name(FLAGS.data_dir)
     if problem.is_prepared(FLAGS.data_dir) and not FLAGS.generate_data:
         log.info("%s is already prepared in %s.", problem.name, FLAGS.data_dir)
         return

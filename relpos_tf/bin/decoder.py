@@ -85,11 +85,9 @@ FLAGS.define_bools(
     "and put them together again. Warnings then count sentences. Needs the "
     "package sentencex, of the extra `sentences`.",
 )
-FLAGS.define_list(
-    "test_set",
-    [],
-    "Sets to translate and to score like --decode_reference: all (the test "
-    "sets of the run's problem), one of them by its name (test, "
+FLAGS.define_lists(
+    test_set="Sets to translate and to score like --decode_reference: all (the "
+    "test sets of the run's problem), one of them by its name (test, "
     "test_2017_flickr), dev, or sacreBLEU's name of a set (multi30k/2016). "
     "With several sets, the files are DECODE_TO_FILE.NAME.",
 )
@@ -144,7 +142,11 @@ def main() -> None:
     translator = load(path)
     command.logger().info("Using %s.", translator.engine.name)
     if FLAGS.split_sentences:
-        translator = sentence_translator(translator, path)
+        from relpos_tf.decoding import sentences  # imports SentencePiece
+
+        translator = sentences.SentenceTranslator(
+            translator, *languages_of(path)
+        )
     with command.flag_value("decode_hparams"):
         decode_hparams = translator.engine.complete(decode_hparams)
     if is_prompt():
@@ -207,13 +209,6 @@ def check_split(decode_hparams: decode_hparam.DecodeHParams) -> None:
                 "--split_sentences."
             )
     sentences.package()
-
-
-def sentence_translator(translator: Any, path: str | pathlib.Path) -> Any:
-    """Returns a translator that splits lines by the rules of their language."""
-    from relpos_tf.decoding import sentences
-
-    return sentences.SentenceTranslator(translator, *languages_of(path))
 
 
 def first_given(*names: str) -> str:
@@ -359,11 +354,8 @@ def decode(
             if is_scored:
                 best_texts.append(translation.texts[0])
     seconds = time.monotonic() - started
-    log = command.logger()
-    if not count:
-        log.warning("There was no line to translate.")
     speed = reporting.rate(count / max(seconds, 1e-3), 1)
-    log.info("Lines: %d, %s a second.", count, speed)
+    command.logger().info("Lines: %d, %s a second.", count, speed)
     return best_texts
 
 

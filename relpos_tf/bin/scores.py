@@ -120,10 +120,8 @@ def report_checkpoints(
     reference: str | pathlib.Path,
     language: str,
     asked: str,
-    json_path: str = "",
-    plot_path: pathlib.Path | None = None,
 ) -> None:
-    """Scores a text's translations by checkpoints: a table and files.
+    """Scores a text's translations by checkpoints: a table, and files beside.
 
     Args:
         folder: Has the translations, also of checkpoints that are gone.
@@ -132,9 +130,6 @@ def report_checkpoints(
         reference: The reference translation.
         language: str. Code of their language, or "".
         asked: str. The tokenizer for BLEU, if not that of the language.
-        json_path: str. The file of the scores. "": NAME.bleu.json in the
-            folder.
-        plot_path: The file of the plot; None for none.
 
     Raises:
         UserError: there is no such translation.
@@ -152,8 +147,7 @@ def report_checkpoints(
     report = checkpoint_scores.CheckpointScores(
         found[0].name,
         reference,
-        json_path or f"{folder}/{found[0].name}.bleu.json",
-        plot_path,
+        folder,
         language=language if metrics.has_moses_rules(language) else "",
         tokenize=metrics.tokenizer_of(language, asked),
     )

@@ -17,7 +17,6 @@ the same command resumes after Ctrl-C, and goes on with new checkpoints.
 
 import collections
 import dataclasses
-import json
 import os
 import pathlib
 import time
@@ -29,6 +28,7 @@ from relpos_tf.bin import command
 from relpos_tf.bin import scores
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
+from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
 from relpos_tf.utils import terminal
@@ -88,7 +88,6 @@ def main() -> int:
             wanted.reference,
             run.read_problem().get("target_language", ""),
             scores.asked_tokenizer(FLAGS, run),
-            plot_path=folder / f"{wanted.name}.bleu.png",
         )
     return int(counts["failed"] > 0)
 
@@ -98,15 +97,10 @@ def settings_of(run: run_dir.RunDir) -> decode_hparam.DecodeHParams:
     hparams = run.read_hparams()
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
-        if (
-            decode_hparams.return_beams
-            or decode_hparams.write_beam_scores
-            or decode_hparams.return_alignments
-        ):
+        if decode_hparams.return_beams or decode_hparams.return_alignments:
             raise errors.UserError(
-                "only the best translation is written; return_beams, "
-                "write_beam_scores and return_alignments are for "
-                "relpos-decoder."
+                "only the best translation is written; return_beams and "
+                "return_alignments are for relpos-decoder."
             )
         decode_hparams = decode_hparams.fill(hparams)
         decode_hparams.check_beam_size(hparams.vocab_size)
@@ -161,17 +155,14 @@ def prepare_folder(
         "source_sha256": files.sha256(wanted.source),
         **dataclasses.asdict(dataclasses.replace(decode_hparams, batch_size=0)),
     }
+    path = folder / f"{name}.json"
     with command.flag_value("translations_dir"):
         paths.check_folder(folder)  # now, not after the first translation
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.json"
-    if not path.exists():
-        files.write(path, json.dumps(record, indent=2) + "\n")
-        return
-    try:
-        old = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise errors.UserError(f"{path} is damaged. Remove it.") from error
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            files.write(path, checked_json.dumps(record))
+            return
+        old = checked_json.loads(path.read_bytes())
     changed = [key for key in record if old.get(key) != record[key]]
     if changed:
         raise command.UsageError(

@@ -16,7 +16,6 @@ from relpos_tf import errors
 from relpos_tf.comparison import figures
 from relpos_tf.training import metrics
 from relpos_tf.utils import files
-from relpos_tf.utils import paths
 from relpos_tf.utils import text
 
 _log = logging.getLogger("relpos_tf")
@@ -84,22 +83,19 @@ class CheckpointScores:
     Args:
         name: str. Of the text.
         reference: path. Its reference translation.
-        json_path: path. The scores are written here.
-        plot_path: path, or None. The plot, if matplotlib is installed.
+        folder: path. Gets the files.
         language: str. Code for tokenized BLEU as well; "" for none.
         tokenize: str. The tokenizer for BLEU, see `metrics.tokenizer_of`.
 
     Raises:
-        UserError: the reference is missing or has no text, or a file cannot
-            be written.
+        UserError: the reference is missing or has no text.
     """
 
     def __init__(
         self,
         name: str,
         reference: str | pathlib.Path,
-        json_path: str | pathlib.Path,
-        plot_path: str | pathlib.Path | None = None,
+        folder: str | pathlib.Path,
         language: str = "",
         tokenize: str = "13a",
     ):
@@ -108,18 +104,11 @@ class CheckpointScores:
         self._reference = reference
         self._references = list(text.checked_lines(reference))
         metrics.check_references(self._references)
-        self._json_path = pathlib.Path(json_path)
-        self._plot_path = None
-        if plot_path and figures.is_available():
-            self._plot_path = pathlib.Path(plot_path)
-        for path in self.paths():
-            paths.check_file(path)
+        self._json_path = pathlib.Path(folder, f"{name}.bleu.json")
+        self._plot_path = pathlib.Path(folder, f"{name}.bleu.png")
         # The fields of the JSON file, by translation.
         self._rows: dict[TranslationFile, dict[str, Any]] = {}
         self._warned: set[str] = set()  # once, not for every file
-
-    def __contains__(self, translation: TranslationFile) -> bool:
-        return translation in self._rows
 
     def add(self, translation: TranslationFile) -> None:
         """Scores a translation.
@@ -194,7 +183,7 @@ class CheckpointScores:
         return f"{lines}\n{signatures}"
 
     def save(self) -> None:
-        """Writes the JSON file, and the plot if it can be drawn."""
+        """Writes NAME.bleu.json, and NAME.bleu.png if matplotlib is there."""
         rows = [self._rows[one] for one in sorted(self._rows)]
         best = self.best()
         record = {
@@ -205,7 +194,7 @@ class CheckpointScores:
         }
         content = json.dumps(record, indent=2, ensure_ascii=False)
         files.write(self._json_path, f"{content}\n".encode(errors="replace"))
-        if self._plot_path:
+        if figures.is_available():
             series = {
                 name: [
                     (r["step"], r["bleu"])
@@ -223,4 +212,4 @@ class CheckpointScores:
 
     def paths(self) -> list[pathlib.Path]:
         """Returns the paths of the files that `save` writes."""
-        return [self._json_path] + [self._plot_path] * bool(self._plot_path)
+        return [self._json_path] + [self._plot_path] * figures.is_available()

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from relpos_tf import errors
 from relpos_tf.problems import corpora as corpora_lib
 from relpos_tf.utils import files
-from relpos_tf.utils import paths as paths_lib
 from relpos_tf.utils import text
 
 # The pairs of files of a corpus.
@@ -208,7 +207,10 @@ def _as_many(
     first_flag: str, first: str | None, second_flag: str, second: str | None
 ) -> tuple[list[str], list[str]]:
     """Returns the paths of two flags, which must be equally many."""
-    listed = paths_lib.listed(first), paths_lib.listed(second)
+    listed = tuple(
+        [path for path in (paths or "").split(",") if path]
+        for paths in (first, second)
+    )
     if len(listed[0]) != len(listed[1]):
         raise errors.UserError(
             f"Expected as many files in {first_flag} as in {second_flag}, in "

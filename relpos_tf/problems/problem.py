@@ -332,8 +332,6 @@ def _put(partial: pathlib.Path, folder: pathlib.Path, anew: bool) -> None:
     Processes that have mapped the files of a replaced folder keep them.
     """
     if anew:
-        # A file may have been added since the first check.
-        manifest_lib.check_replaceable(folder)
         files.rename_folder(partial, folder)
         return
     try:

@@ -88,21 +88,6 @@ def check_name(path: str | pathlib.Path) -> None:
         )
 
 
-def listed(text: str | None) -> list[str]:
-    """Returns the paths in a text, which has commas between them.
-
-    The name of a file that exists may have commas itself.
-
-    Example:
-
-    >>> listed("a.de,b.de"), listed("")
-    (['a.de', 'b.de'], [])
-    """
-    if text and os.path.exists(text):
-        return [text]
-    return [path for path in (text or "").split(",") if path]
-
-
 def _check_writable(path, folder: pathlib.Path) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise errors.UserError(

@@ -87,14 +87,14 @@ class DiffTest(folders.TestCase):
 
 
 class MistakeTest(folders.TestCase):
-    def test_report_that_cannot_be_written_is_refused_before_training(self):
-        self.write("report.json/x")
+    def test_folder_that_cannot_be_made_is_refused_before_training(self):
+        path = self.write("file")
         code, _, err = execute(
-            f"--output_dir={self.folder}", SETS, "--problem=algorithmic_reverse"
+            f"--output_dir={path}/x", SETS, "--problem=algorithmic_reverse"
         )
         self.assertEqual(code, 2)
-        self.assertRegex(err, "--output_dir: .*report.json, a folder")
-        self.assertEqual(os.listdir(self.folder), ["report.json"])
+        self.assertRegex(err, "--output_dir: Expected a folder.*file is a file")
+        self.assertEqual(os.listdir(self.folder), ["file"])
 
 
 class RunsTest(folders.TestCase):

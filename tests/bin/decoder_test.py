@@ -184,7 +184,7 @@ class DecoderTest(folders.TestCase):
     def test_empty_input(self):
         code, out, err = self.decode()
         self.assertEqual((code, out), (0, b""))
-        self.assertIn("no line to translate", err)
+        self.assertIn("Lines: 0, ", err)
 
     def test_typed_lines_are_answered_at_once(self):
         self.decode(stdin=b"a\nb\n", isatty=True)

@@ -28,7 +28,6 @@ TABLE = {
     average: (
         ("", "--output_dir is required"),
         ("--output_dir=run --steps=7,77", "--steps Received: 77."),
-        ("--output_dir=run --steps=7,7", "--steps whole numbers"),
         ("--output_dir=run --steps=last", "--steps whole numbers"),
         ("--output_dir=run --steps=7 --n=2", "--n --steps"),
         ("--output_dir=folder", "--output_dir has none"),
@@ -62,12 +61,15 @@ TABLE = {
             "--translation=a --translations_dir=folder --reference=a",
             "--translation --translations_dir",
         ),
+        (
+            "--translations_dir=folder --reference=a --score_json=x",
+            "--score_json, --translations_dir",
+        ),
         ("--translation=a --reference=a --min_steps=3", "--translations_dir"),
         ("--translations_dir=folder --reference=a", "NAME-STEP none"),
         ("--translations_dir=no --reference=a", "NAME-STEP none"),
     ),
     compare: (
-        ("--diff --hparams_sets=transformer_tiny", "two or more labels"),
         ("", "one of --hparams_sets, --preset and --runs is required"),
         ("--hparams_sets=nothing", "--hparams_sets: Unknown"),
         (f"{SETS},transformer_tiny", "--hparams_sets: twice"),
@@ -138,7 +140,6 @@ TABLE = {
         ("--decode_to_file=folder", "--decode_to_file: a folder"),
         ("--decode_to_file=no/x", "--decode_to_file: there is no folder"),
         ("--attention_to_file=no/x", "--attention_to_file: no folder"),
-        ("--decode_to_file=x --attention_to_file=x", "name the same file"),
         ("--decode_from_file=a --decode_to_file=./folder/../a", "same file"),
         ("--decode_from_file=a --prefix_file=b", "--prefix_file each of 2"),
         ("--output_dir=folder", "which is none of them"),

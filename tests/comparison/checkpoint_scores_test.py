@@ -19,8 +19,7 @@ class CheckpointScoresTest(folders.TestCase):
         found = checkpoint_scores.CheckpointScores(
             "dev",
             self.write("reference", *reference),
-            self.folder / "scores.json",
-            self.folder / "scores.png",
+            self.folder,
         )
         for one in checkpoint_scores.find_translations(self.folder):
             found.add(one)
@@ -65,7 +64,7 @@ class CheckpointScoresTest(folders.TestCase):
         self.assertEqual(sum("best" in line for line in table), 1)
         self.assertStartsWith(table[5], "BLEU signature: nrefs:1|case:mixed")
         self.assertStartsWith(table[6], "chrF signature: nrefs:1|")
-        record = json.loads((self.folder / "scores.json").read_text())
+        record = json.loads((self.folder / "dev.bleu.json").read_text())
         self.assertEqual(record["best"], {"step": 20, "is_average": True})
         self.assertEqual(
             [(s["step"], s["exact_match"]) for s in record["scores"]],

@@ -252,12 +252,7 @@ class FilesProblemTest(folders.TestCase):
             self.assertIn(word, str(raised.exception))
 
     def test_several_files_are_several_test_sets(self):
-        # A name may have a comma.
-        one = self.write("a,b.en", "2 cats"), self.write("a,b.de", "2")
         two = self.write("two.en", *"AB"), self.write("two.de", *"ab")
-        self.assertEqual(
-            list(self.make(test=one).pairs("test")), [("2 cats", "2")]
-        )
         dev = self.files["dev.en"], self.files["dev.de"]
         made = self.make(test=(f"{dev[0]},{two[0]}", f"{dev[1]},{two[1]}"))
         manifest = made.prepare(self.data_dir)
