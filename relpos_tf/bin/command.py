@@ -172,8 +172,21 @@ def program(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
 
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Runs a command on `sys.argv` and ends the process with its exit code."""
+    _speak_utf8()
     _hide_working_folder()
     sys.exit(execute(main, sys.argv[1:]))
+
+
+def _speak_utf8() -> None:
+    """Starts this command again, in UTF-8, if its locale has other names.
+
+    TensorFlow and SentencePiece encode the names of files in UTF-8 in every
+    locale, and Python in the locale's encoding: they would name other files.
+    """
+    is_utf8 = sys.getfilesystemencoding().lower() == "utf-8"
+    if not is_utf8 and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, sys.orig_argv)
 
 
 def _hide_working_folder() -> None:
@@ -182,9 +195,10 @@ def _hide_working_folder() -> None:
     `python -m` puts the working folder first on its path, before the standard
     library: a `select.py` of the user's would take the place of Python's.
     """
-    folder = os.getcwd()
-    if not any(os.path.abspath(path) == folder for path in sys.path):
-        os.environ["PYTHONSAFEPATH"] = "1"
+    with contextlib.suppress(FileNotFoundError):  # The folder was removed.
+        folder = os.getcwd()
+        if not any(os.path.abspath(path) == folder for path in sys.path):
+            os.environ["PYTHONSAFEPATH"] = "1"
 
 
 def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
@@ -202,6 +216,7 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     Raises:
         Exception: a bug; it is not caught.
     """
+    _open_closed_streams()
     module = sys.modules[main.__module__]
     name = "relpos-" + pathlib.Path(module.__file__).stem
     if _HELP_FLAGS.intersection(arguments):
@@ -568,6 +583,17 @@ class _Lines(logging.Handler):
         terminal.clear()
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
+
+
+def _open_closed_streams() -> None:
+    """Opens standard streams that were closed before the process began.
+
+    Otherwise the next file that is opened, perhaps a checkpoint, would get
+    their descriptors, and with them the messages of libraries.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 @contextlib.contextmanager

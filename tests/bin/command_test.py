@@ -95,16 +95,25 @@ def fail_without_path():
     raise OSError(errno.EINVAL, "odd")
 
 
-def run(code, **environment):
-    """Runs Python code, as of a command, in another process; returns it."""
+def run(code, *arguments, **environment):
+    """Runs Python code in another process; returns the finished process.
+
+    `COMMAND` in it makes the code a command.
+    """
     command_code = """
 import os, subprocess, sys, tempfile
 from relpos_tf.bin import command
 FLAGS = command.Flags()
+FLAGS.define_string("name", "", "Name.")
 __file__ = "x.py"
 """
     return subprocess.run(
-        [sys.executable, "-c", command_code + textwrap.dedent(code)],
+        [
+            sys.executable,
+            "-c",
+            command_code + textwrap.dedent(code),
+            *arguments,
+        ],
         capture_output=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
     )
@@ -263,6 +272,42 @@ class ProcessTest(parameterized.TestCase):
             command.run(main)
             """
         self.assertEqual(run(code).stdout, b"False\n")
+
+    def test_names_of_files_are_utf_8_in_every_locale(self):
+        """TensorFlow would name other files than Python."""
+        folder = pathlib.Path(self.create_tempdir().full_path, "größe")
+        code = """
+            def main():
+                os.mkdir(FLAGS.name)
+                print(FLAGS.name.encode().hex())
+            command.run(main)
+            """
+        done = run(
+            code,
+            f"--name={folder}",
+            LC_ALL="C",
+            PYTHONUTF8="0",
+            PYTHONCOERCECLOCALE="0",
+        )
+        self.assertEqual(
+            done.stdout.decode(), f"{os.fsencode(folder).hex()}\n", done.stderr
+        )
+        self.assertTrue(folder.is_dir())
+
+    def test_files_do_not_take_the_descriptors_of_closed_streams(self):
+        # Else libraries would write their messages into checkpoints.
+        code = """if True:
+            import os
+            from relpos_tf.bin import command
+            command._open_closed_streams()
+            print(os.open(os.devnull, os.O_RDONLY))
+        """
+        done = subprocess.run(
+            ["sh", "-c", 'exec "$0" -c "$1" <&- 2>&-', sys.executable, code],
+            capture_output=True,
+            text=True,
+        )
+        self.assertGreater(int(done.stdout), 2)
 
     def test_tensorflow_starts_without_a_folder_for_temporary_files(self):
         # serve_test sees that it starts silently.
