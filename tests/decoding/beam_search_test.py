@@ -181,7 +181,7 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
             lengths.add((len(greedy), greedy[-1] == EOS))
         self.assertGreater(len(lengths), 2)
 
-    @parameterized.product(stop_early=(True, False), shrink_at=(0.0, 0.5, 0.9))
+    @parameterized.parameters((True, 0.0), (True, 0.5), (False, 0.9))
     def test_neighbours_change_neither_ids_nor_scores(
         self, stop_early, shrink_at
     ):

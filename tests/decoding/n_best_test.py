@@ -16,7 +16,11 @@ from tests import testing
 # Three of them have the same text.
 PIECES = ["<pad>", "</s>", "<unk>", "a", "b", "a", "a"]
 HPARAMS = testing.HPARAMS.replace(
-    vocab_size=len(PIECES), num_hidden_layers=1, extra_length=1
+    vocab_size=len(PIECES),
+    num_hidden_layers=1,
+    extra_length=1,
+    self_attention_type="dot_product",
+    pos="timing",
 )
 # There are fewer pieces than ids that a translation must have.
 NOTHING = {
