@@ -116,24 +116,19 @@ class RunTest(tiny_runs.TestCase):
             if key.startswith(f"{group}/")
         }
 
-    def assert_equal(self, first, second):
-        self.assertEqual(first.keys(), second.keys())
-        for name, value in first.items():
-            self.assertAllEqual(value, second[name], name)
-
     def test_all_but_training_use_the_averages(self):
         prefix = self.folder / "whole" / "ckpt-4"
         model = loading.load_model(prefix)
         averages_ = self.group("whole", 4, "moving_average")
-        self.assert_equal(
+        self.assert_equal_values(
             {v.path: v.numpy() for v in model.variables}, averages_
         )
         # Another run starts from the averages, weights and averages alike.
         other = self.trainer("warm", 4, warm_start_from=str(prefix))
-        self.assert_equal(
+        self.assert_equal_values(
             {v.path: v.numpy() for v in other.model.variables}, averages_
         )
-        self.assert_equal(
+        self.assert_equal_values(
             {
                 name: v.numpy()
                 for name, v in other._state.optimizer.averages.variables.items()
@@ -162,7 +157,7 @@ class RunTest(tiny_runs.TestCase):
             trainer.train()
             trainer.average()
         for step in range(1, 5):
-            self.assert_equal(
+            self.assert_equal_values(
                 scored[step - 1],
                 self.group("evaluated", step, "moving_average"),
             )

@@ -75,7 +75,10 @@ class TestCase(tf.test.TestCase):
 
     def assert_same_values(self, first, second):
         """Checks that two checkpoints are equal, bit for bit."""
-        first, second = self.values_in(first), self.values_in(second)
+        self.assert_equal_values(self.values_in(first), self.values_in(second))
+
+    def assert_equal_values(self, first, second):
+        """Checks that two dicts of arrays are equal, bit for bit."""
         self.assertEqual(first.keys(), second.keys())
         for key, value in first.items():
             self.assertAllEqual(value, second[key], key)
