@@ -170,9 +170,9 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
             ),
             0.0,
         )
-        plain = transformer.Transformer(example.small("per_head", **rates))
-        rates[name] = 0.5
-        model = transformer.Transformer(example.small("per_head", **rates))
+        hparams = example.small("per_head", num_hidden_layers=1, **rates)
+        plain = transformer.Transformer(hparams)
+        model = transformer.Transformer(hparams.replace(**{name: 0.5}))
         model.set_weights(plain.get_weights())
         expected = plain(*example.BATCH)
         self.assertAllEqual(plain(*example.BATCH, training=True), expected)
@@ -228,11 +228,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
         inputs, targets = example.BATCH
         before = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]
         # Cache that grows or not; end of each step, after a prefix or none.
-        for max_length, ends in (
-            (None, (1, 2, 5, 6, 7)),
-            (11, (1, 2, 4, 7)),
-            (7, (3, 4, 7)),
-        ):
+        for max_length, ends in ((None, (1, 2, 5, 7)), (7, (3, 4, 7))):
             cache = model.init_cache(inputs, max_length)
             rows, start = [], 0
             for end in ends:
