@@ -85,31 +85,20 @@ class Fixed:
 
 
 class TeacherForcedT2tTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
+    def test_loss_accuracy_and_weights_of_tokens_are_equal(self):
         ((_, _, arrays),) = testing.t2t_cases("metrics", "t2t_training.npz")
-        self.arrays = arrays
-        self.labels = arrays["in/labels"][:, :, 0, 0]  # [B, T]
+        labels = arrays["in/labels"][:, :, 0, 0]  # [B, T]
         model = Fixed(arrays["in/logits"][:, :, 0, 0])  # [B, T, V]
-        self.scores = evaluation.teacher_forced(
-            model, [{"inputs": self.labels, "targets": self.labels}]
+        scores = evaluation.teacher_forced(
+            model, [{"inputs": labels, "targets": labels}]
         )
-
-    def test_loss_is_the_negative_log_perplexity(self):
+        log_perplexity = arrays["out/neg_log_perplexity/mean"]
+        self.assertAllClose(-scores["loss"], log_perplexity, rtol=1e-5)
         self.assertAllClose(
-            -self.scores["loss"],
-            self.arrays["out/neg_log_perplexity/mean"],
-            rtol=1e-5,
-        )
-
-    def test_accuracy_is_equal(self):
-        self.assertAllClose(
-            self.scores["teacher_forced_accuracy"],
-            self.arrays["out/accuracy/mean"],
+            scores["teacher_forced_accuracy"],
+            arrays["out/accuracy/mean"],
             rtol=1e-6,
         )
-
-    def test_tokens_are_what_it_gives_a_weight(self):
-        weights = self.arrays["out/accuracy/weight"][:, :, 0, 0]
-        self.assertAllEqual(weights, self.labels != 0)
-        self.assertEqual(self.scores["target_tokens"], weights.sum())
+        weights = arrays["out/accuracy/weight"][:, :, 0, 0]
+        self.assertAllEqual(weights, labels != 0)
+        self.assertEqual(scores["target_tokens"], weights.sum())
