@@ -51,8 +51,6 @@ class SavedModelEngineTest(parameterized.TestCase):
         {"files": {"saved_model.pb": 7}},
         {"decode_hparams": [4]},
         {"decode_hparams": SETTINGS | {"beam_size": 2.5}},
-        {"decode_hparams": SETTINGS | {"beam_size": [4]}},
-        {"decode_hparams": SETTINGS | {"alpha": "x"}},
         {"decode_hparams": {"no_such": 1}},
         {"format": 3},
     )

@@ -222,13 +222,7 @@ CALLS = {
         "float32",
     ),
     "labels_of_other_keys": (labelled("int32", Q, 1), "`relations`", "[5, 5]"),
-    "labels_of_one_example": (
-        labelled("int32", 1, Q, Q),
-        "`relations`",
-        "(1, 5, 5)",
-    ),
     "fractions_for_labels": (labelled("float32", Q, Q), "integers", "float32"),
-    "mask_for_labels": (labelled("bool", Q, Q), "integers", "bool"),
     "arrays_without_heads": (
         lambda: function(q=x(B, Q, 4)),
         "`q` must have the shape [batch, heads, queries, depth]",
