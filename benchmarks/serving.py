@@ -5,11 +5,13 @@
 translates the lines in this process first, as the decoder does, and then starts
 a server in another one. Each of `--clients` sends a line and waits for its
 translation, which is compared, before it sends the next, `--sentences` in all.
-They begin once `/health` says that the server is ready, as behind a proxy.
-Meanwhile `--bad_clients` send rubbish and huge bodies, and hang up. All traffic
-stays on 127.0.0.1. Prints one JSON line:
+Requests of this server's API and of LibreTranslate's are mixed, if the model
+knows its languages. They begin once `/health` says that the server is ready, as
+behind a proxy. Meanwhile `--bad_clients` send rubbish and huge bodies, and hang
+up. All traffic stays on 127.0.0.1. Prints one JSON line:
 
-`sentences_per_second`, `p50_ms` and `p99_ms` are those of the good clients;
+`requests` counts those of each of `KINDS`; `sentences_per_second`, `p50_ms` and
+`p99_ms` are those of the good clients;
 `warm_up_s` is the time from when the server listens until it is ready;
 `decoder` is the speed of this process, with all lines sorted by length, in
 batches of 64; `cpu_ms` is the server's processor time for a sentence;
@@ -34,15 +36,25 @@ import sys
 import tempfile
 import threading
 import time
+from typing import NamedTuple
+from urllib import parse as urls
 
 import common
+
+import relpos_tf
+from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import engine_kinds
+from relpos_tf.decoding import sentences
 
 HOST = "127.0.0.1"
 # Seconds between two misdeeds, so that refusals are not all that is measured.
 BAD_PAUSE = 0.1
 HEALTH_PAUSE = 0.2  # seconds between two requests for /health
-# The same score, as far as the server writes it and rounding allows.
+# The same score, as far as rounding allows.
 SAME_SCORE = 2e-3
+# Requests to translate a line: the first of this server's API, the others of
+# LibreTranslate's.
+KINDS = ("lines", "text", "list", "form", "alternatives")
 TEXT = (
     "The train leaves at seven.",
     "Where is the station?",
@@ -51,23 +63,47 @@ TEXT = (
 )
 
 
+class Expected(NamedTuple):
+    """What the translator makes of a line."""
+
+    best: str
+    texts: list[str]  # all beams, best first
+    scores: list[float]
+
+    def outcome(self, kind, found):
+        """Returns what translations of an answer are, best first."""
+        wanted = self.texts[:2] if kind == "alternatives" else [self.best]
+        if found == wanted:
+            return "right"
+        known = dict(zip(self.texts, self.scores, strict=True))
+        is_same = len(found) == len(wanted) and all(
+            abs(known.get(text, float("inf")) - score) < SAME_SCORE
+            for text, score in zip(found, self.scores, strict=False)
+        )
+        return "different" if is_same else "wrong"
+
+
 class Load:
     """Good and bad clients of one server.
 
     Args:
         port: int.
         lines: list of str.
-        expected: list of (translation, score), one for each line.
+        expected: list of `Expected`, one for each line.
         sentences: int. How many to send; the lines are repeated.
+        languages: Codes of source and target; "" where unknown.
     """
 
-    def __init__(self, port, lines, expected, sentences):
+    def __init__(self, port, lines, expected, sentences, languages):
         self.port = port
+        self.languages = dict(zip(("source", "target"), languages, strict=True))
+        self.requests = collections.Counter()  # by their kind
         self.seconds = []  # of each answer
         self.outcomes = collections.Counter()
         self.bad = collections.Counter()  # answers to the bad clients
         self._lock = threading.Lock()
         self._is_done = threading.Event()
+        self._choose = random.Random(0)
         self._work = itertools.islice(
             itertools.cycle(zip(lines, expected, strict=True)), sentences
         )
@@ -82,41 +118,43 @@ class Load:
                 pool.submit(self._bad, seed)
             good = [pool.submit(self._good) for _ in range(clients)]
             concurrent.futures.wait(good)
+            seconds = time.perf_counter() - begun
             self._is_done.set()
-            return time.perf_counter() - begun
+            for one in good:
+                one.result()  # raises what a client failed with
+            return seconds
 
     def _good(self):
+        kinds = KINDS if all(self.languages.values()) else KINDS[:1]
         with contextlib.closing(self._connect()) as connection:
             while True:
                 with self._lock:
                     line, expected = next(self._work, (None, None))
+                    kind = self._choose.choice(kinds)
                 if line is None:
                     return
                 begun = time.perf_counter()
                 try:
-                    outcome = self._ask(connection, line, expected)
+                    outcome = self._ask(connection, kind, line, expected)
                 except (OSError, http.client.HTTPException) as error:
                     outcome = type(error).__name__
                 with self._lock:
                     self.seconds.append(time.perf_counter() - begun)
                     self.outcomes[outcome] += 1
+                    self.requests[kind] += 1
 
     def _connect(self):
         return http.client.HTTPConnection(HOST, self.port, timeout=120)
 
-    def _ask(self, connection, line, expected):
+    def _ask(self, connection, kind, line, expected):
         """Sends a line; returns what its answer is."""
-        content = json.dumps({"lines": [line]})
+        content = content_of(kind, line, self.languages)
         connection.request("POST", "/translate", content)
         response = connection.getresponse()
         body = json.loads(response.read())
         if response.status != 200:
             return str(response.status)
-        (found,) = body["translations"][0]["hypotheses"]
-        if found["text"] == expected[0]:
-            return "right"
-        is_same = abs(found["score"] - expected[1]) < SAME_SCORE
-        return "different" if is_same else "wrong"
+        return expected.outcome(kind, texts_in(kind, body))
 
     def _bad(self, seed):
         """Misbehaves in turn, until the good clients are done."""
@@ -153,6 +191,27 @@ class Load:
         pattern = rf"^{name}(?:\{{.*\}})? (\S+)$"
         text = self._get("/metrics").text
         return float(re.search(pattern, text, re.MULTILINE)[1])
+
+
+def content_of(kind, line, languages):
+    """Returns the body of a request to translate a line."""
+    if kind == "lines":
+        return json.dumps({"lines": [line]})
+    values = {"q": ["", line] if kind == "list" else line, **languages}
+    if kind == "alternatives":
+        values["alternatives"] = 1
+    return urls.urlencode(values) if kind == "form" else json.dumps(values)
+
+
+def texts_in(kind, body):
+    """Returns the translations in an answer, best first."""
+    if kind == "lines":
+        (line,) = body["translations"]
+        return [one["text"] for one in line["hypotheses"]]
+    if kind == "list":
+        blank, text = body["translatedText"]
+        return [text] if not blank else []
+    return [body["translatedText"], *body.get("alternatives", [])]
 
 
 def post(body, length=None):
@@ -207,18 +266,22 @@ def decode(path, lines):
     """Translates as the decoder does.
 
     Returns:
-        Pairs of translation and score, and lines a second.
+        `Expected` of each line, and lines a second.
     """
-    import relpos_tf
-    from relpos_tf.decoding import engine_kinds
-
     if engine_kinds.of(path).needs_tensorflow:
         common.import_tensorflow()
     translator = relpos_tf.Translator.load(path)
     translator.translate(lines[:64])
     begun = time.perf_counter()
-    pairs = translator.translate(lines, batch_size=64, return_scores=True)
-    return pairs, len(lines) / (time.perf_counter() - begun)
+    best = translator.translate(lines, batch_size=64)
+    speed = len(lines) / (time.perf_counter() - begun)
+    how = translator.engine.complete(decode_hparam.DecodeHParams())
+    found = translator.translations(lines, n_best=how.beam_size)
+    expected = [
+        Expected(text, one.texts, one.scores)
+        for text, one in zip(best, found, strict=True)
+    ]
+    return expected, speed
 
 
 def main():
@@ -231,13 +294,19 @@ def main():
     add("--bad_clients", type=int, default=10)
     args = parser.parse_args()
     path = pathlib.Path(args.model).resolve()
+    languages = list(engine_kinds.languages(path).values())
     lines = list(TEXT)
     if args.lines_file:
         text = pathlib.Path(args.lines_file).read_text(encoding="utf-8")
-        lines = [line for line in text.split("\n") if line.strip()]
-    pairs, decoder = decode(path, lines)
+        # LibreTranslate's API translates each sentence alone.
+        lines = [
+            line
+            for line in text.split("\n")
+            if sentences.split(line, languages[0]).texts == [line]
+        ]
+    expected, decoder = decode(path, lines)
     with server_of(path) as port:
-        load = Load(port, lines, pairs, args.sentences)
+        load = Load(port, lines, expected, args.sentences, languages)
         warm_up_seconds = load.wait_until_ready()
         before = load.metric("process_cpu_seconds_total")
         memory = [load.metric("process_resident_memory_bytes")]
@@ -251,6 +320,7 @@ def main():
     result = {
         "clients": args.clients,
         "sentences": args.sentences,
+        "requests": dict(load.requests),
         **outcomes | load.outcomes,
         "sentences_per_second": round(args.sentences / seconds, 1),
         "decoder": round(decoder, 1),

@@ -15,19 +15,42 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import serving  # noqa: E402
 
+LINES = [" ".join([f"line {i}"] * (1 + i % 7)) for i in range(131)]
+
+
+def expected_of(line):
+    texts = [servers.translation_of(line, i) for i in range(3)]
+    return serving.Expected(texts[0], texts, [-1.5, -2.5, -3.5])
+
 
 class LoadTest(absltest.TestCase):
+    def serve(self, fake, expected, requests, **limits):
+        """Starts a server; returns it and its load."""
+        languages = "en", "de"
+        served = servers.Served(
+            {"fake": fake}, languages={"fake": languages}, **limits
+        )
+        self.enter_context(served)
+        return served, serving.Load(
+            served.port, LINES, expected, requests, languages
+        )
+
     def test_nothing_is_lost_among_rubbish(self):
-        lines = [f"line {i} " * (1 + i % 7) for i in range(131)]
-        expected = [(servers.translation_of(line), -1.5) for line in lines]
         fake = servers.FakeTranslator(seconds=0.004)
-        limits = {"max_batch_lines": 16, "timeout_s": 5.0}
-        with servers.Served({"fake": fake}, **limits) as served:
-            load = serving.Load(served.port, lines, expected, 600)
-            load.run(clients=24, bad_clients=5)
-            self.assertEqual(load.outcomes, {"right": 600})
-            joined = served.metric('relpos_batch_lines_sum{model="fake"}')
-            joined /= served.metric('relpos_batch_lines_count{model="fake"}')
+        served, load = self.serve(
+            fake,
+            list(map(expected_of, LINES)),
+            600,
+            max_batch_lines=16,
+            timeout_s=5.0,
+        )
+        load.run(clients=24, bad_clients=5)
+        self.assertEqual(load.outcomes, {"right": 600})
+        # Both APIs, each kind of request about as often.
+        self.assertCountEqual(load.requests, serving.KINDS)
+        self.assertGreater(min(load.requests.values()), 80)
+        joined = served.metric('relpos_batch_lines_sum{model="fake"}')
+        joined /= served.metric('relpos_batch_lines_count{model="fake"}')
         self.assertGreater(joined, 3)
         self.assertLessEqual(max(map(len, fake.batches)), 16)
         # Whatever the bad clients sent, the answer was a refusal.
@@ -35,6 +58,22 @@ class LoadTest(absltest.TestCase):
         # A body that does not end is given up after five seconds.
         self.assertContainsSubset(load.bad, codes | {"none", "504"})
         self.assertContainsSubset(codes, load.bad)
+
+    def test_each_kind_of_request_can_be_wrong(self):
+        # Another best translation: with the same score, or without any.
+        for scores, outcome in (
+            ([-1.5, -1.5, -2.5], "different"),
+            ([-1.5, -2.5, -3.5], "wrong"),
+        ):
+            expected = []
+            for line in LINES:
+                first, second, third = expected_of(line).texts
+                texts = [second, first, third]
+                expected.append(serving.Expected(second, texts, scores))
+            _, load = self.serve(servers.FakeTranslator(), expected, 131)
+            load.run(clients=3, bad_clients=0)
+            self.assertEqual(load.outcomes, {outcome: 131})
+            self.assertCountEqual(load.requests, serving.KINDS)
 
     def test_memory_does_not_grow_with_the_requests(self):
         fake = servers.FakeTranslator()
