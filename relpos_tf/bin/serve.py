@@ -27,6 +27,7 @@ from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.models import run_dir
 from relpos_tf.serving import limits as limits_lib
+from relpos_tf.utils import extras
 
 _ORIGIN = re.compile(r"https?://[^/\s]+")
 FLAGS = command.Flags()
@@ -94,10 +95,11 @@ def main() -> None:
     """Serves until a signal."""
     limits = limits_of_flags()
     paths = models_of_flags()
-    from relpos_tf.serving import app as app_lib  # imports Starlette
-    from relpos_tf.serving import batching
-    from relpos_tf.serving import metrics as metrics_lib
-    from relpos_tf.serving import server
+    with extras.imports("serve", "relpos-serve"):
+        from relpos_tf.serving import app as app_lib
+        from relpos_tf.serving import batching
+        from relpos_tf.serving import metrics as metrics_lib
+        from relpos_tf.serving import server
 
     listener = server.listen(FLAGS.host, FLAGS.port)
     log = command.logger()

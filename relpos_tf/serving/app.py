@@ -22,6 +22,14 @@ import time
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from starlette import applications
+from starlette import exceptions
+from starlette import middleware
+from starlette import requests
+from starlette import responses
+from starlette import routing
+from starlette.middleware import cors
+
 import relpos_tf
 from relpos_tf import errors
 from relpos_tf.serving import batching
@@ -30,16 +38,6 @@ from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import metrics as metrics_lib
 from relpos_tf.serving import queries
 from relpos_tf.serving import served
-from relpos_tf.utils import extras
-
-with extras.imports("serve", "relpos-serve"):
-    from starlette import applications
-    from starlette import exceptions
-    from starlette import middleware
-    from starlette import requests
-    from starlette import responses
-    from starlette import routing
-    from starlette.middleware import cors
 
 _log = logging.getLogger("relpos_tf")
 

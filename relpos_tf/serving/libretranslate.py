@@ -19,7 +19,6 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.serving import batching
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import queries
-from relpos_tf.utils import extras
 from relpos_tf.utils import languages as languages_lib
 
 AUTO = "auto"
@@ -143,26 +142,21 @@ def find(
 
 
 def languages(workers: Iterable[batching.Worker]) -> list[dict[str, Any]]:
-    """Returns all languages, each with those that it is translated into.
-
-    Raises:
-        UserError: Babel, which knows their names, is not installed.
-    """
+    """Returns all languages, each with those that it is translated into."""
     targets: dict[str, list[str]] = {}
     for worker in workers:
         source, target = worker.model.languages
         if source and target:
             targets.setdefault(source, []).append(target)
             targets.setdefault(target, [])
-    with extras.imports("serve", "the names of languages"):
-        return [
-            {
-                "code": code,
-                "name": languages_lib.english_name(code) or code,
-                "targets": list(dict.fromkeys(found)),
-            }
-            for code, found in targets.items()
-        ]
+    return [
+        {
+            "code": code,
+            "name": languages_lib.english_name(code) or code,
+            "targets": list(dict.fromkeys(found)),
+        }
+        for code, found in targets.items()
+    ]
 
 
 def detect(sources: Iterable[str]) -> list[dict[str, Any]]:

@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from relpos_tf.utils import extras
-
-with extras.imports("serve", "relpos-serve"):
-    import prometheus_client
+import prometheus_client
 
 CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
 _LINES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

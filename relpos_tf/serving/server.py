@@ -8,11 +8,9 @@ import socket
 from types import FrameType
 from typing import Any
 
-from relpos_tf import errors
-from relpos_tf.utils import extras
+import uvicorn
 
-with extras.imports("serve", "relpos-serve"):
-    import uvicorn
+from relpos_tf import errors
 
 _log = logging.getLogger("relpos_tf")
 # Connections that wait to be accepted.

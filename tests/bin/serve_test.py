@@ -59,6 +59,22 @@ class FlagsTest(absltest.TestCase):
             1, "Choose another host", "--model=none", "--host=192.0.2.1"
         )
 
+    def test_missing_packages_are_named(self):
+        for package in ("starlette", "uvicorn", "prometheus_client"):
+            program = (
+                f"import sys; sys.modules['{package}'] = None\n"
+                "from relpos_tf.bin import serve; serve.run()"
+            )
+            found = subprocess.run(
+                [sys.executable, "-c", program, "--model=none"],
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual(found.returncode, 1)
+            self.assertIn(f"the package {package}, which", found.stderr)
+            self.assertIn("relpos_tf[serve]", found.stderr)
+            self.assertNotIn("Traceback", found.stderr)
+
     def test_models_have_names(self):
         for words, expected in (
             (["--model=runs/mine"], {"mine": "runs/mine"}),
