@@ -74,14 +74,14 @@ def read(
     >>> read(b"q=A+dog.&target=de")
     {'q': 'A dog.', 'target': 'de'}
     """
-    values = None
     with contextlib.suppress(ValueError, RecursionError):
         values = json.loads(body)
-    if isinstance(values, dict):
-        return values
-    form = {**(parameters or {}), **_form_fields(body, content_type)}
-    if "q" in form:
-        return form
+        if isinstance(values, dict):
+            return values
+    with contextlib.suppress(ValueError):  # too many fields
+        form = {**(parameters or {}), **_form_fields(body, content_type)}
+        if "q" in form:
+            return form
     raise limits_lib.RefusedError(
         400,
         "The body must be a JSON object in UTF-8, as "
@@ -90,7 +90,7 @@ def read(
 
 
 def _form_fields(body, content_type):
-    """Returns the fields of a form; of too many, none."""
+    """Returns the fields of a form."""
     if content_type.lower().startswith("multipart/form-data"):
         head = f"content-type: {content_type}\r\n\r\n".encode()
         parts = email.message_from_bytes(head + body).walk()
@@ -98,17 +98,15 @@ def _form_fields(body, content_type):
             part.get_param(
                 "name", header="content-disposition"
             ): part.get_payload(decode=True).decode(errors="replace")
-            for part in itertools.islice(parts, 1, _MOST_FORM_FIELDS)
+            for part in itertools.islice(parts, _MOST_FORM_FIELDS)
+            if not part.is_multipart()
         }
-    with contextlib.suppress(ValueError):
-        return dict(
-            urls.parse_qsl(
-                body.decode(errors="replace"),
-                keep_blank_values=True,
-                max_num_fields=_MOST_FORM_FIELDS,
-            )
-        )
-    return {}
+    pairs = urls.parse_qsl(
+        body.decode(errors="replace"),
+        keep_blank_values=True,
+        max_num_fields=_MOST_FORM_FIELDS,
+    )
+    return dict(pairs)
 
 
 def parse(values: dict[str, Any], limits: limits_lib.Limits) -> Query:
