@@ -17,8 +17,6 @@ _log = logging.getLogger("relpos_tf")
 _BACKLOG = 1024
 # Seconds between two looks for a second signal.
 _POLL_S = 0.1
-# Seconds in which the requests under way are refused after a second signal.
-_REFUSING_S = 1.0
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -91,9 +89,9 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None):
         """Stops listening, and waits for the requests under way.
 
-        A second SIGINT ends the wait: the requests are cancelled, which the
-        application answers with 503. uvicorn would still wait for connections
-        to close, from Python 3.12 on.
+        A second SIGINT ends the wait, and with it the loop, which cancels the
+        requests; the application answers them with 503. uvicorn would still
+        wait for connections to close, from Python 3.12 on.
         """
         _log.info(
             "Stopping: %d requests are under way.",
@@ -104,7 +102,4 @@ class Server(uvicorn.Server):
             await asyncio.wait({stopping}, timeout=_POLL_S)
         if not self.force_exit:
             return stopping.result()
-        for task in self.server_state.tasks:
-            task.cancel()
-        await asyncio.wait({stopping}, timeout=_REFUSING_S)
         stopping.cancel()
