@@ -32,6 +32,7 @@ from starlette.middleware import cors
 
 import relpos_tf
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf.serving import batching
 from relpos_tf.serving import libretranslate
 from relpos_tf.serving import limits as limits_lib
@@ -101,7 +102,7 @@ def make_app(
         routes=routes,
         middleware=[allowed] if cors_origins else [],
         exception_handlers={
-            errors.UserError: _user_error,
+            errors.UserError: _refusal,
             exceptions.HTTPException: _http_error,
             Exception: _bug,
         },
@@ -139,12 +140,13 @@ class _Answers:
         return _json(libretranslate.languages(self._workers.values()))
 
     async def settings(self, _: requests.Request):
-        known = libretranslate.languages(self._workers.values())
-        return _json(libretranslate.settings(known))
+        targets = [w.model.languages[1] for w in self._workers.values()]
+        target = next(filter(None, targets), "")
+        return _json(libretranslate.settings(target))
 
     async def detect(self, request: requests.Request):
-        with libretranslate.refusals():
-            libretranslate.texts_of(await self._read(request))
+        request.state.statuses = libretranslate.STATUSES
+        libretranslate.texts_of(await self._read(request))
         known = libretranslate.languages(self._workers.values())
         sources = [one["code"] for one in known if one["targets"]]
         return _json(libretranslate.detect(sources))
@@ -157,11 +159,12 @@ class _Answers:
             response = _response(text)
         except asyncio.TimeoutError:
             text = f"Not answered within {timeout:.0f} s."
-            response = _refusal(limits_lib.RefusedError(504, text))
+            error = limits_lib.RefusedError(504, text)
+            response = await _refusal(request, error)
         except errors.UserError as error:
-            response = _refusal(error)
+            response = await _refusal(request, error)
         except asyncio.CancelledError:  # the server does not wait any longer
-            response = _refusal(limits_lib.stopping())
+            response = await _refusal(request, limits_lib.stopping())
         except requests.ClientDisconnect:
             response = responses.Response(status_code=_HUNG_UP)
         except Exception:
@@ -174,8 +177,8 @@ class _Answers:
         begun = time.monotonic()
         values = await self._read(request)
         if libretranslate.is_request(values):
-            with libretranslate.refusals():
-                return await self._answer_texts(request, values, begun)
+            request.state.statuses = libretranslate.STATUSES
+            return await self._answer_texts(request, values, begun)
         query = queries.parse(values, self._limits)
         worker = self._worker(query.model)
         lines = await self._lines(request, worker, query, begun)
@@ -219,21 +222,11 @@ class _Answers:
     def _worker(self, name):
         """Returns the worker of a model; "": the first."""
         name = name or next(iter(self._workers))
-        if name not in self._workers:
-            known = list(self._workers)
-            raise errors.UserError(
-                f"Unknown model {name[:40]!r}."
-                f"{errors.did_you_mean(name[:40], known)} Known: {known}."
-            )
+        fields.check_names([name[:40]], self._workers, "models")
         return self._workers[name]
 
     async def _read(self, request):
         """Returns the fields of a request."""
-        body = await self._read_body(request)
-        kind = request.headers.get("content-type", "")
-        return queries.read(body, kind, request.query_params)
-
-    async def _read_body(self, request):
         most = self._limits.max_body_bytes
         body, size = bytearray(), 0
         # All of it, since a client that still sends does not see a refusal.
@@ -245,7 +238,8 @@ class _Answers:
             raise limits_lib.RefusedError(
                 413, f"The body may have at most {most} bytes."
             )
-        return bytes(body)
+        kind = request.headers.get("content-type", "")
+        return queries.read(bytes(body), kind, request.query_params)
 
 
 async def _result(request, job):
@@ -288,15 +282,13 @@ def _response(text, status=200):
     return responses.Response(text, status, headers, "application/json")
 
 
-def _refusal(error):
+async def _refusal(request, error: errors.UserError):
+    """Answers with the status that the API of the request has for an error."""
     status = getattr(error, "status", 422)
+    statuses = getattr(request.state, "statuses", {})
     # The task that raised it refers to it: a cycle that holds the request.
     error.__traceback__ = None
-    return _json({"error": str(error)}, status)
-
-
-async def _user_error(_: requests.Request, error: errors.UserError):
-    return _refusal(error)
+    return _json({"error": str(error)}, statuses.get(status, status))
 
 
 async def _http_error(request, error: exceptions.HTTPException):

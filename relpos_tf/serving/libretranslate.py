@@ -6,10 +6,8 @@ are split into sentences. Nothing is detected: the language of a text is the
 one that the server translates from.
 """
 
-import contextlib
 import re
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -17,13 +15,12 @@ from typing import NamedTuple
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.serving import batching
-from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import queries
 from relpos_tf.utils import languages as languages_lib
 
 AUTO = "auto"
 # The statuses that its clients know, in place of this server's.
-_STATUSES = {422: 400, 503: 429}
+STATUSES = {422: 400, 503: 429}
 
 
 class Request(NamedTuple):
@@ -164,14 +161,13 @@ def detect(sources: Iterable[str]) -> list[dict[str, Any]]:
     return [{"confidence": 0, "language": code} for code in sources]
 
 
-def settings(known: list[dict[str, Any]]) -> dict[str, Any]:
+def settings(target: str) -> dict[str, Any]:
     """Returns what `GET /frontend/settings` answers.
 
     Args:
-        known: `languages`.
+        target: str. The language that its page shows first; "" where unknown.
     """
-    targets = [code for one in known for code in one["targets"]]
-    names = {one["code"]: one["name"] for one in known}
+    name = languages_lib.english_name(target) or target
     return {
         "apiKeys": False,
         "charLimit": -1,
@@ -180,26 +176,11 @@ def settings(known: list[dict[str, Any]]) -> dict[str, Any]:
         "keyRequired": False,
         "language": {
             "source": {"code": AUTO, "name": "Auto Detect"},
-            "target": {
-                "code": (targets or [""])[0],
-                "name": names.get((targets or [""])[0], ""),
-            },
+            "target": {"code": target, "name": name},
         },
         "suggestions": False,
         "supportedFilesFormat": [],
     }
-
-
-@contextlib.contextmanager
-def refusals() -> Iterator[None]:
-    """Gives refusals within the block the statuses of this API."""
-    try:
-        yield
-    except errors.UserError as error:
-        status = getattr(error, "status", 422)
-        raise limits_lib.RefusedError(
-            _STATUSES.get(status, status), str(error)
-        ) from None
 
 
 def _translations(line):
@@ -209,12 +190,12 @@ def _translations(line):
     sentence that has fewer.
     """
     found = []
-    number = max((len(x["hypotheses"]) for x in line["sentences"]), default=1)
-    for i in range(max(1, number)):
-        parts = [line["before"]]
+    numbers = [len(one["hypotheses"]) for one in line["sentences"]]
+    for i in range(max([1, *numbers])):
+        text = line["before"]
         for one in line["sentences"]:
             texts = [hypothesis["text"] for hypothesis in one["hypotheses"]]
-            parts += [*texts[i : i + 1], *texts[:1], ""][:1]
-            parts.append(one["after"])
-        found.append("".join(parts))
+            chosen = texts[i : i + 1] or texts[:1]
+            text += "".join(chosen) + one["after"]
+        found.append(text)
     return list(dict.fromkeys(found))

@@ -82,9 +82,8 @@ class ServedModel:
     @property
     def languages(self) -> tuple[str, str]:
         """The codes of source and target; "" where unknown."""
-        names = "source_language", "target_language"
-        source, target = (self._description.get(name, "") for name in names)
-        return source, target
+        known = self._description.get
+        return known("source_language", ""), known("target_language", "")
 
     @property
     def beam_size(self) -> int:
