@@ -16,7 +16,6 @@ import asyncio
 import dataclasses
 import functools
 import json
-import logging
 import pathlib
 import time
 from collections.abc import Mapping
@@ -39,8 +38,6 @@ from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import metrics as metrics_lib
 from relpos_tf.serving import queries
 from relpos_tf.serving import served
-
-_log = logging.getLogger("relpos_tf")
 
 # Not a standard code; nobody reads it but the metrics.
 _HUNG_UP = 499
@@ -208,13 +205,6 @@ class _Answers:
         seconds = time.monotonic() - begun
         self._metrics.request_seconds.labels(model.name).observe(seconds)
         self._metrics.lines.labels(model.name).inc(len(query.lines))
-        if count := sum("long" in line for line in lines):
-            _log.warning(
-                "%s: %d of %d lines were longer than any training pair.",
-                model.name,
-                count,
-                len(lines),
-            )
         if query.split_sentences:
             return served.group(texts, lines, model.languages[1])
         return lines
