@@ -152,8 +152,8 @@ class _Answers:
         count = self._metrics.requests.labels
         timeout = self._limits.timeout_s
         try:
-            text = await asyncio.wait_for(self._translate(request), timeout)
-            response = _response(text)
+            answer = self._translate(request)
+            response = await asyncio.wait_for(answer, timeout)
         except asyncio.TimeoutError:
             text = f"Not answered within {timeout:.0f} s."
             error = limits_lib.RefusedError(504, text)
@@ -176,11 +176,12 @@ class _Answers:
         if libretranslate.is_request(values):
             request.state.statuses = libretranslate.STATUSES
             return await self._answer_texts(request, values, begun)
-        query = queries.parse(values, self._limits)
+        query = queries.parse(values)
         worker = self._worker(query.model)
         lines = await self._lines(request, worker, query, begun)
         # Attention weights take seconds, in which others are answered.
-        return await asyncio.to_thread(served.answer, worker.model.name, lines)
+        name = worker.model.name
+        return _response(await asyncio.to_thread(served.answer, name, lines))
 
     async def _answer_texts(self, request, values, begun):
         """Answers a request of LibreTranslate's API."""
@@ -191,7 +192,7 @@ class _Answers:
         most = min(model.beam_size, self._limits.max_beam_size)
         query = wanted.query(model.name, most)
         lines = await self._lines(request, worker, query, begun)
-        return _dumps(wanted.answer(lines, model.languages[0]))
+        return _json(wanted.answer(lines, model.languages[0]))
 
     async def _lines(self, request, worker, query, begun):
         """Returns what the answer says of each line."""
@@ -200,7 +201,7 @@ class _Answers:
             texts = await asyncio.to_thread(model.split, query.lines)
             parts = tuple(part for text in texts for part in text.texts)
             query = dataclasses.replace(query, lines=parts)
-            queries.check_sizes(query, self._limits)
+        queries.check_sizes(query, self._limits)
         lines = await _result(request, worker.submit(query))
         seconds = time.monotonic() - begun
         self._metrics.request_seconds.labels(model.name).observe(seconds)
@@ -257,11 +258,8 @@ async def _page_file(name, _: requests.Request):
 
 
 def _json(values, status=200):
-    return _response(_dumps(values), status)
-
-
-def _dumps(values):
-    return json.dumps(values, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    return _response(text, status)
 
 
 def _response(text, status=200):

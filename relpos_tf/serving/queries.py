@@ -109,19 +109,18 @@ def _form_fields(body, content_type):
     return dict(pairs)
 
 
-def parse(values: dict[str, Any], limits: limits_lib.Limits) -> Query:
+def parse(values: dict[str, Any]) -> Query:
     """Checks the object that asks for the translation of lines.
 
     Args:
         values: What `read` returned.
-        limits: What the server takes on.
 
     Raises:
         UserError: a field is unknown, missing or beyond what it can hold.
 
     Example:
 
-    >>> parse({"lines": ["A dog."], "n_best": 2}, limits_lib.Limits()).n_best
+    >>> parse({"lines": ["A dog."], "n_best": 2}).n_best
     2
     """
     fields.check_names(values, _FIELDS | OPTIONS, "fields")
@@ -131,14 +130,11 @@ def parse(values: dict[str, Any], limits: limits_lib.Limits) -> Query:
     if not is_list or not all(isinstance(line, str) for line in lines):
         raise errors.UserError('Expected "lines": a list of str.')
     options = {name: values.pop(name) for name in OPTIONS if name in values}
-    query = Query(
+    return Query(
         lines=tuple(map(whole, lines)),
         decode_hparams=decode_hparam.DecodeHParams(**options),
         **values,
     )
-    if not query.split_sentences:
-        check_sizes(query, limits)
-    return query
 
 
 def whole(text: str) -> str:

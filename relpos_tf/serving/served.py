@@ -217,10 +217,8 @@ def group(
             {
                 "before": before,
                 "sentences": [
-                    {"source": source, **line, "after": blank}
-                    for source, blank, line in zip(
-                        sources, after, rest, strict=False
-                    )
+                    {"source": source, **next(rest), "after": blank}
+                    for source, blank in zip(sources, after, strict=True)
                 ],
             }
         )

@@ -14,7 +14,9 @@ LIMITS = limits_lib.Limits(
 
 
 def parse(**values):
-    return queries.parse(queries.read(json.dumps(values).encode()), LIMITS)
+    query = queries.parse(queries.read(json.dumps(values).encode()))
+    queries.check_sizes(query, LIMITS)
+    return query
 
 
 class QueriesTest(parameterized.TestCase):
@@ -42,7 +44,7 @@ class QueriesTest(parameterized.TestCase):
 
     def test_half_a_character_is_replaced(self):
         body = b'{"lines": ["a\\ud83d", "\\ud83d\\ude00"]}'
-        lines = queries.parse(queries.read(body), LIMITS).lines
+        lines = queries.parse(queries.read(body)).lines
         self.assertEqual(lines, ("a\ufffd", "\U0001f600"))
 
     @parameterized.parameters(
