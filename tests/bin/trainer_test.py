@@ -57,7 +57,7 @@ class TrainerTest(folders.TestCase):
     @parameterized.parameters(
         ("--output_dir=a/b", "--output_dir: .*is a file"),
         ("--output_dir=latin-\udce9", "--output_dir: .*in UTF-8"),
-        (f"{OWN} --train_source=no --train_target=a", "'no'"),
+        (f"{OWN} --train_source=no --train_target=a", "no: no such file"),
         (f"{OWN} --train_source=a --train_target=b", "a has 2 .*b has 1 "),
         (f"{OWN} --train_source=blank --train_target=blank", "blank"),
     )

@@ -108,9 +108,11 @@ class FileTest(folders.TestCase):
     def test_other_files_are_named(self):
         model, subwords = self.folder / "b.model", self.folder / "b.subwords"
         missing, other = self.folder / "c.model", self.folder / "d.bpe"
+        with self.assertRaisesRegex(FileNotFoundError, str(missing)):
+            tokenizer.load(missing)
         model.write_bytes(b"not a model")
         subwords.write_bytes(_tokens.model_bytes)
-        for path in (model, subwords, missing, other):
+        for path in (model, subwords, other):
             with self.assertRaisesRegex(errors.UserError, str(path)):
                 tokenizer.load(path)
 

@@ -243,7 +243,6 @@ class FilesProblemTest(folders.TestCase):
         (dict(train=("a.en,b.en", "a.de")), ["--train_target", "2", "1"]),
         (dict(test=("a.en", None)), ["--test_target", "a.en"]),
         (dict(test=("a.en,b.en", "a.de")), ["as many files", "2", "1"]),
-        (dict(test=("nowhere.en", "nowhere.de")), ["nowhere.en"]),
     )
     def test_what_does_not_fit_is_named(self, given, words):
         with self.assertRaises(errors.UserError) as raised:
@@ -275,8 +274,10 @@ class FilesProblemTest(folders.TestCase):
             path.write_text(whole)
 
     def test_missing_files_are_refused_at_once(self):
+        with self.assertRaisesRegex(FileNotFoundError, "nowhere.en"):
+            self.make(test=("nowhere.en", "nowhere.de"))
         pathlib.Path(self.files["dev.en"]).unlink()
-        with self.assertRaisesRegex(errors.UserError, self.files["dev.en"]):
+        with self.assertRaisesRegex(FileNotFoundError, self.files["dev.en"]):
             self.make()
         os.mkfifo(self.files["dev.en"])
         with self.assertRaisesRegex(errors.UserError, "more than once"):
