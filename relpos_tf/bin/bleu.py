@@ -64,7 +64,7 @@ FLAGS.needs("min_steps", "translations_dir")
 
 def main() -> None:
     """Prints the scores."""
-    command.check_outputs(FLAGS, ["score_json"])
+    command.check_outputs(FLAGS, ["score_json"], ["translation", "reference"])
     if not FLAGS.translations_dir:
         command.require(FLAGS, "translation")
     if not FLAGS.test_set:

@@ -449,7 +449,12 @@ def check_outputs(
     Raises:
         UsageError: a file cannot be written, or is one of the inputs.
     """
-    kept = {os.path.realpath(flag_values[name].value): name for name in inputs}
+    values = {name: flag_values[name].value for name in inputs}
+    kept = {
+        os.path.realpath(path): name
+        for name, value in values.items()
+        for path in (value if isinstance(value, list) else [value])
+    }
     for name in outputs:
         if not (path := flag_values[name].value):
             continue

@@ -36,6 +36,7 @@ TABLE = {
         ("--output_dir=x[2]", "--output_dir * ? ["),
     ),
     bleu: (
+        ("--translation=a --reference=b,a --score_json=a", "same file"),
         ("--translation=a", "--reference is required"),
         ("--reference=a", "--translation is required"),
         ("--translation=a --reference=b", "2 1"),
