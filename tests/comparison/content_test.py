@@ -10,9 +10,11 @@ from relpos_tf.comparison import outputs
 from relpos_tf.comparison import report as report_lib
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import scoring
+from relpos_tf.comparison import tuning
 from relpos_tf.problems import test_sets
 from tests import chinese
 from tests import folders
+from tests.comparison import tuning_test
 
 SOURCES = ["a b", "a b c d e f", "one | <b>two</b>", "g"]
 REFERENCES = [
@@ -104,13 +106,40 @@ class ContentTestCase(folders.TestCase):
         kwargs = {"problem": {"problem": "p_x"}, **kwargs}
         return content.make(results, [self.test_set, *further], **kwargs)
 
-    def two(self, **kwargs):
-        return self.make(
+    def four(self):
+        """Returns runs of two labels and two seeds."""
+        return (
             self.result("rel", 1, 0, 1.0, rate=4.0),
             self.result("rel", 2, 1, 3.0, rate=2.0),
             self.result("abs", 1, 2, 4.0, rate=2.0),
             self.result("abs", 2, 3, 5.0, rate=1.0),
-            **kwargs,
+        )
+
+    def two(self, **kwargs):
+        return self.make(*self.four(), **kwargs)
+
+    def sample(self):
+        """Returns a report that has all parts, for those who show it."""
+        results = self.four()
+        for one, bleu in zip(results, (1.0, 1.5, 0.5, 0.5), strict=True):
+            event = {"split": "dev", "loss": 4.0 - bleu, "bleu": bleu}
+            one.run.files.append_metrics({"step": 2, **event})
+            event["bleu"] *= 10
+            one.run.files.append_metrics({"step": 5, **event})
+        _, tuned = tuning.choose(
+            [
+                tuning_test.score(f"alpha={alpha}", bleu, 2.25, label)
+                for label in ("rel", "abs")
+                for alpha, bleu in ((0.5, 20.25), (1, 21.5))
+            ]
+        )
+        return self.make(
+            *results,
+            limits=[3],
+            num_samples=1,
+            command="relpos-compare --seeds=1,2",
+            warnings=["Seed 2 saw fewer tokens."],
+            tuning=tuned,
         )
 
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from absl.testing import absltest
 
 from relpos_tf.comparison import figures
-from tests import report_sample
+from tests.comparison import content_test
 
 HOSTILE = "_<b>&$\\frac$\x00\n\ud800 漢字 a name that goes on and on"
 
@@ -27,75 +27,82 @@ def lines_of(axes):
 
 
 @absltest.skipUnless(figures.is_available(), "matplotlib is not installed.")
-class FiguresTest(absltest.TestCase):
+class FiguresTest(content_test.ContentTestCase):
     def curve(self, report):
         with drawn() as made:
             picture = figures.learning_curve(report, "dev", 2, "dev BLEU")
         return picture, made.call_args[0][0].axes[0]
 
     def test_learning_curve_is_the_mean_of_the_seeds_with_a_band(self):
-        _, axes = self.curve(report_sample.report())
+        _, axes = self.curve(self.sample())
         self.assertEqual(
             lines_of(axes),
             {
-                "relative": [[100, 1.25], [200, 12.5]],
-                "absolute": [[100, 0.5], [200, 5.0]],
+                "rel": [[2, 1.25], [5, 12.5]],
+                "abs": [[2, 0.5], [5, 5.0]],
             },
         )
         points = [line.get_xydata().tolist() for line in axes.lines]
-        self.assertIn([[100, 1.0], [200, 10.0]], points)  # a seed
+        self.assertIn([[2, 1.0], [5, 10.0]], points)  # a seed
         self.assertLen(points, 6)
         self.assertLen(axes.collections, 2)
         # Seeds of 1 and 1.5, of 10 and 15.
         points = axes.collections[0].get_paths()[0].vertices.tolist()
-        for step, values in ((100, [1.0, 1.5]), (200, [10.0, 15.0])):
+        for step, values in ((2, [1.0, 1.5]), (5, [10.0, 15.0])):
             mean, spread = statistics.fmean(values), statistics.stdev(values)
             found = sorted({y for x, y in points if x == step})
             self.assertAlmostEqual(found[0], mean - spread)
             self.assertAlmostEqual(found[-1], mean + spread)
 
     def test_mean_is_over_steps_that_all_seeds_have(self):
-        report = report_sample.report()
-        report["runs"][0]["learning_curve"]["dev"] = [[200, 2.0, 7.0]]
+        report = self.sample()
+        report["runs"][0]["learning_curve"]["dev"] = [[5, 2.0, 7.0]]
         for row in report["runs"][3]["learning_curve"]["dev"]:
             row[2] = None
         _, axes = self.curve(report)
-        self.assertEqual(lines_of(axes)["relative"], [[200, 11.0]])
+        self.assertEqual(lines_of(axes)["rel"], [[5, 11.0]])
         self.assertLen(axes.collections, 1)  # one seed has no band
         for run in report["runs"]:
-            run["learning_curve"] = {"train": [], "dev": [[100, 2.0, None]]}
+            run["learning_curve"] = {"train": [], "dev": [[2, 2.0, None]]}
         for split in ("train", "dev"):
             self.assertIsNone(figures.learning_curve(report, split, 2, "BLEU"))
 
     def test_scores_have_mean_and_standard_deviation(self):
+        report = self.sample()
         with drawn() as made:
-            figures.scores(report_sample.report())
+            figures.scores(report)
         (axes,) = made.call_args[0][0].axes
         bars = [
             segment.tolist()
             for collection in axes.collections
             for segment in collection.get_segments()
         ]
-        self.assertEqual(bars[0], [[21 - 1.4142, 0], [21 + 1.4142, 0]])
+        rel = report["summary"][0]
+        mean, spread = rel["bleu_mean"], rel["bleu_spread"]
+        self.assertEqual(bars[0], [[mean - spread, 0], [mean + spread, 0]])
         words = [text.get_text() for text in axes.texts]
-        self.assertEqual(words, ["21.00", "19.00"])
+        self.assertEqual(words, ["94.60", "29.06"])
         names = [label.get_text() for label in axes.get_yticklabels()]
-        self.assertEqual(names, ["relative", "absolute"])
+        self.assertEqual(names, ["rel", "abs"])
 
     def test_scores_by_length_name_the_lines(self):
-        report = report_sample.report()
-        report["summary"][1]["bleu_by_length"][0]["bleu"] = None
+        report = self.sample()
+        scores = (23.0, 20.0), (None, 18.0)
+        for row, own in zip(report["summary"], scores, strict=True):
+            for part, bleu in zip(row["bleu_by_length"], own, strict=True):
+                part["bleu"] = bleu
+            row["bleu_by_length"][1]["lines"] = 1070
         with drawn() as made:
             figures.scores_by_length(report)
         (axes,) = made.call_args[0][0].axes
         found = lines_of(axes)
-        self.assertEqual(found["relative"], [[0, 23.0], [1, 20.0]])
-        self.assertEqual(found["absolute"][1], [1, 18.0])
+        self.assertEqual(found["rel"], [[0, 23.0], [1, 20.0]])
+        self.assertEqual(found["abs"][1], [1, 18.0])
         names = [label.get_text() for label in axes.get_xticklabels()]
-        self.assertEqual(names, ["≤ 10\n(30)", "more\n(1,070)"])
+        self.assertEqual(names, ["≤ 3\n(2)", "more\n(1,070)"])
 
     def test_any_name_is_shown_as_it_is(self):
-        report = report_sample.report(labels=["relative", HOSTILE])
+        report = self.sample() | {"labels": ["rel", HOSTILE]}
         for row in (*report["runs"][2:], report["summary"][1]):
             row["label"] = HOSTILE
         picture, axes = self.curve(report)

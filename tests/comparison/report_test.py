@@ -10,8 +10,7 @@ from absl.testing import parameterized
 
 from relpos_tf.comparison import figures
 from relpos_tf.comparison import report as report_lib
-from tests import folders
-from tests import report_sample
+from tests.comparison import content_test
 
 HOSTILE = "</td></dd><script>alert(1)</script><img src=//x.org onerror=a> &amp;"
 # Elements that have no end.
@@ -53,9 +52,7 @@ def hostile(value):
     """Returns a report in which every word is hostile, and every label."""
     if isinstance(value, dict):
         return {
-            hostile(key) if key in ("relative", "absolute") else key: hostile(
-                part
-            )
+            hostile(key) if key in ("rel", "abs") else key: hostile(part)
             for key, part in value.items()
         }
     if isinstance(value, list):
@@ -63,7 +60,7 @@ def hostile(value):
     return f"{HOSTILE}{value}" if isinstance(value, str) else value
 
 
-class ReportHtmlTest(folders.TestCase):
+class ReportHtmlTest(content_test.ContentTestCase):
     def page(self, report, has_figures=False):
         """Renders a report; without figures it is quick."""
         available = mock.patch.object(
@@ -93,43 +90,46 @@ class ReportHtmlTest(folders.TestCase):
         self.assertNotRegex(style, r"url\(|@import|//")
 
     def test_page_has_the_content_of_the_report(self):
-        page = self.page(report_sample.report())
+        report = self.sample()
+        report["pairs"][0]["p_value"] = 0.00009999
+        page = self.page(report)
         self.assert_self_contained(page)
         self.assertIn(figures.HOW_TO_INSTALL, page.text)
         for words in (
-            "Relative against absolute",
-            "relative is better than absolute by 2.00 BLEU.",
-            "test split, 1,100 lines; 200 updates in each run; seeds 1, 2.",
-            "21.00 ± 1.41 51.50 ± 0.00 2.1250 ± 0.0000",
-            "2.50 (1.06) 8,000 (1.06) 1,047",
-            "p, sentences: paired approximate randomisation, seed 12345;",
+            "p_x: rel, abs",
+            report["verdict"],
+            "test split, 4 lines; 5 updates in each run; seeds 1, 2.",
+            "rel 2 100 94.60 ± 7.64 99.75 ± 0.35 2.0000 ± 1.4142 87.50",
+            "abs 1.50 (0.50) 150 (0.50) 20 alone",
+            "p, sentences: paired approximate randomisation of test sentences",
             "only if that p is below 0.05: with equally good labels",
-            "absolute 21.00 19.00 +2.00 (-10.50 to +14.50) 0.0001 0.31 0.62 "
-            "+1.00, +3.00",
+            "abs 94.60 29.06 +65.54 (-51.50 to +182.58) 0.0001 0.11 0.25 "
+            "+57.65, +73.43",
             "In other measures",
-            "absolute 51.75 51.25 +0.50 (-10.50 to +14.50) 0.0001 0.31 0.62",
-            "label up to 10 (30 lines) over 10 (1,070 lines) relative 23.00 "
-            "(6.0) 20.00 (0.0)",
-            "relative 100: 2.10; 200: 10.50",
-            "learning_rate_constant=1 21.50 2.2500 chosen",
-            "relative above absolute",
-            "relative (95.5) Zwei Katzen absolute (20.5) Zwei Hunde",
+            "abs 99.75 51.08 +48.67 (-202.32 to +299.66) 0.25 0.28 0.28",
+            "label up to 3 (2 lines) over 3 (2 lines) rel 75.00 (75.0) "
+            "100.00 (100.0)",
+            "rel 2: 1.25; 5: 12.50",
+            "alpha=1 21.50 2.2500 chosen",
+            "rel above abs",
+            "reference x rel (50.0) x abs (0.0) <i>abs",
             "pos none timing",
-            "source A dog . reference Ein Hund . relative = Ein Hund . "
-            "absolute Hund",
+            "rel = a | *line* of <b>signs</b> abs <i>abs",
             "Seed 2 saw fewer tokens.",
-            f"BLEU: {report_sample.SIGNATURE} chrF: nrefs:1|case:mixed|",
-            "python -m relpos_tf.bin.compare --seeds=1,2",
-            "tensorflow 2.21.0",
-            "out/runs/absolute-seed2",
+            "BLEU: nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:",
+            "chrF: nrefs:1|case:mixed|",
+            "relpos-compare --seeds=1,2",
+            f"tensorflow {report['versions']['tensorflow']}",
+            report["runs"][3]["output_dir"],
         ):
             self.assertIn(words, page.text)
 
     @parameterized.parameters(False, figures.is_available())
     def test_hostile_words_stay_words(self, has_figures):
-        page = self.page(hostile(report_sample.report()), has_figures)
+        report = self.sample()
+        page = self.page(hostile(report), has_figures)
         self.assert_self_contained(page)
-        plain = self.page(report_sample.report())
+        plain = self.page(report)
         if has_figures:
             images = page.all("img")
             self.assertLen(images, 5)  # scores, lengths, 3 curves
@@ -149,7 +149,8 @@ class ReportHtmlTest(folders.TestCase):
 
     @parameterized.parameters(False, figures.is_available())
     def test_missing_number_is_a_dash(self, has_figures):
-        report = report_sample.report(samples=[], tuning=[], hparams_diff={})
+        report = self.sample() | {"samples": [], "tuning": []}
+        report["hparams_diff"] = {}
         for part in ("summary", "pairs"):
             for row in report[part]:
                 bleu = {"score_a", "score_b", "bleu_mean", "by_seed"}
@@ -161,29 +162,27 @@ class ReportHtmlTest(folders.TestCase):
             run |= numbers | {"learning_curve": {"train": [], "dev": []}}
         page = self.page(report, has_figures)
         self.assertLen(page.all("img"), 2 * has_figures)
-        self.assertIn("relative 2 – 21.00 – – –", page.text)
-        self.assertIn("relative – – – –", page.text)
-        self.assertIn("absolute 21.00 19.00 +2.00 – – – +1.00", page.text)
+        self.assertIn("rel 2 – 94.60 – – –", page.text)
+        self.assertIn("rel – – – –", page.text)
+        self.assertIn("abs 94.60 29.06 +65.54 – – – +57.65", page.text)
         self.assertIn("All labels have the same hyper-parameters.", page.text)
-        for missing in ("Translations", "Tuning", "absolute above relative"):
+        for missing in ("Translations", "Tuning", "abs above rel"):
             self.assertNotIn(missing, page.text)
         self.assertNotRegex(page.text, r"\b(None|nan|null)\b")
 
     def test_files_are_written_whole_or_not_at_all(self):
-        report = report_sample.report(title="\ud800 漢字 \x00")
-        with mock.patch.object(figures, "is_available", return_value=False):
-            report_lib.write(report, self.folder)
-        paths = report_lib.paths(self.folder)
+        self.enter_context(
+            mock.patch.object(figures, "is_available", return_value=False)
+        )
+        report, folder = self.sample(), self.folder / "out"
+        report_lib.write(report | {"title": "\ud800 漢字 \x00"}, folder)
+        paths = report_lib.paths(folder)
         contents = [path.read_text(encoding="utf-8") for path in paths]
         self.assertIn("<title>? 漢字 \ufffd</title>", contents[0])
         self.assertEqual(json.loads(contents[1])["title"], "? 漢字 \x00")
-        with (
-            mock.patch.object(figures, "is_available", return_value=False),
-            mock.patch.object(os, "replace", side_effect=OSError),
-            self.assertRaises(OSError),
-        ):
-            report_lib.write(report_sample.report(), self.folder)
-        self.assertCountEqual(self.folder.iterdir(), paths)
+        with mock.patch.object(os, "replace", side_effect=OSError):
+            self.assertRaises(OSError, report_lib.write, report, folder)
+        self.assertCountEqual(folder.iterdir(), paths)
         self.assertEqual(
             [path.read_text(encoding="utf-8") for path in paths], contents
         )
