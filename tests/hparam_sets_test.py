@@ -51,7 +51,6 @@ BIG_RELATIVE = RELATIVE | {
     "heads_share_relative_embedding": True,
 }
 FRENCH = {"layer_prepostprocess_dropout": 0.1}
-CONVOLUTIONAL = {"attention_window": 5, "attention_window_layers": 3}
 
 
 class SetsTest(parameterized.TestCase):
@@ -82,19 +81,3 @@ class SetsTest(parameterized.TestCase):
             {*RELATIVE, *BASE_RELATIVE} - {"add_relative_to_keys"},
         )
         self.assertContainsSubset({"pos", "self_attention_type"}, differences)
-
-    @parameterized.parameters(
-        ("localness_fixed", {"localness": "fixed"}),
-        ("localness_layer", {"localness": "layer"}),
-        ("localness_query", {"localness": "query"}),
-        ("convolutional_1d", CONVOLUTIONAL),
-        ("convolutional_2d", CONVOLUTIONAL | {"attention_window_heads": 3}),
-        ("vaswani_base", {"filter_size": 2048, "average_checkpoints": 5}),
-    )
-    def test_a_set_differs_from_base_only_in_its_idea(self, name, expected):
-        base = registry.hparams("transformer_base")
-        differences = hparam.differences(
-            base, registry.hparams(f"transformer_{name}")
-        )
-        found = {name: value for name, (_, value) in differences.items()}
-        self.assertEqual(found, expected)

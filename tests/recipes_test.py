@@ -1,7 +1,5 @@
 """The commands in docs/recipes.md, run at small size."""
 
-import contextlib
-import io
 import itertools
 import os
 import pathlib
@@ -14,6 +12,7 @@ from relpos_tf.bin import decoder
 from relpos_tf.bin import trainer
 from relpos_tf.problems.generated import phrases
 from tests import documents
+from tests.bin import calls
 from tests.problems import problem_test
 
 TEXT = pathlib.Path(__file__).parents[1].joinpath("docs/recipes.md").read_text()
@@ -30,13 +29,11 @@ SMALL = (
 
 
 def execute(main, *arguments):
-    """Runs a command in this process; returns its messages."""
-    error = io.StringIO()
-    with contextlib.redirect_stderr(error):
-        code = command.execute(main, arguments)
+    """Runs a command that must succeed; returns its messages."""
+    code, _, error = calls.execute(main, *arguments)
     if code:
-        raise RuntimeError(error.getvalue())
-    return error.getvalue()
+        raise RuntimeError(error)
+    return error
 
 
 class BackTranslationTest(absltest.TestCase):

@@ -4,8 +4,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 from unittest import mock
 
 from absl.testing import parameterized
@@ -33,7 +31,6 @@ from tests.comparison import examples
 TINY = "transformer_relative_tiny"
 SETS = f"--hparams_sets={TINY},transformer_tiny"
 SIDES = "source", "target"
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def execute(*arguments):
@@ -64,26 +61,6 @@ class DiffTest(folders.TestCase):
             run.write_hparams(tiny_run.HPARAMS.replace(alpha=alpha))
         code, out, _ = execute("--diff", f"--runs={self.folder}/a,c={run.path}")
         self.assertEqual((code, out), (0, "       a    c\nalpha  0.5  1.0\n"))
-
-    def test_is_quick(self):
-        code = (
-            "import sys\n"
-            "from relpos_tf.bin import compare\n"
-            "try:\n"
-            "    compare.run()\n"
-            "finally:\n"
-            "    heavy = {'tensorflow', 'keras', 'sacrebleu'}\n"
-            "    sys.stderr.write(str(sorted(heavy & set(sys.modules))))\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code, "--diff", SETS],
-            capture_output=True,
-            check=False,
-            cwd=ROOT,
-            text=True,
-        )
-        self.assertEqual((done.returncode, done.stderr), (0, "[]"))
-        self.assertIn("self_attention_type", done.stdout)
 
 
 class MistakeTest(folders.TestCase):

@@ -18,22 +18,22 @@ COMMANDS = tuple(
     if path.stem not in ("__init__", "command", "scores")
 )
 LAUNCHERS = ("trainer", "decoder")
-# Runs commands with a flag each; prints what they do, and whether TensorFlow
-# was imported.
+# Runs commands with a flag each, and `--diff`; prints what they do, and whether
+# TensorFlow was imported.
 RUN = """
 import contextlib, importlib, io, json, sys
 found = []
-for name in sys.argv[1:]:
+runs = [[x, y] for x in sys.argv[1:] for y in ("--help", "--no_such_flag")]
+for name, *flags in [*runs, ["compare", "--diff", "--preset=table1"]]:
     module = importlib.import_module(f"relpos_tf.bin.{name}")
-    for flag in "--help", "--no_such_flag":
-        sys.argv = [name, flag]
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                module.run()
-            except SystemExit as end:
-                code = end.code
-        found.append([name, flag, code or 0, out.getvalue(), err.getvalue()])
+    sys.argv = [name, *flags]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            module.run()
+        except SystemExit as end:
+            code = end.code
+    found.append([name, flags[0], code or 0, out.getvalue(), err.getvalue()])
 print(json.dumps([found, "tensorflow" in sys.modules]))
 """
 
@@ -81,6 +81,11 @@ class HelpTest(parameterized.TestCase):
         )
         known = re.findall(r"--(\w+)", err.splitlines()[1])
         self.assertCountEqual(known, flags_of(command))
+
+    def test_difference_of_sets_needs_no_tensorflow(self):
+        code, out, err = results()["compare", "--diff"]
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("self_attention_type", out)
 
     @parameterized.parameters(*LAUNCHERS)
     def test_launcher_is_the_command(self, name):

@@ -7,7 +7,6 @@ import functools
 import importlib
 import inspect
 import itertools
-import pathlib
 import re
 import sys
 
@@ -15,15 +14,10 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import registry
+from tests import documents
 from tests import oracles  # noqa: F401, which documents name
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = tuple(
-    str(path.relative_to(ROOT))
-    for pattern in ("*.md", "docs/*.md", "tools/*.md", "benchmarks/peers/*.md")
-    for path in sorted(ROOT.glob(pattern))
-    if path.name != "CHANGELOG.md"
-)
+ROOT = documents.ROOT
 # No test runs most of these scripts.
 SCRIPTS = tuple(
     str(path.relative_to(ROOT))
@@ -145,12 +139,12 @@ def project_files():
 
 
 class DocumentsTest(parameterized.TestCase):
-    @parameterized.parameters(*DOCUMENTS)
+    @parameterized.parameters(*documents.FILES)
     def test_names_exist(self, document):
         text = (ROOT / document).read_text(encoding="utf-8")
         self.assertEmpty(sorted(set(missing_names(text))))
 
-    @parameterized.parameters(*DOCUMENTS)
+    @parameterized.parameters(*documents.FILES)
     def test_paths_exist(self, document):
         text = (ROOT / document).read_text(encoding="utf-8")
         self.assertEmpty(sorted(set(missing_paths(text))))
@@ -160,7 +154,7 @@ class DocumentsTest(parameterized.TestCase):
         tree = ast.parse((ROOT / script).read_text(encoding="utf-8"))
         self.assertEmpty(list(missing_attributes(tree)))
 
-    @parameterized.parameters(*DOCUMENTS)
+    @parameterized.parameters(*documents.FILES)
     def test_problems_and_sets_are_registered(self, document):
         text = (ROOT / document).read_text(encoding="utf-8")
         problems = {a or b for a, b in PROBLEM.findall(text)}
@@ -172,7 +166,7 @@ class DocumentsTest(parameterized.TestCase):
         }
         self.assertContainsSubset(sets, registry.list_hparams())
 
-    @parameterized.parameters(*DOCUMENTS)
+    @parameterized.parameters(*documents.FILES)
     def test_links_lead_to_files_and_headings(self, document):
         path = ROOT / document
         links = re.findall(r"\]\(([^)]+)\)", path.read_text(encoding="utf-8"))

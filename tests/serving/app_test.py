@@ -71,6 +71,7 @@ class AppTest(parameterized.TestCase):
             },
         )
         self.assertFalse(second["complete"])
+        self.assertIs(second["long"], True)
         _, _, answer = served.post({"lines": ["abc"], "n_best": 2})
         self.assertLen(answer["translations"][0]["hypotheses"], 2)
         self.assertEqual(

@@ -85,6 +85,7 @@ class FakeTranslator:
                 [translation_of(line, i) for i in range(n_best)],
                 [-1.5 - i if i < 3 else -1e7 for i in range(n_best)],
                 len(line) < 100,
+                is_long=len(line) > 99,
                 attention=[attention] * n_best if with_attention else [],
             )
 
