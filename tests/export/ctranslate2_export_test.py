@@ -24,10 +24,8 @@ from tests import ctranslate2_runs
 from tests import folders
 from tests import t2t_checkpoint
 from tests import tiny_run
-from tests.ctranslate2_runs import ABSOLUTE
 from tests.ctranslate2_runs import LINES
 from tests.ctranslate2_runs import export_of
-from tests.ctranslate2_runs import ours
 from tests.ctranslate2_runs import run_of
 
 
@@ -66,48 +64,43 @@ class ExportTest(folders.TestCase):
         translator = ctranslate2_engine.package().Translator(str(folder))
         (result,) = translator.translate_batch([source], beam_size=1)
         ids = [pieces.index(token) for token in result.hypotheses[0]]
-        (want,) = ours().translate(LINES[:1], beam_size=1)
+        loaded = relpos_tf.Translator.load(folder)
+        (want,) = loaded.translate(LINES[:1], beam_size=1)
         self.assertStartsWith(
             re.sub(engines.LINE_END, " ", tokens.decode(ids)), want
         )
 
-    def test_models_of_tensor2tensor(self):
+    def test_model_of_tensor2tensor(self):
         vocab = t2t_checkpoint.subtokens(59)
         vocab[5] = vocab[6]  # some vocabularies repeat a piece
         vocab[7] = ""
-        for kind, changes in (
-            ("target_space", {"use_target_space_embedding": True}),
-            ("absolute", ABSOLUTE | {"max_relative_position": 0}),
-        ):
-            with self.subTest(kind):
-                hparams = t2t_checkpoint.hparams_dict(
-                    num_hidden_layers=1, **changes
-                )
-                variables = t2t_checkpoint.random_variables(hparams, 59, 5)
-                for name, value in variables.items():
-                    if "target_space" in name:
-                        value *= 10.0  # its absence must change the scores
-                t2t_dir = self.folder / kind / "t2t"
-                run = self.folder / kind / "run"
-                t2t_checkpoint.write(
-                    t2t_dir, variables, hparams, vocab=vocab, extra=False
-                )
-                t2t_import.import_run(t2t_dir, run)
-                folder = ctranslate2_export.export_ctranslate2(
-                    run, run / "ct2", beam_size=1, extra_length=9
-                )
-                lines = ["a dog and a cat", "zwei katzen laufen", "b"]
-                want = relpos_tf.Translator.load(run).translate(
-                    lines, beam_size=1, extra_length=9, return_scores=True
-                )
-                found = relpos_tf.Translator.load(folder).translate(
-                    lines, return_scores=True
-                )
-                self.assertEqual([t for t, _ in found], [t for t, _ in want])
-                np.testing.assert_allclose(
-                    [s for _, s in found], [s for _, s in want], atol=1e-4
-                )
-                self.assertTrue((folder / "tokenizer.subwords").is_file())
+        hparams = t2t_checkpoint.hparams_dict(
+            num_hidden_layers=1, use_target_space_embedding=True
+        )
+        variables = t2t_checkpoint.random_variables(hparams, 59, 5)
+        for name, value in variables.items():
+            if "target_space" in name:
+                value *= 10.0  # its absence must change the scores
+        t2t_dir, run = self.folder / "t2t", self.folder / "run"
+        t2t_checkpoint.write(
+            t2t_dir, variables, hparams, vocab=vocab, extra=False
+        )
+        t2t_import.import_run(t2t_dir, run)
+        folder = ctranslate2_export.export_ctranslate2(
+            run, run / "ct2", beam_size=1, extra_length=9
+        )
+        lines = ["a dog and a cat", "zwei katzen laufen", "b"]
+        want = relpos_tf.Translator.load(run).translate(
+            lines, beam_size=1, extra_length=9, return_scores=True
+        )
+        found = relpos_tf.Translator.load(folder).translate(
+            lines, return_scores=True
+        )
+        self.assertEqual([t for t, _ in found], [t for t, _ in want])
+        np.testing.assert_allclose(
+            [s for _, s in found], [s for _, s in want], atol=1e-4
+        )
+        self.assertTrue((folder / "tokenizer.subwords").is_file())
 
     def test_every_quantization_that_is_offered_can_be_written(self):
         for name in quantizations.ALL:

@@ -60,12 +60,14 @@ for n_best in 1, 3:
 """
 # Beside the tiny run, which has sinusoids and tables for each head.
 KINDS = {
-    "shared_tables_and_rotary": {
+    "shared_tables_rotary_and_localness_in_two_layers": {
         "pos": "emb",
         "max_length": 5,
         "heads_share_relative_embedding": True,
         "max_relative_position_right": 1,
         "decoder_self_attention_type": "dot_product_rotary",
+        "localness": "query",
+        "num_decoder_layers": 2,
         "layer_preprocess_sequence": "n",
         "layer_postprocess_sequence": "da",
     },
@@ -74,11 +76,6 @@ KINDS = {
         "pos": "none",
         "self_attention_type": "dot_product_relative_bias",
         "decoder_self_attention_type": "dot_product_alibi",
-    },
-    "localness_and_two_layers": {
-        "pos": "timing",
-        "localness": "query",
-        "num_decoder_layers": 2,
     },
 }
 
