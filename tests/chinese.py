@@ -9,9 +9,3 @@ HYPOTHESES = tuple(f"{line[:7]}錯{line[8:]}" for line in REFERENCES)
 # Of 15 characters the 8th is wrong, and so are 2 pairs of 14, 3 triples of 13
 # and 4 runs of four of 12.
 BLEU = 100 * ((14 / 15) * (12 / 14) * (10 / 13) * (8 / 12)) ** 0.25
-
-
-def write(path, lines) -> str:
-    """Writes lines to a file; returns its path."""
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    return str(path)

@@ -23,6 +23,9 @@ class EvaluateTest(absltest.TestCase):
         super().setUpClass()
         cls.folder = pathlib.Path(cls.create_tempdir(cls()).full_path)
         cls.run_dir = cls.folder / "run"
+        for side, line in (("en", "we count to"), ("zh", "今天我们数到")):
+            text = "".join(f"{line} {i}\n" for i in range(40))
+            (cls.folder / f"text.{side}").write_text(text, "utf-8")
         cls.execute(
             "run",
             "--schedule=train",
@@ -34,7 +37,13 @@ class EvaluateTest(absltest.TestCase):
     def execute(cls, name, *arguments):
         """Runs the command; returns exit code and standard error."""
         fixed = (
-            "--problem=algorithmic_reverse",
+            "--problem=translate_files",
+            "--vocab_size=310",
+            *(
+                f"--{split}_{name}={cls.folder}/text.{side}"
+                for split in ("train", "dev")
+                for name, side in (("source", "en"), ("target", "zh"))
+            ),
             f"--data_dir={cls.folder / 'data'}",
             f"--output_dir={cls.folder / name}",
         )
@@ -66,17 +75,18 @@ class EvaluateTest(absltest.TestCase):
             mock.patch.object(evaluation, "teacher_forced", forced),
             mock.patch.object(evaluation, "translate_and_score", translate),
         ):
-            code, err = self.execute(
-                "run",
-                "--schedule=evaluate",
-                "--bleu_tokenize=char",
-                f"--hparams={SIZES}batch_size=64,beam_size=3,alpha=1.3",
-            )
-        self.assertEqual(tokenizers, ["char"])
-        self.assertEqual(code, 0, err)
+            for more in ((), ("--bleu_tokenize=char",)):
+                code, err = self.execute(
+                    "run",
+                    "--schedule=evaluate",
+                    f"--hparams={SIZES}batch_size=64,beam_size=3,alpha=1.3",
+                    *more,
+                )
+                self.assertEqual(code, 0, err)
+        self.assertEqual(tokenizers, ["zh", "char"])
         self.assertIn("beam_size was 4 in this run so far and is now 3", err)
         self.assertEqual(self.files(), before)
-        [weights] = scored
+        weights, _ = scored
         saved = checkpoints.read(self.run_dir / "ckpt-2")
         self.assertGreater(len(weights), 10)
         for name, value in weights.items():
