@@ -6,6 +6,7 @@ There are no import cycles.
 """
 
 import ast
+import functools
 import os
 import pathlib
 import subprocess
@@ -88,8 +89,10 @@ LIGHT = (
 )
 
 
+@functools.cache
 def imported(path):
-    """Yields the dotted name of everything a file imports, at any depth."""
+    """Returns the dotted name of everything a file imports, at any depth."""
+    found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -97,7 +100,8 @@ def imported(path):
             names = [alias.name for alias in node.names]
         else:
             continue
-        yield from names
+        found += names
+    return found
 
 
 def package_imports(path):
