@@ -1,15 +1,12 @@
 """The benchmarks run, and measure what they say."""
 
 import contextlib
-import dataclasses
 import io
 import pathlib
 import sys
 from unittest import mock
 
 from absl.testing import absltest
-
-from relpos_tf import hparam
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(FOLDER))
@@ -53,17 +50,3 @@ class RunTest(absltest.TestCase):
         *_, rotary, base = run_here(position_schemes, *flags)
         self.assertRegex(rotary, r"^\| rotary +\| [\d.]+ +\| [\d.]+ +\|$")
         self.assertRegex(base, r"^\| sinusoids +\| [\d.]+ +\| 1.0 +\|$")
-
-    def test_every_kind_of_self_attention_is_measured(self):
-        names = "pos", "self_attention_type", "attention_score", "localness"
-        found = {field: set() for field in names}
-        for changes in position_schemes.SCHEMES.values():
-            hparams = hparam.HParams().override(changes)
-            for field, values in found.items():
-                values.add(getattr(hparams, field))
-        kinds = found.pop("self_attention_type")
-        self.assertSetEqual(kinds, set(hparam.SELF_ATTENTION_TYPES))
-        for field in dataclasses.fields(hparam.HParams):
-            if field.name in found:
-                choices = field.metadata["limits"].choices
-                self.assertSetEqual(found[field.name], set(choices))

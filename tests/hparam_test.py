@@ -100,18 +100,6 @@ class HParamsTest(parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, words):
             hparam.HParams().override(text)
 
-    @parameterized.parameters(
-        ("hidden_size", 512.0, "int"),
-        ("hidden_size", True, "int"),
-        ("alpha", None, "float"),
-        ("shared_embedding", 1, "bool"),
-    )
-    def test_values_of_another_type_are_refused(self, name, value, kind):
-        with self.assertRaisesRegex(
-            errors.UserError, f"`{name}` must be of type {kind}. Received: "
-        ):
-            hparam.HParams().replace(**{name: value})
-
     def test_override_parses_every_type(self):
         hparams = hparam.HParams().override(
             "hidden_size=64, alpha=1,pos=none,shared_embedding=false,"
@@ -147,6 +135,9 @@ class HParamsTest(parameterized.TestCase):
         ("[" * 100_000, "not JSON"),
         ("[1]", "JSON object"),
         ('{"hidden_size": "64"}', "type int"),
+        ('{"hidden_size": 512.0}', "`hidden_size` must be of type int"),
+        ('{"alpha": null}', "`alpha` must be of type float"),
+        ('{"shared_embedding": 1}', "`shared_embedding` must be of type bool"),
         ('{"beam_size": true}', "`beam_size` must be of type int"),
         ('{"alpha": 1%s}' % ("0" * 400), "`alpha` must be a finite number"),
     )

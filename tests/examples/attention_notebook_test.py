@@ -1,42 +1,27 @@
 """The notebook on attention runs, with a small model, from load to pictures."""
 
-import json
 import os
 from unittest import mock
 
-import matplotlib
 import numpy as np
 from absl.testing import absltest
 
 from tests import examples
 from tests import tiny_run
-
-PATH = examples.FOLDER / "attention.ipynb"
+from tests.examples import notebook_test
+from tools import notebook
 
 
 class AttentionNotebookTest(absltest.TestCase):
     def test_cells_run_and_draw_the_weights(self):
-        from matplotlib import pyplot
-
-        matplotlib.use("Agg")
-        cells = [
-            cell
-            for cell in json.loads(PATH.read_text("utf-8"))["cells"]
-            if cell["cell_type"] == "code"
-        ]
-        names, shown = {}, []
-        with (
-            mock.patch.object(pyplot, "show", lambda: shown.append(1)),
-            mock.patch.dict(os.environ),
-        ):
-            for cell in cells:
-                exec("".join(cell["source"]), names)
-                if "parameters" in cell["metadata"].get("tags", ()):
-                    names["RUN"] = str(tiny_run.path(2))
-                    names["LINES"] = list(tiny_run.TEXT[:5:2])
-        self.assertLen(shown, 5)
-        self.assertLen(pyplot.get_fignums(), 5)
-        pyplot.close("all")
+        book = notebook.read(examples.FOLDER / "attention.ipynb")
+        sizes = {
+            "RUN": str(tiny_run.path(2)),
+            "LINES": list(tiny_run.TEXT[:5:2]),
+        }
+        with mock.patch.dict(os.environ):
+            names = notebook.execute(book, examples.FOLDER, sizes)
+        self.assertLen(notebook_test.images_of(book), 5)
         source, target = names["source"], names["target"]
         sizes = {
             "encoder": (len(source), len(source)),

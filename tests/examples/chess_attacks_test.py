@@ -54,11 +54,6 @@ class ChessAttacksTest(absltest.TestCase):
         self.assertLen(set(steps.values()), 15 * 15)
         self.assertEqual(sorted(steps), list(range(15 * 15)))
 
-    def test_the_models_differ_by_the_tables_of_labels_alone(self):
-        numbers = [CHESS.build(r).count_params() for r in (False, True)]
-        tables = 2 * 2 * 225 * CHESS.FEATURES  # of two layers: keys, values
-        self.assertEqual(numbers[1] - numbers[0], tables)
-
     def test_a_model_of_a_small_board_learns(self):
         sizes = {"SIDE": 3, "SQUARES": 9, "BATCH_SIZE": 32}
         with mock.patch.multiple(CHESS, **sizes):
