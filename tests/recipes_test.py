@@ -20,7 +20,8 @@ PAIRS, LINES, STEPS = 150, 40, 6
 SMALL = (
     "--hparams_set=transformer_relative_tiny",
     "--hparams=hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=1,"
-    "batch_size=256,beam_size=1,extra_length=2",
+    "batch_size=256,beam_size=1,extra_length=2,"
+    "self_attention_type=dot_product,pos=timing",  # quick to trace
     "--vocab_size=400",
     f"--train_steps={STEPS}",
     "--schedule=train",

@@ -26,7 +26,8 @@ OPTIONS = (
     "--log_step_count_steps=3",
     "--local_eval_frequency=3",
     "--hparams=hidden_size=8,filter_size=12,num_heads=2,num_hidden_layers=1,"
-    "max_relative_position=3,learning_rate_warmup_steps=20,batch_size=128,"
+    "self_attention_type=dot_product,pos=timing,"  # quick to trace
+    "learning_rate_warmup_steps=20,batch_size=128,"
     "layer_prepostprocess_dropout=0.2,symbol_dropout=0.1,"
     "weight_decay=0.3,moving_average_decay=0.9,"
     "bpe_dropout=0.2,pair_concatenation=0.4",

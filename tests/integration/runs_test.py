@@ -20,7 +20,8 @@ from tests.campaigns import kill
 STEPS, FREQUENCY = 40, 30
 HPARAMS = (
     "hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=1,"
-    "max_relative_position=3,batch_size=128,beam_size=1,extra_length=2,"
+    "self_attention_type=dot_product,pos=timing,"  # quick to trace
+    "batch_size=128,beam_size=1,extra_length=2,"
     "symbol_dropout=0.1,weight_decay=0.3,"
     "moving_average_decay=0.9,bpe_dropout=0.2,pair_concatenation=0.4"
 )
