@@ -14,6 +14,7 @@ from relpos_tf.bin import command
 from tests import documents
 from tests import tiny_run
 from tests.bin import calls
+from tests.comparison import examples
 
 # Small, so that a step takes no time and a graph little.
 SMALL = (
@@ -145,9 +146,10 @@ class DocumentedCommandsTest(absltest.TestCase):
 
     def test_commands_that_compare(self):
         shutil.copy("test.de", "marian.de")
-        output, _ = self.run_documented(
-            "compare --runs=runs/relative,runs/absolute",
-            "--runs=runs/relative",  # of two equal ones
-            file="docs/comparing.md",
-        )
+        with examples.scores_in_this_process():
+            output, _ = self.run_documented(
+                "compare --runs=runs/relative,runs/absolute",
+                "--runs=runs/relative",  # of two equal ones
+                file="docs/comparing.md",
+            )
         self.assertIn("marian", output)
