@@ -24,6 +24,7 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.utils import text
+from tests import ctranslate2_runs
 from tests import folders
 from tests import tiny_run
 from tests.bin import calls
@@ -437,9 +438,11 @@ class DecoderTest(folders.TestCase):
         self.assertEqual((code, out), (130, b""))
 
     def test_launcher_answers_a_program_before_it_asks_again(self):
+        ctranslate2_runs.skip_without_library()  # it starts quickly
+        export = ctranslate2_runs.export_of()
         child = subprocess.Popen(
             [sys.executable, "decoder.py", "--decode_interactive"]
-            + [f"--output_dir={tiny_run.path()}"],
+            + [f"--export_dir={export}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -447,7 +450,7 @@ class DecoderTest(folders.TestCase):
         )
         self.addCleanup(child.wait)
         self.addCleanup(child.kill)  # first
-        translator = translator_lib.Translator.load(tiny_run.path())
+        translator = translator_lib.Translator.load(export)
         (expected,) = translator.translate(["twenty-one days"])
         with child.stdin, child.stdout, child.stderr:
             for _ in range(2):
