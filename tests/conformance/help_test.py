@@ -91,9 +91,3 @@ class HelpTest(parameterized.TestCase):
     def test_launcher_is_the_command(self, name):
         out = execute(f"{name}.py", "--help")
         self.assertEqual(out, results()[name, "--help"][1])
-
-    @parameterized.parameters(*COMMANDS)
-    def test_every_flag_says_what_it_does(self, command):
-        module = importlib.import_module(f"relpos_tf.bin.{command}")
-        silent = [n for n in module.FLAGS if not module.FLAGS[n].help]
-        self.assertEmpty(silent)
