@@ -78,7 +78,7 @@ class BackTranslationTest(absltest.TestCase):
     def check_tags(self, words, lines):
         """Checks that the second corpus has tags and the first has none."""
         command.parse(trainer.FLAGS, [*words, *SMALL])
-        problem = trainer.make_problem()
+        problem = command.make_problem(trainer.FLAGS)
         corpora = problem.corpora("data")
         self.assertEqual([c.pairs for c in corpora], [PAIRS, lines])
         from relpos_tf.data import tokenizer

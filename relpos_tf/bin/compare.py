@@ -143,6 +143,9 @@ def main() -> None:
     folder = pathlib.Path(FLAGS.output_dir)
     with command.flag_value("output_dir"):
         paths.check_folder(folder)
+    # Before training, since a package may be missing.
+    from relpos_tf.comparison import report as report_lib
+
     train_steps, tried = 0, []
     if variants:
         command.require(FLAGS, "problem", "seeds")
@@ -158,6 +161,8 @@ def main() -> None:
                     runs, trainer_flags(), train_steps, folder / "logs", slots
                 )
             report(runs, train_steps, limits, folder, slots, tried, outputs)
+            written = ", ".join(map(str, report_lib.paths(folder)))
+            command.logger().info("Wrote %s.", written)
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped. The same command goes on from there:\n  %s",
@@ -340,8 +345,6 @@ def report(
     for warning in content["warnings"]:
         command.logger().warning("%s", warning)
     command.write(report_lib.table(content))
-    written = ", ".join(map(str, report_lib.paths(folder)))
-    command.logger().info("Wrote %s.", written)
 
 
 run = command.program(main)
