@@ -35,6 +35,9 @@ from relpos_tf.utils import graphs
 # Numbers of ids to which a line is padded for XLA. Longer lines take the usual
 # search, in which the products outweigh the starting of operations.
 SIZES = (16, 24, 32, 48, 64)
+# How many ids more than the padded source a program has room for: enough for
+# nearly all searches, which go on after the best translation has been found.
+ROOM = 24
 
 
 # The arguments of a traced search.
@@ -62,8 +65,8 @@ class ModelEngine(engines.Engine):
             of a line that is translated alone: at the first line of each of
             `SIZES`, for each number of beams. Longer lines, prefixes,
             `min_length`, `no_repeat_ngram_size` and sampling take the usual
-            search, and so does a line whose search is not over after one and a
-            half times the ids of its padded source.
+            search, and so does a line whose search is not over after `ROOM` ids
+            more than its padded source has.
     """
 
     is_steerable = True
@@ -145,7 +148,7 @@ class ModelEngine(engines.Engine):
         Returns:
             A function of ids, int32 `[1, S]`, limits, int32 `[1]`, and alpha,
             which returns ids `[1, 1, T]` and scores `[1, 1]`, those of
-            `search.search` with room for `1.5 * S` ids.
+            `search.search` with room for `S + ROOM` ids.
         """
         search = graphs.function(
             lambda inputs, limits, alpha: search_lib.search(
@@ -154,7 +157,7 @@ class ModelEngine(engines.Engine):
                 limits,
                 beam_size=beam_size,
                 alpha=alpha,
-                max_length=size + size // 2,
+                max_length=size + ROOM,
             ),
             jit_compile=True,
             input_signature=[
