@@ -50,6 +50,7 @@ from relpos_tf.utils import paths
 from relpos_tf.utils import signals
 from relpos_tf.utils import system_errors
 from relpos_tf.utils import terminal
+from relpos_tf.utils import text as text_lib
 
 _HELP_FLAGS = {"-h", "--h", "-help", "--help", "--helpshort", "--helpfull"}
 # The flags of text of the user's own, and what they name. The first four are
@@ -460,6 +461,11 @@ def check_outputs(
             continue
         with flag_value(name):
             paths.check_file(path)
+            if path.endswith(text_lib.COMPRESSED):
+                raise errors.UserError(
+                    "Expected a name for plain text, which can be compressed "
+                    f"afterwards. Received: {path}."
+                )
             if other := kept.get(os.path.realpath(path)):
                 raise errors.UserError(
                     f"--{other} names the same file, {path}."

@@ -139,6 +139,7 @@ TABLE = {
         ("--decode_from_file=a --decode_reference=b", "--decode_reference 1"),
         ("--score_file=a", "Line 1 input<TAB>target"),
         ("--decode_to_file=folder", "--decode_to_file: a folder"),
+        ("--decode_to_file=x.gz", "--decode_to_file: plain text x.gz"),
         ("--decode_to_file=no/x", "--decode_to_file: there is no folder"),
         ("--attention_to_file=no/x", "--attention_to_file: no folder"),
         ("--decode_from_file=a --decode_to_file=./folder/../a", "same file"),
