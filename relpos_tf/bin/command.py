@@ -123,8 +123,12 @@ class Flags(flags.FlagValues):
         self.define_list(name, default, help)
         self.check(
             name,
-            lambda words: all(map(str.isdecimal, map(str.strip, words))),
-            "must be whole numbers, with commas between them",
+            lambda words: all(
+                word.strip().isdecimal() and int(word) <= fields.LARGEST_INT
+                for word in words
+            ),
+            f"must be whole numbers up to {fields.LARGEST_INT}, with commas "
+            "between them",
         )
 
     def numbers(self, name: str) -> list[int]:
@@ -448,10 +452,10 @@ def check_outputs(
         inputs: Names of flags whose files are read and must stay.
 
     Raises:
-        UsageError: a file cannot be written, or is one of the inputs.
+        UsageError: a file cannot be written, or two flags name it.
     """
     values = {name: flag_values[name].value for name in inputs}
-    kept = {
+    seen = {
         os.path.realpath(path): name
         for name, value in values.items()
         for path in (value if isinstance(value, list) else [value])
@@ -466,10 +470,13 @@ def check_outputs(
                     "Expected a name for plain text, which can be compressed "
                     f"afterwards. Received: {path}."
                 )
-            if other := kept.get(os.path.realpath(path)):
+            if os.path.exists(path) and not os.path.isfile(path):
+                continue  # a device or a pipe, as /dev/null
+            if other := seen.get(os.path.realpath(path)):
                 raise errors.UserError(
-                    f"--{other} names the same file, {path}."
+                    f"--{other} names the same file. Received: {path}."
                 )
+            seen[os.path.realpath(path)] = name
 
 
 def command_line() -> str:

@@ -95,6 +95,8 @@ def main() -> None:
     """Serves until a signal."""
     limits = limits_of_flags()
     paths = models_of_flags()
+    from relpos_tf.decoding import engine_kinds  # imports SentencePiece
+
     with extras.imports("serve", "relpos-serve"):
         from relpos_tf.serving import app as app_lib
         from relpos_tf.serving import batching
@@ -106,6 +108,9 @@ def main() -> None:
     log.addFilter(_is_ours)
     workers = {}
     try:
+        with command.flag_value("model"):
+            for path in paths.values():  # all, before one is loaded
+                engine_kinds.of(path)
         metrics = metrics_lib.Metrics()
         for name, path in paths.items():
             model = load(name, path)

@@ -335,6 +335,13 @@ class ProcessTest(parameterized.TestCase):
 
 
 class OutputTest(absltest.TestCase):
+    def test_a_device_may_be_read_and_written(self):
+        given = command.Flags()
+        given.define_strings(source="A file.", target="A file.", log="A file.")
+        device = "/dev/null"
+        command.parse(given, [f"--{name}={device}" for name in given])
+        command.check_outputs(given, ["target", "log"], ["source"])
+
     def test_messages_show_no_controls(self):
         _, out, err = calls.execute(write_foreign_text)
         self.assertEqual(

@@ -100,6 +100,7 @@ TABLE = {
         (f"{SETS} --problem=translate_files", "--train_source is required"),
         (f"{SETS} --train_source=x", "--train_source --problem=translate_fil"),
         (f"{SETS} --length_buckets=3,x", "--length_buckets whole numbers"),
+        (f"{SETS} --seeds=2147483648", "seeds up to 2147483647"),
         (
             f"{SETS} --problem=algorithmic_copy --output_dir=x --seeds=",
             "--seeds is required",
@@ -140,6 +141,11 @@ TABLE = {
         ("--score_file=a", "Line 1 input<TAB>target"),
         ("--decode_to_file=folder", "--decode_to_file: a folder"),
         ("--decode_to_file=x.gz", "--decode_to_file: plain text x.gz"),
+        (
+            "--decode_from_file=a --decode_reference=a --decode_to_file=x "
+            "--score_json=./x",
+            "--score_json: --decode_to_file same file",
+        ),
         ("--decode_to_file=no/x", "--decode_to_file: there is no folder"),
         ("--attention_to_file=no/x", "--attention_to_file: no folder"),
         ("--decode_from_file=a --decode_to_file=./folder/../a", "same file"),
@@ -175,6 +181,8 @@ TABLE = {
         ("--port=0 --model=no", "--model: which is none of them"),
         ("--port=0 --model=folder", "--model: which is none of them"),
         ("--port=0 --model=a", "--model: which is none of them"),
+        # Before the first is loaded, which would import TensorFlow.
+        ("--port=0 --model=run --model=no", "--model: which is none of them"),
     ),
     trainer: (
         ("--vocab_size=0", "vocab_size 0"),
