@@ -158,7 +158,7 @@ class SearchTest(tf.test.TestCase, parameterized.TestCase):
         options = {**BEAMS, "n_best": 1}
         expected = search.search(made(), INPUTS, LENGTHS, **options)
         lost = 0
-        for room in (1, 3, 5, 6, 7, 11, 12):
+        for room in range(1, 13):
             ids, scores = search.search(
                 made(), INPUTS, LENGTHS, max_length=room, **options
             )
