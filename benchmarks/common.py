@@ -5,11 +5,13 @@ it in the environment of another engine.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -17,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 MEMORY = "peak_memory_mb"
+_READY = "ready\n"  # what a process says that waits for its turn
 
 
 def make_parser(doc):
@@ -44,6 +47,7 @@ def model_parser(doc, **defaults):
     add("--steps", type=int, default=10, help="timed runs")
     add("--warmup", type=int, default=3, help="untimed runs before them")
     add("--threads", type=int, default=0, help="0: TensorFlow's choice")
+    add("--in_turn", type=int, default=0, help="1: see `turns`")
     parser.set_defaults(**defaults)
     return parser
 
@@ -111,7 +115,7 @@ def measure(function, args):
     for _ in range(args.warmup):
         function()
     wall, cpu = [], []
-    for _ in range(args.steps):
+    for _ in turns(args):
         start = time.perf_counter(), time.process_time()
         function()
         wall.append(1000 * (time.perf_counter() - start[0]))
@@ -124,7 +128,18 @@ def measure(function, args):
     }
 
 
-def take_turns(functions, args):
+def turns(args):
+    """Yields for each timed run; with `--in_turn`, when a line asks for it."""
+    if not getattr(args, "in_turn", 0):
+        yield from range(args.steps)
+        return
+    print(end=_READY, flush=True)
+    for _ in sys.stdin:
+        yield
+        print(end=_READY, flush=True)
+
+
+def take_turns(functions, steps, warmup):
     """Calls functions in turn; returns the times of each in ms, by name.
 
     A round calls every function once, and the order rotates from round to
@@ -132,11 +147,11 @@ def take_turns(functions, args):
     """
     times = {name: [] for name in functions}
     order = list(functions)
-    for number in range(args.warmup + args.steps):
+    for number in range(warmup + steps):
         for name in order:
             start = time.perf_counter()
             functions[name]()
-            if number >= args.warmup:
+            if number >= warmup:
                 times[name].append(1000 * (time.perf_counter() - start))
         order.append(order.pop(0))
     return times
@@ -186,41 +201,73 @@ def run(command):
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def run_rounds(commands, rounds):
-    """Runs commands in turn; prints each result, and a table of medians.
+def run_in_turn(commands, steps):
+    """Runs benchmarks, a step of each in turn; prints results and a table.
+
+    All processes stay while one of them works, so that a machine whose speed
+    changes affects all alike.
 
     Args:
-        commands: dict from a name to a command for `run`. The last one is what
-            the others are compared with, by the median of the ratios of single
-            rounds.
-        rounds: int.
+        commands: dict from a name to a command that takes `--in_turn=1`. The
+            last one is what the others are compared with, by the median of
+            the ratios of single rounds.
+        steps: int. Rounds that count, after one that does not.
     """
-    results = {name: [] for name in commands}
-    for _ in range(rounds):
-        for name, command in commands.items():
-            result = run(command)[-1] | {"name": name}
-            print(json.dumps(result), flush=True)
-            results[name].append(result)
-    columns = {
-        name: {
-            key: [row[key] for row in rows] for key in ("median_ms", "cpu_ms")
+    with contextlib.ExitStack() as stack:
+        processes = {
+            name: stack.enter_context(_Process(command))
+            for name, command in commands.items()
         }
-        for name, rows in results.items()
-    }
-    base = list(columns.values())[-1]["median_ms"]
-    rows = [
-        [
-            name,
-            median_ratio(column["median_ms"], base),
-            ", ".join(f"{value:.0f}" for value in column["median_ms"]),
-            f"{statistics.median(column['cpu_ms']):.0f}",
-            max(row[MEMORY] for row in results[name]),
-        ]
-        for name, column in columns.items()
-    ]
+        functions = {name: each.step for name, each in processes.items()}
+        times = take_turns(functions, steps, warmup=1)
+        results = {name: each.result() for name, each in processes.items()}
+    rows, base = [], times[list(times)[-1]]
+    for name, each in times.items():
+        result = results[name] | {"name": name}
+        result["median_ms"] = round(statistics.median(each), 1)
+        result["ratio"] = median_ratio(each, base)
+        print(json.dumps(result), flush=True)
+        figures = "ratio", "median_ms", "cpu_ms", MEMORY
+        rows.append([name, *(result[figure] for figure in figures)])
     ratio = f"time / {list(commands)[-1]}"
-    head = ["", ratio, "median ms, each run", "CPU ms", "peak MB"]
-    print(f"\n{table(head, rows)}")
+    print(f"\n{table(['', ratio, 'median ms', 'CPU ms', 'peak MB'], rows)}")
+
+
+class _Process(contextlib.AbstractContextManager):
+    """A benchmark in its own process, which takes a step when it is asked."""
+
+    def __init__(self, command):
+        self._command = " ".join(map(str, command))
+        self._errors = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            [*command, "--in_turn=1"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self._wait()
+
+    def __exit__(self, *error):
+        self._process.kill()
+        self._process.wait()
+
+    def step(self):
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self._wait()
+
+    def result(self):
+        """Returns what the benchmark prints at its end."""
+        return json.loads(self._process.communicate()[0].splitlines()[-1])
+
+    def _wait(self):
+        for line in self._process.stdout:
+            if line == _READY:
+                return
+        self._errors.seek(0)
+        end = self._errors.read()[-2000:]
+        raise SystemExit(f"{self._command} failed.\n{end}")
 
 
 def table(head, rows):

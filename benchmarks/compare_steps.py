@@ -43,7 +43,7 @@ def measure(models, args):
     steps = {
         name: train_step.make_step(each, tf) for name, each in models.items()
     }
-    times = common.take_turns(steps, args)
+    times = common.take_turns(steps, args.steps, args.warmup)
     for name, each in times.items():
         yield {
             "model": name,

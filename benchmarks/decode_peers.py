@@ -1,12 +1,12 @@
 """Times the beam search of this project and of other engines, in turn.
 
-    python benchmarks/decode_peers.py --rounds 3 \
+    python benchmarks/decode_peers.py \
         --opennmt build/peers/opennmt/bin/python
 
-Each run is a process of its own with one thread; a round runs every engine
-once. Other flags go to all engines: `--relative 0`, `--steps 20`. Prints each
-result, and a table of medians. benchmarks/peers/README.md describes the
-environment of OpenNMT-tf, without which the others are compared with ours.
+Each engine has its own process, with one thread; a round makes a search of
+each. Other flags go to all engines: `--relative 0`. Prints each result, and a
+table. benchmarks/peers/README.md describes the environment of OpenNMT-tf,
+without which the others are compared with ours.
 """
 
 import sys
@@ -19,7 +19,7 @@ SIZE = ["--batch=32", "--len=30", "--decode_length=32", "--threads=1"]
 
 def main():
     parser = common.make_parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--opennmt", help="the Python of its environment")
     args, rest = parser.parse_known_args()
     script = [sys.executable, PEERS / "ctranslate2_cpu.py"]
@@ -34,7 +34,7 @@ def main():
     commands = {
         name: [*command, *SIZE, *rest] for name, command in commands.items()
     }
-    common.run_rounds(commands, args.rounds)
+    common.run_in_turn(commands, args.steps)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def main():
                 name: make_step(make, length, causal, args.jit_compile)
                 for name, make in LAYERS.items()
             }
-            times = common.take_turns(steps, args)
+            times = common.take_turns(steps, args.steps, args.warmup)
             medians = map(statistics.median, times.values())
             row = [length, "causal" if causal else "all"]
             for median, each in zip(medians, times.values(), strict=True):

@@ -67,6 +67,11 @@ class Summary:
         """Returns the table in Markdown."""
         return common.table(["figure", "measured", "aim", "result"], self.rows)
 
+    def peer_flags(self, opennmt):
+        """Returns the flags of a comparison with other engines."""
+        flags = ["--opennmt", str(opennmt)] if opennmt else []
+        return self.small_or(*flags)
+
     def small_or(self, *flags):
         """Returns flags, or those of sizes that measure nothing."""
         return [*flags, *SMALL] if self.args.small else flags
@@ -85,23 +90,14 @@ def training(summary, opennmt):
             relative["ratio"],
             at_most=1.04,
         )
-    flags = summary.small_or(f"--rounds={summary.args.rounds}")
-    if opennmt:
-        flags = [*flags, f"--opennmt={opennmt}"]
-    rows = summary.run("train_peers.py", *flags)
-    times = {}
+    *rows, base = summary.run("train_peers.py", *summary.peer_flags(opennmt))
+    aims = {"relative": 0.87, "relative, XLA": 0.65, "relative, bfloat16": 0.6}
     for row in rows:
-        times.setdefault(row["name"], []).append(row["median_ms"])
-    base = "OpenNMT-tf" if opennmt else "relative"
-    for name, each in times.items():
-        aims = {"relative": 0.87, "relative, XLA": 0.65}
-        aims |= {"relative, bfloat16": 0.6}
-        if name != base:
-            summary.add(
-                f"training step, {name} / {base}, float32",
-                common.median_ratio(each, times[base]),
-                at_most=aims.get(name) if opennmt else None,
-            )
+        summary.add(
+            f"training step, {row['name']} / {base['name']}",
+            row["ratio"],
+            at_most=aims.get(row["name"]) if opennmt else None,
+        )
 
 
 def attention_memory(summary):
@@ -158,22 +154,13 @@ def first_update(folder, run):
 
 def decoding(summary, opennmt):
     """Compares our beam search with the other engines."""
-    flags = summary.small_or(f"--rounds={summary.args.rounds}")
-    if opennmt:
-        flags = [*flags, f"--opennmt={opennmt}"]
-    speeds = {}
-    for row in summary.run("decode_peers.py", *flags):
-        speeds.setdefault(row["name"], []).append(row["tokens_per_second"])
-    speeds = {name: statistics.median(each) for name, each in speeds.items()}
-    summary.add("decoding, tokens per second", speeds["relpos_tf"])
-    base = "OpenNMT-tf" if opennmt else "relpos_tf"
-    for name, speed in speeds.items():
-        if name != base:
-            summary.add(
-                f"decoding, {name}, speed / {base}",
-                speed / speeds[base],
-                at_least=1.4 if name == "relpos_tf" else None,
-            )
+    *rows, base = summary.run("decode_peers.py", *summary.peer_flags(opennmt))
+    for row in rows:
+        summary.add(
+            f"decoding, {row['name']}, speed / {base['name']}",
+            1 / row["ratio"],
+            at_least=1.4 if row["name"] == "relpos_tf" else None,
+        )
 
 
 def machine():

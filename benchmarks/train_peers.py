@@ -1,11 +1,11 @@
 """Times the training step of this project and of OpenNMT-tf, in turn.
 
-    python benchmarks/train_peers.py --rounds 5 \
+    python benchmarks/train_peers.py \
         --opennmt build/peers/opennmt/bin/python
 
-Each run is a process of its own; a round runs every model once. Other flags go
-to all models: `--batch 16 --len 128`. Prints each result, and a table of
-medians. benchmarks/peers/README.md describes the environment of OpenNMT-tf.
+Each model has its own process; a round makes a step of each. Other flags go to
+all models: `--batch 16 --len 128`. Prints each result, and a table.
+benchmarks/peers/README.md describes the environment of OpenNMT-tf.
 """
 
 import sys
@@ -23,7 +23,7 @@ OURS = {
 
 def main():
     parser = common.make_parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--opennmt", help="the Python of its environment")
     names = "; ".join(OURS)
     parser.add_argument("--models", default=names, help=f"some of: {names}")
@@ -37,7 +37,7 @@ def main():
         script = common.HERE / "peers" / "opennmt_tf.py"
         command = [args.opennmt, script, "--what=train", *SIZE, *rest]
         commands["OpenNMT-tf"] = command
-    common.run_rounds(commands, args.rounds)
+    common.run_in_turn(commands, args.steps)
 
 
 if __name__ == "__main__":
