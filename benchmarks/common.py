@@ -201,26 +201,31 @@ def run(command):
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def run_in_turn(commands, steps):
+def run_in_turn(commands, rounds, steps):
     """Runs benchmarks, a step of each in turn; prints results and a table.
 
     All processes stay while one of them works, so that a machine whose speed
-    changes affects all alike.
+    changes affects all alike. Each round starts them anew, because processes
+    of one program differ by several percent.
 
     Args:
         commands: dict from a name to a command that takes `--in_turn=1`. The
             last one is what the others are compared with, by the median of
-            the ratios of single rounds.
-        steps: int. Rounds that count, after one that does not.
+            the ratios of all turns.
+        rounds: int.
+        steps: int. Turns of a round that count, after one that does not.
     """
-    with contextlib.ExitStack() as stack:
-        processes = {
-            name: stack.enter_context(_Process(command))
-            for name, command in commands.items()
-        }
-        functions = {name: each.step for name, each in processes.items()}
-        times = take_turns(functions, steps, warmup=1)
-        results = {name: each.result() for name, each in processes.items()}
+    times = {name: [] for name in commands}
+    for _ in range(rounds):
+        with contextlib.ExitStack() as stack:
+            processes = {
+                name: stack.enter_context(_Process(command))
+                for name, command in commands.items()
+            }
+            functions = {name: each.step for name, each in processes.items()}
+            for name, new in take_turns(functions, steps, warmup=1).items():
+                times[name] += new
+            results = {name: each.result() for name, each in processes.items()}
     rows, base = [], times[list(times)[-1]]
     for name, each in times.items():
         result = results[name] | {"name": name}

@@ -69,7 +69,9 @@ class Summary:
 
     def peer_flags(self, opennmt):
         """Returns the flags of a comparison with other engines."""
-        flags = ["--opennmt", str(opennmt)] if opennmt else []
+        flags = [f"--rounds={self.args.rounds}"]
+        if opennmt:
+            flags.append(f"--opennmt={opennmt}")
         return self.small_or(*flags)
 
     def small_or(self, *flags):

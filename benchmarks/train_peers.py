@@ -3,8 +3,8 @@
     python benchmarks/train_peers.py \
         --opennmt build/peers/opennmt/bin/python
 
-Each model has its own process; a round makes a step of each. Other flags go to
-all models: `--batch 16 --len 128`. Prints each result, and a table.
+Each model has its own process; all make steps in turn. Other flags go to all
+models: `--batch 16 --len 128`. Prints each result, and a table.
 benchmarks/peers/README.md describes the environment of OpenNMT-tf.
 """
 
@@ -23,7 +23,8 @@ OURS = {
 
 def main():
     parser = common.make_parser(__doc__)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=10, help="of a round")
     parser.add_argument("--opennmt", help="the Python of its environment")
     names = "; ".join(OURS)
     parser.add_argument("--models", default=names, help=f"some of: {names}")
@@ -37,7 +38,7 @@ def main():
         script = common.HERE / "peers" / "opennmt_tf.py"
         command = [args.opennmt, script, "--what=train", *SIZE, *rest]
         commands["OpenNMT-tf"] = command
-    common.run_in_turn(commands, args.steps)
+    common.run_in_turn(commands, args.rounds, args.steps)
 
 
 if __name__ == "__main__":
