@@ -127,7 +127,10 @@ def main() -> None:
         if decode_hparams.write_beam_scores and not decode_hparams.return_beams:
             raise errors.UserError("write_beam_scores needs return_beams=true.")
         if FLAGS.split_sentences:
-            check_split(decode_hparams)
+            from relpos_tf.decoding import sentences  # imports SentencePiece
+
+            sentences.check(decode_hparams)
+            sentences.package()
     command.check_outputs(FLAGS, _OUTPUTS, _FILES_TO_READ)
     lines = source_lines()
     prefix = paired_lines("prefix_file", lines)
@@ -142,8 +145,6 @@ def main() -> None:
     translator = load(path)
     command.logger().info("Using %s.", translator.engine.name)
     if FLAGS.split_sentences:
-        from relpos_tf.decoding import sentences  # imports SentencePiece
-
         translator = sentences.SentenceTranslator(
             translator, *languages_of(path)
         )
@@ -191,24 +192,6 @@ def load(path: str | pathlib.Path) -> Any:
     if kind.needs_tensorflow:
         command.import_tensorflow(task=kind.folder)
     return translator_lib.Translator.load(path)
-
-
-def check_split(decode_hparams: decode_hparam.DecodeHParams) -> None:
-    """Refuses what lines of several sentences do not have.
-
-    Raises:
-        UserError: alternatives or alignments are wanted, or `sentencex` is not
-            installed.
-    """
-    from relpos_tf.decoding import sentences  # imports SentencePiece
-
-    for name in ("return_beams", "return_alignments"):
-        if getattr(decode_hparams, name):
-            raise errors.UserError(
-                f"{name}=true needs one sentence a line, without "
-                "--split_sentences."
-            )
-    sentences.package()
 
 
 def first_given(*names: str) -> str:

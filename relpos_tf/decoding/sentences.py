@@ -10,7 +10,6 @@ import itertools
 import re
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
@@ -77,6 +76,20 @@ def package() -> Any:
         import sentencex
 
     return sentencex
+
+
+def check(decode_hparams: decode_hparam.DecodeHParams) -> None:
+    """Refuses what lines of several sentences do not have.
+
+    Raises:
+        UserError: alternatives or alignments are wanted.
+    """
+    for name in ("return_beams", "return_alignments"):
+        if getattr(decode_hparams, name):
+            raise errors.UserError(
+                f"{name}=true needs one sentence a line, without "
+                "--split_sentences."
+            )
 
 
 def split(text: str, language: str = "") -> Sentences:
@@ -150,32 +163,21 @@ class SentenceTranslator:
         self,
         lines: Iterable[str],
         decode_hparams: decode_hparam.DecodeHParams | None = None,
-        *,
-        n_best: int = 1,
-        with_attention: bool = False,
-        prefix: Sequence[str] | None = None,
         **options: Any,
     ) -> Iterator[engines.Translation]:
         """Yields an `engines.Translation` for each line, while reading lines.
 
         Args:
             lines: The lines.
-            decode_hparams: How to translate a sentence.
-            n_best: int. 1, since each sentence has translations of its own.
-            with_attention: bool. False.
-            prefix: None.
+            decode_hparams: How to translate a sentence; as for `check`.
             **options: Those of `Translator.translations`, which count
-                sentences.
+                sentences. Each line has one translation, without attention.
 
         Raises:
-            UserError: something else is wanted.
+            UserError: alternatives or alignments are wanted.
         """
-        if n_best != 1 or with_attention or prefix is not None:
-            raise errors.UserError(
-                "Lines that are split into sentences have one translation, "
-                "without alignments, attention or prefix: translate without "
-                "--split_sentences, one sentence a line."
-            )
+        if decode_hparams:
+            check(decode_hparams)
         groups: collections.deque[Sentences] = collections.deque()
         found = self._translator.translations(
             self._sentences(lines, groups), decode_hparams, **options

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies
 
 from relpos_tf import errors
+from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import sentences
 from relpos_tf.decoding import translator as translator_lib
@@ -146,13 +147,10 @@ class SentenceTranslatorTest(absltest.TestCase):
             translator_lib.Translator(engine=engine).translate([line])
 
     def test_what_a_line_of_sentences_does_not_have(self):
-        for options in (
-            {"n_best": 2},
-            {"with_attention": True},
-            {"prefix": ["A"]},
-        ):
+        for name in ("return_beams", "return_alignments"):
+            wanted = decode_hparam.DecodeHParams(**{name: True})
             with self.assertRaisesRegex(errors.UserError, "one sentence a"):
-                translator_of().translations(["A."], **options)
+                translator_of().translations(["A."], wanted)
 
     def test_two_hundred_phrases_on_a_line(self):
         line = " ".join(f"Number {i} is here." for i in range(200))
