@@ -8,8 +8,7 @@ The reference may be that of a test set that sacreBLEU knows:
     relpos-bleu --translation=out.de --test_set=multi30k/2016 \\
         --language_pair=en-de
 
-Separate several files, and their references, by commas. This scores a folder
-that relpos-translate_all has written:
+This scores a folder that relpos-translate_all has written:
 
     relpos-bleu --translations_dir=runs/mine/translations \\
         --translation_name=dev --reference=dev.de
@@ -28,14 +27,11 @@ from relpos_tf.utils import files
 from relpos_tf.utils import text
 
 FLAGS = command.Flags()
-FLAGS.define_lists(
-    translation="File of translations, or several files, separated by commas.",
-    reference="File of reference translations, a line for each line; one file "
-    "for each --translation.",
-    test_set="sacreBLEU's name of a test set, such as multi30k/2016, in place "
-    "of --reference; a name for each --translation.",
-)
 FLAGS.define_strings(
+    translation="File of translations.",
+    reference="File of reference translations, a line for each line.",
+    test_set="sacreBLEU's name of a test set, such as multi30k/2016, in place "
+    "of --reference.",
     score_json="File to write the scores to, as one JSON object.",
     tokenized_language="Language code, such as de: also print the "
     "lower-cased, tokenized BLEU of papers on multimodal translation, which "
@@ -69,16 +65,10 @@ def main() -> None:
         command.require(FLAGS, "translation")
     if not FLAGS.test_set:
         command.require(FLAGS, "reference")
-    translations = FLAGS.translation or [FLAGS.translations_dir]
-    references = FLAGS.reference or FLAGS.test_set
-    if len(references) != len(translations):
-        raise command.UsageError(
-            "--reference or --test_set must name one for each translation. "
-            f"Received: {len(references)} for {len(translations)}."
-        )
+    reference = FLAGS.reference
     if FLAGS.test_set:
-        sets = scores.sacrebleu_sets_of(references, FLAGS.language_pair)
-        references = [str(one.reference_path) for one in sets]
+        found = scores.sacrebleu_set_of(FLAGS.test_set, FLAGS.language_pair)
+        reference = found.reference_path
     from relpos_tf.training import metrics  # imports sacreBLEU
 
     if FLAGS.tokenized_language:
@@ -92,38 +82,21 @@ def main() -> None:
             FLAGS.translations_dir,
             FLAGS.translation_name,
             FLAGS.min_steps,
-            references[0],
+            reference,
             language,
             tokenize,
         )
-    else:
-        score_files(translations, references, language, tokenize)
-
-
-def score_files(
-    translations: list[str],
-    references: list[str],
-    language: str,
-    tokenize: str,
-) -> None:
-    """Scores each --translation."""
-    records, blocks = [], []
-    for path, reference in zip(translations, references, strict=True):
-        found, block = scores.score(
-            list(text.checked_lines(path)),
-            list(text.checked_lines(reference)),
-            language,
-            tokenize,
-        )
-        records.append({"translation": path, "reference": reference, **found})
-        blocks.append(f"{path}:\n{block}")
-    content = {"scores": records}
-    if len(blocks) == 1:
-        content, blocks = found, [block]
+        return
+    found, lines = scores.score(
+        list(text.checked_lines(FLAGS.translation)),
+        list(text.checked_lines(reference)),
+        language,
+        tokenize,
+    )
     if FLAGS.score_json:
-        written = json.dumps(content, ensure_ascii=False)
+        written = json.dumps(found, ensure_ascii=False)
         files.write(FLAGS.score_json, written + "\n")
-    command.write("\n".join(blocks))
+    command.write(lines)
 
 
 run = command.program(main)

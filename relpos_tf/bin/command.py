@@ -454,12 +454,7 @@ def check_outputs(
     Raises:
         UsageError: a file cannot be written, or two flags name it.
     """
-    values = {name: flag_values[name].value for name in inputs}
-    seen = {
-        os.path.realpath(path): name
-        for name, value in values.items()
-        for path in (value if isinstance(value, list) else [value])
-    }
+    seen = {os.path.realpath(flag_values[name].value): name for name in inputs}
     for name in outputs:
         if not (path := flag_values[name].value):
             continue

@@ -252,7 +252,7 @@ def open_test_sets(path: str | pathlib.Path) -> list:
             of_name = sets_of_run(name, path)
         else:
             languages = "-".join(languages_of(path))
-            of_name = scores.sacrebleu_sets_of([name], languages)
+            of_name = [scores.sacrebleu_set_of(name, languages)]
         found |= {one.name: one for one in of_name}
     if FLAGS.decode_to_file:
         with command.flag_value("decode_to_file"):

@@ -36,20 +36,18 @@ def define_language_pair(flag_values: command.Flags, text: str) -> None:
     )
 
 
-def sacrebleu_sets_of(names: Sequence[str], language_pair: str) -> list:
-    """Returns the sets of --test_set that sacreBLEU knows by these names.
+def sacrebleu_set_of(name: str, language_pair: str) -> Any:
+    """Returns the set of --test_set that sacreBLEU knows by this name.
 
     Raises:
-        UsageError: one is unknown, or not in these languages; no set is
-            downloaded then.
-        UserError: one cannot be downloaded.
+        UsageError: it is unknown, or not in these languages.
+        UserError: it cannot be downloaded.
     """
     from relpos_tf.problems import sacrebleu_sets  # imports sacreBLEU
 
     with command.flag_value("test_set"):
-        for name in names:
-            sacrebleu_sets.check(name, language_pair)
-    return [sacrebleu_sets.load(name, language_pair) for name in names]
+        sacrebleu_sets.check(name, language_pair)
+    return sacrebleu_sets.load(name, language_pair)
 
 
 def _can_load(tokenize: str) -> bool:

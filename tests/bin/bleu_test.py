@@ -134,40 +134,6 @@ class BleuTest(folders.TestCase):
         self.assertRegex(out, rf"(?m)^ +9 +{chinese.BLEU:.2f} ")
         self.assertIn("|tok:zh|", out)
 
-    def test_several_files_are_scored_each(self):
-        path = self.folder / "score.json"
-        files = {
-            name: self.write(name, f"{first} two three four")
-            for name, first in zip(
-                "abxy", ("one", "six", "one", "Six"), strict=True
-            )
-        }
-        code, out, _ = execute(
-            f"--translation={files['a']},{files['b']}",
-            f"--reference={files['x']},{files['y']}",
-            "--tokenized_language=en",
-            f"--score_json={path}",
-        )
-        self.assertEqual(code, 0)
-        blocks = [
-            execute(
-                f"--translation={files[a]}",
-                f"--reference={files[b]}",
-                "--tokenized_language=en",
-            )[1]
-            for a, b in ("ax", "by")
-        ]
-        self.assertEqual(
-            out, f"{files['a']}:\n{blocks[0]}\n{files['b']}:\n{blocks[1]}"
-        )
-        first, second = json.loads(path.read_text())["scores"]
-        self.assertEqual(second["reference"], str(files["y"]))
-        self.assertEqual(
-            (first["exact_match"], second["exact_match"]), (100, 0)
-        )
-        self.assertAlmostEqual(second["tokenized_bleu"], 100)
-        self.assertLess(second["bleu"], 80)
-
     def test_suspicious_text_is_scored_with_a_warning(self):
         line = "he said , she said , they said , all said"
         code, out, err = execute(

@@ -41,7 +41,6 @@ TABLE = {
         ("--reference=a", "--translation is required"),
         ("--translation=a --reference=b", "2 1"),
         ("--translation=no --reference=b", "no: no such file"),
-        ("--translation=a,b --reference=a", "--reference 1 2"),
         ("--translation=a --reference=a --score_json=no/x", "--score_json"),
         (
             "--translation=a --reference=a --test_set=x",
