@@ -28,6 +28,7 @@ from relpos_tf.export import saved_model
 from relpos_tf.layers import row_blocks
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
+from relpos_tf.utils import checks
 from relpos_tf.utils import files
 from relpos_tf.utils import graphs
 from relpos_tf.utils import paths
@@ -48,15 +49,6 @@ _OUTPUTS = {
     "scores": "float32 [1, {n}]: the log-probability / length penalty; -1e7: "
     "no translation",
 }
-_USAGE = """\
-import numpy as np
-from ai_edge_litert import interpreter
-model = interpreter.Interpreter(model_path=folder + "/model.tflite")
-translate = model.get_signature_runner("translate")
-ids = np.array([[17, 4, 1]], np.int32)  # by the tokenizer's file, 1 is EOS
-limits = np.array([ids.size + 50], np.int32)
-print(translate(inputs=ids, limits=limits)["ids"][0, 0])
-"""
 # Ids of the sentences with which a converted model is compared.
 _SIZES = (2, 9)
 # LiteRT adds in another order; scores of equal translations differ by 1e-5.
@@ -149,12 +141,7 @@ def export_litert(
     """
     export_dir = pathlib.Path(export_dir)
     paths.check_replaceable(export_dir, export_files.EXPORT_INFO, "export")
-    if quantization not in quantizations.LITERT:
-        raise errors.UserError(
-            "`quantization` must be one of "
-            f"{', '.join(quantizations.LITERT)} for LiteRT. "
-            f"Received: {quantization!r}."
-        )
+    checks.choice("quantization", quantization, quantizations.LITERT)
     litert_engine.package()
     prefix, engine, decode_hparams = saved_model.load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length
@@ -280,7 +267,6 @@ def describe(
         "requires": ["ai_edge_litert", "sentencepiece"],
         "versions": run_dir.versions()
         | {"ai-edge-litert": metadata.version("ai-edge-litert")},
-        "usage": _USAGE.splitlines(),
         "quantization": quantization,
         "signatures": {
             name: {

@@ -43,17 +43,10 @@ _SIGNATURES = {
         "translation off",
     },
 }
-_USAGE = """\
-import tensorflow as tf
-import tensorflow_text  # the tokenizer's operations
-translate = tf.saved_model.load(folder).signatures["serving_default"]
-print(translate(inputs=tf.constant(["A line."]))["outputs"].numpy())
-"""
 # What export_info.json says of the format.
 _INFO = {
     "format": "saved_model",
     "requires": ["tensorflow", "tensorflow_text"],
-    "usage": _USAGE.splitlines(),
     "signatures": {
         name: {"inputs": {"inputs": "string [N]: lines"}, "outputs": outputs}
         for name, outputs in _SIGNATURES.items()

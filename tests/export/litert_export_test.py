@@ -218,11 +218,6 @@ class ExportTest(folders.TestCase):
             for name, one in info["signatures"].items()
         }
         self.assertEqual(interpreter.get_signature_list(), signatures)
-        with mock.patch("builtins.print") as printed:
-            exec("\n".join(info["usage"]), {"folder": str(folder)})
-        (ids,) = printed.call_args.args
-        want, _ = translator().engine.program.translate([17, 4, 1], 53)
-        np.testing.assert_array_equal(ids, want[0])
 
     def test_the_export_translates_without_tensorflow(self):
         without_tensorflow.skip_without_packages(self)
