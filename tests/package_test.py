@@ -1,25 +1,9 @@
 """The public names of the package, also where libraries are missing."""
 
-import pathlib
-import subprocess
-import sys
-
 from absl.testing import parameterized
 
 import relpos_tf
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-
-
-def python(code: str) -> str:
-    """Returns what a new process prints, which has imported nothing."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+from tests.bin import calls
 
 
 class PublicNamesTest(parameterized.TestCase):
@@ -35,7 +19,7 @@ class PublicNamesTest(parameterized.TestCase):
 class MissingLibraryTest(parameterized.TestCase):
     @parameterized.parameters("keras", "tensorflow")
     def test_the_package_is_imported_and_names_what_is_missing(self, library):
-        out = python(f"""
+        code = f"""
 import sys
 sys.modules[{library!r}] = None  # no import finds it
 import relpos_tf
@@ -53,8 +37,12 @@ try:
     import relpos_tf.layers
 except ImportError as error:
     print(error)
-""").splitlines()
-        self.assertEqual(out[:2], [f"{relpos_tf.__version__} 512", "False"])
+"""
+        done = calls.python("-c", code)
+        out = done.stdout.splitlines()
+        self.assertEqual(
+            out[:2], [f"{relpos_tf.__version__} 512", "False"], done
+        )
         self.assertLen(out, 6)
         for line in out[2:]:
             self.assertRegex(

@@ -1,10 +1,15 @@
-"""Calls of a command in this process."""
+"""Calls of a command in this process, and of Python in another one."""
 
 import io
+import os
+import pathlib
+import subprocess
 import sys
 from unittest import mock
 
 from relpos_tf.bin import command
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Stream(io.BytesIO):
@@ -42,3 +47,24 @@ def execute(main, *arguments, stdin=b"", isatty=False):
     ):
         code = command.execute(main, arguments)
     return code, out.getvalue(), err.getvalue()
+
+
+def python(*words, input=None, **environment):
+    """Runs Python in another process, where this project can be imported.
+
+    Args:
+        *words: The arguments of Python.
+        input: str or None. Its standard input.
+        **environment: Variables that differ from those of this process.
+
+    Returns:
+        The finished process, whose output and errors are text.
+    """
+    return subprocess.run(
+        [sys.executable, *words],
+        input=input,
+        capture_output=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        text=True,
+    )

@@ -21,7 +21,6 @@ from relpos_tf.bin import command
 from relpos_tf.utils import signals
 from tests.bin import calls
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 FLAGS = command.Flags()
 FLAGS.define_string("problem", None, "The data\n set.")
 FLAGS.define_integer("steps", 7, "How long.", 1)
@@ -95,28 +94,20 @@ def fail_without_path():
     raise OSError(errno.EINVAL, "odd")
 
 
-def run(code, *arguments, **environment):
-    """Runs Python code in another process; returns the finished process.
-
-    `COMMAND` in it makes the code a command.
-    """
-    command_code = """
-import os, subprocess, sys, tempfile
+# Makes the code of another process a command.
+COMMAND = """
+import os, subprocess, sys
 from relpos_tf.bin import command
 FLAGS = command.Flags()
 FLAGS.define_string("name", "", "Name.")
 __file__ = "x.py"
 """
-    return subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            command_code + textwrap.dedent(code),
-            *arguments,
-        ],
-        capture_output=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-    )
+
+
+def run(code, *arguments, **environment):
+    """Runs a command in another process; returns the finished process."""
+    code = COMMAND + textwrap.dedent(code)
+    return calls.python("-c", code, *arguments, **environment)
 
 
 class FlagsTest(parameterized.TestCase):
@@ -215,16 +206,13 @@ class ExitCodeTest(parameterized.TestCase):
 
     def test_a_reader_that_closes_the_pipe_is_no_error(self):
         code = """
-            from relpos_tf.bin import command
-            FLAGS = command.Flags()
-            __file__ = "x.py"
             def main():
                 for line in range(100_000):
                     print(line)
             command.run(main)
             """
         writer = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(code)],
+            [sys.executable, "-c", COMMAND + textwrap.dedent(code)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -271,7 +259,7 @@ class ProcessTest(parameterized.TestCase):
                 subprocess.run([sys.executable, "-c", child], check=True)
             command.run(main)
             """
-        self.assertEqual(run(code).stdout, b"False\n")
+        self.assertEqual(run(code).stdout, "False\n")
 
     def test_names_of_files_are_utf_8_in_every_locale(self):
         """TensorFlow would name other files than Python."""
@@ -290,7 +278,7 @@ class ProcessTest(parameterized.TestCase):
             PYTHONCOERCECLOCALE="0",
         )
         self.assertEqual(
-            done.stdout.decode(), f"{os.fsencode(folder).hex()}\n", done.stderr
+            done.stdout, f"{os.fsencode(folder).hex()}\n", done.stderr
         )
         self.assertTrue(folder.is_dir())
 
@@ -309,18 +297,6 @@ class ProcessTest(parameterized.TestCase):
         )
         self.assertGreater(int(done.stdout), 2)
 
-    def test_tensorflow_starts_without_a_folder_for_temporary_files(self):
-        # serve_test sees that it starts silently.
-        code = """
-            tempfile._candidate_tempdir_list = list
-            tf = command.import_tensorflow(num_logical_cpus=3)
-            print(len(tf.config.list_logical_devices("CPU")))
-            tf.get_logger().warning("once")
-            """
-        done = run(code, TF_CPP_MIN_LOG_LEVEL="3", KERAS_BACKEND="no_such")
-        self.assertEqual(done.stdout, b"3\n", done.stderr)
-        self.assertEndsWith(done.stderr, b"warning: once\n")
-
     def test_lines_of_libraries_are_hidden_alone(self):
         code = """
             for kind in (ImportError, KeyboardInterrupt):
@@ -331,7 +307,7 @@ class ProcessTest(parameterized.TestCase):
                 except kind:
                     os.write(2, b"after\\n")
             """
-        self.assertEqual(run(code).stderr, b"after\nafter\n")
+        self.assertEqual(run(code).stderr, "after\nafter\n")
 
 
 class OutputTest(absltest.TestCase):

@@ -65,11 +65,7 @@ class FlagsTest(absltest.TestCase):
                 f"import sys; sys.modules['{package}'] = None\n"
                 "from relpos_tf.bin import serve; serve.run()"
             )
-            found = subprocess.run(
-                [sys.executable, "-c", program, "--model=none"],
-                capture_output=True,
-                text=True,
-            )
+            found = calls.python("-c", program, "--model=none")
             self.assertEqual(found.returncode, 1)
             self.assertIn(f"the package {package}, which", found.stderr)
             self.assertIn("relpos_tf[serve]", found.stderr)
@@ -100,22 +96,28 @@ class FlagsTest(absltest.TestCase):
             decoder.load(path)
 
 
-# The command, which compiles no searches for single lines.
-QUICK = (
-    "-c",
-    "from relpos_tf.bin import command, serve\n"
-    "command.import_tensorflow()  # without its lines\n"
-    "from relpos_tf.decoding import model_engine\n"
-    "model_engine.SIZES = (0,)\n"
-    "model_engine.ModelEngine.warm_up_steps = lambda engine: []\n"
-    "serve.run()",
-)
+# The command, which compiles no searches for single lines. TensorFlow starts
+# without lines of its own, where Keras has another backend and no folder is
+# there for temporary files.
+QUICK = """
+import os, tempfile
+os.environ["KERAS_BACKEND"] = "no_such"
+tempfile._candidate_tempdir_list = list
+from relpos_tf.bin import command, serve
+tf = command.import_tensorflow(num_logical_cpus=3)
+assert len(tf.config.list_logical_devices("CPU")) == 3
+tf.get_logger().warning("once")
+from relpos_tf.decoding import model_engine
+model_engine.SIZES = (0,)
+model_engine.ModelEngine.warm_up_steps = lambda engine: []
+serve.run()
+"""
 
 
 class ServeTest(absltest.TestCase):
-    def start(self, *flags, popen=subprocess.Popen, program=QUICK, **kwargs):
+    def start(self, *flags, program=("-c", QUICK), **kwargs):
         """Starts the command; returns its process and address."""
-        process = popen(
+        process = subprocess.Popen(
             [sys.executable, *program, "--port=0", *flags],
             cwd=tiny_run.path(),
             stderr=subprocess.PIPE,
@@ -136,8 +138,9 @@ class ServeTest(absltest.TestCase):
         process, url, said = self.start(
             f"--model=tiny={tiny_run.path()}", "--max_extra_length=9000"
         )
-        self.assertLen(said, 2, said)
-        self.assertStartsWith(said[0], f"Loaded tiny from {tiny_run.path()} in")
+        self.assertLen(said, 3, said)
+        self.assertEqual(said[0], "warning: once\n")
+        self.assertStartsWith(said[1], f"Loaded tiny from {tiny_run.path()} in")
         self.assertEqual(process.stderr.readline(), READY)
         self.assertEqual(get(f"{url}health")["status"], "ok")
         (found,) = post(url, {"lines": ["twenty-one days"], "n_best": 3})
@@ -175,8 +178,7 @@ class ServeTest(absltest.TestCase):
         packages = without_tensorflow.folder("ctranslate2", "serve")
         process, url, _ = self.start(
             f"--model=tiny={folder}",
-            popen=start_without_tensorflow,
-            program=("-m", "relpos_tf.bin.serve"),
+            program=("-S", "-m", "relpos_tf.bin.serve"),
             env=os.environ
             | {
                 "PYTHONPATH": os.pathsep.join(
@@ -204,9 +206,3 @@ class ServeTest(absltest.TestCase):
             text.splitlines(),
             ["Stopping: 0 requests are under way.", "Stopped."],
         )
-
-
-def start_without_tensorflow(words, **kwargs):
-    """Starts Python with the packages of PYTHONPATH alone."""
-    program, *others = words
-    return subprocess.Popen([program, "-S", *others], **kwargs)

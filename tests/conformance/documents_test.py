@@ -7,12 +7,11 @@ import json
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 from absl.testing import parameterized
 
 from tests import documents
+from tests.bin import calls
 from tests.conformance import packaging_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -82,13 +81,7 @@ class DocumentedCommandsTest(parameterized.TestCase):
         named = {word.split("=")[-1] for words in found for word in words}
         files = set(os.listdir(ROOT))
         wrong = ["benchmarks/attention.py", "--stops=3"]
-        done = subprocess.run(
-            [sys.executable, "-c", PARSE],
-            input=json.dumps([*found, wrong]),
-            capture_output=True,
-            cwd=ROOT,
-            text=True,
-        )
+        done = calls.python("-c", PARSE, input=json.dumps([*found, wrong]))
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = [text for text in done.stdout.split("\n\n") if text]
         self.assertLen(lines, 1, done.stdout)

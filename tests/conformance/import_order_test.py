@@ -7,15 +7,12 @@ There are no import cycles.
 
 import ast
 import functools
-import os
-import pathlib
-import subprocess
-import sys
 
 from absl.testing import parameterized
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "relpos_tf"
+from tests.bin import calls
+
+PACKAGE = calls.ROOT / "relpos_tf"
 
 ROOMS = (
     "errors",
@@ -195,12 +192,5 @@ registry.list_hparams(), registry.list_problems()
 heavy = "tensorflow", "tensorflow_text", "keras", "google.protobuf"
 print([name for name in heavy if name in sys.modules])
 """
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            check=False,
-            cwd=ROOT,
-            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-            text=True,
-        )
+        done = calls.python("-c", code, TF_CPP_MIN_LOG_LEVEL="3")
         self.assertEqual((done.stdout, done.stderr), ("[]\n", ""))

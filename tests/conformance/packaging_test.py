@@ -13,6 +13,7 @@ from absl.testing import parameterized
 from packaging import requirements
 
 import relpos_tf
+from tests.conformance import help_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
@@ -81,13 +82,7 @@ class PackagingTest(parameterized.TestCase):
             )
             self.assertEqual(name, f"relpos-{module.rsplit('.', 1)[1]}")
             names.append(module.rsplit(".", 1)[1])
-        files = (ROOT / "relpos_tf" / "bin").glob("*.py")
-        commands = {path.stem for path in files} - {
-            "__init__",
-            "command",
-            "scores",
-        }
-        self.assertCountEqual(names, commands)
+        self.assertCountEqual(names, help_test.COMMANDS)
 
     @parameterized.parameters(*PYTHONS)
     def test_constraints_satisfy_the_requirements(self, python):

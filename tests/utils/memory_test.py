@@ -2,11 +2,11 @@
 
 import os
 import platform
-import subprocess
-import sys
 import unittest
 
 from absl.testing import absltest
+
+from tests.bin import calls
 
 _PEAKS = """
 from relpos_tf.utils import memory
@@ -35,20 +35,9 @@ print(faults())
 """
 
 
-def output(code):
-    """Returns the words that a new process prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.split()
-
-
 class PeakTest(absltest.TestCase):
     def test_freed_memory_counts(self):
-        before, after = map(float, output(_PEAKS))
+        before, after = map(float, calls.python("-c", _PEAKS).stdout.split())
         # Memory that was held before may have been freed since.
         self.assertBetween(after, before + 97, 2 * before + 150)
 
@@ -56,7 +45,7 @@ class PeakTest(absltest.TestCase):
         os.path.exists("/proc/self/status"), "The system counts its parent's."
     )
     def test_memory_of_the_process_that_started_it_does_not_count(self):
-        (peak,) = map(float, output(_CHILD))
+        peak = float(calls.python("-c", _CHILD).stdout)
         self.assertBetween(peak, 1, 250)
 
 
@@ -65,5 +54,5 @@ class PeakTest(absltest.TestCase):
 )
 class KeepFreedTest(absltest.TestCase):
     def test_freed_memory_is_reused(self):
-        (number,) = output(_FAULTS)
-        self.assertLess(int(number), 1000)
+        number = int(calls.python("-c", _FAULTS).stdout)
+        self.assertLess(number, 1000)
