@@ -6,7 +6,6 @@ and `translate.apply_packaged_translation`.
 """
 
 import json
-import pathlib
 import shutil
 import sys
 import zipfile
@@ -21,6 +20,7 @@ from relpos_tf.export import saved_model
 from relpos_tf.models import run_dir
 from relpos_tf.utils import files
 from tests import ctranslate2_runs
+from tests import folders
 from tests import tiny_run
 from tests.bin import calls
 from tests.ctranslate2_runs import export_of
@@ -111,11 +111,7 @@ class Ours:
         return texts
 
 
-class ArgosExportTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class ArgosExportTest(folders.TestCase):
     def export(self, run, *flags):
         """Runs the command; returns its exit code and its message."""
         code, _, err = calls.execute(

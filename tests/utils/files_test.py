@@ -2,27 +2,26 @@
 
 import errno
 import os
-import pathlib
 import stat
 import threading
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.utils import files
+from tests import folders
 
 
-class ReplacingTest(parameterized.TestCase):
+class ReplacingTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-        self.outside = pathlib.Path(self.create_tempdir().full_path) / "own"
+        self.outside = self.folder / "outside" / "own"
+        self.outside.parent.mkdir()
         self.outside.write_bytes(b"mine")
         self.path = self.folder / "x.txt"
 
     def names(self):
-        return sorted(os.listdir(self.folder))
+        return sorted(set(os.listdir(self.folder)) - {"outside"})
 
     def test_file_appears_when_the_block_is_over(self):
         self.path.write_bytes(b"old")
@@ -142,13 +141,12 @@ class ReplacingTest(parameterized.TestCase):
         self.assertEqual(self.names(), ["other"])
 
 
-class FolderTest(absltest.TestCase):
+class FolderTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.path = self.folder / "a" / "x"
 
-    def write(self, content):
+    def replace(self, content):
         with files.replacing_folder(self.path) as partial:
             (partial / "file").write_text(content)
             if content == "bad":
@@ -159,20 +157,20 @@ class FolderTest(absltest.TestCase):
 
     def test_folder_appears_and_is_replaced_when_the_block_is_over(self):
         for content in ("one", "two"):
-            self.write(content)
+            self.replace(content)
             self.assertEqual((self.path / "file").read_text(), content)
             self.assertEqual(stat.S_IMODE(self.path.stat().st_mode), 0o755)
             self.assertEqual(self.names(), [self.path.name])
 
     def test_block_that_raises_leaves_the_old_folder_alone(self):
         for before in ([], [self.path.name]):
-            self.assertRaises(KeyboardInterrupt, self.write, "bad")
+            self.assertRaises(KeyboardInterrupt, self.replace, "bad")
             self.assertEqual(self.names(), before)
-            self.write("one")
+            self.replace("one")
         self.assertEqual((self.path / "file").read_text(), "one")
 
     def test_renaming_that_fails_leaves_the_old_folder_alone(self):
-        self.write("one")
+        self.replace("one")
         rename = os.rename
 
         def fail(source, target):
@@ -181,20 +179,15 @@ class FolderTest(absltest.TestCase):
             rename(source, target)
 
         with mock.patch.object(os, "rename", fail):
-            self.assertRaisesRegex(OSError, "broken", self.write, "two")
+            self.assertRaisesRegex(OSError, "broken", self.replace, "two")
         self.assertEqual((self.path / "file").read_text(), "one")
         self.assertEqual(self.names(), [self.path.name])
 
 
-class AppendingTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-        self.path = self.folder / "x.txt"
-
+class AppendingTest(folders.TestCase):
     def test_link_is_refused(self):
-        outside = self.folder / "own"
-        self.path.symlink_to(outside)
+        outside, path = self.folder / "own", self.folder / "x.txt"
+        path.symlink_to(outside)
         with self.assertRaisesRegex(OSError, "x.txt"):
-            files.open_appending(self.path)
+            files.open_appending(path)
         self.assertFalse(outside.exists())

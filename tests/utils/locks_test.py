@@ -5,10 +5,9 @@ import subprocess
 import sys
 from unittest import mock
 
-from absl.testing import absltest
-
 from relpos_tf import errors
 from relpos_tf.utils import locks
+from tests import folders
 
 CHILD = """
 import sys
@@ -19,10 +18,10 @@ sys.stdin.read()
 """
 
 
-class LocksTest(absltest.TestCase):
+class LocksTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path) / "a" / "b"
+        self.folder = self.folder / "a" / "b"
 
     def test_second_process_is_refused_until_the_first_is_gone(self):
         with subprocess.Popen(

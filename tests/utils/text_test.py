@@ -6,7 +6,6 @@ import io
 import itertools
 import lzma
 import os
-import pathlib
 import threading
 from unittest import mock
 
@@ -15,6 +14,7 @@ from backports import zstd
 
 from relpos_tf import errors
 from relpos_tf.utils import text
+from tests import folders
 
 LINES = [f"{i} zwei\u2028drei ä" for i in range(3001)]
 CONTENT = "".join(f"{line}\n" for line in LINES).encode()
@@ -29,11 +29,7 @@ PACKERS = {
 }
 
 
-class TextTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class TextTest(folders.TestCase):
     def write(self, content, name="lines.txt"):
         path = self.folder / name
         path.write_bytes(content)
@@ -69,18 +65,6 @@ class TextTest(parameterized.TestCase):
             path = self.write(packed[:size], "cut")
             with self.assertRaisesRegex(errors.UserError, f"{path} to its end"):
                 list(text.read_lines(path))
-
-    def test_lines_of_an_interrupted_block_are_kept(self):
-        path, kept = self.folder / "out", []
-        with self.assertRaises(KeyboardInterrupt):
-            with text.writer(path, on_kept=lambda *x: kept.append(x)) as write:
-                write("eins")
-                write("zwei")
-                raise KeyboardInterrupt
-        [(name, number)] = kept
-        self.assertEqual(number, 2)
-        self.assertEqual(list(text.read_lines(name)), ["eins", "zwei"])
-        self.assertFalse(path.exists())
 
     @parameterized.parameters("utf-16", "utf-16-le", "utf-32", "latin1", "gzip")
     def test_what_is_not_utf_8_is_refused_with_a_command(self, encoding):
