@@ -56,7 +56,6 @@ REFUSALS = (
     (read, "x=long.txt", "2 lines long.txt of test 3."),
     (read, "x:test_2=a.txt", "test, flickr a.txt test_2."),
     (read, "x:flickr=a.txt", "x for test, files for flickr only"),
-    (runs.find, "none", "'none' no run"),
     (runs.find, "x=none*", "'x=none*' no run"),
     (runs.find, ".", "'.' no run"),
     (runs.find, "run,run", "twice run"),
@@ -73,9 +72,7 @@ REFUSALS = (
     (grid.Grid.parse, "train_steps=5,6", "train_steps the same in all runs"),
     (grid.Grid.parse, "vocab_size=5,6", "vocab_size"),
     (expand, "beam_size=4,0", "beam_size"),
-    (variants.of_sets, (["a=" + TINY, "a=x"], ""), "twice a"),
     (variants.of_sets, ([], ""), "none"),
-    (variants.of_sets, ([TINY], "b:alpha=1"), f"labels {TINY} 'b:alpha=1'"),
     (variants.of_sets, ([TINY], "alhpa=1"), "Unknown hparams"),
     (variants.of_sets, ([TINY], f"{TINY}:alpha=x"), "`alpha` float"),
     (
