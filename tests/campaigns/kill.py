@@ -63,9 +63,10 @@ class Run:
         folder: pathlib.Path. Gets the run in `run` and the data in `data`.
         options: Further flags.
         command: str or None. A command line to run instead.
+        **environment: Further variables of the environment.
     """
 
-    def __init__(self, folder, options, command=None):
+    def __init__(self, folder, options, command=None, **environment):
         self.folder, self.directory = folder, folder / "run"
         self.lines = []
         self.arrived = threading.Condition()
@@ -79,7 +80,10 @@ class Run:
             if command
             else [sys.executable, "trainer.py", *arguments],
             cwd=ROOT,
-            env=os.environ | ONE_THREAD | {"PYTHONPATH": str(ROOT)},
+            env=os.environ
+            | ONE_THREAD
+            | {"PYTHONPATH": str(ROOT)}
+            | environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -2,13 +2,9 @@
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-import time
 
 import numpy as np
 
@@ -44,26 +40,6 @@ def free_addresses(number):
         return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
 
 
-def start(addresses, index, *arguments):
-    """Starts a trainer as one host of several."""
-    task = {"type": "worker", "index": index}
-    config = {"cluster": {"worker": addresses}, "task": task}
-    environment = os.environ | {
-        "PYTHONPATH": str(kill.ROOT),
-        "OMP_NUM_THREADS": "1",
-        "TF_NUM_INTRAOP_THREADS": "1",
-        "TF_CONFIG": json.dumps(config),
-    }
-    return subprocess.Popen(
-        [sys.executable, "trainer.py", *arguments],
-        cwd=kill.ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-    )
-
-
 class HostsTest(folders.TestCase):
     def setUp(self):
         super().setUp()
@@ -81,33 +57,35 @@ class HostsTest(folders.TestCase):
             f"--train_target={place}/a.de,{place}/b.de",
             f"--dev_source={place}/b.en",
             f"--dev_target={place}/b.de",
-            f"--data_dir={self.folder / 'data'}",
-            f"--output_dir={self.folder / name}",
+            f"--data_dir={place / 'data'}",
+            f"--output_dir={place / name}",
             f"--train_steps={steps}",
         )
 
     def start(self, index, name, steps):
-        process = start(self.addresses, index, *self.arguments(name, steps))
-        self.addCleanup(process.kill)
-        return process
+        """Starts a trainer as one of two hosts."""
+        task = {"type": "worker", "index": index}
+        config = {"cluster": {"worker": self.addresses}, "task": task}
+        flags = self.arguments(name, steps)
+        host = kill.Run(self.folder, flags, TF_CONFIG=json.dumps(config))
+        self.addCleanup(host.process.kill)
+        return host
 
-    def finish(self, process, expected_code):
-        """Returns the messages of a process, once it has ended."""
-        _, error = process.communicate(timeout=200)
-        self.assertEqual(process.returncode, expected_code, error)
+    def finish(self, host, expected_code):
+        """Returns the messages of a host, once it has ended."""
+        code, error = host.finish(200), host.text()
+        self.assertEqual(code, expected_code, error)
         self.assertNotIn("Traceback", error)
         return error
 
     def test_lost_host_resume_and_equality_with_one_host(self):
         run = self.folder / "run"
         hosts = [self.start(i, "run", 100_000) for i in range(2)]
-        while not (run / "ckpt-3.npz").is_file():
-            self.assertIsNone(hosts[0].poll(), "The chief has ended.")
-            time.sleep(0.02)
-        hosts[1].send_signal(signal.SIGKILL)
+        self.assertTrue(hosts[0].wait_for(r"^Saved .*ckpt-3\."))
+        hosts[1].process.send_signal(signal.SIGKILL)
         error = self.finish(hosts[0], 1)
         self.assertEqual(error.count(" has ended or cannot be reached."), 1)
-        self.assertIn(f"host 1 ({self.addresses[1]})", error.split("\n")[-2])
+        self.assertIn(f"host 1 ({self.addresses[1]})", error.split("\n")[-1])
         self.finish(hosts[1], -signal.SIGKILL)
         for path in run.glob("ckpt-*"):
             if not path.name.startswith("ckpt-3."):
@@ -123,7 +101,7 @@ class HostsTest(folders.TestCase):
         self.assertEqual(
             error,
             f"This is host 1 ({self.addresses[1]}). The chief logs the "
-            "progress.\n",
+            "progress.",
         )
         self.assertEqual(folders.checksums(copy), before)
 
