@@ -24,6 +24,7 @@ from relpos_tf.export import saved_model
 from relpos_tf.models import checkpoints
 from relpos_tf.t2t import t2t_import
 from relpos_tf.utils import paths
+from tests import odd_names_test
 from tests import t2t_checkpoint
 from tests import tiny_run
 from tests.decoding import translator_test
@@ -101,16 +102,17 @@ def documented_command(**replacements):
     """Returns the arguments of the command line in docs/serving.md."""
     text = (ROOT / "docs" / "serving.md").read_text("utf-8")
     (command,) = re.findall(r"^    python -c (?:.*\\\n)*.*$", text, re.M)
+    words = shlex.split(command.replace("\\\n", " "))
     for name, value in replacements.items():
-        command = re.sub(rf"(--{name}) \S+", rf"\1 {value}", command)
-    return shlex.split(command.replace("\\\n", " "))
+        words[words.index(f"--{name}") + 1] = str(value)
+    return words
 
 
 class ExportTest(tf.test.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.folder = tiny_run.path() / "export"
+        cls.folder = tiny_run.path() / odd_names_test.ALL_AT_ONCE
         saved_model.export_saved_model(tiny_run.path(), cls.folder)
         cls.info = json.loads((cls.folder / "export_info.json").read_text())
         cls.signatures = tf.saved_model.load(str(cls.folder)).signatures
