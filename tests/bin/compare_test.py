@@ -1,7 +1,6 @@
 """The compare command: its flags, its output, its files and its errors."""
 
 import json
-import os
 import pathlib
 import shutil
 from unittest import mock
@@ -22,14 +21,12 @@ from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import own_files
 from relpos_tf.problems import translate
-from relpos_tf.training import evaluation
 from tests import folders
 from tests import tiny_run
 from tests.bin import calls
 from tests.comparison import examples
 
 TINY = "transformer_relative_tiny"
-SETS = f"--hparams_sets={TINY},transformer_tiny"
 SIDES = "source", "target"
 
 
@@ -63,33 +60,12 @@ class DiffTest(folders.TestCase):
         self.assertEqual((code, out), (0, "       a    c\nalpha  0.5  1.0\n"))
 
 
-class MistakeTest(folders.TestCase):
-    def test_folder_that_cannot_be_made_is_refused_before_training(self):
-        path = self.write("file")
-        code, _, err = execute(
-            f"--output_dir={path}/x", SETS, "--problem=algorithmic_reverse"
-        )
-        self.assertEqual(code, 2)
-        self.assertRegex(err, "--output_dir: Expected a folder.*file is a file")
-        self.assertEqual(os.listdir(self.folder), ["file"])
-
-
 class RunsTest(folders.TestCase):
     def setUp(self):
         super().setUp()
         examples.copy(self.folder)
-        for patch in (
-            examples.scores_in_this_process(),
-            mock.patch.object(
-                model_engine.ModelEngine, "translate", examples.quick_search
-            ),
-            mock.patch.object(
-                evaluation, "teacher_forced", examples.quick_loss
-            ),
-            # It has tests of its own.
-            mock.patch.object(report_lib, "page", return_value=""),
-        ):
-            self.enter_context(patch)
+        self.enter_context(examples.scores_in_this_process())
+        self.enter_context(examples.quick())
 
     def compare(self, runs, *more):
         return execute(
@@ -160,12 +136,6 @@ class RunsTest(folders.TestCase):
             (row,) = self.report()["runs"]
             self.assertIn(f"|tok:{name}|", row["bleu_signature"])
 
-    def test_dev_split_if_asked_for(self):
-        code, _, err = self.compare("HERE/a-seed1", "--nouse_test_set")
-        self.assertEqual(code, 0, err)
-        self.assertEqual(self.report()["split"], "dev")
-        self.assertEqual(self.report()["warnings"], [])
-
     @parameterized.parameters(
         ("problem", "other", "problem differs .pairs, other."),
         ("data", {"train": "0" * 64}, "train set differs .*, 00000000."),
@@ -233,19 +203,10 @@ class GridTest(folders.TestCase):
             (registry._problems._makers, "pairs"),
         ):
             self.addCleanup(makers.pop, name)
-        for patch in (
-            examples.work_in_this_process(self.run_child),
-            mock.patch.object(
-                model_engine.ModelEngine,
-                "translate",
-                lambda engine, *arguments: self.search(engine, *arguments),
-            ),
-            mock.patch.object(
-                evaluation, "teacher_forced", examples.quick_loss
-            ),
-            mock.patch.object(report_lib, "page", return_value=""),
-        ):
-            self.enter_context(patch)
+        self.enter_context(examples.work_in_this_process(self.run_child))
+        self.enter_context(
+            examples.quick(lambda *arguments: self.search(*arguments))
+        )
 
     def run_child(self, arguments):
         """Stands in for the trainer, and runs the scorer in this process."""

@@ -1,6 +1,7 @@
 """Prepared data, and runs of the tiny model that was trained on them."""
 
 import atexit
+import contextlib
 import functools
 import pathlib
 import shutil
@@ -10,12 +11,15 @@ from unittest import mock
 import numpy as np
 
 from relpos_tf.comparison import jobs
+from relpos_tf.comparison import report
 from relpos_tf.comparison import score_process
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import model_engine
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.training import evaluation
 from relpos_tf.utils import files
 from tests import tiny_run
 from tests.problems import problem_test
@@ -104,6 +108,17 @@ def quick_loss(model, dataset):
         "teacher_forced_accuracy": 0.25,
         "target_tokens": sum(1 for _ in dataset),
     }
+
+
+@contextlib.contextmanager
+def quick(search=quick_search):
+    """Replaces what is slow: search, loss and page, which have tests."""
+    with (
+        mock.patch.object(model_engine.ModelEngine, "translate", search),
+        mock.patch.object(evaluation, "teacher_forced", quick_loss),
+        mock.patch.object(report, "page", return_value=""),
+    ):
+        yield
 
 
 def work_in_this_process(work):
