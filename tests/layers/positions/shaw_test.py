@@ -190,41 +190,47 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         testing.assert_gradients(self, checked, total, arrays)
 
     @parameterized.parameters(
-        ("reshape", "shared", False),
-        ("compact", "shared", False),
-        ("auto", "per_head", False),
-        ("compact", "per_head", True),
+        ("reshape", "shared"),
+        ("compact", "shared"),
+        ("auto", "per_head"),
+        ("compact", "per_head", None, 2, False, True),
+        # TensorFlow has no shape for the diagonals of a batch of unknown size.
+        ("compact", "per_head", 5, 1, False),
+        ("compact", "per_head", 5, 1, True),
+        ("compact", "per_head", 5, 2, True),
+        ("compact", "per_head", 5, 7, False),
     )
-    def test_a_graph_of_unknown_lengths_has_more_queries_or_fewer(
-        self, form, tables, xla
+    def test_a_graph_of_unknown_batches_and_lengths_equals_the_loops(
+        self, form, tables, length=None, k=2, causal=False, xla=False
     ):
-        rows = [5, 5] if tables == "shared" else [3, 5, 5]
-        spec = [tf.TensorSpec([None, 3, None, 5], tf.float64)] * 3
-        spec += [tf.TensorSpec(rows, tf.float64)] * 2
+        square = example((5, 5, k, None), tables)
+        spec = [tf.TensorSpec([None, 3, length, 5], tf.float64)] * 3
+        spec += [tf.TensorSpec(table.shape, tf.float64) for table in square[3:]]
+        bias = example_bias("causal" if causal else "none", (5, 5, k, None))
 
-        @tf.function(input_signature=spec, jit_compile=xla)
-        def attend(*tensors):
+        def attend(*tensors, implementation=form):
             with tf.GradientTape() as tape:
                 tape.watch(tensors)
-                results = shaw.relative_attention(*tensors, implementation=form)
+                results = shaw.relative_attention(
+                    *tensors,
+                    bias=bias,
+                    implementation=implementation,
+                    causal=causal,
+                )
             return *results, tape.gradient(results[0], tensors[3:])
 
-        for queries, keys in [(7, 3), (3, 7), (5, 5)]:
-            arrays = example((queries, keys, 2, None), tables)
-            expected = oracles.shaw_attention(*arrays)
-            *results, gradients = attend(*arrays)
-            for result, loops in zip(results, expected, strict=True):
-                self.assertAllClose(result, loops, 1e-10, 1e-10)
+        graph = tf.function(attend, spec, jit_compile=xla)
+
+        others = [] if length else [(7, 3, k, None), (3, 7, k, None)]
+        for arrays in (square, *(example(one, tables) for one in others)):
+            expected = oracles.shaw_attention(
+                *arrays, bias=bias if causal else 0.0
+            )
+            *results, gradients = graph(*arrays)
+            self.assertAllClose(results, expected, 1e-10, 1e-10)
             tensors = [constant(array) for array in arrays]
-            with tf.GradientTape() as tape:
-                tape.watch(tensors)
-                output, _ = shaw.relative_attention(
-                    *tensors, implementation="reshape"
-                )
-            for found, loops in zip(
-                gradients, tape.gradient(output, tensors[3:]), strict=True
-            ):
-                self.assertAllClose(found, loops, 1e-10, 1e-10)
+            *_, expected = attend(*tensors, implementation="reshape")
+            self.assertAllClose(gradients, expected, 1e-10, 1e-10)
 
     @parameterized.product(
         form=FORMS,
@@ -238,7 +244,8 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         self, form, tables, causal, case
     ):
         dtype, padding, distances = case
-        dropped = tables == "per_head"
+        # Both kinds of tables meet dropout, and both kinds of masks.
+        dropped = (tables == "per_head") != causal
         # Adam would make whole steps of rounding errors. Sentences of 5 tokens
         # have distances from -4 to 4. Behind the sentences there may be
         # padding, which the loss does not count.
@@ -304,32 +311,6 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         expected = oracles.shaw_attention(*arrays)
         self.assertAllClose(output, expected[0], atol=1e-4)
         self.assertAllClose(weights, expected[1], atol=1e-4)
-
-    @parameterized.parameters(*itertools.product((1, 2, 7), (False, True)))
-    def test_the_batch_alone_may_be_unknown(self, k, causal):
-        # The diagonals of such a matrix, TensorFlow has no shape for.
-        arrays = example((5, 5, k, 0), "per_head")
-        bias = example_bias("causal", (5, 5, k, 0)) if causal else None
-
-        def call(*arrays):
-            return shaw.relative_attention(
-                *arrays,
-                bias=bias,
-                implementation="compact",
-                query_start=0,
-                causal=causal,
-            )
-
-        signature = [
-            tf.TensorSpec([None, *array.shape[1:]], tf.float64)
-            if array.ndim == 4
-            else tf.TensorSpec(array.shape, tf.float64)
-            for array in arrays
-        ]
-        self.assertAllClose(
-            tf.function(call, signature)(*arrays),
-            oracles.shaw_attention(*arrays, bias=0.0 if bias is None else bias),
-        )
 
     @parameterized.parameters("compact", "auto", "reshape")
     def test_the_compact_form_builds_no_vector_for_each_pair(self, form):
