@@ -1,6 +1,7 @@
 """Lines of length 0 in graphs that do not know the lengths.
 
 Eager code knows them, and leaves out the distances of no pair.
+keras_attention_test has those of the Keras layer.
 
 Shapes: B batch, Q queries, K keys, H heads, F features.
 """
@@ -9,12 +10,10 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers import keras_attention
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import shaw
-from tests import testing
 from tests.layers import schemes
 from tests.layers.schemes import floats
 
@@ -30,29 +29,6 @@ POSITIONS = {
     "buckets": [bucketed.Bucketed(4, 5)],
 }
 X = tf.TensorSpec([None, None, F])
-
-
-class KerasLayerTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(*keras_attention.IMPLEMENTATIONS)
-    def test_a_graph_gives_the_numbers_of_eager_code(self, implementation):
-        layer = keras_attention.RelativeMultiHeadAttention(
-            H, 5, max_relative_position=2, implementation=implementation
-        )
-        layer(floats(1, B, 5, F), floats(2, B, 5, F))
-        testing.randomize(layer)
-
-        def call(query, value):
-            return layer(
-                query,
-                value,
-                use_causal_mask=True,
-                return_attention_scores=True,
-            )
-
-        graph = tf.function(call, [X, X])
-        for queries, keys in LENGTHS:
-            inputs = floats(1, B, queries, F), floats(2, B, keys, F)
-            self.assertAllClose(graph(*inputs), call(*inputs), 1e-5, 1e-5)
 
 
 class TransformerAttentionTest(tf.test.TestCase, parameterized.TestCase):

@@ -7,10 +7,7 @@ from absl.testing import parameterized
 
 from relpos_tf.layers import projections
 from tests import testing
-
-
-def example(seed, *shape):
-    return testing.normal(seed, *shape).astype(np.float32)
+from tests.layers import schemes
 
 
 class ProjectionTest(testing.LayerTestCase):
@@ -24,7 +21,7 @@ class ProjectionTest(testing.LayerTestCase):
         dense = keras.layers.Dense(7, activation="relu", use_bias=use_bias)
         dense.build(shape)
         dense.set_weights(layer.get_weights())
-        x = example(1, *shape)
+        x = schemes.floats(1, *shape)
         found = tf.function(
             layer,
             input_signature=[tf.TensorSpec([None] * (len(shape) - 1) + [5])],

@@ -1,5 +1,7 @@
 """Tests of feed-forward layers and residual connections."""
 
+import itertools
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -8,12 +10,9 @@ from relpos_tf.layers import dropout
 from relpos_tf.layers import sublayers
 from tests import oracles
 from tests import testing
+from tests.layers.schemes import floats
 
 NORMS = ("before_norm", "after_norm")
-
-
-def example(seed, *shape):
-    return testing.normal(seed, *shape).astype(np.float32)
 
 
 class FeedForwardTest(testing.LayerTestCase):
@@ -35,16 +34,12 @@ class ResidualTest(testing.LayerTestCase):
         layer = sublayers.Residual(
             norm_before=before, norm_after=after, epsilon=0.1
         )
-        x, y = example(1, 2, 3, 5), example(2, 2, 3, 5)
+        x, y = floats(1, 2, 3, 5).numpy(), floats(2, 2, 3, 5).numpy()
         layer.build(x.shape)
         weights = testing.named_weights(testing.randomize(layer))
         self.assertEqual(
             {path.split("/")[0] for path in weights},
-            {
-                n
-                for n, there in zip(NORMS, (before, after), strict=True)
-                if there
-            },
+            set(itertools.compress(NORMS, (before, after))),
         )
         seen = []
 

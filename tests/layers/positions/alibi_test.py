@@ -1,4 +1,4 @@
-"""Tests of ALiBi's slopes; `attention_kinds_test` has its attention."""
+"""Tests of ALiBi's slopes; `attention_test` has its attention."""
 
 import tensorflow as tf
 from absl.testing import parameterized

@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf.layers import attention
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import bucketed
 from tests import oracles
@@ -102,21 +101,3 @@ class BucketedTest(testing.LayerTestCase):
             half.positions[0].bias(None, None, given),
             layer.positions[0].bias(None, None, given),
         )
-
-    def test_layers_of_a_stack_share_the_table_of_the_first(self):
-        one = bucketed.Bucketed(BUCKETS, MOST)
-        layers = [
-            attention.TransformerAttention(F, H, positions=[one])
-            for _ in range(3)
-        ]
-        for layer in layers:
-            layer.build((None, None, F))
-        self.assertEqual([len(layer.weights) for layer in layers], [5, 4, 4])
-        table = layers[0].relative_attention_bias
-        table.assign(testing.normal(1, BUCKETS, H))
-        for layer in layers[1:]:
-            layer.set_weights(
-                [w for w in layers[0].get_weights() if w.shape == (F, F)]
-            )
-            x = tf.constant(testing.normal(2, B, L, F), tf.float32)
-            self.assertAllEqual(layer(x), layers[0](x))

@@ -1,4 +1,4 @@
-"""Tests of windows of heads; `attention_kinds_test` has the loops."""
+"""Tests of windows of heads; `attention_test` has the loops."""
 
 import numpy as np
 import tensorflow as tf

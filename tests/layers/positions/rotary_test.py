@@ -1,6 +1,6 @@
 """Tests of rotary positions, against products of complex numbers.
 
-`attention_kinds_test` has their attention.
+`attention_test` has their attention.
 """
 
 import tensorflow as tf
