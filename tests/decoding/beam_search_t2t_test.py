@@ -1,6 +1,6 @@
 """Tests of beam search against tensor2tensor 1.15.7.
 
-data/README.md says how tensor2tensor's numbers were made.
+tests/reference/README.md says how tensor2tensor's numbers were made.
 """
 
 import tensorflow as tf

@@ -223,21 +223,6 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllEqual(states["past"][..., 0], ids[:, :, :-1])
         self.assertAllEqual(states["tables"][:, 1], tables)
 
-    def test_works_without_states(self):
-        tables = random_tables(1, 5, 7, 7, seed=10)
-
-        def logits(ids):
-            states = {"past": ids[:, :-1, tf.newaxis]}
-            return step(ids, ids.shape[1] - 1, states, tables)[0]
-
-        ids, scores, states = beam_search.beam_search(
-            logits, tf.constant([0]), 3, 5, 7, 0.6
-        )
-        self.assertIsNone(states)
-        expected_ids, expected_scores = search(tables, 5, 3)
-        self.assertAllEqual(ids, expected_ids)
-        self.assertAllClose(scores, expected_scores)
-
     @parameterized.parameters(
         ({"initial_ids": [[0]]}, r"Received: initial_ids \(1, 1\)"),
         ({"decode_length": [5, 5]}, r"decode_length \[\] or \[batch\]"),

@@ -16,7 +16,6 @@ import relpos_tf
 from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import decode_hparam
-from relpos_tf.decoding import engines
 from tests import ctranslate2_runs
 from tests import tiny_run
 from tests.ctranslate2_runs import ABSOLUTE
@@ -208,20 +207,6 @@ class EngineTest(parameterized.TestCase):
             engine._ranked(result, 1.0),
             [(ids[2], -4.0), (ids[1], -6.0), (ids[0], -1.0)],
         )
-
-    def test_each_text_comes_once_with_its_best_score(self):
-        engine = ctranslate2_engine.CTranslate2Engine(export_of())
-        pieces = engine.tokenizer.pieces()
-        # The byte and the piece spell the same.
-        rows = [[pieces.index(one), 1] for one in ("<0x61>", "a", "b")]
-        scores = -1.0, -2.0, -3.0
-        hypotheses = list(zip(rows, scores, strict=True))
-        settings = engine.complete(decode_hparam.DecodeHParams())
-        with mock.patch.object(engine, "search", return_value=[hypotheses]):
-            (found,) = engine.translate(engine.items(["7"]), settings, 3)
-        self.assertEqual(found.texts, ["a", "b", ""])
-        self.assertEqual(found.scores, [-1.0, -3.0, engines.NO_HYPOTHESIS])
-        self.assertEqual(found.ids, [rows[0], rows[2], []])
 
     def test_only_what_the_search_knows_may_be_set(self):
         engine = ctranslate2_engine.CTranslate2Engine(export_of())

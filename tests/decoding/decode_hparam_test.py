@@ -33,23 +33,18 @@ class DecodeHParamsTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        ("extra_length", 10000),
-        ("min_length", 10000),
-        ("no_repeat_ngram_size", 100),
-        ("random_seed", -1),
-        ("alpha", 10.0),
-        ("sampling_temp", 1e-30),
-        ("sampling_top_p", 1e-30),
+        ("extra_length", "10000", 10000),
+        ("min_length", "10000", 10000),
+        ("no_repeat_ngram_size", "100", 100),
+        ("random_seed", "-1", -1),
+        ("alpha", "10", 10.0),
+        ("sampling_temp", "1e-30", 1e-30),
+        ("sampling_top_p", "1e-30", 1e-30),
+        # As in hparams.
+        ("return_beams", "yes", True),
+        ("return_beams", "No", False),
+        ("return_beams", "1", True),
     )
-    def test_the_last_that_means_something_is_taken(self, name, value):
-        settings = decode_hparam.DecodeHParams.parse(f"{name}={value}")
+    def test_what_means_something_is_taken(self, name, text, value):
+        settings = decode_hparam.DecodeHParams.parse(f"{name}={text}")
         self.assertEqual(getattr(settings, name), value)
-
-    @parameterized.parameters(("yes", True), ("No", False), ("1", True))
-    def test_booleans_are_read_as_in_hparams(self, text, expected):
-        settings = decode_hparam.DecodeHParams.parse(f"return_beams={text}")
-        self.assertIs(settings.return_beams, expected)
-
-    def test_none_stands_for_the_hparams_of_the_run(self):
-        settings = decode_hparam.DecodeHParams.parse("alpha=1")
-        self.assertEqual((settings.alpha, settings.beam_size), (1.0, None))

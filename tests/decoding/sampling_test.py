@@ -23,7 +23,9 @@ class DrawTest(tf.test.TestCase, parameterized.TestCase):
         ({}, PROBS),
         # Squares, over their sum.
         ({"temperature": 0.5}, PROBS**2 / (PROBS**2).sum()),
+        ({"temperature": np.float32(1e-38)}, [0, 1, 0, 0, 0]),
         ({"temperature": 1e-3}, [0, 1, 0, 0, 0]),
+        ({"temperature": np.float32(3e38)}, [0.2] * 5),
         ({"top_k": 1}, [0, 1, 0, 0, 0]),
         ({"top_k": 3}, np.array([0, 0.4, 0, 0.25, 0.2]) / 0.85),
         ({"top_k": 9}, PROBS),
@@ -57,20 +59,6 @@ class DrawTest(tf.test.TestCase, parameterized.TestCase):
         ids = sampling.draw(tf.repeat(log_probs, 5, 0), uniform, 1.0).numpy()
         self.assertAllEqual(ids[:2], [0, 1])
         self.assertAllClose(ids[2:], [10_000, 50_000, 90_000], atol=300)
-
-    @parameterized.parameters(
-        (1e-38, [0, 1, 0, 0, 0]),
-        (1e-30, [0, 1, 0, 0, 0]),
-        (1e30, [0.2] * 5),
-        (3e38, [0.2] * 5),
-    )
-    def test_extreme_temperatures_draw_the_best_or_any(
-        self, temperature, expected
-    ):
-        temperature = tf.constant(temperature, tf.float32)
-        self.assertAllClose(
-            shares(temperature=temperature), expected, atol=2e-3
-        )
 
     @parameterized.parameters(1e-38, 1.0, 3e38)
     def test_forbidden_ids_are_never_drawn(self, temperature):

@@ -18,16 +18,8 @@ BEAMS = {"beam_size": 3, "alpha": 0.6}
 RELATIVE = {"pos": "none"}
 # tests/models has cached steps of every kind.
 KINDS = {
-    "relative": {
-        "heads_share_relative_embedding": True,
-    }
-    | RELATIVE,
+    "relative": RELATIVE | {"heads_share_relative_embedding": True},
     "absolute": {"self_attention_type": "dot_product"},
-    "learned": {
-        "self_attention_type": "dot_product",
-        "pos": "emb",
-        "max_length": 6,
-    },
     "layer": {"localness": "layer", "attention_window": 3} | RELATIVE,
     # Distances in the decoder to which the last bucket and the clipped vector
     # belong.
@@ -35,13 +27,6 @@ KINDS = {
         "self_attention_type": "dot_product_relative_bias",
         "relative_attention_num_buckets": 4,
         "relative_attention_max_distance": 3,
-    }
-    | RELATIVE,
-    "apart": {
-        "max_relative_position": 1,
-        "max_relative_position_right": 3,
-        "decoder_max_relative_position": 2,
-        "decoder_pos": "timing",
     }
     | RELATIVE,
 }
@@ -239,13 +224,6 @@ class SearchTest(tf.test.TestCase, parameterized.TestCase):
         )
         self.assertAllEqual(ids[:, 0, 0], [0] * 3)
         self.assertAllGreater(scores[:, 0], beam_search.NO_HYPOTHESIS)
-
-    def test_limits_are_kept_and_zero_gives_nothing(self):
-        limits = constraints.Constraints(tf.constant([0, 2, 3]), min_length=9)
-        ids, scores = search.search(made(), INPUTS, limits, **BEAMS)
-        sizes = tf.math.count_nonzero(ids[:, 0], axis=1)
-        self.assertAllEqual(sizes, [0, 2, 3])
-        self.assertEqual(scores[0, 0], 0.0)
 
     def test_translate_ids_counts_from_the_padded_length(self):
         # No end is in sight, so the limit alone decides.

@@ -104,16 +104,6 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         ]
         self.assertEqual(found, ["BB", "", "A", "", "DDDD", "CCC", "BB", ""])
 
-    def test_lines_are_read_a_chunk_at_a_time(self):
-        read = []
-        lines = (read.append(i) or str(i) for i in range(10))
-        found = self.translator.translations(lines, chunk_lines=3)
-        self.assertEqual(next(found).texts, ["0"])
-        self.assertEqual(read, [0, 1, 2])
-        self.assertEqual(
-            [one.texts[0] for one in found], [str(i) for i in range(1, 10)]
-        )
-
     def test_hypotheses_and_scores_come_when_wanted(self):
         self.assertEqual(
             self.translator.translate(["a", ""], n_best=2, return_scores=True),

@@ -56,7 +56,7 @@ def uncached_search(model, inputs, beam_size, alpha, limit):
         features = model.decode(targets, memory, rows)
         return model.softmax_embedding.logits(features)[:, -1]
 
-    ids, scores, _ = beam_search.beam_search(
+    ids, scores, states = beam_search.beam_search(
         next_logits,
         tf.zeros([len(inputs)], tf.int32),
         beam_size,
@@ -65,7 +65,7 @@ def uncached_search(model, inputs, beam_size, alpha, limit):
         alpha,
         stop_early=False,
     )
-    return ids[:, :, 1:], scores
+    return ids[:, :, 1:], scores, states
 
 
 class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
@@ -208,9 +208,10 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
     def test_beam_search_without_a_cache(self, meta, data):
         inputs, _ = self.batch(data)
         limit = inputs.shape[1] + meta["decode_length"]
-        ids, scores = uncached_search(
+        ids, scores, states = uncached_search(
             self.load(meta, data), inputs, 4, 0.6, limit
         )
+        self.assertIsNone(states)
         name = "out/decode_slowbeam4_a0.6_top4"
         self.assertAllEqual(ids, data[f"{name}/outputs"])
         self.assertAllClose(scores, data[f"{name}/scores"], rtol=0, atol=1e-4)
