@@ -3,7 +3,6 @@
 import collections
 import os
 import pathlib
-import resource
 import signal
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from unittest import mock
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
@@ -21,6 +19,8 @@ from relpos_tf.models import checkpoints
 from relpos_tf.training import devices
 from relpos_tf.utils import signals
 from relpos_tf.utils import system_errors
+from tests import folders
+from tests.models import example
 
 
 class Kill(BaseException):
@@ -43,10 +43,9 @@ def damage(path):
     path.write_bytes(path.read_bytes()[:-30])
 
 
-class CheckpointManagerTest(parameterized.TestCase):
+class CheckpointManagerTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.model = variables([1.0, 2.0], [[3.0]])
         self.position = tf.Variable(0, dtype=tf.int64)
         self.manager = self.make(self.model)
@@ -221,15 +220,14 @@ class CheckpointManagerTest(parameterized.TestCase):
         )
 
 
-class DamageTest(absltest.TestCase):
+class DamageTest(folders.TestCase):
     """A damaged file is an error, or has the values that were saved."""
 
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.model = {
             f"m/{i}": tf.Variable(tf.random.stateless_normal([i, 5], [i, 3]))
-            for i in range(1, 6)
+            for i in range(1, 4)
         }
         manager = checkpoints.CheckpointManager(
             self.folder, {"model": self.model}
@@ -281,10 +279,9 @@ class DamageTest(absltest.TestCase):
             checkpoints.read(self.folder / "ckpt-7")
 
 
-class AverageTest(absltest.TestCase):
+class AverageTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.prefixes = []
         for step, value in ((1, 0.1), (2, 0.7), (3, -0.3)):
             groups = {
@@ -304,11 +301,10 @@ class AverageTest(absltest.TestCase):
     def test_average_of_one_and_of_equal_ones_keeps_every_bit(self):
         values = np.float32([-0.0, 1e-45, 3.4e38, 0.1])
         model = {"w": tf.Variable(values)}
-        folder = self.create_tempdir().full_path
-        manager = checkpoints.CheckpointManager(folder, {"model": model})
+        manager = checkpoints.CheckpointManager(self.folder, {"model": model})
         prefixes = [manager.save(step) for step in (7, 11, 13)]
         for number in (1, 3):
-            output = os.path.join(folder, "mean")
+            output = str(self.folder / "mean")
             checkpoints.average(prefixes[:number], output)
             model["w"].assign([1.0, 1.0, 1.0, 1.0])
             checkpoints.restore_model(output, model)
@@ -362,11 +358,10 @@ _CHILD = """
 """
 
 
-class KilledProcessTest(absltest.TestCase):
+class KilledProcessTest(folders.TestCase):
     def test_the_newest_checkpoint_of_a_killed_process_is_whole(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
         with subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(_CHILD), str(folder)],
+            [sys.executable, "-c", textwrap.dedent(_CHILD), str(self.folder)],
             cwd=pathlib.Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             text=True,
@@ -377,30 +372,24 @@ class KilledProcessTest(absltest.TestCase):
                     break
             reported = [7, *map(int, process.stdout.read().split())]
         model = {f"m/{i}": tf.Variable(tf.zeros([200_003])) for i in range(7)}
-        manager = checkpoints.CheckpointManager(folder, {"model": model})
+        manager = checkpoints.CheckpointManager(self.folder, {"model": model})
         step = int(manager.restore().rpartition("-")[2])
         self.assertGreaterEqual(step, reported[-1])
         for variable in model.values():
             np.testing.assert_array_equal(variable.numpy(), np.float32(step))
-        self.assertEmpty(list(folder.glob("*.part")))
+        self.assertEmpty(list(self.folder.glob("*.part")))
 
 
-class RoomTest(parameterized.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
-
+class RoomTest(folders.TestCase):
     def test_full_disk_is_one_line_and_leaves_the_one_before(self):
         model = {"a": tf.Variable(np.arange(1000, dtype=np.float32))}
         manager = checkpoints.CheckpointManager(self.folder, {"model": model})
         manager.save(1)
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-        try:
-            with self.assertRaises(OSError) as raised:
-                manager.save(2)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with (
+            example.files_up_to(1000),
+            self.assertRaises(OSError) as raised,
+        ):
+            manager.save(2)
         path = self.folder / "ckpt-2.npz"
         self.assertEqual(
             system_errors.explanation(raised.exception),

@@ -4,7 +4,9 @@ Shapes: B batch, S source length, T target length, V vocabulary, F features,
 H heads, R rows of a relative table.
 """
 
+import contextlib
 import functools
+import resource
 
 import numpy as np
 import tensorflow as tf
@@ -120,6 +122,17 @@ BATCH = tf.constant(INPUTS, tf.int32), tf.constant(TARGETS, tf.int32)
 
 def small(name, **changes):
     return testing.HPARAMS.replace(**(VARIANTS[name] | changes))
+
+
+@contextlib.contextmanager
+def files_up_to(size):
+    """Lets no file grow beyond so many bytes, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @functools.cache

@@ -2,15 +2,15 @@
 
 import os
 import pathlib
-import resource
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.models import run_dir
+from tests import folders
 from tests import tiny_run
+from tests.models import example
 
 
 def event(step, **more):
@@ -18,10 +18,9 @@ def event(step, **more):
     return {"step": step, "split": "dev", "loss": 0.5, "bleu": 7.0, **more}
 
 
-class RunDirTest(parameterized.TestCase):
+class RunDirTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = pathlib.Path(self.create_tempdir().full_path)
         self.run = run_dir.RunDir(self.folder / "run")
 
     def test_hparams_come_back_or_are_refused(self):
@@ -100,13 +99,11 @@ class RunDirTest(parameterized.TestCase):
         self.run.append_metrics(event(1))
         path = self.run.path / "metrics.jsonl"
         limit = path.stat().st_size + 5
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
-        try:
-            with self.assertRaisesRegex(OSError, "File too large"):
-                self.run.append_metrics(event(2))
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with (
+            example.files_up_to(limit),
+            self.assertRaisesRegex(OSError, "File too large"),
+        ):
+            self.run.append_metrics(event(2))
         self.assertGreater(path.stat().st_size, limit - 5)
         self.assertEqual(self.run.read_metrics(), [event(1)])
 
@@ -131,13 +128,9 @@ class RunDirTest(parameterized.TestCase):
             self.run.read_problem()
 
 
-class LatestRunTest(absltest.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.root = pathlib.Path(self.create_tempdir().full_path)
-
+class LatestRunTest(folders.TestCase):
     def make(self, name, seconds, hparams=True, step=10):
-        folder = self.root / name
+        folder = self.folder / name
         folder.mkdir(parents=True)
         if hparams:
             (folder / "hparams.json").write_text("{}")
@@ -153,14 +146,14 @@ class LatestRunTest(absltest.TestCase):
         self.make("without_checkpoint", 400, step=None)
         self.make("no_run", 500, hparams=False)
         self.assertEqual(
-            run_dir.latest_run(str(self.root)), self.root / "group" / "new"
+            run_dir.latest_run(str(self.folder)), self.folder / "group/new"
         )
 
     def test_none_is_an_error_that_says_what_to_do(self):
         with self.assertRaisesRegex(errors.UserError, "relpos-trainer"):
-            run_dir.latest_run(str(self.root))
+            run_dir.latest_run(str(self.folder))
         with self.assertRaisesRegex(errors.UserError, "with --model"):
-            run_dir.latest_run(str(self.root), "--model")
+            run_dir.latest_run(str(self.folder), "--model")
 
 
 class SameArchitectureTest(parameterized.TestCase):
