@@ -75,28 +75,23 @@ class OpenRunTest(parameterized.TestCase):
         self.assertLen(logs.output, 1)
         self.assertIn("learning_rate_warmup_steps was 4000", logs.output[0])
 
-    def test_another_seed_is_a_warning_once_something_is_trained(self):
-        for seed in (3, 5):  # Nothing is trained yet.
+    @parameterized.parameters(
+        ("random_seed", ("3", "5"), "31", "was 5 .* now 31.*--random_seed=5"),
+        ("bleu_tokenize", ("",), "zh", "was '' in .* now 'zh': .*earlier BLEU"),
+    )
+    def test_another_flag_is_a_warning_once_something_is_trained(
+        self, name, untrained, other, words
+    ):
+        for value in untrained:
             with self.assertNoLogs("relpos_tf", "WARNING"):
-                self.open(flags=f"--x=1\n--random_seed={seed}\n")
+                self.open(flags=f"--x=1\n--{name}={value}\n")
         (self.run_dir / "ckpt-7.npz").touch()
         with self.assertNoLogs("relpos_tf", "WARNING"):
-            self.open(flags="--random_seed=5\n--x=2\n")
+            self.open(flags=f"--{name}={value}\n--x=2\n")
         with self.assertLogs("relpos_tf", "WARNING") as logs:
-            self.open(flags="--random_seed=31\n")
+            self.open(flags=f"--{name}={other}\n")
         self.assertLen(logs.output, 1)
-        self.assertRegex(logs.output[0], "was 5 .* now 31.*--random_seed=5")
-
-    def test_another_tokenizer_for_bleu_is_a_warning(self):
-        self.open(flags="--random_seed=3\n")
-        (self.run_dir / "ckpt-7.npz").touch()
-        with self.assertNoLogs("relpos_tf", "WARNING"):
-            self.open(flags="--random_seed=3\n--bleu_tokenize=\n")
-        with self.assertLogs("relpos_tf", "WARNING") as logs:
-            self.open(flags="--random_seed=3\n--bleu_tokenize=zh\n")
-        self.assertLen(logs.output, 1)
-        self.assertIn("bleu_tokenize was '' in this run", logs.output[0])
-        self.assertIn("and is now 'zh': the run's earlier", logs.output[0])
+        self.assertRegex(logs.output[0], f"{name} {words}")
 
     def test_other_training_data_are_an_error_that_says_what_to_do(self):
         before = self.content()
