@@ -37,17 +37,13 @@ _DRAWS = 20_000
 
 
 def setUpModule():
-    global _folder, _tokens, _small
-    _folder = tempfile.TemporaryDirectory()
-    path = pathlib.Path(_folder.name, "tokenizer.model")
-    pieces.train(_TEXT, path, 400)
-    _tokens = tokenizer.Tokenizer(path)
-    path.write_bytes(with_merges(_tokens.model_bytes))
-    _small = tokenizer.Tokenizer(path)
-
-
-def tearDownModule():
-    _folder.cleanup()
+    global _tokens, _small
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "tokenizer.model")
+        pieces.train(_TEXT, path, 400)
+        _tokens = tokenizer.Tokenizer(path)
+        path.write_bytes(with_merges(_tokens.model_bytes))
+        _small = tokenizer.Tokenizer(path)
 
 
 def with_merges(model_bytes):

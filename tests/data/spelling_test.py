@@ -48,17 +48,13 @@ _KEPT = (
 
 
 def setUpModule():
-    global _folder, _tokens, _graph, _encoder
-    _folder = tempfile.TemporaryDirectory()
-    path = pathlib.Path(_folder.name, "tokenizer.model")
-    pieces.train([_LINE, "Ein Mann.", "ấ ệ 한국"] * 5, path, 330)
-    _tokens = tokenizer.Tokenizer(path)
+    global _tokens, _graph, _encoder
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "tokenizer.model")
+        pieces.train([_LINE, "Ein Mann.", "ấ ệ 한국"] * 5, path, 330)
+        _tokens = tokenizer.Tokenizer(path)
+        _encoder = pieces.Encoder(path)
     _graph = graph_tokenizers.of(_tokens)
-    _encoder = pieces.Encoder(path)
-
-
-def tearDownModule():
-    _folder.cleanup()
 
 
 def read(texts):

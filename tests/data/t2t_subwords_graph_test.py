@@ -1,15 +1,11 @@
 """tensor2tensor's subwords in graphs, also without this package."""
 
-import pathlib
-import tempfile
-
 import hypothesis
 import tensorflow as tf
 from absl.testing import parameterized
 from hypothesis import strategies
 
 from relpos_tf.data import graph_tokenizers
-from relpos_tf.data import t2t_subwords
 from tests.data import t2t_subwords_test
 
 _STRINGS = (
@@ -64,18 +60,8 @@ class SubwordGraphTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = folder.name
-        cls.small_path = t2t_subwords_test.write(
-            folder.name, t2t_subwords_test.SMALL
-        )
-        cls.small = graph_tokenizers.of(
-            t2t_subwords.SubwordTokenizer(cls.small_path)
-        )
-        path = pathlib.Path(folder.name, "t2t.subwords")
-        path.write_bytes(t2t_subwords_test.T2T["vocab_file"].encode())
-        cls.t2t = t2t_subwords.SubwordTokenizer(path)
+        small, cls.t2t = t2t_subwords_test.tokenizers()
+        cls.small = graph_tokenizers.of(small)
         cls.module = Both(cls.t2t)
 
     def assert_graph_agrees(self, strings):

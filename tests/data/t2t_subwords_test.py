@@ -1,5 +1,6 @@
 """tensor2tensor's subwords: its own results, examples by hand, an oracle."""
 
+import functools
 import json
 import pathlib
 import re
@@ -76,6 +77,18 @@ def write(folder: str, pieces, name: str = "small.subwords") -> pathlib.Path:
     return path
 
 
+@functools.cache
+def tokenizers():
+    """Returns the tokenizers of SMALL and of tensor2tensor's vocabulary."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "t2t.subwords")
+        path.write_bytes(T2T["vocab_file"].encode())
+        return [
+            t2t_subwords.SubwordTokenizer(one)
+            for one in (write(folder, SMALL), path)
+        ]
+
+
 def slow_ids(pieces, string):
     """Encodes, by regular expressions alone."""
     kinds = "".join(
@@ -102,12 +115,7 @@ class SubwordTokenizerTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.small = t2t_subwords.SubwordTokenizer(write(folder.name, SMALL))
-        path = pathlib.Path(folder.name, "t2t.subwords")
-        path.write_bytes(T2T["vocab_file"].encode())
-        cls.t2t = t2t_subwords.SubwordTokenizer(path)
+        cls.small, cls.t2t = tokenizers()
 
     def test_tensor2tensors_own_results(self):
         pieces = self.t2t.pieces()

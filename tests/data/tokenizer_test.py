@@ -3,9 +3,7 @@
 `spelling_test` says what comes back.
 """
 
-import pathlib
 import random
-import tempfile
 
 import tensorflow as tf
 from absl.testing import absltest
@@ -13,17 +11,11 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.data import graph_tokenizers
-from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 from tests import folders
+from tests import tiny_run
 from tests.data import t2t_subwords_test
 
-_TEXT = [
-    "Ein Mann mit einem roten Hut steht vor einem Haus.",
-    "A man with a red hat is standing in front of a house.",
-    "Zwei Hunde laufen über eine grüne Wiese, während es regnet.",
-    "Two dogs are running over a green meadow while it is raining.",
-] * 5
 NO_UTF8 = (
     b"a\xffb",
     b"\xe2\x82",
@@ -35,16 +27,10 @@ NO_UTF8 = (
 
 
 def setUpModule():
-    global _folder, _path, _tokens, _graph
-    _folder = tempfile.TemporaryDirectory()
-    _path = pathlib.Path(_folder.name, "tokenizer.model")
-    pieces.train(_TEXT, _path, 400)
+    global _path, _tokens, _graph
+    _path = tiny_run.path() / "tokenizer.model"
     _tokens = tokenizer.Tokenizer(_path)
     _graph = graph_tokenizers.of(_tokens)
-
-
-def tearDownModule():
-    _folder.cleanup()
 
 
 def in_graph(rows):
@@ -119,9 +105,9 @@ class FileTest(folders.TestCase):
 
 class FitTest(absltest.TestCase):
     def test_text_that_the_vocabulary_knows_needs_few_ids_and_no_bytes(self):
-        found = tokenizer.fit(_tokens, _TEXT)
-        ids = sum(len(row) - 1 for row in _tokens.encode_batch(_TEXT))
-        words = sum(text.count(" ") + 1 for text in _TEXT)
+        found = tokenizer.fit(_tokens, tiny_run.TEXT)
+        ids = sum(len(row) - 1 for row in _tokens.encode_batch(tiny_run.TEXT))
+        words = sum(text.count(" ") + 1 for text in tiny_run.TEXT)
         self.assertAlmostEqual(found.ids_per_word, ids / words)
         self.assertEqual(found.byte_share, 0)
 
