@@ -16,10 +16,11 @@ LENGTHS = search_test.LENGTHS
 strip = search_test.strip
 
 
-def talkative_model(scale):
+def talkative_model(scale, **changes):
     """Returns a model that seldom ends, and is the less sure the less scale."""
     scales = dict.fromkeys(range(V), scale) | {1: 0.1 * scale}
-    return search_test.scale_softmax(search_test.make_model(), scales)
+    model = search_test.make_model(**changes)
+    return search_test.scale_softmax(model, scales)
 
 
 def translate(method, model, inputs, limits, n_best=2):
@@ -40,6 +41,38 @@ def translate(method, model, inputs, limits, n_best=2):
 
 
 class OptionsTest(tf.test.TestCase, parameterized.TestCase):
+    def test_no_end_before_the_least_length(self):
+        model = search_test.made()
+        free, _ = translate("search", model, INPUTS, [11] * 3)
+        self.assertLess(min(len(strip(row)) for row in free[:, 0]), 7)
+        limits = constraints.Constraints(tf.constant([11] * 3), min_length=7)
+        ids, scores = translate("search", model, INPUTS, limits)
+        self.assertNotIn(1, ids[:, :, :6].numpy())
+        expected = search_test.scores_of(model, ids, 0.6)
+        self.assertAllClose(scores, expected, atol=1e-4)
+
+    def test_no_n_gram_twice(self):
+        size = 2
+        # With tied embeddings, it repeats itself.
+        model = talkative_model(
+            1.0,
+            num_hidden_layers=2,
+            shared_embedding_and_softmax_weights=True,
+        )
+        lengths = tf.constant([12] * 3)
+
+        def repeats(row):
+            row = strip(row)
+            grams = [*zip(*(row[i:] for i in range(size)), strict=False)]
+            return len(grams) - len(set(grams))
+
+        free, _ = translate("search", model, INPUTS, lengths)
+        self.assertGreater(sum(repeats(row) for row in free[:, 0]), 0)
+        limits = constraints.Constraints(lengths, no_repeat_ngram_size=size)
+        ids, _ = translate("search", model, INPUTS, limits)
+        self.assertGreater(ids.shape[2], size)
+        self.assertEqual({repeats(row) for rows in ids for row in rows}, {0})
+
     @parameterized.parameters("search", "sample")
     def test_prefix_that_repeats_itself_is_kept(self, method):
         model = talkative_model(0.3)
