@@ -7,8 +7,7 @@ The run is exported as a SavedModel, for CTranslate2 (float32 and int8) and for
 LiteRT. Each engine then translates the file in a process of its own, once for
 each `--beams` and `--batches`. The table has lines per second, the median time
 of a batch (of one line: how long a reader waits), BLEU, the size on disk and
-the peak memory of the process. A run compiles its searches for
-single lines before.
+the peak memory of the process.
 """
 
 import json
@@ -72,9 +71,8 @@ def measure(args):
     def translate(lines):
         return translator.translate(lines, beam_size=beam, batch_size=batch)
 
-    translate(sources[: 3 * batch])
-    for step in translator.engine.warm_up_steps() if batch == 1 else ():
-        step()
+    # Of every size of a source, since a run compiles a search for each.
+    translate(sources if batch == 1 else sources[: 3 * batch])
     times, found = [], []
     for start in range(0, len(sources), batch):
         begun = time.perf_counter()
