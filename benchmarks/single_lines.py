@@ -44,7 +44,9 @@ def export(run, folder, beam):
 
 def size_on_disk(path):
     """Returns what must be copied to translate elsewhere, in MB."""
-    files = [p for p in pathlib.Path(path).rglob("*") if p.is_file()]
+    path = pathlib.Path(path)
+    found = path.rglob("*") if path.is_dir() else [f"{path}.npz"]
+    files = [p for p in map(pathlib.Path, found) if p.is_file()]
     if checkpoints := sorted(p for p in files if p.name.startswith("ckpt-")):
         files = [max(checkpoints, key=lambda p: p.stat().st_mtime)]
     return round(sum(p.stat().st_size for p in files) / 2**20, 1)
