@@ -80,7 +80,7 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
             gradients = tape.gradient(
                 loss,
                 [w.value for w in layer.trainable_weights],
-                tf.UnconnectedGradients.ZERO,  # where there is no pair
+                unconnected_gradients="zero",  # where there is no pair
             )
             return output, scores, gradients
 
