@@ -123,6 +123,10 @@ class Tokenizer:
                 kept.append(int(token))
         return self._processor.decode(kept)
 
+    def ends_token(self, token: int) -> bool:
+        """Returns whether the ids behind this one can be decoded alone."""
+        return True
+
     def pieces(self) -> list[str]:
         """Returns the piece of every id, in order."""
         return [self._processor.id_to_piece(i) for i in range(self.vocab_size)]

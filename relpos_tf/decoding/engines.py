@@ -308,14 +308,22 @@ class Engine(abc.ABC):
             ids: Those from EOS on are left out; all of them, if they spell
                 nothing but blanks.
         """
+        # Decoded from the piece at `start` on, with which word `first` begins.
+        start = first = 0
         numbers: list[int] = []
         words: list[str] = []
         for end, one in enumerate(ids, 1):
             if one == tokenizer_lib.EOS_ID:
                 break
-            before, text = words, self.text(ids[:end])
+            before, text = words, self.text(ids[start:end])
             words = text.split()
             # A piece that is a blank belongs to the word that follows.
             is_blank = words == before and text[-1:] in ("", " ")
-            numbers.append(len(words) - 1 + is_blank)
-        return [min(number, len(words) - 1) for number in numbers if words]
+            numbers.append(first + len(words) - 1 + is_blank)
+            begins_word = len(words) > max(1, len(before))
+            if begins_word and self.tokenizer.ends_token(ids[end - 2]):
+                start, known = end - 1, first + len(words)
+                words = self.text(ids[start:end]).split()
+                first = known - len(words)
+        known = first + len(words)
+        return [min(number, known - 1) for number in numbers if known]
