@@ -274,7 +274,7 @@ class Engine(abc.ABC):
             translations: What `translate` returned for them.
             with_words: bool. Whether the numbers of the words are wanted.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.name} has no attention.")
 
     def warm_up_steps(self) -> list[Callable[[], Any]]:
         """Returns functions for what takes long at its first use, if any."""

@@ -8,6 +8,7 @@ with id 0.
 import pathlib
 from typing import Any
 
+from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import export_files
 from relpos_tf.decoding import model_engine
@@ -15,7 +16,6 @@ from relpos_tf.export import ctranslate2_spec
 from relpos_tf.export import quantizations
 from relpos_tf.export import saved_model
 from relpos_tf.models import run_dir
-from relpos_tf.utils import checks
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
 
@@ -86,7 +86,11 @@ def check(quantization: str) -> None:
         UserError: it is another, or CTranslate2 is not installed.
     """
     ctranslate2_engine.package()
-    checks.choice("quantization", quantization, quantizations.ALL)
+    if quantization not in quantizations.ALL:
+        raise errors.UserError(
+            f"`quantization` must be one of {', '.join(quantizations.ALL)}. "
+            f"Received: {quantization!r}."
+        )
 
 
 def make_spec(engine: model_engine.ModelEngine, quantization: str) -> Any:

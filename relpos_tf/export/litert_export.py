@@ -28,7 +28,6 @@ from relpos_tf.export import saved_model
 from relpos_tf.layers import row_blocks
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
-from relpos_tf.utils import checks
 from relpos_tf.utils import files
 from relpos_tf.utils import graphs
 from relpos_tf.utils import paths
@@ -141,7 +140,12 @@ def export_litert(
     """
     export_dir = pathlib.Path(export_dir)
     paths.check_replaceable(export_dir, export_files.EXPORT_INFO, "export")
-    checks.choice("quantization", quantization, quantizations.LITERT)
+    if quantization not in quantizations.LITERT:
+        raise errors.UserError(
+            "`quantization` must be one of "
+            f"{', '.join(quantizations.LITERT)} for LiteRT. "
+            f"Received: {quantization!r}."
+        )
     litert_engine.package()
     prefix, engine, decode_hparams = saved_model.load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length

@@ -48,8 +48,8 @@ _BLOCK = 512
 _LINES = "ba do mi\n\ngi ku ta ba\nbu\nmi mi mi du te\n"
 _SMALL = (
     "--hparams=hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=1,"
-    "self_attention_type=dot_product,pos=timing,"  # quick to trace
-    "learning_rate_warmup_steps=20,batch_size=256,extra_length=5,beam_size=2"
+    "max_relative_position=3,learning_rate_warmup_steps=20,batch_size=256,"
+    "extra_length=5,beam_size=2"
 )
 
 

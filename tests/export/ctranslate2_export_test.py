@@ -113,7 +113,7 @@ class ExportTest(folders.TestCase):
         target = self.folder / "new"
         with self.assertRaisesRegex(errors.UserError, "leaves out absolute"):
             ctranslate2_export.export_ctranslate2(tiny_run.path(), target)
-        with self.assertRaisesRegex(errors.UserError, "none.*int8.*int4"):
+        with self.assertRaisesRegex(errors.UserError, "must be one of none, "):
             ctranslate2_export.export_ctranslate2(
                 run_of(), target, quantization="int4"
             )

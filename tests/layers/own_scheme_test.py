@@ -64,6 +64,22 @@ class OfOutput(Named):
         return weights, 7.0
 
 
+class Nothing(scheme.Scheme):
+    """Adds nothing to what the base class computes."""
+
+    def rotate(self, x, positions):
+        return super().rotate(x, positions)
+
+    def bias(self, x, keys, pairs):
+        return super().bias(x, keys, pairs)
+
+    def logits(self, logits, q, pairs):
+        return super().logits(logits, q, pairs)
+
+    def output(self, weights, pairs, sums_to_one):
+        return super().output(weights, pairs, sums_to_one)
+
+
 def example():
     return tf.constant(testing.normal(1, B, L, F), tf.float32)
 
@@ -87,6 +103,21 @@ class OwnSchemeTest(tf.test.TestCase):
         output = np.einsum("bhij,bjhd->bihd", expected, v) + 7.0
         output = np.reshape(output, [B, L, F]) @ layer.output_transform.kernel
         self.assertAllClose(found, output, 1e-4, 1e-4)
+
+    def test_hooks_of_the_base_class_change_nothing(self):
+        layers = [
+            attention.TransformerAttention(F, H, positions=positions)
+            for positions in ([], [Nothing()])
+        ]
+        for layer in layers:
+            layer.build((None, None, F))
+        layers[1].set_weights(layers[0].get_weights())
+        plain, found = (
+            layer(example(), return_weights=True, use_causal_mask=True)
+            for layer in layers
+        )
+        self.assertAllEqual(found[0], plain[0])
+        self.assertAllEqual(found[1], plain[1])
 
     def test_what_keras_does_not_know_cannot_be_loaded(self):
         layer = attention.TransformerAttention(F, H, positions=[Unregistered()])

@@ -36,6 +36,7 @@ from relpos_tf.layers import pairs as pairs_lib
 class Scheme:
     """Base of the schemes of positions.
 
+    The hooks of this class change nothing; `attend` alone has no such default.
     A layer keeps a copy of a scheme and builds it. What the constructor makes
     is shared by the copies, as the table of `bucketed.Bucketed` is.
 
@@ -50,30 +51,30 @@ class Scheme:
 
     def rotate(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         """Returns queries or keys `[B, H, L, D]`, changed by position `[L]`."""
-        raise NotImplementedError
+        return x
 
     def bias(
         self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
     ) -> tf.Tensor:
         """Returns a summand that broadcasts to the logits: `[B, H, Q, K]`."""
-        raise NotImplementedError
+        return tf.zeros([])
 
     def logits(
         self, logits: tf.Tensor, q: tf.Tensor, pairs: pairs_lib.Pairs
     ) -> tf.Tensor:
         """Returns the logits, plus products with the queries."""
-        raise NotImplementedError
+        return logits
 
     def output(
         self, weights: tf.Tensor, pairs: pairs_lib.Pairs, sums_to_one: bool
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, tf.Tensor | float]:
         """Returns the weights and a summand of the weighted values.
 
         `sums_to_one` is False after dropout. The weights are for the product
         with the values, usually as they are; the summand broadcasts to
         `[B, H, Q, D]`.
         """
-        raise NotImplementedError
+        return weights, 0.0
 
     def attend(
         self,
@@ -90,7 +91,7 @@ class Scheme:
         is None, or the sum of masks and biases. Returns `[B, H, Q, D]`, and the
         weights before dropout.
         """
-        raise NotImplementedError
+        raise NotImplementedError("The base class replaces no attention.")
 
     def overrides(self, hook: str) -> bool:
         """Returns whether the class has a hook of its own."""
