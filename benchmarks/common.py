@@ -205,8 +205,8 @@ def run_in_turn(commands, rounds, steps):
     """Runs benchmarks, a step of each in turn; prints results and a table.
 
     All processes stay while one of them works, so that a machine whose speed
-    changes affects all alike. Each round starts them anew, because processes
-    of one program differ by several percent.
+    changes affects all alike. Each round starts them anew: two processes of
+    one program can differ by three percent.
 
     Args:
         commands: dict from a name to a command that takes `--in_turn=1`. The
@@ -215,7 +215,7 @@ def run_in_turn(commands, rounds, steps):
         rounds: int.
         steps: int. Turns of a round that count, after one that does not.
     """
-    times = {name: [] for name in commands}
+    times, results = ({name: [] for name in commands} for _ in range(2))
     for _ in range(rounds):
         with contextlib.ExitStack() as stack:
             processes = {
@@ -225,15 +225,18 @@ def run_in_turn(commands, rounds, steps):
             functions = {name: each.step for name, each in processes.items()}
             for name, new in take_turns(functions, steps, warmup=1).items():
                 times[name] += new
-            results = {name: each.result() for name, each in processes.items()}
+            for name, process in processes.items():
+                results[name].append(process.result())
     rows, base = [], times[list(times)[-1]]
     for name, each in times.items():
-        result = results[name] | {"name": name}
-        result["median_ms"] = round(statistics.median(each), 1)
-        result["ratio"] = median_ratio(each, base)
-        print(json.dumps(result), flush=True)
-        figures = "ratio", "median_ms", "cpu_ms", MEMORY
-        rows.append([name, *(result[figure] for figure in figures)])
+        result = {
+            "ratio": median_ratio(each, base),
+            "median_ms": round(statistics.median(each), 1),
+            "cpu_ms": statistics.median(r["cpu_ms"] for r in results[name]),
+            MEMORY: max(r[MEMORY] for r in results[name]),
+        }
+        print(json.dumps({"name": name, **result}), flush=True)
+        rows.append([name, *result.values()])
     ratio = f"time / {list(commands)[-1]}"
     print(f"\n{table(['', ratio, 'median ms', 'CPU ms', 'peak MB'], rows)}")
 
