@@ -310,7 +310,8 @@ def _check_same_run(run, hparams, problem, data_dir, flags):
                 "it was started."
             )
     before_asked = before.get("bleu_tokenize", "")
-    if (asked := flags.get("bleu_tokenize", before_asked)) != before_asked:
+    asked = flags.get("bleu_tokenize", before_asked)
+    if before and asked != before_asked:
         warnings.append(
             f"bleu_tokenize was {before_asked!r} in this run so far and is now "
             f"{asked!r}: the run's earlier BLEU counts other tokens."

@@ -77,7 +77,12 @@ class OpenRunTest(parameterized.TestCase):
 
     @parameterized.parameters(
         ("random_seed", ("3", "5"), "31", "was 5 .* now 31.*--random_seed=5"),
-        ("bleu_tokenize", ("",), "zh", "was '' in .* now 'zh': .*earlier BLEU"),
+        (
+            "bleu_tokenize",
+            ("char", ""),
+            "zh",
+            "was '' in .* now 'zh': .*earlier BLEU",
+        ),
     )
     def test_another_flag_is_a_warning_once_something_is_trained(
         self, name, untrained, other, words
