@@ -23,16 +23,19 @@ query. Without n[i, 0], the lower corner needs no change:
     e[i, j] = q[i] . key[j] + n[i, r] - n[i, 0]
 
 Values (equation 3). s[i, r] is the sum of the weights w[i, j] over the keys of
-row r, and t[i] the sum over all keys: 1, unless weights were dropped.
+row r, and t[i] the sum over all keys: 1, unless weights were dropped. The sum
+over the lower corner, s[i, 0], is t[i] less the sums of the other rows:
 
-    z[i] = sum_j w[i, j] value[j] + t[i] table[0]
-           + sum_r s[i, r] (table[r] - table[0])
+    z[i] = sum_j w[i, j] value[j] + sum_r s[i, r] table[r]
 
-So the band needs two operations, each of which is the gradient of the other:
-`_add_by_distance` for n and `_sum_by_distance` for s.
+So the band needs two operations: `_add` for n and `_sums` for s. Each is the
+gradient of the other. The gradient of the table has the same form for both,
+with s of the gradients of e instead of the weights, and q instead of the
+gradient of z. Then t is 0, as for the gradient of each softmax.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, R = left + 1 +
-right rows of a table, W rows of the band. `left` is the row of distance 0.
+right rows of a table, W rows of the band, P rows with those of the corners.
+`left` is the row of distance 0.
 """
 
 from typing import NamedTuple
@@ -52,12 +55,19 @@ class Band(NamedTuple):
     first: tf.Tensor  # the row of the table of the lowest diagonal
     # [Q, K]: 1 where a key is more than `right` after its query, else 0.
     corner: tf.Tensor | None  # None where no such key counts
+    has_row_0: tf.Tensor  # [Q]: 1 where a key is `left` or more before, else 0
 
     def rows(self, table: tf.Tensor) -> tf.Tensor:
-        """Returns the rows `[.., W, D]` of the diagonals, highest first."""
+        """Returns the rows `[.., P, D]` of upper corner, band, lower corner.
+
+        Those of the band come with the highest diagonal first.
+        """
         size = self.diagonals[1] - self.diagonals[0] + 1
         rows = table[..., self.first : self.first + size, :]
-        return tf.reverse(rows, [-2])
+        rows = [tf.reverse(rows, [-2]), table[..., :1, :]]
+        if self.corner is not None:
+            rows.insert(0, rows[0][..., :1, :])
+        return tf.concat(rows, -2)
 
 
 def _band_of(x, left, right, pairs):
@@ -68,12 +78,17 @@ def _band_of(x, left, right, pairs):
     start = tf.minimum(pairs.first(), keys - 1)
     low = tf.maximum(start - max(left, 1) + 1, 1 - queries)
     high = tf.minimum(start + (0 if pairs.only_causal else right), keys - 1)
+    positions = pairs.first() + tf.range(pairs.queries)  # [Q]
     corner = None
     if not pairs.only_causal:
-        last = start + tf.range(queries) + right  # [Q]
-        corner = tf.range(keys) > last[:, tf.newaxis]  # [Q, K]
-        corner = tf.cast(corner, x.dtype)
-    return Band(tf.stack([low, high]), low - start + left, corner)
+        corner = tf.range(pairs.keys) > (positions + right)[:, tf.newaxis]
+        corner = tf.cast(corner, x.dtype)  # [Q, K]
+    return Band(
+        tf.stack([low, high]),
+        low - start + left,
+        corner,
+        tf.cast(positions >= left, x.dtype),
+    )
 
 
 def add_to_logits(
@@ -87,21 +102,21 @@ def add_to_logits(
 
     The table is `[R, D]` or `[H, R, D]`. Each query has the position of a key.
     """
+    table = of_all_heads(table)
     if table.shape[-2] == 1:  # one vector for all keys
-        return logits + multiply(q, table, transpose=True)
-    right = table.shape[-2] - 1 - left
-    band = _band_of(logits, left, right, pairs)
-    row_0 = table[..., :1, :]
-    rows = band.rows(table - tf.stop_gradient(row_0))
-    n = multiply(q, rows, transpose=True)  # [B, H, Q, W], less n[i, 0]
-    has_row_0 = _has_row_0(pairs, left, q.dtype)
+        return logits + tf.matmul(q, table, transpose_b=True)
+    band = _band_of(logits, left, table.shape[-2] - 1 - left, pairs)
 
-    def row_0_gradient(dn, q, has_row_0):
-        weights = -has_row_0 * tf.reduce_sum(dn, -1, keepdims=True)
-        return _weighted_sum(weights, q, row_0.shape)
+    @tf.custom_gradient
+    def compute(logits, q, rows):
+        def gradient(dy):
+            s = _sums(dy, 0.0, band)
+            dq = _sum_of_rows(s, rows - rows[..., -1:, :])
+            return dy, dq, _gradient_of_rows(s, q, rows)
 
-    n = _with_gradient_of(row_0, n, row_0_gradient, q, has_row_0)
-    return _add_by_distance(logits, tf.transpose(n, [0, 1, 3, 2]), band)
+        return _add(logits, q, rows, band), gradient
+
+    return compute(logits, q, band.rows(table))
 
 
 def weighted_vectors(
@@ -112,65 +127,53 @@ def weighted_vectors(
     left: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns weights `[B, H, Q, K]`, and equation 3's terms of the table."""
-    # To the gradient of these weights, that of the terms is added in place.
-    row_0 = table[..., :1, :]
-    t = tf.ones([], weights.dtype)
-    if not sums_to_one:
-        t = tf.reduce_sum(weights, -1, keepdims=True)  # [B, H, Q, 1]
+    table = of_all_heads(table)
     if table.shape[-2] == 1:  # one vector for all keys
-        return weights, _times_row(t, row_0)
-    right = table.shape[-2] - 1 - left
-    band = _band_of(weights, left, right, pairs)
-    weights, s = _weights_and_sums(weights, band)
-    s = tf.transpose(s, [0, 1, 3, 2])  # [B, H, Q, W]
-    rows = band.rows(table - tf.stop_gradient(row_0))
-    z = _times_row(t, tf.stop_gradient(row_0))
-    z += multiply(s, rows)
-    has_row_0 = _has_row_0(pairs, left, weights.dtype)
+        if sums_to_one:
+            return weights, table  # [1, D] or [H, 1, D]
+        t = tf.reduce_sum(weights, -1, keepdims=True)  # [B, H, Q, 1]
+        return weights, tf.matmul(t, table)
+    band = _band_of(weights, left, table.shape[-2] - 1 - left, pairs)
 
-    def row_0_gradient(dz, s, t, has_row_0):
-        s_0 = t - tf.reduce_sum(s, -1, keepdims=True)  # [B, H, Q, 1]
-        return _weighted_sum(has_row_0 * s_0, dz, row_0.shape)
-
-    z = _with_gradient_of(row_0, z, row_0_gradient, s, t, has_row_0)
-    return weights, z
-
-
-def _add_by_distance(x, numbers, band):
-    """Adds `[B, H, W, Q]`, highest first, to all pairs of `[B, H, Q, K]`."""
-
+    # The gradient of the weights returned gets that of the terms in place.
     @tf.custom_gradient
-    def compute(x, numbers):
-        # TensorFlow's own gradient would copy dy for x, with zeros in the band.
-        return (
-            _add(x, numbers, band),
-            lambda dy: (dy, _sum_by_distance(dy, band)),
-        )
+    def compute(weights, rows):
+        t = 1.0 if sums_to_one else tf.reduce_sum(weights, -1)
+        s = _sums(weights, t, band)
 
-    return compute(x, numbers)
+        def gradient(d, dz):
+            d = _add(d, dz, rows, band)
+            if not sums_to_one:
+                row_0 = rows[..., -1:, :]
+                d += tf.matmul(dz, row_0, transpose_b=True)
+            return d, _gradient_of_rows(s, dz, rows)
 
+        return (tf.identity(weights), _sum_of_rows(s, rows)), gradient
 
-def _weights_and_sums(weights, band):
-    """Returns weights `[B, H, Q, K]` and `_sum_by_distance` of them."""
-
-    @tf.custom_gradient
-    def compute(weights):
-        # Added in place, where TensorFlow would add two matrices.
-        return (
-            (tf.identity(weights), _sum_by_distance(weights, band)),
-            lambda d, d_sums: _add(d, d_sums, band),
-        )
-
-    return compute(weights)
+    return compute(weights, band.rows(table))
 
 
-def _sum_by_distance(x, band):
-    """Sums `[B, H, Q, K]` by distance: `[B, H, W, Q]`, highest first."""
-    sums = _diagonals_of(x, band)
-    if band.corner is None:
-        return sums
-    corner = tf.reduce_sum(x * band.corner, -1)[:, :, tf.newaxis]
-    return tf.concat([sums[:, :, :1] + corner, sums[:, :, 1:]], 2)
+def _sums(x, t, band):
+    """Sums `[B, H, Q, K]` by rows: `[B, H, P, Q]`, for sums `t` of all keys."""
+    sums = [_diagonals_of(x, band)]  # [B, H, W, Q]
+    if band.corner is not None:
+        corner = tf.reduce_sum(x * band.corner, -1)
+        sums.insert(0, corner[:, :, tf.newaxis])
+    others = tf.add_n([tf.reduce_sum(part, 2) for part in sums])  # [B, H, Q]
+    # The mask leaves 0 instead of rounding errors where no key has row 0.
+    row_0 = band.has_row_0 * (t - others)
+    return tf.concat([*sums, row_0[:, :, tf.newaxis]], 2)
+
+
+def _sum_of_rows(s, rows):
+    """Sums rows by `[B, H, P, Q]`: `[B, H, Q, D]`."""
+    return tf.matmul(s, rows, transpose_a=True)
+
+
+def _gradient_of_rows(s, vectors, rows):
+    """Sums `[B, H, Q, D]` by `[B, H, P, Q]` for the rows."""
+    sums = tf.matmul(s, vectors)  # [B, H, P, D]
+    return tf.reduce_sum(sums, [0, 1] if rows.shape.rank == 2 else 0)
 
 
 def _diagonals_of(x, band):
@@ -186,8 +189,11 @@ def _diagonals_of(x, band):
     return tf.reshape(diagonals, [shape[0], shape[1], size, shape[2]])
 
 
-def _add(x, numbers, band):
-    """Computes `_add_by_distance`, without its gradient."""
+def _add(x, vectors, rows, band):
+    """Adds n[i, r] - n[i, 0] of `[B, H, Q, D]` to `[B, H, Q, K]`."""
+    first = 0 if band.corner is None else 1
+    differences = rows[..., first:-1, :] - rows[..., -1:, :]  # [.., W, D]
+    numbers = tf.matmul(differences, vectors, transpose_b=True)
     diagonals = numbers + _diagonals_of(x, band)  # [B, H, W, Q]
     shape = tf.shape(diagonals)
     if_several = tf.cast(shape[2] > 1, tf.int32)  # as in `_diagonals_of`
@@ -210,56 +216,8 @@ def _add(x, numbers, band):
     return y
 
 
-def _has_row_0(pairs, left, dtype):
-    """Returns 1 for each query with keys `left` or more before it: `[Q, 1]`."""
-    positions = pairs.first() + tf.range(pairs.queries)
-    return tf.cast(positions >= left, dtype)[:, tf.newaxis]
-
-
-def _with_gradient_of(row, x, gradient, *tensors):
-    """Returns `x`; `row` gets the gradient `gradient(dx, *tensors)`."""
-    # The compact form subtracts row 0 from all other rows. TensorFlow would
-    # compute the gradient of row 0 as a difference, and leave rounding errors
-    # instead of 0 to queries that have no key of row 0.
-    # Within `tf.cond` a gradient sees tensors of its own branch only.
-    tensors = [tf.identity(tensor) for tensor in tensors]
-
-    @tf.custom_gradient
-    def identity(x, row):
-        del row
-        return tf.identity(x), lambda dx: (dx, gradient(dx, *tensors))
-
-    return identity(x, row)
-
-
-def _weighted_sum(weights, vectors, shape):
-    """Sums `[B, H, Q, D]` by weights `[B, H, Q, 1]`, as a row `[.., 1, D]`."""
-    if len(shape) == 3 and shape[0] > 1:
-        sums = tf.matmul(weights, vectors, transpose_a=True)  # [B, H, 1, D]
-        return tf.reduce_sum(sums, 0)
-    flat = tf.reshape(vectors, [-1, shape[-1]])
-    sums = tf.matmul(tf.reshape(weights, [1, -1]), flat)  # [1, D]
-    return tf.reshape(sums, shape)
-
-
-def _times_row(weights, row):
-    """Multiplies `[]` or `[B, H, Q, 1]` with a row `[1, D]` or `[H, 1, D]`."""
-    if weights.shape.rank == 4:
-        return multiply(weights, row)  # [B, H, Q, D]
-    return weights * (row if row.shape.rank == 2 else row[tf.newaxis])
-
-
-def multiply(
-    x: tf.Tensor, table: tf.Tensor, transpose: bool = False
-) -> tf.Tensor:
-    """Multiplies `[B, H, Q, R]` with a table `[R, D]`, or `[H, R, D]`."""
-    if table.shape.rank == 3 and table.shape[0] > 1:
-        return tf.matmul(x, table, transpose_b=transpose)
-    # oneDNN multiplies [B, 1, Q, D] with [1, R, D] wrongly; with one head, its
-    # table serves all heads.
-    table = table if table.shape.rank == 2 else tf.squeeze(table, 0)
-    width = pairs_lib.size(x, -1)
-    flat = tf.reshape(x, [-1, width])  # one product for all heads
-    product = tf.matmul(flat, table, transpose_b=transpose)
-    shape = tf.concat([tf.shape(x)[:-1], tf.shape(product)[-1:]], 0)
-    return tf.reshape(product, shape)
+def of_all_heads(table: tf.Tensor) -> tf.Tensor:
+    """Returns a table that `tf.matmul` may multiply with `[B, H, Q, D]`."""
+    # oneDNN multiplies [B, 1, Q, D] with [1, R, D] wrongly.
+    is_one = table.shape.rank == 3 and table.shape[0] == 1
+    return tf.squeeze(table, 0) if is_one else table
