@@ -35,12 +35,13 @@ def imports(extra: str, task: str) -> Iterator[None]:
 
     Example:
 
-    >>> with imports("translate", "translation"):
-    ...     import no_such_package
-    Traceback (most recent call last):
-        ...
-    relpos_tf.utils.extras.MissingPackageError: Expected the package
-    no_such_package, which translation needs. Received: none. Install it: ...
+    >>> try:
+    ...     with imports("translate", "translation"):
+    ...         import no_such_package
+    ... except ImportError as error:
+    ...     print(f"{error.name}: {error}")
+    no_such_package: Expected the package no_such_package, which translation \
+needs. Received: none. Install it: ...
     """
     try:
         yield
