@@ -55,15 +55,15 @@ class Attention(NamedTuple):
         weights: float32 array, layers x heads x target x source. Row t holds
             the weights with which piece t was predicted; each sums to 1.
         source_words: list of int. The number of the word, from 0, that each
-            piece but EOS is a part of, if wanted. Blanks end words.
+            piece but EOS is a part of. Blanks end words.
         target_words: list of int. The same of the translation.
     """
 
     source: list[str]
     target: list[str]
     weights: np.ndarray
-    source_words: list[int] = []
-    target_words: list[int] = []
+    source_words: list[int]
+    target_words: list[int]
 
     def word_pairs(self) -> list[tuple[int, int]]:
         """Returns the pairs of source and target words that are aligned.
@@ -265,14 +265,12 @@ class Engine(abc.ABC):
         self,
         items: list[Item],
         translations: list[Translation],
-        with_words: bool,
     ) -> list[Translation]:
         """Adds the attention of each text of each line, if it is steerable.
 
         Args:
             items: The lines.
             translations: What `translate` returned for them.
-            with_words: bool. Whether the numbers of the words are wanted.
         """
         raise NotImplementedError(f"{self.name} has no attention.")
 

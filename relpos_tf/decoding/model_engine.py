@@ -245,7 +245,6 @@ class ModelEngine(engines.Engine):
         self,
         items: list[engines.Item],
         translations: list[engines.Translation],
-        with_words: bool,
     ) -> list[engines.Translation]:
         """Adds the attention of each translation of each line."""
         pieces = self.tokenizer.pieces()
@@ -263,8 +262,8 @@ class ModelEngine(engines.Engine):
                 [pieces[i] for i in source],
                 [pieces[i] for i in target],
                 row[:, :, : len(target), : len(source)],
-                self.word_numbers(source) if with_words else [],
-                self.word_numbers(target) if with_words else [],
+                self.word_numbers(source),
+                self.word_numbers(target),
             )
             for (source, target), row in zip(pairs, weights, strict=True)
         )

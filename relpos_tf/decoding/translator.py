@@ -268,9 +268,7 @@ class Translator:
                 items, search.decode_hparams, search.n_best
             )
             if search.with_attention:
-                found = self.engine.with_attention(
-                    items, found, search.decode_hparams.return_alignments
-                )
+                found = self.engine.with_attention(items, found)
             return found
         except Exception as error:
             if not system_errors.is_out_of_memory(error):

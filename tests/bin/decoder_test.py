@@ -487,7 +487,9 @@ class LineTest(absltest.TestCase):
         weights[0, :, :, 1] = 0.75
         weights[1, 0, :, 2] = 0.75
         weights[1, 1, :, 1] = 0.75
-        attention = engines.Attention(["\xe4", "b", "</s>"], ["x"], weights)
+        attention = engines.Attention(
+            ["\xe4", "b", "</s>"], ["x"], weights, [0, 0], [0]
+        )
         line = decoder.attention_line(attention)
         self.assertIn("\xe4", line)
         self.assertEqual(

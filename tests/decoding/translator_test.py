@@ -76,7 +76,7 @@ class AlignedEngine(EchoEngine):
 
     is_steerable = True
 
-    def with_attention(self, items, translations, with_words):
+    def with_attention(self, items, translations):
         one = engines.Attention(["a"], ["A"], np.ones([1, 1, 1, 1]), [0], [0])
         return [
             translation._replace(attention=[one] * len(translation.texts))
@@ -296,6 +296,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
             LINES, n_best=2, return_attention=True
         )
         tokens = self.translator.engine.tokenizer
+        word_pairs = []
         for line, (texts, attention) in zip(LINES, found, strict=True):
             if engines.is_blank(line):
                 self.assertEqual(attention, [None, None])
@@ -311,6 +312,8 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
                 shape = (1, 2, len(one.target), len(one.source))
                 self.assertEqual(one.weights.shape, shape)
                 self.assertAllClose(one.weights.sum(-1), np.ones(shape[:-1]))
+                word_pairs += one.word_pairs()
+        self.assertGreater(len(word_pairs), 10)
 
     def test_aligned_words_are_words_of_both_lines(self):
         found = self.translator.translations(

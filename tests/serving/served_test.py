@@ -26,7 +26,7 @@ class AnswerTest(absltest.TestCase):
         self.batch[3, 1, 1, 2, 4] = np.inf
         self.batch[3, 1, 0, 4, 6] = 1e-9
         source, target = list("abcde\u00e9/"), list('uv"xy')
-        attention = engines.Attention(source, target, self.batch[3])
+        attention = engines.Attention(source, target, self.batch[3], [], [])
         self.translation = engines.Translation(
             ['\u00e9 "', "", "x"],
             [-1.23456789, -2.0, -3.0],

@@ -35,7 +35,8 @@ def attention_of(line, text):
     weights = np.full([2, 3, len(target), len(source)], 0.125)
     for i in range(min(len(source), len(target)) - 1):
         weights[:, :, i, len(source) - 2 - i] = 0.75
-    return engines.Attention(source, target, weights)
+    words = [*range(len(source) - 1)], [*range(len(target) - 1)]
+    return engines.Attention(source, target, weights, *words)
 
 
 class FakeTranslator:
