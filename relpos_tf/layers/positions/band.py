@@ -111,7 +111,8 @@ def add_to_logits(
     def compute(logits, q, rows):
         def gradient(dy):
             s = _sums(dy, 0.0, band)
-            dq = _sum_of_rows(s, rows - rows[..., -1:, :])
+            # They sum to 0, so the numbers n[i, 0] take no part.
+            dq = _sum_of_rows(s, rows)
             return dy, dq, _gradient_of_rows(s, q, rows)
 
         return _add(logits, q, rows, band), gradient

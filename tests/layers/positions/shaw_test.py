@@ -285,22 +285,36 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(*FORMS)
     def test_dropout_acts_on_the_weights_of_both_terms(self, form):
-        arrays = example((3, 7, 2, None), "shared")
-        _, weights = oracles.shaw_attention(*arrays)
+        arrays = example((3, 7, 2, None), "shared", batch=1, heads=2, depth=3)
         kept = np.arange(7) % 3 != 1
-        output, returned = shaw.relative_attention(
-            *map(constant, arrays),
-            implementation=form,
-            dropout=lambda weights: weights * kept,
-        )
-        self.assertAllClose(returned, weights)
-        expected = np.zeros_like(arrays[0])
-        for b, h, i, j in np.ndindex(weights.shape):
-            value = arrays[2][b, h, j] + oracles.distance_vector(
-                arrays[4], h, j - (i + 4)
+        upstream = testing.normal(13, *arrays[0].shape)
+
+        def expected(*arrays):
+            _, weights = oracles.shaw_attention(*arrays)
+            output = np.zeros_like(arrays[0])
+            for b, h, i, j in np.ndindex(weights.shape):
+                value = arrays[2][b, h, j] + oracles.distance_vector(
+                    arrays[4], h, j - (i + 4)
+                )
+                output[b, h, i] += kept[j] * weights[b, h, i, j] * value
+            return output, weights
+
+        tensors = [tf.constant(array) for array in arrays]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            output, returned = shaw.relative_attention(
+                *tensors,
+                implementation=form,
+                dropout=lambda weights: weights * kept,
             )
-            expected[b, h, i] += kept[j] * weights[b, h, i, j] * value
-        self.assertAllClose(output, expected)
+        self.assertAllClose(output, expected(*arrays)[0])
+        self.assertAllClose(returned, expected(*arrays)[1])
+        testing.assert_gradients(
+            self,
+            tape.gradient(output, tensors, upstream),
+            lambda *moved: np.sum(expected(*moved)[0] * upstream),
+            arrays,
+        )
 
     @parameterized.parameters("reshape", "compact")
     def test_a_single_head_may_have_tables_of_its_own(self, form):
