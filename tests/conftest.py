@@ -10,9 +10,6 @@ import pytest
 # that run in this process set both.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"
-# Tiny tensors gain nothing from more threads, which would wait for each other
-# on the processors that the processes of pytest-xdist share.
-os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 LONG = "integration", "training", "models", "decoding", "export"
 

@@ -175,7 +175,7 @@ class RelationAttention(attention.MultiHead):
         if self.value_table is not None:
             table = self.compute_value(self.value_table)
             sums = sum_by_label(dropped, ids, self.num_relations)
-            output += tf.matmul(sums, band.of_all_heads(table))
+            output += band.multiply(sums, table)
         output = self.from_heads(output, q)
         return (output, weights) if return_weights else output
 
@@ -186,8 +186,7 @@ class RelationAttention(attention.MultiHead):
             numbers = tf.zeros(shape, q.dtype)
         else:
             table = self.compute_value(self.key_table)
-            table = band.of_all_heads(table)
-            numbers = tf.matmul(q, table, transpose_b=True)
+            numbers = band.multiply(q, table, transpose=True)
         if self.bias_table is not None:
             bias = self.compute_value(self.bias_table)
             numbers += tf.expand_dims(bias, -2)  # [1, R] or [H, 1, R]

@@ -102,9 +102,9 @@ def add_to_logits(
 
     The table is `[R, D]` or `[H, R, D]`. Each query has the position of a key.
     """
-    table = of_all_heads(table)
+    table = _of_all_heads(table)
     if table.shape[-2] == 1:  # one vector for all keys
-        return logits + tf.matmul(q, table, transpose_b=True)
+        return logits + multiply(q, table, transpose=True)
     band = _band_of(logits, left, table.shape[-2] - 1 - left, pairs)
 
     @tf.custom_gradient
@@ -128,12 +128,12 @@ def weighted_vectors(
     left: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns weights `[B, H, Q, K]`, and equation 3's terms of the table."""
-    table = of_all_heads(table)
+    table = _of_all_heads(table)
     if table.shape[-2] == 1:  # one vector for all keys
         if sums_to_one:
             return weights, table  # [1, D] or [H, 1, D]
         t = tf.reduce_sum(weights, -1, keepdims=True)  # [B, H, Q, 1]
-        return weights, tf.matmul(t, table)
+        return weights, multiply(t, table)
     band = _band_of(weights, left, table.shape[-2] - 1 - left, pairs)
 
     # The gradient of the weights returned gets that of the terms in place.
@@ -146,7 +146,7 @@ def weighted_vectors(
             d = _add(d, dz, rows, band)
             if not sums_to_one:
                 row_0 = rows[..., -1:, :]
-                d += tf.matmul(dz, row_0, transpose_b=True)
+                d += multiply(dz, row_0, transpose=True)
             return d, _gradient_of_rows(s, dz, rows)
 
         return (tf.identity(weights), _sum_of_rows(s, rows)), gradient
@@ -217,8 +217,22 @@ def _add(x, vectors, rows, band):
     return y
 
 
-def of_all_heads(table: tf.Tensor) -> tf.Tensor:
-    """Returns a table that `tf.matmul` may multiply with `[B, H, Q, D]`."""
-    # oneDNN multiplies [B, 1, Q, D] with [1, R, D] wrongly.
+def multiply(
+    x: tf.Tensor, table: tf.Tensor, transpose: bool = False
+) -> tf.Tensor:
+    """Multiplies `[B, H, Q, R]` with a table `[R, D]`, or `[H, R, D]`."""
+    table = _of_all_heads(table)
+    if table.shape.rank == 3:
+        return tf.matmul(x, table, transpose_b=transpose)
+    # On several threads, oneDNN multiplies [B, 1, Q, R] with [R, D] wrongly,
+    # and writes beyond the result. Transposed, the left one does no harm.
+    flat = tf.reshape(x, [-1, pairs_lib.size(x, -1)])
+    product = tf.matmul(flat, table, transpose_b=transpose)
+    shape = tf.concat([tf.shape(x)[:-1], tf.shape(product)[-1:]], 0)
+    return tf.reshape(product, shape)
+
+
+def _of_all_heads(table):
+    """Returns `[R, D]` if a table `[H, R, D]` has one head."""
     is_one = table.shape.rank == 3 and table.shape[0] == 1
     return tf.squeeze(table, 0) if is_one else table

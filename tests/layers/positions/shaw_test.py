@@ -316,6 +316,34 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             arrays,
         )
 
+    @parameterized.product(
+        form=("reshape", "compact"), tables=("shared", "per_head")
+    )
+    def test_gradients_of_a_single_head_are_those_of_float64(
+        self, form, tables
+    ):
+        # oneDNN's product of [B, 1, Q, D] with [R, D] is wrong, in float32
+        # and on several threads.
+        arrays = example((9, 11, 2, None), tables, batch=3, heads=1, depth=5)
+        kept = np.arange(11) % 3 != 1
+
+        def gradients(*tensors):
+            with tf.GradientTape() as tape:
+                tape.watch(tensors)
+                output, _ = shaw.relative_attention(
+                    *tensors,
+                    implementation=form,
+                    dropout=lambda w: w * tf.cast(kept, w.dtype),
+                )
+            return tape.gradient(output, tensors)
+
+        single, double = (
+            gradients(*(tf.constant(array, dtype) for array in arrays))
+            for dtype in (tf.float32, tf.float64)
+        )
+        for one, other in zip(single, double, strict=True):
+            self.assertAllClose(one, other, atol=1e-4)
+
     @parameterized.parameters("reshape", "compact")
     def test_a_single_head_may_have_tables_of_its_own(self, form):
         # oneDNN's product of [B, 1, Q, D] with [1, R, D] is wrong.
