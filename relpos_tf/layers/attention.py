@@ -284,7 +284,9 @@ class TransformerAttention(MultiHead):
         )
         # With a memory, a block may have queries at positions without a key,
         # which the compact form of relative positions cannot compute.
-        is_whole = memory is not None and self._schemes("logits")
+        is_whole = memory is not None and any(
+            map(self._schemes, ("logits", "output", "attend"))
+        )
         if training or return_weights or is_whole:
             output, weights = self._attend(
                 queries, q, keys_values, pairs, training
@@ -298,6 +300,8 @@ class TransformerAttention(MultiHead):
         numbers = pairs_lib.size(q, 0) * self.num_heads * pairs.keys
         if self._schemes("attend"):
             numbers *= self.depth  # of a pair, at most
+        if row_blocks.at_once(rows, numbers):
+            return self._attend(x, q, keys_values, pairs)[0]
 
         def attend(start, end):
             output, _ = self._attend(
@@ -308,18 +312,10 @@ class TransformerAttention(MultiHead):
             )
             return [tf.transpose(output, [1, 0, 2])]  # [Q of the block, B, F]
 
-        def by_blocks():
-            dtypes = (self.compute_dtype,)
-            (output,) = row_blocks.by_blocks(attend, rows, numbers, dtypes)
-            shape = [rows, tf.shape(x)[0], self.hidden_size]
-            return tf.transpose(tf.reshape(output, shape), [1, 0, 2])
-
-        return row_blocks.cond(
-            rows,
-            numbers,
-            lambda: self._attend(x, q, keys_values, pairs)[0],
-            by_blocks,
-        )
+        dtypes = (self.compute_dtype,)
+        (output,) = row_blocks.by_blocks(attend, rows, numbers, dtypes)
+        shape = [rows, tf.shape(x)[0], self.hidden_size]
+        return tf.transpose(tf.reshape(output, shape), [1, 0, 2])
 
     def project(self, memory: tf.Tensor) -> pairs_lib.KeysValues:
         """Projects `[B, K, F]` to keys and values, once for many queries."""

@@ -9,7 +9,6 @@ import contextlib
 import contextvars
 from collections.abc import Callable
 from collections.abc import Iterator
-from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util  # nothing public says it
@@ -35,25 +34,18 @@ def whole() -> Iterator[None]:
         _is_whole.reset(token)
 
 
-def cond(
-    rows: int | tf.Tensor,
-    numbers_per_row: int | tf.Tensor,
-    at_once: Callable[[], Any],
-    in_blocks: Callable[[], Any],
-) -> Any:
-    """Calls `at_once` if a matrix is to be computed as a whole, or `in_blocks`.
+def at_once(rows: int | tf.Tensor, numbers_per_row: int | tf.Tensor) -> bool:
+    """Returns whether to compute a matrix as a whole, without `by_blocks`.
 
-    As a whole always in `whole`, and under XLA, which needs one size in all
-    iterations of a loop, and which manages the memory itself.
+    True if the graph knows that it is small, in `whole`, and under XLA, which
+    needs one size in all iterations of a loop, and manages the memory itself.
     """
     graph = tf.compat.v1.get_default_graph()
     if _is_whole.get() or control_flow_util.GraphOrParentsInXlaContext(graph):
-        return at_once()
-    if not (tf.is_tensor(rows) or tf.is_tensor(numbers_per_row)):
-        fits = rows * numbers_per_row <= MOST_NUMBERS
-        return at_once() if fits else in_blocks()
-    numbers = tf.cast(rows, tf.int64) * tf.cast(numbers_per_row, tf.int64)
-    return tf.cond(numbers <= MOST_NUMBERS, at_once, in_blocks)
+        return True
+    if tf.is_tensor(rows) or tf.is_tensor(numbers_per_row):
+        return False
+    return rows * numbers_per_row <= MOST_NUMBERS
 
 
 def by_blocks(

@@ -73,16 +73,23 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
             with limit(4 * B * H * K):
                 self.assertAllClose(layer(x, **arguments), expected, 1e-5, 1e-5)
 
-    def test_a_memory_has_another_length(self):
-        layer, x, memory = (
-            made("absolute"),
-            floats(1, B, Q, F),
-            floats(2, B, K, F),
-        )
-        expected = layer(x, memory, may_attend=padding(K, 7), training=True)
+    @parameterized.product(
+        kind=("absolute", "additive_relative"),
+        lengths=((Q, K), (K, Q)),
+    )
+    def test_a_memory_has_another_length(self, kind, lengths):
+        layer = made(kind)
+        x, memory = (floats(1, B, length, F) for length in lengths)
+        arguments = {"may_attend": padding(lengths[1], 6)}
+        expected = layer(x, memory, **arguments, training=True)
         with limit(3 * B * H * K):
-            found = layer(x, memory, may_attend=padding(K, 7))
+            found = layer(x, memory, **arguments)
+            graph = tf.function(
+                lambda *inputs: layer(*inputs, **arguments), [IDS, IDS]
+            )
+            from_graph = graph(x, memory)
         self.assertAllClose(found, expected, 1e-5, 1e-5)
+        self.assertAllClose(from_graph, expected, 1e-5, 1e-5)
 
     @parameterized.parameters(False, True)
     def test_one_graph_serves_short_and_long(self, jit_compile):
