@@ -4,6 +4,7 @@ Shapes: B batch, H heads, Q queries, K keys, T positions so far, D depth per
 head.
 """
 
+import dataclasses
 from typing import Any
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from relpos_tf import errors
 NEGATIVE = -1e9  # the logit of a forbidden pair; T2T's value
 
 
-class Pairs(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Pairs:
     """Queries at consecutive positions, keys at the positions 0 to K - 1.
 
     `start`, of the first query, is explicit where a fixed cache has room behind
@@ -26,6 +28,8 @@ class Pairs(NamedTuple):
     start: int | tf.Tensor | None = None  # None: the queries are the last keys
     may_attend: tf.Tensor | None = None  # bool, broadcasts to [B, H, Q, K]
     causal: bool = False  # whether later keys are forbidden
+    # What one hook has computed of the pairs for others, in the same graph.
+    computed: dict = dataclasses.field(default_factory=dict, init=False)
 
     @property
     def only_causal(self) -> bool:
@@ -60,8 +64,8 @@ class Pairs(NamedTuple):
             is_one = tf.shape(mask)[-2] == 1  # the same for all queries
             first, last = tf.where(is_one, 0, start), tf.where(is_one, 1, end)
             mask = mask[..., first:last, :]
-        return self._replace(
-            queries=end - start, start=self.first() + start, may_attend=mask
+        return Pairs(
+            end - start, self.keys, self.first() + start, mask, self.causal
         )
 
 

@@ -38,6 +38,7 @@ right rows of a table, W rows of the band, P rows with those of the corners.
 `left` is the row of distance 0.
 """
 
+import functools
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -49,43 +50,51 @@ _ALIGN = "LEFT_RIGHT"
 
 
 class Band(NamedTuple):
-    """The diagonals of the distances 1-left to right in a matrix `[Q, K]`."""
+    """The diagonals of the distances 1-left to right in `[B, H, Q, K]`."""
 
     diagonals: tf.Tensor  # [2]: the lowest and the highest, column minus row
-    first: tf.Tensor  # the row of the table of the lowest diagonal
+    shape: tf.Tensor  # [4]: B, H, W and Q
+    # One-hot: the rows of the upper corner, of the band with the highest
+    # diagonal first, and of the lower corner; those of the band less row 0.
+    rows: tf.Tensor  # [P, R]
+    differences: tf.Tensor  # [W, R]
     # [Q, K]: 1 where a key is more than `right` after its query, else 0.
     corner: tf.Tensor | None  # None where no such key counts
     has_row_0: tf.Tensor  # [Q]: 1 where a key is `left` or more before, else 0
 
-    def rows(self, table: tf.Tensor) -> tf.Tensor:
-        """Returns the rows `[.., P, D]` of upper corner, band, lower corner.
-
-        Those of the band come with the highest diagonal first.
-        """
-        size = self.diagonals[1] - self.diagonals[0] + 1
-        rows = table[..., self.first : self.first + size, :]
-        rows = [tf.reverse(rows, [-2]), table[..., :1, :]]
-        if self.corner is not None:
-            rows.insert(0, rows[0][..., :1, :])
-        return tf.concat(rows, -2)
-
 
 def _band_of(x, left, right, pairs):
     """Returns the `Band` of `[B, H, Q, K]`; not both distances are 0."""
+    key = left, right, x.dtype
+    if key not in pairs.computed:
+        pairs.computed[key] = _compute_band(x, left, right, pairs)
+    return pairs.computed[key]
+
+
+def _compute_band(x, left, right, pairs):
+    """Returns the `Band` of `[B, H, Q, K]`, for keys and values alike."""
+    batch, heads, _, _ = tf.unstack(tf.shape(x))
+    first, queries = pairs.first(), tf.maximum(pairs.queries, 1)
     # An empty matrix has the main diagonal, of no pairs.
-    sizes = tf.maximum(tf.shape(x)[2:], 1)
-    queries, keys = sizes[0], sizes[1]
-    start = tf.minimum(pairs.first(), keys - 1)
-    low = tf.maximum(start - max(left, 1) + 1, 1 - queries)
-    high = tf.minimum(start + (0 if pairs.only_causal else right), keys - 1)
-    positions = pairs.first() + tf.range(pairs.queries)  # [Q]
-    corner = None
+    last_key = tf.maximum(pairs.keys, 1) - 1
+    start = tf.minimum(first, last_key)
+    low = tf.maximum(start + (1 - max(left, 1)), 1 - queries)
+    high = tf.minimum(start + (0 if pairs.only_causal else right), last_key)
+    diagonals = tf.range(high, low - 1, -1)  # [W]
+    one_hot = functools.partial(
+        tf.one_hot, depth=left + 1 + right, dtype=x.dtype
+    )
+    rows, row_0 = one_hot(diagonals + (left - start)), one_hot([0])
+    positions = first + tf.range(pairs.queries)  # [Q]
+    corner, above = None, []
     if not pairs.only_causal:
         corner = tf.range(pairs.keys) > (positions + right)[:, tf.newaxis]
-        corner = tf.cast(corner, x.dtype)  # [Q, K]
+        corner, above = tf.cast(corner, x.dtype), [rows[:1]]
     return Band(
         tf.stack([low, high]),
-        low - start + left,
+        tf.stack([batch, heads, tf.size(diagonals), pairs.queries]),
+        tf.concat([*above, rows, row_0], 0),
+        rows - row_0,
         corner,
         tf.cast(positions >= left, x.dtype),
     )
@@ -108,16 +117,16 @@ def add_to_logits(
     band = _band_of(logits, left, table.shape[-2] - 1 - left, pairs)
 
     @tf.custom_gradient
-    def compute(logits, q, rows):
+    def compute(logits, q, table):
         def gradient(dy):
             s = _sums(dy, 0.0, band)
             # They sum to 0, so the numbers n[i, 0] take no part.
-            dq = _sum_of_rows(s, rows)
-            return dy, dq, _gradient_of_rows(s, q, rows)
+            dq = _sum_of_rows(s, table, band)
+            return dy, dq, _gradient_of_table(s, q, table, band)
 
-        return _add(logits, q, rows, band), gradient
+        return _add(logits, q, table, band), gradient
 
-    return compute(logits, q, band.rows(table))
+    return compute(logits, q, table)
 
 
 def weighted_vectors(
@@ -138,82 +147,78 @@ def weighted_vectors(
 
     # The gradient of the weights returned gets that of the terms in place.
     @tf.custom_gradient
-    def compute(weights, rows):
-        t = 1.0 if sums_to_one else tf.reduce_sum(weights, -1)
+    def compute(weights, table):
+        t = 1.0
+        if not sums_to_one:
+            t = tf.expand_dims(tf.reduce_sum(weights, -1), 2)  # [B, H, 1, Q]
         s = _sums(weights, t, band)
 
         def gradient(d, dz):
-            d = _add(d, dz, rows, band)
+            d = _add(d, dz, table, band)
             if not sums_to_one:
-                row_0 = rows[..., -1:, :]
-                d += multiply(dz, row_0, transpose=True)
-            return d, _gradient_of_rows(s, dz, rows)
+                d += multiply(dz, table[..., :1, :], transpose=True)
+            return d, _gradient_of_table(s, dz, table, band)
 
-        return (tf.identity(weights), _sum_of_rows(s, rows)), gradient
+        return (tf.identity(weights), _sum_of_rows(s, table, band)), gradient
 
-    return compute(weights, band.rows(table))
+    return compute(weights, table)
 
 
 def _sums(x, t, band):
     """Sums `[B, H, Q, K]` by rows: `[B, H, P, Q]`, for sums `t` of all keys."""
-    sums = [_diagonals_of(x, band)]  # [B, H, W, Q]
+    sums = [tf.reshape(_diagonals_of(x, band), band.shape)]  # [B, H, W, Q]
     if band.corner is not None:
         corner = tf.reduce_sum(x * band.corner, -1)
-        sums.insert(0, corner[:, :, tf.newaxis])
-    others = tf.add_n([tf.reduce_sum(part, 2) for part in sums])  # [B, H, Q]
+        sums.insert(0, tf.expand_dims(corner, 2))
+    others = tf.add_n([tf.reduce_sum(part, 2, keepdims=True) for part in sums])
     # The mask leaves 0 instead of rounding errors where no key has row 0.
-    row_0 = band.has_row_0 * (t - others)
-    return tf.concat([*sums, row_0[:, :, tf.newaxis]], 2)
+    return tf.concat([*sums, band.has_row_0 * (t - others)], 2)
 
 
-def _sum_of_rows(s, rows):
-    """Sums rows by `[B, H, P, Q]`: `[B, H, Q, D]`."""
-    return tf.matmul(s, rows, transpose_a=True)
+def _sum_of_rows(s, table, band):
+    """Sums rows of a table by `[B, H, P, Q]`: `[B, H, Q, D]`."""
+    return tf.matmul(s, tf.matmul(band.rows, table), transpose_a=True)
 
 
-def _gradient_of_rows(s, vectors, rows):
-    """Sums `[B, H, Q, D]` by `[B, H, P, Q]` for the rows."""
+def _gradient_of_table(s, vectors, table, band):
+    """Sums `[B, H, Q, D]` by `[B, H, P, Q]` for the rows of a table."""
     sums = tf.matmul(s, vectors)  # [B, H, P, D]
-    return tf.reduce_sum(sums, [0, 1] if rows.shape.rank == 2 else 0)
+    sums = tf.reduce_sum(sums, [0, 1] if table.shape.rank == 2 else 0)
+    return tf.matmul(band.rows, sums, transpose_a=True)
 
 
 def _diagonals_of(x, band):
-    """Reads the band of `[B, H, Q, K]`: `[B, H, W, Q]`, highest first."""
-    diagonals = tf.raw_ops.MatrixDiagPartV3(
+    """Reads the band of `[B, H, Q, K]`, highest first.
+
+    The result is `[B, H, W, Q]`, or `[B, H, Q]` if W is 1.
+    """
+    return tf.raw_ops.MatrixDiagPartV3(
         input=x,
         k=band.diagonals,
         padding_value=tf.zeros([], x.dtype),
         align=_ALIGN,
-    )  # [B, H, Q] if W is 1
-    shape = tf.shape(x)
-    size = band.diagonals[1] - band.diagonals[0] + 1
-    return tf.reshape(diagonals, [shape[0], shape[1], size, shape[2]])
+    )
 
 
-def _add(x, vectors, rows, band):
+def _add(x, vectors, table, band):
     """Adds n[i, r] - n[i, 0] of `[B, H, Q, D]` to `[B, H, Q, K]`."""
-    first = 0 if band.corner is None else 1
-    differences = rows[..., first:-1, :] - rows[..., -1:, :]  # [.., W, D]
-    numbers = tf.matmul(differences, vectors, transpose_b=True)
-    diagonals = numbers + _diagonals_of(x, band)  # [B, H, W, Q]
+    differences = tf.matmul(band.differences, table)  # [.., W, D]
+    numbers = tf.matmul(differences, vectors, transpose_b=True)  # [B, H, W, Q]
+    diagonals = _diagonals_of(x, band)
     shape = tf.shape(diagonals)
-    if_several = tf.cast(shape[2] > 1, tf.int32)  # as in `_diagonals_of`
     if x.shape[0] is None and None not in x.shape[1:]:
         # The graph must not know the rank: if the batch alone is unknown,
         # TensorFlow expects one of 5 (its issue 38280).
-        if_several = tf.raw_ops.PlaceholderWithDefault(
-            input=if_several, shape=[]
-        )
-    shape = tf.concat([shape[:2], shape[2 : 2 + if_several], shape[3:]], 0)
+        shape = tf.raw_ops.PlaceholderWithDefault(input=shape, shape=[None])
     # In place: x is not copied where nothing else needs it.
     y = tf.raw_ops.MatrixSetDiagV3(
         input=x,
-        diagonal=tf.reshape(diagonals, shape),
+        diagonal=diagonals + tf.reshape(numbers, shape),
         k=band.diagonals,
         align=_ALIGN,
     )
     if band.corner is not None:
-        y += numbers[:, :, 0, :, tf.newaxis] * band.corner
+        y += tf.expand_dims(numbers[:, :, 0], 3) * band.corner
     return y
 
 
