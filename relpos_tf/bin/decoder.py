@@ -24,6 +24,7 @@ go to a file, the scores.
 """
 
 import contextlib
+import functools
 import io
 import json
 import math
@@ -318,7 +319,10 @@ def decode(
         n_best=decode_hparams.beam_size if decode_hparams.return_beams else 1,
         with_attention=bool(FLAGS.attention_to_file),
         prefix=prefix,
-        progress=terminal.show_lines,
+        progress=functools.partial(
+            terminal.show_lines,
+            name="Sentences" if FLAGS.split_sentences else "Lines",
+        ),
         **({"chunk_lines": 1} if typed else {}),
     )
     with (

@@ -91,7 +91,7 @@ def parse(values: Mapping[str, Any]) -> Request:
     alternatives = values.get("alternatives") or 0
     if not re.fullmatch(r"\d{1,4}", str(alternatives)):
         raise errors.UserError(
-            'Expected "alternatives": a number. Received: '
+            'Expected "alternatives": a number below 10,000. Received: '
             f"{str(alternatives)[:40]}."
         )
     return Request(
@@ -124,13 +124,13 @@ def find(
     Raises:
         UserError: none does.
     """
-    known = []
+    known: dict[str, None] = {}  # each pair once, in the models' order
     for worker in workers:
         served = worker.model.languages
         if served[1] == target and source in (served[0], AUTO):
             return worker
         if all(served):
-            known.append("-".join(served))
+            known["-".join(served)] = None
     raise errors.UserError(
         "Expected languages that this server translates: "
         f"{', '.join(known) or 'none, since no model knows its own'}. "

@@ -75,6 +75,6 @@ def clear() -> None:
         _Last.is_visible, _Last.time = False, 0.0
 
 
-def show_lines(number: int) -> None:
-    """Shows or logs the number of lines that are done."""
-    show(lambda: f"Lines so far: {number}", is_logged=True)
+def show_lines(number: int, name: str = "Lines") -> None:
+    """Shows or logs the number of lines, or of others, that are done."""
+    show(lambda: f"{name} so far: {number}", is_logged=True)

@@ -23,6 +23,7 @@ from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
+from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 from tests import ctranslate2_runs
 from tests import folders
@@ -117,8 +118,11 @@ class DecoderTest(folders.TestCase):
 
     def test_lines_are_split_into_sentences_and_put_together(self):
         text = "It is Mr. Fox.  He runs.\n\nBye.\n"
-        code, out, _ = self.decode("--split_sentences", stdin=text.encode())
+        with mock.patch.object(terminal, "show") as show:
+            code, out, _ = self.decode("--split_sentences", stdin=text.encode())
         self.assertEqual((code, out), (0, text.upper().encode()))
+        # A blank line counts as one.
+        self.assertEqual(show.call_args[0][0](), "Sentences so far: 4")
         sentences = sum(map(len, self.engine.batches))
         self.assertEqual(sentences, 3)
         for more in "return_beams", "return_alignments":

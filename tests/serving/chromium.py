@@ -190,6 +190,12 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyDown", **event, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
+    def shortcut(self, key, command):
+        """Presses Control and a key, for a command as "copy" or "paste"."""
+        event = {"key": key, "windowsVirtualKeyCode": ord(key), "modifiers": 2}
+        for kind, more in ("keyDown", {"commands": [command]}), ("keyUp", {}):
+            self.call("Input.dispatchKeyEvent", type=kind, **event, **more)
+
     def point(self, selector):
         """Moves the mouse to the middle of an element."""
         box = self.run(

@@ -26,11 +26,16 @@ class LibreTranslateTest(parameterized.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.fakes = {
-            name: servers.FakeTranslator() for name in ("plain", "de", "zh")
+            name: servers.FakeTranslator()
+            for name in ("plain", "de", "zh", "de2")
         }
         cls.served = servers.Served(
             cls.fakes,
-            languages={"de": ("en", "de"), "zh": ("en", "zh")},
+            languages={
+                "de": ("en", "de"),
+                "zh": ("en", "zh"),
+                "de2": ("en", "de"),
+            },
             cors_origins=[ORIGIN],
             max_lines=20,
             max_line_length=300,
@@ -164,7 +169,7 @@ class LibreTranslateTest(parameterized.TestCase):
         ({"q": ["a", None], "source": "en", "target": "de"}, '"q"'),
         ({"q": "a", "target": "de"}, '"source"'),
         ({"q": "a", "source": "en"}, '"target"'),
-        ({"q": "a", "source": "de", "target": "en"}, "en-de, en-zh"),
+        ({"q": "a", "source": "de", "target": "en"}, ": en-de, en-zh. "),
         (
             {"q": "a", "source": "en", "target": "de", "format": "html"},
             '"format": "text"',

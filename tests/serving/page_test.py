@@ -120,9 +120,9 @@ class PageTest(parameterized.TestCase):
             self.wait_for(column, "JI HG")
         self.browser.type("\nef")
         for column in TEXT, second:
-            self.wait_for(column, "JI HG\n\nFE")
+            self.wait_for(column, "JI HG\nFE")
         self.browser.press("Backspace")
-        self.wait_for(TEXT, "JI HG\n\nE")
+        self.wait_for(TEXT, "JI HG\nE")
         # A line that was translated is not asked for again.
         asked = [b for b in self.fakes[1].batches if "gh ij" in b]
         self.assertLen(asked, 1)
@@ -160,7 +160,18 @@ class PageTest(parameterized.TestCase):
         self.browser.run(
             "document.querySelectorAll('.others button')[1].click()"
         )
-        self.wait_for(rows + "[0]", ".SNUR XOF .RM' !ETAL SI TI ?TI SI")
+        expected[0] = ".SNUR XOF .RM' !ETAL SI TI ?TI SI"
+        self.wait_for(rows + "[0]", expected[0])
+        # A copy has the line ends of the source.
+        self.browser.run(
+            "getSelection().selectAllChildren("
+            "document.querySelector('.translation'))"
+        )
+        self.browser.shortcut("C", "copy")
+        self.browser.run("source.focus() || source.select()")
+        self.browser.shortcut("V", "paste")
+        copy = self.browser.run("source.value")
+        self.assertEqual(copy.split("\n"), expected)
 
     def test_answers_that_come_too_late_are_dropped(self):
         self.browser.run(HOLD)

@@ -64,7 +64,7 @@ class Band(NamedTuple):
 
 
 def _band_of(x, left, right, pairs):
-    """Returns the `Band` of `[B, H, Q, K]`; not both distances are 0."""
+    """Returns the `Band` for `x` `[B, H, ..]`; not both distances are 0."""
     key = left, right, x.dtype
     if key not in pairs.computed:
         pairs.computed[key] = _compute_band(x, left, right, pairs)
@@ -72,7 +72,7 @@ def _band_of(x, left, right, pairs):
 
 
 def _compute_band(x, left, right, pairs):
-    """Returns the `Band` of `[B, H, Q, K]`, for keys and values alike."""
+    """Returns the `Band`, for keys and values alike."""
     batch, heads, _, _ = tf.unstack(tf.shape(x))
     first, queries = pairs.first(), tf.maximum(pairs.queries, 1)
     # An empty matrix has the main diagonal, of no pairs.
@@ -114,7 +114,9 @@ def add_to_logits(
     table = _of_all_heads(table)
     if table.shape[-2] == 1:  # one vector for all keys
         return logits + multiply(q, table, transpose=True)
-    band = _band_of(logits, left, table.shape[-2] - 1 - left, pairs)
+    # Not of the logits: what reads their shape may keep them from being
+    # changed in place.
+    band = _band_of(q, left, table.shape[-2] - 1 - left, pairs)
 
     @tf.custom_gradient
     def compute(logits, q, table):

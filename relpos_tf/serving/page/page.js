@@ -329,7 +329,9 @@ class Column {
           part.classList.toggle("cut", !sentence.complete);
           return [part, sentence.after];
         });
-        return make("p", { dir: "auto" }, answer?.before ?? "", ...parts);
+        // What is copied gets one line end after a <div>, two after a <p>.
+        if (!line) parts.push(make("br"));
+        return make("div", { dir: "auto" }, answer?.before ?? "", ...parts);
       }),
     );
     if (found?.long) this.message.textContent = LONG;
