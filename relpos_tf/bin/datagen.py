@@ -12,8 +12,8 @@ preparation that was stopped or killed starts again.
 """
 
 from relpos_tf.bin import command
+from relpos_tf.problems import processes
 from relpos_tf.utils import paths
-from relpos_tf.utils import processes
 
 FLAGS = command.Flags()
 command.define_problem_flags(FLAGS, None)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from relpos_tf import errors
-from relpos_tf.utils import processes
+from relpos_tf.problems import processes
 
 _GPUS = "CUDA_VISIBLE_DEVICES"
 

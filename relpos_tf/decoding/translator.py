@@ -25,7 +25,6 @@ from relpos_tf import fields
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engine_kinds
 from relpos_tf.decoding import engines
-from relpos_tf.utils import checks
 from relpos_tf.utils import system_errors
 
 _log = logging.getLogger("relpos_tf")
@@ -196,7 +195,8 @@ class Translator:
         lines = _strings("lines", lines)
         if prefix is not None:
             prefix = _strings("prefix", prefix)
-        checks.integer("chunk_lines", chunk_lines, least=1)
+        least = fields.Number(least=1)
+        fields.check_value("chunk_lines", chunk_lines, int, least)
         decode_hparams = self.engine.complete(
             decode_hparams or decode_hparam.DecodeHParams()
         )

@@ -16,12 +16,12 @@ import keras
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.layers import checks
 from relpos_tf.layers import dropout as dropout_lib
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers import projections
 from relpos_tf.layers import row_blocks
 from relpos_tf.layers.positions import scheme as scheme_lib
-from relpos_tf.utils import checks
 
 
 class MultiHead(keras.layers.Layer):

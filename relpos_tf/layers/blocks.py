@@ -12,10 +12,10 @@ import keras
 import tensorflow as tf
 
 from relpos_tf.layers import attention
+from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers import sublayers
 from relpos_tf.layers.positions import scheme
-from relpos_tf.utils import checks
 
 
 class Block(keras.layers.Layer):

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from relpos_tf.utils import checks
+from relpos_tf.layers import checks
 
 _scopes = threading.local()  # MirroredStrategy traces a thread per replica
 

@@ -9,8 +9,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import checks
 from relpos_tf.layers import dropout
-from relpos_tf.utils import checks
 
 
 def timing_signal(

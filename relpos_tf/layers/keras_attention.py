@@ -17,8 +17,8 @@ import keras
 from keras import ops
 
 from relpos_tf import errors
+from relpos_tf.layers import checks
 from relpos_tf.layers.positions import relative_ops
-from relpos_tf.utils import checks
 
 HAS_TENSORFLOW = keras.backend.backend() == "tensorflow"
 if HAS_TENSORFLOW:

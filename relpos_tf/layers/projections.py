@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from relpos_tf.utils import checks
+from relpos_tf.layers import checks
 
 
 def kernel_of(layer: keras.layers.Layer) -> tf.Tensor:

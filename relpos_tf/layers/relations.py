@@ -24,9 +24,9 @@ import keras
 import tensorflow as tf
 
 from relpos_tf.layers import attention
+from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import band
-from relpos_tf.utils import checks
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")

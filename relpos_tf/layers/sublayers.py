@@ -10,9 +10,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import checks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import projections
-from relpos_tf.utils import checks
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")

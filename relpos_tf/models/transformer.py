@@ -15,11 +15,11 @@ import tensorflow as tf
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.layers import blocks
+from relpos_tf.layers import checks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
 from relpos_tf.layers import projections
 from relpos_tf.models import arguments
-from relpos_tf.utils import checks
 
 
 class DecoderCache(NamedTuple):

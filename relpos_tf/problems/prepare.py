@@ -26,7 +26,7 @@ from relpos_tf import errors
 from relpos_tf.data import pieces
 from relpos_tf.data import token_files
 from relpos_tf.problems import cleaning
-from relpos_tf.utils import processes
+from relpos_tf.problems import processes
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 

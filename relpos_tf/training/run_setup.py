@@ -24,11 +24,11 @@ from relpos_tf.models import run_dir
 from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem as problem_lib
+from relpos_tf.problems import processes
 from relpos_tf.training import devices
 from relpos_tf.training import hosts as hosts_lib
 from relpos_tf.training import run_config
 from relpos_tf.utils import files
-from relpos_tf.utils import processes
 
 _log = logging.getLogger("relpos_tf")
 # Each host may see the shared file system under another path.

@@ -59,7 +59,6 @@ LIGHT = (
     "relpos_tf.utils.memory",
     "relpos_tf.hparam",
     "relpos_tf.registry",
-    "relpos_tf.utils.checks",
     "relpos_tf.utils.text",
     "relpos_tf.data.tokenizer",
     "relpos_tf.models.checkpoints",

@@ -29,9 +29,9 @@ import numpy as np
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
-from relpos_tf.utils import checks
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")

@@ -31,9 +31,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
-from relpos_tf.utils import checks
 
 KINDS = ("fixed", "layer", "query")
 _SMALLEST_WINDOW = 1.0

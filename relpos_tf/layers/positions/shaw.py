@@ -34,10 +34,10 @@ import numpy as np
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import band
 from relpos_tf.layers.positions import scheme
-from relpos_tf.utils import checks
 
 IMPLEMENTATIONS = ("auto", "reshape", "compact")
 

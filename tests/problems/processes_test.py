@@ -11,7 +11,7 @@ import time
 from absl.testing import absltest
 
 from relpos_tf import errors
-from relpos_tf.utils import processes
+from relpos_tf.problems import processes
 
 
 class OrderedMapTest(absltest.TestCase):
@@ -49,8 +49,8 @@ class OrderedMapTest(absltest.TestCase):
     def test_processes_end_when_the_first_one_is_killed(self):
         code = (
             "import time\n"
-            "from relpos_tf.utils import processes\n"
-            "from tests.utils import processes_test\n"
+            "from relpos_tf.problems import processes\n"
+            "from tests.problems import processes_test\n"
             "if __name__ == '__main__':\n"
             "    found = processes.ordered_map(\n"
             "        processes_test._process, range(99), 2\n"

@@ -2,13 +2,12 @@
 
 A wrong argument is refused where it is written, with one sentence, instead of
 by an error of TensorFlow when the layer is called.
-
-Keras is imported by the checks of layers and tensors alone: the translator
-checks numbers, also where Keras is not installed.
 """
 
 from collections.abc import Sequence
 from typing import Any
+
+import keras
 
 from relpos_tf import errors
 from relpos_tf import fields
@@ -66,8 +65,6 @@ def needs_tensorflow(layer: Any) -> None:
     Args:
         layer: The layer, or the name of a function.
     """
-    import keras  # not at the top, see above
-
     backend = keras.backend.backend()
     if backend != "tensorflow":
         name = layer if isinstance(layer, str) else type(layer).__name__
@@ -138,8 +135,6 @@ def ids(name: str, tensor: Any) -> None:
 
 def _dtype(tensor):
     """Returns the name of a tensor's dtype on any backend."""
-    import keras  # not at the top, see above
-
     return keras.backend.standardize_dtype(tensor.dtype)
 
 
