@@ -190,10 +190,7 @@ def _gradient_of_table(s, vectors, table, band):
 
 
 def _diagonals_of(x, band):
-    """Reads the band of `[B, H, Q, K]`, highest first.
-
-    The result is `[B, H, W, Q]`, or `[B, H, Q]` if W is 1.
-    """
+    """Reads the band, highest first: `[B, H, W, Q]`; `[B, H, Q]` if W is 1."""
     return tf.raw_ops.MatrixDiagPartV3(
         input=x,
         k=band.diagonals,
