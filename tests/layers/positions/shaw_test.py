@@ -316,6 +316,22 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             arrays,
         )
 
+    def test_nothing_else_reads_the_logits_that_are_changed_in_place(self):
+        # A second reader could make TensorFlow copy them, [B, H, Q, K].
+        spec = tf.TensorSpec([None, 2, None, 3])
+        attend = tf.function(shaw.relative_attention, autograph=False)
+        table = tf.TensorSpec([5, 3])
+        graph = attend.get_concrete_function(
+            spec, spec, spec, table, table, query_start=0
+        ).graph
+        ops = {op.type: op for op in graph.get_operations()}
+        readers = ops["MatrixSetDiagV3"].inputs[0].consumers()
+        self.assertEqual(
+            sorted(op.type for op in readers),
+            # The first is of tf.custom_gradient; TensorFlow drops it.
+            ["IdentityN", "MatrixDiagPartV3", "MatrixSetDiagV3"],
+        )
+
     @parameterized.product(
         form=("reshape", "compact"), tables=("shared", "per_head")
     )
