@@ -31,20 +31,9 @@ To add a set of your own, write a folder with an `__init__.py` such as
 and name that folder with `--usr_dir`.
 """
 
-if __name__ == "hparams":
-    raise ImportError(
-        "hparams/ is not a top-level package: call "
-        "relpos_tf.registry.import_hparams() and look sets up by name."
-    )
-
-import importlib
-
-for _name in (
-    "transformer",
-    "relative",
-    "positions",
-    "localness",
-    "convolutional",
-    "t2t",
-):
-    importlib.import_module(f"{__name__}.{_name}")
+from . import convolutional
+from . import localness
+from . import positions
+from . import relative
+from . import t2t
+from . import transformer

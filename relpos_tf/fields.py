@@ -45,8 +45,7 @@ class Number:
 
     def expected(self, value: float) -> str:
         """Returns what `value` should be; empty if it is within the limits."""
-        is_whole = isinstance(value, numbers.Integral)
-        if not is_whole and not math.isfinite(value):
+        if not -math.inf < value < math.inf:
             return "a finite number"
         if self.least is not None and value < self.least:
             return f"at least {self.least}"
@@ -64,12 +63,12 @@ class Choice:
     """The values of a str field."""
 
     choices: tuple[str, ...]
+    more: Collection[str] = ()  # a list may grow
 
     def expected(self, value: str) -> str:
         """Returns what `value` should be; empty if it is a choice."""
-        if value in self.choices:
-            return ""
-        return f"one of {', '.join(self.choices)}"
+        known = dict.fromkeys([*self.choices, *self.more])
+        return "" if value in known else f"one of {', '.join(known)}"
 
 
 def number(
@@ -95,14 +94,15 @@ def number(
     return dataclasses.field(default=default, metadata={"limits": limits})
 
 
-def choice(default: str, *others: str) -> Any:
+def choice(default: str, *others: str, of: Collection[str] = ()) -> Any:
     """Returns a field for one of several str, of which the first is usual.
 
     Args:
         default: str.
         *others: str, the other choices.
+        of: further choices. A list may grow later.
     """
-    limits = Choice((default, *others))
+    limits = Choice((default, *others), of)
     return dataclasses.field(default=default, metadata={"limits": limits})
 
 
@@ -124,16 +124,19 @@ def limits(cls: type, name: str) -> Number | Choice | None:
 
 
 def check(instance: Any) -> None:
-    """Holds the fields of a dataclass to their types and limits; None passes.
+    """Holds the fields of a dataclass to their types and limits.
+
+    The int of a float field becomes a float.
 
     Raises:
         UserError: naming the field, its limits and its value.
     """
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
-        if value is not None:
-            bounds = limits(type(instance), field.name)
-            check_value(field.name, value, field.type, bounds)
+        bounds = limits(type(instance), field.name)
+        check_value(field.name, value, field.type, bounds)
+        if field.type is float:
+            object.__setattr__(instance, field.name, float(value))
 
 
 def check_value(
@@ -159,8 +162,9 @@ def check_value(
             f"`{name}` must be of type {getattr(kind, '__name__', kind)}. "
             f"Received: {value!r:.40}."
         )
-    if bounds and (expected := bounds.expected(value)):
-        refuse(name, value, expected)
+    if bounds and value is not None:
+        if expected := bounds.expected(value):
+            refuse(name, value, expected)
 
 
 def refuse(name: str, value: Any, expected: str) -> None:

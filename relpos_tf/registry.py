@@ -8,31 +8,34 @@ register with the same decorators.
 import hashlib
 import importlib
 import importlib.util
-import os
 import pathlib
 import sys
 from collections.abc import Callable
 from typing import Any
+from typing import Generic
+from typing import TypeVar
 
 from relpos_tf import errors
 from relpos_tf import hparam
 
 _SETS = "relpos_tf.hparams"
-_PROBLEMS = "relpos_tf.problems.translate", "relpos_tf.problems.algorithmic"
+Made = TypeVar("Made")
 
 
-class Registry:
+class Registry(Generic[Made]):
     """Functions by name.
 
     Args:
         kind: str. What is registered, for messages, as in "hparams set".
+        load: Imports what the package registers, when names are looked up.
     """
 
-    def __init__(self, kind: str):
+    def __init__(self, kind: str, load: Callable[[], None] = lambda: None):
         self._kind = kind
-        self._makers: dict[str, Callable[..., Any]] = {}
+        self._load = load
+        self._makers: dict[str, Callable[..., Made]] = {}
 
-    def register(self, maker: Callable[..., Any]) -> Callable[..., Any]:
+    def register(self, maker: Callable[..., Made]) -> Callable[..., Made]:
         """Registers a function under its own name; refuses a second one."""
         name = maker.__name__
         if name in self._makers:
@@ -40,27 +43,49 @@ class Registry:
         self._makers[name] = maker
         return maker
 
-    def find(self, name: str) -> Callable[..., Any]:
-        """Returns the function registered as `name`."""
-        if name not in self._makers:
+    def make(self, name: str, *args: Any) -> Made:
+        """Returns what the function makes that is registered as `name`."""
+        known = self.names()
+        if name not in known:
             raise errors.UserError(
                 f"Unknown {self._kind} `{name}`."
-                f"{errors.did_you_mean(name, self.names())} "
-                f"Known: {', '.join(self.names())}."
+                f"{errors.did_you_mean(name, known)} "
+                f"Known: {', '.join(known)}."
             )
-        return self._makers[name]
+        return self._makers[name](*args)
 
     def names(self) -> list[str]:
         """Returns the registered names, sorted."""
+        self._load()
         return sorted(self._makers)
 
 
-_hparams = Registry("hparams set")
-_problems = Registry("problem")
-_self_attention_types = Registry("self_attention_type")
-self_attention_type = _self_attention_types.find
+def import_hparams() -> None:
+    """Imports the shipped hparams sets, once.
+
+    `setup.py` installs the repository's folder `hparams/` as the subpackage
+    `relpos_tf.hparams`. In a checkout that was never installed, the folder
+    beside the package is loaded under that name.
+    """
+    if importlib.util.find_spec(_SETS) is None:
+        _load(_SETS, pathlib.Path(__file__).resolve().parents[1] / "hparams")
+    importlib.import_module(_SETS)
+
+
+def import_problems() -> None:
+    """Imports the shipped problems, once."""
+    for name in "translate", "algorithmic":
+        importlib.import_module(f"relpos_tf.problems.{name}")
+
+
+_hparams: Registry[hparam.HParams] = Registry("hparams set", import_hparams)
+_problems: Registry[Any] = Registry("problem", import_problems)
+_self_attention_types: Registry[Any] = Registry("self_attention_type")
 register_hparams = _hparams.register
 register_problem = _problems.register
+hparams, list_hparams = _hparams.make, _hparams.names
+problem, list_problems = _problems.make, _problems.names
+self_attention_type = _self_attention_types.make
 
 
 def register_self_attention_type(
@@ -75,49 +100,6 @@ def register_self_attention_type(
     _self_attention_types.register(maker)
     hparam.SELF_ATTENTION_TYPES.append(maker.__name__)
     return maker
-
-
-def hparams(name: str) -> hparam.HParams:
-    """Returns the set registered under `name`."""
-    import_hparams()
-    return _hparams.find(name)()
-
-
-def list_hparams() -> list[str]:
-    """Returns the names of all sets."""
-    import_hparams()
-    return _hparams.names()
-
-
-def problem(name: str) -> Any:
-    """Returns the problem registered under `name`."""
-    import_problems()
-    return _problems.find(name)()
-
-
-def list_problems() -> list[str]:
-    """Returns the names of all problems."""
-    import_problems()
-    return _problems.names()
-
-
-def import_hparams() -> None:
-    """Imports the shipped hparams sets, once.
-
-    `setup.py` installs the repository's folder `hparams/` as the subpackage
-    `relpos_tf.hparams`. In a checkout that was never installed, the folder
-    beside the package is loaded under that name.
-    """
-    if _SETS not in sys.modules and importlib.util.find_spec(_SETS) is None:
-        folder = pathlib.Path(__file__).resolve().parents[1] / "hparams"
-        _load(_SETS, folder)
-    importlib.import_module(_SETS)
-
-
-def import_problems() -> None:
-    """Imports the shipped problems, once."""
-    for name in _PROBLEMS:
-        importlib.import_module(name)
 
 
 def import_usr_dir(path: str) -> None:
@@ -137,7 +119,7 @@ def import_usr_dir(path: str) -> None:
             "--usr_dir must be a folder with an __init__.py. "
             f"Received: {path!r}."
         )
-    checksum = hashlib.sha256(os.fsencode(folder)).hexdigest()
+    checksum = hashlib.sha256(bytes(folder)).hexdigest()
     name = f"relpos_tf_usr_{checksum[:16]}_{folder.name}"
     if name not in sys.modules:
         import_hparams()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from relpos_tf import hparam
 from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import pairs as pairs_lib
@@ -200,9 +201,9 @@ def _check_models(by_label, hparams_diff):
             f"{', '.join(versions.values())} are the first run of each. "
             "versions.json in their directories lists them."
         )
-    labels: dict[str, str] = {}
+    labels: dict[hparam.HParams, str] = {}
     for label, hparams in _hparams(by_label).items():
-        other = labels.setdefault(hparams.to_json(), label)
+        other = labels.setdefault(hparams, label)
         if other != label:
             warnings.append(f"{other} and {label} have equal hparams.")
     return warnings

@@ -74,9 +74,11 @@ def encoder_positions(hparams: hparam.HParams) -> list[Positions]:
 def _self_attention(hparams, layers, is_encoder):
     """Returns the schemes of each layer; the lowest may have windows."""
     kind = hparams.self_attention_type
-    make = _SELF_ATTENTION.get(kind) or registry.self_attention_type(kind)
     # One object for all layers, which shares what T5's are to share.
-    relative = make(hparams, is_encoder)
+    if make := _SELF_ATTENTION.get(kind):
+        relative = make(hparams, is_encoder)
+    else:
+        relative = registry.self_attention_type(kind, hparams, is_encoder)
     schemes = [relative]
     if score := _SCORES[hparams.attention_score]:
         # Shaw's vectors are added within the score.

@@ -76,8 +76,9 @@ class RunDir:
         """Returns the hparams that the run was trained with."""
         path = self.path / HPARAMS
         try:
-            values = checked_json.loads(path.read_bytes())
-            return hparam.HParams.from_json(json.dumps(values))
+            kinds = hparam.field_types()
+            values = checked_json.loads(path.read_bytes(), kinds)
+            return hparam.HParams().replace(**values)
         except OSError as error:
             raise errors.UserError(
                 f"Expected a run's directory with {HPARAMS}. "
@@ -88,8 +89,8 @@ class RunDir:
 
     def write_hparams(self, hparams: hparam.HParams) -> None:
         """Writes hparams.json."""
-        values = json.loads(hparams.to_json())
-        self._write(HPARAMS, checked_json.dumps(values).encode())
+        content = checked_json.dumps(hparams.to_dict())
+        self._write(HPARAMS, content.encode())
 
     def read_flags(self) -> dict[str, str]:
         """Returns the flags in flags.txt, by name; {} if there is no file."""
@@ -140,11 +141,11 @@ class RunDir:
 
         Raises:
             OSError: it cannot be read.
-            UserError: the run has another tokenizer.
+            UserError: the run has a checkpoint and another tokenizer.
         """
         content = pathlib.Path(path).read_bytes()
         current = pathlib.Path(self.tokenizer_path)
-        if current.is_file():
+        if current.is_file() and all_steps(self.path):
             if current.read_bytes() == content:
                 return
             raise errors.UserError(
@@ -152,6 +153,7 @@ class RunDir:
                 f"{self.path} was trained with. Prepare the data as before, "
                 "or name another --output_dir."
             )
+        current.unlink(missing_ok=True)  # it may be of the other kind
         is_subwords = pathlib.Path(path).suffix == pathlib.Path(SUBWORDS).suffix
         self._write(SUBWORDS if is_subwords else TOKENIZER, content)
 

@@ -12,6 +12,7 @@ from absl.testing import parameterized
 from relpos_tf import hparam
 from relpos_tf.bin import average
 from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from tests.bin import calls
 
 
@@ -20,7 +21,7 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         super().setUp()
         self.run_dir = pathlib.Path(self.create_tempdir().full_path)
         hparams = hparam.HParams().replace(average_checkpoints=3)
-        (self.run_dir / "hparams.json").write_text(hparams.to_json(), "utf-8")
+        run_dir.RunDir(self.run_dir).write_hparams(hparams)
         for step in (2, 30, 400, 5000):
             checkpoints.write_model(
                 str(self.run_dir / f"ckpt-{step}"),

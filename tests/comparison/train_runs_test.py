@@ -16,7 +16,8 @@ ONE = slots_lib.divide(1)
 TWO = slots_lib.Slots((slots_lib.Slot(), slots_lib.Slot()), 4, 0)
 SHARING = {"jobs": 2, "cores": 4, "gpus": 0}
 # Trains to step 10, and evaluates there.
-FAKE = f"HPARAMS = {hparam.HParams(train_steps=10).to_json()!r}"
+HPARAMS = json.dumps(hparam.HParams(train_steps=10).to_dict())
+FAKE = f"HPARAMS = {HPARAMS!r}"
 FAKE += """
 import json, pathlib, sys
 flags = dict(a.removeprefix("--").split("=", 1) for a in sys.argv[1:])

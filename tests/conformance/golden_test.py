@@ -4,6 +4,7 @@ A changed default then shows in review, as changed lines in every set that it
 touches. `make golden` writes the files again, as it runs this module.
 """
 
+import json
 import pathlib
 
 from absl.testing import parameterized
@@ -15,7 +16,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 
 def resolved(name):
     """Returns a set with all its values as JSON."""
-    return registry.hparams(name).to_json().rstrip("\n") + "\n"
+    return json.dumps(registry.hparams(name).to_dict(), indent=2) + "\n"
 
 
 def write():

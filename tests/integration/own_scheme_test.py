@@ -3,7 +3,6 @@
 import pathlib
 import re
 import shlex
-from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -38,10 +37,8 @@ class OwnSchemeTest(folders.TestCase):
     def test_the_steps_of_the_page(self):
         self.enter_folder()
         # Tests after this one, in the same process, list the shipped kinds.
-        kinds = [*hparam.SELF_ATTENTION_TYPES]
-        self.enter_context(
-            mock.patch.object(hparam, "SELF_ATTENTION_TYPES", kinds)
-        )
+        kinds = hparam.SELF_ATTENTION_TYPES
+        self.addCleanup(kinds.__setitem__, slice(None), [*kinds])
         own, export = blocks("python")
         train, translate = (
             shlex.split(block.replace("\\\n", " ")) for block in blocks("sh")

@@ -1,5 +1,6 @@
 """Tests of a run's files."""
 
+import json
 import os
 import pathlib
 
@@ -36,14 +37,29 @@ class RunDirTest(folders.TestCase):
             with self.assertRaisesRegex(errors.UserError, "hparams.json is da"):
                 self.run.read_hparams()
         # Those that a user writes have no checksum.
-        path.write_text(hparams.to_json())
+        values = hparams.to_dict()
+        path.write_text(json.dumps(values))
         self.assertEqual(self.run.read_hparams(), hparams)
+        for changes, words in (
+            ({"hidden_size": 49}, "damaged: `hidden_size` must be a multiple"),
+            ({"alpha": "1"}, "`alpha` must be of type float"),
+            ({"hiden_size": 48}, "Unknown hparams .* Did you mean hidden_size"),
+        ):
+            path.write_text(json.dumps(values | changes))
+            with self.assertRaisesRegex(errors.UserError, words):
+                self.run.read_hparams()
+        del values["alpha"], values["pos"]
+        path.write_text(json.dumps(values))
+        with self.assertRaisesRegex(errors.UserError, "fields alpha, pos"):
+            self.run.read_hparams()
 
     def test_a_run_keeps_its_tokenizer(self):
         first, second = self.folder / "first", self.folder / "second"
         first.write_bytes(b"one")
         second.write_bytes(b"two")
-        self.run.copy_tokenizer(first)
+        self.run.copy_tokenizer(second)
+        self.run.copy_tokenizer(first)  # nothing is trained yet
+        (self.run.path / "ckpt-7.npz").touch()
         self.run.copy_tokenizer(first)
         with self.assertRaisesRegex(errors.UserError, "is not the one"):
             self.run.copy_tokenizer(second)

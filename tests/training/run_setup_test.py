@@ -40,6 +40,7 @@ class OpenRunTest(parameterized.TestCase):
         self.data_dir, self.run_dir = folder / "data", folder / "run"
         if not (self.made / "run").exists():
             self.open()
+            (self.run_dir / "ckpt-7.npz").touch()
             shutil.copytree(folder, self.made, dirs_exist_ok=True)
         shutil.copytree(self.made, folder, dirs_exist_ok=True)
 
@@ -75,6 +76,24 @@ class OpenRunTest(parameterized.TestCase):
         self.assertLen(logs.output, 1)
         self.assertIn("learning_rate_warmup_steps was 4000", logs.output[0])
 
+    def test_a_run_without_a_checkpoint_begins_anew(self):
+        # As after memory that did not suffice for the first update.
+        (self.run_dir / "ckpt-7.npz").unlink()
+        other = self.made / "other.model"
+        pieces.train(["8 birds & mice", "Katzen"] * 9, other, 279)
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            run, hparams = self.open(
+                HPARAMS.replace(hidden_size=32),
+                data="others",
+                train=problem_test.TRAIN[1:],
+                dev=problem_test.DEV[1:],
+                tokenizer_file=str(other),
+            )
+        self.assertEqual((hparams.hidden_size, hparams.vocab_size), (32, 279))
+        self.assertEqual(run.read_hparams(), hparams)
+        kept = pathlib.Path(run.tokenizer_path).read_bytes()
+        self.assertEqual(kept, other.read_bytes())
+
     @parameterized.parameters(
         ("random_seed", ("3", "5"), "31", "was 5 .* now 31.*--random_seed=5"),
         (
@@ -87,6 +106,7 @@ class OpenRunTest(parameterized.TestCase):
     def test_another_flag_is_a_warning_once_something_is_trained(
         self, name, untrained, other, words
     ):
+        (self.run_dir / "ckpt-7.npz").unlink()
         for value in untrained:
             with self.assertNoLogs("relpos_tf", "WARNING"):
                 self.open(flags=f"--x=1\n--{name}={value}\n")
