@@ -117,7 +117,6 @@ class HParamsTest(parameterized.TestCase):
         self.assertEqual(hparam.HParams().override(" , "), hparam.HParams())
 
     @parameterized.parameters(
-        ("hidden_size", "64", "`hidden_size` must be of type int"),
         ("hidden_size", 512.0, "`hidden_size` must be of type int"),
         ("alpha", None, "`alpha` must be of type float"),
         ("alpha", 10**400, "`alpha` must be at most 10"),

@@ -40,14 +40,9 @@ class RunDirTest(folders.TestCase):
         values = hparams.to_dict()
         path.write_text(json.dumps(values))
         self.assertEqual(self.run.read_hparams(), hparams)
-        for changes, words in (
-            ({"hidden_size": 49}, "damaged: `hidden_size` must be a multiple"),
-            ({"alpha": "1"}, "`alpha` must be of type float"),
-            ({"hiden_size": 48}, "Unknown hparams .* Did you mean hidden_size"),
-        ):
-            path.write_text(json.dumps(values | changes))
-            with self.assertRaisesRegex(errors.UserError, words):
-                self.run.read_hparams()
+        path.write_text(json.dumps(values | {"hiden_size": 48}))
+        with self.assertRaisesRegex(errors.UserError, "damaged: Unknown h"):
+            self.run.read_hparams()
         del values["alpha"], values["pos"]
         path.write_text(json.dumps(values))
         with self.assertRaisesRegex(errors.UserError, "fields alpha, pos"):
