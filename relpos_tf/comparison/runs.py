@@ -250,7 +250,7 @@ def check_resumable(
     """Checks that a run can be trained in its directory, or resumed there.
 
     Args:
-        run: The run; its directory may be missing.
+        run: The run; its directory may be missing, or have no checkpoint.
         hparams: The hparams to train it with.
         flags: Flags of the trainer, by name.
         train_steps: int. Its last step.
@@ -258,7 +258,8 @@ def check_resumable(
     Raises:
         UserError: the directory has another run.
     """
-    if not run.files.has_hparams():
+    steps = run_dir.all_steps(run.path)
+    if not steps or not run.files.has_hparams():
         return
     differences = hparam.differences(run.files.read_hparams(), hparams)
     listed = [
@@ -280,8 +281,7 @@ def check_resumable(
             f"The run {run.path} was started with {', '.join(listed)}. Name "
             "another --output_dir, or remove that run."
         )
-    steps = run_dir.all_steps(run.path)
-    if steps and steps[-1] > train_steps and train_steps not in steps:
+    if steps[-1] > train_steps and train_steps not in steps:
         raise errors.UserError(
             f"The run {run.path} has gone on to step {steps[-1]} and has no "
             f"checkpoint of step {train_steps}. Give --train_steps="
@@ -312,7 +312,8 @@ def check_text(
     if problem.is_prepared(data_dir):
         data = manifest.fingerprints(problem.manifest(data_dir))
     for run in runs:
-        known = run.files.has_hparams() and run.files.read_problem().get("data")
+        has_begun = run_dir.all_steps(run.path)
+        known = has_begun and run.files.read_problem().get("data")
         if known and known != data:
             raise errors.UserError(
                 f"The run {run.path} was made with other text, or with another "

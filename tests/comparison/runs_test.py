@@ -154,6 +154,10 @@ class PlanTest(RunsTestCase):
         ):
             self.plan(**changes)
 
+    def test_a_run_without_a_checkpoint_may_begin_anew(self):
+        self.make("k=1-seed2", flags="--problem=p\n")
+        self.assertLen(self.plan(hidden_size=8, flags={"problem": "q"}), 4)
+
     def test_averages_of_checkpoints_at_other_steps_are_refused(self):
         flags = "--random_seed=2\n--problem=p\n--local_eval_frequency=7\n"
         # Other evaluations change nothing in a model without an average.
