@@ -258,8 +258,7 @@ def check_resumable(
     Raises:
         UserError: the directory has another run.
     """
-    steps = run_dir.all_steps(run.path)
-    if not steps or not run.files.has_hparams():
+    if not run.files.is_trained():
         return
     differences = hparam.differences(run.files.read_hparams(), hparams)
     listed = [
@@ -281,7 +280,8 @@ def check_resumable(
             f"The run {run.path} was started with {', '.join(listed)}. Name "
             "another --output_dir, or remove that run."
         )
-    if steps[-1] > train_steps and train_steps not in steps:
+    steps = run_dir.all_steps(run.path)
+    if steps and steps[-1] > train_steps and train_steps not in steps:
         raise errors.UserError(
             f"The run {run.path} has gone on to step {steps[-1]} and has no "
             f"checkpoint of step {train_steps}. Give --train_steps="
@@ -312,8 +312,7 @@ def check_text(
     if problem.is_prepared(data_dir):
         data = manifest.fingerprints(problem.manifest(data_dir))
     for run in runs:
-        has_begun = run_dir.all_steps(run.path)
-        known = has_begun and run.files.read_problem().get("data")
+        known = run.files.is_trained() and run.files.read_problem().get("data")
         if known and known != data:
             raise errors.UserError(
                 f"The run {run.path} was made with other text, or with another "

@@ -72,6 +72,11 @@ class RunDir:
         """Returns whether this is a run's directory."""
         return (self.path / HPARAMS).is_file()
 
+    def is_trained(self) -> bool:
+        """Returns whether this is a run with a checkpoint or an average."""
+        saved = self.path.rglob(f"ckpt-*{CHECKPOINT}")
+        return self.has_hparams() and any(saved)
+
     def read_hparams(self) -> hparam.HParams:
         """Returns the hparams that the run was trained with."""
         path = self.path / HPARAMS
@@ -141,11 +146,11 @@ class RunDir:
 
         Raises:
             OSError: it cannot be read.
-            UserError: the run has a checkpoint and another tokenizer.
+            UserError: the run is trained with another tokenizer.
         """
         content = pathlib.Path(path).read_bytes()
         current = pathlib.Path(self.tokenizer_path)
-        if current.is_file() and all_steps(self.path):
+        if current.is_file() and self.is_trained():
             if current.read_bytes() == content:
                 return
             raise errors.UserError(

@@ -222,7 +222,7 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
     _check_augmentation(tokenizer_path, hparams)
     decode = decode_hparam.DecodeHParams(beam_size=hparams.beam_size)
     decode.check_beam_size(hparams.vocab_size)
-    if run.has_hparams() and run_dir.all_steps(run.path):
+    if run.is_trained():
         flags = run_dir.parse_flags(flags_text)
         _check_same_run(run, hparams, problem, data_dir, flags)
     run.copy_tokenizer(tokenizer_path)

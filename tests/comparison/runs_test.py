@@ -157,6 +157,9 @@ class PlanTest(RunsTestCase):
     def test_a_run_without_a_checkpoint_may_begin_anew(self):
         self.make("k=1-seed2", flags="--problem=p\n")
         self.assertLen(self.plan(hidden_size=8, flags={"problem": "q"}), 4)
+        self.make("k=1-seed2", average=[4])
+        with self.assertRaisesRegex(errors.UserError, "hidden_size=512 .now 8"):
+            self.plan(hidden_size=8)
 
     def test_averages_of_checkpoints_at_other_steps_are_refused(self):
         flags = "--random_seed=2\n--problem=p\n--local_eval_frequency=7\n"

@@ -54,6 +54,7 @@ class RunDirTest(folders.TestCase):
         second.write_bytes(b"two")
         self.run.copy_tokenizer(second)
         self.run.copy_tokenizer(first)  # nothing is trained yet
+        self.run.write_hparams(hparam.HParams())
         (self.run.path / "ckpt-7.npz").touch()
         self.run.copy_tokenizer(first)
         with self.assertRaisesRegex(errors.UserError, "is not the one"):

@@ -76,6 +76,14 @@ class OpenRunTest(parameterized.TestCase):
         self.assertLen(logs.output, 1)
         self.assertIn("learning_rate_warmup_steps was 4000", logs.output[0])
 
+    def test_a_run_of_which_the_average_is_left_is_kept(self):
+        (self.run_dir / "average").mkdir()
+        (self.run_dir / "ckpt-7.npz").rename(
+            self.run_dir / "average/ckpt-7.npz"
+        )
+        with self.assertRaisesRegex(errors.UserError, "hidden_size=16 .now 32"):
+            self.open(HPARAMS.replace(hidden_size=32))
+
     def test_a_run_without_a_checkpoint_begins_anew(self):
         # As after memory that did not suffice for the first update.
         (self.run_dir / "ckpt-7.npz").unlink()
