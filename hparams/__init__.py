@@ -31,9 +31,10 @@ To add a set of your own, write a folder with an `__init__.py` such as
 and name that folder with `--usr_dir`.
 """
 
-from . import convolutional
-from . import localness
-from . import positions
-from . import relative
-from . import t2t
-from . import transformer
+# By the full name: a set is registered once, by whatever name it is imported.
+from relpos_tf.hparams import convolutional
+from relpos_tf.hparams import localness
+from relpos_tf.hparams import positions
+from relpos_tf.hparams import relative
+from relpos_tf.hparams import t2t
+from relpos_tf.hparams import transformer

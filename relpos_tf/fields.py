@@ -63,7 +63,7 @@ class Choice:
     """The values of a str field."""
 
     choices: tuple[str, ...]
-    more: Collection[str] = ()  # a list may grow
+    more: Collection[str] = ()
 
     def expected(self, value: str) -> str:
         """Returns what `value` should be; empty if it is a choice."""
@@ -100,7 +100,7 @@ def choice(default: str, *others: str, of: Collection[str] = ()) -> Any:
     Args:
         default: str.
         *others: str, the other choices.
-        of: further choices. A list may grow later.
+        of: further choices. What is added to a list later counts as well.
     """
     limits = Choice((default, *others), of)
     return dataclasses.field(default=default, metadata={"limits": limits})
@@ -135,7 +135,7 @@ def check(instance: Any) -> None:
         value = getattr(instance, field.name)
         bounds = limits(type(instance), field.name)
         check_value(field.name, value, field.type, bounds)
-        if field.type is float:
+        if value is not None and _kind(field.type) is float:
             object.__setattr__(instance, field.name, float(value))
 
 

@@ -9,6 +9,7 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import registry
+from tests.bin import calls
 
 USER_SET = '''
 from relpos_tf import registry
@@ -40,6 +41,12 @@ class ShippedTest(parameterized.TestCase):
     def test_refusals(self, call, words):
         with self.assertRaisesRegex(errors.UserError, words):
             call()
+
+    def test_the_folder_of_the_sets_may_be_imported_by_its_own_name(self):
+        code = "import hparams; from relpos_tf import registry as r; "
+        code += "print(r.hparams('transformer_big').num_heads)"
+        done = calls.python("-c", code)
+        self.assertEqual(done.stdout, "16\n", done.stderr)
 
 
 class UsrDirTest(absltest.TestCase):

@@ -417,3 +417,6 @@ class TrainTest(folders.TestCase):
             code, _, err = compare_with(**changed)
             self.assertEqual(code, 1)
             self.assertRegex(err, "-seed1 was made with other text")
+        (run.path / "ckpt-7.npz").unlink()  # then it begins anew
+        err = compare_with(vocab_size=271)[2]
+        self.assertEqual(err, "relpos-compare: Trained.\n")

@@ -32,6 +32,11 @@ class DecodeHParamsTest(parameterized.TestCase):
             f"`{name}` must be {expected}. Received: {name}=",
         )
 
+    def test_the_int_of_a_float_becomes_a_float(self):
+        settings = decode_hparam.DecodeHParams(alpha=1, sampling_temp=2)
+        for value in settings.alpha, settings.sampling_temp:
+            self.assertIs(type(value), float)
+
     @parameterized.parameters(
         ("extra_length", "10000", 10000),
         ("min_length", "10000", 10000),

@@ -49,7 +49,7 @@ class RunDirTest(folders.TestCase):
             self.run.read_hparams()
 
     def test_a_run_keeps_its_tokenizer(self):
-        first, second = self.folder / "first", self.folder / "second"
+        first, second = self.folder / "first", self.folder / "two.subwords"
         first.write_bytes(b"one")
         second.write_bytes(b"two")
         self.run.copy_tokenizer(second)
