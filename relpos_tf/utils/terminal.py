@@ -76,5 +76,5 @@ def clear() -> None:
 
 
 def show_lines(number: int, name: str = "Lines") -> None:
-    """Shows or logs the number of lines, or of others, that are done."""
+    """Shows or logs how many lines, or what `name` says, are done."""
     show(lambda: f"{name} so far: {number}", is_logged=True)
