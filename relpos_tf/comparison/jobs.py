@@ -81,7 +81,11 @@ def run(
     pool = futures.ThreadPoolExecutor(len(slots.parts))
     try:
         while waiting or running:
-            while waiting and (not running or is_ready()):
+            while (
+                waiting
+                and len(running) < len(slots.parts)
+                and (not running or is_ready())
+            ):
                 job = waiting.pop(0)
                 running[pool.submit(processes.run, job, task)] = job
             ended, _ = futures.wait(

@@ -98,6 +98,20 @@ class RunTest(JobsTestCase):
         )
         watch.assert_called()
 
+    def test_the_end_of_a_job_is_watched_before_the_next_begins(self):
+        ended, seen = threading.Event(), []
+
+        def watch():
+            time.sleep(0.05)
+            seen.append("end" if ended.is_set() else "work")
+
+        queue = [
+            self.job("a", check=ended.set),
+            self.job("b", begin=lambda: seen.append("b")),
+        ]
+        jobs.run(queue, slots(1), "Work", watch=watch)
+        self.assertIn("end", seen[: seen.index("b")])
+
     def test_failures_stop_no_other_and_are_named(self):
         def unfinished():
             raise errors.UserError("It is not done.")
