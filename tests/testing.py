@@ -64,6 +64,13 @@ def normal(seed, *shape):
     return np.random.default_rng(seed).normal(size=shape)
 
 
+class Arrays(dict):
+    """Arrays by name, with a short text: absl makes one of each argument."""
+
+    def __repr__(self):
+        return f"{len(self)} arrays"
+
+
 def t2t_cases(group, file_name="t2t_layers.npz"):
     """Returns the cases of a file of tests/reference, a group at a time.
 
@@ -72,7 +79,7 @@ def t2t_cases(group, file_name="t2t_layers.npz"):
         file_name: str. One that says what is in it under `meta`.
 
     Returns:
-        A list of (case, dict of arguments, dict of arrays by name).
+        A list of (case, dict of arguments, `Arrays`).
     """
     path = pathlib.Path(__file__).parent / "reference" / file_name
     with np.load(path, allow_pickle=False) as data:
@@ -81,11 +88,11 @@ def t2t_cases(group, file_name="t2t_layers.npz"):
             (
                 case,
                 arguments,
-                {
-                    name.split("/", 2)[2]: data[name]
+                Arrays(
+                    (name.split("/", 2)[2], data[name])
                     for name in data.files
                     if name.startswith(f"{group}/{case}/")
-                },
+                ),
             )
             for case, arguments in meta.items()
         ]

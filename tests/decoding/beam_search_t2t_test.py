@@ -7,6 +7,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.decoding import beam_search
+from relpos_tf.utils import graphs
 from tests import testing
 
 
@@ -58,7 +59,7 @@ class TensorToTensorTest(tf.test.TestCase, parameterized.TestCase):
             )
 
         if case == "no_stop_early":
-            run = tf.function(run, jit_compile=True)
+            run = graphs.function(run, jit_compile=True)
         ids, scores, _ = run()
         self.assertAllEqual(ids, expected["out/seq"])
         self.assertAllClose(scores, expected["out/scores"], 1e-4, 1e-4)

@@ -11,6 +11,7 @@ from relpos_tf.layers import attention
 from relpos_tf.layers import dropout
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import shaw
+from relpos_tf.utils import graphs
 from tests import oracles
 from tests import testing
 from tests.layers import schemes
@@ -134,7 +135,7 @@ class AttentionTest(testing.LayerTestCase):
         expected = loops(kind, layer, x, memory, allowed)
         inputs = [tf.constant(array, tf.float32) for array in (x, memory)]
         spec = [tf.TensorSpec([None, None, F])] * 2
-        call = tf.function(
+        call = graphs.function(
             lambda x, memory: layer(x, memory, may_attend=allowed), spec
         )
         for found in (layer(*inputs, may_attend=allowed), call(*inputs)):

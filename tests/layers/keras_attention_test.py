@@ -16,6 +16,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import keras_attention
+from relpos_tf.utils import graphs
 from tests import testing
 
 N, D, F = 3, 5, 15
@@ -41,7 +42,7 @@ def example_inputs(queries=5, keys=5):
 def operations(function, inputs):
     """Returns the types of operations in a graph of unknown lengths."""
     signature = [tf.TensorSpec([None, None, F])] * inputs
-    graph = tf.function(function, signature).get_concrete_function().graph
+    graph = graphs.function(function, signature).get_concrete_function().graph
     return {operation.type for operation in graph.get_operations()}
 
 
@@ -84,7 +85,7 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
             )
             return output, scores, gradients
 
-        graph = tf.function(compute, signature, jit_compile=jit_compile)
+        graph = graphs.function(compute, signature, jit_compile=jit_compile)
         for lengths in all_lengths:
             inputs = example_inputs(*lengths)
             self.assertAllClose(

@@ -14,6 +14,7 @@ from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import shaw
+from relpos_tf.utils import graphs
 from tests.layers import schemes
 from tests.layers.schemes import floats
 
@@ -39,12 +40,12 @@ class TransformerAttentionTest(tf.test.TestCase, parameterized.TestCase):
         def call(x):
             return layer(x, use_causal_mask=causal)
 
-        graph = tf.function(call, [X])
+        graph = graphs.function(call, [X])
         for length in (0, 1, 5):
             x = floats(1, B, length, F)
             self.assertAllClose(graph(x), call(x), 1e-5, 1e-5)
         if not causal:
-            graph = tf.function(layer.__call__, [X, X])
+            graph = graphs.function(layer.__call__, [X, X])
             for queries, keys in LENGTHS:
                 inputs = floats(1, B, queries, F), floats(2, B, keys, F)
                 self.assertAllClose(graph(*inputs), layer(*inputs), 1e-5, 1e-5)
@@ -53,7 +54,7 @@ class TransformerAttentionTest(tf.test.TestCase, parameterized.TestCase):
         layer = schemes.made(F, H, shaw.Shaw(1))
         x = floats(1, B, 5, F)
         cache, rows = layer.init_cache(B, 5), []
-        step = tf.function(
+        step = graphs.function(
             lambda x, cache, start: layer.step(x, cache, start=start),
             [
                 X,

@@ -11,6 +11,7 @@ from absl.testing import parameterized
 from relpos_tf.layers import pairs
 from relpos_tf.layers import relations
 from relpos_tf.layers.positions import shaw
+from relpos_tf.utils import graphs
 from tests import oracles
 from tests import testing
 from tests.layers import schemes
@@ -109,7 +110,7 @@ class EquationsTest(testing.LayerTestCase):
         ]
         labels = tf.constant(labels_of(3, 2, 3, 3) % 4 - 1)
 
-        @tf.function
+        @graphs.function
         def loss(x, *values):
             for weight, value in zip(layer.weights, values, strict=True):
                 weight.assign(value)
@@ -198,7 +199,7 @@ class LabelsTest(tf.test.TestCase, parameterized.TestCase):
         layer = relation_layer()
         x, memory = floats(1, B, Q, F), floats(2, B, K, F)
         labels = tf.constant(labels_of(3, *shape), tf.int32)
-        call = tf.function(
+        call = graphs.function(
             layer,
             input_signature=[
                 tf.TensorSpec([None, None, F]),

@@ -10,6 +10,7 @@ from relpos_tf.layers import attention
 from relpos_tf.layers import losses
 from relpos_tf.layers import pairs
 from relpos_tf.layers import row_blocks
+from relpos_tf.utils import graphs
 from tests import testing
 from tests.layers import schemes
 from tests.layers.schemes import floats
@@ -84,7 +85,7 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
         expected = layer(x, memory, **arguments, training=True)
         with limit(3 * B * H * K):
             found = layer(x, memory, **arguments)
-            graph = tf.function(
+            graph = graphs.function(
                 lambda *inputs: layer(*inputs, **arguments), [IDS, IDS]
             )
             from_graph = graph(x, memory)
@@ -99,7 +100,7 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
             return layer(x, may_attend=mask, use_causal_mask=True)
 
         with limit(5 * B * H * K):
-            function = tf.function(
+            function = graphs.function(
                 forward, input_signature=[IDS, MASK], jit_compile=jit_compile
             )
             for length in (K, 5):
@@ -120,7 +121,7 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
 
         with limit(4 * B * H * K):
             found, expected = (
-                tf.function(
+                graphs.function(
                     lambda x, training=training: gradients(x, training),
                     input_signature=[IDS],
                 )(x)

@@ -13,6 +13,7 @@ from absl.testing import parameterized
 
 from relpos_tf.layers import dropout
 from relpos_tf.models import transformer
+from relpos_tf.utils import graphs
 from tests import oracles
 from tests import testing
 from tests.models import example
@@ -248,7 +249,7 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
                 cache = model.init_cache(inputs, max_length=11)
                 return model.step(ids, cache, 0)[0]
 
-            graph = tf.function(step).get_concrete_function(
+            graph = graphs.function(step).get_concrete_function(
                 tf.TensorSpec([None, positions], tf.int32),
                 tf.TensorSpec([None, None], tf.int32),
             )

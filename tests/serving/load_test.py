@@ -36,7 +36,8 @@ class LoadTest(absltest.TestCase):
         )
 
     def test_nothing_is_lost_among_rubbish(self):
-        fake = servers.FakeTranslator(seconds=0.004)
+        # Slow enough for requests to wait, however slow their clients are.
+        fake = servers.FakeTranslator(seconds=0.02)
         served, load = self.serve(
             fake,
             list(map(expected_of, LINES)),

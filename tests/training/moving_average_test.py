@@ -12,6 +12,7 @@ from relpos_tf.training import devices
 from relpos_tf.training import evaluation
 from relpos_tf.training import metrics
 from relpos_tf.training import optimizers
+from relpos_tf.utils import graphs
 from relpos_tf.utils import signals
 from tests.training import tiny_runs
 
@@ -43,7 +44,7 @@ class MovingAverageTest(tf.test.TestCase, parameterized.TestCase):
             lambda step: 0.5,
         )
         average = optimizer.averages.variables["w"]
-        apply = tf.function(optimizer.apply)
+        apply = graphs.function(optimizer.apply)
         weights, found = [start], []
         for _ in range(7):
             gradient = tf.constant(random.normal(size=(2, 3)), tf.float32)

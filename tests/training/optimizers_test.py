@@ -6,6 +6,7 @@ from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.training import optimizers
+from relpos_tf.utils import graphs
 
 RATES = (0.5, 0.25, 0.125)
 
@@ -74,7 +75,7 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
             variables,
             lambda step: tf.gather(RATES, step),
         )
-        apply = tf.function(optimizer.apply)
+        apply = graphs.function(optimizer.apply)
         for update in gradients:
             tensors = [tf.constant(g, tf.float32) for g in update.values()]
             before = [v.numpy().tobytes() for v in variables.values()]

@@ -9,6 +9,7 @@ from absl.testing import parameterized
 
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.utils import graphs
 from tests import oracles
 from tests import testing
 from tests.layers import schemes
@@ -55,7 +56,7 @@ class BucketedTest(testing.LayerTestCase):
         weights = testing.named_weights(layer)
         allowed = (np.arange(L) < [[4], [11]])[:, None, None]
 
-        @tf.function(jit_compile=xla)
+        @graphs.function(jit_compile=xla)
         def compute(x):
             with tf.GradientTape() as tape:
                 output = layer(x, may_attend=allowed)

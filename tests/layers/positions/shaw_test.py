@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers.positions import shaw
+from relpos_tf.utils import graphs
 from tests import oracles
 from tests import testing
 
@@ -219,7 +220,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
                 )
             return *results, tape.gradient(results[0], tensors[3:])
 
-        graph = tf.function(attend, spec, jit_compile=xla)
+        graph = graphs.function(attend, spec, jit_compile=xla)
 
         others = [] if length else [(7, 3, k, None), (3, 7, k, None)]
         for arrays in (square, *(example(one, tables) for one in others)):
