@@ -1,31 +1,14 @@
-"""The benchmarks run, and measure what they say."""
+"""The table of `make bench` says which figures are reached."""
 
-import contextlib
-import io
 import pathlib
 import sys
-from unittest import mock
 
 from absl.testing import absltest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 
-import position_schemes  # noqa: E402
 import summary  # noqa: E402
-
-TINY = ("--hidden=8", "--filter=12", "--heads=2", "--layers=1", "--vocab=17")
-TINY += ("--batch=2", "--len=3", "--steps=2", "--warmup=1")
-
-
-def run_here(module, *flags):
-    """Runs a benchmark in this process; returns the lines that it prints."""
-    with (
-        mock.patch.object(sys, "argv", [module.__file__, *flags]),
-        contextlib.redirect_stdout(io.StringIO()) as output,
-    ):
-        module.main()
-    return output.getvalue().splitlines()
 
 
 class SummaryTest(absltest.TestCase):
@@ -42,11 +25,3 @@ class SummaryTest(absltest.TestCase):
             figures.add("a", measured, **bound)
             self.assertEqual(figures.rows[-1][-1], expected)
         self.assertEqual(figures.table().count("| not reached |"), 2)
-
-
-class RunTest(absltest.TestCase):
-    def test_schemes_are_compared_with_sinusoids(self):
-        flags = *TINY, "--schemes=rotary"
-        *_, rotary, base = run_here(position_schemes, *flags)
-        self.assertRegex(rotary, r"^\| rotary +\| [\d.]+ +\| [\d.]+ +\|$")
-        self.assertRegex(base, r"^\| sinusoids +\| [\d.]+ +\| 1.0 +\|$")
