@@ -65,7 +65,10 @@ def normal(seed, *shape):
 
 
 class Arrays(dict):
-    """Arrays by name, with a short text: absl makes one of each argument."""
+    """Arrays by name, with a short `repr`.
+
+    absl computes the `repr` of all arguments of a test when it is imported.
+    """
 
     def __repr__(self):
         return f"{len(self)} arrays"

@@ -81,6 +81,8 @@ def run(
     pool = futures.ThreadPoolExecutor(len(slots.parts))
     try:
         while waiting or running:
+            # A job begins as soon as it is submitted to a free slot. By then
+            # `watch` has told the end of the one before.
             while (
                 waiting
                 and len(running) < len(slots.parts)

@@ -14,7 +14,6 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.decoding import beam_search
-from relpos_tf.utils import graphs
 
 EOS = 1
 NONE = beam_search.NO_HYPOTHESIS
@@ -215,7 +214,7 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
     def test_tensor2tensors_states_are_those_of_the_beams(self):
         tables = random_tables(3, 5, 7, 7, seed=9)
         tables[:, :, :, EOS] = -30.0
-        ids, _, states = graphs.function(beam_search.beam_search)(
+        ids, _, states = tf.function(beam_search.beam_search)(
             step,
             tf.zeros([3], tf.int32),
             *(3, 5, 7, 0.6),

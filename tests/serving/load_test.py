@@ -36,7 +36,7 @@ class LoadTest(absltest.TestCase):
         )
 
     def test_nothing_is_lost_among_rubbish(self):
-        # Slow enough for requests to wait, however slow their clients are.
+        # Slower than the clients, so that requests wait and are joined.
         fake = servers.FakeTranslator(seconds=0.02)
         served, load = self.serve(
             fake,
