@@ -40,7 +40,7 @@ def main():
     """Averages the checkpoints."""
     command.require(FLAGS, "output_dir")
     run = pathlib.Path(FLAGS.output_dir)
-    folder = run / "average"
+    folder = run / run_dir.AVERAGE
     steps = FLAGS.numbers("steps")
     with command.flag_value("output_dir"):
         paths.check_folder(folder)

@@ -18,6 +18,8 @@ r"""Translates with a trained model, one line of output for each line of input.
   relpos-decoder --score_file=pairs.tsv
       scores given translations by their probability
 
+A run stands for its result: the average of its end, else its newest checkpoint.
+
 A line ends at a line feed and nowhere else. A blank line gives a blank line.
 Messages go to standard error; standard output has the translations or, if they
 go to a file, the scores.
@@ -50,8 +52,8 @@ FLAGS = command.Flags()
 
 FLAGS.define_strings(
     output_dir="The run's directory. Default: the newest run in runs/.",
-    checkpoint_path="A checkpoint, such as runs/mine/ckpt-1000, or a folder "
-    "of averages.",
+    checkpoint_path="A checkpoint, such as runs/mine/ckpt-1000 or, that of the "
+    "best BLEU in training, runs/mine/best; or a folder of averages.",
     export_dir="An export of any format, in place of a run. A SavedModel is a "
     "program: load only those whose maker you trust.",
     decode_from_file="Text to translate, one sentence a line. Default: "

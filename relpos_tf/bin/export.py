@@ -20,7 +20,9 @@ r"""Exports a trained model, for use without this package.
       writes packages/translate-en_de-1_0.argosmodel, which Argos Translate
       installs; pip install 'relpos_tf[ctranslate2,argos]' first
 
-relpos-decoder --export_dir translates with the first three.
+relpos-decoder --export_dir translates with the first three. A run
+stands for its result: the average of its end, else its newest
+checkpoint.
 """
 
 from relpos_tf import errors
@@ -31,8 +33,8 @@ from relpos_tf.export import quantizations
 FLAGS = command.Flags()
 FLAGS.define_strings(
     output_dir="The run's directory. Default: the newest run in runs/.",
-    checkpoint_path="A checkpoint, such as runs/mine/ckpt-1000, or a folder "
-    "of averages.",
+    checkpoint_path="A checkpoint, such as runs/mine/ckpt-1000 or, that of the "
+    "best BLEU in training, runs/mine/best; or a folder of averages.",
     export_dir="Folder to write. Default: export, export_ctranslate2, "
     "export_litert or export_argos, in the run's directory.",
     decode_hparams="beam_size=4,alpha=0.6,extra_length=50: the settings of "
@@ -88,10 +90,11 @@ def main() -> None:
     from relpos_tf.export import ctranslate2_export
     from relpos_tf.export import litert_export
     from relpos_tf.export import saved_model
+    from relpos_tf.models import checkpoints
     from relpos_tf.models import run_dir
 
     path = FLAGS.output_dir or FLAGS.checkpoint_path
-    path = path or run_dir.latest_run("runs")
+    path = checkpoints.resolve(path or run_dir.latest_run("runs"))
     name = "export" if is_saved_model else f"export_{FLAGS.format}"
     export_dir = FLAGS.export_dir or run_dir.run_of(path).path / name
     if is_saved_model:

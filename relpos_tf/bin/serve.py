@@ -9,6 +9,9 @@ r"""Answers requests to translate, and shows a page to try models with.
   curl http://127.0.0.1:8000/translate -d '{"lines": ["A dog runs."]}'
       translates; docs/serving.md has the fields, limits and status codes
 
+A run stands for its result: the average of its end, else its newest checkpoint;
+RUN/best is the checkpoint of the best BLEU in training.
+
 Requests of many users are joined into batches. Ctrl-C and SIGTERM stop the
 server once the requests under way are answered. pip install
 'relpos_tf[serve]' first.
@@ -34,8 +37,8 @@ FLAGS = command.Flags()
 FLAGS.define_multi_string(
     "model",
     [],
-    "A run, a checkpoint, an average or an export of any format; NAME=PATH "
-    "gives it a name. Default: the newest run in runs/",
+    "A run, RUN/best, a checkpoint or an export of any format; NAME=PATH gives "
+    "it a name. Default: the newest run in runs/",
 )
 FLAGS.define_string(
     "host",

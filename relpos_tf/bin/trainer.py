@@ -12,7 +12,9 @@ r"""Trains a Transformer with relative or absolute positions.
       --hparams_set=transformer_relative_small --output_dir=runs/mine
 
 The same command again resumes a run that was stopped. The run's directory holds
-all files that relpos-decoder and relpos-export need.
+all files that relpos-decoder and relpos-export need. It stands for its result:
+the average of its end, else its newest checkpoint. RUN/best is the checkpoint
+of the best BLEU in training, RUN/ckpt-STEP any other.
 """
 
 import dataclasses
@@ -88,7 +90,7 @@ FLAGS.define_enum(
     "schedule",
     "continuous_train_and_eval",
     ["continuous_train_and_eval", "train", "evaluate"],
-    "Train and evaluate, train only, or score the newest checkpoint.",
+    "Train and evaluate, train only, or score what --output_dir stands for.",
 )
 FLAGS.define_enum(
     "eval_early_stopping_metric",
@@ -153,7 +155,8 @@ def train(problem, hparams, output_dir: str) -> None:
         tf.config.experimental.enable_op_determinism()
     is_scored_only = FLAGS.schedule == "evaluate"  # on one host
     if is_scored_only:
-        checkpoints.resolve(output_dir)  # raises if there is none
+        scored = checkpoints.resolve(output_dir)  # raises if there is none
+        output_dir = str(run_dir.run_of(scored).path)
     config = make_config()
     strategy = devices.strategy(
         FLAGS.worker_gpu, several_hosts=not is_scored_only
@@ -188,7 +191,7 @@ def train(problem, hparams, output_dir: str) -> None:
     )
     if is_scored_only:
         run_setup.describe_model(trainer)
-        trainer.evaluate()
+        trainer.score(scored)
         return
     run_setup.describe(problem, FLAGS.data_dir, trainer)
     train_and_average(trainer, output_dir, hosts.is_chief)
@@ -199,7 +202,7 @@ def train_and_average(trainer, output_dir: str, is_chief: bool) -> None:
     log = command.logger()
     try:
         trainer.train()
-        path = trainer.average() or output_dir
+        trainer.end()
     except KeyboardInterrupt:
         steps = run_dir.all_steps(output_dir)
         if is_chief and steps[-1:] != [trainer.step]:
@@ -210,8 +213,7 @@ def train_and_average(trainer, output_dir: str, is_chief: bool) -> None:
             command.command_line(),
         )
         return
-    flag = "output_dir" if path == output_dir else "checkpoint_path"
-    call = command.call_of("decoder", f"--{flag}={path}")
+    call = command.call_of("decoder", f"--output_dir={output_dir}")
     log.info("Translate with: %s", call)
 
 

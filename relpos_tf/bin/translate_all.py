@@ -239,7 +239,7 @@ def checkpoints_of(
     from relpos_tf.comparison import checkpoint_scores
 
     found = []
-    for parent in (run.path, run.path / "average"):
+    for parent in (run.path, run.path / run_dir.AVERAGE):
         for step in run_dir.all_steps(parent):
             one = checkpoint_scores.translation_of(
                 folder, name, step, parent != run.path

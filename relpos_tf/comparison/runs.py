@@ -21,8 +21,6 @@ from relpos_tf.utils import files
 
 # How compare names the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
-# The folder of averages in a run.
-_AVERAGE = "average"
 _SHARING = "sharing.json"
 # Hparams that flags or data decide, not the set.
 _NOT_COMPARED = frozenset({"vocab_size", "train_steps"})
@@ -198,8 +196,7 @@ def find(text: str) -> list[Run]:
 def final_checkpoint(run: Run, step: int = 0) -> str:
     """Returns the prefix of a run's final model.
 
-    It is the average of the last checkpoints if the set asks for an average
-    and there is one, else the last checkpoint.
+    It is the first of `checkpoints.candidates`, of a step if one is given.
 
     Args:
         run: The run.
@@ -208,19 +205,10 @@ def final_checkpoint(run: Run, step: int = 0) -> str:
     Raises:
         UserError: there is no such checkpoint.
     """
-    steps = run_dir.all_steps(run.path)
-    if not steps or (step and step not in steps):
-        wanted = f"ckpt-{step}" if step else "a checkpoint"
-        raise errors.UserError(
-            f"Expected {wanted} in {run.path}. Received: "
-            f"{', '.join(map(str, steps)) or 'none'}."
-        )
-    step = step or steps[-1]
-    averaged = run.path / _AVERAGE / f"ckpt-{step}"
-    if run.files.read_hparams().num_averaged > 1:
-        if run_dir.checkpoint_file(averaged.parent, step).is_file():
-            return str(averaged)
-    return str(run.path / f"ckpt-{step}")
+    for prefix in checkpoints.candidates(run.path):
+        if step in (0, run_dir.checkpoint_step(prefix)):
+            return prefix
+    return checkpoints.candidates(run.path / f"ckpt-{step}")[0]  # raises
 
 
 def is_finished(run: Run, train_steps: int) -> bool:
@@ -238,7 +226,7 @@ def is_finished(run: Run, train_steps: int) -> bool:
         steps = run_dir.epoch_ends(run.path)
     if min(hparams.num_averaged, len(steps)) < 2:
         return True
-    return train_steps in run_dir.all_steps(run.path / _AVERAGE)
+    return train_steps in run_dir.all_steps(run.path / run_dir.AVERAGE)
 
 
 def check_resumable(
@@ -323,7 +311,7 @@ def check_text(
 
 def _average_of(checkpoint):
     """Returns the steps of an average's checkpoints; [] of a single one."""
-    if pathlib.Path(checkpoint).parent.name != _AVERAGE:
+    if pathlib.Path(checkpoint).parent.name != run_dir.AVERAGE:
         return []
     return checkpoints.averaged_steps(checkpoint)
 

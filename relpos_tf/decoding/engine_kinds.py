@@ -6,7 +6,6 @@ where CTranslate2 or LiteRT translates.
 """
 
 import importlib
-import os
 import pathlib
 from typing import Any
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from typing import NamedTuple
 from relpos_tf import errors
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
+from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.utils import extras
 
@@ -68,7 +68,6 @@ def of(path: str | pathlib.Path) -> Kind:
         UserError: the path is none of them, or a damaged export or one of an
             unknown format.
     """
-    prefix = str(path).removesuffix(run_dir.CHECKPOINT)
     if export_files.is_export(path):
         name = export_files.read_info(path)["format"]
         if name in _EXPORTS:
@@ -77,13 +76,8 @@ def of(path: str | pathlib.Path) -> Kind:
             f"Expected an export of the format {', '.join(_EXPORTS)}. "
             f"Received: {path}, of the format {name!r}."
         )
-    if run_dir.all_steps(path) or os.path.isfile(prefix + run_dir.CHECKPOINT):
-        return RUN
-    raise errors.UserError(
-        "Expected the folder of a run, of an average of checkpoints or of an "
-        "export, or a checkpoint such as runs/demo/ckpt-100. Received: "
-        f"{path}, which is none of them."
-    )
+    checkpoints.candidates(path)  # raises if there is none
+    return RUN
 
 
 def languages(path: str | pathlib.Path) -> dict[str, str]:

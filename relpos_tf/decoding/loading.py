@@ -17,8 +17,9 @@ def load_model(
     No code of the run's directory is executed.
 
     Args:
-        run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
-            or the prefix of a checkpoint, as in `runs/mine/ckpt-1000`.
+        run_dir_or_checkpoint: A run's directory, for the average of its end,
+            else its newest checkpoint; `RUN/best`, the checkpoint of the best
+            BLEU in training; or a checkpoint, as in `runs/mine/ckpt-1000`.
 
     Returns:
         The model. Its `hparams` are those it was trained with.

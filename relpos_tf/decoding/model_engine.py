@@ -342,8 +342,7 @@ def load(
     """Loads the engine of a run, or of one checkpoint.
 
     Args:
-        run_dir_or_checkpoint: A run's directory, or the prefix of a
-            checkpoint.
+        run_dir_or_checkpoint: See `loading.load_model`.
         jit_compile: See `ModelEngine`.
 
     Raises:

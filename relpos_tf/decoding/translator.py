@@ -94,7 +94,9 @@ class Translator:
         maker you trust.
 
         Args:
-            path: A run's directory, the prefix of a checkpoint, or the
+            path: A run's directory, for the average of its end, else its
+                newest checkpoint; `RUN/best`, the checkpoint of the best BLEU
+                in training; a checkpoint, as in `runs/mine/ckpt-1000`; or the
                 directory of an export.
             jit_compile: Whether XLA compiles the search for lines that are
                 translated alone, which takes half of the time then, and some

@@ -48,8 +48,8 @@ def export_argos(
     """Writes a package such as `translate-en_de-1_0.argosmodel`.
 
     Args:
-        run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
-            or the prefix of a checkpoint.
+        run_dir_or_checkpoint: A run's directory, or a checkpoint, see
+            `checkpoints.candidates`.
         export_dir: Folder for the file. An earlier file of the same languages
             and version is replaced.
         package_version: str. Numbers with dots between them; the client takes

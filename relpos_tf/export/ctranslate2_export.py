@@ -36,8 +36,8 @@ def export_ctranslate2(
     source or target ids, or null for any number.
 
     Args:
-        run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
-            or the prefix of a checkpoint.
+        run_dir_or_checkpoint: A run's directory, or a checkpoint, see
+            `checkpoints.candidates`.
         export_dir: Folder to write. An earlier export there is replaced.
         quantization: str. One of `quantizations.ALL`; "none" keeps float32.
         beam_size: int. None here and below: the value of the run's hparams.

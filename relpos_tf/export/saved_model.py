@@ -178,8 +178,8 @@ def export_saved_model(
     folder describes the model, its settings and its signatures.
 
     Args:
-        run_dir_or_checkpoint: A run's directory, for its newest checkpoint,
-            or the prefix of a checkpoint.
+        run_dir_or_checkpoint: A run's directory, or a checkpoint, see
+            `checkpoints.candidates`.
         export_dir: Folder to write. An earlier export there is replaced.
         beam_size: int. None here and below: the value of the run's hparams.
         alpha: float. The exponent of the length penalty.

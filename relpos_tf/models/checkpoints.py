@@ -46,6 +46,7 @@ _MOVING_AVERAGE = "moving_average/"
 # This array marks an average: the steps of its checkpoints.
 _AVERAGE_OF = "training/average_of"
 _ARRAY = ".npy"  # the end of a name in the archive, as `numpy.load` expects
+_BEST = "best"  # in place of a checkpoint's name
 _LISTED = 5  # most items that a message lists
 
 
@@ -84,13 +85,11 @@ class CheckpointManager:
         """Returns the steps of the checkpoints, ascending."""
         return run_dir.all_steps(self._directory)
 
-    def latest(self) -> str | None:
-        """Returns the prefix of the newest checkpoint, or None."""
-        steps = self.all_steps()
-        return str(self._directory / f"ckpt-{steps[-1]}") if steps else None
-
     def protect(self, *steps: int) -> None:
-        """Keeps the checkpoints of these steps in addition to `keep_max`."""
+        """Keeps the checkpoints of these steps in addition to `keep_max`.
+
+        That of the best BLEU is kept in any case.
+        """
         self._protected = set(steps)
 
     def save(self, step: int, is_stop: bool = False) -> str:
@@ -109,9 +108,9 @@ class CheckpointManager:
         prefix = str(self._directory / f"ckpt-{step}")
         with signals.held():
             if not is_stop:
-                self._run.unmark_stop(step)
+                self._run.unmark(run_dir.STOP, [step])
             elif step not in self.all_steps():
-                self._run.mark_stop(step)
+                self._run.mark(run_dir.STOP, step)
             _write(prefix, self._variables)
             self._prune(step)
         return prefix
@@ -121,9 +120,9 @@ class CheckpointManager:
 
         The others are then those of a run that never stopped.
         """
-        kept = {step} | self._protected
+        kept = {step, self._run.best()} | self._protected
         others = [old for old in self.all_steps() if old not in kept]
-        stops = run_dir.stops(self._directory)
+        stops = run_dir.steps_of(self._directory, run_dir.STOP)
         gone = [old for old in others if old in stops]
         if self._keep_max:
             regular = [n for n in [*others, step] if n not in stops]
@@ -145,7 +144,9 @@ class CheckpointManager:
             UserError: it is not readable, or does not fit the variables.
         """
         if path is None:
-            prefix, values = _newest_readable(self._directory)
+            steps = reversed(self.all_steps())
+            prefixes = [str(self._directory / f"ckpt-{n}") for n in steps]
+            prefix, values = _first_readable(self._directory, prefixes)
         else:
             prefix = resolve(path)
             values = read(prefix)
@@ -167,39 +168,72 @@ class CheckpointManager:
         return prefix
 
 
-def resolve(path: str | pathlib.Path) -> str:
-    """Returns the prefix of a checkpoint that a user names.
+def candidates(path: str | pathlib.Path) -> list[str]:
+    """Returns the prefixes that a path may stand for, the first choice first.
+
+    A run stands for its result: the average of its end, or else its newest
+    checkpoint. So the largest step comes first, and of one step the average. A
+    folder of averages stands for that of the largest step.
 
     Args:
-        path: A checkpoint's prefix, with or without `.npz`, or a directory for
-            its newest checkpoint. Damaged ones are skipped with a warning.
+        path: A checkpoint's prefix, with or without `.npz`; a directory; or
+            `RUN/best`, unless there is a directory of this name.
 
     Raises:
         UserError: there is none; the message lists the steps that exist.
     """
-    prefix = str(path).removesuffix(run_dir.CHECKPOINT)
-    if os.path.isfile(f"{prefix}{run_dir.CHECKPOINT}"):
-        return prefix
-    if os.path.isdir(prefix):
-        return _newest_readable(pathlib.Path(prefix))[0]
-    steps = run_dir.all_steps(os.path.dirname(prefix) or ".")
-    there = f" The steps there: {', '.join(map(str, steps))}." if steps else ""
-    raise errors.UserError(
-        "Expected a run's directory or a checkpoint such as runs/demo/ckpt-100."
-        f" Received: {path}, which does not exist.{there}"
-    )
+    path = pathlib.Path(str(path).removesuffix(run_dir.CHECKPOINT))
+    if os.path.isfile(f"{path}{run_dir.CHECKPOINT}"):
+        return [str(path)]
+    folders = path / run_dir.AVERAGE, path
+    found = [(step, f) for f in folders for step in run_dir.all_steps(f)]
+    if path.name == _BEST and not path.exists():
+        best = run_dir.RunDir(path.parent).best()
+        found = [] if best is None else [(best, path.parent)]
+    if not found:
+        steps = ", ".join(map(str, run_dir.all_steps(path.parent)))
+        there = f" The steps there: {steps}." if steps else ""
+        raise errors.UserError(
+            "Expected a trained run, its folder of averages, a checkpoint such "
+            "as runs/demo/ckpt-100, an export, or, of a run with evaluations, "
+            f"runs/demo/best. Received: {path}, which is none of them.{there}"
+        )
+    found.sort(key=lambda one: one[0], reverse=True)
+    return [str(folder / f"ckpt-{step}") for step, folder in found]
 
 
-def _newest_readable(directory):
-    """Returns the prefix and the arrays of the newest readable checkpoint.
+def resolve(path: str | pathlib.Path) -> str:
+    """Returns the prefix of the checkpoint that a path stands for.
 
-    Of averages, the newest is the one that was written last.
+    Unless the path names one checkpoint, logs it, with others that the run has,
+    and warns of a run that has not ended.
+
+    Args:
+        path: See `candidates`. Damaged ones are skipped with a warning.
+
+    Raises:
+        UserError: there is none, or none that is readable, or a directory is
+            not of a run.
     """
-    steps = run_dir.all_steps(directory)
-    if not run_dir.RunDir(directory).has_hparams():  # a folder of averages
-        steps.sort(key=lambda step: _written(directory, step))
-    for step in reversed(steps):
-        prefix = str(directory / f"ckpt-{step}")
+    prefixes = candidates(path)
+    named = pathlib.Path(str(path).removesuffix(run_dir.CHECKPOINT))
+    if prefixes == [str(named)]:
+        return prefixes[0]
+    prefix, _ = _first_readable(named, prefixes)
+    run = run_dir.run_of(prefix)
+    best, averages = run.best(), run_dir.all_steps(run.path / run_dir.AVERAGE)
+    others = "" if best is None else f" (best: ckpt-{best})"
+    if averages and averages[-1] < run_dir.checkpoint_step(prefix):
+        others += f" (older: {run_dir.AVERAGE}/ckpt-{averages[-1]})"
+    _log.info("%s stands for %s%s.", path, prefix, others)
+    if unfinished := run.unfinished():
+        _log.warning("%s", unfinished)
+    return prefix
+
+
+def _first_readable(directory, prefixes):
+    """Returns the prefix and the arrays of the first readable checkpoint."""
+    for prefix in prefixes:
         try:
             return prefix, read(prefix)
         except errors.UserError:
@@ -208,11 +242,6 @@ def _newest_readable(directory):
         f"Expected a checkpoint ckpt-STEP{run_dir.CHECKPOINT} in {directory}. "
         f"Received: {sorted(path.name for path in directory.glob('*'))}."
     )
-
-
-def _written(directory: pathlib.Path, step: int) -> int:
-    """Returns when a checkpoint was written, in nanoseconds."""
-    return run_dir.checkpoint_file(directory, step).stat().st_mtime_ns
 
 
 def read(

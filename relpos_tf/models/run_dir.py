@@ -5,6 +5,7 @@ import json
 import pathlib
 import platform
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import relpos_tf
@@ -19,10 +20,13 @@ SUBWORDS = "tokenizer.subwords"  # instead, for a tensor2tensor vocabulary
 METRICS = "metrics.jsonl"
 VERSIONS = "versions.json"
 CHECKPOINT = ".npz"  # the end of a checkpoint's file, after `ckpt-STEP`
+AVERAGE = "average"  # the folder of averages in a run
 _FLAGS = "flags.txt"
 _PROBLEM = "problem.json"
-# After a checkpoint's name: it is the end of an epoch; only a stop saved it.
-_EPOCH, _STOP = ".epoch", ".stop"
+# Marks, after a checkpoint's name: an epoch of the data ends there; only a stop
+# saved it, and it goes when the next is saved; it has the best BLEU; the
+# training came to its end there.
+EPOCH, STOP, BEST, END = _MARKS = ".epoch", ".stop", ".best", ".end"
 _PROBLEM_FIELDS = {
     "problem": str,
     "source_language": str,
@@ -192,37 +196,52 @@ class RunDir:
                 ) from error
         return events
 
-    def truncate_metrics(self, step: int) -> None:
-        """Removes the events after `step`: a resumed run repeats them."""
+    def truncate(self, step: int) -> None:
+        """Removes what a run that goes on from `step` repeats.
+
+        It is the events and the marks after that, and the mark of its end.
+        """
         kept = [e for e in self.read_metrics() if e["step"] <= step]
         if (self.path / METRICS).exists():
             self._write(METRICS, b"".join(map(_line, kept)))
+        for mark in _MARKS:
+            marked = steps_of(self.path, mark)
+            self.unmark(mark, [n for n in marked if n > step or mark == END])
 
-    def mark_epoch_end(self, step: int, epochs: int) -> None:
-        """Marks a checkpoint as the last one of an epoch of the data.
+    def mark(self, mark: str, step: int) -> None:
+        """Marks the checkpoint of a step, which may come later.
 
         Args:
-            step: int. The step of the checkpoint.
-            epochs: int. The number of epochs that have ended.
+            mark: str. `EPOCH`, `STOP`, `BEST` or `END`.
+            step: int. The step.
         """
-        self._write(f"ckpt-{step}{_EPOCH}", f"{epochs}\n".encode())
+        self._write(f"ckpt-{step}{mark}", b"")
 
-    def truncate_epoch_ends(self, step: int) -> None:
-        """Removes the marks of epochs that end after `step`."""
-        for marked in _steps(self.path, _EPOCH):
-            if marked > step:
-                (self.path / f"ckpt-{marked}{_EPOCH}").unlink()
+    def unmark(self, mark: str, steps: Iterable[int]) -> None:
+        """Removes the marks of some steps, those that are there."""
+        for step in steps:
+            (self.path / f"ckpt-{step}{mark}").unlink(missing_ok=True)
 
-    def mark_stop(self, step: int) -> None:
-        """Marks the checkpoint of a step, which only a stop saves.
+    def best(self) -> int | None:
+        """Returns the step of the checkpoint that is kept as the best."""
+        steps = steps_of(self.path, BEST) & steps_of(self.path, CHECKPOINT)
+        return max(steps, default=None)
 
-        It goes when the next checkpoint is saved.
+    def unfinished(self) -> str:
+        """Returns a sentence if training has not come to its end, else "".
+
+        An imported run, without flags.txt, has ended.
         """
-        self._write(f"ckpt-{step}{_STOP}", b"")
-
-    def unmark_stop(self, step: int) -> None:
-        """Removes the mark of `mark_stop`, if there is one."""
-        (self.path / f"ckpt-{step}{_STOP}").unlink(missing_ok=True)
+        steps, flags = all_steps(self.path), self.read_flags()
+        if not flags or not steps or steps[-1] in steps_of(self.path, END):
+            return ""
+        asked = flags.get("train_steps", "")
+        total = int(asked) if asked.isdecimal() else 0
+        return (
+            f"The run {self.path} has not ended: it has {steps[-1]:,} of "
+            f"{total or self.read_hparams().train_steps:,} updates, without "
+            "the evaluation and the average of its end."
+        )
 
     def _write(self, name: str, content: bytes) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -258,18 +277,20 @@ def latest_run(root: str = "runs", flag: str = "--output_dir") -> pathlib.Path:
     Raises:
         UserError: there is none.
     """
-    checkpoints = [
-        path
+    saved = [
+        (path.stat().st_mtime, run)
         for folders in ("*", "*/*")
-        for path in pathlib.Path(root).glob(f"{folders}/ckpt-*{CHECKPOINT}")
-        if RunDir(path.parent).has_hparams()
+        for run in pathlib.Path(root).glob(folders)
+        for folder in (run, run / AVERAGE)
+        for path in folder.glob(f"ckpt-*{CHECKPOINT}")
+        if RunDir(run).has_hparams()
     ]
-    if not checkpoints:
+    if not saved:
         raise errors.UserError(
             f"Expected a trained run in {root}/. Received: none. Train one "
             f"with relpos-trainer, or name one with {flag}."
         )
-    return max(checkpoints, key=lambda path: path.stat().st_mtime).parent
+    return max(saved)[1]
 
 
 def run_of(path: str | pathlib.Path) -> RunDir:
@@ -372,7 +393,7 @@ def checkpoint_file(directory: str | pathlib.Path, step: int) -> pathlib.Path:
 
 def all_steps(directory: str | pathlib.Path) -> list[int]:
     """Returns the steps of the checkpoints in a directory, ascending."""
-    return sorted(_steps(directory, CHECKPOINT))
+    return sorted(steps_of(directory, CHECKPOINT))
 
 
 def epoch_ends(directory: str | pathlib.Path) -> list[int]:
@@ -380,24 +401,19 @@ def epoch_ends(directory: str | pathlib.Path) -> list[int]:
 
     Runs have them while `average_epochs` is set.
     """
-    ends = _steps(directory, _EPOCH)
+    ends = steps_of(directory, EPOCH)
     return [step for step in all_steps(directory) if step in ends]
 
 
-def stops(directory: str | pathlib.Path) -> set[int]:
-    """Returns the steps of the checkpoints that only a stop has saved."""
-    return _steps(directory, _STOP)
-
-
-def _steps(directory: str | pathlib.Path, end: str) -> set[int]:
-    """Returns the steps of the files `ckpt-STEP` with an end."""
+def steps_of(directory: str | pathlib.Path, end: str) -> set[int]:
+    """Returns the steps of the files `ckpt-STEP` with an end, as of a mark."""
     names = [p.stem for p in pathlib.Path(directory).glob(f"ckpt-*{end}")]
     return {int(n[5:]) for n in names if re.fullmatch(r"ckpt-\d+", n)}
 
 
 def remove_checkpoint(prefix: str | pathlib.Path) -> None:
     """Removes the file of a checkpoint, and then its marks."""
-    for end in (CHECKPOINT, f"{CHECKPOINT}.damaged", _EPOCH, _STOP):
+    for end in (CHECKPOINT, f"{CHECKPOINT}.damaged", *_MARKS):
         pathlib.Path(f"{prefix}{end}").unlink(missing_ok=True)
 
 

@@ -30,6 +30,7 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.models import transformer
+from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem as problem_lib
 from relpos_tf.training import evaluation
 from relpos_tf.training import hosts as hosts_lib
@@ -95,9 +96,6 @@ class Trainer:
             if config.profile:
                 self._profiler = reporting.Profiler(run.path / "profile")
             self._summaries = reporting.SummaryWriter(run.path)
-            run.truncate_metrics(self.step)
-            run.truncate_epoch_ends(self.step)
-            self._protect()
 
     @property
     def step(self) -> int:
@@ -127,8 +125,12 @@ class Trainer:
                 unless the first update or an evaluation was interrupted.
         """
         with self._hosts.training():
-            if self.config.evaluate and self._hosts.is_chief:
-                _ = self._evaluation_data  # What it raises comes at the start.
+            if self._hosts.is_chief:
+                # A resumed run repeats what is removed here.
+                self.run.truncate(self.step)
+                self._protect()
+                if self.config.evaluate:
+                    _ = self._evaluation_data  # It raises at the start.
             is_over = self._has_ended()
             reader = run_setup.reader_of(
                 self._problem, self._data_dir, self.hparams, self.config
@@ -266,7 +268,7 @@ class Trainer:
             return  # All updates so far were skipped.
         if epochs and self._hosts.is_chief:
             # First, so that no kill comes between the checkpoint and its mark.
-            self.run.mark_epoch_end(self.step, epochs)
+            self.run.mark(run_dir_lib.EPOCH, self.step)
             self._protect(self.step)
         self._state.save(batch, progress.sums(), is_stop)
 
@@ -279,14 +281,19 @@ class Trainer:
     def _protect(self, *coming: int) -> None:
         """Keeps the ends of epochs and the best BLEU, however old they are.
 
+        The best is marked, of those that are there. That of other conditions
+        stays the best until there is an evaluation under these.
+
         Args:
             *coming: Steps that will be ends of epochs.
         """
-        steps = self._ends(*coming)
-        if evaluations := self._evaluations():
-            best = max(evaluations, key=lambda event: event["bleu"])
-            steps.append(best["step"])
-        self._state.manager.protect(*steps)
+        saved = self._state.manager.all_steps()
+        if scored := [e for e in self._evaluations() if e["step"] in saved]:
+            best = max(scored, key=lambda event: event["bleu"])["step"]
+            self.run.mark(run_dir_lib.BEST, best)
+            marked = run_dir_lib.steps_of(self.run.path, run_dir_lib.BEST)
+            self.run.unmark(run_dir_lib.BEST, marked - {best})
+        self._state.manager.protect(*self._ends(*coming))
 
     def _divergence(self) -> errors.UserError:
         """Returns the error of too many skipped updates."""
@@ -327,6 +334,21 @@ class Trainer:
             )
 
     @functools.cached_property
+    def _conditions(self) -> dict[str, Any]:
+        """All that scores depend on, besides the weights."""
+        manifest = self._problem.manifest(self._data_dir)
+        data = manifest_lib.fingerprints(manifest)
+        names = "batch_size", "beam_size", "alpha", "extra_length"
+        return {
+            "data": data[self.config.eval_split],
+            "eval_steps": self.config.eval_steps,
+            "bleu_tokenize": metrics.tokenizer_of(
+                self._problem.target_language, self.config.bleu_tokenize
+            ),
+            **{name: getattr(self.hparams, name) for name in names},
+        }
+
+    @functools.cached_property
     def _evaluation_data(self) -> tuple[Any, list[str], list[str], str]:
         """The tokens, lines, references and tokenizer for BLEU to evaluate.
 
@@ -339,21 +361,24 @@ class Trainer:
         tokens = self._problem.tokens(self._data_dir, split)
         sources, references = self._problem.lines(self._data_dir, split)
         metrics.check_references(references)
-        tokenize = metrics.tokenizer_of(
-            self._problem.target_language, self.config.bleu_tokenize
-        )
+        tokenize = self._conditions["bleu_tokenize"]
         for warning in metrics.reference_warnings(references, tokenize):
             _log.warning("%s", warning)
         return tokens, sources, references, tokenize
 
     def _evaluations(self) -> list[dict[str, Any]]:
-        """Returns the events of the run's evaluations, without averages."""
-        return [
+        """Returns the evaluations that can be compared, by step.
+
+        They are those under the present conditions, without averages.
+        """
+        found = [
             event
             for event in self.run.read_metrics()
             if event["split"] == self.config.eval_split
             and "averaged" not in event
+            and event.get("conditions") == self._conditions
         ]
+        return sorted(found, key=lambda event: event["step"])
 
     def _has_ended(self) -> bool:
         """Says whether early stopping has ended the run.
@@ -391,14 +416,31 @@ class Trainer:
 
         Returns:
             The event: `run_config.METRICS`, the other attributes of
-            `metrics.Scores`, the step and the split.
+            `metrics.Scores`, the step, the split and the conditions.
         """
         with self._state.optimizer.averages.in_place():
-            event = self._score()
+            event = self._score(self.step)
         self._protect()
         return event
 
-    def _score(self, **extra) -> dict[str, Any]:
+    def score(self, prefix: str) -> dict[str, Any]:
+        """Scores a checkpoint, or an average, and records the scores.
+
+        The model has its weights then.
+
+        Args:
+            prefix: str. The checkpoint, of this run.
+
+        Returns:
+            The event, see `evaluate`.
+        """
+        variables = {v.path: v.value for v in self.model.variables}
+        checkpoints.restore_model(prefix, variables)
+        number = len(checkpoints.averaged_steps(prefix))
+        averaged = {"averaged": number} if number else {}
+        return self._score(run_dir_lib.checkpoint_step(prefix), **averaged)
+
+    def _score(self, step: int, **extra) -> dict[str, Any]:
         """Scores the model as it is; adds `extra` to the event."""
         split = self.config.eval_split
         tokens, sources, references, tokenize = self._evaluation_data
@@ -416,11 +458,18 @@ class Trainer:
         scores, _ = evaluation.translate_and_score(
             self._translator, sources, references, progress, tokenize
         )
-        event = {"step": self.step, "split": split} | extra
+        event = {"step": step, "split": split} | extra
+        event["conditions"] = self._conditions
         event |= forced | dataclasses.asdict(scores)
         self._record(event)
         _log.info("%s", run_config.log_line(event))
         return event
+
+    def end(self) -> None:
+        """Averages and scores checkpoints, and marks that the run has ended."""
+        self.average()
+        if self._hosts.is_chief:
+            self.run.mark(run_dir_lib.END, self.step)
 
     def average(self) -> str | None:
         """Averages and scores checkpoints, as the hparams say.
@@ -445,7 +494,7 @@ class Trainer:
             )
         if len(steps) < 2:
             return None
-        folder = self.run.path / "average"
+        folder = self.run.path / run_dir_lib.AVERAGE
         folder.mkdir(exist_ok=True)
         average = str(folder / f"ckpt-{self.step}")
         checkpoints.average(
@@ -457,9 +506,7 @@ class Trainer:
         )
         _log.info("%s: %s.", line, average)
         if self.config.evaluate:
-            variables = {v.path: v.value for v in self.model.variables}
-            checkpoints.restore_model(average, variables)
-            self._score(averaged=len(steps))
+            self.score(average)
         return average
 
 
@@ -535,7 +582,7 @@ class TrainingState:
             warm_start_from: str. Another run or checkpoint, whose weights a
                 run without a checkpoint starts from; or "".
         """
-        if self._hosts.is_chief and self.manager.latest():
+        if self._hosts.is_chief and self.manager.all_steps():
             self.manager.restore()
         [step] = self._hosts.from_chief(self.step)
         path = f"{self._run.path}/ckpt-{step}"

@@ -179,7 +179,7 @@ def checkpoints_in(directory):
 
     The checkpoint of a stop goes when the next is saved.
     """
-    stops = run_dir.stops(directory)
+    stops = run_dir.steps_of(directory, run_dir.STOP)
     return {
         f"ckpt-{step}.npz": (directory / f"ckpt-{step}.npz").read_bytes()
         for step in run_dir.all_steps(directory)

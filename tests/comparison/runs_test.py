@@ -111,7 +111,7 @@ class ProgressTest(RunsTestCase):
         hparams = HPARAMS.replace(**{field: 5})
         run = self.run_of(*steps, hparams=hparams, average=average)
         for step in steps:  # ends of epochs
-            run.files.mark_epoch_end(step, 1)
+            run.files.mark(run_dir.EPOCH, step)
         self.assertEqual(runs.is_finished(run, 10), expected)
         folder = run.path / "average" if average else run.path
         self.assertEqual(runs.final_checkpoint(run), f"{folder}/ckpt-10")

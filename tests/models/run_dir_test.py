@@ -68,15 +68,15 @@ class RunDirTest(folders.TestCase):
         with open(self.run.path / "metrics.jsonl", "ab") as file:
             file.write('{"step": 2, "text": "ü'.encode()[:-1])
         self.assertEqual(self.run.read_metrics(), [first])
-        self.run.truncate_metrics(7)  # as every start of training does
+        self.run.truncate(7)  # as every start of training does
         self.run.append_metrics(event(3))
         self.assertEqual(self.run.read_metrics(), [first, event(3)])
 
     def test_events_after_the_checkpoint_are_dropped(self):
-        self.run.truncate_metrics(5)  # nothing there yet
+        self.run.truncate(5)  # nothing there yet
         for step in (4, 5, 6):
             self.run.append_metrics(event(step))
-        self.run.truncate_metrics(5)
+        self.run.truncate(5)
         self.assertEqual(self.run.read_metrics(), [event(4), event(5)])
 
     @parameterized.parameters(

@@ -57,7 +57,6 @@ class EpochEndsTest(tiny_runs.TestCase):
         # The last three ends and, with 25, the last two.
         self.assertEqual(run_dir.all_steps(path), [17, 19, 20, 25])
         self.assertEqual(run_dir.epoch_ends(path), [17, 19, 25])
-        self.assertEqual((path / "ckpt-19.epoch").read_text(), "6\n")
         ends = [self.values_in(path / f"ckpt-{step}") for step in (17, 19, 25)]
         found = self.values_in(path / "average" / "ckpt-25")
         checked = 0
@@ -76,7 +75,7 @@ class EpochEndsTest(tiny_runs.TestCase):
         self.assertEqual(found, ENDS_OF_THREE)
 
     def test_a_run_killed_anywhere_gives_the_same_average(self):
-        mark, save = run_dir.RunDir.mark_epoch_end, checkpoints._write
+        mark, save = run_dir.RunDir.mark, checkpoints._write
 
         def killed(function, count):
             def call(*args):
@@ -97,9 +96,7 @@ class EpochEndsTest(tiny_runs.TestCase):
         ):
             with (
                 mock.patch.object(checkpoints, "_write", killed(save, saves)),
-                mock.patch.object(
-                    run_dir.RunDir, "mark_epoch_end", killed(mark, marks)
-                ),
+                mock.patch.object(run_dir.RunDir, "mark", killed(mark, marks)),
                 self.assertRaises(Killed),
             ):
                 self.train("killed", 25)
