@@ -46,7 +46,6 @@ _MOVING_AVERAGE = "moving_average/"
 # This array marks an average: the steps of its checkpoints.
 _AVERAGE_OF = "training/average_of"
 _ARRAY = ".npy"  # the end of a name in the archive, as `numpy.load` expects
-_BEST = "best"  # in place of a checkpoint's name
 _LISTED = 5  # most items that a message lists
 
 
@@ -187,16 +186,17 @@ def candidates(path: str | pathlib.Path) -> list[str]:
         return [str(path)]
     folders = path / run_dir.AVERAGE, path
     found = [(step, f) for f in folders for step in run_dir.all_steps(f)]
-    if path.name == _BEST and not path.exists():
+    if path.name == "best" and not path.exists():
         best = run_dir.RunDir(path.parent).best()
         found = [] if best is None else [(best, path.parent)]
     if not found:
         steps = ", ".join(map(str, run_dir.all_steps(path.parent)))
         there = f" The steps there: {steps}." if steps else ""
+        what = "is none of them" if path.exists() else "does not exist"
         raise errors.UserError(
             "Expected a trained run, its folder of averages, a checkpoint such "
             "as runs/demo/ckpt-100, an export, or, of a run with evaluations, "
-            f"runs/demo/best. Received: {path}, which is none of them.{there}"
+            f"runs/demo/best. Received: {path}, which {what}.{there}"
         )
     found.sort(key=lambda one: one[0], reverse=True)
     return [str(folder / f"ckpt-{step}") for step, folder in found]

@@ -58,15 +58,13 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
             err, "warning: 9 checkpoints asked for, 4 saved.\n"
         )
 
-    def test_the_folder_stands_for_the_result_that_was_written_last(self):
-        folder = self.run_dir / "average"
-        self.execute("--steps=400,5000")
-        os.utime(folder / "ckpt-5000.npz", (1, 1))
+    def test_an_average_up_to_the_last_step_becomes_the_result(self):
+        run_dir.RunDir(self.run_dir).write_hparams(hparam.HParams())
         self.execute("--steps=2,30")
-        self.assertEqual(checkpoints.resolve(folder), f"{folder}/ckpt-30")
-        # A run stands for its last step, whenever its files were copied.
-        os.utime(self.run_dir / "ckpt-5000.npz", (1, 1))
         last = str(self.run_dir / "ckpt-5000")
+        self.assertEqual(checkpoints.resolve(self.run_dir), last)
+        self.execute("--n=2")
+        last = str(self.run_dir / "average" / "ckpt-5000")
         self.assertEqual(checkpoints.resolve(self.run_dir), last)
 
     def test_average_is_no_checkpoint_to_average(self):

@@ -12,6 +12,7 @@ from absl.testing import absltest
 from relpos_tf.bin import export
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from tests import ctranslate2_runs
 from tests import tiny_run
 from tests.bin import calls
@@ -23,8 +24,7 @@ class ExportTest(absltest.TestCase):
     def assert_error(self, code, message, *arguments):
         found, out, err = calls.execute(export.main, *arguments)
         self.assertEqual((found, out), (code, b""))
-        self.assertLen(err.splitlines(), 1)
-        self.assertIn(message, err)
+        self.assertIn(message, err.splitlines()[-1])
 
     def test_a_ruined_model_is_not_exported(self):
         run = pathlib.Path(self.create_tempdir().full_path, "run")
@@ -45,7 +45,13 @@ class ExportTest(absltest.TestCase):
 
     @unittest.skipIf(NO_LIBRARY, "ctranslate2 is not installed")
     def test_the_export_has_the_settings_of_the_flags(self):
-        run = ctranslate2_runs.run_of()
+        run = pathlib.Path(self.create_tempdir().full_path, "run")
+        shutil.copytree(ctranslate2_runs.run_of(), run)
+        [step] = run_dir.all_steps(run)
+        (run / "average").mkdir()
+        result = f"average/ckpt-{step}"
+        shutil.copy(run / f"ckpt-{step}.npz", f"{run}/{result}.npz")
+        run_dir.RunDir(run).mark(run_dir.BEST, step)
         code, _, err = calls.execute(
             export.main,
             f"--output_dir={run}",
@@ -55,6 +61,9 @@ class ExportTest(absltest.TestCase):
         )
         self.assertEqual(code, 0, err)
         folder = run / "export_ctranslate2"
+        self.assertIn(f"{run}/{result} (best: ckpt-{step}).\n", err)
+        self.assertIn(f"Exported {run}/{result} to {folder}.", err)
         info = json.loads((folder / "export_info.json").read_text())
+        self.assertEqual(info["checkpoint"], f"{run}/{result}")
         self.assertEqual(info["quantization"], "int8")
         self.assertEqual(info["decode_hparams"]["beam_size"], 2)

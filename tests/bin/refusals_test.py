@@ -155,7 +155,8 @@ TABLE = {
         ("--decode_from_file=a --decode_to_file=./folder/../a", "same file"),
         ("--decode_from_file=a --prefix_file=b", "--prefix_file each of 2"),
         ("--output_dir=folder", "which is none of them"),
-        ("--checkpoint_path=run/ckpt-8", "which is none of them"),
+        ("--checkpoint_path=run/ckpt-8", "does not exist steps there: 7"),
+        ("--checkpoint_path=run/best", "does not exist evaluations"),
         ("--export_dir=folder", "which is none of them"),
         ("--output_dir=export", "a SavedModel --export_dir"),
         ("--checkpoint_path=export", "a SavedModel --export_dir"),
@@ -182,11 +183,11 @@ TABLE = {
         ("--model=run --port=65536", "port"),
         ("--model=run --cors_origin=example.org", "cors_origin https://"),
         ("--model=run --model=run", "--model different names"),
-        ("--port=0 --model=no", "--model: which is none of them"),
+        ("--port=0 --model=no", "--model: which does not exist"),
         ("--port=0 --model=folder", "--model: which is none of them"),
         ("--port=0 --model=a", "--model: which is none of them"),
         # Before the first is loaded, which would import TensorFlow.
-        ("--port=0 --model=run --model=no", "--model: which is none of them"),
+        ("--port=0 --model=run --model=no", "--model: which does not exist"),
     ),
     trainer: (
         ("--vocab_size=0", "vocab_size 0"),

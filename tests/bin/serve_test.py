@@ -138,9 +138,10 @@ class ServeTest(absltest.TestCase):
         process, url, said = self.start(
             f"--model=tiny={tiny_run.path()}", "--max_extra_length=9000"
         )
-        self.assertLen(said, 3, said)
+        self.assertLen(said, 4, said)
         self.assertEqual(said[0], "warning: once\n")
-        self.assertStartsWith(said[1], f"Loaded tiny from {tiny_run.path()} in")
+        self.assertIn(f"{tiny_run.path()}/ckpt-7", said[1])
+        self.assertStartsWith(said[2], f"Loaded tiny from {tiny_run.path()} in")
         self.assertEqual(process.stderr.readline(), READY)
         self.assertEqual(get(f"{url}health")["status"], "ok")
         (found,) = post(url, {"lines": ["twenty-one days"], "n_best": 3})

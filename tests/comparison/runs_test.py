@@ -71,11 +71,12 @@ class ProgressTest(RunsTestCase):
     def run_of(self, *args, **kwargs):
         return runs.Run("a", 1, self.make("a-seed1", *args, **kwargs))
 
-    def test_final_model_is_the_newest_checkpoint_or_the_one_of_the_step(self):
-        run = self.run_of(9, 10, average=(10,))
+    def test_final_model_is_the_result_or_that_of_the_step(self):
+        run = self.run_of(9, 10, average=(9,))
         self.assertEqual(runs.final_checkpoint(run), f"{run.path}/ckpt-10")
-        self.assertEqual(runs.final_checkpoint(run, 9), f"{run.path}/ckpt-9")
-        with self.assertRaisesRegex(errors.UserError, "ckpt-8 in .*: 9, 10."):
+        averaged = f"{run.path}/average/ckpt-9"
+        self.assertEqual(runs.final_checkpoint(run, 9), averaged)
+        with self.assertRaisesRegex(errors.UserError, "ckpt-8, .*: 9, 10."):
             runs.final_checkpoint(run, 8)
 
     def test_steps_of_an_average_are_those_of_its_checkpoints(self):

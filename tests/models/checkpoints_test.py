@@ -15,7 +15,9 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import errors
+from relpos_tf import hparam
 from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from relpos_tf.training import devices
 from relpos_tf.utils import signals
 from relpos_tf.utils import system_errors
@@ -334,11 +336,125 @@ class AverageTest(folders.TestCase):
         (self.folder / "none" / "notes").write_text("x")
         for path, words in (
             (self.folder / "nowhere", "does not exist"),
-            (self.folder / "none", r"\['notes'\]"),
+            (self.folder / "none", "is none of them"),
             (self.folder / "ckpt-11", "The steps there: 1, 2, 3"),
         ):
             with self.assertRaisesRegex(errors.UserError, words):
                 checkpoints.resolve(path)
+
+
+class ResultTest(folders.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.run = run_dir.RunDir(self.folder / "run")
+        self.run.write_hparams(hparam.HParams(train_steps=1500))
+
+    def make(self, *names):
+        for name in names:
+            path = self.run.path / name
+            path.parent.mkdir(exist_ok=True)
+            step = run_dir.checkpoint_step(path)
+            checkpoints.write_model(str(path), {"w": np.float32(step)}, step)
+
+    def name(self, path=""):
+        """Returns what a path of the run stands for, and what is logged."""
+        with self.assertLogs("relpos_tf", "INFO") as logs:
+            found = checkpoints.resolve(self.run.path / path)
+        return os.path.relpath(found, self.run.path), logs.output
+
+    @parameterized.parameters(
+        (["ckpt-8", "ckpt-9", "ckpt-10"], "ckpt-10", None),
+        (["ckpt-9", "ckpt-10", "average/ckpt-10"], "average/ckpt-10", None),
+        (["ckpt-9", "ckpt-10", "average/ckpt-9"], "ckpt-10", "average/ckpt-9"),
+        (["average/ckpt-9", "average/ckpt-10"], "average/ckpt-10", None),
+        (["ckpt-9", "average/ckpt-10"], "average/ckpt-10", None),
+    )
+    def test_a_run_stands_for_its_result(self, names, expected, older):
+        self.make(*names)
+        # Copies have times of their own.
+        os.utime(self.run.path / f"{expected}.npz", (1, 1))
+        for path in ("", "."):
+            found, logs = self.name(path)
+            self.assertEqual(found, expected)
+            self.assertLen(logs, 1)
+            self.assertIn(f"/{expected}", logs[0])
+        self.assertEqual("older" in logs[0], older is not None)
+        self.assertIn(older or "", logs[0])
+        self.assertEqual(
+            checkpoints.candidates(self.run.path)[0],
+            str(self.run.path / expected),
+        )
+
+    def test_damaged_results_give_way_with_a_warning(self):
+        self.make("ckpt-9", "average/ckpt-10", "ckpt-10", "average/ckpt-9")
+        for name, expected in (
+            ("average/ckpt-10", "ckpt-10"),
+            ("ckpt-10", "average/ckpt-9"),
+            ("average/ckpt-9", "ckpt-9"),
+        ):
+            damage(self.run.path / f"{name}.npz")
+            found, logs = self.name()
+            self.assertEqual(found, expected)
+            self.assertIn(name, logs[-2])
+        damage(self.run.path / "ckpt-9.npz")
+        with self.assertRaisesRegex(errors.UserError, "Expected a checkpoint"):
+            checkpoints.resolve(self.run.path)
+
+    def test_a_folder_of_averages_stands_for_the_largest_step(self):
+        self.make("average/ckpt-10", "average/ckpt-9", "ckpt-11")
+        self.assertEqual(self.name("average")[0], "average/ckpt-10")
+
+    def test_a_name_of_one_checkpoint_is_that_one(self):
+        self.make("ckpt-10", "average/ckpt-10")
+        self.run.write_flags("--train_steps=20\n")
+        with self.assertNoLogs("relpos_tf"):
+            for end in ("", ".npz", "/"):
+                found = checkpoints.resolve(f"{self.run.path}/ckpt-10{end}")
+                self.assertEqual(found, str(self.run.path / "ckpt-10"))
+
+    def test_best_is_the_one_that_is_marked(self):
+        self.make("ckpt-9", "ckpt-10", "average/ckpt-10")
+        path = self.run.path / "best"
+        with self.assertRaisesRegex(errors.UserError, "best, which does not"):
+            checkpoints.resolve(path)
+        self.run.mark(run_dir.BEST, 9)
+        self.run.mark(run_dir.BEST, 11)  # somebody has removed it
+        for name in ("best", "best/", "./best", "average/../best"):
+            self.assertEqual(self.name(name)[0], "ckpt-9")
+        self.assertIn("(best: ckpt-9)", self.name()[1][0])
+        manager = checkpoints.CheckpointManager(self.run.path, {}, keep_max=1)
+        manager.save(12)
+        self.assertEqual(manager.all_steps(), [9, 12])
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.run.path)
+        self.assertEqual(checkpoints.resolve("best"), "ckpt-9")
+        # A folder is a folder.
+        path.mkdir()
+        with self.assertRaisesRegex(errors.UserError, "is none of them"):
+            checkpoints.resolve(path)
+        self.make("best/ckpt-7")
+        self.assertEqual(self.name("best")[0], "best/ckpt-7")
+
+    @parameterized.parameters(
+        ("--train_steps=1000\n", "200 of 1,000 updates"),
+        ("--train_steps=0\n", "200 of 1,500 updates"),
+        ("--train_steps=200\n", "200 of 200 updates, without the"),
+        ("--train_steps=\n", "200 of 1,500 updates"),
+    )
+    def test_a_run_that_has_not_ended_says_so(self, flags, expected):
+        self.make("ckpt-100", "ckpt-200")
+        self.assertLen(self.name()[1], 1)  # It is imported.
+        self.run.write_flags(flags)
+        self.run.mark(run_dir.END, 100)  # before it went on
+        self.run.mark(run_dir.BEST, 100)
+        self.make("average/ckpt-100")
+        for path in ("", "best", "average"):
+            self.assertIn(expected, self.name(path)[1][1])
+        self.run.mark(run_dir.END, 200)
+        for path in ("", "best", "average"):
+            self.assertLen(self.name(path)[1], 1)
+        self.run.truncate(200)  # Its training goes on.
+        self.assertIn(expected, self.name()[1][1])
 
 
 _CHILD = """

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 
 from absl.testing import parameterized
 
@@ -76,8 +77,13 @@ class RunDirTest(folders.TestCase):
         self.run.truncate(5)  # nothing there yet
         for step in (4, 5, 6):
             self.run.append_metrics(event(step))
+        for mark in (run_dir.EPOCH, run_dir.STOP, run_dir.BEST):
+            self.run.mark(mark, 5)
+            self.run.mark(mark, 6)
         self.run.truncate(5)
         self.assertEqual(self.run.read_metrics(), [event(4), event(5)])
+        marks = {path.name for path in self.run.path.glob("ckpt-*")}
+        self.assertEqual(marks, {"ckpt-5.epoch", "ckpt-5.stop", "ckpt-5.best"})
 
     @parameterized.parameters(
         ("\0\0", "expected JSON"),
@@ -150,6 +156,20 @@ class LatestRunTest(folders.TestCase):
             checkpoint = folder / f"ckpt-{step}.npz"
             checkpoint.touch()
             os.utime(checkpoint, (seconds, seconds))
+
+    def test_averages_count(self):
+        self.make("old", 100)
+        self.make("new", 200)
+        self.make("old/average", 300, hparams=False)
+        self.make("older", None, step=None)
+        self.make("older/average", 250, hparams=False)
+        self.assertEqual(
+            run_dir.latest_run(str(self.folder)), self.folder / "old"
+        )
+        shutil.rmtree(self.folder / "old")
+        self.assertEqual(
+            run_dir.latest_run(str(self.folder)), self.folder / "older"
+        )
 
     def test_newest_checkpoint_wins(self):
         self.make("old", 100)

@@ -1,9 +1,13 @@
 """The checkpoints and events that a resumed run keeps."""
 
 import shutil
+from unittest import mock
 
 from relpos_tf import errors
+from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
+from relpos_tf.problems import manifest
+from relpos_tf.training import trainer as trainer_lib
 from tests.training import tiny_runs
 
 
@@ -29,14 +33,20 @@ class RetentionTest(tiny_runs.TestCase):
         for path in resumed.glob("ckpt-[4-7].*"):
             path.unlink()
         run = run_dir_lib.RunDir(resumed)
-        for step, bleu in ((1, 5.0), (2, 7.0), (3, 3.0)):
-            event = {"step": step, "split": "dev", "loss": 1.0, "bleu": bleu}
+        trainer = self.trainer("resumed", 7, keep_checkpoint_max=2)
+        same = {"split": "dev", "conditions": trainer._conditions}
+        # Step 0 stands for a checkpoint that is gone.
+        for step, bleu in ((0, 9.0), (1, 5.0), (2, 7.0), (3, 3.0)):
+            event = {"step": step, "loss": 1.0, "bleu": bleu} | same
             run.append_metrics(event)
-        # Events of another split and of an average score no checkpoint.
-        for extra in ({"split": "test"}, {"split": "dev", "averaged": 2}):
-            run.append_metrics({"step": 3, "loss": 1.0, "bleu": 99.0} | extra)
-        self.trainer("resumed", 7, keep_checkpoint_max=2).train()
+        # Those of another split or set cannot be compared, nor an average.
+        for extra in ({"split": "test"}, {"conditions": {}}, {"averaged": 2}):
+            event = {"step": 3, "loss": 1.0, "bleu": 99.0}
+            run.append_metrics(event | same | extra)
+        run.mark(run_dir_lib.BEST, 3)
+        trainer.train()
         self.assertEqual(run_dir_lib.all_steps(resumed), [2, 6, 7])
+        self.assertEqual(run.best(), 2)
         events = self.train_events(resumed)
         self.assertEqual([event[0] for event in events], [5, 7])
         self.assertEqual(events, self.train_events(whole))
@@ -62,4 +72,121 @@ class RetentionTest(tiny_runs.TestCase):
         trainer.run.append_metrics(
             {"step": 3, "split": "dev", "loss": 1.0, "bleu": 7.0}
         )
-        self.assertEmpty(self.trainer("begun", 1).run.read_metrics())
+        trainer.train()
+        splits = [event["split"] for event in trainer.run.read_metrics()]
+        self.assertEqual(splits, ["train"])
+
+
+class ConditionsTest(tiny_runs.TestCase):
+    hparams = tiny_runs.HPARAMS.replace(beam_size=1, extra_length=1)
+    config = {
+        "local_eval_frequency": 2,
+        "keep_checkpoint_max": 1,
+        "eval_early_stopping_steps": 4,
+        "evaluate": True,
+    }
+
+    def train(self, name, steps, scores, **config):
+        """Trains with these scores of evaluations; returns the trainer."""
+        scores = iter(scores)
+
+        def score(trainer, step):
+            value = next(scores)
+            event = {
+                "step": step,
+                "split": trainer.config.eval_split,
+                "conditions": trainer._conditions,
+                "loss": -value,
+                "bleu": value,
+            }
+            trainer._record(event)
+            return event
+
+        trainer = self.trainer(name, steps, **config)
+        with mock.patch.object(trainer_lib.Trainer, "_score", score):
+            trainer.train()
+        self.assertIsNone(next(scores, None))
+        return trainer
+
+    def test_all_that_scores_depend_on_is_a_condition(self):
+        found = [
+            self.trainer("conditions", 1, hparams, **config)._conditions
+            for hparams, config in (
+                ("", {}),
+                ("", {"eval_steps": 3}),
+                ("", {"bleu_tokenize": "char"}),
+                ("", {"eval_split": "test"}),
+                ("beam_size=2", {}),
+                ("alpha=0.9", {}),
+                ("extra_length=2", {}),
+                ("batch_size=64", {}),
+            )
+        ]
+        self.assertLen({str(one) for one in found}, len(found))
+
+    def test_scores_under_other_conditions_are_not_compared(self):
+        run = self.train("run", 4, [7.0, 8.0]).run
+        self.assertEqual(run.best(), 4)
+        # Each is better than the one before, and worse than the old ones.
+        trainer = self.train("run", 12, [1.0, 2, 3, 4, 5], eval_split="test")
+        self.assertEqual(trainer.step, 12)
+        self.assertEqual(run.best(), 12)
+        # Without that change, they are compared: this one is not better.
+        self.assertEqual(self.train("run", 20, [7.0]).step, 12)
+
+    def test_another_set_is_not_compared_and_the_old_best_is_kept(self):
+        run = self.train("set", 4, [8.0, 7.0], keep_checkpoint_max=2).run
+        known = manifest.fingerprints
+        other = mock.patch.object(
+            manifest,
+            "fingerprints",
+            lambda found: known(found) | {"dev": "of another set"},
+        )
+        self.assertEqual(run.best(), 2)
+        with other:
+            trainer = self.train("set", 6, [], evaluate=False)
+            self.assertEqual(run_dir_lib.all_steps(run.path), [2, 6])
+            trainer = self.train("set", 12, [1.0, 2.0, 3.0, 4.0])
+        self.assertEqual(trainer.step, 12)
+        self.assertEqual(run.best(), 12)
+        # The best was the one before, when the last was saved.
+        self.assertEqual(run_dir_lib.all_steps(run.path), [10, 12])
+
+    def test_the_end_is_marked_after_the_average(self):
+        trainer = self.train("ended", 4, [1.0, 2.0])
+        trainer.run.write_flags("--train_steps=0\n")
+        self.assertIn("4 of", trainer.run.unfinished())
+        with (
+            mock.patch.object(trainer_lib.Trainer, "average") as average,
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            average.side_effect = KeyboardInterrupt
+            trainer.end()
+        self.assertIn("4 of", trainer.run.unfinished())
+        trainer.end()
+        self.assertEqual(trainer.run.unfinished(), "")
+        # Early stopping is an end as well.
+        trainer = self.train("ended", 20, [1.0, 1.0])
+        self.assertEqual(trainer.step, 8)
+        self.assertIn("8 of", trainer.run.unfinished())
+        trainer.end()
+        self.assertEqual(trainer.run.unfinished(), "")
+
+    def test_an_average_is_scored_alone(self):
+        whole = self.trainer("whole", 4, "average_checkpoints=2")
+        whole.train()
+        average = whole.average()
+        event = whole.run.read_metrics()[-1]
+        self.assertEqual((event["step"], event["averaged"]), (4, 2))
+        metrics = whole.run.path / "metrics.jsonl"
+        before = metrics.read_bytes()
+        for path in whole.run.path.glob("ckpt-*"):
+            path.unlink()
+        trainer = self.trainer("whole", 4, "average_checkpoints=2")
+        self.assertEqual(metrics.read_bytes(), before)
+        self.assertEqual(checkpoints.resolve(whole.run.path), average)
+        found = trainer.score(average)
+        self.assertEqual(
+            {name: found[name] for name in ("step", "averaged", "loss")},
+            {name: event[name] for name in ("step", "averaged", "loss")},
+        )
