@@ -8,9 +8,10 @@ average_epochs for the checkpoints at the ends of the last epochs of the data.
 Where checkpoints have moving averages of the weights, those are averaged.
 
 The result is RUN/average/ckpt-STEP, named after the last of the steps, or, with
-average_epochs, after the run's last step, as the trainer names it:
+average_epochs, after the run's last step, as the trainer names it. The run
+stands for it if it is of the last step:
 
-    relpos-decoder --checkpoint_path=runs/mine/average < test.en
+    relpos-decoder --output_dir=runs/mine < test.en
 """
 
 import pathlib
