@@ -8,6 +8,7 @@ once all are there, the chief answers each of them with a line.
 
 import contextlib
 import dataclasses
+import json
 import logging
 import os
 import re
@@ -24,6 +25,10 @@ _EXAMPLE = (
     '"task": {"type": "worker", "index": 0}}'
 )
 TIMEOUT_VARIABLE = "RELPOS_TF_HOSTS_TIMEOUT"
+# A part of a name has up to 63 letters; an IPv6 address stands in brackets.
+_ADDRESS = re.compile(
+    r"(\[[\w:.%]+\]|[\w-]{1,63}(?:\.[\w-]{1,63})*\.?):(\d{1,5})", re.ASCII
+)
 _MESSAGE_SECONDS, _POLL_SECONDS = 5.0, 0.2
 _START = b"start\n"
 
@@ -71,22 +76,25 @@ def from_environment() -> Cluster | None:
     """Reads TF_CONFIG.
 
     Returns:
-        The cluster; None if TF_CONFIG is not set, or names one host.
+        The cluster; None if TF_CONFIG is not set, or names one host or none.
 
     Raises:
-        UserError: TF_CONFIG names no hosts, or not this one.
+        UserError: TF_CONFIG is not valid, or does not name this host.
     """
     if not (config := os.environ.get("TF_CONFIG", "").strip()):
         return None
     try:
+        if json.loads(config).get("cluster", {}) == {}:
+            return None
         resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
         jobs = resolver.cluster_spec().as_dict()
         chief, workers = jobs.get("chief", []), jobs.get("worker", [])
         offset = {"chief": 0, "worker": len(chief)}[resolver.task_type]
-        jobs[resolver.task_type][resolver.task_id]  # is there
+        if not 0 <= resolver.task_id < len(jobs[resolver.task_type]):
+            raise IndexError(resolver.task_id)
         for address in [*chief, *workers]:
             split(address)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except Exception as error:  # A mistake shows as errors of many classes.
         raise errors.UserError(
             f"TF_CONFIG is not valid ({error!r}). Expected for example "
             f"{_EXAMPLE}. Received: {' '.join(config.split())}."
@@ -97,9 +105,15 @@ def from_environment() -> Cluster | None:
 
 
 def split(address: str) -> tuple[str, int]:
-    """Returns the host and the port of an address."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
+    """Returns the host and the port of an address.
+
+    Raises:
+        ValueError: it is not HOST:PORT.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if not match or not 0 < int(match[2]) < 2**16:
+        raise ValueError(f"{address} is not HOST:PORT")
+    return match[1].strip("[]"), int(match[2])
 
 
 def await_hosts(cluster: Cluster) -> None:
@@ -116,14 +130,12 @@ def await_hosts(cluster: Cluster) -> None:
     """
     # The machines of the other hosts may not be free yet.
     value = os.environ.get(TIMEOUT_VARIABLE) or "600"
-    try:
-        timeout = float(value)
-    except ValueError as error:
+    if not re.fullmatch(r"\d{1,7}(\.\d+)?", value, re.ASCII):
         raise errors.UserError(
-            f"{TIMEOUT_VARIABLE} must be a number of seconds. "
+            f"{TIMEOUT_VARIABLE} must be a number of seconds, up to 9999999. "
             f"Received: {value!r}."
-        ) from error
-    (_gather if cluster.is_chief else _report)(cluster, timeout)
+        )
+    (_gather if cluster.is_chief else _report)(cluster, float(value))
 
 
 def _gather(cluster: Cluster, timeout: float) -> None:

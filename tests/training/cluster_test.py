@@ -28,7 +28,8 @@ def read(config):
 
 class ClusterTest(parameterized.TestCase):
     def test_no_config_and_one_host_are_no_cluster(self):
-        self.assertIsNone(read(""))
+        for config in ("", "{}", '{"cluster": {}, "task": {}}'):
+            self.assertIsNone(read(config))
         one = {"worker": ["one:1111"]}
         self.assertIsNone(cluster_of(one, type="worker", index=0))
 
@@ -48,24 +49,56 @@ class ClusterTest(parameterized.TestCase):
 
     @parameterized.parameters(
         "{cluster",
+        "[" * 100_000,
         "[1]",
-        "{}",
+        "[]",
+        "null",
+        '"cluster"',
+        '{"cluster": null}',
         json.dumps({"cluster": TWO}),
+        json.dumps({"cluster": TWO, "task": {}}),
+        json.dumps({"cluster": TWO, "task": None}),
+        json.dumps({"cluster": TWO, "task": {"type": "worker", "index": -1}}),
+        json.dumps(
+            {"cluster": TWO, "task": {"type": "worker", "index": 1e999}}
+        ),
         json.dumps({"cluster": TWO, "task": {"type": "chief", "index": 0}}),
         json.dumps({"cluster": TWO, "task": {"type": "ps", "index": 0}}),
         json.dumps({"cluster": TWO, "task": {"type": "worker", "index": 2}}),
-        json.dumps(
-            {
-                "cluster": {"worker": ["a", "b:1"]},
-                "task": {"type": "worker", "index": 0},
-            }
-        ),
     )
     def test_mistakes_are_named_in_one_line(self, config):
         with self.assertRaisesRegex(
             errors.UserError, r"\ATF_CONFIG .*Expected.*Received: .*\.\Z"
         ):
             read(config)
+
+    @parameterized.parameters(
+        ("one:1", "one", 1),
+        ("10.0.0.1:65535", "10.0.0.1", 65535),
+        ("relpos-0.relpos:2222", "relpos-0.relpos", 2222),
+        ("my_host.example.org.:2222", "my_host.example.org.", 2222),
+        ("[::1]:2222", "::1", 2222),
+        ("[fe80::1%eth0]:2222", "fe80::1%eth0", 2222),
+        (f"{'x' * 63}.org:1", f"{'x' * 63}.org", 1),
+    )
+    def test_addresses_have_a_host_and_a_port(self, address, host, port):
+        self.assertEqual(cluster.split(address), (host, port))
+        found = cluster_of({"worker": [address, "b:2"]}, type="worker", index=1)
+        self.assertEqual(found.addresses[0], address)
+
+    def test_other_addresses_are_named(self):
+        words = "a :1 a: a:0 a:-1 a:abc a:65536 a:99999 a:1:2 a..b:1 .a:1 a:²"
+        words += " größe:1 http://a:1 ::1:2222 []:1"
+        words += f" {'x' * 64}.org:1 {'x' * 70}:2222"
+        for one in (*words.split(), "a:1 ", "a b:1", "a\0:1", None, 7, ["a:1"]):
+            with (
+                self.subTest(one),
+                self.assertRaisesRegex(
+                    errors.UserError,
+                    r"\ATF_CONFIG .*Expected.*Received: .*\.\Z",
+                ),
+            ):
+                cluster_of({"worker": ["a:1", one]}, type="worker", index=0)
 
     def test_failed_host_is_named(self):
         two = cluster.Cluster(("a:1", "b:2", "c:3"), index=0)
@@ -146,6 +179,12 @@ class RendezvousTest(absltest.TestCase):
                 "Connection refused."
             ],
         )
+
+    def test_a_timeout_is_a_number_of_seconds(self):
+        for value in ("nan", "inf", "-1", "1e99", "99999999", "ten", " "):
+            self.wait(value)
+            for host in self.hosts:
+                self.assertIn(f"Received: {value!r}.", *outcomes(host))
 
     def test_others_at_the_port_do_not_matter(self):
         def come():
