@@ -34,7 +34,7 @@ HPARAMS = (
 PATIENCE = 20
 LOST = "has ended or cannot be reached"
 WAITED = f"Waited {PATIENCE} s for "
-STOPPED = "Stopped at step"
+STOPPED = "Stopped; saved up to step"
 KILLED = -signal.SIGKILL
 
 
@@ -83,22 +83,27 @@ def cases(folder, addresses):
         yield Case(f"{title} host 0", (KILLED, 1), ("", LOST), hit, "save")
         hit = send(number, 1)
         yield Case(f"{title} host 1", (1, KILLED), (LOST, ""), hit, "save")
-    for title, number in (("SIGTERM", signal.SIGTERM), ("^C", signal.SIGINT)):
+    for title, number, code in (
+        ("SIGTERM", signal.SIGTERM, 143),
+        ("SIGUSR1", signal.SIGUSR1, 138),
+        ("^C", signal.SIGINT, -signal.SIGINT),
+    ):
         for indices in ((0,), (1,), (0, 1)):
             name = f"{title} to {' and '.join(map(str, indices))}"
             hit = send(number, *indices)
-            yield Case(name, (0, 0), (STOPPED, ""), hit, "save")
+            yield Case(name, (code, code), (STOPPED, STOPPED), hit, "save")
     while_ = "while the chief evaluates"
     for title, codes, says, hit in (
         ("kill host 1", (1, KILLED), (LOST, ""), send(signal.SIGKILL, 1)),
         ("kill the chief", (KILLED, 1), ("", LOST), send(signal.SIGKILL, 0)),
-        ("SIGTERM to it", (0, 1), (STOPPED, LOST), send(signal.SIGTERM, 0)),
+        ("SIGTERM to it", (143, 143), (STOPPED,) * 2, send(signal.SIGTERM, 0)),
     ):
         yield Case(f"{title} {while_}", codes, says, hit, "evaluation")
     yield Case("host 1 never comes", (1, None), (f"{WAITED}host 1", ""))
     yield Case("the chief never comes", (None, 1), ("", f"{WAITED}the chief"))
     hit = send(signal.SIGINT, 1, after=15)
-    yield Case("^C while waiting", (None, 130), ("", "interrupted"), hit)
+    said = "stopped by SIGINT"
+    yield Case("^C while waiting", (None, -signal.SIGINT), ("", said), hit)
     heads = HPARAMS.replace("heads=2", "heads=4")
     for name, said, flag in (
         ("other flags", "--random_seed", "--random_seed=7"),

@@ -18,9 +18,10 @@ A command module looks like this:
 
     run = command.program(main)
 
-Exit codes: 0 done, 1 failed, 2 bad flags, 130 interrupted, 143 terminated.
+Exit codes: 0 done, 1 failed, 2 bad flags, 128 + N stopped by signal N: 129 by
+SIGHUP, 130 by SIGINT, 138 by SIGUSR1, 140 by SIGUSR2, 143 by SIGTERM.
 A mistake of the user ends in one line on standard error; a traceback means a
-bug.
+bug. A message that cannot be written is dropped.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ import logging
 import os
 import pathlib
 import shlex
+import signal
 import sys
 import tempfile
 import textwrap
@@ -179,7 +181,20 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     """Runs a command on `sys.argv` and ends the process with its exit code."""
     _speak_utf8()
     _hide_working_folder()
-    sys.exit(execute(main, sys.argv[1:]))
+    _open_closed_streams()
+    terminal.drop_failed_messages()
+    code = execute(main, sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Python flushes once more at its end. That must not fail as well.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if code == signals.Stopped(signal.SIGINT).exit_code:
+        # Python dies of SIGINT then. After an exit, bash would go on with the
+        # next command of a loop.
+        sys.excepthook = lambda *_: None
+        raise KeyboardInterrupt
+    sys.exit(code)
 
 
 def _speak_utf8() -> None:
@@ -221,7 +236,6 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     Raises:
         Exception: a bug; it is not caught.
     """
-    _open_closed_streams()
     module = sys.modules[main.__module__]
     name = "relpos-" + pathlib.Path(module.__file__).stem
     if _HELP_FLAGS.intersection(arguments):
@@ -235,14 +249,10 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         return code or 0
     except UsageError as error:
         return _fail(name, error, 2)
-    except signals.Terminated:
-        return _fail(name, "terminated.", 143)
-    except KeyboardInterrupt:
-        return _fail(name, "interrupted.", 130)
-    except BrokenPipeError:
-        # The reader (`| head`) has closed the pipe. Python flushes standard
-        # output once more at its end; that flush must not fail as well.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt as error:  # Python's own is of SIGINT.
+        stop = signals.Stopped(getattr(error, "number", signal.SIGINT))
+        return _fail(name, f"{stop}.", stop.exit_code)
+    except BrokenPipeError:  # The reader (`| head`) has closed the pipe.
         return 1
     except Exception as error:
         if (text := system_errors.explanation(error)) is None:

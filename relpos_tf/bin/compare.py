@@ -168,6 +168,7 @@ def main() -> None:
                 "Stopped. The same command goes on from there:\n  %s",
                 command.command_line(),
             )
+            raise
 
 
 def check_flags() -> None:

@@ -12,19 +12,18 @@ r"""Answers requests to translate, and shows a page to try models with.
 A run stands for its result: the average of its end, else its newest checkpoint;
 RUN/best is the checkpoint of the best BLEU in training.
 
-Requests of many users are joined into batches. Ctrl-C and SIGTERM stop the
-server once the requests under way are answered. pip install
+Requests of many users are joined into batches. Ctrl-C and other signals stop
+the server once the requests under way are answered. pip install
 'relpos_tf[serve]' first.
 """
 
+import atexit
 import logging
 import os
 import pathlib
 import re
-import sys
 import time
 from typing import Any
-from typing import NoReturn
 
 from relpos_tf import errors
 from relpos_tf.bin import command
@@ -126,26 +125,17 @@ def main() -> None:
         for worker in workers.values():
             worker.start()
         log.info("Listening at %s", server.url_of(listener))
-        server.Server(app, limits.timeout_s + _GRACE_S).run([listener])
-        log.info("Stopped.")
+        running = server.Server(app, limits.timeout_s + _GRACE_S)
+        running.run([listener])
     finally:
         listener.close()
         log.removeFilter(_is_ours)
     # A batch may be under way: a second Ctrl-C came, or everybody who asked for
-    # it has hung up.
+    # it has hung up. Python's own end would crash: it frees TensorFlow's
+    # objects, which the batch still uses.
     if not all([worker.close(_LAST_WAIT_S) for worker in workers.values()]):
-        end_process()
-
-
-def end_process() -> NoReturn:
-    """Ends the process within a batch, where Python's own end would crash.
-
-    Python frees TensorFlow's objects, which the batch still uses.
-    """
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+        atexit.register(os._exit, running.stopped.exit_code)
+    raise running.stopped
 
 
 def limits_of_flags() -> limits_lib.Limits:

@@ -136,7 +136,9 @@ def main() -> int | None:
             return train(problem, hparams, output_dir)
         except KeyboardInterrupt:
             command.logger().info(
-                "Run again with:\n  %s", command.command_line()
+                "Stopped; saved up to step %d. Run again with:\n  %s",
+                max(run_dir.all_steps(output_dir), default=0),
+                command.command_line(),
             )
             raise
 
@@ -194,27 +196,10 @@ def train(problem, hparams, output_dir: str) -> None:
         trainer.score(scored)
         return
     run_setup.describe(problem, FLAGS.data_dir, trainer)
-    train_and_average(trainer, output_dir, hosts.is_chief)
-
-
-def train_and_average(trainer, output_dir: str, is_chief: bool) -> None:
-    """Trains and averages, and logs the command that continues."""
-    log = command.logger()
-    try:
-        trainer.train()
-        trainer.end()
-    except KeyboardInterrupt:
-        steps = run_dir.all_steps(output_dir)
-        if is_chief and steps[-1:] != [trainer.step]:
-            raise  # An update was lost, perhaps the first one.
-        log.info(
-            "Stopped at step %d. The same command goes on from there:\n  %s",
-            trainer.step,
-            command.command_line(),
-        )
-        return
+    trainer.train()
+    trainer.end()
     call = command.call_of("decoder", f"--output_dir={output_dir}")
-    log.info("Translate with: %s", call)
+    command.logger().info("Translate with: %s", call)
 
 
 def make_config() -> run_config.RunConfig:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from relpos_tf import errors
 from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.utils import files
+from relpos_tf.utils import signals
 
 _log = logging.getLogger("relpos_tf")
 POLL_SECONDS = 1.0
@@ -40,15 +41,12 @@ class Job(NamedTuple):
         arguments: list of str, after the interpreter's name.
         log: Its standard output and standard error are appended to this file.
         begin: Function that is called right before the process starts.
-        check: Function that is called after the process ended well. It raises
-            UserError if the work is not done.
     """
 
     title: str
     arguments: Sequence[str]
     log: pathlib.Path
     begin: Callable[[], None] = lambda: None
-    check: Callable[[], None] = lambda: None
 
 
 def run(
@@ -72,8 +70,8 @@ def run(
 
     Raises:
         UserError: jobs failed; it names them and their logs.
-        KeyboardInterrupt: a signal came. Each process was asked once to stop,
-            and has ended.
+        KeyboardInterrupt: a signal came, to this process or to one that it
+            started. Each was asked once to stop, and has ended.
     """
     processes = _Processes(slots)
     waiting, failed = list(jobs), []
@@ -180,6 +178,9 @@ class _Processes:
             self._running.remove(process)
         if self._is_stopping.is_set():
             return
+        if stop := signals.of_exit(code):
+            _log.warning("%s of %s was %s.", task, job.title, stop)
+            raise stop
         if code:
             name = signal.Signals(-code).name if code < 0 else f"code {code}"
             lines = "".join(f"\n  {x}" for x in _last_lines(job.log, length))
@@ -187,7 +188,6 @@ class _Processes:
                 f"{task} of {job.title} failed with {name}. The end of "
                 f"{job.log}:{lines or ' nothing.'}"
             )
-        job.check()
 
     def stop(self) -> None:
         """Asks all processes to save and end; no further one starts."""

@@ -16,6 +16,7 @@ from relpos_tf.problems import manifest
 from relpos_tf.training import evaluation
 from relpos_tf.utils import files
 from relpos_tf.utils import system_errors
+from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 
 
@@ -82,4 +83,5 @@ def main(request: str) -> int:
 
 
 if __name__ == "__main__":
+    terminal.drop_failed_messages()
     sys.exit(main(sys.argv[1]))

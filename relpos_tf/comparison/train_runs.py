@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from relpos_tf import errors
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import slots as slots_lib
@@ -38,7 +37,7 @@ def train(
         slots: Where they run.
 
     Raises:
-        UserError: runs failed, or ended too early; it names them.
+        UserError: runs failed; it names them.
         KeyboardInterrupt: a signal came; the runs have saved their states.
     """
     progress = _Progress(runs, train_steps)
@@ -54,7 +53,6 @@ def train(
                 arguments(run, flags, train_steps),
                 log,
                 functools.partial(_begin, run, progress, slots),
-                functools.partial(_check_finished, run, train_steps, log),
             )
         )
     jobs.run(
@@ -137,12 +135,3 @@ def _begin(run, progress, slots) -> None:
     step = progress.steps[run]
     start = f"goes on from step {step}" if step else "begins"
     _log.info("%s %s.", progress.titles[run], start)
-
-
-def _check_finished(run, train_steps, log) -> None:
-    """Raises UserError if a run, whose trainer has ended, is not finished."""
-    if not runs_lib.is_finished(run, train_steps):
-        raise errors.UserError(
-            f"Training of {run.title} ended before step {train_steps}, "
-            f"without an error; see {log}. Run the command again to go on."
-        )

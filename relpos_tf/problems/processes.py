@@ -84,9 +84,11 @@ def usable_cores() -> list[int]:
 def _submit(executor, function, argument):
     """Submits a call; a process that it starts never gets Ctrl-C.
 
-    A terminal sends Ctrl-C to all; the first process ends the others.
+    A terminal sends Ctrl-C to all, and SIGHUP at its end; the first process
+    ends the others.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    sent_to_all = {signal.SIGINT, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, sent_to_all)
     try:
         return executor.submit(function, argument)
     finally:

@@ -1,6 +1,7 @@
 """Runs an application until a signal ends it."""
 
 import asyncio
+import contextlib
 import errno
 import logging
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from relpos_tf import errors
+from relpos_tf.utils import signals
 
 _log = logging.getLogger("relpos_tf")
 # Connections that wait to be accepted.
@@ -56,13 +58,18 @@ def url_of(listener: socket.socket) -> str:
 class Server(uvicorn.Server):
     """A server that `run(sockets)` runs until a signal or `should_exit`.
 
-    SIGINT and SIGTERM let it finish the requests under way; after a second
-    SIGINT, they are refused.
+    A signal lets it finish the requests under way; after a second one, if that
+    is SIGINT, they are refused.
 
     Args:
         app: The application.
         timeout_s: float. How long to wait for requests under way at the end.
+
+    Attributes:
+        stopped: `signals.Stopped` of the first signal; None before.
     """
+
+    stopped: signals.Stopped | None = None
 
     def __init__(self, app: Any, timeout_s: float):
         config = uvicorn.Config(
@@ -80,11 +87,16 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
 
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:
+        """Handles every signal that ends a command; uvicorn handles two."""
+        return signals.caught(self.handle_exit)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Notes a signal. uvicorn's method would raise it again at the end."""
+        """Notes a signal."""
         del frame
         self.force_exit |= self.should_exit and sig == signal.SIGINT
         self.should_exit = True
+        self.stopped = self.stopped or signals.Stopped(sig)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None):
         """Stops listening, and waits for the requests under way.

@@ -108,7 +108,7 @@ class Hosts:
     def training(self) -> Iterator[None]:
         """Holds signals in the block: several hosts can only stop together.
 
-        `signals.is_pending` says that a signal has come.
+        `signals.pending` says which signal has come.
         """
         with signals.held(), self.explain_failures():
             yield

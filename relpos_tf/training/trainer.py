@@ -121,8 +121,8 @@ class Trainer:
         Raises:
             UserError: too many updates in a row were skipped, or another host
                 has ended.
-            KeyboardInterrupt: any host received a signal. The state is saved,
-                unless the first update or an evaluation was interrupted.
+            signals.Stopped: any host received a signal. The state is saved,
+                unless the first update was interrupted.
         """
         with self._hosts.training():
             if self._hosts.is_chief:
@@ -161,18 +161,18 @@ class Trainer:
                     self.config.local_eval_frequency
                 )
                 epochs = self._epochs_ended(reader.plan, inputs[-1])
-                is_overdue, stops = self._hosts.any(
-                    self._is_overdue(saved_at), signals.is_pending()
+                is_overdue, *came = self._hosts.any(
+                    self._is_overdue(saved_at), *signals.pending()
                 )
                 is_due = bool(evaluates or epochs or is_overdue)
-                if not (is_due or stops):
+                if not (is_due or any(came)):
                     continue
                 with progress.paused():
                     self._save(inputs[-1], progress, epochs, not is_due)
                     saved_at = time.monotonic()
-                    if stops:
+                    for number in itertools.compress(signals.NUMBERS, came):
                         self._hosts.final_barrier()
-                        raise KeyboardInterrupt
+                        raise signals.Stopped(number)  # on every host
                     if evaluates and self.config.evaluate:
                         is_over = self._evaluate_on_chief()
             self._hosts.final_barrier()
@@ -402,12 +402,23 @@ class Trainer:
         return bool(is_over or (is_missing and self._evaluate_on_chief()))
 
     def _evaluate_on_chief(self) -> bool:
-        """Evaluates; says on all hosts whether training is to stop."""
-        is_over = False
+        """Evaluates; says on all hosts whether training is to stop.
+
+        Raises:
+            signals.Stopped: on all hosts, if the chief received a signal.
+        """
+        is_over = number = 0
         if self._hosts.is_chief:
-            with signals.let_through():
-                is_over = self._stopping.is_over(self.step, self.evaluate())
-        return any(self._hosts.from_chief(is_over))
+            try:
+                with signals.let_through():
+                    is_over = self._stopping.is_over(self.step, self.evaluate())
+            except signals.Stopped as stop:
+                number = stop.number
+        is_over, number = self._hosts.from_chief(is_over, number)
+        if number:
+            self._hosts.final_barrier()
+            raise signals.Stopped(number)
+        return bool(is_over)
 
     def evaluate(self) -> dict[str, Any]:
         """Scores the model on a split of the problem and records the scores.

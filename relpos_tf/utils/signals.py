@@ -1,56 +1,75 @@
-"""Ctrl-C and SIGTERM end a command, but never in the middle of a write.
+"""Signals end a command, but never in the middle of a write.
 
-Batch systems, containers and machines that shut down send SIGTERM.
+Ctrl-C sends SIGINT; containers, batch systems and machines that shut down send
+SIGTERM; a terminal that closes sends SIGHUP. Slurm and submitit announce the
+end of a job by SIGUSR1 or SIGUSR2.
 """
 
 import contextlib
 import os
 import signal
 import threading
+from collections.abc import Callable
 from collections.abc import Iterator
 
 _WAIT = b"\nStopping; once more to stop without waiting for it.\n"
+# The signals that end a command. All are answered alike.
+NUMBERS = [
+    signal.Signals[f"SIG{name}"] for name in "INT TERM HUP USR1 USR2".split()
+]
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came. Code that handles Ctrl-C also handles it."""
+class Stopped(KeyboardInterrupt):
+    """A signal came. Code that handles Ctrl-C also handles it.
 
+    Args:
+        number: int. The signal.
 
-_RAISED = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
+    Attributes:
+        number: int. The signal.
+        exit_code: int. That of a command which the signal ended.
+    """
+
+    def __init__(self, number: int):
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+        self.exit_code = 128 + number
 
 
 class _State:
     """The state that the handler shares with the blocks below."""
 
     holds = 0  # depth of `held` blocks
-    pending = None  # what the first signal in such a block is to raise
+    pending: Stopped | None = None  # by the first signal in such a block
     count = 0  # signals since they were first caught
 
 
 @contextlib.contextmanager
-def caught() -> Iterator[None]:
-    """Turns SIGINT and SIGTERM into exceptions within the block.
+def caught(handler: Callable[..., None] | None = None) -> Iterator[None]:
+    """Raises `Stopped` in the block when a signal of `NUMBERS` comes.
 
-    They are `KeyboardInterrupt` and `Terminated`. The second signal is only
-    answered by a message: a launcher may send both signals, and a hurried user
-    the same one twice, while a checkpoint is written because of the first. From
-    the third on, each signal raises again.
+    The second signal is only answered by a message: a launcher may send two
+    signals, and a hurried user the same one twice, while a checkpoint is
+    written because of the first. From the third on, each signal raises again.
 
     A signal that the process was started to ignore stays ignored. Outside the
     main thread the block changes nothing.
+
+    Args:
+        handler: Function of `signal.signal` to call instead.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
         _State.holds, _State.pending, _State.count = 0, None, 0
-        before = {number: signal.getsignal(number) for number in _RAISED}
-    for number, handler in before.items():
-        if handler != signal.SIG_IGN:
-            signal.signal(number, _handle)
+        before = {number: signal.getsignal(number) for number in NUMBERS}
+    for number, old in before.items():
+        if old != signal.SIG_IGN:
+            signal.signal(number, handler or _handle)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 @contextlib.contextmanager
@@ -84,9 +103,19 @@ def let_through() -> Iterator[None]:
         _State.holds = holds
 
 
-def is_pending() -> bool:
-    """Returns whether a signal waits for the end of `held`."""
-    return _State.pending is not None
+def pending() -> list[bool]:
+    """Says of each of `NUMBERS` whether it waits for the end of `held`."""
+    return [n == getattr(_State.pending, "number", 0) for n in NUMBERS]
+
+
+def of_exit(code: int) -> Stopped | None:
+    """Returns the signal that ended another process, if one did.
+
+    Args:
+        code: int. Its exit code; -N if it died of signal N.
+    """
+    number = -code if code < 0 else code - 128
+    return Stopped(number) if number in NUMBERS else None
 
 
 def take_back() -> None:
@@ -95,7 +124,7 @@ def take_back() -> None:
     TensorFlow replaces the handler of SIGTERM by one that does nothing when it
     connects hosts.
     """
-    for number in _RAISED:
+    for number in NUMBERS:
         signal.signal(number, signal.getsignal(number))
 
 
@@ -104,8 +133,9 @@ def _handle(number, frame):
     _State.count += 1
     if _State.count == 2:
         # Not through the logger, which the signal may have interrupted.
-        os.write(2, _WAIT)
+        with contextlib.suppress(OSError):  # Nobody may read it.
+            os.write(2, _WAIT)
     if _State.holds:
-        _State.pending = _State.pending or _RAISED[number]
+        _State.pending = _State.pending or Stopped(number)
     elif _State.count != 2:
-        raise _RAISED[number]
+        raise Stopped(number)

@@ -1,9 +1,11 @@
-"""The user's terminal: a line of progress, and text without controls.
+"""The user's terminal: messages, a line of progress, text without controls.
 
 Progress is the terminal's last line, written over again and again by `show`.
 Any other output calls `clear` first.
 """
 
+import contextlib
+import io
 import logging
 import re
 import shutil
@@ -40,6 +42,28 @@ def printable(line: str) -> str:
     """
     return _CONTROLS.sub(
         lambda match: match[0].encode("unicode_escape").decode(), line
+    )
+
+
+class _Messages(io.FileIO):
+    """A file that drops what cannot be written."""
+
+    def write(self, content):
+        with contextlib.suppress(OSError):
+            if written := super().write(content):
+                return written
+        return len(content)
+
+
+def drop_failed_messages() -> None:
+    """Lets no write to `sys.stderr` fail, and with it the work.
+
+    Its terminal may be closed, its reader gone (`| head`), its disk full.
+    """
+    old = sys.stderr
+    file = _Messages(old.fileno(), "w", closefd=False)
+    sys.stderr = sys.__stderr__ = io.TextIOWrapper(
+        io.BufferedWriter(file), old.encoding, old.errors, line_buffering=True
     )
 
 

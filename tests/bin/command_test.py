@@ -7,6 +7,7 @@ and `FLAGS` the harness reads.
 import errno
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import sys
@@ -68,8 +69,11 @@ def press_control_c():
 
 
 def be_terminated():
-    with signals.caught():
-        signal.raise_signal(signal.SIGTERM)
+    raise signals.Stopped(signal.SIGTERM)
+
+
+def hang_up():
+    raise signals.Stopped(signal.SIGHUP)
 
 
 def need_memory():
@@ -183,8 +187,9 @@ class ExitCodeTest(parameterized.TestCase):
         (blame_flag, 2, "--problem: Unknown problem `x`."),
         (open_missing, 1, "no/such/file: no such file or directory."),
         (fill_disk, 1, "no space left on device. Make room."),
-        (press_control_c, 130, "interrupted."),
-        (be_terminated, 143, "terminated."),
+        (press_control_c, 130, "stopped by SIGINT."),
+        (be_terminated, 143, "stopped by SIGTERM."),
+        (hang_up, 129, "stopped by SIGHUP."),
         (need_memory, 1, "Out of memory. Take a smaller batch_size or beam, "),
         (raise_foreign_text, 1, "Received: \\x1b[2J\\x9b31m\\u202e, spoken."),
     )
@@ -223,6 +228,83 @@ class ExitCodeTest(parameterized.TestCase):
         self.assertEqual(writer.wait(), 1)
 
 
+# Messages in every way, then a result.
+SPEAK = """
+import logging, warnings
+def main():
+    log = logging.getLogger("other")
+    log.addHandler(logging.StreamHandler())
+    for _ in range(3):
+        command.logger().info("a line")
+        log.warning("of a library")
+        warnings.warn("again", stacklevel=1)
+        print("x" * 100_000, file=sys.stderr, flush=True)
+        print("no line end", end="", file=sys.__stderr__)
+    print("result", sys.stderr.isatty(), sys.stderr.fileno())
+    return FLAGS.name and int(FLAGS.name)
+command.run(main)
+"""
+
+
+class UnreadMessagesTest(parameterized.TestCase):
+    """Messages that cannot be written do not change the result."""
+
+    def speak(self, *arguments, **streams):
+        return subprocess.run(
+            [sys.executable, "-c", f"import sys\n{COMMAND}{SPEAK}", *arguments],
+            **{"stdout": subprocess.PIPE, "text": True} | streams,
+        )
+
+    def assert_result(self, done, isatty=False):
+        self.assertEqual(
+            (done.returncode, done.stdout), (0, f"result {isatty} 2\n")
+        )
+
+    def test_a_full_disk(self):
+        with open("/dev/full", "w") as full:
+            self.assert_result(self.speak(stderr=full))
+            self.assertEqual(self.speak("--name=3", stderr=full).returncode, 3)
+            self.assertEqual(self.speak("--no", stderr=full).returncode, 2)
+
+    def test_a_reader_that_has_gone(self):
+        end, start = os.pipe()
+        os.close(end)
+        self.addCleanup(os.close, start)
+        self.assert_result(self.speak(stderr=start))
+
+    def test_a_reader_that_is_slow(self):
+        end, start = os.pipe()
+        os.set_blocking(start, False)
+        self.assert_result(self.speak(stderr=start))
+        os.close(start)
+        with open(end) as file:
+            self.assertIn("a line\nof a library\n", file.read())
+
+    def test_a_terminal_that_has_closed(self):
+        terminal, end = pty.openpty()
+        os.close(terminal)
+        self.addCleanup(os.close, end)
+        self.assert_result(self.speak(stderr=end))
+
+    def test_a_closed_stream(self):
+        self.assert_result(self.speak(preexec_fn=lambda: os.close(2)))
+
+    def test_a_reader_gets_all(self):
+        done = self.speak(stderr=subprocess.PIPE)
+        self.assert_result(done)
+        self.assertEqual(done.stderr.count("x" * 100_000), 3)
+        self.assertEqual(done.stderr.count("a line\nof a library\n"), 3)
+        self.assertEndsWith(done.stderr, "no line end")
+
+    def test_a_result_that_cannot_be_written_is_a_failure(self):
+        with open("/dev/full", "w") as full:
+            done = self.speak(stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 1)
+        self.assertEndsWith(
+            done.stderr, "no space left on device. Make room.\n"
+        )
+
+
 class ProcessTest(parameterized.TestCase):
     @parameterized.named_parameters(
         (
@@ -246,6 +328,31 @@ class ProcessTest(parameterized.TestCase):
         with mock.patch.multiple(sys, argv=argv, orig_argv=orig_argv):
             self.assertEqual(command.command_line(), this)
             self.assertEqual(command.call_of("decoder"), other)
+
+    def test_control_c_ends_a_loop_of_bash(self):
+        code = """
+            def main():
+                print("begun", flush=True)
+                os.killpg(0, 2)  # as a terminal does, to bash as well
+            command.run(main)
+            """
+        loop = 'for k in 1 2 3; do "$0" -c "$1"; done; echo over'
+        done = subprocess.run(
+            [
+                "bash",
+                "-c",
+                loop,
+                sys.executable,
+                COMMAND + textwrap.dedent(code),
+            ],
+            capture_output=True,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(2, signal.SIG_DFL),
+            text=True,
+        )
+        self.assertEqual(done.stdout, "begun\n")
+        self.assertEqual(done.stderr, "relpos-x: stopped by SIGINT.\n")
+        self.assertEqual(done.returncode, -signal.SIGINT)
 
     def test_its_children_do_not_see_modules_of_the_working_folder(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

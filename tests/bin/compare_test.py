@@ -170,10 +170,11 @@ class RunsTest(folders.TestCase):
             model_engine.ModelEngine, "translate", side_effect=KeyboardInterrupt
         ):
             code, out, err = self.compare("HERE/a-seed1")
-        self.assertEqual((code, out), (0, ""))
+        self.assertEqual((code, out), (130, ""))
         self.assertRegex(
             err,
-            r"Stopped\. The same command goes on from there:\n  \S[^\n]+\n\Z",
+            r"Stopped\. The same command goes on from there:\n  \S[^\n]+\n"
+            r"relpos-compare: stopped by SIGINT\.\n\Z",
         )
         self.assertFalse((self.folder / "out" / "report.json").exists())
 
@@ -331,7 +332,7 @@ class TrainTest(folders.TestCase):
         def work(arguments):
             self.assertEqual(arguments[:2], ["-m", "relpos_tf.bin.trainer"])
             given.append(arguments[2:])
-            return 0
+            return 3
 
         with examples.work_in_this_process(work):
             code, _, err = execute(
@@ -351,8 +352,7 @@ class TrainTest(folders.TestCase):
             )
         self.assertEqual(code, 1)
         log = self.folder / "logs" / "k=0-seed3.log"
-        self.assertIn("k=0 seed 3 ended before step 40", err)
-        self.assertIn(f"without an error; see {log}.", err)
+        self.assertIn(f"k=0 seed 3 (see {log})", err)
         command.parse(trainer.FLAGS, given[0])
         self.assertEqual(
             trainer.make_hparams(),

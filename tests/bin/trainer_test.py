@@ -44,15 +44,20 @@ class TrainerTest(folders.TestCase):
             self.assertEqual(replace_training([7], flag), (7, ""))
 
     @parameterized.parameters(
-        (KeyboardInterrupt, 130, "interrupted"), (terminate, 143, "terminated")
+        (KeyboardInterrupt, 130, "SIGINT"), (terminate, 143, "SIGTERM")
     )
-    def test_stopped_before_anything_is_saved(self, effect, code, word):
+    def test_stop_says_what_is_saved_and_what_goes_on(self, effect, code, word):
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         self.addCleanup(signal.signal, signal.SIGTERM, before)
-        found, err = replace_training(effect)
-        self.assertEqual(found, code)
-        self.assertRegex(err, r"\ARun again with:\n  \S[^\n]+\n[^\n]+\n\Z")
-        self.assertEndsWith(err, f"\nrelpos-trainer: {word}.\n")
+        for step in (0, 12):
+            if step:
+                self.write(f"ckpt-{step}.npz")
+            found, err = replace_training(effect, f"--output_dir={self.folder}")
+            self.assertEqual(found, code)
+            said, again, end = err.split("\n  ")[0], *err.splitlines()[1:]
+            self.assertIn(f"saved up to step {step}. Run again with:", said)
+            self.assertNotEmpty(shlex.split(again))
+            self.assertEqual(end, f"relpos-trainer: stopped by {word}.")
 
     @parameterized.parameters(
         ("--output_dir=a/b", "--output_dir: .*is a file"),
@@ -81,7 +86,8 @@ class TrainerTest(folders.TestCase):
             )
         self.assertEqual(code, 143, err)
         *_, title, line, last, end = err.split("\n")
-        self.assertEqual((title, end), ("Run again with:", ""))
+        self.assertEqual(end, "")
+        self.assertEndsWith(title, "Run again with:")
         self.assertNotEmpty(shlex.split(line))
-        self.assertEqual(last, "relpos-trainer: terminated.")
+        self.assertEqual(last, "relpos-trainer: stopped by SIGTERM.")
         self.assertEmpty(kill.halves(self.folder))

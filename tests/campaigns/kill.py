@@ -14,8 +14,7 @@ The last column of a row says which of these conditions fails:
 - every checkpoint that existed when the run was stopped still exists, but
   that of a stop, which goes when the next is saved;
 - no partial file is left;
-- there is no traceback, and SIGTERM gives exit code 0, or 143 if there was
-  nothing to save.
+- there is no traceback, and SIGTERM gives exit code 143.
 """
 
 import argparse
@@ -246,10 +245,11 @@ def case(folder, options, phase, seed, number, undisturbed, steps, frequency):
     if number == signal.SIGTERM:
         command = re.search(r"^  (\S+ trainer\.py .*)", run.text(), re.M)
         command = command and command[1]
-        # -15: the signal came before its handler was installed.
-        if code not in (0, 143, -15) or (code == 0 and not there):
+        # -15: the signal came before its handler was installed. 0: after the
+        # last step.
+        if code not in (0, 143, -15):
             found.append(f"exit code {code}")
-        if code == 0 and left:
+        if code == 143 and left:
             found.append("left halves behind")
     while True:
         # Libraries may write before the trainer does.

@@ -99,23 +99,20 @@ class RunTest(JobsTestCase):
         watch.assert_called()
 
     def test_the_end_of_a_job_is_watched_before_the_next_begins(self):
-        ended, seen = threading.Event(), []
+        seen = []
 
         def watch():
             time.sleep(0.05)
-            seen.append("end" if ended.is_set() else "work")
+            seen.append("end" if self.there("a.ended") else "work")
 
         queue = [
-            self.job("a", check=ended.set),
+            self.job("a"),
             self.job("b", begin=lambda: seen.append("b")),
         ]
         jobs.run(queue, slots(1), "Work", watch=watch)
         self.assertIn("end", seen[: seen.index("b")])
 
     def test_failures_stop_no_other_and_are_named(self):
-        def unfinished():
-            raise errors.UserError("It is not done.")
-
         self.log("linked").parent.mkdir()
         self.log("linked").symlink_to(self.folder / "elsewhere")
         self.log("fails").write_text("of an earlier start\n")
@@ -124,19 +121,18 @@ class RunTest(JobsTestCase):
             self.job("killed", "import os; os.kill(os.getpid(), 9)"),
             self.job("linked"),
             self.job("b"),
-            self.job("undone", check=unfinished),
             self.job("c"),
         ]
         with (
             self.assertLogs("relpos_tf", "WARNING") as logs,
             self.assertRaisesRegex(
                 errors.UserError,
-                r"4 of 6: fails .see .*fails.log., killed .*linked.*undone",
+                r"3 of 5: fails .see .*fails.log., killed .*linked",
             ),
         ):
             jobs.run(queue, slots(1), "Work")
         messages = [record.getMessage() for record in logs.records]
-        expected = "  one\n  It is bad.", "SIGKILL", "linked", "not done"
+        expected = "  one\n  It is bad.", "SIGKILL", "linked"
         for message, words in zip(messages, expected, strict=True):
             self.assertIn(words, message)
         self.assertTrue(self.there("b.ended") and self.there("c.ended"))
@@ -154,10 +150,8 @@ class RunTest(JobsTestCase):
 
 
 class SignalTest(JobsTestCase):
-    @parameterized.parameters(
-        (signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, signals.Terminated)
-    )
-    def test_signal_reaches_every_child_once_and_they_save(self, number, error):
+    @parameterized.parameters(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    def test_signal_reaches_every_child_once_and_they_save(self, number):
         # A shell may have had the tests ignore it.
         before = signal.signal(number, signal.default_int_handler)
         self.addCleanup(signal.signal, number, before)
@@ -172,13 +166,34 @@ class SignalTest(JobsTestCase):
 
         sender = threading.Thread(target=send)
         sender.start()
-        with signals.caught(), self.assertRaises(error):
+        with signals.caught(), self.assertRaises(signals.Stopped) as caught:
             jobs.run(queue, slots(2), "Work")
         sender.join()
+        self.assertEqual(caught.exception.number, number)
         for name in "ab":
             text = (self.folder / f"{name}.signals").read_text()
             self.assertEqual(text.split(), [str(signal.SIGTERM)])
             self.assertTrue(self.there(f"{name}.saved"))
+        self.assertFalse(self.there("c.begun"))
+
+    @parameterized.parameters(
+        "sys.exit(143)", "signal.raise_signal(signal.SIGTERM)"
+    )
+    def test_signal_to_one_child_stops_them_all(self, end):
+        stops = f"import signal, sys\n{WAITS}\n{end}"
+        queue = [
+            self.job("a", stops, "b.begun"),
+            self.job("b", SAVES),
+            self.job("c"),
+        ]
+        with (
+            self.assertLogs("relpos_tf", "WARNING") as logs,
+            self.assertRaises(signals.Stopped) as caught,
+        ):
+            jobs.run(queue, slots(2), "Work")
+        self.assertEqual(caught.exception.number, signal.SIGTERM)
+        self.assertIn("Work of a was stopped by SIGTERM", logs.output[0])
+        self.assertTrue(self.there("b.saved"))
         self.assertFalse(self.there("c.begun"))
 
     @parameterized.parameters(

@@ -25,20 +25,18 @@ folder = pathlib.Path(flags["output_dir"])
 with open(folder.parent / "calls.jsonl", "a") as file:
     file.write(json.dumps(flags) + "\\n")
 folder.mkdir(exist_ok=True)
-mode = flags["hparams"]
-if mode == "fails":
+if flags["hparams"] == "fails":
     sys.exit("trainer: it is bad.")
-if mode != "nothing":
-    (folder / "hparams.json").write_text(HPARAMS)
-    with open(folder / "metrics.jsonl", "a") as file:
-        for step in (5, 10):
-            event = {"step": step, "split": "train", "loss": 1.5}
-            event |= {"steps_per_second": 2.0, "tokens_per_second": 9.0}
-            event |= {"target_tokens": 9.0, "peak_memory_mb": 9.0}
-            file.write(json.dumps(event) + "\\n")
-        event = {"step": 10, "split": "dev", "loss": 2.5, "bleu": 33.3}
+(folder / "hparams.json").write_text(HPARAMS)
+with open(folder / "metrics.jsonl", "a") as file:
+    for step in (5, 10):
+        event = {"step": step, "split": "train", "loss": 1.5}
+        event |= {"steps_per_second": 2.0, "tokens_per_second": 9.0}
+        event |= {"target_tokens": 9.0, "peak_memory_mb": 9.0}
         file.write(json.dumps(event) + "\\n")
-    (folder / "ckpt-10.npz").touch()
+    event = {"step": 10, "split": "dev", "loss": 2.5, "bleu": 33.3}
+    file.write(json.dumps(event) + "\\n")
+(folder / "ckpt-10.npz").touch()
 """
 
 
@@ -108,14 +106,12 @@ class TrainTest(folders.TestCase):
 
     def test_failed_runs_are_named_and_tried_again(self):
         logs = self.folder / "logs"
-        wanted = [self.run_of(*x) for x in (("a", "fails"), ("b", "nothing"))]
+        wanted = [self.run_of(label, "fails") for label in "ab"]
         with self.assertRaises(errors.UserError) as caught:
             self.train(*wanted, self.run_of("c"), slots=TWO)
         for words in ("2 of 3", f"{logs}/a-seed1.log", f"{logs}/b-seed1.log"):
             self.assertIn(words, str(caught.exception))
-        said = "\n".join(self.lines)
-        self.assertIn("trainer: it is bad.", said)
-        self.assertIn("b seed 1 ended before step 10, without an error", said)
+        self.assertIn("trainer: it is bad.", "\n".join(self.lines))
         self.train(*map(self.run_of, "abc"), slots=TWO)
         paths = [call["output_dir"] for call in self.calls()[3:]]
         self.assertCountEqual(paths, [str(run.path) for run in wanted])

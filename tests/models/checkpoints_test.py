@@ -196,7 +196,7 @@ class CheckpointManagerTest(folders.TestCase):
 
         with (
             mock.patch.object(os, "replace", signalled),
-            self.assertRaises(signals.Terminated),
+            self.assertRaises(signals.Stopped),
             signals.caught(),
         ):
             self.manager.save(10)

@@ -18,6 +18,8 @@ import relpos_tf
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.serving import queries
 from relpos_tf.serving import served as served_lib
+from relpos_tf.serving import server as server_lib
+from relpos_tf.utils import signals
 from tests import tiny_run
 from tests.serving import servers
 
@@ -320,6 +322,21 @@ class AppTest(parameterized.TestCase):
                 self.assertEqual(content, {"error": "The server stops."})
             served.thread.join(3)
             self.assertFalse(served.thread.is_alive())
+
+    def test_every_signal_that_ends_a_command_stops_it(self):
+        for number in signals.NUMBERS:
+            before = signal.signal(number, signal.default_int_handler)
+            self.addCleanup(signal.signal, number, before)
+            server = server_lib.Server(None, 1)
+            with server.capture_signals():
+                signal.raise_signal(number)
+            self.assertTrue(server.should_exit)
+            self.assertEqual(server.stopped.exit_code, 128 + number)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # by nohup
+        server = server_lib.Server(None, 1)
+        with server.capture_signals():
+            signal.raise_signal(signal.SIGHUP)
+        self.assertFalse(server.should_exit)
 
     def test_the_page_is_complete_and_asks_nobody_else(self):
         served = self.serve()

@@ -1,6 +1,9 @@
 """A run that is stopped and resumed ends as one that was never stopped."""
 
+import signal
 from unittest import mock
+
+from absl.testing import parameterized
 
 from relpos_tf.models import run_dir
 from relpos_tf.training import hosts as hosts_lib
@@ -9,7 +12,7 @@ from relpos_tf.utils import signals
 from tests.training import tiny_runs
 
 
-class StopsTest(tiny_runs.TestCase):
+class StopsTest(parameterized.TestCase, tiny_runs.TestCase):
     hparams = tiny_runs.HPARAMS.replace(average_checkpoints=3)
     # As many checkpoints stay as are averaged.
     config = {"local_eval_frequency": 2, "keep_checkpoint_max": 1}
@@ -36,6 +39,34 @@ class StopsTest(tiny_runs.TestCase):
             trainer = self.trainer(name, 8)
             trainer.train()
         return trainer.average()
+
+    @parameterized.parameters(
+        (4, [0, 0, 1, 0, 0, 0], signal.SIGTERM),  # another host has a signal
+        (2, [0, 15], signal.SIGTERM),  # the chief, while it evaluates
+    )
+    def test_signal_to_another_host_ends_this_one_alike(
+        self, step, others, number
+    ):
+        name = f"run{step}"
+        trainer = self.trainer(name, 8, evaluate=True)
+        trainer._hosts.number = 2
+
+        def sums(_, values):
+            values = list(values)
+            if trainer.step == step and len(values) == len(others):
+                return [a + b for a, b in zip(values, others, strict=True)]
+            return values
+
+        with (
+            mock.patch.object(hosts_lib.Hosts, "_sum", sums),
+            mock.patch.object(hosts_lib.Hosts, "from_last", lambda _, *v: v),
+            mock.patch.object(trainer_lib.Trainer, "evaluate", dict),
+            mock.patch.object(trainer._stopping, "is_over", lambda *_: False),
+            self.assertRaises(signals.Stopped) as caught,
+        ):
+            trainer.train()
+        self.assertEqual(caught.exception.number, number)
+        self.assertIn(step, run_dir.all_steps(self.folder / name))
 
     @mock.patch.object(hosts_lib.Hosts, "_sum", lambda _, values: list(values))
     @mock.patch.object(hosts_lib.Hosts, "from_last", lambda _, *values: values)

@@ -1,6 +1,7 @@
 """Tests of signals: interrupted blocks, and signals held back."""
 
 import contextlib
+import itertools
 import os
 import signal
 
@@ -8,29 +9,49 @@ from absl.testing import parameterized
 
 from relpos_tf.utils import signals
 
-INT, TERM = signal.SIGINT, signal.SIGTERM
+INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+USR1, USR2 = signal.SIGUSR1, signal.SIGUSR2
 
 
 class SignalsTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         # A shell that runs the tests in the background has them ignored.
-        for number in (INT, TERM):
+        for number in signals.NUMBERS:
             before = signal.signal(number, signal.default_int_handler)
             self.addCleanup(signal.signal, number, before)
 
-    @parameterized.parameters((INT, False), (TERM, True))
-    def test_exception_says_which(self, number, is_terminated):
+    @parameterized.parameters(
+        (INT, 130), (TERM, 143), (HUP, 129), (USR1, 138), (USR2, 140)
+    )
+    def test_exception_says_which(self, number, exit_code):
         with self.assertRaises(KeyboardInterrupt) as caught, signals.caught():
             signal.raise_signal(number)
+        self.assertEqual(caught.exception.number, number)
+        self.assertEqual(caught.exception.exit_code, exit_code)
+        for code in (exit_code, -number):  # it handled the signal, or not
+            self.assertEqual(signals.of_exit(code).number, number)
+
+    def test_other_ends_are_of_no_signal(self):
+        for code in (0, 1, 2, 120, 128, 137, -signal.SIGKILL):
+            self.assertIsNone(signals.of_exit(code))
+
+    def test_first_of_two_waits(self):
+        with self.assertRaises(signals.Stopped) as caught, signals.caught():
+            with signals.held(), self.silent():
+                self.assertFalse(any(signals.pending()))
+                signal.raise_signal(USR1)
+                signal.raise_signal(TERM)
+                waiting = signals.pending()
         self.assertEqual(
-            isinstance(caught.exception, signals.Terminated), is_terminated
+            list(itertools.compress(signals.NUMBERS, waiting)), [USR1]
         )
+        self.assertEqual(caught.exception.number, USR1)
 
     def test_write_is_not_interrupted(self):
         done = []
         with signals.caught():
-            with self.assertRaises(signals.Terminated):
+            with self.assertRaises(signals.Stopped):
                 with signals.held():
                     with signals.held():
                         signal.raise_signal(TERM)
@@ -61,7 +82,7 @@ class SignalsTest(parameterized.TestCase):
             with contextlib.suppress(KeyboardInterrupt):
                 signal.raise_signal(INT)
             signal.raise_signal(TERM)
-            with self.assertRaises(signals.Terminated):
+            with self.assertRaises(signals.Stopped):
                 signal.raise_signal(TERM)
 
     def test_error_of_the_write_goes_first(self):
@@ -70,11 +91,22 @@ class SignalsTest(parameterized.TestCase):
                 signal.raise_signal(TERM)
                 raise ValueError("full")
 
-    def test_ignored_signal_stays_ignored(self):
-        signal.signal(INT, signal.SIG_IGN)
+    @parameterized.parameters(INT, HUP)  # by a shell's `&`, by nohup
+    def test_ignored_signal_stays_ignored(self, number):
+        signal.signal(number, signal.SIG_IGN)
         with signals.caught():
-            signal.raise_signal(INT)
-            self.assertIs(signal.getsignal(INT), signal.SIG_IGN)
+            signal.raise_signal(number)
+            self.assertIs(signal.getsignal(number), signal.SIG_IGN)
+
+    def test_message_to_nobody_does_not_break_the_save(self):
+        with signals.caught(), self.silent(), open("/dev/full", "w") as full:
+            os.dup2(full.fileno(), 2)
+            with self.assertRaises(signals.Stopped):
+                with signals.held():
+                    signal.raise_signal(HUP)
+                    signal.raise_signal(HUP)
+                    saved = True
+        self.assertTrue(saved)
 
     @contextlib.contextmanager
     def silent(self):
