@@ -446,13 +446,13 @@ class TransformerAttention(MultiHead):
         values: tf.Tensor,
         pairs: pairs_lib.Pairs,
         training: bool,
-        sums_to_one: bool = True,
         others: Sequence[scheme_lib.Scheme] = (),
     ) -> tf.Tensor:
         """Drops weights, and multiplies them with values and schemes' vectors.
 
         `others` are schemes besides those of the layer.
         """
+        sums_to_one = not self._schemes("attend")
         if training and self.dropout > 0:
             weights = self.weights_dropout(weights, training=True)
             sums_to_one = False
@@ -460,6 +460,7 @@ class TransformerAttention(MultiHead):
         for one in (*self._schemes("output"), *others):
             weights, summand = one.output(weights, pairs, sums_to_one)
             summands.append(summand)
+            sums_to_one = False  # the hook may have changed them
         return sum(summands, tf.matmul(weights, values))
 
     def get_config(self) -> dict[str, Any]:

@@ -74,9 +74,8 @@ class HeadWindow(scheme.Scheme):
         dtype = keys_values.values.dtype
         weights = pairs_lib.softmax(tf.concat(logits, -1), None, dtype)
         weights = tf.split(weights, self.heads, -1)
-        # The weights of one of N heads do not sum to 1.
         outputs = [
-            layer.output(own, values, pairs, training, sums_to_one=False)
+            layer.output(own, values, pairs, training)
             for own, (_, values, _) in zip(weights, neighbours, strict=True)
         ]
         return tf.add_n(outputs), tf.add_n(weights)

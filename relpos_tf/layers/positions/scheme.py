@@ -70,8 +70,9 @@ class Scheme:
     ) -> tuple[tf.Tensor, tf.Tensor | float]:
         """Returns the weights and a summand of the weighted values.
 
-        `sums_to_one` is False after dropout. The weights are for the product
-        with the values, usually as they are; the summand broadcasts to
+        `sums_to_one` is True for weights of the layer's softmax: not after
+        dropout, another scheme's `output`, or `attend`. The weights are for the
+        product with the values, usually as they are; the summand broadcasts to
         `[B, H, Q, D]`.
         """
         return weights, 0.0

@@ -52,7 +52,8 @@ class Shaw(scheme.Scheme):
         add_to_values: bool. Whether the values get vectors (equation 3).
         heads_share: bool. One pair of tables for all heads, instead of one
             for each.
-        implementation: str. See `relative_attention`.
+        implementation: str. See `relative_attention`. Beside a scheme whose
+            `logits`, `output` or `attend` sees the numbers, always "reshape".
         max_relative_position_right: None or int: another k of the keys after
             the query.
 
@@ -91,6 +92,9 @@ class Shaw(scheme.Scheme):
 
     def build(self, layer: keras.layers.Layer) -> None:
         self._compute_value = layer.compute_value
+        self._form = self.implementation
+        if any(map(_sees_numbers, layer.positions)):
+            self._form = "reshape"
         self.tables = {}  # the variables, by kind
         shape = (self.left + 1 + self.right, layer.depth)  # [R, D]
         heads = () if self.heads_share else (layer.num_heads,)
@@ -111,7 +115,7 @@ class Shaw(scheme.Scheme):
         if table is None:
             return logits
         return _add_to_logits(
-            logits, q, table, pairs, self.implementation, self.left
+            logits, q, table, pairs, self._form, self.left
         )
 
     def output(
@@ -121,7 +125,7 @@ class Shaw(scheme.Scheme):
         if table is None:
             return weights, 0.0
         return _weighted_vectors(
-            weights, table, pairs, self.implementation, self.left, sums_to_one
+            weights, table, pairs, self._form, self.left, sums_to_one
         )
 
     def pair_vectors(
@@ -319,6 +323,16 @@ def symmetric(table: np.ndarray, left: int) -> np.ndarray:
     k = max(left, right)
     paddings = [(0, 0)] * (table.ndim - 2) + [(k - left, k - right), (0, 0)]
     return np.pad(table, paddings, "edge")
+
+
+def _sees_numbers(one):
+    """Returns whether a scheme sees the logits or weights of another one."""
+    # Those of the compact form are right within a softmax alone.
+    return any(
+        getattr(type(one), hook)
+        not in (getattr(Shaw, hook), getattr(scheme.Scheme, hook))
+        for hook in ("logits", "output", "attend")
+    )
 
 
 def _rows_in_use(table, pairs, left):
