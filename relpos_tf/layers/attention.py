@@ -420,6 +420,7 @@ class TransformerAttention(MultiHead):
         bias = pairs.bias()
         for one in self._schemes("bias"):
             more = one.bias(x, keys_values.keys, pairs)
+            more = pairs_lib.finite(more, self.compute_dtype)
             bias = more if bias is None else more + tf.cast(bias, more.dtype)
         if replacing := self._schemes("attend"):
             heads, weights = replacing[0].attend(

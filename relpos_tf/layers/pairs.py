@@ -90,9 +90,19 @@ def softmax(
 
 def add_bias(logits: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
     """Returns logits plus a bias that fits: float32, or float64 in float64."""
-    if logits.dtype != tf.float64:
-        logits = tf.cast(logits, tf.float32)
+    logits = tf.cast(logits, sum_dtype(logits.dtype))
     return logits if bias is None else logits + tf.cast(bias, logits.dtype)
+
+
+def finite(bias: tf.Tensor, dtype: Any) -> tf.Tensor:
+    """Returns a bias of logits in a dtype, with -1e9 for anything below."""
+    # A softmax of -inf alone is NaN; so much is -1e9 in float16.
+    return tf.maximum(tf.cast(bias, sum_dtype(dtype)), NEGATIVE)
+
+
+def sum_dtype(dtype: Any) -> tf.DType:
+    """Returns the dtype of logits and biases for layers of a dtype."""
+    return tf.float64 if dtype == "float64" else tf.float32
 
 
 def size(tensor: tf.Tensor, axis: int) -> int | tf.Tensor:

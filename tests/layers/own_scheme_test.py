@@ -6,6 +6,7 @@ The steps of docs/positions.md, from training to translation, are in
 Shapes: B batch, L length, F features.
 """
 
+import copy
 import pathlib
 import warnings
 
@@ -19,8 +20,10 @@ from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import alibi
+from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import scheme
 from relpos_tf.layers.positions import shaw
+from relpos_tf.layers.positions import window
 from tests import oracles
 from tests import testing
 from tests.layers import schemes
@@ -66,6 +69,20 @@ class OfOutput(Named):
 
     def output(self, weights, pairs, sums_to_one):
         return weights, 7.0
+
+
+class Forbidding(scheme.Scheme):
+    """Forbids later keys by its lowest number, in the compute dtype."""
+
+    def __init__(self, lowest):
+        self.lowest = lowest
+
+    def build(self, layer):
+        self._dtype = layer.compute_dtype
+
+    def bias(self, x, keys, pairs):
+        is_later = pairs.distances() > 0
+        return tf.cast(tf.where(is_later, self.lowest, 0.0), self._dtype)
 
 
 class Nothing(scheme.Scheme):
@@ -233,7 +250,7 @@ class BesideShawTest(tf.test.TestCase, parameterized.TestCase):
             self.assertEqual(most < 31 * 31 * F // H, is_compact, more)
 
 
-class OwnSchemeTest(tf.test.TestCase):
+class OwnSchemeTest(tf.test.TestCase, parameterized.TestCase):
     def test_every_overridden_hook_takes_part(self):
         layer = attention.TransformerAttention(
             F, H, positions=[OfOutput("a"), OfLogits("b")]
@@ -267,6 +284,31 @@ class OwnSchemeTest(tf.test.TestCase):
         )
         self.assertAllEqual(found[0], plain[0])
         self.assertAllEqual(found[1], plain[1])
+
+    @parameterized.product(
+        dtype=["mixed_float16", "mixed_bfloat16", "float16", "float32"],
+        lowest=[-1e9, -np.inf],
+        more=[False, True],
+    )
+    def test_a_bias_in_the_compute_dtype_is_a_mask(self, dtype, lowest, more):
+        x = example()
+        mask = np.arange(L) < [[0], [3]]  # a line of padding alone
+        others = window.Window(1), shaw.Shaw(2), bucketed.Bucketed(8, 7)
+        layer, masked = (
+            schemes.made(
+                F, H, first, *copy.deepcopy(others[: 3 * more]), **kind
+            )
+            for first, kind in (
+                (Forbidding(lowest), {"dtype": dtype}),
+                (window.Direction("forward"), {}),
+            )
+        )
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            found = layer(x, mask=mask)
+        self.assertAllClose(found[1, :3], masked(x, mask=mask)[1, :3], 0.1, 0.1)
+        self.assertTrue(np.all(np.isfinite(tf.cast(found, tf.float32))))
+        self.assertTrue(np.all(np.isfinite(tape.gradient(found, x))))
 
     def test_what_keras_does_not_know_cannot_be_loaded(self):
         layer = attention.TransformerAttention(F, H, positions=[Unregistered()])

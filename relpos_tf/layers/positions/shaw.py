@@ -114,9 +114,7 @@ class Shaw(scheme.Scheme):
         table = self._table("keys")
         if table is None:
             return logits
-        return _add_to_logits(
-            logits, q, table, pairs, self._form, self.left
-        )
+        return _add_to_logits(logits, q, table, pairs, self._form, self.left)
 
     def output(
         self, weights: tf.Tensor, pairs: pairs_lib.Pairs, sums_to_one: bool
@@ -270,6 +268,8 @@ def relative_attention(
     form = pairs, implementation, left
     if key_table is not None:
         logits = _add_to_logits(logits, q, key_table, *form)
+    if bias is not None:
+        bias = pairs_lib.finite(bias, logits.dtype)
     weights = pairs_lib.softmax(logits, bias, v.dtype)  # [B, H, Q, K]
     dropped, summand = weights if dropout is None else dropout(weights), 0.0
     if value_table is not None:

@@ -9,6 +9,7 @@ from absl.testing import parameterized
 
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import window
 from relpos_tf.utils import graphs
 from tests import oracles
 from tests import testing
@@ -102,3 +103,16 @@ class BucketedTest(testing.LayerTestCase):
             half.positions[0].bias(None, None, given),
             layer.positions[0].bias(None, None, given),
         )
+
+    @parameterized.parameters((0, 1), (1, 0))
+    def test_a_sum_with_another_bias_keeps_every_digit(self, before, after):
+        none = [window.Window(L)]  # forbids nothing, in float32
+        t5 = bucketed.Bucketed(BUCKETS, MOST)
+        positions = [*none * before, t5, *none * after]
+        layer = schemes.made(F, H, *positions, dtype="float64")
+        layer.relative_attention_bias.assign(testing.normal(3, BUCKETS, H))
+        x = testing.normal(1, B, L, F)
+        expected = oracles.multihead(
+            testing.named_weights(layer), H, x, x, True, t5=(MOST, True)
+        )
+        self.assertAllClose(layer(tf.constant(x)), expected, 1e-12, 1e-12)

@@ -371,6 +371,13 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(output, expected[0], atol=1e-4)
         self.assertAllClose(weights, expected[1], atol=1e-4)
 
+    @parameterized.parameters((-np.inf, "float32"), (-1e9, "float16"))
+    def test_infinite_biases_of_all_keys_make_no_nan(self, lowest, dtype):
+        x = tf.constant(testing.normal(1, 1, 1, 3, 5), tf.float32)
+        bias = tf.fill([3, 3], tf.cast(lowest, dtype))
+        _, weights = shaw.relative_attention(x, x, x, None, None, bias=bias)
+        self.assertAllClose(weights, np.full([1, 1, 3, 3], 1 / 3))
+
     @parameterized.parameters("compact", "auto", "reshape")
     def test_the_compact_form_builds_no_vector_for_each_pair(self, form):
         length, depth, rows = 31, 17, 5
