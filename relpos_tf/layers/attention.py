@@ -225,26 +225,22 @@ class TransformerAttention(MultiHead):
         for one in self.positions:
             one.build(self)
 
-    def add_uniform(
+    def add_scheme_weight(
         self,
         name: str,
         shape: Sequence[int],
-        fans: int,
+        initializer: Any,
         autocast: bool = True,
     ) -> keras.Variable:
-        """Adds a variable for a scheme, with Glorot's uniform values."""
+        """Adds a variable for a scheme; the arguments are Keras'."""
         if hasattr(self, name):
             raise errors.UserError(
                 "The schemes of `positions` must give their variables names "
                 "that the layer does not have: choose another one, or leave "
                 f"out one of two schemes of a kind. Received: {name!r}."
             )
-        limit = (6 / fans) ** 0.5
         variable = self.add_weight(
-            shape=shape,
-            initializer=keras.initializers.RandomUniform(-limit, limit),
-            autocast=autocast,
-            name=name,
+            shape=shape, initializer=initializer, autocast=autocast, name=name
         )
         # An attribute, or tf.train.Checkpoint would not see it.
         setattr(self, name, variable)

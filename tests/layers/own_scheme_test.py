@@ -50,7 +50,9 @@ class Named(scheme.Scheme):
         self.variable = variable
 
     def build(self, layer):
-        self._own = layer.add_uniform(self.variable, (3,), fans=3)
+        self._own = layer.add_scheme_weight(
+            self.variable, (3,), keras.initializers.Constant(5.0)
+        )
 
     def get_config(self):
         return {"variable": self.variable}
@@ -256,6 +258,7 @@ class OwnSchemeTest(tf.test.TestCase, parameterized.TestCase):
             F, H, positions=[OfOutput("a"), OfLogits("b")]
         )
         layer.build((None, None, F))
+        self.assertAllEqual([layer.a, layer.b], np.full([2, 3], 5.0))
         testing.randomize(layer)
         found, weights = layer(example(), return_weights=True)
         q, k, v = (

@@ -70,8 +70,10 @@ class Additive(Sums):
     score = "additive score"
 
     def build(self, layer: keras.layers.Layer) -> None:
-        self._vectors = layer.add_uniform(
-            "score_vectors", (layer.num_heads, layer.depth), layer.depth + 1
+        self._vectors = layer.add_scheme_weight(
+            "score_vectors",
+            (layer.num_heads, layer.depth),
+            scheme.glorot_uniform(layer.depth + 1),
         )
         super().build(layer)
 

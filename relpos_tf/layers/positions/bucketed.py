@@ -77,8 +77,11 @@ class Bucketed(scheme.Scheme):
         if not self.shared:
             shape = self.num_buckets, layer.num_heads
             # Not in bfloat16, as the softmax is not.
-            self.shared["table"] = layer.add_uniform(
-                "relative_attention_bias", shape, sum(shape), autocast=False
+            self.shared["table"] = layer.add_scheme_weight(
+                "relative_attention_bias",
+                shape,
+                scheme.glorot_uniform(sum(shape)),
+                autocast=False,
             )
 
     def bias(

@@ -66,8 +66,9 @@ class Localness(scheme.Scheme):
         self._variables: dict[str, keras.Variable] = {}
 
         def add(name, *shape, **options):
-            self._variables[name] = layer.add_uniform(
-                f"localness_{name}", shape, fans=sum(shape), **options
+            uniform = scheme.glorot_uniform(sum(shape))
+            self._variables[name] = layer.add_scheme_weight(
+                f"localness_{name}", shape, uniform, **options
             )
 
         add("position_hidden", size, size)  # W_p

@@ -47,7 +47,7 @@ class Scheme:
     name = "positions"  # in messages
 
     def build(self, layer: keras.layers.Layer) -> None:
-        """Adds weights to a `TransformerAttention`, by `layer.add_uniform`."""
+        """Adds weights to a `TransformerAttention`: `add_scheme_weight`."""
 
     def rotate(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         """Returns queries or keys `[B, H, L, D]`, changed by position `[L]`."""
@@ -114,6 +114,12 @@ class Scheme:
     def from_config(cls, config: dict[str, Any]) -> "Scheme":
         """Returns the scheme of a `get_config`."""
         return cls(**config)
+
+
+def glorot_uniform(fans: int) -> keras.initializers.Initializer:
+    """Returns Glorot's initializer of uniform values, for fan-in + fan-out."""
+    limit = (6 / fans) ** 0.5
+    return keras.initializers.RandomUniform(-limit, limit)
 
 
 def copies(schemes: Iterable[Any]) -> tuple[Scheme, ...]:

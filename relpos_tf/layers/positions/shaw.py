@@ -103,9 +103,10 @@ class Shaw(scheme.Scheme):
             ("values", self.add_to_values),
         ):
             if has_table:
-                # Glorot's limit, for each head by itself.
-                self.tables[kind] = layer.add_uniform(
-                    f"relative_positions_{kind}", (*heads, *shape), sum(shape)
+                self.tables[kind] = layer.add_scheme_weight(
+                    f"relative_positions_{kind}",
+                    (*heads, *shape),
+                    scheme.glorot_uniform(sum(shape)),  # for each head
                 )
 
     def logits(
