@@ -14,6 +14,7 @@ from relpos_tf.decoding import loading
 from tests import folders
 from tests import testing
 from tests.bin import calls
+from tests.layers import schemes
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "positions.md"
 # So that training takes seconds.
@@ -87,3 +88,6 @@ class OwnSchemeTest(folders.TestCase):
             last, _ = layer.step(x[:, 3:], cache, start=3)
             rows = np.concatenate([first, last], 1)
             self.assertTrue(np.allclose(rows, output, 1e-4, 1e-5))
+        for dtype in "mixed_bfloat16", "float64":
+            other = schemes.made(16, 2, *layer.positions, dtype=dtype)
+            self.assertEqual(other(x).dtype, other.compute_dtype)
