@@ -226,13 +226,9 @@ class TransformerAttention(MultiHead):
             one.build(self)
 
     def add_scheme_weight(
-        self,
-        name: str,
-        shape: Sequence[int],
-        initializer: Any,
-        autocast: bool = True,
+        self, name: str, shape: Sequence[int], initializer: Any, **options: Any
     ) -> keras.Variable:
-        """Adds a variable for a scheme; the arguments are Keras'."""
+        """Adds a variable for a scheme; the arguments are `add_weight`'s."""
         if hasattr(self, name):
             raise errors.UserError(
                 "The schemes of `positions` must give their variables names "
@@ -240,7 +236,7 @@ class TransformerAttention(MultiHead):
                 f"out one of two schemes of a kind. Received: {name!r}."
             )
         variable = self.add_weight(
-            shape=shape, initializer=initializer, autocast=autocast, name=name
+            name=name, shape=shape, initializer=initializer, **options
         )
         # An attribute, or tf.train.Checkpoint would not see it.
         setattr(self, name, variable)

@@ -27,6 +27,7 @@ from relpos_tf.layers import attention
 from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import band
+from relpos_tf.layers.positions import scheme
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -124,24 +125,20 @@ class RelationAttention(attention.MultiHead):
     ) -> None:
         super().build(queries_shape, memory_shape)
         self.key_table = self.value_table = self.bias_table = None
-        depth = self.depth
-        # Glorot's, for each head's table.
-        limit = (6 / (self.num_relations + depth)) ** 0.5
-        uniform = keras.initializers.RandomUniform(-limit, limit)
         if self.add_relations_to_keys:
-            self.key_table = self._add_table("relation_keys", uniform, depth)
+            self.key_table = self._add_table("relation_keys", self.depth)
         if self.add_relations_to_values:
-            self.value_table = self._add_table(
-                "relation_values", uniform, depth
-            )
+            self.value_table = self._add_table("relation_values", self.depth)
         if self.add_relation_bias:
-            self.bias_table = self._add_table("relation_bias", "zeros")
+            self.bias_table = self._add_table("relation_bias")
 
-    def _add_table(self, name, initializer, *depth):
+    def _add_table(self, name, *depth):
+        # For each head's table; one initializer for two would repeat itself.
+        uniform = scheme.glorot_uniform(self.num_relations + sum(depth))
         heads = () if self.heads_share_relations else (self.num_heads,)
         return self.add_weight(
             shape=(*heads, self.num_relations, *depth),
-            initializer=initializer,
+            initializer=uniform if depth else "zeros",
             name=name,
         )
 

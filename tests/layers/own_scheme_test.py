@@ -248,7 +248,7 @@ class BesideShawTest(tf.test.TestCase, parameterized.TestCase):
         ):
             own = shaw.Shaw(2, add_to_values=False)
             layer = schemes.made(F, H, own, *more)
-            most = testing.largest_tensor(lambda x: layer(x), x)
+            most = testing.largest_tensor(layer, x)
             self.assertEqual(most < 31 * 31 * F // H, is_compact, more)
 
 

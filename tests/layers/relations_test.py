@@ -248,6 +248,7 @@ class LayerTest(testing.LayerTestCase):
         for table in (layer.key_table, layer.value_table):
             largest = np.max(np.abs(table.numpy()), axis=(1, 2))
             self.assertAllInRange(largest, 0.9 * limit, limit)
+        self.assertNotAllClose(layer.key_table, layer.value_table, atol=0.1)
         self.assertAllEqual(layer.bias_table, np.zeros([2, 17]))
 
     @parameterized.parameters(False, True)

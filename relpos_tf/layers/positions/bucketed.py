@@ -30,7 +30,8 @@ class Bucketed(scheme.Scheme):
 
         e[i, j] = q[i] . k[j] / sqrt(D) + b[h, bucket(j - i)]
 
-    Layers that are given the same object share the table b, as T5's do.
+    Layers that are given the same object share the table b, as T5's do. The
+    first that is built owns it; Keras can save or clone no other one of them.
 
     Args:
         num_buckets: int, R, even and at least 4.
@@ -72,15 +73,17 @@ class Bucketed(scheme.Scheme):
         self._starts = bucket_starts(num_buckets // directions, max_distance)
         # "table": the bias of each bucket for each head, `[R, H]`.
         self.shared: dict[str, keras.Variable] = {}  # by all copies
+        self._is_owner = True
 
     def build(self, layer: keras.layers.Layer) -> None:
-        if not self.shared:
+        self._is_owner = not self.shared
+        if self._is_owner:
             shape = self.num_buckets, layer.num_heads
             # Not in bfloat16, as the softmax is not.
             self.shared["table"] = layer.add_scheme_weight(
                 "relative_attention_bias",
                 shape,
-                scheme.glorot_uniform(sum(shape)),
+                "glorot_uniform",
                 autocast=False,
             )
 
@@ -108,6 +111,12 @@ class Bucketed(scheme.Scheme):
         return None
 
     def get_config(self) -> dict[str, Any]:
+        if not self._is_owner:
+            raise errors.UserError(
+                "Layers that share a Bucketed cannot be saved or cloned by "
+                "Keras: take `save_weights`, and the same code before "
+                "`load_weights`, or give each layer a Bucketed of its own."
+            )
         return {
             "num_buckets": self.num_buckets,
             "max_distance": self.max_distance,

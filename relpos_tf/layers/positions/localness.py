@@ -66,9 +66,8 @@ class Localness(scheme.Scheme):
         self._variables: dict[str, keras.Variable] = {}
 
         def add(name, *shape, **options):
-            uniform = scheme.glorot_uniform(sum(shape))
             self._variables[name] = layer.add_scheme_weight(
-                f"localness_{name}", shape, uniform, **options
+                f"localness_{name}", shape, "glorot_uniform", **options
             )
 
         add("position_hidden", size, size)  # W_p

@@ -330,8 +330,7 @@ def _sees_numbers(one):
     """Returns whether a scheme sees the logits or weights of another one."""
     # Those of the compact form are right within a softmax alone.
     return any(
-        getattr(type(one), hook)
-        not in (getattr(Shaw, hook), getattr(scheme.Scheme, hook))
+        one.overrides(hook) and getattr(type(one), hook) != getattr(Shaw, hook)
         for hook in ("logits", "output", "attend")
     )
 

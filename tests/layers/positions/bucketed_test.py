@@ -3,10 +3,15 @@
 Shapes: B batch, H heads, L length, F features, R buckets.
 """
 
+import pathlib
+import warnings
+
+import keras
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from relpos_tf import errors
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import window
@@ -103,6 +108,32 @@ class BucketedTest(testing.LayerTestCase):
             half.positions[0].bias(None, None, given),
             layer.positions[0].bias(None, None, given),
         )
+
+    def test_layers_that_share_a_table_are_saved_by_their_weights_alone(self):
+        def shared():
+            t5 = bucketed.Bucketed(BUCKETS, MOST)
+            layers = [schemes.made(F, H, t5) for _ in range(2)]
+            return keras.Sequential([keras.Input([None, F]), *layers])
+
+        model, again = shared(), shared()
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        for refused in (
+            lambda: model.save(folder / "x.keras"),
+            lambda: keras.models.clone_model(model),
+            lambda: keras.Sequential(model.layers[1:]).get_config(),
+        ):
+            with self.assertRaisesRegex(errors.UserError, "`save_weights`"):
+                refused()
+        with warnings.catch_warnings():
+            # Keras saves by an interface that NumPy 2 wants changed.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            model.save_weights(folder / "x.weights.h5")
+            again.load_weights(folder / "x.weights.h5")
+        x = tf.constant(testing.normal(1, B, L, F), tf.float32)
+        self.assertAllEqual(again(x), model(x))
+        self.assertLen(again.weights, 9)  # one table
+        owner = keras.Sequential([keras.Input([None, F]), model.layers[0]])
+        self.assertLen(keras.models.clone_model(owner).weights, 5)
 
     @parameterized.parameters((0, 1), (1, 0))
     def test_a_sum_with_another_bias_keeps_every_digit(self, before, after):
