@@ -67,7 +67,8 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
             TensorFlow, and where the graph does not know that there are at
             least as many keys as queries: it knows their numbers, or that
             both are one tensor, which needs no cast to the compute dtype.
-            An export to LiteRT needs "ops" or "reshape".
+            An export to LiteRT needs "ops" or "reshape", and one to ONNX
+            "reshape".
         **kwargs: Passed to `keras.layers.MultiHeadAttention`: `seed`,
             `attention_axes`, initializers, regularizers, constraints, `name`,
             `dtype` and so on. `attention_axes` must name one axis, which is

@@ -56,7 +56,10 @@ class Scheme:
     def bias(
         self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
     ) -> tf.Tensor:
-        """Returns a summand that broadcasts to the logits: `[B, H, Q, K]`."""
+        """Returns a summand that broadcasts to the logits: `[B, H, Q, K]`.
+
+        It is added in float32, or float64; what is below -1e9 counts as -1e9.
+        """
         return tf.zeros([])
 
     def logits(
