@@ -13,6 +13,7 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
+from relpos_tf.utils import locks
 
 HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
@@ -27,6 +28,9 @@ _PROBLEM = "problem.json"
 # saved it, and it goes when the next is saved; it has the best BLEU; the
 # training came to its end there.
 EPOCH, STOP, BEST, END = _MARKS = ".epoch", ".stop", ".best", ".end"
+# The files that training writes, and the beginnings of the names of others.
+_OWN = (HPARAMS, TOKENIZER, SUBWORDS, METRICS, VERSIONS, _FLAGS, _PROBLEM)
+_OWN_NUMBERED = re.compile(r"ckpt-\d+\.|events\.out\.tfevents\.")
 _PROBLEM_FIELDS = {
     "problem": str,
     "source_language": str,
@@ -262,9 +266,16 @@ def parse_flags(text: str) -> dict[str, str]:
 
 
 def remove_left_overs(directory: str | pathlib.Path) -> None:
-    """Removes the incomplete files that a kill left."""
+    """Removes the incomplete files of a run that killed processes have left.
+
+    Others in its folder may be the output of a decoder that is at work, which
+    no lock tells on some file systems.
+    """
     for path in pathlib.Path(directory).glob(f"*{files.PART}"):
-        path.unlink()
+        name = path.stem.rpartition(".")[0]  # without the random part
+        is_own = name in _OWN or _OWN_NUMBERED.match(name)
+        if is_own and not locks.is_locked(path):
+            path.unlink(missing_ok=True)
 
 
 def latest_run(root: str = "runs", flag: str = "--output_dir") -> pathlib.Path:

@@ -4,7 +4,7 @@ Two rules hold for every file that is written under its final name:
 
 * An incomplete file has a random name beside the final one,
   `NAME.1a2b3c4d.part`. It is created exclusively, so that no link of that name
-  can be written through.
+  can be written through, and is locked while its process lives.
 * A link is never written through. `replacing` puts the file in place of the
   link and leaves the target of the link alone; `open_appending` refuses links.
 """
@@ -66,13 +66,14 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
         # The user knows the final name, not the temporary one.
         raise OSError(error.errno, error.strerror, path) from error
     try:
+        locks.lock(file.fileno())
         yield file
         file.flush()
         if stat.S_ISREG(mode):
             os.chmod(file.name, stat.S_IMODE(mode) & 0o777)
         os.fsync(file.fileno())
-        file.close()
         os.replace(file.name, path)
+        file.close()  # and with it the lock
     except BaseException as error:
         with contextlib.suppress(OSError):
             file.close()  # On a full disk this fails once more.

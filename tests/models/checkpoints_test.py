@@ -214,11 +214,33 @@ class CheckpointManagerTest(folders.TestCase):
             self.manager.save(20)
         self.assertLen(os.listdir(self.folder), 2)
         (self.folder / "metrics.jsonl.0123abcd.part").write_bytes(b"x")
-        (self.folder / "own.part").write_bytes(b"x")
+        others = [
+            "own.part",
+            "dev.de.0123abcd.part",
+            "x-ckpt-7.npz.01234567.part",
+        ]
+        for name in others:
+            (self.folder / name).write_bytes(b"x")
         self.assertTrue(self.make(self.model).restore().endswith("ckpt-10"))
-        self.assertCountEqual(
-            os.listdir(self.folder), ["ckpt-10.npz", "own.part"]
+        self.assertCountEqual(os.listdir(self.folder), ["ckpt-10.npz", *others])
+
+    @parameterized.parameters("dev.de", "ckpt-7.npz")
+    def test_what_another_process_is_writing_stays(self, name):
+        write = (
+            "import sys; from relpos_tf.utils import files\n"
+            "with files.replacing(sys.argv[1]) as file:\n"
+            "    print(flush=True), sys.stdin.read(), file.write(b'lines')\n"
         )
+        with subprocess.Popen(
+            [sys.executable, "-c", write, self.folder / name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as writer:
+            writer.stdout.readline()
+            self.make(self.model)
+            writer.stdin.close()
+        self.assertEqual(writer.returncode, 0)
+        self.assertEqual((self.folder / name).read_bytes(), b"lines")
 
 
 class DamageTest(folders.TestCase):
