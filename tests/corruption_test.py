@@ -7,6 +7,11 @@ import tempfile
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from relpos_tf.decoding import export_files
+from relpos_tf.models import run_dir
+from relpos_tf.problems import manifest
+from relpos_tf.utils import system_errors
+from tests import folders
 from tests.campaigns import corruption
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "relpos_tf"
@@ -46,6 +51,26 @@ class CorruptionTest(parameterized.TestCase):
                 self.assertEqual(found.outcome, "fallback", found)
             if found.outcome == "error":
                 self.assertRegex(found.message, r"relpos-\w+: .+\n$")
+
+
+class UnreadableTest(folders.TestCase):
+    """What the system cannot read is not called damaged."""
+
+    @parameterized.parameters(
+        ("hparams.json", lambda folder: run_dir.RunDir(folder).read_hparams()),
+        ("problem.json", lambda folder: run_dir.RunDir(folder).read_problem()),
+        ("manifest.json", manifest.read_manifest),
+        ("export_info.json", export_files.read_info),
+    )
+    def test_the_reason_of_the_system_is_told(self, name, read):
+        path = self.folder / name
+        path.mkdir()
+        with self.assertRaises(OSError) as raised:
+            read(self.folder)
+        self.assertEqual(
+            system_errors.explanation(raised.exception),
+            f"{path}: is a directory.",
+        )
 
 
 class DataOnlyTest(absltest.TestCase):

@@ -31,6 +31,7 @@ from relpos_tf.models import run_dir
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
+from relpos_tf.utils import system_errors
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text
 
@@ -206,8 +207,9 @@ def translate(
         started = time.monotonic()
         try:
             loading.restore(prefix, model)
-        except errors.UserError as error:
-            command.logger().warning("%s", error)
+        except (errors.UserError, OSError) as error:
+            reason = system_errors.explanation(error)
+            command.logger().warning("%s", reason)
             counts["failed"] += 1
             continue
         translator.engine.name = prefix

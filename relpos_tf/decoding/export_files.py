@@ -46,7 +46,7 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
     path = pathlib.Path(folder, EXPORT_INFO)
     try:
         return checked_json.loads(path.read_bytes(), _FIELDS)
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise errors.UserError(
             "Expected a folder made by relpos-export. "
             f"Received: {folder}, without {EXPORT_INFO}. A run is "

@@ -19,6 +19,7 @@ by `restore_model` and `average`.
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -136,16 +137,17 @@ class CheckpointManager:
         stay unchanged, and those without a variable are passed over.
 
         Args:
-            path: A prefix, or None for the newest readable checkpoint. Newer,
-                unreadable ones are renamed to `ckpt-STEP.npz.damaged`.
+            path: A prefix, or None for the newest checkpoint that is whole.
+                Newer, damaged ones are renamed to `ckpt-STEP.npz.damaged`.
 
         Raises:
-            UserError: it is not readable, or does not fit the variables.
+            OSError: it cannot be read.
+            UserError: it is damaged, or does not fit the variables.
         """
         if path is None:
             steps = reversed(self.all_steps())
             prefixes = [str(self._directory / f"ckpt-{n}") for n in steps]
-            prefix, values = _first_readable(self._directory, prefixes)
+            prefix, values = _first_whole(self._directory, prefixes)
         else:
             prefix = resolve(path)
             values = read(prefix)
@@ -212,14 +214,14 @@ def resolve(path: str | pathlib.Path) -> str:
         path: See `candidates`. Damaged ones are skipped with a warning.
 
     Raises:
-        UserError: there is none, or none that is readable, or a directory is
-            not of a run.
+        UserError: there is none, or none that is whole, or a directory is not
+            of a run.
     """
     prefixes = candidates(path)
     named = pathlib.Path(str(path).removesuffix(run_dir.CHECKPOINT))
     if prefixes == [str(named)]:
         return prefixes[0]
-    prefix, _ = _first_readable(named, prefixes)
+    prefix, _ = _first_whole(named, prefixes)
     run = run_dir.run_of(prefix)
     best, averages = run.best(), run_dir.all_steps(run.path / run_dir.AVERAGE)
     others = "" if best is None else f" (best: ckpt-{best})"
@@ -231,13 +233,16 @@ def resolve(path: str | pathlib.Path) -> str:
     return prefix
 
 
-def _first_readable(directory, prefixes):
-    """Returns the prefix and the arrays of the first readable checkpoint."""
+def _first_whole(directory, prefixes):
+    """Returns the prefix and the arrays of the first whole checkpoint."""
     for prefix in prefixes:
         try:
             return prefix, read(prefix)
         except errors.UserError:
             _log.warning("Checkpoint %s is damaged; trying an older.", prefix)
+        except OSError:
+            if os.path.lexists(f"{prefix}{run_dir.CHECKPOINT}"):
+                raise  # Else a trainer has removed it meanwhile.
     raise errors.UserError(
         f"Expected a checkpoint ckpt-STEP{run_dir.CHECKPOINT} in {directory}. "
         f"Received: {sorted(path.name for path in directory.glob('*'))}."
@@ -254,22 +259,52 @@ def read(
         groups: The beginnings of the names to read, as in `("model/",)`.
 
     Raises:
-        UserError: the checkpoint is damaged or missing.
+        OSError: it is missing, or the system cannot read it: that is no damage.
+        UserError: it is damaged.
     """
-    values = {}
-    try:
-        with zipfile.ZipFile(f"{prefix}{run_dir.CHECKPOINT}") as archive:
-            for member in archive.namelist():
-                if member.startswith(groups):
-                    # This compares the checksum, before anything is parsed.
-                    content = io.BytesIO(archive.read(member))
-                    values[member.removesuffix(_ARRAY)] = (
-                        np.lib.format.read_array(content)
-                    )
-    except Exception as error:  # a damaged archive may raise a dozen kinds
-        raise errors.UserError(
-            f"Checkpoint {prefix} is damaged or not there."
-        ) from error
+    path = f"{prefix}{run_dir.CHECKPOINT}"
+    with _File(io.FileIO(path)) as file:
+        try:
+            return _arrays(file, groups)
+        except (_UnreadableError, MemoryError) as error:
+            number = getattr(error.__cause__, "errno", errno.ENOMEM)
+            raise OSError(number, os.strerror(number), path) from error
+        except Exception as error:  # a damaged archive may raise a dozen kinds
+            raise errors.UserError(
+                f"Checkpoint {prefix} is damaged."
+            ) from error
+
+
+class _UnreadableError(Exception):
+    """The system cannot read a file."""
+
+
+class _File(io.BufferedReader):
+    """A file whose reading raises no `OSError`: `zipfile` takes it for damage.
+
+    Only places outside of the file do.
+    """
+
+    def read(self, size=-1, /):
+        try:
+            return super().read(size)
+        except OSError as error:
+            raise _UnreadableError from error
+
+
+def _arrays(file: _File, groups: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Returns the arrays in an archive whose names begin so."""
+    values, size = {}, os.fstat(file.fileno()).st_size
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            # Reading what is damaged so may take more memory than there is.
+            if member.compress_type or member.file_size > size:
+                raise zipfile.BadZipFile(member.filename)
+            if member.filename.startswith(groups):
+                # This compares the checksum, before anything is parsed.
+                content = io.BytesIO(archive.read(member))
+                name = member.filename.removesuffix(_ARRAY)
+                values[name] = np.lib.format.read_array(content)
     return values
 
 
@@ -372,7 +407,8 @@ def averaged_steps(prefix: str | pathlib.Path) -> list[int]:
     """Returns the steps whose mean a checkpoint is; [] if it is none.
 
     Raises:
-        UserError: the checkpoint is damaged or missing.
+        OSError: it is missing or cannot be read.
+        UserError: it is damaged.
     """
     steps = read(prefix, (_AVERAGE_OF,)).get(_AVERAGE_OF)
     return [] if steps is None else steps.tolist()

@@ -92,7 +92,7 @@ class RunDir:
             kinds = hparam.field_types()
             values = checked_json.loads(path.read_bytes(), kinds)
             return hparam.HParams().replace(**values)
-        except OSError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise errors.UserError(
                 f"Expected a run's directory with {HPARAMS}. "
                 f"Received: {self.path}."
@@ -134,7 +134,7 @@ class RunDir:
             return checked_json.loads(path.read_bytes(), _PROBLEM_FIELDS)
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             raise errors.UserError(
                 f"{path} is damaged: {error} Put the original back, or remove "
                 "the file: the data of the run are then not compared."

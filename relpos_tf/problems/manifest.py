@@ -54,12 +54,12 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     """Returns the manifest of a prepared folder.
 
     Raises:
-        UserError: it is missing or damaged.
+        UserError: it is damaged.
     """
     path = folder / MANIFEST
     try:
         return checked_json.loads(path.read_bytes(), _FIELDS)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise errors.UserError(
             f"{path} is damaged: {error} {_ANEW.format(folder=folder)}"
         ) from error

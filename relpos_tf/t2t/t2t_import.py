@@ -95,7 +95,9 @@ def import_run(
     try:
         values = {path: _read(reader, used[path]) for path in variables}
     except _UNREADABLE as error:
-        raise errors.UserError(f"Checkpoint {prefix} is damaged.") from error
+        raise errors.UserError(
+            f"Checkpoint {prefix} cannot be read, or is damaged: {error}."
+        ) from error
     result = Imported(hparams, prefix, used, ignored, notes, bool(vocabulary))
     step = read_step(reader, prefix)
     with files.replacing_folder(output_dir) as partial:
@@ -149,7 +151,7 @@ def open_checkpoint(prefix: str):
     except _UNREADABLE as error:
         raise errors.UserError(
             "Expected the prefix of a checkpoint, as in model.ckpt-250000. "
-            f"Received: {prefix}, which is not there or damaged."
+            f"Received: {prefix}, which cannot be read: {error}."
         ) from error
 
 

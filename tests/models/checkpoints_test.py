@@ -1,6 +1,8 @@
 """Checkpoints are complete, survive a kill, and are averaged by name."""
 
 import collections
+import errno
+import io
 import os
 import pathlib
 import signal
@@ -116,6 +118,85 @@ class CheckpointManagerTest(folders.TestCase):
             self.assertTrue(self.manager.restore().endswith("ckpt-10"))
         self.assertIn("ckpt-20", logs.output[0])
         self.assertEqual(values_of(self.model), [[1.0, 2.0], [[3.0]]])
+
+    def assert_unreadable(self, error):
+        """Checks that an error ends in its sentence, and changes nothing."""
+        path = self.folder / "ckpt-20.npz"
+        for restore in (
+            self.manager.restore,
+            lambda: checkpoints.resolve(self.folder),
+            lambda: checkpoints.restore_model(str(path)[:-4], self.model),
+        ):
+            with (
+                self.assertNoLogs("relpos_tf", "WARNING"),
+                self.assertRaises(OSError) as raised,
+            ):
+                restore()
+            self.assertEqual(raised.exception.errno, error)
+            self.assertEqual(
+                system_errors.explanation(raised.exception),
+                f"{path}: {os.strerror(error).lower()}.",
+            )
+        self.assertEqual(run_dir.all_steps(self.folder), [10, 20])
+        self.assertEqual(values_of(self.model), [[1.0, 2.0], [[3.0]]])
+
+    @parameterized.parameters(
+        (OSError(errno.EIO, "broken"), errno.EIO),
+        (MemoryError(), errno.ENOMEM),
+    )
+    def test_what_the_system_cannot_read_is_not_damaged(self, error, number):
+        self.manager.save(10)
+        prefix = self.manager.save(20)
+        reads = 0
+
+        class File(io.FileIO):
+            """Fails at one of its reads."""
+
+            def readinto(self, buffer):
+                nonlocal reads
+                reads -= 1
+                if not reads:
+                    raise error
+                return super().readinto(buffer)
+
+            def readall(self):
+                self.readinto(bytearray(0))
+                return super().readall()
+
+        with mock.patch.object(io, "FileIO", File):
+            checkpoints.read(prefix)
+            number_of_reads = -reads
+            self.assertGreater(number_of_reads, 2)
+            for place in range(1, number_of_reads + 1):
+                reads = place
+                with self.assertRaises(OSError) as raised:
+                    checkpoints.read(prefix)
+                self.assertEqual(raised.exception.errno, number, place)
+
+    def test_what_cannot_be_opened_is_not_damaged(self):
+        self.manager.save(10)
+        path = pathlib.Path(f"{self.manager.save(20)}.npz")
+        with mock.patch.object(
+            np.lib.format, "read_array", side_effect=MemoryError
+        ):
+            self.assert_unreadable(errno.ENOMEM)
+        path.rename(self.folder / "elsewhere")
+        path.symlink_to(self.folder / "nowhere")
+        self.assert_unreadable(errno.ENOENT)
+        path.unlink()
+        path.mkdir()
+        self.assert_unreadable(errno.EISDIR)
+
+    def test_a_checkpoint_that_goes_meanwhile_gives_way_silently(self):
+        self.write("hparams.json")
+        self.manager.save(10)
+        self.manager.save(20)
+        with (
+            self.assertNoLogs("relpos_tf", "WARNING"),
+            mock.patch.object(run_dir, "all_steps", return_value=[10, 30]),
+        ):
+            found = checkpoints.resolve(self.folder)
+        self.assertEqual(found, str(self.folder / "ckpt-10"))
 
     @parameterized.parameters((2, [5, 11, 20]), (0, [5, 7, 11, 20]))
     def test_the_newest_and_protected_ones_are_kept(self, keep_max, kept):
