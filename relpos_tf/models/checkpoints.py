@@ -298,7 +298,8 @@ def _arrays(file: _File, groups: tuple[str, ...]) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             # Reading what is damaged so may take more memory than there is.
-            if member.compress_type or member.file_size > size:
+            longest = max(member.file_size, member.compress_size)
+            if member.compress_type or longest > size:
                 raise zipfile.BadZipFile(member.filename)
             if member.filename.startswith(groups):
                 # This compares the checksum, before anything is parsed.
