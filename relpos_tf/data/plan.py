@@ -21,6 +21,7 @@ small. What does not fill a batch goes on to the next slice.
 """
 
 import dataclasses
+import hashlib
 import itertools
 import math
 from collections.abc import Iterator
@@ -158,6 +159,17 @@ class Plan:
     def max_length(self) -> int:
         """Most ids on a side."""
         return self.buckets.limits[-1]
+
+    def fingerprint(self, seed: int) -> int:
+        """Returns a positive int64, which a plan with other batches has not.
+
+        Args:
+            seed: int. See `following`.
+        """
+        options = (*self.corpora, *self.buckets, self.pair_concatenation, seed)
+        content = hashlib.sha256(self.lengths)
+        content.update(repr(options).encode())
+        return int.from_bytes(content.digest()[:7], "big")
 
     def following(
         self, seed: int, epoch: int = 0, position: int = 0

@@ -301,14 +301,6 @@ def _check_same_run(run, hparams, problem, data_dir, flags):
         for split in changed
     ]
     before = run.read_flags()
-    for name in ("random_seed", "train_weights"):
-        if name in before and flags.get(name, before[name]) != before[name]:
-            warnings.append(
-                f"{name} was {before[name]} in this run so far and is now "
-                f"{flags[name]}: the pairs come in another order, some of this "
-                f"epoch twice. With --{name}={before[name]} the run goes on as "
-                "it was started."
-            )
     before_asked = before.get("bleu_tokenize", "")
     asked = flags.get("bleu_tokenize", before_asked)
     if before and asked != before_asked:

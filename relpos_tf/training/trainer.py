@@ -95,7 +95,7 @@ class Trainer:
         if hosts.is_chief:
             if config.profile:
                 self._profiler = reporting.Profiler(run.path / "profile")
-            self._summaries = reporting.SummaryWriter(run.path)
+            self._summaries = reporting.SummaryWriter(run)
 
     @property
     def step(self) -> int:
@@ -135,6 +135,7 @@ class Trainer:
             reader = run_setup.reader_of(
                 self._problem, self._data_dir, self.hparams, self.config
             )
+            self._state.follow(reader.plan.fingerprint(self.config.random_seed))
             batches = self._batches(reader)
             step_fn = self._compile_step(batches.element_spec)
             batches = iter(batches)
@@ -537,6 +538,7 @@ class TrainingState:
         optimizer: the optimizer of its variables.
         epoch: int64 variable. The epoch of the last batch used.
         position: int64 variable. The number of that batch in its epoch.
+        plan: int64 variable. The `plan.Plan.fingerprint` of these two; or 0.
         unreported: float64 variable `[4]`. See `reporting.Progress.sums`.
         manager: `checkpoints.CheckpointManager`.
     """
@@ -559,9 +561,9 @@ class TrainingState:
                 hparams,
                 {v.path: v.value for v in self.model.trainable_variables},
             )
-            self.epoch, self.position, self.unreported = (
+            self.epoch, self.position, self.plan, self.unreported = (
                 tf.Variable(value, trainable=False)
-                for value in (np.int64(0), np.int64(0), np.zeros(4))
+                for value in (*np.zeros(3, np.int64), np.zeros(4))
             )
         self._groups = {
             "model": {v.path: v.value for v in self.model.variables},
@@ -569,6 +571,7 @@ class TrainingState:
             "training": {
                 "epoch": self.epoch,
                 "position": self.position,
+                "plan": self.plan,
                 "unreported": self.unreported,
             },
         }
@@ -614,6 +617,22 @@ class TrainingState:
         # Without moving averages there, they start from the weights.
         if averages := self.optimizer.averages.variables:
             checkpoints.restore_model(path, averages)
+
+    def follow(self, plan: int) -> None:
+        """Begins the next epoch if the position is one of another plan.
+
+        Args:
+            plan: int. The `plan.Plan.fingerprint` of the batches to come.
+        """
+        if self.plan.numpy() not in (0, plan):
+            epoch = int(self.epoch.assign_add(1).numpy())
+            self.position.assign(0)
+            _log.warning(
+                "The training pairs come in another order than before: the "
+                "rest of epoch %d is left out, and the next epoch begins.",
+                epoch,
+            )
+        self.plan.assign(plan)
 
     def place(self, batch: Mapping[str, tf.Tensor]) -> list[int]:
         """Returns the epoch of a batch, and its number in the epoch.

@@ -142,6 +142,28 @@ class PlanTest(parameterized.TestCase):
                     self.assertEqual(old.rows.tolist(), new.rows.tolist())
         self.assertEqual(expected[number][:2], (4, 1))
 
+    def test_the_fingerprint_tells_all_that_batches_depend_on(self):
+        sizes = lengths()
+        sizes[7, 1] += 1
+        parts = [plan_lib.Corpus(400), plan_lib.Corpus(67)]
+        found = [
+            plan.fingerprint(seed)
+            for plan, seed in (
+                (make(), 1),
+                (make(), 2),
+                (make(sizes=sizes), 1),
+                (make(batch_size=BATCH_SIZE + 9), 1),
+                (make(share=0.5), 1),
+                (make(parts), 1),
+                (make([part._replace(share=0.5) for part in parts]), 1),
+                (make([part._replace(share=0.2) for part in parts]), 1),
+            )
+        ]
+        self.assertLen(set(found), len(found))
+        self.assertEqual(make().fingerprint(1), found[0])
+        for number in found:
+            self.assertBetween(number, 1, 2**63 - 1)
+
 
 class MixtureTest(absltest.TestCase):
     corpora = (
