@@ -208,8 +208,7 @@ def translate(
         try:
             loading.restore(prefix, model)
         except (errors.UserError, OSError) as error:
-            reason = system_errors.explanation(error)
-            command.logger().warning("%s", reason)
+            command.logger().warning("%s", system_errors.explanation(error))
             counts["failed"] += 1
             continue
         translator.engine.name = prefix

@@ -95,9 +95,7 @@ def import_run(
     try:
         values = {path: _read(reader, used[path]) for path in variables}
     except _UNREADABLE as error:
-        raise errors.UserError(
-            f"Checkpoint {prefix} cannot be read, or is damaged: {error}."
-        ) from error
+        raise errors.UserError(f"Cannot read {prefix}: {error}.") from error
     result = Imported(hparams, prefix, used, ignored, notes, bool(vocabulary))
     step = read_step(reader, prefix)
     with files.replacing_folder(output_dir) as partial:
