@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from relpos_tf.models import run_dir
 from relpos_tf.utils import memory
 
 
@@ -135,34 +136,47 @@ class Progress:
 
 
 class SummaryWriter:
-    """Writes events for TensorBoard, if tensorboard is installed.
+    """Writes metrics.jsonl for TensorBoard, if tensorboard is installed.
+
+    The first event of a process replaces the files of earlier ones by all
+    events so far: what a resumed run repeats is then there once.
 
     Args:
-        directory: str or path. Gets the events file.
+        run: `run_dir.RunDir`. Gets the events file.
     """
 
-    def __init__(self, directory: str | pathlib.Path):
-        self._writer = None
-        # Without the package every tf.summary call raises TBNotInstalledError.
-        if importlib.util.find_spec("tensorboard") is not None:
-            import tensorflow as tf  # slow, and not needed above
+    def __init__(self, run: run_dir.RunDir):
+        self._run = run
+        self._writer: Any = None
 
-            self._summary = tf.summary
-            self._writer = tf.summary.create_file_writer(str(directory))
-
-    def write(self, event: dict) -> None:
+    def write(self, event: dict[str, Any]) -> None:
         """Writes the numbers of an event as scalars `SPLIT/NAME`.
 
+        Those of an average are `SPLIT_average/NAME`.
+
         Args:
-            event: dict, as in metrics.jsonl: `step`, `split` and measured
-                values. Values that are not numbers are left out.
+            event: dict, the last one in metrics.jsonl: `step`, `split` and
+                measured values. Values that are not numbers are left out.
         """
-        if self._writer is None:
+        # Without the package every tf.summary call raises TBNotInstalledError.
+        if importlib.util.find_spec("tensorboard") is None:
             return
-        with self._writer.as_default(step=event["step"]):
-            for name, value in event.items():
-                if name != "step" and type(value) in (int, float):
-                    self._summary.scalar(f"{event['split']}/{name}", value)
+        import tensorflow as tf  # slow, and not needed above
+
+        events = [event]
+        if self._writer is None:
+            events = self._run.read_metrics()
+            for path in self._run.path.glob("events.out.tfevents.*"):
+                path.unlink()
+            self._writer = tf.summary.create_file_writer(str(self._run.path))
+        # A checkpoint may have been scored twice: the last event counts.
+        last = {(e["step"], e["split"], "averaged" in e): e for e in events}
+        for (step, split, is_average), event in last.items():
+            with self._writer.as_default(step=step):
+                for name, value in event.items():
+                    if name != "step" and type(value) in (int, float):
+                        group = f"{split}_average" if is_average else split
+                        tf.summary.scalar(f"{group}/{name}", value)
         self._writer.flush()
 
 

@@ -1,6 +1,8 @@
 """Tests of progress lines, with a clock that the test moves."""
 
+import os
 import pathlib
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -8,7 +10,9 @@ from absl.testing import absltest
 from absl.testing import parameterized
 from tensorflow.core.util import event_pb2
 
+from relpos_tf.models import run_dir
 from relpos_tf.training import reporting
+from tests import folders
 
 
 def made(loss=6.0, target_tokens=3.0, source_tokens=4.0):
@@ -100,21 +104,76 @@ class ProgressTest(absltest.TestCase):
         self.assertEqual(event["tokens_per_second"], 7.0)
 
 
-class SummaryWriterTest(absltest.TestCase):
+class SummaryWriterTest(folders.TestCase):
     EVENT = {"step": 7, "split": "dev", "loss": 1.25, "signature": "x"}
 
-    def test_scalars_are_in_the_file(self):
-        folder = self.create_tempdir().full_path
-        writer = reporting.SummaryWriter(folder)
-        writer.write(self.EVENT)
-        (path,) = pathlib.Path(folder).iterdir()
-        found = [
+    def setUp(self):
+        super().setUp()
+        self.run_dir = run_dir.RunDir(self.folder)
+        self.begin()
+
+    def begin(self):
+        """Stands for the start of another process."""
+        self.writer = reporting.SummaryWriter(self.run_dir)
+
+    def record(self, **values):
+        """Records an event as the trainer does."""
+        event = self.EVENT | {"bleu": 3.0} | values
+        self.run_dir.append_metrics(event)
+        self.writer.write(event)
+
+    def scalars(self):
+        """Returns (step, tag, value) of all files, which are parsed here."""
+        return [
             (event.step, value.tag, float(tf.make_ndarray(value.tensor)))
+            for path in sorted(self.folder.glob("*tfevents*"))
             for record in tf.data.TFRecordDataset(str(path))
             for event in [event_pb2.Event.FromString(record.numpy())]
             for value in event.summary.value
         ]
-        self.assertEqual(found, [(7, "dev/loss", 1.25)])
+
+    def test_scalars_are_in_the_file(self):
+        self.record()
+        expected = [(7, "dev/loss", 1.25), (7, "dev/bleu", 3.0)]
+        self.assertEqual(self.scalars(), expected)
+        self.record(step=9, bleu=4)
+        expected += [(9, "dev/loss", 1.25), (9, "dev/bleu", 4.0)]
+        self.assertEqual(self.scalars(), expected)
+
+    def test_each_step_is_there_once_after_a_kill_and_a_second_score(self):
+        for step in (7, 14, 21):
+            self.record(step=step)
+        self.record(step=21, averaged=2, bleu=5.0)
+        [path] = self.folder.glob("*tfevents*")
+        path.write_bytes(path.read_bytes()[:-3])
+        self.run_dir.truncate_metrics(14)
+        self.begin()
+        # Nothing is lost if no event follows.
+        self.assertTrue(path.exists())
+        for bleu in (4.0, 6.0):
+            self.record(step=21, bleu=bleu)
+            self.record(step=21, averaged=2, bleu=bleu + 1)
+            self.begin()
+        self.record(step=21, averaged=2, bleu=9.0)
+        found = {(step, tag): value for step, tag, value in self.scalars()}
+        self.assertLen(self.scalars(), len(found))
+        bleu = {key: v for key, v in found.items() if key[1].endswith("/bleu")}
+        self.assertEqual(
+            bleu,
+            {
+                (7, "dev/bleu"): 3.0,
+                (14, "dev/bleu"): 3.0,
+                (21, "dev/bleu"): 6.0,
+                (21, "dev_average/bleu"): 9.0,
+            },
+        )
+
+    def test_without_tensorboard_nothing_is_written(self):
+        with mock.patch.object(
+            reporting.importlib.util, "find_spec", return_value=None
+        ):
+            self.record()
+        self.assertEqual(os.listdir(self.folder), ["metrics.jsonl"])
 
 
 class ProfilerTest(parameterized.TestCase):

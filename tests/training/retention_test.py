@@ -3,6 +3,9 @@
 import shutil
 from unittest import mock
 
+import tensorflow as tf
+from tensorflow.core.util import event_pb2
+
 from relpos_tf import errors
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
@@ -50,6 +53,18 @@ class RetentionTest(tiny_runs.TestCase):
         events = self.train_events(resumed)
         self.assertEqual([event[0] for event in events], [5, 7])
         self.assertEqual(events, self.train_events(whole))
+        points = [
+            (event.step, value.tag)
+            for path in resumed.glob("*tfevents*")
+            for record in tf.data.TFRecordDataset(str(path))
+            for event in [event_pb2.Event.FromString(record.numpy())]
+            for value in event.summary.value
+        ]
+        self.assertContainsSubset(
+            [(2, "dev/bleu"), (3, "dev_average/bleu"), (7, "train/loss")],
+            points,
+        )
+        self.assertLen(points, len(set(points)))
 
     def test_evaluation_data_are_checked_before_the_first_step(self):
         folder = self.problem.folder(self.data_dir)
