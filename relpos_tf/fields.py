@@ -60,7 +60,7 @@ class Number:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The values of a str field."""
+    """The values of a str field; `more` are registered."""
 
     choices: tuple[str, ...]
     more: Collection[str] = ()
@@ -68,7 +68,13 @@ class Choice:
     def expected(self, value: str) -> str:
         """Returns what `value` should be; empty if it is a choice."""
         known = dict.fromkeys([*self.choices, *self.more])
-        return "" if value in known else f"one of {', '.join(known)}"
+        if value in known:
+            return ""
+        own = (
+            f"; `{value}` is not registered: name its folder with --usr_dir, "
+            "or in Python import the module that registers it"
+        )
+        return f"one of {', '.join(known)}{own * bool(self.more)}"
 
 
 def number(
@@ -100,7 +106,7 @@ def choice(default: str, *others: str, of: Collection[str] = ()) -> Any:
     Args:
         default: str.
         *others: str, the other choices.
-        of: further choices. What is added to a list later counts as well.
+        of: further choices, to which modules of users add theirs.
     """
     limits = Choice((default, *others), of)
     return dataclasses.field(default=default, metadata={"limits": limits})

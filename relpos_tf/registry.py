@@ -8,8 +8,11 @@ register with the same decorators.
 import hashlib
 import importlib
 import importlib.util
+import inspect
+import os
 import pathlib
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 from typing import Generic
@@ -27,12 +30,12 @@ class Registry(Generic[Made]):
 
     Args:
         kind: str. What is registered, for messages, as in "hparams set".
+        makes: str. The name of the class that the functions return.
         load: Imports what the package registers, when names are looked up.
     """
 
-    def __init__(self, kind: str, load: Callable[[], None] = lambda: None):
-        self._kind = kind
-        self._load = load
+    def __init__(self, kind: str, makes: str, load: Callable[[], None]):
+        self._kind, self._makes, self._load = kind, makes, load
         self._makers: dict[str, Callable[..., Made]] = {}
 
     def register(self, maker: Callable[..., Made]) -> Callable[..., Made]:
@@ -44,7 +47,12 @@ class Registry(Generic[Made]):
         return maker
 
     def make(self, name: str, *args: Any) -> Made:
-        """Returns what the function makes that is registered as `name`."""
+        """Returns what the function makes that is registered as `name`.
+
+        Raises:
+            UserError: there is none, or it takes other arguments or makes
+                something else.
+        """
         known = self.names()
         if name not in known:
             raise errors.UserError(
@@ -52,7 +60,17 @@ class Registry(Generic[Made]):
                 f"{errors.did_you_mean(name, known)} "
                 f"Known: {', '.join(known)}."
             )
-        return self._makers[name](*args)
+        maker = self._makers[name]
+        signature = inspect.signature(maker)
+        made = maker(*args) if len(signature.parameters) == len(args) else None
+        # By name: the modules of the classes are not light.
+        if self._makes not in [one.__name__ for one in type(made).__mro__]:
+            raise errors.UserError(
+                f"{inspect.getsourcefile(inspect.unwrap(maker))}: expected a "
+                f"function `{name}` of {len(args)} arguments that returns a "
+                f"{self._makes}. Received: {name}{signature} and {made!r}."
+            )
+        return made
 
     def names(self) -> list[str]:
         """Returns the registered names, sorted."""
@@ -78,14 +96,17 @@ def import_problems() -> None:
         importlib.import_module(f"relpos_tf.problems.{name}")
 
 
-_hparams: Registry[hparam.HParams] = Registry("hparams set", import_hparams)
-_problems: Registry[Any] = Registry("problem", import_problems)
-_self_attention_types: Registry[Any] = Registry("self_attention_type")
+_hparams = Registry[hparam.HParams]("hparams set", "HParams", import_hparams)
+_problems = Registry[Any]("problem", "Problem", import_problems)
+_schemes = Registry[Any]("self_attention_type", "Scheme", lambda: None)
 register_hparams = _hparams.register
 register_problem = _problems.register
 hparams, list_hparams = _hparams.make, _hparams.names
 problem, list_problems = _problems.make, _problems.names
-self_attention_type = _self_attention_types.make
+self_attention_type = _schemes.make
+# The folders that `import_usr_dir` has imported. Processes that this one starts
+# on a run import them as well.
+usr_dirs: list[str] = []
 
 
 def register_self_attention_type(
@@ -97,7 +118,9 @@ def register_self_attention_type(
         maker: A function of the hparams of a stack and of whether it is the
             encoder, which returns a `layers.positions.scheme.Scheme`.
     """
-    _self_attention_types.register(maker)
+    if maker.__name__ in ("same", *hparam.SELF_ATTENTION_TYPES):
+        raise ValueError(f"The name `{maker.__name__}` is registered twice.")
+    _schemes.register(maker)
     hparam.SELF_ATTENTION_TYPES.append(maker.__name__)
     return maker
 
@@ -111,9 +134,10 @@ def import_usr_dir(path: str) -> None:
         path: str. A folder with an `__init__.py`.
 
     Raises:
-        UserError: there is no such folder, or no `__init__.py` in it.
+        UserError: there is no such folder, or no `__init__.py` in it, or it
+            cannot be imported; the message names the line.
     """
-    folder = pathlib.Path(path).expanduser().resolve()
+    folder = pathlib.Path(os.path.expanduser(path)).resolve()
     if not (folder / "__init__.py").is_file():
         raise errors.UserError(
             "--usr_dir must be a folder with an __init__.py. "
@@ -124,7 +148,18 @@ def import_usr_dir(path: str) -> None:
     if name not in sys.modules:
         import_hparams()
         import_problems()
-        _load(name, folder)
+        try:
+            _load(name, folder)
+        except Exception as error:
+            del sys.modules[name]  # a second import must begin anew
+            where = path
+            for frame in traceback.extract_tb(error.__traceback__):
+                if frame.filename.startswith(f"{folder}/"):
+                    where = f"{frame.filename}, line {frame.lineno}"
+            raise errors.UserError(
+                f"{where}: {type(error).__name__}: {error}"
+            ) from error
+    usr_dirs.append(path)
 
 
 def _load(name: str, folder: pathlib.Path) -> None:
@@ -136,8 +171,4 @@ def _load(name: str, folder: pathlib.Path) -> None:
     )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]  # a second import must begin anew
-        raise
+    spec.loader.exec_module(module)

@@ -27,6 +27,7 @@ DEFAULT_NUMBER = 8
 
 FLAGS = command.Flags()
 FLAGS.define_strings(output_dir="The run.")
+command.define_usr_dir(FLAGS)
 FLAGS.define_integers(
     n="Average the last N checkpoints. 0: as the set says with "
     f"average_checkpoints or average_epochs, else {DEFAULT_NUMBER}.",

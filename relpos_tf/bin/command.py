@@ -244,6 +244,8 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     logger()
     try:
         parse(module.FLAGS, arguments)
+        if path := module.FLAGS.flag_values_dict().get("usr_dir"):
+            _import_usr_dir(path)
         code = main()
         sys.stdout.flush()
         return code or 0
@@ -311,9 +313,8 @@ def define_problem_flags(flag_values: Flags, default: str | None) -> None:
         "downloads",
         "Folder of raw files; missing files are downloaded to it.",
     )
+    define_usr_dir(flag_values)
     flag_values.define_strings(
-        usr_dir="Folder of your own problems and hparams sets, which is "
-        "imported.",
         **{n: f"translate_files: {text}." for n, text in FILE_FLAGS.items()},
     )
     flag_values.define_integer(
@@ -325,11 +326,20 @@ def define_problem_flags(flag_values: Flags, default: str | None) -> None:
     )
 
 
-def import_usr_dir(flag_values: Flags) -> None:
-    """Imports --usr_dir, if it is given."""
-    if path := flag_values["usr_dir"].value:
-        with flag_value("usr_dir"):
-            registry.import_usr_dir(path)
+def define_usr_dir(flag_values: Flags) -> None:
+    """Defines --usr_dir, which `execute` imports."""
+    flag_values.define_strings(
+        usr_dir="Folder of your own hparams sets, problems and position "
+        "schemes, which is imported."
+    )
+
+
+def _import_usr_dir(path):
+    """Imports --usr_dir, whose modules may import TensorFlow."""
+    # Shows what they write, then and later: loggers keep it.
+    own = open(os.dup(2), "w", 1, "utf-8", "backslashreplace", closefd=False)
+    with flag_value("usr_dir"), _quietly(), contextlib.redirect_stderr(own):
+        registry.import_usr_dir(path)
 
 
 def check_file_flags(flag_values: Flags) -> None:
@@ -495,7 +505,7 @@ def call_of(name: str, *arguments: str) -> str:
 
     Args:
         name: str. The command's module, such as `decoder`.
-        *arguments: Its arguments.
+        *arguments: Its arguments, besides --usr_dir.
 
     Returns:
         str, for a shell: `relpos-decoder`, or `python -m relpos_tf.bin.decoder`
@@ -504,7 +514,8 @@ def call_of(name: str, *arguments: str) -> str:
     words = [f"relpos-{name}"]
     if sys.argv[0].endswith(".py"):
         words = [sys.orig_argv[0], "-m", f"relpos_tf.bin.{name}"]
-    return shlex.join([*words, *arguments])
+    own = [f"--usr_dir={path}" for path in registry.usr_dirs]
+    return shlex.join([*words, *arguments, *own])
 
 
 def write(text: str) -> None:
@@ -548,16 +559,7 @@ def import_tensorflow(
         RuntimeError: `num_logical_cpus` is above 1 and TensorFlow has started
             its devices before.
     """
-    memory.keep_freed()
-    level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # A keras.json that names another backend would break every layer.
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError:  # as in a container that is read-only
-        tempfile.tempdir = os.curdir  # TensorFlow asks for the name alone.
-    is_quiet = level not in ("0", "1", "2")
-    with _hidden_stderr() if is_quiet else contextlib.nullcontext():
+    with _quietly():
         with extras.imports("translate", task), _without("matplotlib"):
             # Slow: only once the flags are known good.
             import tensorflow as tf
@@ -573,6 +575,35 @@ def import_tensorflow(
     tf.get_logger().handlers[:] = [_Lines()]
     tf.get_logger().propagate = False
     return tf
+
+
+@contextlib.contextmanager
+def _quietly():
+    """Prepares the import of TensorFlow, and hides writes to descriptor 2.
+
+    The C++ libraries write there whatever the log level is.
+    """
+    memory.keep_freed()
+    level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # A keras.json that names another backend would break every layer.
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:  # as in a container that is read-only
+        tempfile.tempdir = os.curdir  # TensorFlow asks for the name alone.
+    if level in ("0", "1", "2"):
+        yield
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 @contextlib.contextmanager
@@ -617,24 +648,6 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
-
-
-@contextlib.contextmanager
-def _hidden_stderr():
-    """Hides writes to file descriptor 2.
-
-    The C++ libraries write there whatever the log level is.
-    """
-    sys.stderr.flush()
-    saved = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(saved, 2)
-        os.close(saved)
 
 
 def _fail(name, error, code):

@@ -119,8 +119,7 @@ for _name in (
     FLAGS.exclusive(_name, "runs")
 
 
-def main() -> None:
-    command.import_usr_dir(FLAGS)
+def main() -> int | None:
     check_flags()
     limits = length_limits()
     with command.flag_value("jobs"):
@@ -160,9 +159,12 @@ def main() -> None:
                 train_runs.train(
                     runs, trainer_flags(), train_steps, folder / "logs", slots
                 )
-            report(runs, train_steps, limits, folder, slots, tried, outputs)
+            code = report(
+                runs, train_steps, limits, folder, slots, tried, outputs
+            )
             written = ", ".join(map(str, report_lib.paths(folder)))
             command.logger().info("Wrote %s.", written)
+            return code
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped. The same command goes on from there:\n  %s",
@@ -322,8 +324,8 @@ def report(
     slots: slots_lib.Slots,
     tried: list[dict[str, Any]],
     outputs: Sequence[outputs_lib.Output],
-) -> None:
-    """Scores the models and writes the report."""
+) -> int:
+    """Scores the models and writes the report; returns the exit code."""
     from relpos_tf.comparison import collection
     from relpos_tf.comparison import report as report_lib
 
@@ -346,6 +348,7 @@ def report(
     for warning in content["warnings"]:
         command.logger().warning("%s", warning)
     command.write(report_lib.table(content))
+    return int(bool(content["missing"]))
 
 
 run = command.program(main)

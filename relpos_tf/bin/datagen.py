@@ -33,7 +33,6 @@ FLAGS.define_bools(
 
 def main():
     """Prepares the data."""
-    command.import_usr_dir(FLAGS)
     if FLAGS.registry_help:
         command.show_registry()
         return

@@ -94,6 +94,7 @@ FLAGS.define_lists(
     "test_2017_flickr), dev, or sacreBLEU's name of a set (multi30k/2016). "
     "With several sets, the files are DECODE_TO_FILE.NAME.",
 )
+command.define_usr_dir(FLAGS)
 scores.define_language_pair(
     FLAGS,
     "Source and target, as en-de, for sacreBLEU's sets and for the tokens of "

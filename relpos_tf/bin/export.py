@@ -42,6 +42,7 @@ FLAGS.define_strings(
     language_pair="With --format=argos: source and target, as en-de. Default: "
     "the run's own.",
 )
+command.define_usr_dir(FLAGS)
 FLAGS.define_string(
     "package_version", "1.0", "With --format=argos: numbers, as in 1.0."
 )

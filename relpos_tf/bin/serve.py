@@ -39,6 +39,7 @@ FLAGS.define_multi_string(
     "A run, RUN/best, a checkpoint or an export of any format; NAME=PATH gives "
     "it a name. Default: the newest run in runs/",
 )
+command.define_usr_dir(FLAGS)
 FLAGS.define_string(
     "host",
     "127.0.0.1",

@@ -120,7 +120,6 @@ scores.define_tokenizer(FLAGS)
 
 
 def main() -> int | None:
-    command.import_usr_dir(FLAGS)
     if FLAGS.registry_help:
         return command.show_registry()
     if FLAGS.check_env:

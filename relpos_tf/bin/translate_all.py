@@ -48,6 +48,7 @@ FLAGS.define_strings(
     "alpha and extra_length (default: the run's own), batch_size, "
     "max_input_size.",
 )
+command.define_usr_dir(FLAGS)
 FLAGS.define_bools(
     eval_use_test_set="Translate the problem's test set instead of its "
     "development set.",

@@ -26,10 +26,11 @@ def collect(
     tuning: Sequence[dict[str, Any]] = (),
     **options,
 ) -> dict[str, Any]:
-    """Scores all runs and returns the report.
+    """Scores the runs that are finished and returns the report.
 
     Args:
-        runs: Finished runs.
+        runs: The runs. Those whose training or scoring fails are named as
+            `missing` and in the warnings.
         train_steps: int. Their last step; 0: the newest of each.
         data_dir: str. Folder of prepared data.
         folder: Keeps translations and scores, see `scoring.score`.
@@ -41,12 +42,15 @@ def collect(
         **options: Other arguments of `content.make`.
 
     Raises:
-        UserError: the runs cannot be compared, or cannot be scored; or other
-            translations do not fit the test sets.
+        UserError: the runs cannot be compared, or none can be scored; or
+            other translations do not fit the test sets.
     """
+    planned = [run.title for run in runs]
+    if train_steps:
+        runs = [run for run in runs if runs_lib.is_finished(run, train_steps)]
+    _check_any(runs)
     problem = common_problem(runs)
     check_labels(runs)
-    checkpoints = [runs_lib.final_checkpoint(run, train_steps) for run in runs]
     sets = open_test_sets(data_dir, problem, use_test_set)
     warnings = []
     if use_test_set and sets[0].name == "dev":
@@ -57,8 +61,13 @@ def collect(
     warnings += _warnings_of_tuning(tuning, sets[0], folder)
     # Mistakes in files are found before minutes of translation.
     others = [outputs_lib.read(one, sets) for one in outputs]
-    results = scoring.score(runs, checkpoints, sets, folder, slots)
-    return content.make(
+    results = scoring.score(runs, train_steps, sets, folder, slots)
+    _check_any(results)
+    scored = [one.run.title for one in results]
+    if missing := [title for title in planned if title not in scored]:
+        listed = ", ".join(missing)
+        warnings.insert(0, f"Not trained or not scored: {listed}.")
+    report = content.make(
         [*results, *others],
         sets,
         problem,
@@ -66,6 +75,14 @@ def collect(
         tuning=tuning,
         **options,
     )
+    return report | {"missing": missing}
+
+
+def _check_any(runs) -> None:
+    if not runs:
+        raise errors.UserError(
+            "Expected a run that is trained and scored. Received: none."
+        )
 
 
 def _warnings_of_tuning(tuning, test_set, folder):

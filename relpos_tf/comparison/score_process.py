@@ -8,8 +8,10 @@ import json
 import pathlib
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from relpos_tf import registry
 from relpos_tf.data import batches
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.problems import manifest
@@ -21,6 +23,7 @@ from relpos_tf.utils import text
 
 
 def score(
+    usr_dirs: Sequence[str],
     checkpoint: str,
     sources: dict[str, str],
     translations: str,
@@ -30,6 +33,7 @@ def score(
     """Translates files, and computes the loss on the pairs of the first one.
 
     Args:
+        usr_dirs: Folders of the user's registrations.
         checkpoint: str. Prefix of the checkpoint.
         sources: dict of files of lines by name, in a folder of prepared data.
         translations: str. Beginning of the names of the files of translations.
@@ -39,6 +43,8 @@ def score(
     Raises:
         UserError: a file or the checkpoint is damaged.
     """
+    for folder in usr_dirs:
+        registry.import_usr_dir(folder)
     translator = translator_lib.Translator.load(checkpoint)
     model, tokenizer = translator.engine.model, translator.engine.tokenizer
     pathlib.Path(translations).parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
+from relpos_tf import registry
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import slots as slots_lib
@@ -45,7 +46,7 @@ class ModelResult(NamedTuple):
 
 def score(
     runs: Sequence[runs_lib.Run],
-    checkpoints: Sequence[str],
+    train_steps: int,
     sets: Sequence[test_sets.TestSet],
     folder: pathlib.Path,
     slots: slots_lib.Slots,
@@ -54,20 +55,23 @@ def score(
 
     Args:
         runs: The runs.
-        checkpoints: Prefix of the model of each.
+        train_steps: int. Their last step; 0: the newest of each.
         sets: The test sets; the first one also gets a loss.
         folder: Gets `scores/NAME.json`, and for other uses the translations
             as `translations/NAME.SET.txt`.
         slots: Where models are scored.
 
+    Returns:
+        The results of the models that could be scored; failures are logged.
+
     Raises:
-        UserError: models cannot be loaded, or scoring failed; it names them.
+        UserError: a run has no such step.
         KeyboardInterrupt: a signal came.
     """
-    requests, waiting = [], []
-    for run, checkpoint in zip(runs, checkpoints, strict=True):
-        request = _request(run, checkpoint, sets, folder)
-        requests.append(request)
+    requests, waiting = {}, []
+    for run in runs:
+        checkpoint = runs_lib.final_checkpoint(run, train_steps)
+        request = requests[run] = _request(run, checkpoint, sets, folder)
         if _read(request) is None:
             log = folder / "logs" / f"{run.name}.score.log"
             arguments = [*SCORER, json.dumps(request)]
@@ -76,15 +80,11 @@ def score(
             )
             waiting.append(jobs.Job(run.title, arguments, log, begin))
     jobs.run(waiting, slots, "Scoring")
-    results = []
-    for run, checkpoint, request in zip(
-        runs, checkpoints, requests, strict=True
-    ):
-        record = _read(request)
-        results.append(
-            ModelResult(run, checkpoint, record["translations"], record)
-        )
-    return results
+    return [
+        ModelResult(run, one["checkpoint"], record["translations"], record)
+        for run, one in requests.items()
+        if (record := _read(one))
+    ]
 
 
 def has_scores(folder: pathlib.Path, name: str) -> bool:
@@ -100,6 +100,7 @@ def _request(run, checkpoint, sets, folder) -> dict[str, Any]:
     """Returns the arguments of `score_process.score`."""
     hparams = run.hparams()
     return {
+        "usr_dirs": registry.usr_dirs,
         "checkpoint": checkpoint,
         "sources": {one.name: str(one.source_path) for one in sets},
         "translations": str(folder / "translations" / run.name),

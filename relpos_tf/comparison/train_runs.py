@@ -27,7 +27,7 @@ def train(
 ) -> None:
     """Trains the runs that are not finished; resumes those that have begun.
 
-    A run that fails does not stop the others.
+    A run that fails is logged and does not stop the others.
 
     Args:
         runs: All runs, which have been checked.
@@ -37,7 +37,6 @@ def train(
         slots: Where they run.
 
     Raises:
-        UserError: runs failed; it names them.
         KeyboardInterrupt: a signal came; the runs have saved their states.
     """
     progress = _Progress(runs, train_steps)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
+from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf.comparison import collection
@@ -64,8 +65,9 @@ def score(
     problem = collection.common_problem(runs)
     tokenize = metrics.tokenizer_of(problem["target_language"], tokenize)
     (dev,) = collection.open_test_sets(data_dir, problem, False)
-    checkpoints = [runs_lib.final_checkpoint(run, train_steps) for run in runs]
-    results = scoring.score(runs, checkpoints, [dev], folder / FOLDER, slots)
+    results = scoring.score(runs, train_steps, [dev], folder / FOLDER, slots)
+    if len(results) < len(runs):
+        raise errors.UserError("Expected scores of all points of the grid.")
     return [
         PointScore(
             variant,

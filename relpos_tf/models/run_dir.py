@@ -98,7 +98,7 @@ class RunDir:
                 f"Received: {self.path}."
             ) from error
         except ValueError as error:
-            raise errors.UserError(f"{path} is damaged: {error}") from error
+            raise errors.UserError(f"{path}: {error}") from error
 
     def write_hparams(self, hparams: hparam.HParams) -> None:
         """Writes hparams.json."""
