@@ -159,7 +159,8 @@ def import_usr_dir(path: str) -> None:
             raise errors.UserError(
                 f"{where}: {type(error).__name__}: {error}"
             ) from error
-    usr_dirs.append(path)
+    if path not in usr_dirs:
+        usr_dirs.append(path)
 
 
 def _load(name: str, folder: pathlib.Path) -> None:

@@ -56,9 +56,12 @@ def _state():
     import keras
     from tensorflow.python.framework import config
 
+    from relpos_tf import registry
+
     return {
         "working directory": os.getcwd(),
         "op determinism": config.is_op_determinism_enabled(),
+        "imported folders": [*registry.usr_dirs],
         "dtype policy": keras.config.dtype_policy().name,
         # pytest sets the first, packages that use OpenMP the others.
         "environment": {

@@ -31,6 +31,8 @@ REFUSED = (
     ("average_epochs=3,average_checkpoints=5", "average_checkpoints is 5"),
     ("self_attention_type=dot", "one of dot_product, dot_product_relative, "),
     ("decoder_self_attention_type=a", "one of same, dot_product, dot_product_"),
+    ("self_attention_type=log_bias", "`log_bias` is not registered.*usr_dir"),
+    ("decoder_self_attention_type=own", "`own` is not registered.*import the"),
     ("pos=other", "`pos` must be one of timing, emb, none. .*='other'"),
     ("decoder_pos=learned", "one of same, timing, emb, none"),
     ("optimizer=sgd", "one of adam"),

@@ -1,13 +1,15 @@
 """Registered names, and registrations in a user's folder."""
 
+import os
 import pathlib
 import sys
 import uuid
+from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
+from relpos_tf import hparam
 from relpos_tf import registry
 from tests.bin import calls
 
@@ -49,7 +51,7 @@ class ShippedTest(parameterized.TestCase):
         self.assertEqual(done.stdout, "16\n", done.stderr)
 
 
-class UsrDirTest(absltest.TestCase):
+class UsrDirTest(parameterized.TestCase):
     def folder(self, name, text=USER_SET, size=64):
         """Returns a folder with a unique name that registers a set."""
         path = pathlib.Path(self.create_tempdir().full_path)
@@ -57,31 +59,101 @@ class UsrDirTest(absltest.TestCase):
         path.mkdir()
         (path / "__init__.py").write_text(text.format(name=name))
         (path / "more.py").write_text(f"SIZE = {size}")
-        self.addCleanup(self.forget, path, name)
+        self.addCleanup(self.forget, path)
         return path
 
-    def forget(self, path, name):
-        if name.startswith("users_"):
-            registry._hparams._makers.pop(name, None)
+    def setUp(self):
+        super().setUp()
+        registry.list_hparams()  # A test may be the first to load them.
+        registry.list_problems()
+        registries = registry._hparams, registry._problems, registry._schemes
+        for names in (
+            *(one._makers for one in registries),
+            registry.usr_dirs,
+            hparam.SELF_ATTENTION_TYPES,
+        ):
+            self.addCleanup(self.restore, names, names.copy())
+
+    def restore(self, names, before):
+        names.clear()
+        add = names.update if isinstance(names, dict) else names.extend
+        add(before)
+
+    def forget(self, path):
         for module in [m for m in sys.modules if path.name in m]:
             del sys.modules[module]
 
     def test_a_users_set_is_found_by_name_and_registered_once(self):
         path = self.folder("users_set")
-        registry.import_usr_dir(str(path))
-        registry.import_usr_dir(f"{path}/")
+        link = pathlib.Path(self.create_tempdir().full_path) / "link"
+        link.symlink_to(path)
+        home = {"HOME": str(path.parent)}
+        with mock.patch.dict(os.environ, home):
+            for name in (path, f"{path}/", link, f"~/{path.name}"):
+                registry.import_usr_dir(str(name))
+            registry.import_usr_dir(os.path.relpath(path))
         self.assertIn("users_set", registry.list_hparams())
         self.assertEqual(registry.hparams("users_set").hidden_size, 64)
 
-    def test_a_shipped_name_cannot_be_taken(self):
-        path = self.folder("transformer_base")
-        with self.assertRaisesRegex(ValueError, "transformer_base.* twice"):
+    @parameterized.parameters(
+        ("transformer_base", "hparams"),
+        ("translate_files", "problem"),
+        ("dot_product", "self_attention_type"),
+        ("same", "self_attention_type"),
+    )
+    def test_a_shipped_name_cannot_be_taken(self, name, kind):
+        text = f"""from relpos_tf import registry
+@registry.register_{kind}
+def {name}(*args):
+    pass
+"""
+        path = self.folder(name, text)
+        with self.assertRaisesRegex(
+            errors.UserError, f"{path}/__init__.py, line 2: .*`{name}`.* twice"
+        ):
             registry.import_usr_dir(str(path))
         self.assertEqual(registry.hparams("transformer_base").hidden_size, 512)
+        self.assertLess(hparam.SELF_ATTENTION_TYPES.count(name), 2)
+
+    @parameterized.parameters(
+        ("def (", r": SyntaxError: .*__init__\.py, line 1"),
+        ("\nimport nothing_of_the_kind", ", line 2: .*nothing_of_the_kind"),
+        ("from . import more\nmore.f()", ", line 2: .*'f'"),
+    )
+    def test_an_error_in_a_folder_names_its_line(self, text, words):
+        path = self.folder("", text)
+        with self.assertRaisesRegex(errors.UserError, f"{path}.*{words}"):
+            registry.import_usr_dir(str(path))
+        self.assertEmpty(registry.usr_dirs)
+
+    @parameterized.parameters(
+        ("hparams", "a", "return registry.hparams('transformer_tiny')"),
+        ("hparams", "", "return {{}}"),
+        ("problem", "", "return None"),
+        ("self_attention_type", "hparams", "return None"),
+        ("self_attention_type", "hparams, is_encoder", "return None"),
+    )
+    def test_a_function_of_another_kind_is_refused(self, kind, args, code):
+        text = f"""import functools
+from relpos_tf import registry
+@registry.register_{kind}
+@functools.cache
+def users_own({args}):
+    {code}
+"""
+        path = self.folder("users_own", text)
+        registry.import_usr_dir(str(path))
+        make = getattr(registry, kind)
+        given = (hparam.HParams(), True) if "attention" in kind else ()
+        with self.assertRaisesRegex(
+            errors.UserError,
+            f"{path}/__init__.py: .*`users_own` of {len(given)} arg.*users_own",
+        ):
+            make("users_own", *given)
 
     def test_a_folder_that_failed_can_be_tried_again(self):
         path = self.folder("users_third_set", "raise RuntimeError('not yet')")
-        with self.assertRaisesRegex(RuntimeError, "not yet"):
+        with self.assertRaisesRegex(errors.UserError, "RuntimeError: not yet"):
             registry.import_usr_dir(str(path))
         text = USER_SET.format(name="users_third_set")
         (path / "__init__.py").write_text(text)
@@ -99,7 +171,7 @@ class UsrDirTest(absltest.TestCase):
 
     def test_folders_that_are_missing_or_no_package_are_refused(self):
         empty = self.create_tempdir().full_path
-        for path in (empty, f"{empty}/missing"):
+        for path in (empty, f"{empty}/missing", __file__, "~nobody/x", "a,b"):
             with self.assertRaisesRegex(
                 errors.UserError,
                 f"--usr_dir must be a folder with an __init__.py.*{path}",

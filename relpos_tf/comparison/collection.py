@@ -13,6 +13,8 @@ from relpos_tf.comparison import scoring
 from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.problems import test_sets
 
+_MISSING = "Training or scoring has failed; see the logs. Not in the report:"
+
 
 def collect(
     runs: Sequence[runs_lib.Run],
@@ -45,10 +47,10 @@ def collect(
         UserError: the runs cannot be compared, or none can be scored; or
             other translations do not fit the test sets.
     """
-    planned = [run.title for run in runs]
+    planned = runs
     if train_steps:
         runs = [run for run in runs if runs_lib.is_finished(run, train_steps)]
-    _check_any(runs)
+    _missing(planned, runs)
     problem = common_problem(runs)
     check_labels(runs)
     sets = open_test_sets(data_dir, problem, use_test_set)
@@ -62,11 +64,8 @@ def collect(
     # Mistakes in files are found before minutes of translation.
     others = [outputs_lib.read(one, sets) for one in outputs]
     results = scoring.score(runs, train_steps, sets, folder, slots)
-    _check_any(results)
-    scored = [one.run.title for one in results]
-    if missing := [title for title in planned if title not in scored]:
-        listed = ", ".join(missing)
-        warnings.insert(0, f"Not trained or not scored: {listed}.")
+    if missing := _missing(planned, [one.run for one in results]):
+        warnings.insert(0, f"{_MISSING} {', '.join(missing)}.")
     report = content.make(
         [*results, *others],
         sets,
@@ -78,11 +77,12 @@ def collect(
     return report | {"missing": missing}
 
 
-def _check_any(runs) -> None:
-    if not runs:
-        raise errors.UserError(
-            "Expected a run that is trained and scored. Received: none."
-        )
+def _missing(planned, found) -> list[str]:
+    """Returns the titles of the runs that are not found; refuses all."""
+    missing = [run.title for run in planned if run not in found]
+    if not found:
+        raise errors.UserError(f"{_MISSING} {', '.join(missing)}.")
+    return missing
 
 
 def _warnings_of_tuning(tuning, test_set, folder):

@@ -18,6 +18,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
+from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.utils import signals
 from tests.bin import calls
@@ -312,22 +313,23 @@ class ProcessTest(parameterized.TestCase):
             ["trainer.py", "--a=b c"],
             ["python", "trainer.py", "--a=b c"],
             "python trainer.py '--a=b c'",
-            "python -m relpos_tf.bin.decoder",
+            "python -m relpos_tf.bin.decoder --a '--usr_dir=my own'",
         ),
         (
             "installed",
             ["bin/relpos-trainer", "--steps", "5"],
             ["python3.12", "bin/relpos-trainer", "--steps", "5"],
             "bin/relpos-trainer --steps 5",
-            "relpos-decoder",
+            "relpos-decoder --a '--usr_dir=my own'",
         ),
     )
+    @mock.patch.object(registry, "usr_dirs", ["my own"])
     def test_commands_are_named_as_the_user_called_this_one(
         self, argv, orig_argv, this, other
     ):
         with mock.patch.multiple(sys, argv=argv, orig_argv=orig_argv):
             self.assertEqual(command.command_line(), this)
-            self.assertEqual(command.call_of("decoder"), other)
+            self.assertEqual(command.call_of("decoder", "--a"), other)
 
     def test_control_c_ends_a_loop_of_bash(self):
         code = """
@@ -408,13 +410,38 @@ class ProcessTest(parameterized.TestCase):
         code = """
             for kind in (ImportError, KeyboardInterrupt):
                 try:
-                    with command._hidden_stderr():
+                    with command._quietly():
                         os.write(2, b"from a library\\n")
                         raise kind
                 except kind:
                     os.write(2, b"after\\n")
             """
         self.assertEqual(run(code).stderr, "after\nafter\n")
+
+    def test_a_users_folder_is_imported_first_without_lines_of_libraries(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        code = """
+            import logging, os, sys
+            import keras  # is not to take another backend, nor to speak
+            os.write(2, b"from a library\\n")
+            print("own", keras.backend.backend(), file=sys.stderr)
+            logging.getLogger("own").addHandler(logging.StreamHandler())
+            """
+        (folder / "__init__.py").write_text(textwrap.dedent(code))
+        code = """
+            command.define_usr_dir(FLAGS)
+            def main():
+                import logging
+                logging.getLogger("own").warning("later")
+            command.run(main)
+            """
+        done = run(
+            code,
+            f"--usr_dir={folder}",
+            TF_CPP_MIN_LOG_LEVEL="3",
+            KERAS_BACKEND="none",
+        )
+        self.assertEqual(done.stderr, "own tensorflow\nlater\n")
 
 
 class OutputTest(absltest.TestCase):

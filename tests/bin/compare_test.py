@@ -25,6 +25,7 @@ from tests import folders
 from tests import tiny_run
 from tests.bin import calls
 from tests.comparison import examples
+from tests.problems import problem_test
 
 TINY = "transformer_relative_tiny"
 SIDES = "source", "target"
@@ -136,6 +137,21 @@ class RunsTest(folders.TestCase):
             (row,) = self.report()["runs"]
             self.assertIn(f"|tok:{name}|", row["bleu_signature"])
 
+    def test_runs_that_cannot_be_scored_are_named_beside_the_others(self):
+        path = examples.add_run(self.folder, "b-seed1")
+        (path / "ckpt-7.npz").write_bytes(b"")
+        code, out, err = self.compare("HERE/a-seed1,HERE/b-seed1")
+        self.assertEqual(code, 1)
+        self.assertRegex(out, r"(?m)^a ")
+        report = self.report()
+        self.assertEqual([row["label"] for row in report["runs"]], ["a"])
+        self.assertEqual(report["missing"], ["b seed 1"])
+        self.assertIn("b seed 1", report["warnings"][0])
+        self.assertRegex(err, "failed for 1 of 2: b seed 1 .*b-seed1.score")
+        code, _, err = self.compare("HERE/b-seed1")
+        self.assertEqual(code, 1)
+        self.assertRegex(err, r"compare: .*b seed 1\.\n\Z")
+
     @parameterized.parameters(
         ("problem", "other", "problem differs .pairs, other."),
         ("data", {"train": "0" * 64}, "train set differs .*, 00000000."),
@@ -195,7 +211,7 @@ class GridTest(folders.TestCase):
             return examples.tiny_run.HPARAMS.replace(num_hidden_layers=1)
 
         def pairs():
-            return None
+            return problem_test.make(name="pairs")
 
         registry.register_hparams(grid_tiny)
         registry.register_problem(pairs)
@@ -303,6 +319,20 @@ class GridTest(folders.TestCase):
             report["warnings"],
         )
 
+    def test_runs_that_cannot_be_trained_are_named_beside_the_others(self):
+        self.fails = "a+learning_rate_constant=0.5-seed2"
+        code, _, err = self.compare("0.5", "--seeds=1,2")
+        self.assertEqual(code, 1, err)
+        path = self.folder / "out" / "report.json"
+        report = json.loads(path.read_text())
+        self.assertEqual(
+            [(one["label"], one["seed"]) for one in report["runs"]],
+            [("a", 1), ("b", 1), ("b", 2)],
+        )
+        (name,) = report["missing"]
+        self.assertRegex(name, "^a .* seed 2$")
+        self.assertIn(name, report["warnings"][0])
+
     def test_failed_point_is_trained_again_before_a_choice(self):
         self.fails = "a+learning_rate_constant=2-seed1"
         code, _, err = self.compare("0.5,2")
@@ -351,8 +381,7 @@ class TrainTest(folders.TestCase):
                 f"--output_dir={self.folder}",
             )
         self.assertEqual(code, 1)
-        log = self.folder / "logs" / "k=0-seed3.log"
-        self.assertIn(f"k=0 seed 3 (see {log})", err)
+        self.assertRegex(err, r"failed.* k=0 seed 3, .*, k=256 seed 5\.\n\Z")
         command.parse(trainer.FLAGS, given[0])
         self.assertEqual(
             trainer.make_hparams(),

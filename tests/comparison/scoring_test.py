@@ -5,7 +5,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from relpos_tf import errors
+from relpos_tf import registry
 from relpos_tf.comparison import collection
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
@@ -39,14 +39,17 @@ class ScoresTestCase(folders.TestCase):
         )
         return found
 
-    def score(self, checkpoint="", further=()):
-        (result,) = scoring.score(
-            [self.run],
-            [checkpoint or runs.final_checkpoint(self.run)],
+    def score_all(self, *wanted, further=()):
+        return scoring.score(
+            wanted,
+            0,
             [self.open_set(), *further],
             self.folder / "out",
             slots_lib.divide(1),
         )
+
+    def score(self, further=()):
+        (result,) = self.score_all(self.run, further=further)
         return result
 
 
@@ -118,6 +121,14 @@ class ScoresTest(ScoresTestCase):
         self.assertEqual(self.score().translations, second.translations)
         self.assertEqual(self.process.call_count, 5)
 
+    def test_folders_that_this_process_imported_are_imported(self):
+        with (
+            mock.patch.object(registry, "usr_dirs", ["own"]),
+            mock.patch.object(registry, "import_usr_dir") as imported,
+        ):
+            self.score()
+        imported.assert_called_once_with("own")
+
     def test_further_sets_are_scored_in_the_same_process_once(self):
         dev = self.open_set(use_test_set=False)._replace(name="test_2")
         alone = self.score()
@@ -138,15 +149,10 @@ class ProcessTest(ScoresTestCase):
     def test_error_in_the_process_is_reported(self):
         self.process.side_effect = self.true_start
         (self.run.path / "ckpt-7.npz").write_bytes(b"")
-        with (
-            self.assertLogs("relpos_tf", "WARNING") as logs,
-            self.assertRaisesRegex(
-                errors.UserError,
-                r"Scoring failed for 1 of 1: a seed 1 \(see .*a-seed1\.score\.",
-            ),
-        ):
-            self.score()
-        (message,) = (record.getMessage() for record in logs.records)
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.assertEqual(self.score_all(self.run), [])
+        message, last = (record.getMessage() for record in logs.records)
+        self.assertRegex(last, r"1 of 1: a seed 1 \(see .*a-seed1\.score\.")
         self.assertRegex(
             message,
             r"Scoring of a seed 1 failed with code 1\. The end of "

@@ -61,6 +61,13 @@ class HelpTest(parameterized.TestCase):
             listed, [module.FLAGS[name].name for name in module.FLAGS]
         )
 
+    @parameterized.parameters(*COMMANDS)
+    def test_what_reads_a_run_or_looks_names_up_takes_own_ones(self, command):
+        flags = importlib.import_module(f"relpos_tf.bin.{command}").FLAGS
+        names = {"output_dir", "checkpoint_path", "model", "runs", "problem"}
+        reads = command != "import_t2t" and any(x in flags for x in names)
+        self.assertEqual("usr_dir" in flags, reads)
+
     def test_difference_of_sets_needs_no_tensorflow(self):
         code, out, err = results()["compare", "--diff"]
         self.assertEqual((code, err), (0, ""))

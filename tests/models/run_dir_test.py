@@ -35,15 +35,19 @@ class RunDirTest(folders.TestCase):
         text = path.read_text()
         for damaged in text[:30], text.replace("48", "49"):
             path.write_text(damaged)
-            with self.assertRaisesRegex(errors.UserError, "hparams.json is da"):
+            with self.assertRaisesRegex(errors.UserError, "hparams.json: "):
                 self.run.read_hparams()
         # Those that a user writes have no checksum.
         values = hparams.to_dict()
         path.write_text(json.dumps(values))
         self.assertEqual(self.run.read_hparams(), hparams)
-        path.write_text(json.dumps(values | {"hiden_size": 48}))
-        with self.assertRaisesRegex(errors.UserError, "damaged: Unknown h"):
-            self.run.read_hparams()
+        for more, words in (
+            ({"hiden_size": 48}, "n: Unknown h"),
+            ({"self_attention_type": "own"}, "`own` is not registered"),
+        ):
+            path.write_text(json.dumps(values | more))
+            with self.assertRaisesRegex(errors.UserError, words):
+                self.run.read_hparams()
         del values["alpha"], values["pos"]
         path.write_text(json.dumps(values))
         with self.assertRaisesRegex(errors.UserError, "fields alpha, pos"):
