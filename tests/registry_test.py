@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import sys
 import uuid
 from unittest import mock
 
@@ -11,6 +10,7 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf import registry
+from tests import registered
 from tests.bin import calls
 
 USER_SET = '''
@@ -52,6 +52,10 @@ class ShippedTest(parameterized.TestCase):
 
 
 class UsrDirTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        registered.forget_after(self)
+
     def folder(self, name, text=USER_SET, size=64):
         """Returns a folder with a unique name that registers a set."""
         path = pathlib.Path(self.create_tempdir().full_path)
@@ -59,29 +63,7 @@ class UsrDirTest(parameterized.TestCase):
         path.mkdir()
         (path / "__init__.py").write_text(text.format(name=name))
         (path / "more.py").write_text(f"SIZE = {size}")
-        self.addCleanup(self.forget, path)
         return path
-
-    def setUp(self):
-        super().setUp()
-        registry.list_hparams()  # A test may be the first to load them.
-        registry.list_problems()
-        registries = registry._hparams, registry._problems, registry._schemes
-        for names in (
-            *(one._makers for one in registries),
-            registry.usr_dirs,
-            hparam.SELF_ATTENTION_TYPES,
-        ):
-            self.addCleanup(self.restore, names, names.copy())
-
-    def restore(self, names, before):
-        names.clear()
-        add = names.update if isinstance(names, dict) else names.extend
-        add(before)
-
-    def forget(self, path):
-        for module in [m for m in sys.modules if path.name in m]:
-            del sys.modules[module]
 
     def test_a_users_set_is_found_by_name_and_registered_once(self):
         path = self.folder("users_set")

@@ -1,19 +1,27 @@
 """A scheme of a user's own, by the steps of docs/positions.md."""
 
+import importlib
+import json
 import pathlib
 import re
-import shlex
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
+from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.bin import decoder
-from relpos_tf.bin import trainer
+from relpos_tf.comparison import score_process
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import translator
+from relpos_tf.serving import app
+from relpos_tf.serving import batching
+from relpos_tf.serving import server
 from tests import folders
+from tests import registered
 from tests import testing
 from tests.bin import calls
+from tests.comparison import examples
 from tests.layers import schemes
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "positions.md"
@@ -31,42 +39,76 @@ def blocks(language):
 
 
 class OwnSchemeTest(folders.TestCase):
-    def execute(self, main, *arguments):
-        code, _, error = calls.execute(main, *arguments)
+    def execute(self, name, *arguments, stdin=b""):
+        """Runs a command that must succeed; returns what it wrote."""
+        main = importlib.import_module(f"relpos_tf.bin.{name}").main
+        code, out, error = calls.execute(main, *arguments, stdin=stdin)
         self.assertEqual(code, 0, error)
+        return out.decode(), error
+
+    def work(self, arguments):
+        """Stands in for the processes of a comparison."""
+        name = arguments[1].rpartition(".")[2]
+        if name == "score_process":
+            return score_process.main(arguments[-1])
+        self.execute(name, *arguments[2:])
+        return 0
 
     def test_the_steps_of_the_page(self):
+        registered.forget_after(self)
         self.enter_folder()
-        # Tests after this one, in the same process, list the shipped kinds.
-        kinds = hparam.SELF_ATTENTION_TYPES
-        self.addCleanup(kinds.__setitem__, slice(None), [*kinds])
-        own, export = blocks("python")
-        train, translate = (
-            shlex.split(block.replace("\\\n", " ")) for block in blocks("sh")
-        )
+        (own,) = blocks("python")
         self.write("mine/__init__.py", own)
-        self.assertEqual(train[0], "relpos-trainer")
-        hparams = next(word for word in train if word.startswith("--hparams="))
-        train[train.index(hparams)] = f"{hparams},{SMALL}"
-        self.execute(
-            trainer.main, *train[1:], "--train_steps=5", "--schedule=train"
+        lines = "".join(blocks("sh")).replace("\\\n", " ").splitlines()
+        commands = [line.rpartition("relpos-")[2].split() for line in lines]
+        (train, translate, export, serve, compare, again) = commands
+        _, said = self.execute(
+            *train, f"--hparams={SMALL}", "--train_steps=2", "--schedule=train"
         )
+        self.assertRegex(said, "decoder --output_dir=runs/decay --usr_dir=mine")
         self.check_steps(loading.load_model("runs/decay"))
-        exec(compile(export, PAGE.name, "exec"), {})
-        echo, line, bar, name, *flags = translate
-        self.assertEqual([echo, bar, name], ["echo", "|", "relpos-decoder"])
-        self.write("in.txt", line)
+        self.execute(*export)
         outputs = []
-        for source in (flags, ["--output_dir=runs/decay"]):
-            self.execute(
-                decoder.main,
-                *source,
-                "--decode_from_file=in.txt",
-                "--decode_to_file=out.txt",
-            )
-            outputs.append(pathlib.Path("out.txt").read_text("utf-8"))
+        for words in translate, again:
+            self.assertEqual(words[0], "decoder")
+            outputs.append(self.execute(*words, stdin=b"number 7\n")[0])
         self.assertEqual(outputs[0], outputs[1])
         self.assertEndsWith(outputs[0], "\n")
+        with (
+            mock.patch.object(batching, "Worker") as worker,
+            mock.patch.object(app, "make_app"),
+            mock.patch.object(server, "Server"),
+        ):
+            self.execute(*serve, "--port=0")
+        worker.assert_called_once()
+        self.execute("average", "--usr_dir=mine", "--output_dir=runs/decay")
+        with examples.work_in_this_process(self.work):
+            self.execute(*compare, f"--hparams={SMALL}", "--train_steps=2")
+        report = json.loads(
+            pathlib.Path("runs/compared/report.json").read_text()
+        )
+        self.assertEqual(report["labels"], ["decay_tiny", "transformer_tiny"])
+        self.assertEqual(report["missing"], [])
+        self.check_refusals()
+
+    def check_refusals(self):
+        """Looks for the sentence of each command without the folder."""
+        hparam.SELF_ATTENTION_TYPES.remove("learned_decay")
+        for name, flag in (
+            ("decoder", "output_dir"),
+            ("export", "output_dir"),
+            ("average", "output_dir"),
+            ("translate_all", "output_dir"),
+            ("serve", "model"),
+            ("compare", "runs"),
+        ):
+            main = importlib.import_module(f"relpos_tf.bin.{name}").main
+            more = ["--output_dir=out"] if name == "compare" else []
+            _, _, error = calls.execute(main, f"--{flag}=runs/decay", *more)
+            self.assertRegex(error, "`learned_decay` is not reg.*--usr_dir")
+            self.assertEqual(error.count("\n"), 1, error)
+        with self.assertRaisesRegex(errors.UserError, "import the module"):
+            translator.Translator.load("runs/decay")
 
     def check_steps(self, model):
         """Compares the rates, the rows of cached steps, and loops."""
