@@ -162,6 +162,11 @@ BESIDE = {
     "sigmoid_of_capped": (shaw.Shaw(2), Capped(), Squared(), Sigmoid()),
     "by_a_subclass": (CappedShaw(2),),
     "squared_by_a_subclass": (SquaredShaw(2),),
+    "one_vector": (shaw.Shaw(0), Capped()),
+    "one_causal_vector": (
+        shaw.Shaw(0, max_relative_position_right=2),
+        Sigmoid(),
+    ),
     "explicit": (shaw.Shaw(2, implementation="compact"), Capped(), Squared()),
 }
 
@@ -179,7 +184,10 @@ def loops(positions, weights, x):
         e = q[b, i, own] @ k[b, : i + 1, own].T
         for one in positions:
             if isinstance(one, shaw.Shaw):
-                a = [oracles.distance_vector(keys, h, j - i) for j in past]
+                a = [
+                    oracles.distance_vector(keys, h, j - i, one.left)
+                    for j in past
+                ]
                 e = e + np.array(a) @ q[b, i, own]
             if isinstance(one, Capped | CappedShaw):
                 e = 2.0 * np.tanh(e / 2.0)
@@ -189,7 +197,10 @@ def loops(positions, weights, x):
             if isinstance(one, Squared | SquaredShaw):
                 w = w**2
             if isinstance(one, shaw.Shaw):
-                a = [oracles.distance_vector(values, h, j - i) for j in past]
+                a = [
+                    oracles.distance_vector(values, h, j - i, one.left)
+                    for j in past
+                ]
                 result[b, i, own] += w @ np.array(a)
         result[b, i, own] += w @ v[b, : i + 1, own]
     return result @ weights["output_transform/kernel"]

@@ -40,6 +40,7 @@ from relpos_tf.layers.positions import band
 from relpos_tf.layers.positions import scheme
 
 IMPLEMENTATIONS = ("auto", "reshape", "compact")
+_EXACT = "exact"  # "reshape", also for what is not within a softmax
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -92,9 +93,8 @@ class Shaw(scheme.Scheme):
 
     def build(self, layer: keras.layers.Layer) -> None:
         self._compute_value = layer.compute_value
-        self._form = self.implementation
-        if any(map(_sees_numbers, layer.positions)):
-            self._form = "reshape"
+        is_seen = any(map(_sees_numbers, layer.positions))
+        self._form = _EXACT if is_seen else self.implementation
         self.tables = {}  # the variables, by kind
         shape = (self.left + 1 + self.right, layer.depth)  # [R, D]
         heads = () if self.heads_share else (layer.num_heads,)
@@ -283,7 +283,7 @@ def relative_attention(
 def _add_to_logits(logits, q, table, pairs, implementation, left):
     """Adds q[i] . a_key[i, j] to logits `[B, H, Q, K]` (equation 5)."""
     table = _rows_in_use(table, pairs, left)
-    if table.shape[-2] == 1:
+    if table.shape[-2] == 1 and implementation != _EXACT:
         table = _without_gradient(table)
     if _is_compact(implementation, pairs):
         return band.add_to_logits(logits, q, table, pairs, left)
@@ -345,7 +345,7 @@ def _is_compact(implementation, pairs):
     queries, keys = (
         None if tf.is_tensor(n) else n for n in (pairs.queries, pairs.keys)
     )
-    if implementation == "reshape" or 0 in (queries, keys):
+    if implementation in ("reshape", _EXACT) or 0 in (queries, keys):
         return False
     if implementation == "auto" and queries == 1:
         return False
