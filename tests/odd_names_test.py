@@ -38,8 +38,11 @@ class OddNamesTest(folders.TestCase):
                 shutil.copy(path, run)
         expected = loading.load_model(tiny_run.path()).get_weights()
         # A run leads to the same name of a checkpoint as the checkpoint itself.
-        for path in run, run / "ckpt-7":
-            found = loading.load_model(path).get_weights()
+        with self.assertLogs("relpos_tf", "INFO") as logs:  # only here
+            models = list(map(loading.load_model, (run, run / "ckpt-7")))
+        self.assertIn(name, logs.output[0])
+        for model in models:
+            found = model.get_weights()
             for one, two in zip(found, expected, strict=True):
                 np.testing.assert_array_equal(one, two)
         loading.load_tokenizer(run)

@@ -91,11 +91,10 @@ def main() -> None:
     from relpos_tf.export import ctranslate2_export
     from relpos_tf.export import litert_export
     from relpos_tf.export import saved_model
-    from relpos_tf.models import checkpoints
     from relpos_tf.models import run_dir
 
     path = FLAGS.output_dir or FLAGS.checkpoint_path
-    path = checkpoints.resolve(path or run_dir.latest_run("runs"))
+    path = path or run_dir.latest_run("runs")
     name = "export" if is_saved_model else f"export_{FLAGS.format}"
     export_dir = FLAGS.export_dir or run_dir.run_of(path).path / name
     if is_saved_model:

@@ -62,7 +62,7 @@ class ExportTest(absltest.TestCase):
         self.assertEqual(code, 0, err)
         folder = run / "export_ctranslate2"
         self.assertIn(f"{run}/{result} (best: ckpt-{step}).\n", err)
-        self.assertIn(f"Exported {run}/{result} to {folder}.", err)
+        self.assertIn(f"Exported {run} to {folder}.", err)
         info = json.loads((folder / "export_info.json").read_text())
         self.assertEqual(info["checkpoint"], f"{run}/{result}")
         self.assertEqual(info["quantization"], "int8")

@@ -249,7 +249,7 @@ class World:
 def files_of(target, folder):
     """Returns the files that may be damaged."""
     patterns = {
-        "checkpoint": ["ckpt-20.*"],
+        "checkpoint": ["ckpt-20.npz"],
         "tokens": ["*/train.ids", "*/train.lengths"],
         "tokenizer": ["tokenizer.model", "*/tokenizer.model"],
         "hparams": ["hparams.json"],
