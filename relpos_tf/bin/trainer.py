@@ -164,9 +164,12 @@ def train(problem, hparams, output_dir: str) -> None:
     )
     hosts = hosts_lib.Hosts(strategy)
     run_setup.check_same_start(hosts, FLAGS.flag_values_dict(), hparams)
-    problem = run_setup.with_tokenizer_of(
-        problem, FLAGS.data_dir, FLAGS.warm_start_from
-    )
+    start = FLAGS.warm_start_from
+    if run_dir.RunDir(output_dir).is_trained():
+        start = output_dir  # It needs the run that it started from no more.
+    elif start:
+        checkpoints.resolve(start)  # raises if there is none
+    problem = run_setup.with_tokenizer_of(problem, FLAGS.data_dir, start)
     if hosts.is_chief:  # The others only read.
         check_folders(problem, output_dir)
     run_setup.prepare_data(

@@ -59,7 +59,7 @@ def check_same_start(
 def with_tokenizer_of(
     problem: problem_lib.Problem, data_dir: str, start: str
 ) -> problem_lib.Problem:
-    """Returns the problem with the tokenizer of the weights to start from.
+    """Returns the problem with the tokenizer of weights to go on with.
 
     Embeddings fit no other tokenizer.
 
@@ -68,10 +68,14 @@ def with_tokenizer_of(
         data_dir: str. The folder of its prepared data.
         start: str. A run or a checkpoint, or "". Without a tokenizer there,
             the problem is returned unchanged.
+
+    Raises:
+        UserError: the tokenizer there is damaged.
     """
     path = run_dir.tokenizer_path_of(start) if start else None
     if path is None:
         return problem
+    loading.load_tokenizer(start)  # raises if it is damaged
     if problem.is_prepared(data_dir):
         own = problem.tokenizer_path(data_dir)
         if pathlib.Path(own).read_bytes() == pathlib.Path(path).read_bytes():
@@ -281,10 +285,6 @@ def _check_same_run(run, hparams, problem, data_dir, flags):
             in which the position of the last batch has no meaning.
     """
     warnings = run_dir.check_same_architecture(run.read_hparams(), hparams)
-    if pathlib.Path(run.tokenizer_path).is_file():
-        loading.load_tokenizer(run.path)  # raises if it is damaged
-        # Raises if it is another one.
-        run.copy_tokenizer(problem.tokenizer_path(data_dir))
     data = manifest_lib.fingerprints(problem.manifest(data_dir))
     known = run.read_problem().get("data", {})
     changed = [s for s in data if s in known and known[s] != data[s]]
@@ -388,7 +388,8 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
                 100 * corpus.share,
                 times,
             )
-    _describe_vocabulary(problem, data_dir, trainer.config.warm_start_from)
+    if not step:
+        _describe_vocabulary(problem, data_dir, trainer.config.warm_start_from)
 
 
 def _describe_vocabulary(problem, data_dir, start):

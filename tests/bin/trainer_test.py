@@ -1,7 +1,9 @@
 """Messages of the trainer when it cannot continue; nothing is trained."""
 
+import hashlib
 import os
 import shlex
+import shutil
 import signal
 from unittest import mock
 
@@ -9,7 +11,10 @@ from absl.testing import parameterized
 
 from relpos_tf.bin import trainer
 from relpos_tf.data import pieces
+from relpos_tf.training import run_setup
+from relpos_tf.training import trainer as trainer_lib
 from tests import folders
+from tests import tiny_run
 from tests.bin import calls
 from tests.campaigns import kill
 
@@ -91,3 +96,64 @@ class TrainerTest(folders.TestCase):
         self.assertNotEmpty(shlex.split(line))
         self.assertEqual(last, "relpos-trainer: stopped by SIGTERM.")
         self.assertEmpty(kill.halves(self.folder))
+
+
+class VocabularyTest(folders.TestCase):
+    """A trained run goes on with its own tokenizer; nothing is trained."""
+
+    def setUp(self):
+        super().setUp()
+        self.base, self.run_dir = self.folder / "base", self.folder / "run"
+        self.data_dir = self.folder / "data"
+        shutil.copytree(tiny_run.path(), self.base)
+
+    def train(self, output_dir="run"):
+        """Runs the command; returns the exit code and standard error."""
+        with (
+            mock.patch.object(trainer_lib, "Trainer") as made,
+            mock.patch.object(run_setup, "describe"),
+        ):
+            made.return_value.average.return_value = None
+            code, _, err = calls.execute(
+                trainer.main,
+                "--problem=algorithmic_reverse",
+                f"--data_dir={self.data_dir}",
+                f"--output_dir={self.folder / output_dir}",
+                f"--warm_start_from={self.base}",
+            )
+        return code, err
+
+    def assert_goes_on(self):
+        """Checks that the run is accepted, and which data are prepared."""
+        self.assertEqual(self.train()[0], 0)
+        own = (self.base.parent / "run/tokenizer.model").read_bytes()
+        checksum = hashlib.sha256(own).hexdigest()[:8]
+        self.assertEqual(
+            os.listdir(self.data_dir), [f"algorithmic_reverse-{checksum}"]
+        )
+
+    def test_a_trained_run_needs_no_longer_the_one_that_it_started_from(self):
+        self.assert_goes_on()
+        tokenizer = (self.run_dir / "tokenizer.model").read_bytes()
+        self.assertEqual(
+            tokenizer, (self.base / "tokenizer.model").read_bytes()
+        )
+        (self.run_dir / "ckpt-7.npz").touch()
+        shutil.rmtree(self.base)
+        self.assert_goes_on()
+        shutil.rmtree(self.data_dir)  # as on another machine
+        self.assert_goes_on()
+        self.base.mkdir()
+        self.run_dir.joinpath("tokenizer.model").write_bytes(tokenizer[:-9])
+        shutil.rmtree(self.data_dir)
+        code, err = self.train()
+        self.assertEqual(code, 1)
+        self.assertRegex(err, "run/tokenizer.model.*damaged")
+        self.assertFalse(self.data_dir.exists())
+
+    def test_a_start_that_is_not_there_is_refused_before_data_are_made(self):
+        shutil.rmtree(self.base)
+        code, err = self.train("new")
+        self.assertEqual(code, 1)
+        self.assertRegex(err, f"Received: {self.base}, which does not exist")
+        self.assertFalse(self.data_dir.exists())

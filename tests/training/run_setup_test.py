@@ -44,11 +44,15 @@ class OpenRunTest(parameterized.TestCase):
             shutil.copytree(folder, self.made, dirs_exist_ok=True)
         shutil.copytree(self.made, folder, dirs_exist_ok=True)
 
-    def open(self, hparams=HPARAMS, data="data", flags="--flags", **fields):
+    def open(
+        self, hparams=HPARAMS, data="data", flags="--flags", start="", **fields
+    ):
         """Opens the run with a problem."""
         fields = {"tokenizer_file": self.model} | fields
-        pets = problem_test.make(**fields)
         data_dir = self.data_dir / data
+        pets = run_setup.with_tokenizer_of(
+            problem_test.make(**fields), data_dir, start
+        )
         pets.prepare(data_dir)
         return run_setup.open_run(
             ONE_HOST, str(self.run_dir), pets, str(data_dir), hparams, flags
@@ -170,9 +174,9 @@ class OpenRunTest(parameterized.TestCase):
         # Still a model: a field that SentencePiece does not know.
         path.write_bytes(path.read_bytes() + b"\xa0\x06\x01")
         with self.assertRaisesRegex(errors.UserError, f"{path} is damaged"):
-            self.open()
+            self.open(start=self.run_dir)
         path.unlink()
-        self.open()
+        self.open(start=self.run_dir)
         self.assertEqual(
             path.read_bytes(), pathlib.Path(self.model).read_bytes()
         )
