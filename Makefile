@@ -1,5 +1,7 @@
 # make demo   train, score, export and translate in five minutes, no download
 # make test   every test
+# make test-portable  the tests of layers, models, decoding, training, imports
+#             and exports again, with the kernels of processors without AVX-512
 # make test-backends  the layers that need no TensorFlow, on JAX and PyTorch, in
 #             an environment of its own: TORCH and JAX choose other versions
 # make test-oldest    layers and model on the oldest TensorFlow and Keras that
@@ -32,8 +34,11 @@ PROBLEM := translate_ende_phrases
 # --no-loadscope-reorder keeps the order of tests/conftest.py.
 PYTEST := TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
   --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+# Without AVX-512, TensorFlow leaves oneDNN out by itself.
+PORTABLE := TF_ENABLE_ONEDNN_OPTS=0 ONEDNN_MAX_CPU_ISA=AVX2 \
+  CT2_FORCE_CPU_ISA=AVX2
 
-.PHONY: demo test test-backends test-oldest check lint bench bench-peers golden docs clean venv
+.PHONY: demo test test-portable test-backends test-oldest check lint bench bench-peers golden docs clean venv
 
 venv: $(STAMP)
 
@@ -63,6 +68,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(PYTEST) tests
+
+test-portable: $(STAMP)
+	$(PORTABLE) $(PYTEST) tests/layers tests/models tests/decoding \
+	  tests/training tests/t2t tests/export
 
 # Without TensorFlow, so that nothing there can import it.
 $(BACKENDS)/.installed: constraints.txt

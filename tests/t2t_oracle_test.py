@@ -19,20 +19,21 @@ class OracleTest(parameterized.TestCase):
             if name.startswith("var/")
         }
         inputs, targets = arrays["in/inputs"], arrays["in/targets"]
-        close = {"rtol": 1e-4, "atol": 1e-4}
         # Padding too: the oracle knows of the pad remover.
         np_testing.assert_allclose(
             t2t_oracle.encode(weights, hparams, inputs),
             arrays["out/encoder_output"],
-            **close,
+            1e-4,
+            1e-4,
         )
         logits = t2t_oracle.logits(weights, hparams, inputs, targets)
         np_testing.assert_allclose(
-            logits, arrays["out/logits_squeezed"], **close
+            logits, arrays["out/logits_squeezed"], 1e-4, 1e-4
         )
         for name, smoothing in (("loss_eval", 0.0), ("loss_train_ls0.1", 0.1)):
             np_testing.assert_allclose(
                 t2t_oracle.loss(logits, targets, smoothing),
                 arrays[f"out/{name}"],
                 rtol=1e-5,
+                atol=1e-6,
             )

@@ -122,7 +122,9 @@ class RelativeOpsTest(parameterized.TestCase):
             *tensors(arrays), dropout=lambda w: w * ops.convert_to_tensor(kept)
         )
         _, right = oracles.shaw_attention(*arrays, query_start=0)
-        np.testing.assert_allclose(ops.convert_to_numpy(weights), right, 1e-12)
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(weights), right, 1e-12, 1e-12
+        )
         expected = np.zeros([B, H, 3, D])
         for b, h, i, j in np.ndindex(B, H, 3, 5):
             vector = oracles.distance_vector(arrays[4], h, j - i)

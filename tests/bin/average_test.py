@@ -49,7 +49,9 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
         path = self.run_dir / "average" / name
         self.assertEqual((code, out), (0, f"{path}\n".encode()))
         self.assertIn(f"Averaged {len(steps)} checkpoints", err)
-        self.assertAllClose(self.average_at(path), [np.mean(steps), 1.0])
+        self.assertAllClose(
+            self.average_at(path), [np.mean(steps), 1.0], atol=1e-6
+        )
 
     def test_fewer_checkpoints_than_asked_for_is_a_warning(self):
         code, _, err = self.execute("--n=9")

@@ -24,6 +24,18 @@ MACHINE_PATH = re.compile(
 )
 
 MAX_FUNCTION_LINES = 70
+# Comparisons with a tolerance, and how many arguments precede its absolute
+# part. Those of unittest with digits or a delta have no other part.
+COMPARISONS = {
+    "allclose": 3,
+    "assertAllClose": 3,
+    "assertAllCloseAccordingToType": 3,
+    "assert_allclose": 3,
+    "assert_near": 3,
+    "isclose": 3,
+    "approx": 2,
+}
+ABSOLUTE = frozenset({"abs", "abs_tol", "atol"})
 
 
 def text_files():
@@ -52,6 +64,22 @@ def functions(tree):
             yield node
 
 
+def relative_comparisons(source):
+    """Yields the line and the name of comparisons by relative size alone."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name not in COMPARISONS:
+            continue
+        # Of `*arguments`, the number is unknown.
+        given = [x for x in node.args if not isinstance(x, ast.Starred)]
+        absolute = given[COMPARISONS[name] :][:1]
+        absolute += [k.value for k in node.keywords if k.arg in ABSOLUTE]
+        if not absolute or getattr(absolute[0], "value", None) == 0:
+            yield node.lineno, name
+
+
 class CodeTest(absltest.TestCase):
     def test_functions_are_small(self):
         too_long = [
@@ -61,6 +89,29 @@ class CodeTest(absltest.TestCase):
             if node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
         ]
         self.assertEmpty(too_long)
+
+    def test_tolerances_have_an_absolute_part(self):
+        # What float32 rounds depends on the size of the summands: a sum near 0
+        # differs by more than any share of it from one processor to another.
+        found = [
+            f"{path.relative_to(ROOT)}:{line}: {name}"
+            for path in text_files()
+            if path.suffix == ".py"
+            for line, name in relative_comparisons(path.read_text("utf-8"))
+        ]
+        self.assertEmpty(found)
+
+    def test_comparisons_by_relative_size_are_found(self):
+        for source, number in (
+            ("assertAllClose(a, b)", 1),
+            ("self.assertAllClose(a, b, 1e-5, 0)", 1),
+            ("np.isclose(a, b, atol=0.0)", 1),
+            ("approx(a, rel=1e-6)", 1),
+            ("np.testing.assert_allclose(a, b, **close)", 1),
+            ("np.allclose(a, b, 1e-5, 1e-6)", 0),
+            ("math.isclose(a, b, abs_tol=small)", 0),
+        ):
+            self.assertLen(list(relative_comparisons(source)), number, source)
 
 
 class TextTest(absltest.TestCase):

@@ -311,7 +311,9 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
                 )
                 shape = (1, 2, len(one.target), len(one.source))
                 self.assertEqual(one.weights.shape, shape)
-                self.assertAllClose(one.weights.sum(-1), np.ones(shape[:-1]))
+                self.assertAllClose(
+                    one.weights.sum(-1), np.ones(shape[:-1]), atol=1e-6
+                )
                 word_pairs += one.word_pairs()
         self.assertGreater(len(word_pairs), 10)
 

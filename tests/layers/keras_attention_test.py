@@ -106,7 +106,7 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
             use_causal_mask=True,
             return_attention_scores=True,
         )
-        self.assertAllClose(scores[0, :, 0], np.full([N, 5], 1 / 5))
+        self.assertAllClose(scores[0, :, 0], np.full([N, 5], 1 / 5), atol=1e-6)
         values = layer.value_dense(x)[0]  # [S, N, D]
         table = layer.relative_values.numpy()[:, 2:]  # distances 0, 1, 2
         vectors = table[:, [0, 1, 2, 2, 2]].mean(1)  # [N, D]

@@ -63,7 +63,7 @@ class EpochEndsTest(tiny_runs.TestCase):
         for key, value in found.items():
             if key.startswith("model/"):
                 expected = sum(np.float64(end[key]) for end in ends) / 3
-                self.assertAllClose(value, expected, rtol=1e-6)
+                self.assertAllClose(value, expected, rtol=1e-6, atol=1e-6)
                 self.assertNotAllClose(value, ends[2][key], atol=1e-7)
                 checked += 1
         self.assertGreater(checked, 10)

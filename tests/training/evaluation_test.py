@@ -41,8 +41,12 @@ class TeacherForcedTest(tf.test.TestCase):
         self.assertLen(losses, 12)
         found = evaluation.teacher_forced(model, dataset())
         self.assertEqual(found["target_tokens"], 12)
-        self.assertAllClose(found["loss"], np.mean(losses), rtol=1e-5)
-        self.assertAllClose(found["teacher_forced_accuracy"], np.mean(hits))
+        self.assertAllClose(
+            found["loss"], np.mean(losses), rtol=1e-5, atol=1e-6
+        )
+        self.assertAllClose(
+            found["teacher_forced_accuracy"], np.mean(hits), atol=1e-6
+        )
 
 
 class TranslationTest(tf.test.TestCase):
@@ -68,7 +72,9 @@ class TranslationTest(tf.test.TestCase):
                 ],
             )
             self.assertEqual(count, len(targets))
-            self.assertAllClose(score, -forced["loss"] * count, rtol=1e-4)
+            self.assertAllClose(
+                score, -forced["loss"] * count, rtol=1e-4, atol=1e-6
+            )
 
 
 class Fixed:
@@ -93,11 +99,14 @@ class TeacherForcedT2tTest(tf.test.TestCase):
             model, [{"inputs": labels, "targets": labels}]
         )
         log_perplexity = arrays["out/neg_log_perplexity/mean"]
-        self.assertAllClose(-scores["loss"], log_perplexity, rtol=1e-5)
+        self.assertAllClose(
+            -scores["loss"], log_perplexity, rtol=1e-5, atol=1e-6
+        )
         self.assertAllClose(
             scores["teacher_forced_accuracy"],
             arrays["out/accuracy/mean"],
             rtol=1e-6,
+            atol=1e-6,
         )
         weights = arrays["out/accuracy/weight"][:, :, 0, 0]
         self.assertAllEqual(weights, labels != 0)

@@ -54,7 +54,9 @@ class MovingAverageTest(tf.test.TestCase, parameterized.TestCase):
             self.assertFalse(apply([gradient * np.inf], tf.constant(True)))
             self.assertFalse(apply([gradient], tf.constant(False)))
             self.assertAllEqual(average, found[-1])
-        self.assertAllClose(found, averages(weights, decay), rtol=1e-5)
+        self.assertAllClose(
+            found, averages(weights, decay), rtol=1e-5, atol=1e-6
+        )
 
     def test_averages_take_the_place_of_the_weights_and_leave_it_exactly(self):
         for strategy in (tf.distribute.get_strategy(), devices.strategy()):
@@ -92,8 +94,8 @@ class MovingAverageTest(tf.test.TestCase, parameterized.TestCase):
             object_.in_place(),
         ):
             self.fail("The signal was lost.")
-        self.assertAllClose(weight, [0.1])
-        self.assertAllClose(object_.variables["w"], [0.7])
+        self.assertAllClose(weight, [0.1], atol=1e-6)
+        self.assertAllClose(object_.variables["w"], [0.7], atol=1e-6)
 
 
 class RunTest(tiny_runs.TestCase):
@@ -165,4 +167,6 @@ class RunTest(tiny_runs.TestCase):
         self.assert_same_values("evaluated/ckpt-4", "whole/ckpt-4")
         two = [self.group("whole", step, "moving_average") for step in (3, 4)]
         for name, value in scored[4].items():
-            self.assertAllClose(value, (two[0][name] + two[1][name]) / 2)
+            self.assertAllClose(
+                value, (two[0][name] + two[1][name]) / 2, atol=1e-6
+            )

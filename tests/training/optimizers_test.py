@@ -87,7 +87,9 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(int(optimizer.step), len(RATES))
         expected = adam(start, gradients, decay, clip or np.inf)
         for name, values in expected.items():
-            self.assertAllClose(variables[name], values, rtol=1e-5, msg=name)
+            self.assertAllClose(
+                variables[name], values, rtol=1e-5, msg=name, atol=1e-6
+            )
 
     def test_not_finite_names_nan_and_infinite_variables(self):
         variables = {

@@ -20,7 +20,7 @@ class LearningRateTest(tf.test.TestCase, parameterized.TestCase):
     )
     def test_the_papers_schedule(self, step, rate):
         schedule = schedules.learning_rate(hparam.HParams())
-        self.assertAllClose(schedule(step), rate, rtol=1e-6, atol=0)
+        self.assertAllClose(schedule(step), rate, rtol=1e-6, atol=1e-12)
 
     def test_hparams_take_the_names_that_there_are(self):
         self.assertCountEqual(hparam.SCHEDULE_FACTORS, schedules.FACTORS)
@@ -45,4 +45,4 @@ class LearningRateT2tTest(tf.test.TestCase, parameterized.TestCase):
         )
         found = [float(rate(tf.constant(step))) for step in arrays["in/steps"]]
         # Steps beside both peaks are among them, and the rate 0 of step 0.
-        self.assertAllClose(found, arrays["out/lr"], rtol=1e-6, atol=0)
+        self.assertAllClose(found, arrays["out/lr"], rtol=1e-6, atol=1e-12)

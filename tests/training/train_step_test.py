@@ -47,5 +47,5 @@ class TagsTest(tf.test.TestCase):
 
         (plain,) = losses(0.0, 0)
         tagged, untagged = losses(0.99, 4, 0)
-        self.assertAllClose(tagged, plain, rtol=1e-5)
+        self.assertAllClose(tagged, plain, rtol=1e-5, atol=1e-6)
         self.assertNotAllClose(untagged, plain, rtol=1e-3)

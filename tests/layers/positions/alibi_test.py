@@ -14,4 +14,4 @@ class SlopesTest(tf.test.TestCase, parameterized.TestCase):
         (6, [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]),
     )
     def test_slopes_are_those_of_the_paper(self, heads, expected):
-        self.assertAllClose(alibi.slopes(heads), expected, 1e-12)
+        self.assertAllClose(alibi.slopes(heads), expected, 1e-12, atol=1e-12)

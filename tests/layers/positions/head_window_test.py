@@ -19,7 +19,9 @@ class HeadWindowTest(tf.test.TestCase):
         x = schemes.floats(1, B, L, F)
         output, weights = layer(x, return_weights=True)
         self.assertEqual(weights.shape, (B, H, L, L))
-        self.assertAllClose(tf.reduce_sum(weights, -1), np.ones([B, H, L]))
+        self.assertAllClose(
+            tf.reduce_sum(weights, -1), np.ones([B, H, L]), atol=1e-6
+        )
         named = testing.named_weights(layer)
         q, k, v = (
             np.stack(np.split(x.numpy() @ named[f"{name}/kernel"], H, -1), 1)

@@ -40,7 +40,7 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
         layer = silent("query")
         seen = np.array([[1, 0]], bool)
         bias = bias_of(layer, *zeros(2), seen, 2)
-        self.assertAllClose(bias[0, 0, 0], [-0.5, -0.5])
+        self.assertAllClose(bias[0, 0, 0], [-0.5, -0.5], atol=1e-6)
         # However small the prediction, nothing is divided by 0.
         layer.localness_window_vectors.assign(tf.fill([F, H], -1e30))
         layer.localness_position_hidden.assign(tf.ones([F, F]))
@@ -75,4 +75,4 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
         bias = bias_of(layer, *inputs, number=1000)
         self.assertEqual(bias.dtype, dtype)
         expected = -((np.arange(1000) - 500.0) ** 2) / 50
-        self.assertAllClose(bias[0, 0, 0], expected, rtol=near)
+        self.assertAllClose(bias[0, 0, 0], expected, rtol=near, atol=1e-6)

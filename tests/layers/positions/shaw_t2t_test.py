@@ -55,9 +55,9 @@ class RelativeT2TTest(tf.test.TestCase):
             _, weights = shaw.relative_attention(
                 q, zeros, zeros, table, None, implementation=form
             )  # [1, H=D, Q, K]
-            close = {"rtol": 1e-5, "atol": 1e-6, "msg": f"{form}, {case}"}
+            message = f"{form}, {case}"
             expected = tf.nn.softmax(np.transpose(vectors, [2, 0, 1]))
-            self.assertAllClose(weights[0], expected, **close)
+            self.assertAllClose(weights[0], expected, 1e-5, 1e-6, message)
             # Each example may see one of the keys.
             zeros = tf.zeros([keys, 1, keys, depth])
             output, _ = shaw.relative_attention(
@@ -66,7 +66,7 @@ class RelativeT2TTest(tf.test.TestCase):
                 implementation=form,
             )  # [K, 1, Q, D]
             expected = np.transpose(vectors, [1, 0, 2])
-            self.assertAllClose(output[:, 0], expected, **close)
+            self.assertAllClose(output[:, 0], expected, 1e-5, 1e-6, message)
 
     def test_attention_and_its_gradients_are_equal(self):
         names = ("in/q", "in/k", "in/v")
@@ -85,13 +85,19 @@ class RelativeT2TTest(tf.test.TestCase):
                 output, weights = shaw.relative_attention(
                     *tensors, bias=arrays.get("in/bias"), implementation=form
                 )
-            close = {"rtol": 1e-4, "atol": 2e-5, "msg": f"{form}, {case}"}
-            self.assertAllClose(output, arrays["out/result"], **close)
-            self.assertAllClose(weights, arrays["out/weights"], **close)
+            message = f"{form}, {case}"
+            self.assertAllClose(
+                output, arrays["out/result"], 1e-4, 2e-5, message
+            )
+            self.assertAllClose(
+                weights, arrays["out/weights"], 1e-4, 2e-5, message
+            )
             if "in/upstream" not in arrays:
                 continue
             gradients = tape.gradient(output, tensors, arrays["in/upstream"])
             for name, gradient in zip(
                 ("q", "k", "v", "keys", "values"), gradients, strict=True
             ):
-                self.assertAllClose(gradient, arrays[f"grad/{name}"], **close)
+                self.assertAllClose(
+                    gradient, arrays[f"grad/{name}"], 1e-4, 2e-5, message
+                )

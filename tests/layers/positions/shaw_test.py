@@ -308,8 +308,8 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
                 implementation=form,
                 dropout=lambda weights: weights * kept,
             )
-        self.assertAllClose(output, expected(*arrays)[0])
-        self.assertAllClose(returned, expected(*arrays)[1])
+        self.assertAllClose(output, expected(*arrays)[0], atol=1e-6)
+        self.assertAllClose(returned, expected(*arrays)[1], atol=1e-6)
         testing.assert_gradients(
             self,
             tape.gradient(output, tensors, upstream),
