@@ -21,6 +21,7 @@ small. What does not fill a batch goes on to the next slice.
 """
 
 import dataclasses
+import fractions
 import hashlib
 import itertools
 import math
@@ -114,8 +115,8 @@ class Corpus(NamedTuple):
     Attributes:
         pairs: int. Their number.
         tag: int. The number of ids in front of each source that are its tag.
-        share: float or None. The probability that a pair of an epoch is of
-            this corpus. None: each pair comes once.
+        share: float or None. Its share of the pairs of an epoch, up to a
+            factor. None: each pair comes once.
     """
 
     pairs: int
@@ -250,10 +251,9 @@ class Plan:
         if self.corpora[0].share is None:
             return np.arange(total, dtype=np.uint32)
         taken, start = [], 0
+        before, after = self._read(epoch), self._read(epoch + 1)
         for number, corpus in enumerate(self.corpora):
-            first, last = (
-                math.floor(n * corpus.share * total) for n in (epoch, epoch + 1)
-            )
+            first, last = before[number], after[number]
             # The corpus is read again and again, each time in another order;
             # an epoch goes on where the one before has ended.
             for again in range(first // corpus.pairs, -(-last // corpus.pairs)):
@@ -267,6 +267,28 @@ class Plan:
                 )
             start += corpus.pairs
         return np.concatenate(taken)
+
+    def _read(self, epochs: int) -> list[int]:
+        """Returns how many pairs of each corpus the first epochs have.
+
+        Each next pair is of the corpus with the smallest (2 n + 1) / share, of
+        which n have been read, as seats are given to parties (Webster's
+        method). Fractions are exact, so epochs have as many pairs as the data.
+        """
+        shares = [fractions.Fraction(c.share) for c in self.corpora]
+        shares = [share / sum(shares) for share in shares]
+        total = epochs * len(self.lengths)
+        # As many as every such division gives at least.
+        read = [
+            max(0, math.ceil((share * (2 * total - len(shares)) - 1) / 2))
+            for share in shares
+        ]
+        while sum(read) < total:
+            following = [
+                (2 * n + 1) / s for n, s in zip(read, shares, strict=True)
+            ]
+            read[following.index(min(following))] += 1
+        return read
 
     def _joined(self, pairs: np.ndarray, draw) -> np.ndarray:
         """Returns rows of pairs, some of which are joined.

@@ -4,7 +4,6 @@ A corpus is one path, or one pattern of paths, on each side.
 """
 
 import glob
-import math
 import os
 import pathlib
 from collections.abc import Sequence
@@ -84,7 +83,7 @@ def weights(listed: str | None, number: int) -> tuple[float, ...]:
         number: int. The number of corpora.
 
     Raises:
-        UserError: they are not as many, or not positive numbers.
+        UserError: they are not as many, or their shares are not positive.
     """
     if not listed:
         return ()
@@ -93,10 +92,12 @@ def weights(listed: str | None, number: int) -> tuple[float, ...]:
         found = tuple(map(float, words))
     except ValueError:
         found = ()
-    if len(found) != number or not all(0 < w < math.inf for w in found):
+    total = sum(found)
+    if len(found) != number or not all(w > 0 and w / total > 0 for w in found):
         raise errors.UserError(
-            f"Expected --train_weights of {number} positive numbers, one for "
-            f"each corpus of --train_source. Received: {listed!r}."
+            f"Expected --train_weights of {number} positive numbers with a "
+            "finite sum, one for each corpus of --train_source. Received: "
+            f"{listed!r}."
         )
     return found
 

@@ -194,6 +194,36 @@ class MixtureTest(absltest.TestCase):
             self.assertLessEqual(part.max() - part.min(), 1)
         self.assertGreater(total[300:307].min(), 200)
 
+    def test_every_epoch_has_the_pairs_of_its_share_and_goes_on(self):
+        random = np.random.default_rng(11)
+        cases = [([1] * 3, [1 / 3] * 3), ([5] * 3, [0.2, 0.1, 0.7])]
+        cases += [([3, 2, 9, 1], [1e-300, 1e-3, 1.0, 7.0])]
+        for _ in range(30):
+            number = random.integers(1, 7)
+            sizes = random.integers(1, 13, number).tolist()
+            # From a thousandth of a pair to all pairs of an epoch.
+            cases.append(
+                (sizes, (10 ** random.uniform(-4, 0, number)).tolist())
+            )
+        for sizes, shares in cases:
+            corpora = [
+                plan_lib.Corpus(n, 0, share)
+                for n, share in zip(sizes, shares, strict=True)
+            ]
+            total, ends = sum(sizes), np.cumsum(sizes)
+            plan = make(corpora, sizes=np.full([total, 2], 2, np.uint32))
+            read = np.zeros(total, int)
+            for epoch in range(40):
+                pairs = pairs_of(plan.epoch(3, epoch))
+                self.assertLen(pairs, total)
+                read += np.bincount(pairs, minlength=total)
+                parts = np.split(read, ends[:-1])
+                for part, share in zip(parts, shares, strict=True):
+                    # In turn: no pair again before all others.
+                    self.assertLessEqual(part.max() - part.min(), 1)
+                    exact = (epoch + 1) * total * share / sum(shares)
+                    self.assertLess(abs(part.sum() - exact), 1.5)
+
 
 class JoiningTest(absltest.TestCase):
     def test_the_share_of_couples_that_are_joined(self):

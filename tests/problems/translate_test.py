@@ -224,6 +224,15 @@ class FilesProblemTest(folders.TestCase):
         (dict(weights="1,2"), ["--train_weights of 1", "1,2"]),
         (dict(weights="-1"), ["positive", "-1"]),
         (dict(weights="nan"), ["positive", "nan"]),
+        (dict(weights="inf"), ["positive", "inf"]),
+        (
+            dict(train=("a,b", "c,d"), weights="1e308,1e308"),
+            ["finite sum", "1e308,1e308"],
+        ),
+        (
+            dict(train=("a,b", "c,d"), weights="1e-300,1e300"),
+            ["positive", "1e-300"],
+        ),
         (dict(tags="<a>,<b>"), ["--train_tags of 1", "<a>,<b>"]),
         (dict(tags="<a> <b>"), ["--train_tags", "<a> <b>"]),
         (dict(train=("none-*.en", "none-*.de")), ["none-*.en", "no file"]),
