@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from relpos_tf.comparison import corpus_measures
+from relpos_tf.comparison import measures
 
 # The number of trials and the seed are sacreBLEU's defaults.
 TRIALS = 10_000
@@ -100,14 +101,16 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def spread(values: Sequence[float | None]) -> float | None:
-    """Returns the sample standard deviation; None for fewer than two values.
+    """Returns the sample standard deviation.
+
+    None for fewer than two values, and if a value is missing, NaN or infinite.
 
     Example:
 
     >>> spread([1.0, 2.0, 3.0])
     1.0
     """
-    if len(values) < 2 or None in values:
+    if len(values) < 2 or None in measures.finite(values):
         return None
     return statistics.stdev(values)
 
@@ -120,18 +123,18 @@ def p_of_differences(differences: Sequence[float]) -> float | None:
     correlation may be any.
 
     Returns:
-        The p-value; None for fewer than two seeds, which have no spread, and
-        for equal differences but 0, which give nothing to compare them with.
+        The p-value; None for differences without a `spread`, and for equal
+        ones but 0, which give nothing to compare them with.
 
     Example:
 
     >>> round(p_of_differences([1.45, 1.35, 2.79]), 3)
     0.057
     """
-    number = len(differences)
-    if number < 2:
+    number, deviation = len(differences), spread(differences)
+    if deviation is None:
         return None
-    error = statistics.stdev(differences) / number**0.5
+    error = deviation / number**0.5
     return _p_of_error(statistics.fmean(differences), error, number - 1)
 
 
@@ -145,12 +148,12 @@ def p_of_groups(
     keeps its level whatever the two variances are.
 
     Returns:
-        The p-value; None if a group has fewer than two seeds, or if neither
-        has a spread and they differ.
+        The p-value; None if a group has no `spread`, or if the spreads are 0
+        and the means differ.
     """
-    smaller = min(len(first), len(second))
-    if smaller < 2:
+    if None in map(spread, (first, second)):
         return None
+    smaller = min(len(first), len(second))
     error = sum(statistics.variance(x) / len(x) for x in (first, second)) ** 0.5
     difference = statistics.fmean(first) - statistics.fmean(second)
     return _p_of_error(difference, error, smaller - 1)

@@ -315,6 +315,18 @@ class MakeTest(ContentTestCase):
         self.assertEqual([b["bleu"] for b in buckets], [None] * 3)
         self.assertEqual([b["exact_match"] for b in buckets], [None, 100, 100])
 
+    def test_a_loss_of_nan_has_neither_mean_nor_spread(self):
+        for loss in (float("nan"), float("inf")):
+            report = self.make(
+                self.result("rel", 1), self.result("rel", 2, loss=loss)
+            )
+            [row] = report["summary"]
+            self.assertEqual(
+                (row["loss_mean"], row["loss_spread"]), (None,) * 2
+            )
+            self.assertEqual(row["bleu_spread"], 0.0)
+            self.assertIn("–", report_lib.table(report))
+
     def test_summary_is_over_seeds_and_against_the_first(self):
         rel, other = self.two()["summary"]
         self.assertEqual(rel["seeds"], [1, 2])

@@ -121,6 +121,13 @@ class SeedsTest(parameterized.TestCase):
         for differences in ([], [1.0]):
             self.assertIsNone(significance.p_of_differences(differences))
 
+    def test_what_is_no_number_has_no_spread_and_no_p_value(self):
+        for other in (np.nan, np.inf, -np.inf):
+            values = [1.0, other, 3.0]
+            self.assertIsNone(significance.spread(values))
+            self.assertIsNone(significance.p_of_differences(values))
+            self.assertIsNone(significance.p_of_groups([1.0, 2.0], values))
+
     def test_seeds_without_any_spread(self):
         # With nothing to compare a difference with, it cannot be tested.
         for other, expected in ((2.0, 1.0), (3.0, None)):
