@@ -1,33 +1,44 @@
 """Dataclass fields that know their limits, and their text `name=value,...`.
 
-`HParams` and `DecodeHParams` are frozen dataclasses. A field says beside its
-default what it may hold, `check` holds an instance to it, and `parse` reads
-`--hparams` and `--decode_hparams`:
+`HParams` and `DecodeHParams` are `Record`s. A field says beside its default
+what it may hold, and on which condition it has an effect. `Record.override`
+reads `--hparams` and `--decode_hparams`:
 
 >>> @dataclasses.dataclass(frozen=True)
-... class Settings:
+... class Settings(Record):
 ...     pos: str = choice("timing", "emb", "none")
 ...     dropout: float = number(0.1, below=1)
->>> parse("dropout=0.3,pos=emb", Settings)
-{'dropout': 0.3, 'pos': 'emb'}
->>> check(Settings(dropout=1.5))
+...     max_length: int = number(256, when="pos=emb")
+>>> Settings().override("dropout=0.3,pos=emb,max_length=9")
+Settings(pos='emb', dropout=0.3, max_length=9)
+>>> Settings(dropout=1.5)
 Traceback (most recent call last):
     ...
 relpos_tf.errors.UserError: `dropout` must be below 1. Received: dropout=1.5.
+>>> Settings().override("max_length=9")
+Traceback (most recent call last):
+    ...
+relpos_tf.errors.UserError: `max_length` has no effect: it needs pos=emb. ...
 """
 
 import dataclasses
+import functools
 import math
 import numbers
+import re
 import types
 import typing
+from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
 
 LARGEST_INT = 2**31 - 1  # of TensorFlow's int32
 _LARGEST_FLOAT = 1e30  # a float32 holds 3e38
+_TERM = re.compile(r"([\w|]+)(?:(!?=)(.*))?")  # of a condition
 _BOOLEANS = {
     **dict.fromkeys(("true", "1", "yes"), True),
     **dict.fromkeys(("false", "0", "no"), False),
@@ -77,12 +88,41 @@ class Choice:
         return f"one of {', '.join(known)}{own * bool(self.more)}"
 
 
+class Record:
+    """The base of a frozen dataclass of such fields.
+
+    Raises:
+        UserError: a value is outside what its field can hold.
+    """
+
+    def __post_init__(self):
+        check(self)
+
+    def has_effect(self, name: str) -> bool:
+        """Returns whether the condition of a field is met."""
+        when = condition(type(self), name)
+        return not when or is_met(when, functools.partial(getattr, self))
+
+    def override(self, text: str) -> Any:
+        """Applies a comma-separated list such as `"alpha=1,pos=none"`.
+
+        Raises:
+            UserError: the text cannot be read, or a field that it names has no
+                effect.
+        """
+        changes = parse(text, type(self))
+        changed = dataclasses.replace(self, **changes)
+        check_effect(changes, [changed])
+        return changed
+
+
 def number(
     default: float | None,
     least: float | None = 0,
     most: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    when: str = "",
 ) -> Any:
     """Returns a field for an int or a float.
 
@@ -93,40 +133,121 @@ def number(
         most: int or float, the largest value.
         above: int or float that the value must exceed.
         below: int or float that must exceed the value.
+        when: str. The condition, see `is_met`.
     """
     if most is None and below is None:
         most = _LARGEST_FLOAT if isinstance(default, float) else LARGEST_INT
-    limits = Number(least, most, above, below)
-    return dataclasses.field(default=default, metadata={"limits": limits})
+    return _field(default, Number(least, most, above, below), when)
 
 
-def choice(default: str, *others: str, of: Collection[str] = ()) -> Any:
+def switch(default: bool, when: str) -> Any:
+    """Returns a field for a bool, with its condition."""
+    return _field(default, None, when)
+
+
+def choice(
+    default: str, *others: str, of: Collection[str] = (), when: str = ""
+) -> Any:
     """Returns a field for one of several str, of which the first is usual.
 
     Args:
         default: str.
         *others: str, the other choices.
         of: further choices, to which modules of users add theirs.
+        when: str. The condition, see `is_met`.
     """
-    limits = Choice((default, *others), of)
-    return dataclasses.field(default=default, metadata={"limits": limits})
+    return _field(default, Choice((default, *others), of), when)
 
 
-def like(cls: type, name: str) -> Any:
+def like(cls: type, name: str, when: str = "") -> Any:
     """Returns a field that may be None, with the limits of another one.
 
     Args:
         cls: dataclass.
         name: str. Its field.
+        when: str. The condition, see `is_met`.
     """
-    return dataclasses.field(
-        default=None, metadata={"limits": limits(cls, name)}
-    )
+    return _field(None, limits(cls, name), when)
+
+
+def _field(default, limits, when):
+    metadata = {"limits": limits, "when": when}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def limits(cls: type, name: str) -> Number | Choice | None:
     """Returns the limits of a field, or None if it has none."""
     return cls.__dataclass_fields__[name].metadata.get("limits")
+
+
+def condition(cls: type, name: str) -> str:
+    """Returns the condition on which a field has an effect; "": always."""
+    return cls.__dataclass_fields__[name].metadata.get("when", "")
+
+
+def is_met(condition: str, value_of: Callable[[str], Any]) -> bool:
+    """Evaluates a condition: terms, with `and` and then `or` between them.
+
+    A term is `name=value`, `name!=value` or, for any value that is not empty,
+    `name`. Several names or values have `|` between them: one suffices. A value
+    `a*b` is both `a` and `b`. Other words are for people, and never met.
+
+    Args:
+        condition: str.
+        value_of: function from a name to its value.
+
+    Example:
+
+    >>> is_met("a=1 and b|c=x|y", {"a": 1, "b": "z", "c": "x*w"}.get)
+    True
+    """
+    return any(
+        all(_holds(term, value_of) for term in terms.split(" and "))
+        for terms in condition.split(" or ")
+    )
+
+
+def _holds(term, value_of):
+    if (match := _TERM.fullmatch(term)) is None:
+        return False
+    names, sign, text = match.groups("")
+    values = [value_of(name) for name in names.split("|")]
+    if not sign:
+        return any(values)
+    known = set(text.split("|"))
+    found = [not known.isdisjoint(str(v).lower().split("*")) for v in values]
+    return any(found) if sign == "=" else not all(found)
+
+
+def check_effect(names: Iterable[str], records: Sequence[Record]) -> None:
+    """Refuses a field that has an effect in none of some records.
+
+    Raises:
+        UserError: naming the field, what it needs, and the fields that have an
+            effect in its place.
+    """
+    for name in names:
+        if not any(record.has_effect(name) for record in records):
+            first, cls = records[0], type(records[0])
+            when = condition(cls, name)
+            keys = _names_in(when)
+            now = [f"{key}={getattr(first, key)}" for key in sorted(keys)]
+            others = [
+                other
+                for other in filter(first.has_effect, kinds(cls))
+                if keys & _names_in(condition(cls, other))
+            ]
+            raise errors.UserError(
+                f"`{name}` has no effect: it needs {when}. Received: "
+                f"{', '.join(now or [name])}. With an effect: "
+                f"{', '.join(others) or 'none like it'}."
+            )
+
+
+def _names_in(condition):
+    """Returns the names in a condition."""
+    groups = re.findall(r"[\w|]+(?=!?=)", condition)
+    return {name for group in groups for name in group.split("|")}
 
 
 def check(instance: Any) -> None:
@@ -203,24 +324,27 @@ def parse(text: str, cls: type) -> dict[str, Any]:
         fields' types; their limits are not checked.
 
     Raises:
-        UserError: an item without `=`, an unknown name, or a value that is
-            not of the field's type.
+        UserError: an item without `=`, an unknown name, a name twice, or a
+            value that is not of the field's type.
     """
     known = kinds(cls)
     values = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in item.partition("="))
-        if not equals:
+        if not equals or "=" in value:
             raise errors.UserError(
-                f"Expected name=value,name=value. Received: {item!r}."
+                "Expected name=value,name=value, with commas between them. "
+                f"Received: {item!r}."
             )
         check_names([name], known)
+        if name in values:
+            raise errors.UserError(f"Expected `{name}` once. Received: {text}.")
         values[name] = _parse_value(name, value, known[name])
     return values
 
 
 def check_names(
-    names: typing.Iterable[str],
+    names: Iterable[str],
     known: Collection[str],
     what: str = "hparams",
 ) -> None:

@@ -11,15 +11,17 @@ from typing import Any
 from relpos_tf import fields
 from relpos_tf.fields import choice
 from relpos_tf.fields import number
+from relpos_tf.fields import switch
 
-# The kinds of self-attention; the third is T5's. `registry` adds users' own.
-SELF_ATTENTION_TYPES = [
+# The kinds of self-attention; the third is T5's.
+SELF_ATTENTION_TYPES = (
     "dot_product",
     "dot_product_relative",
     "dot_product_relative_bias",
     "dot_product_alibi",
     "dot_product_rotary",
-]
+)
+OWN_TYPES: list[str] = []  # those of users, which `registry` adds
 # The factors of a learning_rate_schedule, which `training.schedules` has.
 SCHEDULE_FACTORS = (
     "noam",
@@ -31,10 +33,20 @@ SCHEDULE_FACTORS = (
 )
 # Rows of tensor2tensor's table of target spaces.
 TARGET_SPACES = 32
+# Conditions of fields, see `fields.is_met`: Shaw's positions, in any stack; the
+# tables of them; those of the encoder and of the decoder; and T5's.
+_SHAW = "self_attention_type|decoder_self_attention_type=dot_product_relative"
+_HAS_TABLES = "add_relative_to_keys|add_relative_to_values=true"
+_TABLES = f"{_SHAW} and {_HAS_TABLES}"
+_OF_ENCODER = f"self_attention_type=dot_product_relative and {_HAS_TABLES}"
+_OF_DECODER = (
+    f"{_TABLES} and decoder_self_attention_type=same|dot_product_relative"
+)
+_T5 = _SHAW + "_bias"
 
 
 @dataclasses.dataclass(frozen=True)
-class HParams:
+class HParams(fields.Record):
     """Every choice that defines a model, its training and its decoding.
 
     Raises:
@@ -53,39 +65,49 @@ class HParams:
     # beyond `most` mean nothing: they would run for ever, take all memory or
     # overflow inside.
     # The tokenizer's size replaces vocab_size at run time.
-    vocab_size: int = number(32768, least=1, most=10_000_000)
+    vocab_size: int = number(
+        32768, 1, 10_000_000, when="a tokenizer of this size (--vocab_size)"
+    )
     hidden_size: int = number(512, least=1, most=100_000)  # d_x
     # Inner size of the feed-forward layers.
     filter_size: int = number(1024, least=1, most=1_000_000)
     num_heads: int = number(8, least=1)
     # Of the encoder, and of the decoder.
-    num_hidden_layers: int = number(6, least=1, most=1000)
+    num_hidden_layers: int = number(
+        6, least=1, most=1000, when="num_encoder_layers|num_decoder_layers=0"
+    )
     num_encoder_layers: int = number(0, most=1000)  # 0: num_hidden_layers
     num_decoder_layers: int = number(0, most=1000)  # 0: num_hidden_layers
     pos: str = choice("timing", "emb", "none")  # absolute positions
     decoder_pos: str = choice("same", "timing", "emb", "none")  # same: as pos
     # SHAPE (Kiyono et al., 2021): sinusoids of a sequence begin, in training,
     # at a random position of at most so much.
-    max_position_shift: int = number(0, most=10_000)
-    self_attention_type: str = choice("dot_product", of=SELF_ATTENTION_TYPES)
+    max_position_shift: int = number(
+        0, 0, 10_000, when="pos|decoder_pos=timing"
+    )
+    self_attention_type: str = choice(*SELF_ATTENTION_TYPES, of=OWN_TYPES)
     # same: as self_attention_type
-    decoder_self_attention_type: str = choice("same", of=SELF_ATTENTION_TYPES)
+    decoder_self_attention_type: str = choice(
+        "same", *SELF_ATTENTION_TYPES, of=OWN_TYPES
+    )
     # k, the distance at which relative positions are clipped.
-    max_relative_position: int = number(16, most=10_000)
-    # k of keys after the query (w2v-BERT 2.0: 64 before, 8 after), and k in the
-    # decoder; -1: max_relative_position.
-    max_relative_position_right: int = number(-1, least=-1, most=10_000)
-    decoder_max_relative_position: int = number(-1, least=-1, most=10_000)
-    add_relative_to_keys: bool = True  # a^K, equation 4
-    add_relative_to_values: bool = True  # a^V, equation 3
-    heads_share_relative_embedding: bool = False
+    max_relative_position: int = number(16, most=10_000, when=_TABLES)
+    # k of keys after the query (w2v-BERT 2.0: 64 before, 8 after), which the
+    # decoder masks; and k in the decoder; -1: max_relative_position.
+    max_relative_position_right: int = number(-1, -1, 10_000, when=_OF_ENCODER)
+    decoder_max_relative_position: int = number(
+        -1, -1, 10_000, when=_OF_DECODER
+    )
+    add_relative_to_keys: bool = switch(True, when=_SHAW)  # a^K, equation 4
+    add_relative_to_values: bool = switch(True, when=_SHAW)  # a^V, equation 3
+    heads_share_relative_embedding: bool = switch(False, when=_TABLES)
     relative_attention_implementation: str = choice(
-        "auto", "reshape", "compact"
+        "auto", "reshape", "compact", when=_TABLES
     )
     # Of self_attention_type=dot_product_relative_bias, T5's (Raffel et al.,
     # 2020): the buckets of distances, and the distance where the last begins.
-    relative_attention_num_buckets: int = number(32, least=4, most=1000)
-    relative_attention_max_distance: int = number(128, least=2, most=10_000)
+    relative_attention_num_buckets: int = number(32, 4, 1000, when=_T5)
+    relative_attention_max_distance: int = number(128, 2, 10_000, when=_T5)
     # Bahdanau et al. (2015) score additively; Shen et al. (2018) each feature.
     attention_score: str = choice("dot_product", "additive", "feature_wise")
     # The farthest position that self-attention sees; 0: any.
@@ -95,24 +117,30 @@ class HParams:
     attention_window_heads: int = number(1, least=1)
     # The lowest layers of the encoder, which alone have the two windows; 0: all
     # layers of both stacks.
-    attention_window_layers: int = number(0, most=1000)
+    attention_window_layers: int = number(
+        0, most=1000, when="attention_window!=0 or attention_window_heads!=1"
+    )
     encoder_attention_direction: str = choice(
         "both", "forward", "backward", "split"
     )
     # Yang et al. (2018).
     localness: str = choice("none", "fixed", "layer", "query")
     # D of localness=fixed.
-    localness_window: int = number(10, least=1, most=1_000_000)
+    localness_window: int = number(10, 1, 1_000_000, when="localness=fixed")
     # n: layer normalisation before each sublayer.
     layer_preprocess_sequence: str = choice("none", "n")
     # After each sublayer: dropout, residual, [layer normalisation].
     layer_postprocess_sequence: str = choice("dan", "da")
-    norm_epsilon: float = number(1e-6)
+    norm_epsilon: float = number(
+        1e-6, when="layer_preprocess_sequence|layer_postprocess_sequence=n|dan"
+    )
     shared_embedding: bool = True  # one table for source and target
     shared_embedding_and_softmax_weights: bool = True
     # A learned vector, added to the source as in tensor2tensor; its row.
     use_target_space_embedding: bool = False
-    target_space_id: int = number(0, most=TARGET_SPACES - 1)
+    target_space_id: int = number(
+        0, most=TARGET_SPACES - 1, when="use_target_space_embedding=true"
+    )
 
     # The type that training computes with. Weights, softmax, norms and losses
     # are float32 with either; a trained model translates in float32. The
@@ -144,9 +172,15 @@ class HParams:
     optimizer_adam_epsilon: float = number(1e-9)
     # Some of SCHEDULE_FACTORS, as in constant*rsqrt_decay
     learning_rate_schedule: str = "noam"
-    learning_rate: float = number(0.1)  # of the schedule legacy alone
-    learning_rate_constant: float = number(1.0)  # of all other schedules
-    learning_rate_warmup_steps: int = number(4000, least=1)
+    learning_rate: float = number(0.1, when="learning_rate_schedule=legacy")
+    learning_rate_constant: float = number(
+        1.0, when="learning_rate_schedule=noam|constant"
+    )
+    learning_rate_warmup_steps: int = number(
+        4000,
+        1,
+        when="learning_rate_schedule=noam|legacy|linear_warmup|rsqrt_decay",
+    )
     # The global norm at which an update is clipped; 0: no clipping.
     clip_grad_norm: float = number(0.0)
     # Times the learning rate: the part of each matrix and table that an update
@@ -180,7 +214,7 @@ class HParams:
     average_epochs: int = number(0)
 
     def __post_init__(self):
-        fields.check(self)
+        super().__post_init__()
         self._check(
             "hidden_size",
             self.hidden_size % self.num_heads == 0,
@@ -190,12 +224,6 @@ class HParams:
             "encoder_attention_direction",
             self.encoder_attention_direction != "split" or self.num_heads > 1,
             "both, forward or backward where num_heads is 1",
-        )
-        self._check(
-            "max_position_shift",
-            self.max_position_shift == 0
-            or "timing" in (self.pos, self.decoder_pos),
-            f"0 where pos is {self.pos}: it shifts the sinusoids of pos=timing",
         )
         buckets = self.relative_attention_num_buckets
         self._check("relative_attention_num_buckets", buckets % 2 == 0, "even")
@@ -236,9 +264,14 @@ class HParams:
         fields.check_names(changes, field_types())
         return dataclasses.replace(self, **changes)
 
-    def override(self, text: str) -> "HParams":
-        """Applies a comma-separated list such as `"alpha=1,pos=none"`."""
-        return self.replace(**fields.parse(text, HParams))
+    def has_effect(self, name: str) -> bool:
+        """Returns whether a field's condition is met.
+
+        A user's own kind of self-attention may use any field of the model.
+        """
+        types = {self.self_attention_type, self.decoder_self_attention_type}
+        is_own = not types.isdisjoint(OWN_TYPES) and name != "vocab_size"
+        return is_own and name in model_fields() or super().has_effect(name)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields in their order."""
@@ -255,8 +288,6 @@ class HParams:
         changes = {}
         if self.decoder_pos != "same":
             changes["pos"] = self.decoder_pos
-            if self.decoder_pos != "timing":
-                changes["max_position_shift"] = 0
         if self.decoder_self_attention_type != "same":
             changes["self_attention_type"] = self.decoder_self_attention_type
         if self.decoder_max_relative_position >= 0:
@@ -289,6 +320,12 @@ class HParams:
 def field_types() -> dict[str, type]:
     """Returns the name and type of every field."""
     return fields.kinds(HParams)
+
+
+def model_fields() -> list[str]:
+    """Returns the fields that define the model, in their order."""
+    names = list(field_types())
+    return names[: names.index("activation_dtype")]
 
 
 def differences(first: HParams, second: HParams) -> dict[str, tuple[Any, Any]]:

@@ -121,7 +121,7 @@ def register_self_attention_type(
     if maker.__name__ in ("same", *hparam.SELF_ATTENTION_TYPES):
         raise ValueError(f"The name `{maker.__name__}` is registered twice.")
     _schemes.register(maker)
-    hparam.SELF_ATTENTION_TYPES.append(maker.__name__)
+    hparam.OWN_TYPES.append(maker.__name__)
     return maker
 
 

@@ -26,8 +26,6 @@ REFUSED = (
     ("attention_window_heads=2", "odd and below 16, twice num_heads"),
     ("attention_window_heads=17", "odd and below 16, twice num_heads"),
     ("num_heads=1,encoder_attention_direction=split", "Received: .*='split'"),
-    ("pos=none,max_position_shift=3", "max_position_shift.* 0 where pos is"),
-    ("pos=emb,max_position_shift=3", "max_position_shift.* 0 where pos is"),
     ("average_epochs=3,average_checkpoints=5", "average_checkpoints is 5"),
     ("self_attention_type=dot", "one of dot_product, dot_product_relative, "),
     ("decoder_self_attention_type=a", "one of same, dot_product, dot_product_"),
@@ -72,14 +70,10 @@ class HParamsTest(parameterized.TestCase):
             hparam.differences(second, second.of_decoder()),
             {
                 "pos": ("timing", "none"),
-                "max_position_shift": (7, 0),
                 "self_attention_type": ("dot_product", "dot_product_relative"),
                 "max_relative_position": (5, 0),
             },
         )
-        # Sinusoids in the decoder alone may be shifted.
-        third = first.replace(pos="emb", decoder_pos="timing")
-        self.assertEqual(third.of_decoder().max_position_shift, 7)
 
     def test_unknown_names_are_answered_with_the_known_ones(self):
         for change in (
@@ -101,7 +95,7 @@ class HParamsTest(parameterized.TestCase):
     def test_override_parses_every_type(self):
         hparams = hparam.HParams().override(
             "hidden_size=64, alpha=1,pos=none,shared_embedding=false,"
-            "optimizer_adam_epsilon=1e-8,add_relative_to_keys=0,"
+            "optimizer_adam_epsilon=1e-8,use_target_space_embedding=1,"
             "learning_rate_schedule=constant*linear_warmup"
         )
         self.assertEqual(
@@ -112,7 +106,7 @@ class HParamsTest(parameterized.TestCase):
                 "pos": ("timing", "none"),
                 "shared_embedding": (True, False),
                 "optimizer_adam_epsilon": (1e-9, 1e-8),
-                "add_relative_to_keys": (True, False),
+                "use_target_space_embedding": (False, True),
                 "learning_rate_schedule": ("noam", "constant*linear_warmup"),
             },
         )

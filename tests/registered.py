@@ -14,7 +14,7 @@ def forget_after(test) -> None:
     for names in (
         *(one._makers for one in registries),
         registry.usr_dirs,
-        hparam.SELF_ATTENTION_TYPES,
+        hparam.OWN_TYPES,
     ):
         test.addCleanup(_restore, names, names.copy())
 

@@ -95,7 +95,7 @@ def {name}(*args):
         ):
             registry.import_usr_dir(str(path))
         self.assertEqual(registry.hparams("transformer_base").hidden_size, 512)
-        self.assertLess(hparam.SELF_ATTENTION_TYPES.count(name), 2)
+        self.assertLess(hparam.OWN_TYPES.count(name), 2)
 
     @parameterized.parameters(
         ("def (", r": SyntaxError: .*__init__\.py, line 1"),

@@ -53,9 +53,8 @@ scores.define_tokenizer(FLAGS)
 FLAGS.exclusive("translation", "translations_dir")
 FLAGS.exclusive("reference", "test_set")
 FLAGS.exclusive("score_json", "translations_dir")
-FLAGS.needs("test_set", "language_pair")
-FLAGS.needs("translation_name", "translations_dir")
-FLAGS.needs("min_steps", "translations_dir")
+FLAGS.needs("language_pair", "test_set")
+FLAGS.needs("translations_dir", "translation_name", "min_steps")
 
 
 def main() -> None:

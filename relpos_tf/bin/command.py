@@ -37,6 +37,7 @@ import textwrap
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from collections.abc import Set
 from typing import Any
 from typing import NoReturn
 
@@ -55,6 +56,7 @@ from relpos_tf.utils import terminal
 from relpos_tf.utils import text as text_lib
 
 _HELP_FLAGS = {"-h", "--h", "-help", "--help", "--helpshort", "--helpfull"}
+_NOT_PATHS = {"cors_origin", "host"}  # flags whose value may be an address
 # The flags of text of the user's own, and what they name. The first four are
 # required.
 FILE_FLAGS = {
@@ -78,17 +80,56 @@ def _definer(define: Callable[..., Any], **defaults: Any) -> Any:
     """Returns a method that defines a flag of its object."""
 
     def method(self, *args: Any, **kwargs: Any) -> None:
-        define(*args, flag_values=self, **(defaults | kwargs))
+        kwargs = {"allow_overwrite": False, **defaults, **kwargs}
+        define(*args, flag_values=self, **kwargs)
 
     return method
+
+
+class _Joined(flags.Flag):
+    """A flag whose second value is put behind the first one."""
+
+    sign = ","
+
+    def parse(self, argument):
+        if self.present:
+            before = self.serializer.serialize(self.value)
+            argument = f"{before}{self.sign}{argument}"
+        super().parse(argument)
 
 
 class Flags(flags.FlagValues):
     """The flags of one command, apart from those of every other module.
 
     `define_KIND(name, default, help, ...)` are the functions `DEFINE_KIND` of
-    absl. An integer is limited to what TensorFlow's int32 holds.
+    absl. An integer is limited to what TensorFlow's int32 holds. A flag that is
+    no list is given once. What is typed replaces what a --flagfile has.
+
+    Attributes:
+        typed: set. The names of the flags that are typed.
     """
+
+    typed: Set[str] = frozenset()
+
+    def read_flags_from_files(
+        self, argv: Sequence[str], force_gnu: bool = True
+    ) -> list[str]:
+        """Returns the flags of the files that are not typed, then the typed."""
+        in_files, typed, words = [], [], iter(argv)
+        for word in words:
+            if word.lstrip("-").partition("=")[0] != "flagfile":
+                typed.append(word)
+                continue
+            file = word if "=" in word else f"{word}={next(words, '')}"
+            in_files += super().read_flags_from_files([file], force_gnu)
+        self.__dict__["typed"] = frozenset(map(self._name, typed))
+        kept = [line for line in in_files if self._name(line) not in self.typed]
+        return kept + typed
+
+    def _name(self, word: str) -> str:
+        """Returns the name of the flag in a word of the command line."""
+        name = word.lstrip("-").partition("=")[0]
+        return name if name in self else name.removeprefix("no")
 
     def define_bools(self, **help_by_name: str) -> None:
         """Defines flags that are false by default."""
@@ -110,13 +151,25 @@ class Flags(flags.FlagValues):
         for name, text in help_by_name.items():
             self.define_list(name, [], text)
 
+    def define_joined(self, sign: str, **help_by_name: str) -> None:
+        """Defines lists as text, empty by default, with a sign as comma."""
+        for name, text in help_by_name.items():
+            kind = flags.ArgumentParser(), flags.ArgumentSerializer()
+            flag = _Joined(*kind, name, "", text)
+            flag.sign = sign
+            flags.DEFINE_flag(flag, self)
+
+    def define_list(self, name: str, default: list[str], help: str) -> None:
+        """Defines a list of words."""
+        kind = flags.ListParser(), flags.CsvListSerializer(",")
+        flags.DEFINE_flag(_Joined(*kind, name, default, help), self)
+
     define_bool = _definer(flags.DEFINE_bool)
     define_enum = _definer(flags.DEFINE_enum)
     define_float = _definer(flags.DEFINE_float)
     define_integer = _definer(
         flags.DEFINE_integer, upper_bound=fields.LARGEST_INT
     )
-    define_list = _definer(flags.DEFINE_list)
     define_multi_string = _definer(flags.DEFINE_multi_string)
     define_string = _definer(flags.DEFINE_string)
 
@@ -152,14 +205,23 @@ class Flags(flags.FlagValues):
             flag_values=self,
         )
 
-    def needs(self, name: str, *others: str) -> None:
-        """Refuses a flag without one of the others."""
-        flags.register_multi_flags_validator(
-            [name, *others],
-            lambda values: not values[name] or any(map(values.get, others)),
-            f"--{name} needs {_listed(others)}",
-            flag_values=self,
-        )
+    def needs(self, condition: str, *names: str) -> None:
+        """Refuses typed flags while a condition is not met.
+
+        Args:
+            condition: str, see `fields.is_met`, with flags as names.
+            *names: The flags that have no effect without it.
+        """
+        shell = "''" if condition.endswith("=") else ""
+        for name in names:
+            self.check(
+                name,
+                lambda _, name=name: (
+                    name not in self.typed
+                    or fields.is_met(condition, lambda key: self[key].value)
+                ),
+                f"has no effect: it needs --{condition}{shell}",
+            )
 
 
 class UsageError(errors.UserError):
@@ -280,9 +342,12 @@ def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
         flag_values[name].unparse()
     try:
         words = flag_values(["relpos", *arguments])[1:]
+        for name in flag_values:
+            if name not in _NOT_PATHS:
+                paths.check_local(f"--{name}", flag_values[name].value)
     except flags.UnrecognizedFlagError as error:
         raise UsageError(_unknown_flag(flag_values, error.flagname)) from error
-    except flags.Error as error:
+    except (flags.Error, errors.UserError) as error:
         raise UsageError(f"{_one_line(error)}.") from error
     if words:
         raise UsageError(
@@ -314,7 +379,8 @@ def define_problem_flags(flag_values: Flags, default: str | None) -> None:
         "Folder of raw files; missing files are downloaded to it.",
     )
     define_usr_dir(flag_values)
-    flag_values.define_strings(
+    flag_values.define_joined(
+        ",",
         **{n: f"translate_files: {text}." for n, text in FILE_FLAGS.items()},
     )
     flag_values.define_integer(
@@ -324,6 +390,7 @@ def define_problem_flags(flag_values: Flags, default: str | None) -> None:
         lower_bound=1,
         upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
     )
+    flag_values.needs("problem=translate_files", *FILE_FLAGS, "vocab_size")
 
 
 def define_usr_dir(flag_values: Flags) -> None:
@@ -342,37 +409,18 @@ def _import_usr_dir(path):
         registry.import_usr_dir(path)
 
 
-def check_file_flags(flag_values: Flags) -> None:
-    """Refuses flags of `translate_files` for another problem, or too few.
-
-    Raises:
-        UsageError: naming the first such flag.
-    """
-    given = [name for name in FILE_FLAGS if flag_values[name].value]
-    if flag_values["vocab_size"].present:
-        given.append("vocab_size")
-    problem = flag_values["problem"].value
-    if problem == "translate_files":
-        require(flag_values, *list(FILE_FLAGS)[:4])
-    elif given:
-        raise UsageError(
-            f"--{given[0]} goes with --problem=translate_files. "
-            f"Received: --problem={problem}."
-        )
-
-
 def make_problem(flag_values: Flags):
     """Returns the `Problem` that the flags name.
 
     Raises:
-        UsageError: the problem is unknown, or flags do not go with it.
+        UsageError: the problem is unknown, or flags are missing.
         UserError: the files of `translate_files` cannot be used.
     """
-    check_file_flags(flag_values)
     name = flag_values["problem"].value
     if name != "translate_files":
         with flag_value("problem"):
             return registry.problem(name)
+    require(flag_values, *list(FILE_FLAGS)[:4])
     from relpos_tf.problems import own_files
     from relpos_tf.problems import translate
 

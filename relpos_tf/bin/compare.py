@@ -64,13 +64,19 @@ FLAGS.define_enum(
     list(variants_lib.PRESETS),
     "A comparison from the paper or from related work, in place of sets.",
 )
-FLAGS.define_strings(
+FLAGS.define_joined(
+    ";",
     hparams="Changes: LABEL:name=value,name=value;LABEL:name=value. Changes "
     "without a label apply to all.",
     grid="Values to choose from on the development set, for each set: "
     "name=value,value;name=value,value (quote the semicolon).",
+)
+FLAGS.define_joined(
+    ",",
     runs="Directories of finished runs, or LABEL=DIR, in place of training; * "
     "and ? match as in a shell.",
+)
+FLAGS.define_strings(
     baseline="Label that comes first in the report. Of more than four labels, "
     "each is compared with the first. Default: the first that is named.",
     output_dir="Folder for the runs and the report.",
@@ -112,11 +118,11 @@ FLAGS.define_bool(
     "the development split.",
 )
 scores.define_tokenizer(FLAGS)
-# Flags that only training needs.
-for _name in (
-    "hparams_sets preset problem grid hparams train_max_length train_steps"
-).split():
-    FLAGS.exclusive(_name, "runs")
+FLAGS.needs(
+    "runs=",  # what only training needs
+    *"hparams_sets preset problem grid hparams train_max_length".split(),
+    *"train_steps local_eval_frequency seeds tmp_dir".split(),
+)
 
 
 def main() -> int | None:
@@ -126,6 +132,8 @@ def main() -> int | None:
         slots = slots_lib.divide(FLAGS.jobs)
     variants = [] if FLAGS.runs else make_variants()
     grid = make_grid(variants)
+    with command.flag_value("hparams"):
+        variants_lib.check_effect(FLAGS.hparams, grid or variants)
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
     labels = [one.label for one in (*variants, *runs)]
@@ -190,10 +198,8 @@ def check_flags() -> None:
             "--preset=length needs --train_max_length: it trains on sentences "
             "up to that length and tests on longer ones."
         )
-    command.check_file_flags(FLAGS)
-    if FLAGS.problem and FLAGS.problem != "translate_files":
-        with command.flag_value("problem"):
-            registry.problem(FLAGS.problem)
+    if FLAGS.problem:
+        command.make_problem(FLAGS)
 
 
 def make_variants() -> list[variants_lib.Variant]:

@@ -69,16 +69,19 @@ FLAGS.define_strings(
     data_dir="Folder of prepared data, for --test_set. Default: the run's own.",
     score_json="With --decode_reference or --test_set: a JSON file for scores "
     "and settings.",
+    prefix_file="For each line, the beginning of its translation.",
+    attention_to_file="File for the attention weights, as JSON lines.",
+    score_file="Lines of input<TAB>target. For each, the natural logarithm of "
+    "the target's probability is written.",
+)
+FLAGS.define_joined(
+    ",",
     decode_hparams="name=value,name=value: beam_size, alpha, extra_length "
     "(default: the run's own), batch_size (lines at once), return_beams, "
     "write_beam_scores, return_alignments (pairs of words, as 0-0 1-2), "
     "max_input_size (ids kept of a line), min_length, no_repeat_ngram_size; to "
     "draw at random: sampling_method=random, sampling_temp, "
     "sampling_keep_top_k, sampling_top_p, random_seed.",
-    prefix_file="For each line, the beginning of its translation.",
-    attention_to_file="File for the attention weights, as JSON lines.",
-    score_file="Lines of input<TAB>target. For each, the natural logarithm of "
-    "the target's probability is written.",
 )
 FLAGS.define_bools(
     decode_interactive="Ask for a line at a time. Without a terminal: answer "
@@ -121,15 +124,15 @@ for _other in ("score_file", "prefix_file", "attention_to_file"):
     FLAGS.exclusive("split_sentences", _other)
 FLAGS.exclusive("decode_to_file", "decode_interactive")
 FLAGS.exclusive("score_file", "export_dir")
-FLAGS.needs("score_json", "decode_reference", "test_set")
-FLAGS.needs("data_dir", "test_set")
+FLAGS.exclusive("score_file", "decode_hparams")
+FLAGS.needs("decode_reference|test_set", "score_json", "bleu_tokenize")
+FLAGS.needs("decode_reference|test_set|split_sentences", "language_pair")
+FLAGS.needs("test_set", "data_dir")
 
 
 def main() -> None:
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
-        if decode_hparams.write_beam_scores and not decode_hparams.return_beams:
-            raise errors.UserError("write_beam_scores needs return_beams=true.")
         if FLAGS.split_sentences:
             from relpos_tf.decoding import sentences  # imports SentencePiece
 

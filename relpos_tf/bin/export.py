@@ -37,12 +37,15 @@ FLAGS.define_strings(
     "best BLEU in training, runs/mine/best; or a folder of averages.",
     export_dir="Folder to write. Default: export, export_ctranslate2, "
     "export_litert or export_argos, in the run's directory.",
-    decode_hparams="beam_size=4,alpha=0.6,extra_length=50: the settings of "
-    "the export. Default: those of the run.",
     language_pair="With --format=argos: source and target, as en-de. Default: "
     "the run's own.",
 )
 command.define_usr_dir(FLAGS)
+FLAGS.define_joined(
+    ",",
+    decode_hparams="beam_size=4,alpha=0.6,extra_length=50: the settings of "
+    "the export. Default: those of the run.",
+)
 FLAGS.define_string(
     "package_version", "1.0", "With --format=argos: numbers, as in 1.0."
 )
@@ -60,24 +63,15 @@ FLAGS.define_enum(
     f"LiteRT has {', '.join(quantizations.LITERT)}.",
 )
 FLAGS.exclusive("output_dir", "checkpoint_path")
+FLAGS.needs("format!=saved_model", "quantization")
+FLAGS.needs("format=argos", "language_pair", "package_version")
+FLAGS.needs("format!=argos", "decode_hparams")  # a package cannot change them
 
 
 def main() -> None:
     """Exports the model."""
     is_saved_model = FLAGS.format == "saved_model"
-    if FLAGS.quantization != "none" and is_saved_model:
-        raise command.UsageError(
-            "--quantization needs --format=ctranslate2, litert or argos."
-        )
     is_argos = FLAGS.format == "argos"
-    for name in ("language_pair", "package_version"):
-        if FLAGS[name].present and not is_argos:
-            raise command.UsageError(f"--{name} needs --format=argos.")
-    if FLAGS.decode_hparams and is_argos:
-        raise command.UsageError(
-            "--decode_hparams: Argos Translate has settings that a package "
-            "cannot change."
-        )
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
         search = decode_hparams.search_settings()

@@ -35,9 +35,9 @@ FLAGS = command.Flags()
 command.define_problem_flags(FLAGS, "translate_ende_phrases")
 FLAGS.define_strings(
     output_dir="The run's directory. Default: runs/PROBLEM-HPARAMS_SET.",
-    hparams="Changes to the set: name=value,name=value.",
     warm_start_from="A run or a checkpoint that the first weights are from.",
 )
+FLAGS.define_joined(",", hparams="Changes to the set: name=value,name=value.")
 FLAGS.define_bools(
     generate_data="Prepare the data again, even if they are there.",
     eval_use_test_set="Evaluate on the test split instead of the development "
@@ -117,6 +117,18 @@ FLAGS.define_integer(
     upper_bound=128,
 )
 scores.define_tokenizer(FLAGS)
+FLAGS.needs("schedule!=train", "eval_steps", "eval_use_test_set")
+FLAGS.needs(
+    "schedule!=evaluate",
+    *"train_steps save_checkpoints_secs local_eval_frequency profile".split(),
+    *"keep_checkpoint_max log_step_count_steps random_seed xla_compile".split(),
+)
+FLAGS.needs("schedule=continuous_train_and_eval", "eval_early_stopping_steps")
+FLAGS.needs(
+    "eval_early_stopping_steps",
+    *"eval_early_stopping_metric eval_early_stopping_metric_delta".split(),
+    "eval_early_stopping_metric_minimize",
+)
 
 
 def main() -> int | None:
@@ -223,11 +235,6 @@ def check_evaluation(problem) -> None:
         raise command.UsageError(
             f"--eval_use_test_set: {problem.name} has no test set. Leave it "
             f"out{advice}."
-        )
-    if FLAGS.eval_early_stopping_steps and FLAGS.schedule == "train":
-        raise command.UsageError(
-            "--eval_early_stopping_steps needs evaluations, which "
-            "--schedule=train leaves out. Give one of them."
         )
 
 

@@ -68,19 +68,21 @@ class Grid(NamedTuple):
         """Returns every variant at every point, variant by variant.
 
         Raises:
-            UserError: a variant cannot have the values of a point.
+            UserError: a variant cannot have the values of a point; or a field
+                has no effect in any variant.
         """
-        expanded = []
-        for one in variants:
-            for point in self.points():
-                overrides = ",".join(filter(None, [one.overrides, point]))
-                expanded.append(
-                    one._replace(
-                        overrides=overrides,
-                        hparams=one.hparams.override(point),
-                        point=point,
-                    )
-                )
+        expanded = [
+            variants_lib.Variant.make(
+                one.label,
+                one.hparams_set,
+                {**one.changes, **fields.parse(point, hparam.HParams)},
+                point,
+            )
+            for one in variants
+            for point in self.points()
+        ]
+        names = [name for name, _ in self.axes]
+        fields.check_effect(names, [one.hparams for one in expanded])
         return expanded
 
 

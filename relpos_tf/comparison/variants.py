@@ -6,6 +6,7 @@ from typing import Any
 from typing import NamedTuple
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 
@@ -69,8 +70,10 @@ class Variant(NamedTuple):
     Attributes:
         label: str. Its name in the comparison.
         hparams_set: str. The set that it derives from.
-        overrides: str. Its changes to the set, `name=value,name=value`.
-        hparams: The hparams with the changes.
+        overrides: str. Its changes to the set that have an effect,
+            `name=value,name=value`.
+        hparams: The hparams with these changes.
+        changes: dict. All changes, by name.
         point: str. The last of the changes, those of a grid's point.
     """
 
@@ -78,7 +81,19 @@ class Variant(NamedTuple):
     hparams_set: str
     overrides: str
     hparams: hparam.HParams
+    changes: Mapping[str, Any]
     point: str = ""
+
+    @classmethod
+    def make(
+        cls, label: str, name: str, changes: Mapping[str, Any], point: str = ""
+    ) -> "Variant":
+        """Returns a variant of the set that has this name."""
+        hparams = registry.hparams(name)
+        kept = {*filter(hparams.replace(**changes).has_effect, changes)}
+        own = {key: value for key, value in changes.items() if key in kept}
+        text = ",".join(f"{key}={hparam_text(own[key])}" for key in own)
+        return cls(label, name, text, hparams.replace(**own), changes, point)
 
 
 def of_sets(sets: Sequence[str], changes: str, more: str = "") -> list[Variant]:
@@ -147,6 +162,15 @@ def differences(
     return changed
 
 
+def check_effect(changes: str, variants: Sequence[Variant]) -> None:
+    """Raises UserError if one of `changes` has no effect in any variant."""
+    by_label = _parse(changes, [one.label for one in variants])
+    for label, own in by_label.items():
+        fields.check_effect(
+            own, [one.hparams for one in variants if label in ("", one.label)]
+        )
+
+
 def differences_table(differences: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the result of `differences` as lines for a terminal."""
     if not differences:
@@ -188,15 +212,14 @@ def _variants(named, changes, more):
     by_label = _parse(changes, labels)
     variants = []
     for label, name, own in named:
-        texts = by_label[""], by_label.get(label, ""), own, more
-        overrides = ",".join(filter(None, texts))
-        hparams = registry.hparams(name).override(overrides)
-        variants.append(Variant(label, name, overrides, hparams))
+        own, last = (fields.parse(text, hparam.HParams) for text in (own, more))
+        every = by_label[""] | by_label.get(label, {}) | own | last
+        variants.append(Variant.make(label, name, every))
     return variants
 
 
 def _parse(text, labels):
-    """Returns changes by label; the changes under "" apply to all."""
+    """Returns dicts of changes by label; those under "" apply to all."""
     by_label = {"": []}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         label, colon, changes = (piece.strip() for piece in part.partition(":"))
@@ -208,4 +231,7 @@ def _parse(text, labels):
                 f"labels {', '.join(labels)}. Received: {part!r}."
             )
         by_label.setdefault(label, []).append(changes)
-    return {label: ",".join(texts) for label, texts in by_label.items()}
+    return {
+        label: fields.parse(",".join(texts), hparam.HParams)
+        for label, texts in by_label.items()
+    }

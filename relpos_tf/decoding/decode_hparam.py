@@ -16,10 +16,12 @@ from relpos_tf.utils import checked_json
 MOST_DRAWN = 1024
 # The score of a place in the result that no hypothesis fills.
 NO_HYPOTHESIS = -1e7
+# Conditions of fields.
+_SEARCHED, _DRAWN = "sampling_method=argmax", "sampling_method=random"
 
 
 @dataclasses.dataclass(frozen=True)
-class DecodeHParams:
+class DecodeHParams(fields.Record):
     """How to translate. None: the value in the run's hparams.
 
     Raises:
@@ -31,12 +33,15 @@ class DecodeHParams:
     1.0
     """
 
-    beam_size: int | None = fields.like(hparam.HParams, "beam_size")
+    beam_size: int | None = fields.like(
+        hparam.HParams, "beam_size", when=f"{_SEARCHED} or return_beams=true"
+    )
     alpha: float | None = fields.like(hparam.HParams, "alpha")
     extra_length: int | None = fields.like(hparam.HParams, "extra_length")
     batch_size: int = fields.number(0)  # lines translated at once; 0: 128
     return_beams: bool = False  # all hypotheses of a line, tab-separated
-    write_beam_scores: bool = False  # and the score after each
+    # And the score after each.
+    write_beam_scores: bool = fields.switch(False, when="return_beams=true")
     return_alignments: bool = False  # and pairs of words, as 0-0 1-2
     max_input_size: int = fields.number(0)  # ids kept of a line; 0: all
     min_length: int = fields.number(0, most=10_000)  # ids before the end
@@ -45,20 +50,17 @@ class DecodeHParams:
     # argmax: beam search. random: drawn.
     sampling_method: str = fields.choice("argmax", "random")
     # Divides log-probabilities before drawing; a float32 holds the quotients.
-    sampling_temp: float = fields.number(1.0, least=1e-30)
+    sampling_temp: float = fields.number(1.0, least=1e-30, when=_DRAWN)
     # Draw from the k most probable ids; 0: all.
-    sampling_keep_top_k: int = fields.number(0)
+    sampling_keep_top_k: int = fields.number(0, when=_DRAWN)
     # Draw from the fewest ids whose probabilities add up to p.
-    sampling_top_p: float = fields.number(1.0, above=0, most=1)
-    random_seed: int = fields.number(1, least=-fields.LARGEST_INT)
-
-    def __post_init__(self):
-        fields.check(self)
+    sampling_top_p: float = fields.number(1.0, None, 1, above=0, when=_DRAWN)
+    random_seed: int = fields.number(1, -fields.LARGEST_INT, when=_DRAWN)
 
     @classmethod
     def parse(cls, text: str) -> "DecodeHParams":
         """Reads a comma-separated list such as `"beam_size=4,alpha=0.6"`."""
-        return cls(**fields.parse(text, cls))
+        return cls().override(text)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "DecodeHParams":

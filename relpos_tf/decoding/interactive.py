@@ -5,13 +5,11 @@ Translations go to standard output and messages to standard error, so that
 """
 
 import contextlib
-import dataclasses
 import logging
 import sys
 import time
 
 from relpos_tf import errors
-from relpos_tf import fields
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import translator as translator_lib
@@ -64,8 +62,7 @@ def run(
 
 def _changed(engine, decode_hparams, typed):
     """Returns the settings with the typed changes, and shows them."""
-    changes = fields.parse(typed, decode_hparam.DecodeHParams) if typed else {}
-    changed = engine.complete(dataclasses.replace(decode_hparams, **changes))
+    changed = engine.complete(decode_hparams.override(typed))
     _log.info("%s", changed)
     return changed
 

@@ -344,10 +344,7 @@ def check_same_architecture(
         UserError: the weights do not allow a difference; all are named.
     """
     changed = hparam.differences(old, new)
-    names = list(hparam.field_types())
-    # The fields up to this one define the model; all others may change.
-    of_model = set(names[: names.index("activation_dtype")])
-    of_model -= {"relative_attention_implementation"}
+    of_model = {*hparam.model_fields()} - {"relative_attention_implementation"}
     if "emb" in (old.pos, old.decoder_pos):
         of_model |= {"max_length"}
     fatal = {n: v for n, v in changed.items() if n in of_model}

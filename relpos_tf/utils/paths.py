@@ -6,8 +6,13 @@ known before a model is trained or a text is translated. No TensorFlow.
 
 import os
 import pathlib
+import re
+from typing import Any
 
 from relpos_tf import errors
+
+# pathlib makes one slash of two.
+_ADDRESS = re.compile(r"(?<![\w.+-])[A-Za-z][\w.+-]*:/\S*")
 
 
 def check_folder(path: str | pathlib.Path) -> None:
@@ -71,6 +76,23 @@ def check_file(path: str | pathlib.Path) -> None:
     if path.exists() and not path.is_file():
         return
     _check_writable(path, path.parent)
+
+
+def check_local(what: str, path: Any) -> None:
+    """Refuses addresses such as gs://bucket/run: we read and write files here.
+
+    Args:
+        what: str. What the message calls it.
+        path: A path, or any value whose text may hold some.
+
+    Raises:
+        UserError: there is an address in it.
+    """
+    if found := _ADDRESS.search(str(path)):
+        raise errors.UserError(
+            f"{what} must be local. Received: {found[0]}. Mount it as a "
+            "folder, or copy it to this machine."
+        )
 
 
 def check_name(path: str | pathlib.Path) -> None:

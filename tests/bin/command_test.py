@@ -31,7 +31,7 @@ FLAGS.define_enum("mode", "a", ["a", "b"], "Way.")
 FLAGS.define_list("files", [], "Names.")
 FLAGS.define_numbers("numbers", [], "Numbers.")
 FLAGS.exclusive("xla", "files")
-FLAGS.needs("files", "problem")
+FLAGS.needs("problem", "files")
 
 
 def show_flags():
@@ -134,7 +134,7 @@ class FlagsTest(parameterized.TestCase):
         (["--flagfile=no/f"], "no/f"),
         (["--numbers=1,x"], "--numbers"),
         (["--xla", "--mode=b", "--files=a"], "--xla, --files"),
-        (["--files=a", "--problem="], "--files needs --problem"),
+        (["--files=a", "--problem="], "has no effect: it needs --problem"),
     )
     def test_bad_command_line_is_one_line(self, arguments, expected):
         code, out, err = calls.execute(show_flags, *arguments)

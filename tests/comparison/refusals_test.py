@@ -30,14 +30,14 @@ def read(*items):
 
 
 def expand(text):
-    one = variants.Variant("a", "set", "", hparam.HParams())
+    one = variants.Variant("a", "transformer_tiny", "", hparam.HParams(), {})
     return grid.Grid.parse(text).expand([one])
 
 
 def plan(*labels):
     """Plans runs whose directories may be those of others."""
     made = [
-        variants.Variant(label, "set", "x", hparam.HParams())
+        variants.Variant(label, "set", "x", hparam.HParams(), {})
         for label in labels
     ]
     return runs.plan(made, [1], pathlib.Path("runs"), {"problem": "p"}, 10)

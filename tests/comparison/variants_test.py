@@ -98,10 +98,10 @@ class SetsTest(parameterized.TestCase):
                 (
                     "transformer_tiny",
                     "transformer_tiny",
-                    "alpha=1,max_length=9",
+                    "alpha=1.0,max_length=9",
                 ),
-                ("low", TINY, "alpha=1,relu_dropout=0.1,alpha=2,max_length=9"),
-                ("b=c", TINY, "alpha=1,beam_size=2,max_length=9"),
+                ("low", TINY, "alpha=2.0,relu_dropout=0.1,max_length=9"),
+                ("b=c", TINY, "alpha=1.0,beam_size=2,max_length=9"),
             ],
         )
         self.assertEqual(

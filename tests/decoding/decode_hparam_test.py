@@ -51,5 +51,21 @@ class DecodeHParamsTest(parameterized.TestCase):
         ("return_beams", "1", True),
     )
     def test_what_means_something_is_taken(self, name, text, value):
-        settings = decode_hparam.DecodeHParams.parse(f"{name}={text}")
+        settings = decode_hparam.DecodeHParams.parse(
+            f"sampling_method=random,{name}={text}"
+        )
         self.assertEqual(getattr(settings, name), value)
+
+    @parameterized.parameters(
+        ("sampling_keep_top_k=3", "sampling_method=random"),
+        ("sampling_method=argmax,random_seed=1", "sampling_method=random"),
+        ("beam_size=3,sampling_method=random", "sampling_method=argmax"),
+        ("write_beam_scores=true", "return_beams=true"),
+    )
+    def test_what_has_no_effect_is_refused(self, text, needed):
+        with self.assertRaisesRegex(errors.UserError, f"it needs {needed}"):
+            decode_hparam.DecodeHParams.parse(text)
+        # Drawn translations are as many as the beams.
+        decode_hparam.DecodeHParams.parse(
+            "sampling_method=random,return_beams=true,beam_size=3"
+        )

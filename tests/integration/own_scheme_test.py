@@ -93,7 +93,7 @@ class OwnSchemeTest(folders.TestCase):
 
     def check_refusals(self):
         """Looks for the sentence of each command without the folder."""
-        hparam.SELF_ATTENTION_TYPES.remove("learned_decay")
+        hparam.OWN_TYPES.remove("learned_decay")
         for name, flag in (
             ("decoder", "output_dir"),
             ("export", "output_dir"),
