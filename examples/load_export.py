@@ -35,6 +35,8 @@ def main():
     parser.add_argument("--export_dir", required=True)
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # Whatever keras.json and the shell ask for, nothing else is needed.
+    os.environ.update(KERAS_BACKEND="tensorflow", TF_USE_LEGACY_KERAS="0")
     try:
         with quiet():
             import tensorflow as tf

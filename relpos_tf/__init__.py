@@ -20,11 +20,15 @@ is trained; docs/walkthrough.md leads through the rooms: `data`, `problems`,
 
 import importlib
 import importlib.util
+import os
 from typing import Any
 
 from relpos_tf.utils import extras
 
 __version__ = "0.1.0"
+if importlib.util.find_spec("tf_keras") is None:
+    # It would keep TensorFlow from saving and loading.
+    os.environ.pop("TF_USE_LEGACY_KERAS", None)
 
 # Imported when first used: `import relpos_tf` does not bring TensorFlow. The
 # module that has the name, and the packages that an installation may lack.

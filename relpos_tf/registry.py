@@ -22,6 +22,7 @@ from relpos_tf import errors
 from relpos_tf import hparam
 
 _SETS = "relpos_tf.hparams"
+_usr_dirs: list[pathlib.Path] = []  # those that are imported
 Made = TypeVar("Made")
 
 
@@ -161,6 +162,23 @@ def import_usr_dir(path: str) -> None:
             ) from error
     if path not in usr_dirs:
         usr_dirs.append(path)
+
+
+def sources() -> str:
+    """Returns a checksum of the code: the package, its sets, and --usr_dir."""
+    import_hparams()
+    sets = pathlib.Path(sys.modules[_SETS].__path__[0])
+    folders = [
+        pathlib.Path(__file__).parent,
+        sets,
+        *(pathlib.Path(os.path.expanduser(one)) for one in usr_dirs),
+    ]
+    files = {  # Where a folder lies, inside another or not, does not matter.
+        (path.name, path.read_bytes())
+        for folder in folders
+        for path in folder.rglob("*.py")
+    }
+    return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()
 
 
 def _load(name: str, folder: pathlib.Path) -> None:

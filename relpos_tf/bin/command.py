@@ -47,6 +47,7 @@ from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
+from relpos_tf.decoding import decode_hparam
 from relpos_tf.utils import extras
 from relpos_tf.utils import memory
 from relpos_tf.utils import paths
@@ -56,9 +57,13 @@ from relpos_tf.utils import terminal
 from relpos_tf.utils import text as text_lib
 
 _HELP_FLAGS = {"-h", "--h", "-help", "--help", "--helpshort", "--helpfull"}
+# The flags that have fields, as others name flags.
+_RECORDS = {
+    "hparams": hparam.HParams,
+    "decode_hparams": decode_hparam.DecodeHParams,
+}
 _NOT_PATHS = {"cors_origin", "host"}  # flags whose value may be an address
-# The flags of text of the user's own, and what they name. The first four are
-# required.
+# The flags of text of the user's own, and what they name.
 FILE_FLAGS = {
     "train_source": "training text, plain or compressed. Several files, "
     "separated by commas, or patterns such as part-*.en, are several corpora",
@@ -74,6 +79,8 @@ FILE_FLAGS = {
     "train_tags": "a word for each corpus, separated by commas, to put before "
     "the source lines of the corpus, as in ,<bt>",
 }
+
+TEXTS = list(FILE_FLAGS)[:4]  # the required ones
 
 
 def _definer(define: Callable[..., Any], **defaults: Any) -> Any:
@@ -420,7 +427,7 @@ def make_problem(flag_values: Flags):
     if name != "translate_files":
         with flag_value("problem"):
             return registry.problem(name)
-    require(flag_values, *list(FILE_FLAGS)[:4])
+    require(flag_values, *TEXTS)
     from relpos_tf.problems import own_files
     from relpos_tf.problems import translate
 
@@ -721,6 +728,9 @@ def _unknown_flag(flag_values, received):
     """Returns the message for a flag that the command does not have."""
     known = sorted(flag_values)
     hint = errors.did_you_mean(received, known, "--")
+    for name, cls in _RECORDS.items():
+        if name in flag_values and received in fields.kinds(cls):
+            hint = f" Write --{name}={received}=..."
     listed = " ".join(f"--{name}" for name in known)
     return f"unknown flag --{received}.{hint}\nKnown flags: {listed}"
 

@@ -198,8 +198,11 @@ def check_flags() -> None:
             "--preset=length needs --train_max_length: it trains on sentences "
             "up to that length and tests on longer ones."
         )
-    if FLAGS.problem:
-        command.make_problem(FLAGS)
+    if FLAGS.problem == "translate_files":
+        command.require(FLAGS, *command.TEXTS)
+    elif FLAGS.problem:
+        with command.flag_value("problem"):
+            registry.problem(FLAGS.problem)
 
 
 def make_variants() -> list[variants_lib.Variant]:

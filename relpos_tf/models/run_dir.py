@@ -11,6 +11,7 @@ from typing import Any
 import relpos_tf
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf import registry
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 from relpos_tf.utils import locks
@@ -369,6 +370,7 @@ def versions() -> dict[str, str]:
     installed = {
         "python": platform.python_version(),
         "relpos_tf": relpos_tf.__version__,
+        "relpos_tf sources": registry.sources()[:16],
     }
     for name in _PACKAGES:
         try:

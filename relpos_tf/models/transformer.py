@@ -47,7 +47,7 @@ class Transformer(keras.Model):
 
     Args:
         hparams: `hparam.HParams`, or the dict of one.
-        **kwargs: Passed to `keras.Model`.
+        **kwargs: Passed to `keras.Model`. `dtype` is float32 by default.
 
     Call arguments:
         inputs: `[B, S]` integer tensor of source ids, padded with 0.
@@ -75,7 +75,8 @@ class Transformer(keras.Model):
         name: str = "transformer",
         **kwargs: Any,
     ):
-        super().__init__(name=name, **kwargs)
+        # Not keras.json's floatx, which a run does not know.
+        super().__init__(name=name, **{"dtype": "float32", **kwargs})
         checks.needs_tensorflow(self)
         if not isinstance(hparams, hparam.HParams | Mapping):
             raise errors.UserError(

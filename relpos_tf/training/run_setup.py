@@ -48,8 +48,9 @@ def check_same_start(
         hparams: `hparam.HParams`.
     """
     versions = run_dir.versions()
-    # With equal versions, all hosts have the names that are compared next.
-    hosts.check_same({n: versions[n] for n in ("relpos_tf", "tensorflow")})
+    # With equal code, all hosts have the names that are compared next.
+    names = "relpos_tf", "relpos_tf sources", "tensorflow"
+    hosts.check_same({name: versions[name] for name in names})
     values = {f"--{n}": v for n, v in flags.items() if n not in _FOLDERS}
     values |= {"the devices": len(tf.config.list_logical_devices())}
     values |= hparams.to_dict()

@@ -170,7 +170,10 @@ TABLE = {
         ("--format=tflite", "--format saved_model|ctranslate2|litert|argos"),
         ("--language_pair=en-de", "--language_pair --format=argos"),
         ("--package_version=1.0", "--package_version --format=argos"),
-        ("--format=argos --decode_hparams=alpha=1", "--decode_hparams --format!=argos"),
+        (
+            "--format=argos --decode_hparams=alpha=1",
+            "--decode_hparams --format!=argos",
+        ),
     ),
     import_t2t: (
         ("", "--t2t_dir is required"),
