@@ -22,7 +22,6 @@ from relpos_tf import errors
 from relpos_tf import hparam
 
 _SETS = "relpos_tf.hparams"
-_usr_dirs: list[pathlib.Path] = []  # those that are imported
 Made = TypeVar("Made")
 
 

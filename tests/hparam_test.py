@@ -1,11 +1,15 @@
 """Tests of HParams."""
 
 import dataclasses
+import re
+from unittest import mock
 
 from absl.testing import parameterized
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf import hparam
+from relpos_tf.decoding import decode_hparam
 
 # `name=value`, and the words that must be named: each kind of limit, and each
 # rule for several fields.
@@ -42,6 +46,67 @@ REFUSED = (
     ("shared_embedding=2", "`shared_embedding` must be of type bool.*'2'"),
     ("hidden_size", "name=value.*Received: 'hidden_size'"),
     ("hiden_size=64", r"\['hiden_size'\]. Did you mean hidden_size\? K"),
+)
+
+# Changes of which the last has no effect; what it needs; and the fields of the
+# same condition that have an effect.
+WITHOUT_EFFECT = (
+    ("learning_rate=1e-4", "learning_rate_schedule=legacy", "rate_constant"),
+    (
+        "learning_rate_schedule=legacy,learning_rate_constant=2",
+        "learning_rate_schedule=noam|constant",
+        " learning_rate, learning_rate_warmup_steps.",
+    ),
+    (
+        "learning_rate_schedule=constant*rsqrt_hidden_size,"
+        "learning_rate_warmup_steps=10",
+        "noam|legacy|linear_warmup|rsqrt_decay",
+        " learning_rate_constant.",
+    ),
+    ("max_relative_position=16", "=dot_product_relative", "none like it"),
+    (
+        "self_attention_type=dot_product_relative_bias,max_relative_position=8",
+        "=dot_product_relative",
+        "relative_attention_num_buckets",
+    ),
+    (
+        "self_attention_type=dot_product_relative,add_relative_to_keys=false,"
+        "add_relative_to_values=false,max_relative_position=8",
+        "add_relative_to_keys|add_relative_to_values=true",
+        "add_relative_to_keys",
+    ),
+    (
+        "decoder_self_attention_type=dot_product_relative,"
+        "max_relative_position_right=8",
+        "self_attention_type=dot_product_relative",
+        "max_relative_position",
+    ),
+    (
+        "self_attention_type=dot_product_relative,"
+        "decoder_self_attention_type=dot_product_alibi,"
+        "decoder_max_relative_position=8",
+        "decoder_self_attention_type=same|dot_product_relative",
+        "max_relative_position",
+    ),
+    ("add_relative_to_keys=true", "=dot_product_relative", ""),
+    ("heads_share_relative_embedding=true", "=dot_product_relative", ""),
+    ("relative_attention_implementation=auto", "=dot_product_relative", ""),
+    ("relative_attention_num_buckets=8", "=dot_product_relative_bias", ""),
+    ("attention_window_layers=2", "attention_window!=0", ""),
+    ("localness=query,localness_window=3", "localness=fixed", ""),
+    (
+        "layer_postprocess_sequence=da,norm_epsilon=1e-5",
+        "layer_preprocess_sequence|layer_postprocess_sequence=n|dan",
+        "",
+    ),
+    ("target_space_id=2", "use_target_space_embedding=true", ""),
+    (
+        "num_encoder_layers=2,num_decoder_layers=3,num_hidden_layers=4",
+        "num_encoder_layers|num_decoder_layers=0",
+        "",
+    ),
+    ("pos=none,max_position_shift=3", "pos|decoder_pos=timing", ""),
+    ("vocab_size=4000", "--vocab_size", ""),
 )
 
 
@@ -86,6 +151,83 @@ class HParamsTest(parameterized.TestCase):
             self.assertIn("Unknown hparams ['max_relativ_position']", message)
             for name in hparam.field_types():
                 self.assertIn(repr(name), message)
+
+    @parameterized.parameters(*WITHOUT_EFFECT)
+    def test_a_field_without_effect_is_refused(self, text, needed, others):
+        name = text.rpartition(",")[2].partition("=")[0]
+        with self.assertRaises(errors.UserError) as caught:
+            hparam.HParams().override(text)
+        message = str(caught.exception)
+        self.assertStartsWith(message, f"`{name}` has no effect: it needs ")
+        self.assertIn(needed, message)
+        self.assertIn(others, message.partition("With an effect:")[2] or others)
+
+    @parameterized.parameters(
+        "learning_rate=1e-4,learning_rate_schedule=legacy",
+        "learning_rate_schedule=linear_warmup*constant,"
+        "learning_rate_warmup_steps=9,learning_rate_constant=2",
+        "decoder_self_attention_type=dot_product_relative,"
+        "max_relative_position=8,decoder_max_relative_position=4",
+        "self_attention_type=dot_product_relative,add_relative_to_keys=false,"
+        "max_relative_position=8",
+        "decoder_self_attention_type=dot_product_relative_bias,"
+        "relative_attention_num_buckets=8",
+        "attention_window_heads=3,attention_window_layers=2",
+        "num_encoder_layers=2,num_hidden_layers=4",
+        "pos=emb,decoder_pos=timing,max_position_shift=3",
+        "layer_preprocess_sequence=n,layer_postprocess_sequence=da,"
+        "norm_epsilon=1e-5",
+    )
+    def test_a_field_with_an_effect_is_taken(self, text):
+        names = [item.partition("=")[0] for item in text.split(",")]
+        changed = hparam.HParams().override(text)
+        self.assertNotEqual(changed, hparam.HParams())
+        self.assertTrue(all(map(changed.has_effect, names)))
+
+    def test_a_set_may_inherit_what_has_no_effect(self):
+        hparams = hparam.HParams(max_position_shift=3).override("pos=none")
+        self.assertEqual(hparams.max_position_shift, 3)
+        self.assertFalse(hparams.has_effect("max_position_shift"))
+
+    def test_a_kind_of_the_users_may_use_any_field_of_the_model(self):
+        self.enterContext(mock.patch.object(hparam, "OWN_TYPES", ["dot_mine"]))
+        own = object.__new__(hparam.HParams)
+        own.__dict__.update(vars(hparam.HParams()))
+        own.__dict__["decoder_self_attention_type"] = "dot_mine"
+        names = [n for n in hparam.field_types() if not own.has_effect(n)]
+        self.assertEqual(names, ["vocab_size", "learning_rate"])
+
+    @parameterized.parameters(hparam.HParams, decode_hparam.DecodeHParams)
+    def test_conditions_name_fields_and_values_that_these_can_have(self, cls):
+        known = fields.kinds(cls)
+        for name in known.keys() - {"vocab_size"}:
+            when = fields.condition(cls, name)
+            for term in filter(None, re.split(" and | or ", when)):
+                keys, values = re.split("!?=", term)
+                for key in keys.split("|"):
+                    self.assertNotEqual(key, name)
+                    bounds = fields.limits(cls, key)
+                    is_text = isinstance(bounds, fields.Choice)
+                    for value in values.split("|") if not is_text else ():
+                        fields.parse(f"{key}={value}", cls)
+                self.assertTrue(
+                    any(
+                        not isinstance(fields.limits(cls, key), fields.Choice)
+                        or not fields.limits(cls, key).expected(value)
+                        for key in keys.split("|")
+                        for value in values.split("|")
+                    ),
+                    term,
+                )
+
+    @parameterized.parameters(
+        ("hidden_size=8 alpha=1", "commas between them"),
+        ("hidden_size=8;alpha=1", "commas between them"),
+        ("alpha=1,hidden_size=8,alpha=1", "`alpha` once"),
+    )
+    def test_a_list_of_another_form_is_refused(self, text, words):
+        with self.assertRaisesRegex(errors.UserError, words):
+            hparam.HParams().override(text)
 
     @parameterized.parameters(*REFUSED)
     def test_refusals(self, text, words):

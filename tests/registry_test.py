@@ -151,6 +151,13 @@ def users_own({args}):
         self.assertEqual(registry.hparams("users_fourth_set").hidden_size, 64)
         self.assertEqual(registry.hparams("users_fifth_set").hidden_size, 32)
 
+    def test_the_checksum_of_the_code_has_the_users_folder(self):
+        sums = [registry.sources()]
+        for name in ("users_set", "users_other_set"):
+            registry.import_usr_dir(str(self.folder(name)))
+            sums.append(registry.sources())
+        self.assertLen({*sums}, 3)
+
     def test_folders_that_are_missing_or_no_package_are_refused(self):
         empty = self.create_tempdir().full_path
         for path in (empty, f"{empty}/missing", __file__, "~nobody/x", "a,b"):

@@ -57,11 +57,6 @@ from relpos_tf.utils import terminal
 from relpos_tf.utils import text as text_lib
 
 _HELP_FLAGS = {"-h", "--h", "-help", "--help", "--helpshort", "--helpfull"}
-# The flags that have fields, as others name flags.
-_RECORDS = {
-    "hparams": hparam.HParams,
-    "decode_hparams": decode_hparam.DecodeHParams,
-}
 _NOT_PATHS = {"cors_origin", "host"}  # flags whose value may be an address
 # The flags of text of the user's own, and what they name.
 FILE_FLAGS = {
@@ -83,6 +78,15 @@ FILE_FLAGS = {
 TEXTS = list(FILE_FLAGS)[:4]  # the required ones
 
 
+def _texts(*kind: Any) -> Any:
+    """Returns what defines texts of a parser and a serializer."""
+
+    def define(*args: Any, flag_values: Any, **kwargs: Any) -> None:
+        flags.DEFINE_flag(_Text(*kind, *args, **kwargs), flag_values)
+
+    return define
+
+
 def _definer(define: Callable[..., Any], **defaults: Any) -> Any:
     """Returns a method that defines a flag of its object."""
 
@@ -93,13 +97,13 @@ def _definer(define: Callable[..., Any], **defaults: Any) -> Any:
     return method
 
 
-class _Joined(flags.Flag):
-    """A flag whose second value is put behind the first one."""
+class _Text(flags.Flag):
+    """A text; where it may be given again, it is put behind a sign."""
 
     sign = ","
 
     def parse(self, argument):
-        if self.present:
+        if self.present and self.allow_overwrite:
             before = self.serializer.serialize(self.value)
             argument = f"{before}{self.sign}{argument}"
         super().parse(argument)
@@ -158,18 +162,10 @@ class Flags(flags.FlagValues):
         for name, text in help_by_name.items():
             self.define_list(name, [], text)
 
-    def define_joined(self, sign: str, **help_by_name: str) -> None:
-        """Defines lists as text, empty by default, with a sign as comma."""
-        for name, text in help_by_name.items():
-            kind = flags.ArgumentParser(), flags.ArgumentSerializer()
-            flag = _Joined(*kind, name, "", text)
-            flag.sign = sign
-            flags.DEFINE_flag(flag, self)
-
-    def define_list(self, name: str, default: list[str], help: str) -> None:
-        """Defines a list of words."""
-        kind = flags.ListParser(), flags.CsvListSerializer(",")
-        flags.DEFINE_flag(_Joined(*kind, name, default, help), self)
+    def join(self, sign: str, *names: str) -> None:
+        """Lets texts be given again: the sign then stands between them."""
+        for name in names:
+            self[name].sign, self[name].allow_overwrite = sign, True
 
     define_bool = _definer(flags.DEFINE_bool)
     define_enum = _definer(flags.DEFINE_enum)
@@ -177,8 +173,14 @@ class Flags(flags.FlagValues):
     define_integer = _definer(
         flags.DEFINE_integer, upper_bound=fields.LARGEST_INT
     )
+    define_list = _definer(
+        _texts(flags.ListParser(), flags.CsvListSerializer(",")),
+        allow_overwrite=True,
+    )
     define_multi_string = _definer(flags.DEFINE_multi_string)
-    define_string = _definer(flags.DEFINE_string)
+    define_string = _definer(
+        _texts(flags.ArgumentParser(), flags.ArgumentSerializer())
+    )
 
     def define_numbers(self, name: str, default: list[str], help: str) -> None:
         """Defines a list of whole numbers; `numbers` returns its value."""
@@ -386,8 +388,7 @@ def define_problem_flags(flag_values: Flags, default: str | None) -> None:
         "Folder of raw files; missing files are downloaded to it.",
     )
     define_usr_dir(flag_values)
-    flag_values.define_joined(
-        ",",
+    flag_values.define_strings(
         **{n: f"translate_files: {text}." for n, text in FILE_FLAGS.items()},
     )
     flag_values.define_integer(
@@ -397,6 +398,7 @@ def define_problem_flags(flag_values: Flags, default: str | None) -> None:
         lower_bound=1,
         upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
     )
+    flag_values.join(",", *FILE_FLAGS)
     flag_values.needs("problem=translate_files", *FILE_FLAGS, "vocab_size")
 
 
@@ -728,7 +730,10 @@ def _unknown_flag(flag_values, received):
     """Returns the message for a flag that the command does not have."""
     known = sorted(flag_values)
     hint = errors.did_you_mean(received, known, "--")
-    for name, cls in _RECORDS.items():
+    for name, cls in (
+        ("hparams", hparam.HParams),
+        ("decode_hparams", decode_hparam.DecodeHParams),
+    ):
         if name in flag_values and received in fields.kinds(cls):
             hint = f" Write --{name}={received}=..."
     listed = " ".join(f"--{name}" for name in known)

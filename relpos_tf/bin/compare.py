@@ -64,19 +64,13 @@ FLAGS.define_enum(
     list(variants_lib.PRESETS),
     "A comparison from the paper or from related work, in place of sets.",
 )
-FLAGS.define_joined(
-    ";",
+FLAGS.define_strings(
     hparams="Changes: LABEL:name=value,name=value;LABEL:name=value. Changes "
     "without a label apply to all.",
     grid="Values to choose from on the development set, for each set: "
     "name=value,value;name=value,value (quote the semicolon).",
-)
-FLAGS.define_joined(
-    ",",
     runs="Directories of finished runs, or LABEL=DIR, in place of training; * "
     "and ? match as in a shell.",
-)
-FLAGS.define_strings(
     baseline="Label that comes first in the report. Of more than four labels, "
     "each is compared with the first. Default: the first that is named.",
     output_dir="Folder for the runs and the report.",
@@ -118,6 +112,8 @@ FLAGS.define_bool(
     "the development split.",
 )
 scores.define_tokenizer(FLAGS)
+FLAGS.join(";", "hparams", "grid")
+FLAGS.join(",", "runs")
 FLAGS.needs(
     "runs=",  # what only training needs
     *"hparams_sets preset problem grid hparams train_max_length".split(),
@@ -132,8 +128,6 @@ def main() -> int | None:
         slots = slots_lib.divide(FLAGS.jobs)
     variants = [] if FLAGS.runs else make_variants()
     grid = make_grid(variants)
-    with command.flag_value("hparams"):
-        variants_lib.check_effect(FLAGS.hparams, grid or variants)
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
     labels = [one.label for one in (*variants, *runs)]

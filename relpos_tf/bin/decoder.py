@@ -69,19 +69,16 @@ FLAGS.define_strings(
     data_dir="Folder of prepared data, for --test_set. Default: the run's own.",
     score_json="With --decode_reference or --test_set: a JSON file for scores "
     "and settings.",
-    prefix_file="For each line, the beginning of its translation.",
-    attention_to_file="File for the attention weights, as JSON lines.",
-    score_file="Lines of input<TAB>target. For each, the natural logarithm of "
-    "the target's probability is written.",
-)
-FLAGS.define_joined(
-    ",",
     decode_hparams="name=value,name=value: beam_size, alpha, extra_length "
     "(default: the run's own), batch_size (lines at once), return_beams, "
     "write_beam_scores, return_alignments (pairs of words, as 0-0 1-2), "
     "max_input_size (ids kept of a line), min_length, no_repeat_ngram_size; to "
     "draw at random: sampling_method=random, sampling_temp, "
     "sampling_keep_top_k, sampling_top_p, random_seed.",
+    prefix_file="For each line, the beginning of its translation.",
+    attention_to_file="File for the attention weights, as JSON lines.",
+    score_file="Lines of input<TAB>target. For each, the natural logarithm of "
+    "the target's probability is written.",
 )
 FLAGS.define_bools(
     decode_interactive="Ask for a line at a time. Without a terminal: answer "
@@ -113,6 +110,7 @@ _FILES_TO_READ = (
     "prefix_file",
     "score_file",
 )
+FLAGS.join(",", "decode_hparams")
 FLAGS.exclusive(*_MODELS)
 FLAGS.exclusive(
     "decode_from_file", "decode_interactive", "score_file", "test_set"

@@ -37,15 +37,12 @@ FLAGS.define_strings(
     "best BLEU in training, runs/mine/best; or a folder of averages.",
     export_dir="Folder to write. Default: export, export_ctranslate2, "
     "export_litert or export_argos, in the run's directory.",
+    decode_hparams="beam_size=4,alpha=0.6,extra_length=50: the settings of "
+    "the export. Default: those of the run.",
     language_pair="With --format=argos: source and target, as en-de. Default: "
     "the run's own.",
 )
 command.define_usr_dir(FLAGS)
-FLAGS.define_joined(
-    ",",
-    decode_hparams="beam_size=4,alpha=0.6,extra_length=50: the settings of "
-    "the export. Default: those of the run.",
-)
 FLAGS.define_string(
     "package_version", "1.0", "With --format=argos: numbers, as in 1.0."
 )
@@ -62,6 +59,7 @@ FLAGS.define_enum(
     "With --format=ctranslate2, litert and argos: how the weights are stored. "
     f"LiteRT has {', '.join(quantizations.LITERT)}.",
 )
+FLAGS.join(",", "decode_hparams")
 FLAGS.exclusive("output_dir", "checkpoint_path")
 FLAGS.needs("format!=saved_model", "quantization")
 FLAGS.needs("format=argos", "language_pair", "package_version")

@@ -35,9 +35,9 @@ FLAGS = command.Flags()
 command.define_problem_flags(FLAGS, "translate_ende_phrases")
 FLAGS.define_strings(
     output_dir="The run's directory. Default: runs/PROBLEM-HPARAMS_SET.",
+    hparams="Changes to the set: name=value,name=value.",
     warm_start_from="A run or a checkpoint that the first weights are from.",
 )
-FLAGS.define_joined(",", hparams="Changes to the set: name=value,name=value.")
 FLAGS.define_bools(
     generate_data="Prepare the data again, even if they are there.",
     eval_use_test_set="Evaluate on the test split instead of the development "
@@ -117,6 +117,7 @@ FLAGS.define_integer(
     upper_bound=128,
 )
 scores.define_tokenizer(FLAGS)
+FLAGS.join(",", "hparams")
 FLAGS.needs("schedule!=train", "eval_steps", "eval_use_test_set")
 FLAGS.needs(
     "schedule!=evaluate",

@@ -44,9 +44,6 @@ FLAGS.define_strings(
     decode_reference="The reference translation. Default: none for a file, "
     "and the problem's own for its sets.",
     translations_dir="Folder for the translations. Default: RUN/translations.",
-)
-FLAGS.define_joined(
-    ",",
     decode_hparams="name=value,name=value, as for relpos-decoder: beam_size, "
     "alpha and extra_length (default: the run's own), batch_size, "
     "max_input_size.",
@@ -59,6 +56,7 @@ FLAGS.define_bools(
 FLAGS.define_integers(min_steps="Leave out checkpoints of fewer steps.")
 FLAGS.define_string("data_dir", "data", "Folder of prepared data.")
 scores.define_tokenizer(FLAGS)
+FLAGS.join(",", "decode_hparams")
 FLAGS.exclusive("eval_use_test_set", "decode_from_file")
 FLAGS.needs("decode_from_file=", "data_dir")
 FLAGS.needs("decode_reference or decode_from_file=", "bleu_tokenize")

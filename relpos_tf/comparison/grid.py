@@ -75,7 +75,8 @@ class Grid(NamedTuple):
             variants_lib.Variant.make(
                 one.label,
                 one.hparams_set,
-                {**one.changes, **fields.parse(point, hparam.HParams)},
+                fields.parse(one.overrides, hparam.HParams)
+                | fields.parse(point, hparam.HParams),
                 point,
             )
             for one in variants

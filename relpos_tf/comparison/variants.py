@@ -73,7 +73,6 @@ class Variant(NamedTuple):
         overrides: str. Its changes to the set that have an effect,
             `name=value,name=value`.
         hparams: The hparams with these changes.
-        changes: dict. All changes, by name.
         point: str. The last of the changes, those of a grid's point.
     """
 
@@ -81,19 +80,17 @@ class Variant(NamedTuple):
     hparams_set: str
     overrides: str
     hparams: hparam.HParams
-    changes: Mapping[str, Any]
     point: str = ""
 
     @classmethod
     def make(
         cls, label: str, name: str, changes: Mapping[str, Any], point: str = ""
     ) -> "Variant":
-        """Returns a variant of the set that has this name."""
+        """Returns the set `name`, with the changes that have an effect."""
         hparams = registry.hparams(name)
-        kept = {*filter(hparams.replace(**changes).has_effect, changes)}
-        own = {key: value for key, value in changes.items() if key in kept}
-        text = ",".join(f"{key}={hparam_text(own[key])}" for key in own)
-        return cls(label, name, text, hparams.replace(**own), changes, point)
+        kept = [*filter(hparams.replace(**changes).has_effect, changes)]
+        text = ",".join(f"{key}={hparam_text(changes[key])}" for key in kept)
+        return cls(label, name, text, hparams.override(text), point)
 
 
 def of_sets(sets: Sequence[str], changes: str, more: str = "") -> list[Variant]:
@@ -162,15 +159,6 @@ def differences(
     return changed
 
 
-def check_effect(changes: str, variants: Sequence[Variant]) -> None:
-    """Raises UserError if one of `changes` has no effect in any variant."""
-    by_label = _parse(changes, [one.label for one in variants])
-    for label, own in by_label.items():
-        fields.check_effect(
-            own, [one.hparams for one in variants if label in ("", one.label)]
-        )
-
-
 def differences_table(differences: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the result of `differences` as lines for a terminal."""
     if not differences:
@@ -215,6 +203,10 @@ def _variants(named, changes, more):
         own, last = (fields.parse(text, hparam.HParams) for text in (own, more))
         every = by_label[""] | by_label.get(label, {}) | own | last
         variants.append(Variant.make(label, name, every))
+    for label, own in by_label.items():
+        fields.check_effect(
+            own, [one.hparams for one in variants if label in ("", one.label)]
+        )
     return variants
 
 

@@ -34,6 +34,7 @@ import numpy as np
 from relpos_tf import errors
 from relpos_tf.models import run_dir
 from relpos_tf.utils import files
+from relpos_tf.utils import paths
 from relpos_tf.utils import signals
 
 if TYPE_CHECKING:
@@ -181,8 +182,10 @@ def candidates(path: str | pathlib.Path) -> list[str]:
             `RUN/best`, unless there is a directory of this name.
 
     Raises:
-        UserError: there is none; the message lists the steps that exist.
+        UserError: there is none; the message lists the steps that exist; or
+            the path is an address.
     """
+    paths.check_local("A model", path)
     path = pathlib.Path(str(path).removesuffix(run_dir.CHECKPOINT))
     if os.path.isfile(f"{path}{run_dir.CHECKPOINT}"):
         return [str(path)]

@@ -99,8 +99,10 @@ def check_name(path: str | pathlib.Path) -> None:
     """Checks that TensorFlow can read and write a name.
 
     Raises:
-        UserError: it is not in UTF-8, or TensorFlow takes it for a pattern.
+        UserError: it is an address, or not in UTF-8, or TensorFlow takes it
+            for a pattern.
     """
+    check_local("A path", path)
     name = os.fspath(path)
     is_utf8 = name == name.encode(errors="ignore").decode()
     if not is_utf8 or set("*?[\\") & set(name):

@@ -20,6 +20,8 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.bin import decoder
+from relpos_tf.bin import trainer
 from relpos_tf.utils import signals
 from tests.bin import calls
 
@@ -132,6 +134,7 @@ class FlagsTest(parameterized.TestCase):
         (["--problem"], "--problem"),
         (["--steps=5", "p.txt"], "'p.txt'"),
         (["--flagfile=no/f"], "no/f"),
+        (["--steps=5", "--steps=5"], "--steps=5"),
         (["--numbers=1,x"], "--numbers"),
         (["--xla", "--mode=b", "--files=a"], "--xla, --files"),
         (["--files=a", "--problem="], "has no effect: it needs --problem"),
@@ -141,6 +144,55 @@ class FlagsTest(parameterized.TestCase):
         self.assertEqual((code, out), (2, b""))
         self.assertRegex(err, r"\Arelpos-command_test: [^\n]+\.\n\Z")
         self.assertIn(expected, err)
+
+    def test_lists_go_on_where_they_are_given_again(self):
+        values = command.Flags()
+        values.define_strings(hparams="a=1", outputs="a")
+        values.define_list("files", ["x"], "Names.")
+        values.join(";", "hparams")
+        command.parse(values, ["--hparams=a=1", "--files=a,b", "--hparams=b=2"])
+        self.assertEqual(
+            (values.hparams, values.files), ("a=1;b=2", ["a", "b"])
+        )
+        command.parse(values, ["--files=a", '--files="b,c",d'])
+        self.assertEqual(values.files, ["a", "b,c", "d"])
+        for flags in (["--outputs=a", "--outputs", "a"], ["--nob", "--b"]):
+            values.define_bool("b", None, "B.", allow_override=True)
+            with self.assertRaisesRegex(command.UsageError, "already defined"):
+                command.parse(values, flags)
+
+    def test_what_is_typed_replaces_the_flags_of_files(self):
+        folder = self.create_tempdir()
+        file = folder.create_file("f", "--problem=p\n--xla\n--steps=3\n")
+        more = folder.create_file("g", f"--flagfile={file.full_path}\n")
+        for flag in (
+            [f"--flagfile={more.full_path}"],
+            ["--flagfile", file.full_path],
+        ):
+            for typed in (
+                [*flag, "--steps=5", "--noxla"],
+                ["--steps", "5", "--noxla", *flag],
+            ):
+                _, out, err = calls.execute(show_flags, *typed)
+                self.assertEqual(out, b"('p', 5, False, 'a', [])", err)
+
+    def test_only_a_typed_flag_is_refused_for_want_of_another(self):
+        file = self.create_tempfile(content="--files=a\n").full_path
+        code, out, _ = calls.execute(show_flags, f"--flagfile={file}")
+        self.assertEqual((code, out), (0, b"(None, 7, False, 'a', ['a'])"))
+        code, _, err = calls.execute(show_flags, "--files=a", "--steps=3")
+        self.assertEqual(code, 2)
+        self.assertIn("has no effect: it needs --problem.", err)
+
+    @parameterized.parameters(
+        "--problem=gs://bucket/run",
+        "--problem=a,x=s3://b",
+        "--problem=file:///a",
+    )
+    def test_an_address_is_no_path(self, flag):
+        code, _, err = calls.execute(show_flags, flag)
+        self.assertEqual(code, 2)
+        self.assertRegex(err, r"\A[^\n]*must be local.*://.* copy it[^\n]*\n\Z")
 
     def test_numbers_come_once_and_in_order(self):
         values = command.Flags()
@@ -159,7 +211,20 @@ class FlagsTest(parameterized.TestCase):
         self.assertIn("unknown flag --problme. Did you mean --problem?\n", err)
         self.assertIn("--files --mode --numbers", err)
         _, _, err = calls.execute(show_flags, "--qqqqqqqq")
-        self.assertNotIn("Did you mean", err)
+        self.assertIn("unknown flag --qqqqqqqq.\n", err)
+
+    @parameterized.parameters(
+        (trainer, "batch_size", " Write --hparams=batch_size=..."),
+        (decoder, "beam_size", " Write --decode_hparams=beam_size=..."),
+        (trainer, "seed", " There are --random_seed."),
+        (trainer, "save_checkpoints_steps", ""),
+        (trainer, "num_gpus", ""),
+        (decoder, "model_dir", ""),
+    )
+    def test_a_hint_does_not_mislead(self, module, name, hint):
+        code, _, err = calls.execute(module.main, f"--{name}=1")
+        self.assertEqual(code, 2)
+        self.assertIn(f"unknown flag --{name}.{hint}\n", err)
 
     @parameterized.parameters("--help", "-h", "--helpfull")
     def test_help_is_the_docstring_and_our_flags(self, flag):

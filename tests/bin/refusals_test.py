@@ -131,6 +131,10 @@ TABLE = {
         ("--score_json=x", "--score_json it needs --decode_reference|test_set"),
         ("--test_set=all --decode_from_file=a", "--test_set one of"),
         ("--test_set=all --decode_reference=a", "--decode_reference one of"),
+        ("--bleu_tokenize=zh", "--bleu_tokenize it needs --decode_reference"),
+        ("--language_pair=a-b", "--language_pair it needs --decode_reference"),
+        ("--score_file=a --decode_hparams=alpha=1", "--decode_hparams one of"),
+        ("--decode_hparams=sampling_temp=2", "sampling_method=random"),
         ("--data_dir=x", "--data_dir it needs --test_set"),
         ("--language_pair=ende", "two codes, as in en-de"),
         ("--score_file=a --attention_to_file=x", "--score_file one of"),
@@ -212,10 +216,27 @@ TABLE = {
             "--schedule=train --eval_early_stopping_steps=5",
             "--eval_early_stopping_steps --schedule=continuous_train",
         ),
+        (
+            "--eval_early_stopping_metric=bleu",
+            "--eval_early_stopping_metric=bleu --eval_early_stopping_steps",
+        ),
+        ("--schedule=train --eval_steps=100", "--eval_steps --schedule!=train"),
+        ("--schedule=evaluate --train_steps=0", "--schedule!=evaluate"),
+        ("--hparams=learning_rate=1e-4", "--hparams: `learning_rate` =legacy"),
+        ("--output_dir=gs://b/run", "--output_dir gs://b/run local"),
+        ("--output_dir=a --output_dir=a", "--output_dir=a already"),
     ),
     translate_all: (
         ("--output_dir=no/run", "Expected a run's directory"),
         ("--output_dir=run --decode_from_file=no", "no: no such file"),
+        (
+            "--output_dir=run --decode_from_file=a --data_dir=x",
+            "--data_dir --decode_from_file=''",
+        ),
+        (
+            "--output_dir=run --decode_from_file=a --bleu_tokenize=zh",
+            "--bleu_tokenize --decode_reference",
+        ),
         (
             "--output_dir=run --decode_from_file=a --decode_reference=b",
             "2 lines 1",

@@ -30,14 +30,14 @@ def read(*items):
 
 
 def expand(text):
-    one = variants.Variant("a", "transformer_tiny", "", hparam.HParams(), {})
+    one = variants.Variant("a", "transformer_tiny", "", hparam.HParams())
     return grid.Grid.parse(text).expand([one])
 
 
 def plan(*labels):
     """Plans runs whose directories may be those of others."""
     made = [
-        variants.Variant(label, "set", "x", hparam.HParams(), {})
+        variants.Variant(label, "set", "x", hparam.HParams())
         for label in labels
     ]
     return runs.plan(made, [1], pathlib.Path("runs"), {"problem": "p"}, 10)
@@ -72,9 +72,23 @@ REFUSALS = (
     (grid.Grid.parse, "train_steps=5,6", "train_steps the same in all runs"),
     (grid.Grid.parse, "vocab_size=5,6", "vocab_size"),
     (expand, "beam_size=4,0", "beam_size"),
+    (expand, "learning_rate=1,2", "`learning_rate` no effect =legacy"),
     (variants.of_sets, ([], ""), "none"),
     (variants.of_sets, ([TINY], "alhpa=1"), "Unknown hparams"),
     (variants.of_sets, ([TINY], f"{TINY}:alpha=x"), "`alpha` float"),
+    (
+        variants.of_sets,
+        (["transformer_tiny", "transformer_base"], "max_relative_position=3"),
+        "`max_relative_position` no effect =dot_product_relative",
+    ),
+    (
+        variants.of_sets,
+        (
+            ["transformer_tiny", TINY],
+            "transformer_tiny:max_relative_position=3",
+        ),
+        "`max_relative_position` no effect =dot_product_relative",
+    ),
     (
         variants.of_preset,
         ("table1", "transformer_relative_and_absolute", ""),

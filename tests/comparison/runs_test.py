@@ -121,7 +121,7 @@ class ProgressTest(RunsTestCase):
 class PlanTest(RunsTestCase):
     def plan(self, seeds=(1, 2), steps=10, flags=None, **changes):
         made = [
-            variants.Variant(label, "set", "x", HPARAMS.replace(**changes), {})
+            variants.Variant(label, "set", "x", HPARAMS.replace(**changes))
             for label in ("a/b", "k=1")
         ]
         flags = {"problem": "p", "local_eval_frequency": 5, **(flags or {})}

@@ -17,7 +17,7 @@ from tests import chinese
 
 
 def score(point, bleu, loss, label="a"):
-    variant = variants.Variant(label, "set", point, hparam.HParams(), {}, point)
+    variant = variants.Variant(label, "set", point, hparam.HParams(), point)
     path = pathlib.Path("runs")
     run = runs.Run(label, 3, path, "set", point, point)
     return tuning.PointScore(variant, run, bleu, loss)

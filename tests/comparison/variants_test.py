@@ -104,6 +104,15 @@ class SetsTest(parameterized.TestCase):
                 ("b=c", TINY, "alpha=1.0,beam_size=2,max_length=9"),
             ],
         )
+        # Fields go to the sets in which they have an effect.
+        plain, relative = variants.of_sets(
+            ["transformer_tiny", TINY], "max_relative_position=3,alpha=1"
+        )
+        self.assertEqual(plain.overrides, "alpha=1.0")
+        self.assertEqual(plain.hparams.max_relative_position, 16)
+        self.assertEqual(
+            relative.overrides, "max_relative_position=3,alpha=1.0"
+        )
         self.assertEqual(
             changed(found[1]),
             {"alpha": 2.0, "relu_dropout": 0.1, "max_length": 9},

@@ -14,6 +14,7 @@ from relpos_tf import errors
 from relpos_tf.data import pieces
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import model_engine
+from relpos_tf.decoding import translator
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from tests import tiny_run
@@ -39,12 +40,18 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
     def test_new_process_gets_the_same_logits_bit_for_bit(self):
         hparams = run_dir.RunDir(tiny_run.path(2)).read_hparams()
         model = tiny_run.random_model(hparams)  # as it was saved
+        keras_home = pathlib.Path(self.create_tempdir().full_path)
+        (keras_home / "keras.json").write_text(
+            '{"floatx": "float16", "epsilon": 0.1, "backend": "tensorflow",'
+            '"image_data_format": "channels_first"}'
+        )
         done = subprocess.run(
             [sys.executable, "-c", CODE, str(tiny_run.path(2))],
             stdout=subprocess.PIPE,
             check=True,
             cwd=ROOT,
-            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+            env=os.environ
+            | {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_HOME": str(keras_home)},
         )
         found = tf.io.parse_tensor(done.stdout, tf.float32)
         expected = model(tf.constant(INPUTS), tf.constant(TARGETS))
@@ -101,6 +108,14 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
         (run / "problem.json").unlink()
         loading.load_tokenizer(run)
         self.assertEqual(model_engine.load(run).longest_source, 256)
+
+    @parameterized.parameters("gs://b/run", pathlib.Path("hdfs://b/run"))
+    def test_an_address_is_refused(self, path):
+        for load in loading.load_model, translator.Translator.load:
+            with self.assertRaisesRegex(
+                errors.UserError, "must be local.*/run"
+            ):
+                load(path)
 
     @parameterized.parameters("", "missing", "ckpt-7")
     def test_what_is_no_run_is_refused(self, name):
