@@ -318,6 +318,7 @@ class UnreadMessagesTest(parameterized.TestCase):
     def speak(self, *arguments, **streams):
         return subprocess.run(
             [sys.executable, "-c", f"import sys\n{COMMAND}{SPEAK}", *arguments],
+            env=os.environ | {"PYTHONUNBUFFERED": ""},
             **{"stdout": subprocess.PIPE, "text": True} | streams,
         )
 
