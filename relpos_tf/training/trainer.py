@@ -135,7 +135,9 @@ class Trainer:
             reader = run_setup.reader_of(
                 self._problem, self._data_dir, self.hparams, self.config
             )
-            self._state.follow(reader.plan.fingerprint(self.config.random_seed))
+            if self.step < self.total_steps:
+                plan = reader.plan.fingerprint(self.config.random_seed)
+                self._state.follow(plan)
             batches = self._batches(reader)
             step_fn = self._compile_step(batches.element_spec)
             batches = iter(batches)
