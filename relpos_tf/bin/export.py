@@ -20,9 +20,8 @@ r"""Exports a trained model, for use without this package.
       writes packages/translate-en_de-1_0.argosmodel, which Argos Translate
       installs; pip install 'relpos_tf[ctranslate2,argos]' first
 
-relpos-decoder --export_dir translates with the first three. A run
-stands for its result: the average of its end, else its newest
-checkpoint.
+relpos-decoder --export_dir translates with the first three. A run stands for
+its result: the average of its end, else its newest checkpoint.
 """
 
 from relpos_tf import errors
