@@ -294,7 +294,8 @@ def _cut(
         pairs = ((normalize(s), normalize(t)) for s, t in pairs)
     iterator, chunk, size = iter(pairs), [], 0
     while step := list(itertools.islice(iterator, _STEP)):
-        chunk += step
+        # Other processes do not know classes of lines that a user may have.
+        chunk += [(str(source), str(target)) for source, target in step]
         size += sum(len(source) + len(target) for source, target in step)
         if len(chunk) >= _PAIRS or size >= _CHARACTERS:
             yield chunk
