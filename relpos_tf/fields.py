@@ -74,18 +74,18 @@ class Choice:
     """The values of a str field; `more` are registered."""
 
     choices: tuple[str, ...]
-    more: Collection[str] = ()
+    more: Collection[str] | None = None
 
     def expected(self, value: str) -> str:
         """Returns what `value` should be; empty if it is a choice."""
-        known = dict.fromkeys([*self.choices, *self.more])
+        known = dict.fromkeys([*self.choices, *(self.more or ())])
         if value in known:
             return ""
         own = (
             f"; `{value}` is not registered: name its folder with --usr_dir, "
             "or in Python import the module that registers it"
         )
-        return f"one of {', '.join(known)}{own * bool(self.more)}"
+        return f"one of {', '.join(known)}{own * (self.more is not None)}"
 
 
 class Record:
@@ -146,7 +146,10 @@ def switch(default: bool, when: str) -> Any:
 
 
 def choice(
-    default: str, *others: str, of: Collection[str] = (), when: str = ""
+    default: str,
+    *others: str,
+    of: Collection[str] | None = None,
+    when: str = "",
 ) -> Any:
     """Returns a field for one of several str, of which the first is usual.
 

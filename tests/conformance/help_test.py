@@ -19,18 +19,15 @@ LAUNCHERS = ("trainer", "decoder")
 # TensorFlow was imported.
 RUN = """
 import contextlib, importlib, io, json, sys
+from relpos_tf.bin import command
 found = []
 runs = [[name, "--help"] for name in sys.argv[1:]]
 for name, *flags in [*runs, ["compare", "--diff", "--preset=table1"]]:
     module = importlib.import_module(f"relpos_tf.bin.{name}")
-    sys.argv = [name, *flags]
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            module.run()
-        except SystemExit as end:
-            code = end.code
-    found.append([name, flags[0], code or 0, out.getvalue(), err.getvalue()])
+        code = command.execute(module.main, flags)
+    found.append([name, flags[0], code, out.getvalue(), err.getvalue()])
 print(json.dumps([found, "tensorflow" in sys.modules]))
 """
 

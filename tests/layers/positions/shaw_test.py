@@ -376,7 +376,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         x = tf.constant(testing.normal(1, 1, 1, 3, 5), tf.float32)
         bias = tf.fill([3, 3], tf.cast(lowest, dtype))
         _, weights = shaw.relative_attention(x, x, x, None, None, bias=bias)
-        self.assertAllClose(weights, np.full([1, 1, 3, 3], 1 / 3))
+        self.assertAllClose(weights, np.full([1, 1, 3, 3], 1 / 3), atol=1e-6)
 
     @parameterized.parameters("compact", "auto", "reshape")
     def test_the_compact_form_builds_no_vector_for_each_pair(self, form):
