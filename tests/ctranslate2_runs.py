@@ -7,6 +7,8 @@ import functools
 import tempfile
 import unittest
 
+import tensorflow as tf
+
 import relpos_tf
 from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
@@ -41,8 +43,11 @@ def skip_without_library():
 
 
 @functools.cache
-def run_of(seed=3, **changes):
-    """Makes a run of a random model that CTranslate2 can run."""
+def run_of(seed=3, padding=1.0, **changes):
+    """Makes a run of a random model that CTranslate2 can run.
+
+    The logit of padding, id 0, is multiplied by `padding`.
+    """
     run = run_dir.RunDir(tempfile.mkdtemp(dir=tiny_run.path()))
     run.copy_tokenizer(tiny_run.path() / "tokenizer.model")
     hparams = run_dir.RunDir(tiny_run.path()).read_hparams()
@@ -51,6 +56,8 @@ def run_of(seed=3, **changes):
     )
     hparams = hparams.replace(**changes)
     model = tiny_run.random_model(hparams, seed)
+    table = model.softmax_embedding.embeddings.value
+    table.assign(tf.concat([padding * table[:1], table[1:]], 0))
     manager = checkpoints.CheckpointManager(
         run.path, {"model": {v.path: v.value for v in model.variables}}
     )

@@ -278,16 +278,11 @@ class Plan:
         shares = [fractions.Fraction(c.share) for c in self.corpora]
         shares = [share / sum(shares) for share in shares]
         total = epochs * len(self.lengths)
-        # As many as every such division gives at least.
-        read = [
-            max(0, math.ceil((share * (2 * total - len(shares)) - 1) / 2))
-            for share in shares
-        ]
+        least = 2 * total - len(shares)  # of 2 n / share, when all are read
+        read = [max(0, math.ceil((s * least - 1) / 2)) for s in shares]
         while sum(read) < total:
-            following = [
-                (2 * n + 1) / s for n, s in zip(read, shares, strict=True)
-            ]
-            read[following.index(min(following))] += 1
+            due = [(2 * n + 1) / s for n, s in zip(read, shares, strict=True)]
+            read[due.index(min(due))] += 1
         return read
 
     def _joined(self, pairs: np.ndarray, draw) -> np.ndarray:

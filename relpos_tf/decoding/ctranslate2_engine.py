@@ -14,8 +14,10 @@ step, so the translations are equal, except for rounding and these differences:
   beams, it translated 2 differently, and longer, with one model, and 3 with
   another.
 * Behind the best translation come those found until the search ended.
-* With `no_repeat_ngram_size`, it gives the probability of forbidden ids to the
-  others, so scores are higher, and the best translation may be another one.
+* It gives the probability of forbidden ids to the others, so scores are higher,
+  and the best translation may be another one. These are the ids that
+  `no_repeat_ngram_size` forbids; and padding, for lines in whose best
+  translation it would be.
 
 Several threads may use one engine at once.
 
@@ -148,6 +150,7 @@ class CTranslate2Engine(engines.Engine):
         sources: list[list[int]],
         limit: int,
         decode_hparams: decode_hparam.DecodeHParams,
+        without_padding: bool = False,
     ) -> list[list[tuple[list[int], float]]]:
         """Searches for the translations of a batch of sentences.
 
@@ -155,10 +158,13 @@ class CTranslate2Engine(engines.Engine):
             sources: Ids of each sentence, EOS last.
             limit: int. Most ids of a translation, EOS included.
             decode_hparams: `DecodeHParams` without None.
+            without_padding: bool. Whether padding is no candidate. Otherwise
+                sentences in whose best hypothesis it is are searched again.
 
         Returns:
-            For each sentence the ids and the score of each hypothesis: those
-            that end in EOS, best first, then the others, best first.
+            For each sentence the ids and the score of each hypothesis without
+            padding: those that end in EOS, best first, then the others, best
+            first.
         """
         beams = decode_hparams.beam_size
         count = 1 if beams == 1 else PATIENCE * beams
@@ -178,6 +184,7 @@ class CTranslate2Engine(engines.Engine):
                 max_decoding_length=limit,
                 min_decoding_length=0,  # 1 would forbid an empty translation
                 no_repeat_ngram_size=decode_hparams.no_repeat_ngram_size,
+                disable_unk=without_padding,  # id 0 is the unknown token, too
             )
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, MemoryError) or "memory" in str(error):
@@ -186,8 +193,15 @@ class CTranslate2Engine(engines.Engine):
                 f"CTranslate2 cannot translate here. Received: {error}. With "
                 "CUDA_VISIBLE_DEVICES= it uses no GPU."
             ) from error
+        found = [self._ranked(one, decode_hparams.alpha) for one in results]
+        again = [i for i, one in enumerate(found) if text.PAD_ID in one[0][0]]
+        if again and not without_padding:
+            chosen = [sources[i] for i in again]
+            others = self.search(chosen, limit, decode_hparams, True)
+            for i in again:
+                found[i] = others.pop(0)
         return [
-            self._ranked(result, decode_hparams.alpha) for result in results
+            [one for one in row if text.PAD_ID not in one[0]] for row in found
         ]
 
     def _ranked(self, result, alpha):

@@ -89,6 +89,23 @@ class EngineTest(parameterized.TestCase):
             self.assertEqual(some, sorted(some, reverse=True))
             self.assertLen(set(texts), 3 if line.strip() else 1)
 
+    def test_padding_is_in_no_translation(self):
+        changes = {"seed": 7, "padding": 30.0}
+        translator = relpos_tf.Translator.load(export_of(**changes))
+        engine = translator.engine
+        tokens = [engine._tokens[i] for i in engine.items(["7"])[0].content]
+        (plain,) = engine.translator.translate_batch([tokens[:-1]])
+        self.assertIn(engine._tokens[0], plain.hypotheses[0])
+        settings = decode_hparam.DecodeHParams()
+        for n_best in (1, 3):
+            for one in translator.translations(LINES, settings, n_best=n_best):
+                self.assertNotIn(0, [i for ids in one.ids for i in ids])
+        # One beam: the best of the other ids, whatever the probabilities.
+        texts, _ = self.outputs(translator, LINES, beam_size=1)
+        want, _ = self.outputs(ours(**changes), LINES, beam_size=1)
+        self.assertEqual(texts, want)
+        self.assertGreater(len(set(texts)), 3)
+
     @parameterized.parameters(1, 2)
     def test_no_n_gram_comes_twice(self, size):
         translator = relpos_tf.Translator.load(export_of(seed=7))
