@@ -704,7 +704,8 @@ def _open_closed_streams() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+            number = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(number, mode, closefd=False))
 
 
 def _fail(name, error, code):

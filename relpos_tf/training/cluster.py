@@ -90,8 +90,7 @@ def from_environment() -> Cluster | None:
         jobs = resolver.cluster_spec().as_dict()
         chief, workers = jobs.get("chief", []), jobs.get("worker", [])
         offset = {"chief": 0, "worker": len(chief)}[resolver.task_type]
-        if not 0 <= resolver.task_id < len(jobs[resolver.task_type]):
-            raise IndexError(resolver.task_id)
+        range(len(jobs[resolver.task_type])).index(resolver.task_id)  # is there
         for address in [*chief, *workers]:
             split(address)
     except Exception as error:  # A mistake shows as errors of many classes.

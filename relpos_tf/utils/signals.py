@@ -14,9 +14,7 @@ from collections.abc import Iterator
 
 _WAIT = b"\nStopping; once more to stop without waiting for it.\n"
 # The signals that end a command. All are answered alike.
-NUMBERS = [
-    signal.Signals[f"SIG{name}"] for name in "INT TERM HUP USR1 USR2".split()
-]
+NUMBERS = [signal.Signals[f"SIG{x}"] for x in "INT TERM HUP USR1 USR2".split()]
 
 
 class Stopped(KeyboardInterrupt):

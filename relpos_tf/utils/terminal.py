@@ -60,10 +60,10 @@ def drop_failed_messages() -> None:
 
     Its terminal may be closed, its reader gone (`| head`), its disk full.
     """
-    old = sys.stderr
-    file = _Messages(old.fileno(), "w", closefd=False)
+    encoding = sys.stderr.encoding
+    file = io.BufferedWriter(_Messages(sys.stderr.fileno(), "w", closefd=False))
     sys.stderr = sys.__stderr__ = io.TextIOWrapper(
-        io.BufferedWriter(file), old.encoding, old.errors, line_buffering=True
+        file, encoding, "backslashreplace", line_buffering=True
     )
 
 
