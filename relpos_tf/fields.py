@@ -327,8 +327,8 @@ def parse(text: str, cls: type) -> dict[str, Any]:
         fields' types; their limits are not checked.
 
     Raises:
-        UserError: an item without `=`, an unknown name, a name twice, or a
-            value that is not of the field's type.
+        UserError: an item without `=`, an unknown name, a name with two values,
+            or a value that is not of the field's type.
     """
     known = kinds(cls)
     values = {}
@@ -340,9 +340,9 @@ def parse(text: str, cls: type) -> dict[str, Any]:
                 f"Received: {item!r}."
             )
         check_names([name], known)
-        if name in values:
+        parsed = _parse_value(name, value, known[name])
+        if values.setdefault(name, parsed) not in [parsed]:  # NaN is itself
             raise errors.UserError(f"Expected `{name}` once. Received: {text}.")
-        values[name] = _parse_value(name, value, known[name])
     return values
 
 

@@ -223,7 +223,7 @@ class HParamsTest(parameterized.TestCase):
     @parameterized.parameters(
         ("hidden_size=8 alpha=1", "commas between them"),
         ("hidden_size=8;alpha=1", "commas between them"),
-        ("alpha=1,hidden_size=8,alpha=1", "`alpha` once"),
+        ("alpha=1,hidden_size=8,alpha=2,alpha=1", "`alpha` once"),
     )
     def test_a_list_of_another_form_is_refused(self, text, words):
         with self.assertRaisesRegex(errors.UserError, words):

@@ -93,9 +93,10 @@ class DecoderTest(folders.TestCase):
             "load",
             lambda path: translator_lib.Translator(engine=self.engine),
         ):
+            if not any(word.startswith("--output_dir") for word in arguments):
+                arguments = f"--output_dir={tiny_run.path()}", *arguments
             return calls.execute(
                 decoder.main,
-                f"--output_dir={tiny_run.path()}",
                 *arguments,
                 stdin=stdin,
                 isatty=isatty,

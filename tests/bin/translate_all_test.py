@@ -100,12 +100,17 @@ class TranslateAllTestCase(folders.TestCase):
 
     def execute(self, *arguments):
         """Returns (exit code, standard output, standard error)."""
-        code, out, err = calls.execute(
-            translate_all.main,
+        names = [word.partition("=")[0] for word in arguments]
+        defaults = [
             f"--output_dir={self.run_dir}",
             f"--translations_dir={self.there}",
-            f"--data_dir={self.folder / 'data'}",
             QUICK,
+        ]
+        if "--decode_from_file" not in names:
+            defaults.append(f"--data_dir={self.folder / 'data'}")
+        code, out, err = calls.execute(
+            translate_all.main,
+            *[one for one in defaults if one.partition("=")[0] not in names],
             *arguments,
         )
         return code, out.decode(), err

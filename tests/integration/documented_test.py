@@ -72,13 +72,18 @@ class DocumentedCommandsTest(absltest.TestCase):
                 shutil.copytree("runs/mine", f"runs/{name}")
 
     def run_documented(self, start, *more, file="README.md"):
-        """Runs the command of a document that begins with these words."""
+        """Runs the command of a document that begins with these words.
+
+        More flags replace those of the document.
+        """
         name, *words = next(
             words
             for words in installed(file)
             if " ".join(words).startswith(start)
         )
-        return self.execute(name, *words, *more)
+        names = [word.partition("=")[0] for word in more]
+        kept = [word for word in words if word.partition("=")[0] not in names]
+        return self.execute(name, *kept, *more)
 
     def execute(self, name, *words):
         """Runs a command that must succeed; returns what it wrote."""
