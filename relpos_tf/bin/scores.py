@@ -1,7 +1,6 @@
 """The scores of translations, as commands print and record them."""
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -109,48 +108,3 @@ def score(
         f"{found.empty_lines} empty"
     )
     return record, "\n".join(lines) + "\n"
-
-
-def report_checkpoints(
-    folder: str | pathlib.Path,
-    name: str,
-    min_steps: int,
-    reference: str | pathlib.Path,
-    language: str,
-    asked: str,
-) -> None:
-    """Scores a text's translations by checkpoints: a table, and files beside.
-
-    Args:
-        folder: Has the translations, also of checkpoints that are gone.
-        name: str. Of the text; "" if the folder is for one text only.
-        min_steps: int. Translations by earlier checkpoints are left out.
-        reference: The reference translation.
-        language: str. Code of their language, or "".
-        asked: str. The tokenizer for BLEU, if not that of the language.
-
-    Raises:
-        UserError: there is no such translation.
-    """
-    from relpos_tf.comparison import checkpoint_scores  # imports sacreBLEU
-    from relpos_tf.training import metrics
-
-    with command.flag_value("translation_name"):
-        found = checkpoint_scores.find_translations(folder, name, min_steps)
-    if not found:
-        raise errors.UserError(
-            f"Expected translations {name or 'NAME'}-STEP in {folder}, of step "
-            f"{min_steps} or later. Received: none."
-        )
-    report = checkpoint_scores.CheckpointScores(
-        found[0].name,
-        reference,
-        folder,
-        language=language if metrics.has_moses_rules(language) else "",
-        tokenize=metrics.tokenizer_of(language, asked),
-    )
-    for translation in found:
-        report.add(translation)
-    command.write(report.table())
-    report.save()
-    command.logger().info("Wrote %s.", " and ".join(map(str, report.paths())))

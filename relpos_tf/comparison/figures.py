@@ -1,4 +1,4 @@
-"""The figures of a report, as SVG, and the curve of a run's checkpoints.
+"""The figures of a report, as SVG.
 
 Only this module imports matplotlib: it is slow to import and not always
 installed, so functions import it.
@@ -8,17 +8,14 @@ import contextlib
 import importlib.util
 import io
 import math
-import pathlib
 import statistics
 import warnings
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
 from relpos_tf.utils import extras
-from relpos_tf.utils import files
 
 HOW_TO_INSTALL = extras.how_to_install("plots")
 _GREY, _PALE = "#6b6b6b", "#e3e3e3"
@@ -36,7 +33,6 @@ _COLOURS = (
 )
 _MARKERS = "osD^vP<>"
 _DASHES = "-", "--", "-.", ":"
-_DOTS_PER_INCH = 240
 # For a page that may be 400 pixels wide, where a point is 1.1 pixels.
 PAGE_WIDTH = 4.5  # inches
 _SMALLEST_TEXT = 9  # points
@@ -218,41 +214,6 @@ def _draw_curves(axes, label, curves, style):
             linewidth=0,
         )
     axes.plot(steps, means, label=_name(label), **style)
-
-
-def scores_by_step(
-    path: str | pathlib.Path,
-    series: Mapping[str, Sequence[tuple[int, float]]],
-    title: str,
-    caption: str,
-) -> None:
-    """Draws the BLEU of a run's checkpoints into a PNG file.
-
-    Args:
-        path: The file. It is written whole or not at all.
-        series: Points (step, BLEU), steps ascending, by their name in the
-            legend.
-        title: str. Above the figure.
-        caption: str. Below the figure: how the scores were computed.
-    """
-    with _figure(3.0) as drawing:
-        axes = drawing.add_subplot(xlabel="step", ylabel="BLEU")
-        for number, (name, points) in enumerate(series.items()):
-            axes.plot(
-                *zip(*points, strict=True),
-                color=_COLOURS[number],
-                marker=_MARKERS[number],
-                markersize=4,
-                label=name,
-            )
-        axes.set_title(title, loc="left")
-        axes.legend(loc="lower right")
-        axes.locator_params(axis="x", nbins=6, integer=True)
-        axes.xaxis.set_major_formatter("{x:,.0f}")
-        _set_grid(axes)
-        drawing.supxlabel(caption, fontsize=5, color=_GREY)
-        with files.replacing(path) as file:
-            drawing.savefig(file, dpi=_DOTS_PER_INCH, format="png")
 
 
 @contextlib.contextmanager

@@ -25,23 +25,14 @@ def load_model(
         The model. Its `hparams` are those it was trained with.
 
     Raises:
-        UserError: there is no run or checkpoint, or the checkpoint has other
-            variables than the model.
+        UserError: there is no run or checkpoint, or the checkpoint is damaged
+            or has other variables than the model.
     """
     prefix = checkpoints.resolve(run_dir_or_checkpoint)
     model = transformer.Transformer(run_dir.run_of(prefix).read_hparams())
-    restore(prefix, model)
-    return model
-
-
-def restore(prefix: str, model: transformer.Transformer) -> None:
-    """Restores a checkpoint's weights into a model.
-
-    Raises:
-        UserError: the checkpoint is damaged, or of another model.
-    """
     variables = {v.path: v.value for v in model.variables}
     checkpoints.restore_model(prefix, variables)
+    return model
 
 
 def load_tokenizer(

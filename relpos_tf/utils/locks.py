@@ -29,8 +29,7 @@ def acquire_exclusive(directory: str | pathlib.Path) -> None:
     if not lock(os.open(directory, os.O_RDONLY)):
         raise errors.UserError(
             f"Another process is training in {directory}. Wait for it, "
-            "stop it, or name another --output_dir. Meanwhile "
-            "relpos-translate_all and relpos-bleu score its checkpoints."
+            "stop it, or name another --output_dir."
         )
     _locked.add(directory)
 

@@ -71,32 +71,6 @@ class BleuTest(folders.TestCase):
         self.assertEqual((code, by_name), (0, out))
         self.assertRegex(out, r"\ntokenized BLEU = \S+ \(nrefs:1\|case:lc")
 
-    def test_sacrebleus_reference_for_a_folder_of_translations(self):
-        sacrebleu_sets_test.fill(self.folder)
-        lines = sacrebleu_sets_test.REFERENCE.split("\n")[:-1]
-        self.file("dev-9", *lines)
-        self.file("dev-10", *(line.lower() for line in lines))
-        self.file("test-9", "one line")
-        with sacrebleu_sets_test.sacrebleu_folder(self.folder):
-            code, out, _ = execute(
-                f"--translations_dir={self.folder}",
-                "--translation_name=dev",
-                "--test_set=multi30k/2016",
-                "--language_pair=en-de",
-            )
-        self.assertEqual(code, 0)
-        table = out.splitlines()
-        self.assertEndsWith(table[0], "  exact match, %    tokenized BLEU")
-        self.assertRegex(table[1], r"^ +9 +100\.00 .* +100\.00 +best$")
-        self.assertRegex(table[2], r"^ +10 +\d+\.\d\d .* +100\.00$")
-        self.assertNotRegex(table[2], r"^ +10 +100")
-        self.assertStartsWith(table[5], "tokenized BLEU signature: nrefs:1|")
-        found = json.loads((self.folder / "dev.bleu.json").read_text())
-        self.assertEqual(found["best"]["step"], 9)
-        for row in found["scores"]:
-            self.assertAlmostEqual(row["tokenized_bleu"], 100)
-            self.assertIn("moses-de", row["tokenized_bleu_signature"])
-
     def test_the_language_or_a_flag_gives_the_tokenizer(self):
         lines = (
             self.file("translation", *chinese.HYPOTHESES),
@@ -119,17 +93,6 @@ class BleuTest(folders.TestCase):
             self.assertStartsWith(out, start)
             self.assertIn(f"|tok:{tokenizer}|", out)
             self.assertEqual("--bleu_tokenize" in err, bool(number))
-
-    def test_a_folder_is_scored_with_the_tokenizer(self):
-        self.file("dev-9", *chinese.HYPOTHESES)
-        code, out, err = execute(
-            f"--translations_dir={self.folder}",
-            "--language_pair=en-zh",
-            self.file("reference", *chinese.REFERENCES),
-        )
-        self.assertEqual(code, 0, err)
-        self.assertRegex(out, rf"(?m)^ +9 +{chinese.BLEU:.2f} ")
-        self.assertIn("|tok:zh|", out)
 
     def test_suspicious_text_is_scored_with_a_warning(self):
         line = "he said , she said , they said , all said"

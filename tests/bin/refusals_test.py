@@ -15,7 +15,6 @@ from relpos_tf.bin import export
 from relpos_tf.bin import import_t2t
 from relpos_tf.bin import serve
 from relpos_tf.bin import trainer
-from relpos_tf.bin import translate_all
 from tests import folders
 from tests import tiny_run
 from tests.bin import calls
@@ -57,17 +56,6 @@ TABLE = {
             "--translation=a --reference=a --tokenized_language=xx",
             "--tokenized_language: ",
         ),
-        (
-            "--translation=a --translations_dir=folder --reference=a",
-            "--translation --translations_dir",
-        ),
-        (
-            "--translations_dir=folder --reference=a --score_json=x",
-            "--score_json, --translations_dir",
-        ),
-        ("--translation=a --reference=a --min_steps=3", "--translations_dir"),
-        ("--translations_dir=folder --reference=a", "NAME-STEP none"),
-        ("--translations_dir=no --reference=a", "NAME-STEP none"),
     ),
     compare: (
         ("", "one of --hparams_sets, --preset and --runs is required"),
@@ -225,41 +213,6 @@ TABLE = {
         ("--hparams=learning_rate=1e-4", "--hparams: `learning_rate` =legacy"),
         ("--output_dir=gs://b/run", "--output_dir gs://b/run local"),
         ("--output_dir=a --output_dir=a", "--output_dir=a already"),
-    ),
-    translate_all: (
-        ("--output_dir=no/run", "Expected a run's directory"),
-        ("--output_dir=run --decode_from_file=no", "no: no such file"),
-        (
-            "--output_dir=run --decode_from_file=a --data_dir=x",
-            "--data_dir --decode_from_file=''",
-        ),
-        (
-            "--output_dir=run --decode_from_file=a --bleu_tokenize=zh",
-            "--bleu_tokenize --decode_reference",
-        ),
-        (
-            "--output_dir=run --decode_from_file=a --decode_reference=b",
-            "2 lines 1",
-        ),
-        ("--output_dir=run --decode_hparams=beam=2", "Unknown 'beam'"),
-        ("--output_dir=run --decode_hparams=return_beams=1", "return_beams"),
-        (
-            "--output_dir=run --decode_hparams=return_alignments=1",
-            "return_alignments",
-        ),
-        (
-            "--output_dir=run --decode_from_file=a "
-            "--decode_hparams=beam_size=9999",
-            "number of pieces",
-        ),
-        (
-            "--output_dir=run --decode_from_file=a --eval_use_test_set",
-            "--eval_use_test_set one of",
-        ),
-        (
-            "--output_dir=run --decode_from_file=a --translations_dir=a",
-            "--translations_dir",
-        ),
     ),
 }
 

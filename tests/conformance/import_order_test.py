@@ -72,7 +72,6 @@ LIGHT = (
     "relpos_tf.training.metrics",
     "relpos_tf.training.reporting",
     "relpos_tf.problems.sacrebleu_sets",
-    "relpos_tf.comparison.checkpoint_scores",
     "relpos_tf.comparison.figures",
     "relpos_tf.bin.bleu",
     "relpos_tf.data.plan",

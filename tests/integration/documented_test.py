@@ -126,11 +126,6 @@ class DocumentedCommandsTest(absltest.TestCase):
             file="relpos_tf/bin/average.py",
         )
         self.assertEqual(output, "runs/mine/average/ckpt-1\n")
-        output, _ = self.run_documented(
-            "translate_all --output_dir=runs/mine",
-            file="relpos_tf/bin/translate_all.py",
-        )
-        self.assertIn("average 1", output)
         self.run_documented(
             "datagen --problem=translate_ende_wmt14",
             "--problem=translate_ende_lists",

@@ -98,7 +98,6 @@ class OwnSchemeTest(folders.TestCase):
             ("decoder", "output_dir"),
             ("export", "output_dir"),
             ("average", "output_dir"),
-            ("translate_all", "output_dir"),
             ("serve", "model"),
             ("compare", "runs"),
         ):
