@@ -36,7 +36,8 @@ def main():
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Whatever keras.json and the shell ask for, nothing else is needed.
-    os.environ.update(KERAS_BACKEND="tensorflow", TF_USE_LEGACY_KERAS="0")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    os.environ.pop("TF_USE_LEGACY_KERAS", None)
     try:
         with quiet():
             import tensorflow as tf

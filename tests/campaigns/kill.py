@@ -69,11 +69,13 @@ class Run:
         self.folder, self.directory = folder, folder / "run"
         self.lines = []
         self.arrived = threading.Condition()
-        arguments = [
-            f"--data_dir={folder / 'data'}",
-            f"--output_dir={self.directory}",
-            *options,
-        ]
+        given = {option.partition("=")[0] for option in options}
+        folders = {
+            "--data_dir": folder / "data",
+            "--output_dir": self.directory,
+        }
+        own = [f"{n}={path}" for n, path in folders.items() if n not in given]
+        arguments = [*own, *options]
         self.process = subprocess.Popen(
             shlex.split(command)
             if command
