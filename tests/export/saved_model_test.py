@@ -188,6 +188,7 @@ class ExportTest(tf.test.TestCase):
     def test_example_script_requires_tensorflow_text_and_names_it(self):
         with (
             mock.patch.dict(sys.modules, {"tensorflow_text": None}),
+            mock.patch.dict(os.environ),
             mock.patch.object(sys, "argv", ["", "--export_dir=nowhere"]),
             self.assertRaises(SystemExit) as caught,
         ):

@@ -4,6 +4,7 @@ import importlib
 import json
 import pathlib
 import re
+import signal
 from unittest import mock
 
 import numpy as np
@@ -17,6 +18,7 @@ from relpos_tf.decoding import translator
 from relpos_tf.serving import app
 from relpos_tf.serving import batching
 from relpos_tf.serving import server
+from relpos_tf.utils import signals
 from tests import folders
 from tests import registered
 from tests import testing
@@ -39,11 +41,11 @@ def blocks(language):
 
 
 class OwnSchemeTest(folders.TestCase):
-    def execute(self, name, *arguments, stdin=b""):
-        """Runs a command that must succeed; returns what it wrote."""
+    def execute(self, name, *arguments, stdin=b"", expected=0):
+        """Runs a command to its expected code; returns what it wrote."""
         main = importlib.import_module(f"relpos_tf.bin.{name}").main
         code, out, error = calls.execute(main, *arguments, stdin=stdin)
-        self.assertEqual(code, 0, error)
+        self.assertEqual(code, expected, error)
         return out.decode(), error
 
     def work(self, arguments):
@@ -77,9 +79,10 @@ class OwnSchemeTest(folders.TestCase):
         with (
             mock.patch.object(batching, "Worker") as worker,
             mock.patch.object(app, "make_app"),
-            mock.patch.object(server, "Server"),
+            mock.patch.object(server, "Server") as running,
         ):
-            self.execute(*serve, "--port=0")
+            running.return_value.stopped = signals.Stopped(signal.SIGTERM)
+            self.execute(*serve, "--port=0", expected=143)
         worker.assert_called_once()
         self.execute("average", "--usr_dir=mine", "--output_dir=runs/decay")
         with examples.work_in_this_process(self.work):

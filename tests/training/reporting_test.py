@@ -146,7 +146,7 @@ class SummaryWriterTest(folders.TestCase):
         self.record(step=21, averaged=2, bleu=5.0)
         [path] = self.folder.glob("*tfevents*")
         path.write_bytes(path.read_bytes()[:-3])
-        self.run_dir.truncate_metrics(14)
+        self.run_dir.truncate(14)
         self.begin()
         # Nothing is lost if no event follows.
         self.assertTrue(path.exists())
