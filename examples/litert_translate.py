@@ -52,10 +52,9 @@ class Translator:
 
     def translate(self, line):
         """Returns the best translation of a line."""
-        line = line.strip()
-        if not line:
+        ids = [*self.pieces.encode(line.strip()), END]
+        if len(ids) == 1:  # a blank line
             return ""
-        ids = [*self.pieces.encode(line), END]
         limit = len(ids) + self.extra_length
         found = self.run(
             inputs=np.array([ids], np.int32), limits=np.array([limit], np.int32)

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from relpos_tf.comparison import corpus_measures
-from relpos_tf.comparison import measures
 
 # The number of trials and the seed are sacreBLEU's defaults.
 TRIALS = 10_000
@@ -110,7 +109,7 @@ def spread(values: Sequence[float | None]) -> float | None:
     >>> spread([1.0, 2.0, 3.0])
     1.0
     """
-    if len(values) < 2 or None in measures.finite(values):
+    if len(values) < 2 or None in values or not np.isfinite(values).all():
         return None
     return statistics.stdev(values)
 
@@ -131,11 +130,10 @@ def p_of_differences(differences: Sequence[float]) -> float | None:
     >>> round(p_of_differences([1.45, 1.35, 2.79]), 3)
     0.057
     """
-    number, deviation = len(differences), spread(differences)
-    if deviation is None:
+    if (deviation := spread(differences)) is None:
         return None
-    error = deviation / number**0.5
-    return _p_of_error(statistics.fmean(differences), error, number - 1)
+    error = deviation / len(differences) ** 0.5
+    return _p_of_error(mean(differences), error, len(differences) - 1)
 
 
 def p_of_groups(

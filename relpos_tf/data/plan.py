@@ -24,7 +24,6 @@ import dataclasses
 import fractions
 import hashlib
 import itertools
-import math
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -278,8 +277,8 @@ class Plan:
         shares = [fractions.Fraction(c.share) for c in self.corpora]
         shares = [share / sum(shares) for share in shares]
         total = epochs * len(self.lengths)
-        least = 2 * total - len(shares)  # of 2 n / share, when all are read
-        read = [max(0, math.ceil((s * least - 1) / 2)) for s in shares]
+        # No corpus lags behind its share by as many pairs as there are corpora.
+        read = [max(0, int(s * total) - len(shares)) for s in shares]
         while sum(read) < total:
             due = [(2 * n + 1) / s for n, s in zip(read, shares, strict=True)]
             read[due.index(min(due))] += 1

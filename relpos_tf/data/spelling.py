@@ -36,6 +36,11 @@ _LEFT_OUT = (
     "\u061c\u200e\u200f"  # marks of direction
     "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
+# What is removed at both ends of a line before it is encoded: also blanks,
+# joiners, and signs that show nothing inside of words and formulas. A line of
+# nothing else is blank.
+BLANKS = _LEFT_OUT + "\u034f\u180e\u200c\u200d\u2061\u2062\u2063\u2064"
+BLANKS += "".join(filter(str.isspace, map(chr, range(0x3001))))
 # No character from here on has several spellings.
 _END = 0x30000
 # Of Latin, Greek and Cyrillic.

@@ -194,12 +194,9 @@ class CTranslate2Engine(engines.Engine):
                 "CUDA_VISIBLE_DEVICES= it uses no GPU."
             ) from error
         found = [self._ranked(one, decode_hparams.alpha) for one in results]
-        again = [i for i, one in enumerate(found) if text.PAD_ID in one[0][0]]
-        if again and not without_padding:
-            chosen = [sources[i] for i in again]
-            others = self.search(chosen, limit, decode_hparams, True)
-            for i in again:
-                found[i] = others.pop(0)
+        for i, source in enumerate(sources):
+            if text.PAD_ID in found[i][0][0] and not without_padding:
+                found[i] = self.search([source], limit, decode_hparams, True)[0]
         return [
             [one for one in row if text.PAD_ID not in one[0]] for row in found
         ]

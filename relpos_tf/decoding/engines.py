@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relpos_tf.data import spelling
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 
@@ -26,11 +27,7 @@ BATCH_LINES = 128
 BATCH_IDS = 16384
 # What ends a line, which byte pieces can spell. Also for RE2.
 LINE_END = r"[\r\n]"
-# What `str.isspace` calls blank, for RE2, whose own classes are ASCII.
-BLANK = (
-    r"[\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}"
-    r"\x{202f}\x{205f}\x{3000}]*"
-)
+BLANK = f"[{spelling.BLANKS}]*"  # for RE2
 
 
 class Item(NamedTuple):
@@ -152,8 +149,8 @@ def blank_translation(n_best: int) -> Translation:
 
 
 def is_blank(line: str) -> bool:
-    """Returns whether a line is empty or all white space."""
-    return not line or line.isspace()
+    """Returns whether a line shows nothing: its translation is empty."""
+    return not line.strip(spelling.BLANKS)
 
 
 def nan_logits(name: str) -> str:
@@ -242,11 +239,12 @@ class Engine(abc.ABC):
             prefixes: The beginning of each translation; none: no beginnings.
         """
         # Training pairs have no such blanks.
-        encoded = self.tokenizer.encode_batch([line.strip() for line in lines])
+        blanks, encode = spelling.BLANKS, self.tokenizer.encode_batch
+        encoded = encode([line.strip(blanks) for line in lines])
         items = [Item(ids, len(ids)) for ids in encoded]
         if not any(prefixes):
             return items
-        starts = self.tokenizer.encode_batch([p.strip() for p in prefixes])
+        starts = encode([prefix.strip(blanks) for prefix in prefixes])
         return [
             item._replace(prefix=tuple(ids[:-1]))  # without EOS
             for item, ids in zip(items, starts, strict=True)

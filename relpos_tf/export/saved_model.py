@@ -153,7 +153,7 @@ class TextTranslator(tf.Module):
 
 
 def stripped(lines: tf.Tensor) -> tf.Tensor:
-    """Removes white space around lines, string `[N]`.
+    """Removes `spelling.BLANKS` around lines, string `[N]`.
 
     Invalid UTF-8 becomes U+FFFD, as in Python.
     """

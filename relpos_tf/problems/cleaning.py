@@ -3,7 +3,7 @@
 The rules, in this order:
 
 * `nul`: NUL characters are removed; the pair stays.
-* Blanks at both ends of a side are removed; the pair stays.
+* `spelling.BLANKS` at both ends of a side are removed; the pair stays.
 * `blank`: the pair is dropped when a side is empty.
 * `undecodable`: dropped when a side holds U+FFFD, the mark of broken UTF-8.
 * `long`: dropped when a side has more than `MAX_CHARACTERS` characters.
@@ -21,6 +21,8 @@ import html
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+
+from relpos_tf.data import spelling
 
 MAX_CHARACTERS = 4000
 MAX_TOKENS = 1024
@@ -66,7 +68,7 @@ def clean_pair(
     if "\0" in source or "\0" in target:
         rule = "nul"
         source, target = source.replace("\0", ""), target.replace("\0", "")
-    source, target = source.strip(), target.strip()
+    source, target = (s.strip(spelling.BLANKS) for s in (source, target))
     shorter, longer = len(source), len(target)
     if shorter > longer:
         shorter, longer = longer, shorter

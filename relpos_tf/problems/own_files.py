@@ -95,9 +95,8 @@ def weights(listed: str | None, number: int) -> tuple[float, ...]:
     total = sum(found)
     if len(found) != number or not all(w > 0 and w / total > 0 for w in found):
         raise errors.UserError(
-            f"Expected --train_weights of {number} positive numbers with a "
-            "finite sum, one for each corpus of --train_source. Received: "
-            f"{listed!r}."
+            f"Expected --train_weights of {number} positive numbers, one for "
+            f"each corpus, with a finite sum. Received: {listed!r}."
         )
     return found
 

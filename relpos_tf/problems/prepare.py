@@ -171,13 +171,10 @@ def encode(chunk: Chunk) -> Encoded:
     sources, targets = (
         token_files.Rows(*encoder.arrays(side)) for side in sides
     )
-    both = sources.lengths, targets.lengths
-    is_long = np.maximum(*both) > cleaning.MAX_TOKENS
-    is_empty = np.minimum(*both) == 1  # as of invisible characters
-    is_kept = ~(is_long | is_empty)
+    longer = np.maximum(sources.lengths, targets.lengths)
+    is_kept = longer <= cleaning.MAX_TOKENS
     if not is_kept.all():
-        counts["tokens"] += int(is_long.sum())
-        counts["blank"] += int((is_empty & ~is_long).sum())
+        counts["tokens"] += int((~is_kept).sum())
         sources, targets = (
             token_files.Rows(
                 rows.ids[np.repeat(is_kept, rows.lengths)],

@@ -24,6 +24,11 @@ INVISIBLE = (
     "\u00ad\u200b\u2060\ufeff\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
     "\u2066\u2067\u2068\u2069"
 )
+# Lines, with joiners and signs that are left out at the ends of lines alone.
+SHOW_NOTHING = (
+    *("", " ", *INVISIBLE, *"\u034f\u180e\u200c\u200d\u2061\u2062\u2063\u2064"),
+    *("\u200b \ufeff", "\u200d\u00ad\u200d", "\t\u200f\u2028\u2066 \u2069"),
+)
 _ALIKE = (
     unicodedata.normalize("NFD", _LINE),
     f" {_LINE}  ",

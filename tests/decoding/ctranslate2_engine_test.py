@@ -23,6 +23,7 @@ from tests.ctranslate2_runs import LINES
 from tests.ctranslate2_runs import PRE_NORM
 from tests.ctranslate2_runs import export_of
 from tests.ctranslate2_runs import ours
+from tests.data import spelling_test
 
 # More threads than processors wait for one another.
 ONE_THREAD = mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"})
@@ -88,6 +89,14 @@ class EngineTest(parameterized.TestCase):
         for line, texts, some in zip(LINES, all_texts, all_scores, strict=True):
             self.assertEqual(some, sorted(some, reverse=True))
             self.assertLen(set(texts), 3 if line.strip() else 1)
+
+    def test_a_line_that_shows_nothing_is_blank(self):
+        lines = [*spelling_test.SHOW_NOTHING, "7"]
+        translator = relpos_tf.Translator.load(export_of())
+        texts, scores = self.outputs(translator, lines)
+        self.assertEqual(set(texts[:-1]), {""})
+        self.assertEqual(set(scores[:-1]), {0.0})
+        self.assertNotEqual(texts[-1], "")
 
     def test_padding_is_in_no_translation(self):
         changes = {"seed": 7, "padding": 30.0}

@@ -13,6 +13,7 @@ from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf import errors
+from relpos_tf.data import spelling
 from relpos_tf.data import tokenizer
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import decode_hparam
@@ -20,7 +21,9 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.export import saved_model
 from tests import tiny_run
+from tests.data import spelling_test
 
 LINES = (
     "twenty-one days",
@@ -228,13 +231,12 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         characters = [
             chr(i) for i in range(0x10000) if not 0xD800 <= i < 0xE000
         ]
-        matches = tf.strings.regex_full_match(
-            [c.encode() for c in characters], engines.BLANK
-        )
-        self.assertEqual(
-            [c for c, m in zip(characters, matches.numpy(), strict=True) if m],
-            [c for c in characters if engines.is_blank(c)],
-        )
+        characters += [f"{c}a{c}\u200d" for c in characters]
+        found = saved_model.stripped([c.encode() for c in characters]).numpy()
+        for one, character in zip(found, characters, strict=True):
+            self.assertEqual(one.decode(), character.strip(spelling.BLANKS))
+        for blank in filter(str.isspace, characters):
+            self.assertIn(blank, spelling.BLANKS)
 
 
 class ModelTest(tf.test.TestCase, parameterized.TestCase):
@@ -270,6 +272,12 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
             [LINES[2], "a"], return_scores=True
         )
         self.assertEqual(found, expected)
+
+    def test_a_line_that_shows_nothing_is_blank(self):
+        lines = [*spelling_test.SHOW_NOTHING, "7"]
+        found = self.translator.translate(lines, return_scores=True)
+        self.assertEqual(found[:-1], [("", 0.0)] * (len(lines) - 1))
+        self.assertNotEqual(found[-1][0], "")
 
     def test_translations_begin_with_the_prefix(self):
         prefixes = ["Der Zug", "", "Tage", "x", " Wo ist ", "", "7", "7"]

@@ -28,6 +28,7 @@ from tests import folders
 from tests import tiny_run
 from tests import without_tensorflow
 from tests.bin import calls
+from tests.data import spelling_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "litert_translate.py"
@@ -148,6 +149,12 @@ class EngineTest(parameterized.TestCase):
             for a, b in zip(one.ids, other.ids, strict=True):
                 self.assertEqual(a, b[: len(a)])
                 self.assertFalse(any(b[len(a) :]))
+
+    def test_a_line_that_shows_nothing_is_blank(self):
+        lines = [*spelling_test.SHOW_NOTHING, "7"]
+        found = translator().translate(lines, return_scores=True)
+        self.assertEqual(found[:-1], [("", 0.0)] * (len(lines) - 1))
+        self.assertNotEqual(found[-1][0], "")
 
     def test_translations_are_those_of_the_run(self):
         want = list(ours().translations(LINES, SETTINGS, n_best=3))

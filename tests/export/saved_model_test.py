@@ -27,6 +27,7 @@ from relpos_tf.utils import paths
 from tests import odd_names_test
 from tests import t2t_checkpoint
 from tests import tiny_run
+from tests.data import spelling_test
 from tests.decoding import translator_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -34,7 +35,13 @@ EXAMPLE = ROOT / "examples" / "load_export.py"
 # With remains of invalid UTF-8 and line ends, as in a file that was read.
 LINES = (*translator_test.LINES, "\ufffd7\ufffd", "nul \0 here")
 T2T_VOCAB = 97
-T2T_LINES = ("abc", "seven houses; and 9", "", "ein Haus? \u4e16")
+T2T_LINES = (
+    "abc",
+    "seven houses; and 9",
+    "",
+    "\u200b\u200d",
+    "ein Haus? \u4e16",
+)
 # Runs in a process that cannot import this package.
 ALONE = """
 import contextlib, functools, io, json, runpy, sys
@@ -232,6 +239,18 @@ class ExportTest(tf.test.TestCase):
         with self.assertRaisesRegex(errors.UserError, "something else"):
             saved_model.export_saved_model(tiny_run.path(), folder)
         self.assertEqual((folder / "letter.txt").read_text(), "mine")
+
+    def test_a_line_that_shows_nothing_is_blank(self):
+        lines = [*spelling_test.SHOW_NOTHING, "7"]
+        outputs = self.translate(inputs=tf.constant(lines))
+        columns = (outputs[name].numpy() for name in ("outputs", "scores"))
+        in_graph = list(zip(*columns, strict=True))
+        for found, nothing in (
+            (in_graph, b""),
+            (self.loaded.translate(lines, return_scores=True), ""),
+        ):
+            self.assertEqual(found[:-1], [(nothing, 0.0)] * (len(lines) - 1))
+            self.assertNotEqual(found[-1][0], nothing)
 
     def test_eight_threads_get_the_results_of_one(self):
         lines = translator_test.LINES

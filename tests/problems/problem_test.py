@@ -111,10 +111,12 @@ class ProblemTest(PetsTestCase):
         self.assertEqual(longest, 1024)
 
     def test_a_side_of_invisible_characters_is_empty(self):
-        pairs = [*TRAIN[:3], ("\u200b \ufeff", "b"), ("a", "\u00ad")]
-        manifest = make(pairs).prepare(self.data_dir)
-        self.assertEqual(manifest["counts"]["train"], 3)
-        self.assertEqual(manifest["cleaning"]["blank"], 2)
+        pairs = [*TRAIN[:3], ("\u200b \ufeff", "b"), ("a", "\u00ad\u200d")]
+        for tags in ((), ("<t>",)):
+            made = make(pairs, train_tags=tags)
+            manifest = made.prepare(self.data_dir / f"{tags}")
+            self.assertEqual(manifest["counts"]["train"], 3)
+            self.assertEqual(manifest["cleaning"]["blank"], 2)
 
     def test_an_overlong_line_is_named(self):
         dev = [*DEV, ("ein langer Satz " * 1250, "z")]
