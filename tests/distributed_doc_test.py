@@ -56,7 +56,7 @@ class DistributedDocTest(absltest.TestCase):
         self.assertTrue(found.is_chief)
 
     def test_slurm(self):
-        script = only_block("#!/bin/bash")
+        script = only_block("#!/bin/bash\n#SBATCH --nodes")
         for index in (0, 1):
             found = cluster_of(
                 script,
@@ -66,6 +66,38 @@ class DistributedDocTest(absltest.TestCase):
             )
             self.assertEqual(found.addresses, ("node1:23456", "node2:23456"))
             self.assertEqual(found.index, index)
+
+    def test_slurm_puts_a_stopped_job_back(self):
+        script = only_block("#!/bin/bash\n#SBATCH --nodes")
+        for code, expected in ((138, "requeue 7"), (143, "requeue 7"), (1, "")):
+            stand_ins = (
+                f"scontrol() {{ echo $*; }}; srun() {{ return {code}; }}"
+            )
+            done = subprocess.run(
+                ["bash", "-c", f"{stand_ins}\n{script}"],
+                env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7"},
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual(
+                (done.stdout.strip(), done.returncode), (expected, code)
+            )
+
+    def test_slurm_array_translates_each_line_once(self):
+        script = only_block("#!/bin/bash\n#SBATCH --array")
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        lines = [f"{i}\n" for i in range(1000)]
+        folder.joinpath("mono.de").write_text("".join(lines))
+        decoder = 'relpos-decoder() { cp "${1#*=}" "${2#*=}"; }'
+        for task in range(1, 9):
+            subprocess.run(
+                ["bash", "-c", f"{decoder}\n{script}"],
+                cwd=folder,
+                env=os.environ | {"SLURM_ARRAY_TASK_ID": str(task)},
+                check=True,
+            )
+        parts = [folder / f"part-{task}.en" for task in range(1, 9)]
+        self.assertEqual("".join(p.read_text() for p in parts), "".join(lines))
 
     def test_kubernetes(self):
         job = only_block("apiVersion")

@@ -704,8 +704,8 @@ def _open_closed_streams() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            number = os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, open(number, mode, closefd=False))
+            fd = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(fd, mode, errors="replace", closefd=False))
 
 
 def _fail(name, error, code):

@@ -58,13 +58,15 @@ class _Messages(io.FileIO):
 def drop_failed_messages() -> None:
     """Lets no write to `sys.stderr` fail, and with it the work.
 
-    Its terminal may be closed, its reader gone (`| head`), its disk full.
+    Its terminal may be closed, its reader gone (`| head`), its disk full. A
+    stream that is not the process's own stays.
     """
-    encoding = sys.stderr.encoding
-    file = io.BufferedWriter(_Messages(sys.stderr.fileno(), "w", closefd=False))
-    sys.stderr = sys.__stderr__ = io.TextIOWrapper(
-        file, encoding, "backslashreplace", line_buffering=True
-    )
+    if sys.stderr is sys.__stderr__:
+        encoding = sys.stderr.encoding
+        file = io.BufferedWriter(_Messages(2, "w", closefd=False))
+        sys.stderr = sys.__stderr__ = io.TextIOWrapper(
+            file, encoding, "backslashreplace", line_buffering=True
+        )
 
 
 def show(make: Callable[[], str], is_logged: bool = False) -> None:

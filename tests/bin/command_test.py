@@ -305,7 +305,7 @@ def main():
         log.warning("of a library")
         warnings.warn("again", stacklevel=1)
         print("x" * 100_000, file=sys.stderr, flush=True)
-        print("no line end", end="", file=sys.__stderr__)
+        print("no line end", end="", file=sys.__stderr__ or sys.stderr)
     # Other files do not get the descriptor, not even of a closed stream.
     assert os.open(os.devnull, os.O_RDONLY) > 2
     print("result", sys.stderr.isatty(), sys.stderr.fileno())
