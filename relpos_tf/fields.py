@@ -234,7 +234,7 @@ def check_effect(names: Iterable[str], records: Sequence[Record]) -> None:
             first, cls = records[0], type(records[0])
             when = condition(cls, name)
             keys = _names_in(when)
-            now = [f"{key}={getattr(first, key)}" for key in sorted(keys)]
+            now = [f"{k}={getattr(first, k)}".lower() for k in sorted(keys)]
             others = [
                 other
                 for other in filter(first.has_effect, kinds(cls))

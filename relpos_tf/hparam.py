@@ -38,7 +38,10 @@ TARGET_SPACES = 32
 _SHAW = "self_attention_type|decoder_self_attention_type=dot_product_relative"
 _HAS_TABLES = "add_relative_to_keys|add_relative_to_values=true"
 _TABLES = f"{_SHAW} and {_HAS_TABLES}"
-_OF_ENCODER = f"self_attention_type=dot_product_relative and {_HAS_TABLES}"
+_OF_ENCODER = (
+    f"self_attention_type=dot_product_relative and {_HAS_TABLES} and "
+    "encoder_attention_direction!=forward"
+)
 _OF_DECODER = (
     f"{_TABLES} and decoder_self_attention_type=same|dot_product_relative"
 )

@@ -83,6 +83,12 @@ WITHOUT_EFFECT = (
     ),
     (
         "self_attention_type=dot_product_relative,"
+        "encoder_attention_direction=forward,max_relative_position_right=8",
+        "encoder_attention_direction!=forward",
+        "max_relative_position",
+    ),
+    (
+        "self_attention_type=dot_product_relative,"
         "decoder_self_attention_type=dot_product_alibi,"
         "decoder_max_relative_position=8",
         "decoder_self_attention_type=same|dot_product_relative",

@@ -78,13 +78,9 @@ FILE_FLAGS = {
 TEXTS = list(FILE_FLAGS)[:4]  # the required ones
 
 
-def _texts(*kind: Any) -> Any:
-    """Returns what defines texts of a parser and a serializer."""
-
-    def define(*args: Any, flag_values: Any, **kwargs: Any) -> None:
-        flags.DEFINE_flag(_Text(*kind, *args, **kwargs), flag_values)
-
-    return define
+def _define_text(*args: Any, flag_values: Any, **kwargs: Any) -> None:
+    """Defines a text: its parser, serializer, name, default and help."""
+    flags.DEFINE_flag(_Text(*args, **kwargs), flag_values)
 
 
 def _definer(define: Callable[..., Any], **defaults: Any) -> Any:
@@ -174,12 +170,16 @@ class Flags(flags.FlagValues):
         flags.DEFINE_integer, upper_bound=fields.LARGEST_INT
     )
     define_list = _definer(
-        _texts(flags.ListParser(), flags.CsvListSerializer(",")),
+        functools.partial(
+            _define_text, flags.ListParser(), flags.CsvListSerializer(",")
+        ),
         allow_overwrite=True,
     )
     define_multi_string = _definer(flags.DEFINE_multi_string)
     define_string = _definer(
-        _texts(flags.ArgumentParser(), flags.ArgumentSerializer())
+        functools.partial(
+            _define_text, flags.ArgumentParser(), flags.ArgumentSerializer()
+        )
     )
 
     def define_numbers(self, name: str, default: list[str], help: str) -> None:
