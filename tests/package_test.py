@@ -50,3 +50,16 @@ except ImportError as error:
                 f"^Expected the package {library}, which .* needs. "
                 "Received: none. Install it: pip install ",
             )
+
+    @parameterized.parameters(False, True)
+    def test_keras_2_is_asked_for_only_where_it_is_installed(self, is_there):
+        folder = self.create_tempdir()
+        if is_there:
+            folder.create_file("tf_keras.py")
+        code = "import os, relpos_tf; print(os.environ['TF_USE_LEGACY_KERAS'])"
+        done = calls.python(
+            "-c",
+            f"import sys; sys.path.append({folder.full_path!r}); {code}",
+            TF_USE_LEGACY_KERAS="1",
+        )
+        self.assertEqual(done.stdout, "1\n" if is_there else "", done.stderr)

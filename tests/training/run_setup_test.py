@@ -9,6 +9,7 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf import registry
 from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 from relpos_tf.training import hosts
@@ -212,6 +213,18 @@ class OpenRunTest(parameterized.TestCase):
         hparams = hparams.replace(pair_concatenation=0.1)
         run, _ = self.open(hparams, train=train, data="other")
         self.assertEqual(run.longest_source(), 20)
+
+
+class StartTest(parameterized.TestCase):
+    def test_hosts_compare_the_code_before_the_flags(self):
+        compared, one = [], mock.create_autospec(hosts.Hosts)
+        one.check_same.side_effect = compared.append
+        for checksum in "ab":
+            with mock.patch.object(registry, "sources", lambda c=checksum: c):
+                run_setup.check_same_start(one, {}, hparam.HParams())
+        code = [values["relpos_tf sources"] for values in compared[::2]]
+        self.assertEqual(code, ["a", "b"])
+        self.assertEqual(compared[1], compared[3])
 
 
 class VocabularyTest(parameterized.TestCase):
