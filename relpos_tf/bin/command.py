@@ -129,7 +129,8 @@ class Flags(flags.FlagValues):
                 continue
             file = word if "=" in word else f"{word}={next(words, '')}"
             in_files += super().read_flags_from_files([file], force_gnu)
-        self.__dict__["typed"] = frozenset(map(self._name, typed))
+        names = [word for word in typed if word.startswith("-")]
+        self.__dict__["typed"] = frozenset(map(self._name, names))
         kept = [line for line in in_files if self._name(line) not in self.typed]
         return kept + typed
 
@@ -329,7 +330,9 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         return 1
     except Exception as error:
         if (text := system_errors.explanation(error)) is None:
-            raise
+            if (stop := signals.raised()) is None:
+                raise
+            return _fail(name, f"{stop}.", stop.exit_code)
         return _fail(name, text, 1)
     finally:
         terminal.clear()  # before a traceback

@@ -241,11 +241,15 @@ class RunDir:
         if not flags or not steps or steps[-1] in steps_of(self.path, END):
             return ""
         asked = flags.get("train_steps", "")
-        total = int(asked) if asked.isdecimal() else 0
+        hparams = self.read_hparams()
+        total = asked.isdecimal() and int(asked) or hparams.train_steps
+        is_averaged = steps[-1] in all_steps(self.path / AVERAGE)
+        if steps[-1] >= total and (is_averaged or hparams.num_averaged < 2):
+            return ""  # copied without the mark
         return (
             f"The run {self.path} has not ended: it has {steps[-1]:,} of "
-            f"{total or self.read_hparams().train_steps:,} updates, without "
-            "the evaluation and the average of its end."
+            f"{total:,} updates, without the evaluation and the average of its "
+            "end."
         )
 
     def _write(self, name: str, content: bytes) -> None:

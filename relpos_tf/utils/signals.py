@@ -40,6 +40,7 @@ class _State:
     holds = 0  # depth of `held` blocks
     pending: Stopped | None = None  # by the first signal in such a block
     count = 0  # signals since they were first caught
+    raised: Stopped | None = None  # the last one, outside of such a block
 
 
 @contextlib.contextmanager
@@ -59,6 +60,7 @@ def caught(handler: Callable[..., None] | None = None) -> Iterator[None]:
     before = {}
     if threading.current_thread() is threading.main_thread():
         _State.holds, _State.pending, _State.count = 0, None, 0
+        _State.raised = None
         before = {number: signal.getsignal(number) for number in NUMBERS}
     for number, old in before.items():
         if old != signal.SIG_IGN:
@@ -106,6 +108,11 @@ def pending() -> list[bool]:
     return [n == getattr(_State.pending, "number", 0) for n in NUMBERS]
 
 
+def raised() -> Stopped | None:
+    """Returns what a signal raised; C code may make another error of it."""
+    return _State.raised
+
+
 def of_exit(code: int) -> Stopped | None:
     """Returns the signal that ended another process, if one did.
 
@@ -136,4 +143,5 @@ def _handle(number, frame):
     if _State.holds:
         _State.pending = _State.pending or Stopped(number)
     elif _State.count != 2:
-        raise Stopped(number)
+        _State.raised = Stopped(number)
+        raise _State.raised

@@ -79,6 +79,14 @@ def hang_up():
     raise signals.Stopped(signal.SIGHUP)
 
 
+def hang_up_within_a_library():
+    with signals.caught():
+        try:
+            signal.raise_signal(signal.SIGHUP)
+        except signals.Stopped as error:
+            raise SystemError("bad argument to internal function") from error
+
+
 def need_memory():
     raise MemoryError
 
@@ -176,6 +184,12 @@ class FlagsTest(parameterized.TestCase):
                 _, out, err = calls.execute(show_flags, *typed)
                 self.assertEqual(out, b"('p', 5, False, 'a', [])", err)
 
+    def test_a_value_is_no_typed_flag(self):
+        file = self.create_tempfile(content="--steps=3\n--xla\n").full_path
+        typed = [f"--flagfile={file}", "--problem", "steps"]
+        _, out, err = calls.execute(show_flags, *typed)
+        self.assertEqual(out, b"('steps', 3, True, 'a', [])", err)
+
     def test_only_a_typed_flag_is_refused_for_want_of_another(self):
         file = self.create_tempfile(content="--files=a\n").full_path
         code, out, _ = calls.execute(show_flags, f"--flagfile={file}")
@@ -256,6 +270,7 @@ class ExitCodeTest(parameterized.TestCase):
         (press_control_c, 130, "stopped by SIGINT."),
         (be_terminated, 143, "stopped by SIGTERM."),
         (hang_up, 129, "stopped by SIGHUP."),
+        (hang_up_within_a_library, 129, "stopped by SIGHUP."),
         (need_memory, 1, "Out of memory. Take a smaller batch_size or beam, "),
         (raise_foreign_text, 1, "Received: \\x1b[2J\\x9b31m\\u202e, spoken."),
     )
