@@ -230,6 +230,12 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
     if run.is_trained():
         flags = run_dir.parse_flags(flags_text)
         _check_same_run(run, hparams, problem, data_dir, flags)
+        if not run_dir.all_steps(run.path):
+            raise errors.UserError(
+                f"The run {run.path} has an average, but no checkpoint to go "
+                "on from. To start from it, name another --output_dir and "
+                f"--warm_start_from={run.path}."
+            )
     run.copy_tokenizer(tokenizer_path)
     run.write_problem(
         {

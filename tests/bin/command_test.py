@@ -79,10 +79,10 @@ def hang_up():
     raise signals.Stopped(signal.SIGHUP)
 
 
-def hang_up_within_a_library():
+def stop_within_a_library():
     with signals.caught():
         try:
-            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGUSR2)
         except signals.Stopped as error:
             raise SystemError("bad argument to internal function") from error
 
@@ -270,7 +270,7 @@ class ExitCodeTest(parameterized.TestCase):
         (press_control_c, 130, "stopped by SIGINT."),
         (be_terminated, 143, "stopped by SIGTERM."),
         (hang_up, 129, "stopped by SIGHUP."),
-        (hang_up_within_a_library, 129, "stopped by SIGHUP."),
+        (stop_within_a_library, 140, "stopped by SIGUSR2."),
         (need_memory, 1, "Out of memory. Take a smaller batch_size or beam, "),
         (raise_foreign_text, 1, "Received: \\x1b[2J\\x9b31m\\u202e, spoken."),
     )

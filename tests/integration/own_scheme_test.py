@@ -85,6 +85,7 @@ class OwnSchemeTest(folders.TestCase):
             self.execute(*serve, "--port=0", expected=143)
         worker.assert_called_once()
         self.execute("average", "--usr_dir=mine", "--output_dir=runs/decay")
+        compare = [x for x in compare if not x.startswith("--train_steps")]
         with examples.work_in_this_process(self.work):
             self.execute(*compare, f"--hparams={SMALL}", "--train_steps=2")
         report = json.loads(
@@ -107,8 +108,9 @@ class OwnSchemeTest(folders.TestCase):
             main = importlib.import_module(f"relpos_tf.bin.{name}").main
             more = ["--output_dir=out"] if name == "compare" else []
             _, _, error = calls.execute(main, f"--{flag}=runs/decay", *more)
-            self.assertRegex(error, "`learned_decay` is not reg.*--usr_dir")
-            self.assertEqual(error.count("\n"), 1, error)
+            self.assertNotIn("Traceback", error)
+            last = error.split("\n")[-2]
+            self.assertRegex(last, "`learned_decay` is not reg.*--usr_dir")
         with self.assertRaisesRegex(errors.UserError, "import the module"):
             translator.Translator.load("runs/decay")
 

@@ -541,7 +541,6 @@ class ResultTest(folders.TestCase):
     @parameterized.parameters(
         ("--train_steps=1000\n", "200 of 1,000 updates"),
         ("--train_steps=0\n", "200 of 1,500 updates"),
-        ("--train_steps=200\n", "200 of 200 updates, without the"),
         ("--train_steps=\n", "200 of 1,500 updates"),
     )
     def test_a_run_that_has_not_ended_says_so(self, flags, expected):
@@ -558,6 +557,16 @@ class ResultTest(folders.TestCase):
             self.assertLen(self.name(path)[1], 1)
         self.run.truncate(200)  # Its training goes on.
         self.assertIn(expected, self.name()[1][1])
+
+    def test_after_the_last_update_only_an_average_can_be_missing(self):
+        self.make("ckpt-100", "ckpt-200")
+        self.run.write_flags("--train_steps=200\n")
+        self.assertLen(self.name()[1], 1)
+        hparams = self.run.read_hparams().replace(average_checkpoints=2)
+        self.run.write_hparams(hparams)
+        self.assertIn("200 of 200 updates, without the", self.name()[1][1])
+        self.make("average/ckpt-200")
+        self.assertLen(self.name()[1], 1)
 
 
 _CHILD = """

@@ -88,6 +88,8 @@ class OpenRunTest(parameterized.TestCase):
         )
         with self.assertRaisesRegex(errors.UserError, "hidden_size=16 .now 32"):
             self.open(HPARAMS.replace(hidden_size=32))
+        with self.assertRaisesRegex(errors.UserError, "no checkpoint to go on"):
+            self.open(HPARAMS)
 
     def test_a_run_without_a_checkpoint_begins_anew(self):
         # As after memory that did not suffice for the first update.
