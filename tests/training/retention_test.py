@@ -10,6 +10,7 @@ from relpos_tf import errors
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.problems import manifest
+from relpos_tf.training import run_setup
 from relpos_tf.training import trainer as trainer_lib
 from tests.training import tiny_runs
 
@@ -197,7 +198,11 @@ class ConditionsTest(tiny_runs.TestCase):
         before = metrics.read_bytes()
         for path in whole.run.path.glob("ckpt-*"):
             path.unlink()
-        trainer = self.trainer("whole", 4, "average_checkpoints=2")
+        opened = run_setup.open_trained_run(
+            str(whole.run.path), self.problem, self.data_dir, whole.hparams
+        )
+        with mock.patch.object(run_setup, "open_run", return_value=opened):
+            trainer = self.trainer("whole", 4)
         self.assertEqual(metrics.read_bytes(), before)
         self.assertEqual(checkpoints.resolve(whole.run.path), average)
         found = trainer.score(average)
