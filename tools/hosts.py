@@ -49,7 +49,7 @@ class Case(NamedTuple):
         fault: function of the two processes.
         moment: "save": the fault comes once step 5 is saved; "evaluation":
             while the chief evaluates; "": at once.
-        flags: further flags of host 1.
+        flags: flags of host 1, in place of the usual ones or besides.
         config: TF_CONFIG of host 1, if it differs.
     """
 
@@ -136,8 +136,8 @@ def start(case, index, folder, addresses, stderr):
     }
     if index == 1 and case.config:
         environment["TF_CONFIG"] = case.config
-    command = [
-        *(sys.executable, "trainer.py", "--problem=algorithmic_reverse"),
+    flags = [
+        "--problem=algorithmic_reverse",
         f"--data_dir={folder / 'data'}",
         f"--output_dir={folder / 'run'}",
         f"--hparams={HPARAMS}",
@@ -147,8 +147,9 @@ def start(case, index, folder, addresses, stderr):
         *(() if case.moment == "evaluation" else ("--schedule=train",)),
         *(case.flags if index == 1 else ()),
     ]
+    by_name = {flag.partition("=")[0]: flag for flag in flags}
     return subprocess.Popen(
-        command,
+        [sys.executable, "trainer.py", *by_name.values()],
         cwd=kill.ROOT,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
