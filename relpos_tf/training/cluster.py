@@ -91,8 +91,9 @@ def from_environment() -> Cluster | None:
         chief, workers = jobs.get("chief", []), jobs.get("worker", [])
         offset = {"chief": 0, "worker": len(chief)}[resolver.task_type]
         range(len(jobs[resolver.task_type])).index(resolver.task_id)  # is there
-        for address in [*chief, *workers]:
-            split(address)
+        hosts = [split(address) for address in [*chief, *workers]]
+        if len({*hosts}) < len(hosts):
+            raise ValueError("an address comes twice")
     except Exception as error:  # A mistake shows as errors of many classes.
         raise errors.UserError(
             f"TF_CONFIG is not valid ({error!r}). Expected for example "

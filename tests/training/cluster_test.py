@@ -86,6 +86,14 @@ class ClusterTest(parameterized.TestCase):
         found = cluster_of({"worker": [address, "b:2"]}, type="worker", index=1)
         self.assertEqual(found.addresses[0], address)
 
+    def test_an_address_that_comes_twice_is_refused(self):
+        for jobs in (
+            {"worker": ["a:1", "b:1", "a:1"]},
+            {"chief": ["a:1"], "worker": ["a:01"]},
+        ):
+            with self.assertRaisesRegex(errors.UserError, "comes twice"):
+                cluster_of(jobs, type="worker", index=0)
+
     def test_other_addresses_are_named(self):
         words = "a :1 a: a:0 a:-1 a:abc a:65536 a:99999 a:1:2 a..b:1 .a:1 a:²"
         words += " größe:1 http://a:1 ::1:2222 []:1"
