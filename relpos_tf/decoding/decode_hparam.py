@@ -60,6 +60,11 @@ class DecodeHParams(fields.Record):
     @classmethod
     def parse(cls, text: str) -> "DecodeHParams":
         """Reads a comma-separated list such as `"beam_size=4,alpha=0.6"`."""
+        if "n_best=" in text:  # the name in Python and in the service
+            raise errors.UserError(
+                "The N best translations are beam_size=N,return_beams=true. "
+                f"Received: {text}."
+            )
         return cls().override(text)
 
     @classmethod

@@ -32,6 +32,10 @@ class DecodeHParamsTest(parameterized.TestCase):
             f"`{name}` must be {expected}. Received: {name}=",
         )
 
+    def test_the_name_of_python_leads_to_those_here(self):
+        with self.assertRaisesRegex(errors.UserError, "N,return_beams=true"):
+            decode_hparam.DecodeHParams.parse("alpha=1,n_best=3")
+
     def test_the_int_of_a_float_becomes_a_float(self):
         settings = decode_hparam.DecodeHParams(alpha=1, sampling_temp=2)
         for value in settings.alpha, settings.sampling_temp:
