@@ -38,10 +38,8 @@ TARGET_SPACES = 32
 _SHAW = "self_attention_type|decoder_self_attention_type=dot_product_relative"
 _HAS_TABLES = "add_relative_to_keys|add_relative_to_values=true"
 _TABLES = f"{_SHAW} and {_HAS_TABLES}"
-_OF_ENCODER = (
-    f"self_attention_type=dot_product_relative and {_HAS_TABLES} and "
-    "encoder_attention_direction!=forward"
-)
+_OF_ENCODER = f"self_attention_type=dot_product_relative and {_HAS_TABLES}"
+_RIGHT = f"{_OF_ENCODER} and encoder_attention_direction!=forward"
 _OF_DECODER = (
     f"{_TABLES} and decoder_self_attention_type=same|dot_product_relative"
 )
@@ -94,10 +92,15 @@ class HParams(fields.Record):
         "same", *SELF_ATTENTION_TYPES, of=OWN_TYPES
     )
     # k, the distance at which relative positions are clipped.
-    max_relative_position: int = number(16, most=10_000, when=_TABLES)
+    max_relative_position: int = number(
+        16,
+        most=10_000,
+        when=f"{_OF_ENCODER} or decoder_{_OF_ENCODER} and "
+        "decoder_max_relative_position=-1",
+    )
     # k of keys after the query (w2v-BERT 2.0: 64 before, 8 after), which the
     # decoder masks; and k in the decoder; -1: max_relative_position.
-    max_relative_position_right: int = number(-1, -1, 10_000, when=_OF_ENCODER)
+    max_relative_position_right: int = number(-1, -1, 10_000, when=_RIGHT)
     decoder_max_relative_position: int = number(
         -1, -1, 10_000, when=_OF_DECODER
     )

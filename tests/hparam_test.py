@@ -94,6 +94,12 @@ WITHOUT_EFFECT = (
         "decoder_self_attention_type=same|dot_product_relative",
         "max_relative_position",
     ),
+    (
+        "decoder_self_attention_type=dot_product_relative,"
+        "decoder_max_relative_position=4,max_relative_position=8",
+        "decoder_max_relative_position=-1",
+        "decoder_max_relative_position",
+    ),
     ("add_relative_to_keys=true", "=dot_product_relative", ""),
     ("heads_share_relative_embedding=true", "=dot_product_relative", ""),
     ("relative_attention_implementation=auto", "=dot_product_relative", ""),
@@ -173,7 +179,11 @@ class HParamsTest(parameterized.TestCase):
         "learning_rate_schedule=linear_warmup*constant,"
         "learning_rate_warmup_steps=9,learning_rate_constant=2",
         "decoder_self_attention_type=dot_product_relative,"
-        "max_relative_position=8,decoder_max_relative_position=4",
+        "max_relative_position=8",
+        "decoder_self_attention_type=dot_product_relative,"
+        "decoder_max_relative_position=4",
+        "self_attention_type=dot_product_relative,max_relative_position=8,"
+        "decoder_max_relative_position=4",
         "self_attention_type=dot_product_relative,add_relative_to_keys=false,"
         "max_relative_position=8",
         "decoder_self_attention_type=dot_product_relative_bias,"

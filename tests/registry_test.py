@@ -109,29 +109,38 @@ def {name}(*args):
         self.assertEmpty(registry.usr_dirs)
 
     @parameterized.parameters(
-        ("hparams", "a", "return registry.hparams('transformer_tiny')"),
-        ("hparams", "", "return {{}}"),
-        ("problem", "", "return None"),
-        ("self_attention_type", "hparams", "return None"),
-        ("self_attention_type", "hparams, is_encoder", "return None"),
+        ("hparams", "", "{{}}", "HParams"),
+        ("problem", "", "None", "Problem"),
+        ("self_attention_type", "hparams, is_encoder", "None", "Scheme"),
     )
-    def test_a_function_of_another_kind_is_refused(self, kind, args, code):
+    def test_a_function_that_returns_another_kind_is_refused(
+        self, kind, args, value, wanted
+    ):
         text = f"""import functools
 from relpos_tf import registry
 @registry.register_{kind}
 @functools.cache
 def users_own({args}):
-    {code}
+    return {value}
 """
         path = self.folder("users_own", text)
         registry.import_usr_dir(str(path))
         make = getattr(registry, kind)
         given = (hparam.HParams(), True) if "attention" in kind else ()
         with self.assertRaisesRegex(
-            errors.UserError,
-            f"{path}/__init__.py: .*`users_own` of {len(given)} arg.*users_own",
+            errors.UserError, f"`users_own`, .*{kind[:4]}.* returns a {wanted}"
         ):
             make("users_own", *given)
+
+    def test_a_function_may_have_further_arguments_with_defaults(self):
+        text = """from relpos_tf import registry
+@registry.register_hparams
+def users_scaled(hidden_size=48):
+    base = registry.hparams("transformer_tiny")
+    return base.replace(hidden_size=hidden_size)
+"""
+        registry.import_usr_dir(str(self.folder("users_scaled", text)))
+        self.assertEqual(registry.hparams("users_scaled").hidden_size, 48)
 
     def test_a_folder_that_failed_can_be_tried_again(self):
         path = self.folder("users_third_set", "raise RuntimeError('not yet')")

@@ -57,7 +57,7 @@ from relpos_tf.utils import terminal
 from relpos_tf.utils import text as text_lib
 
 _HELP_FLAGS = {"-h", "--h", "-help", "--help", "--helpshort", "--helpfull"}
-_NOT_PATHS = {"cors_origin", "host"}  # flags whose value may be an address
+_NOT_PATHS = {"cors_origin", "host", "train_tags"}  # may have a colon
 # The flags of text of the user's own, and what they name.
 FILE_FLAGS = {
     "train_source": "training text, plain or compressed. Several files, "
@@ -252,7 +252,6 @@ def program(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Runs a command on `sys.argv` and ends the process with its exit code."""
     _speak_utf8()
-    _hide_working_folder()
     _open_closed_streams()
     terminal.drop_failed_messages()
     code = execute(main, sys.argv[1:])
@@ -279,18 +278,6 @@ def _speak_utf8() -> None:
     if not is_utf8 and os.environ.get("PYTHONUTF8") != "1":
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, sys.orig_argv)
-
-
-def _hide_working_folder() -> None:
-    """Keeps the Python that we start from modules that this one cannot see.
-
-    `python -m` puts the working folder first on its path, before the standard
-    library: a `select.py` of the user's would take the place of Python's.
-    """
-    with contextlib.suppress(FileNotFoundError):  # The folder was removed.
-        folder = os.getcwd()
-        if not any(os.path.abspath(path) == folder for path in sys.path):
-            os.environ["PYTHONSAFEPATH"] = "1"
 
 
 def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:

@@ -67,7 +67,10 @@ def score(
     (dev,) = collection.open_test_sets(data_dir, problem, False)
     results = scoring.score(runs, train_steps, [dev], folder / FOLDER, slots)
     if len(results) < len(runs):
-        raise errors.UserError("Expected scores of all points of the grid.")
+        raise errors.UserError(
+            f"Expected scores of all {len(runs)} runs of the grid. Received: "
+            f"{len(results)}. See the logs named above, and run it again."
+        )
     return [
         PointScore(
             variant,

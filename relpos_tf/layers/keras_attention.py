@@ -197,6 +197,8 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         initializer = self.relative_initializer
         if initializer is None:
             initializer = keras.initializers.RandomUniform(-limit, limit)
+        elif isinstance(initializer, keras.initializers.Initializer):
+            initializer = initializer.clone()  # One object repeats its numbers.
         if not self.heads_share_relative_embedding:
             shape = (self.num_heads, *shape)
         return self.add_weight(

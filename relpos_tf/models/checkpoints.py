@@ -283,9 +283,10 @@ class _UnreadableError(Exception):
 
 
 class _File(io.BufferedReader):
-    """A file whose reading raises no `OSError`: `zipfile` takes it for damage.
+    """A file whose reading raises `_UnreadableError` in place of `OSError`.
 
-    Only places outside of the file do.
+    `zipfile` takes an `OSError` for damage, which it is only where the archive
+    names a place outside of the file.
     """
 
     def read(self, size=-1, /):

@@ -7,7 +7,6 @@ teacher forcing, the same formula is no BLEU score.
 import dataclasses
 import functools
 import importlib.metadata
-import json
 import logging
 import re
 from collections.abc import Iterable
@@ -61,10 +60,6 @@ class Scores:
     empty_lines: int
     lines: int
     warnings: tuple[str, ...] = ()
-
-    def to_json(self) -> str:
-        """Returns the attributes, by name, as one JSON object."""
-        return json.dumps(dataclasses.asdict(self), ensure_ascii=False)
 
 
 class TokenizedScore(NamedTuple):

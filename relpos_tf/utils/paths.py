@@ -12,7 +12,7 @@ from typing import Any
 from relpos_tf import errors
 
 # pathlib makes one slash of two.
-_ADDRESS = re.compile(r"(?<![\w.+-])[A-Za-z][\w.+-]*:/[^\s,'\"\]]*")
+_ADDRESS = re.compile(r"(?<![\w.+/-])[A-Za-z][\w.+-]*:/[^\s,'\"\]]*")
 
 
 def check_folder(path: str | pathlib.Path) -> None:

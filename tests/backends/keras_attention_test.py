@@ -397,6 +397,16 @@ class KerasAttentionTest(parameterized.TestCase):
         self.assertLess(np.linalg.norm(error), 0.05 * np.linalg.norm(plain))
         self.assertEqual(other.query_dense.kernel.dtype, "int8")
 
+    def test_tables_of_one_initializer_begin_apart(self):
+        layer = example_layer(
+            value_dim=D, relative_initializer="glorot_uniform"
+        )
+        x = normal(1, 2, 5, 11)
+        layer(x, x)
+        tables = numpy(layer.relative_keys), numpy(layer.relative_values)
+        self.assertEqual(tables[0].shape, tables[1].shape)
+        self.assertGreater(np.abs(tables[0] - tables[1]).min(), 0)
+
     def test_config_holds_every_argument(self):
         layer = example_layer(
             dropout=0.25,
