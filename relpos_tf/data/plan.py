@@ -21,7 +21,6 @@ small. What does not fill a batch goes on to the next slice.
 """
 
 import dataclasses
-import fractions
 import hashlib
 import itertools
 from collections.abc import Iterator
@@ -272,10 +271,10 @@ class Plan:
 
         Each next pair is of the corpus with the smallest (2 n + 1) / share, of
         which n have been read, as seats are given to parties (Webster's
-        method). Fractions are exact, so epochs have as many pairs as the data.
+        method). It counts pairs, so an epoch has as many as the data.
         """
-        shares = [fractions.Fraction(c.share) for c in self.corpora]
-        shares = [share / sum(shares) for share in shares]
+        whole = sum(corpus.share for corpus in self.corpora)
+        shares = [corpus.share / whole for corpus in self.corpora]
         total = epochs * len(self.lengths)
         # No corpus lags behind its share by as many pairs as there are corpora.
         read = [max(0, int(s * total) - len(shares)) for s in shares]
