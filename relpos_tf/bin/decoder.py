@@ -212,7 +212,7 @@ def source_lines() -> Iterable[str] | None:
     """
     if is_prompt() or FLAGS.score_file or FLAGS.test_set:
         return None
-    lines = text.stream_lines(sys.stdin.buffer)
+    lines = text.stream_lines(text.bounded(sys.stdin.buffer))
     if FLAGS.decode_from_file:
         lines = text.read_nonempty(FLAGS.decode_from_file)
     is_paired = FLAGS.decode_reference or FLAGS.prefix_file

@@ -6,6 +6,8 @@ archive only the members asked for are taken, each as a plain file whose name
 has no folders.
 """
 
+import collections
+import contextlib
 import dataclasses
 import hashlib
 import http.client
@@ -31,6 +33,7 @@ _BLOCK = 1 << 20
 _SECONDS = 20  # to wait for a server each time
 # Some hosts refuse Python's default.
 _USER_AGENT = "relpos_tf (a machine translation toolkit)"
+_SEGMENT = re.compile("<seg [^>]*>(.*)</seg>")
 _log = logging.getLogger("relpos_tf")
 
 
@@ -98,10 +101,13 @@ class ParallelText:
     Args:
         files: (source path, target path) of each corpus.
         num_lines: Expected lines of each corpus, or None; none: all None.
+        checksums: The expected sha256 of the two files of each corpus; none:
+            those of the first reading.
 
     Raises:
         UserError: a file is missing, empty or no text in UTF-8, or two do not
-            have the same number of lines, or not the expected number.
+            have the same number of lines, or not the expected number; here and
+            at the end of each reading: what was read is not as expected.
 
     Attributes:
         files: (source path, target path) of each corpus.
@@ -111,19 +117,36 @@ class ParallelText:
         self,
         files: Sequence[tuple[pathlib.Path, pathlib.Path]],
         num_lines: Sequence[int | None] = (),
+        checksums: Sequence[tuple[str, str]] = (),
     ):
-        self.files = list(files)
-        self._count = sum(
-            _check_pair(*pair, expected)
-            for pair, expected in itertools.zip_longest(files, num_lines)
-        )
+        self.files, self._count = list(files), 0
+        self._checksums = dict(zip(self.files, checksums, strict=False))
+        for pair, expected in itertools.zip_longest(files, num_lines):
+            with self._unchanged(pair) as digests:
+                self._count += _check_pair(pair, digests, expected)
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for pair in self.files:
-            yield from zip(*map(text.read_lines, pair), strict=True)
+            with self._unchanged(pair) as digests:
+                sides = list(map(text.read_lines, pair, digests))
+                yield from zip(*sides, strict=False)
+                collections.deque(itertools.chain(*sides), 0)  # to their ends
+
+    @contextlib.contextmanager
+    def _unchanged(self, pair):
+        """Yields digests for two files, and compares them after the block."""
+        digests = hashlib.sha256(), hashlib.sha256()
+        yield digests
+        found = tuple(digest.hexdigest() for digest in digests)
+        if found != self._checksums.setdefault(pair, found):
+            raise errors.UserError(
+                f"Expected {pair[0]} and {pair[1]} to stay as they are while "
+                "they are prepared. Received: other content than at first. "
+                "Run again when nothing writes to them."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,21 +335,17 @@ def plain_text(sgm: pathlib.Path) -> pathlib.Path:
         The text file, beside the .sgm file.
     """
     path = sgm.with_name(sgm.name + ".txt")
-    segments = re.findall(
-        r"^<seg [^>]*>(.*)</seg>",
-        sgm.read_text(encoding="utf-8", errors="replace"),
-        flags=re.MULTILINE,
-    )
-    text.write_lines(path, (" ".join(line.split()) for line in segments))
+    segments = filter(None, map(_SEGMENT.match, text.read_lines(sgm)))
+    text.write_lines(path, (" ".join(one[1].split()) for one in segments))
     return path
 
 
-def _check_pair(
-    source: pathlib.Path, target: pathlib.Path, expected: int | None
-) -> int:
+def _check_pair(pair, digests, expected: int | None) -> int:
     """Returns the number of lines, or raises unless both files have as many."""
+    source, target = pair
     counts = [
-        sum(1 for _ in text.checked_lines(path)) for path in (source, target)
+        sum(1 for _ in lines)
+        for lines in map(text.checked_lines, pair, digests)
     ]
     if counts[0] == counts[1] and counts[0] and expected in (None, counts[0]):
         return counts[0]

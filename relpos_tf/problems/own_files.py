@@ -123,16 +123,23 @@ def tags(listed: str | None, number: int) -> tuple[str, ...]:
 
 
 def opened(
-    found: Sequence[Pairs],
+    found: Sequence[Pairs], *checksums: Sequence[Sequence[str]]
 ) -> corpora_lib.ParallelText | corpora_lib.KeptApart:
     """Returns the text of corpora, which are kept apart if they are several.
 
     Args:
         found: The pairs of files of each corpus.
+        *checksums: Those of both sides, as in `settings`.
+
+    Raises:
+        UserError: see `corpora.ParallelText`.
     """
     texts = [
-        corpora_lib.ParallelText([tuple(map(pathlib.Path, p)) for p in pairs])
-        for pairs in found
+        corpora_lib.ParallelText(
+            [tuple(map(pathlib.Path, pair)) for pair in pairs],
+            checksums=list(zip(*expected, strict=True)),
+        )
+        for pairs, *expected in zip(found, *checksums, strict=True)
     ]
     return texts[0] if len(texts) == 1 else corpora_lib.KeptApart(texts)
 

@@ -149,19 +149,20 @@ def files_problem(
         corpora = [list(itertools.chain.from_iterable(corpora))]
     texts = {"train": corpora, "dev": [[tuple(dev)]]}
     texts |= own_files.test_sets(*(test or (None, None)))
-    settings = {"train_tags": list(tags)}
+    settings, splits = {"train_tags": list(tags)}, {}
     for split, found in texts.items():
-        settings |= own_files.settings(split, found)
+        checksums = own_files.settings(split, found)
+        settings |= checksums
+        splits[split] = lambda tmp_dir, found=found, sums=checksums: (
+            own_files.opened(found, *sums.values())
+        )
     source, target = corpora[0][0]
     return problem.Problem(
         name="translate_files",
         source_language=own_files.language(source, "source"),
         target_language=own_files.language(target, "target"),
         vocab_size=vocab_size,
-        splits={
-            split: lambda tmp_dir, found=found: own_files.opened(found)
-            for split, found in texts.items()
-        },
+        splits=splits,
         settings=settings,
         train_tags=tags,
         train_weights=weights,

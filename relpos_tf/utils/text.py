@@ -10,6 +10,7 @@ Text in another encoding is refused with the command that converts it.
 """
 
 import contextlib
+import functools
 import importlib
 import io
 import itertools
@@ -19,6 +20,7 @@ import pathlib
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from typing import Any
 from typing import BinaryIO
 
 from relpos_tf import errors
@@ -42,6 +44,7 @@ _FORMATS = {
 COMPRESSED = tuple(_FORMATS)
 # Shares of lines beyond which a file was not meant to be UTF-8.
 _MOST_BROKEN, _MOST_NUL = 0.05, 0.01
+_LONGEST = 1 << 24  # bytes of a line: what is longer is no text
 # Lines after which a stream that is not UTF-8 is stopped.
 _MANY = 1000
 _BLOCK = 1 << 20
@@ -82,26 +85,61 @@ def stream_lines(
         )
 
 
-def read_lines(path: str | pathlib.Path) -> Iterator[str]:
+def bounded(
+    stream: BinaryIO, name: str | pathlib.Path = "standard input"
+) -> Iterator[bytes]:
+    """Yields the lines of a stream, with their ends.
+
+    Args:
+        stream: What is read.
+        name: For the message.
+
+    Raises:
+        UserError: a line is so long that it may have no end.
+    """
+    lines = iter(functools.partial(stream.readline, _LONGEST + 1), b"")
+    for number, line in enumerate(lines, start=1):
+        if len(line) > _LONGEST:
+            raise errors.UserError(
+                f"Expected text of one sentence a line. Received: {name}, "
+                f"whose line {number:,} is longer than {_LONGEST:,} bytes. "
+                "Break it into lines."
+            )
+        yield line
+
+
+def read_lines(path: str | pathlib.Path, digest: Any = None) -> Iterator[str]:
     """Yields the lines of a file whose encoding is known to be right.
+
+    Args:
+        path: The file.
+        digest: An object of `hashlib` that gets the content of the file, as it
+            is on the disk; all of it, once the last line has been read.
 
     Raises:
         OSError: the file does not exist, for example.
-        UserError: its content cannot be read to its end.
+        UserError: its content cannot be read to its end, or a line is too
+            long.
     """
-    for number, line in enumerate(_lines_of(path)):
+    for number, line in enumerate(_lines_of(path, digest)):
         yield _decoded(line, is_first=number == 0)
 
 
-def checked_lines(path: str | pathlib.Path) -> Iterator[str]:
+def checked_lines(
+    path: str | pathlib.Path, digest: Any = None
+) -> Iterator[str]:
     """Yields the lines of a user's file, which is checked while it is read.
+
+    Args:
+        path: The file.
+        digest: See `read_lines`.
 
     Raises:
         OSError: the file does not exist, for example.
         UserError: its content cannot be read to its end, or is not text in
-            UTF-8, as far as it has been read.
+            UTF-8, as far as it has been read; or a line is too long.
     """
-    return stream_lines(_lines_of(path), str(path))
+    return stream_lines(_lines_of(path, digest), str(path))
 
 
 def read_nonempty(path: str | pathlib.Path) -> Iterator[str]:
@@ -179,26 +217,47 @@ def _check(name: str, lines: int, broken: int, nul: int) -> None:
             )
 
 
-def _lines_of(path: str | pathlib.Path) -> Iterator[bytes]:
+class _Raw(io.FileIO):
+    """A file to read, whose errors name it, and whose content is hashed."""
+
+    digest: Any = None
+
+    def readinto(self, buffer):
+        try:
+            size = super().readinto(buffer)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.name) from error
+        if self.digest:
+            self.digest.update(memoryview(buffer)[:size])
+        return size
+
+
+def _lines_of(
+    path: str | pathlib.Path, digest: Any = None
+) -> Iterator[bytes]:
     """Yields the lines of a file, decompressed, with their ends."""
     try:
-        with open(path, "rb") as file:
+        with _Raw(path) as raw, io.BufferedReader(raw, _BLOCK) as file:
+            raw.digest, stream = digest, file
             head = file.peek(8)
             for first_bytes, module in _FORMATS.values():
                 if head.startswith(first_bytes):
                     with extras.imports("zstd", "reading Zstandard"):
                         opener = importlib.import_module(module)
                     # Without the buffer, Python would run for each line.
-                    yield from io.BufferedReader(opener.open(file), _BLOCK)
-                    return
-            yield from file
+                    stream = io.BufferedReader(opener.open(file), _BLOCK)
+                    break
+            yield from bounded(stream, path)
+            while file.read(_BLOCK):
+                pass  # what follows the compressed text
     except errors.UserError:  # a package is not installed
         raise
     except Exception as error:  # damage shows as errors of many classes
         if getattr(error, "errno", None):
             raise  # not the content's fault
         raise errors.UserError(
-            f"Cannot read {path} to its end ({error}). Put a complete copy "
+            f"Cannot read {path} to its end "
+            f"({str(error) or type(error).__name__}). Put a complete copy "
             "of the file in its place."
         ) from error
 

@@ -1,5 +1,6 @@
 """Tests of finding, downloading, unpacking and reading pairs of files."""
 
+import bz2
 import contextlib
 import gzip
 import hashlib
@@ -9,6 +10,7 @@ import logging
 import random
 import tarfile
 import threading
+import time
 import zipfile
 
 from absl.testing import parameterized
@@ -160,6 +162,12 @@ class ArchiveTest(FolderTest):
             corpora.extract(path, "a.en", self.tmp_dir)
         self.assertEmpty(self.names())
 
+    def test_tags_without_an_end_take_no_time(self):
+        path = self.write("a.sgm", b"<seg id='1'>a</seg>\n" + b"<seg \n" * 40_000)
+        started = time.monotonic()
+        self.assertEqual(corpora.plain_text(path).read_bytes(), b"a\n")
+        self.assertLess(time.monotonic() - started, 2)
+
     def test_segments_become_lines_as_sacrebleu_makes_them(self):
         path = self.write(
             "newstest.sgm",
@@ -193,6 +201,30 @@ class ReadTest(FolderTest):
         self.assertLen(pairs, 3)
         self.assertEqual(list(pairs), expected)
         self.assertEqual(list(pairs), expected)
+
+    @parameterized.parameters(
+        (b"eins\nzwei\ndrei\n",), (b"eins\n",), (b"zwei\neins\n",), (b"",)
+    )
+    def test_files_that_change_between_two_readings_are_named(self, content):
+        # The bytes behind the end of bz2 count, although none is decoded.
+        sides = b"1\n2\n", b"eins\nzwei\n"
+        pair = (
+            self.write("a.en.bz2", bz2.compress(sides[0]) + b"more"),
+            self.write("a.de.gz", gzip.compress(sides[1])),
+        )
+        pairs = corpora.ParallelText([pair])
+        self.assertLen(list(pairs), 2)
+        for path, changed in zip(
+            pair, (bz2.compress(content), gzip.compress(content)), strict=True
+        ):
+            before = path.read_bytes()
+            path.write_bytes(changed)
+            with self.assertRaisesRegex(
+                errors.UserError, f"{pair[0]} and {pair[1]} .* while"
+            ):
+                list(pairs)
+            path.write_bytes(before)
+        self.assertLen(list(pairs), 2)
 
     def test_files_that_do_not_fit_are_named_with_both_counts(self):
         two = self.write("a.en", b"1\n2\n")

@@ -94,6 +94,14 @@ class PrepareTest(folders.TestCase):
             self.assertEqual(found, ("ein", "one"))
             self.assertEqual([*map(type, found)], [str, str])
 
+    @parameterized.parameters("train.en", "dev.de")
+    def test_text_that_is_replaced_meanwhile_is_not_prepared(self, name):
+        made, path = self.make(), self.folder / name
+        path.write_bytes(path.read_bytes().swapcase())
+        with self.assertRaisesRegex(errors.UserError, f"{name}.* while"):
+            made.prepare(self.folder / "data")
+        self.assertFalse((self.folder / "data").exists())
+
     def test_one_file_given_twice_is_warned_of(self):
         with self.assertLogs("relpos_tf", "WARNING") as logs:
             self.prepared("data", target="train.en")

@@ -66,6 +66,18 @@ class TextTest(folders.TestCase):
             with self.assertRaisesRegex(errors.UserError, f"{path} to its end"):
                 list(text.read_lines(path))
 
+    @parameterized.parameters(*PACKERS, "")
+    def test_a_line_without_an_end_is_refused(self, suffix):
+        pack = PACKERS.get(suffix, bytes)
+        path = self.write(pack(b"one\n" + bytes(17 << 20)), "bomb")
+        with open(path, "rb") as file:
+            streams = [text.checked_lines(path)]
+            if not suffix:
+                streams.append(text.stream_lines(text.bounded(file), path))
+            for lines in streams:
+                with self.assertRaisesRegex(errors.UserError, "line 2 is long"):
+                    list(lines)
+
     @parameterized.parameters("utf-16", "utf-16-le", "utf-32", "latin1", "gzip")
     def test_what_is_not_utf_8_is_refused_with_a_command(self, encoding):
         content = "".join(f"schöne Grüße {i}\n" for i in range(7))
