@@ -12,17 +12,19 @@ Two rules hold for every file that is written under its final name:
 import contextlib
 import glob
 import hashlib
+import io
 import os
 import pathlib
 import re
 import secrets
 import shutil
 import stat
+from collections.abc import Callable
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from relpos_tf.utils import locks
-from relpos_tf.utils import system_errors
+from relpos_tf.utils import signals
 
 # The end of a temporary name, after the final name, as a pattern of `glob`.
 PART = f".{'[0-9a-f]' * 8}.part"
@@ -32,24 +34,50 @@ _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/.*")
 _BLOCK = 1 << 20
 
 
+class _Part(io.FileIO):
+    """A new file whose errors have the name that the user knows."""
+
+    def __init__(self, name, final_name):
+        self._final_name = final_name
+        with _naming(final_name):
+            super().__init__(name, "x+")
+
+    def write(self, content):
+        with _naming(self._final_name):
+            return super().write(content)
+
+
 @contextlib.contextmanager
-def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
+def _naming(path):
+    """Gives the errors of the system in the block the name of a file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+@contextlib.contextmanager
+def replacing(
+    path: str | pathlib.Path, keep: Callable[[str], None] = os.unlink
+) -> Iterator[BinaryIO]:
     """Yields a file that replaces `path` at the end of the block.
 
-    Until then, and if the block raises, `path` stays as it is. The new file
-    has the permissions of the old one, or the default ones. A device, a pipe
-    or `/dev/stdout` cannot be replaced, and is written to directly.
+    Until then, and if the block raises or the end fails, `path` stays as it is.
+    The new file has the permissions of the old one, or the default ones. A
+    device, a pipe or `/dev/stdout` cannot be replaced, and is written to
+    directly.
 
     Args:
         path: The file.
+        keep: What happens to the new file if it does not replace `path`: a
+            function of its temporary name. Signals are held meanwhile.
 
     Yields:
-        A binary file, open for writing and reading, whose `name` is its
-        temporary name. It survives a block that raises if the block renamed it.
+        A binary file, open for writing and reading.
 
     Raises:
         OSError: it cannot be written; at once if its folder does not allow it.
-            On a full disk, it also has the name of the file.
+            It names `path`.
     """
     path = os.fspath(path)
     mode = os.lstat(path).st_mode if os.path.lexists(path) else 0
@@ -58,29 +86,26 @@ def replacing(path: str | pathlib.Path) -> Iterator[BinaryIO]:
         with open(path, "ab") as file:  # raises for a folder
             yield file
         return
-    folder, name = os.path.split(path)
-    partial = f"{name}.{secrets.token_hex(4)}.part"
-    try:
-        file = open(os.path.join(folder, partial), "xb+")
-    except OSError as error:
-        # The user knows the final name, not the temporary one.
-        raise OSError(error.errno, error.strerror, path) from error
+    partial = f"{path}.{secrets.token_hex(4)}.part"
+    file = io.BufferedRandom(_Part(partial, path))
     try:
         locks.lock(file.fileno())
         yield file
-        file.flush()
-        if stat.S_ISREG(mode):
-            os.chmod(file.name, stat.S_IMODE(mode) & 0o777)
-        os.fsync(file.fileno())
-        os.replace(file.name, path)
+        with _naming(path):
+            file.flush()
+            if stat.S_ISREG(mode):
+                os.chmod(partial, stat.S_IMODE(mode) & 0o777)
+            os.fsync(file.fileno())
+            os.replace(partial, path)
         file.close()  # and with it the lock
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            file.close()  # On a full disk this fails once more.
-        pathlib.Path(file.name).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in system_errors.FULL:
-            error.filename = path
-        raise
+    except BaseException:
+        # A second Ctrl-C would lose what is kept.
+        with signals.held():
+            with contextlib.suppress(OSError):
+                file.close()  # On a full disk this fails once more.
+            with contextlib.suppress(OSError):
+                keep(partial)
+            raise
 
 
 def write(path: str | pathlib.Path, content: str | bytes) -> None:

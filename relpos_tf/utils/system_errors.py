@@ -1,6 +1,7 @@
 """Errors of the system, in one line: a full disk, too little memory."""
 
 import errno
+import os
 import re
 import sys
 
@@ -36,11 +37,13 @@ def explanation(error: Exception) -> str | None:
         return f"TensorFlow cannot write: {found}. Make room."
     if not isinstance(error, OSError):
         return None
-    advice = " Make room." if error.errno in FULL else ""
-    reason = f"{(error.strerror or str(error)).lower()}.{advice}"
-    if error.filename is not None:
-        return f"{error.filename}: {reason}"
-    return reason if advice else None
+    reason = f"{(error.strerror or str(error)).lower()}."
+    if error.filename is None:
+        return f"{reason} Make room." if error.errno in FULL else None
+    if error.errno in FULL:
+        folder = os.path.dirname(os.path.abspath(error.filename))
+        reason += f" Make room in {folder}."
+    return f"{error.filename}: {reason}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

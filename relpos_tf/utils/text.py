@@ -26,7 +26,6 @@ from typing import BinaryIO
 from relpos_tf import errors
 from relpos_tf.utils import extras
 from relpos_tf.utils import files
-from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
 
 # Of every vocabulary: padding, and the end of a sentence.
@@ -168,22 +167,16 @@ def writer(
         path: A file for `files.replacing`; or "" for `stream`.
         stream: A stream that gets each line at once. Control characters are
             escaped if it is a terminal.
-        on_kept: If the block raises, the lines written so far are kept in
-            `PATH.first-N-lines`, and `on_kept` is called with the name of that
-            file and N. None: they are removed.
+        on_kept: If the block raises or the end fails, the lines written so far
+            are kept in `PATH.first-N-lines`, and `on_kept` is called with the
+            name of that file and N. None: they are removed.
     """
     if not path:
         yield lambda line: _write_to_stream(stream, line)
         return
-    with files.replacing(path) as file:
-        try:
-            yield lambda line: file.write(_encoded(line))
-        except BaseException:
-            if on_kept and file.name != os.fspath(path):
-                # A second Ctrl-C would lose the lines.
-                with signals.held():
-                    _keep(file, path, on_kept)
-            raise
+    keep = functools.partial(_keep, path, on_kept) if on_kept else os.unlink
+    with files.replacing(path, keep) as file:
+        yield lambda line: file.write(_encoded(line))
 
 
 def write_lines(path: str | pathlib.Path, lines: Iterable[str]) -> None:
@@ -232,9 +225,7 @@ class _Raw(io.FileIO):
         return size
 
 
-def _lines_of(
-    path: str | pathlib.Path, digest: Any = None
-) -> Iterator[bytes]:
+def _lines_of(path: str | pathlib.Path, digest: Any = None) -> Iterator[bytes]:
     """Yields the lines of a file, decompressed, with their ends."""
     try:
         with _Raw(path) as raw, io.BufferedReader(raw, _BLOCK) as file:
@@ -262,18 +253,18 @@ def _lines_of(
         ) from error
 
 
-def _keep(file, path, on_kept):
-    """Renames the temporary `file` of `writer`, if it has whole lines."""
-    # On a full disk, only a part of the last line may be written.
-    with contextlib.suppress(OSError):
-        file.close()
-    with open(file.name, "rb") as written:
+def _keep(path, on_kept, partial):
+    """Renames the temporary file of `writer`, if it has whole lines."""
+    with open(partial, "rb") as written:
+        # On a full disk, only a part of the last line may be written.
         sizes = [len(line) for line in written if line.endswith(b"\n")]
-    if sizes:
-        kept = f"{path}.first-{len(sizes)}-lines"
-        os.truncate(file.name, sum(sizes))
-        os.replace(file.name, kept)
-        on_kept(kept, len(sizes))
+    if not sizes:
+        os.unlink(partial)
+        return
+    kept = f"{path}.first-{len(sizes)}-lines"
+    os.truncate(partial, sum(sizes))
+    os.replace(partial, kept)
+    on_kept(kept, len(sizes))
 
 
 def _write_to_stream(stream: BinaryIO, line: str) -> None:

@@ -1,7 +1,7 @@
 """The decoder's files, streams, messages and exit codes."""
 
-import contextlib
 import errno
+import itertools
 import json
 import os
 import pathlib
@@ -24,35 +24,16 @@ from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.utils import terminal
-from relpos_tf.utils import text
 from tests import ctranslate2_runs
 from tests import folders
 from tests import tiny_run
 from tests.bin import calls
 from tests.decoding import translator_test
+from tests.models import example
 from tests.problems import problem_test
 from tests.problems import sacrebleu_sets_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-class Full:
-    """A file on a disk that has room for six bytes."""
-
-    def __init__(self, file):
-        self._file, self.name, self._left = file, file.name, 6
-
-    def write(self, content):
-        self._file.write(content[: self._left])
-        self._left -= len(content[: self._left])
-        self.flush()
-
-    def flush(self):
-        self._file.flush()
-        if not self._left:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    close = flush
 
 
 class StoppedEngine(translator_test.EchoEngine):
@@ -168,24 +149,37 @@ class DecoderTest(folders.TestCase):
         self.assertIn(f"The 2 finished lines are in {kept}. To go on,", line)
         self.assertIn("from line 3 on", line)
 
-    def test_lines_that_no_room_is_left_for_do_not_spoil_those_before(self):
+    @parameterized.parameters(
+        (None, errno.EFBIG, "file too large. Make room in {}.", 1),
+        ("fsync", errno.EIO, "input/output error.", 3),
+        ("fsync", errno.EDQUOT, "disk quota exceeded. Make room in {}.", 3),
+        ("replace", errno.ENOSPC, "no space left on device. Make room", 3),
+    )
+    def test_what_was_written_stays_though_the_end_fails(
+        self, step, number, reason, kept
+    ):
         target = self.folder / "target"
-        true_write = text.files.replacing
-
-        @contextlib.contextmanager
-        def on_a_full_disk(path):
-            with true_write(path) as file:
-                yield Full(file)
-
-        with mock.patch.object(text.files, "replacing", on_a_full_disk):
+        fault = example.files_up_to(6)
+        if step:  # The first call fails, the next is of the lines to keep.
+            failure = OSError(number, os.strerror(number), "x", None, "y")
+            effects = itertools.chain([failure], itertools.repeat(mock.DEFAULT))
+            fault = mock.patch.object(
+                os, step, wraps=getattr(os, step), side_effect=effects
+            )
+        with fault:
             code, _, err = self.decode(
                 f"--decode_to_file={target}", stdin=b"one\ntwo\nthree\n"
             )
         self.assertEqual(code, 1)
-        self.assertIn("no space left", err)
-        self.assertEqual(os.listdir(self.folder), ["target.first-1-lines"])
-        kept = self.folder / "target.first-1-lines"
-        self.assertEqual(kept.read_bytes(), b"ONE\n")
+        *_, said, last, _ = err.split("\n")
+        self.assertIn(f"The {kept} finished lines are in {target}.first", said)
+        self.assertStartsWith(
+            last, f"relpos-decoder: {target}: {reason.format(self.folder)}"
+        )
+        (path,) = self.folder.iterdir()
+        self.assertEqual(path.name, f"target.first-{kept}-lines")
+        lines = b"ONE\nTWO\nTHREE\n".splitlines(True)[:kept]
+        self.assertEqual(path.read_bytes(), b"".join(lines))
 
     def test_empty_input(self):
         code, out, err = self.decode()

@@ -163,7 +163,8 @@ class ArchiveTest(FolderTest):
         self.assertEmpty(self.names())
 
     def test_tags_without_an_end_take_no_time(self):
-        path = self.write("a.sgm", b"<seg id='1'>a</seg>\n" + b"<seg \n" * 40_000)
+        content = b"<seg id='1'>a</seg>\n" + b"<seg \n" * 40_000
+        path = self.write("a.sgm", content)
         started = time.monotonic()
         self.assertEqual(corpora.plain_text(path).read_bytes(), b"a\n")
         self.assertLess(time.monotonic() - started, 2)

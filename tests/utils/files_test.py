@@ -43,11 +43,12 @@ class ReplacingTest(folders.TestCase):
         self.assertEqual(self.path.read_bytes(), b"old")
         self.assertEqual(self.names(), ["x.txt"])
 
-    def test_disk_that_is_full_at_the_end_leaves_the_old_file_alone(self):
+    @parameterized.parameters("fsync", "replace")
+    def test_an_end_that_fails_leaves_the_old_file_alone(self, step):
         self.path.write_bytes(b"old")
-        full = OSError(errno.ENOSPC, "full")
-        with mock.patch.object(os, "fsync", side_effect=full):
-            with self.assertRaisesRegex(OSError, f"full: '{self.path}'"):
+        fault = OSError(errno.EIO, "broken", "x", None, "y")
+        with mock.patch.object(os, step, side_effect=fault):
+            with self.assertRaisesRegex(OSError, f"broken: '{self.path}'$"):
                 files.write(self.path, "new")
         self.assertEqual(self.path.read_bytes(), b"old")
         self.assertEqual(self.names(), ["x.txt"])
@@ -129,13 +130,13 @@ class ReplacingTest(folders.TestCase):
             self.assertTrue(os.path.islink(name))
         self.assertEqual(self.path.read_bytes(), b"before new new ")
 
-    def test_renamed_within_the_block_it_stays_though_the_block_raises(self):
+    def test_what_does_not_replace_the_file_can_be_kept(self):
         other = self.folder / "other"
         with self.assertRaises(KeyboardInterrupt):
-            with files.replacing(self.path) as file:
+            with files.replacing(
+                self.path, lambda partial: os.replace(partial, other)
+            ) as file:
                 file.write(b"half")
-                file.flush()
-                os.replace(file.name, other)
                 raise KeyboardInterrupt
         self.assertEqual(other.read_bytes(), b"half")
         self.assertEqual(self.names(), ["other"])

@@ -38,7 +38,7 @@ class SystemErrorsTest(parameterized.TestCase):
         ),
         (
             OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a/b"),
-            "^a/b: no space left on device. Make room.$",
+            f"^a/b: no space left on device. Make room in {os.getcwd()}/a.$",
         ),
         (
             OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),
