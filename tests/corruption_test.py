@@ -1,12 +1,15 @@
 """Tests of damaged files: a few cases of the long campaign."""
 
 import ast
+import os
 import pathlib
 import tempfile
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from relpos_tf import errors
+from relpos_tf.data import tokenizer
 from relpos_tf.decoding import export_files
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
@@ -61,9 +64,17 @@ class UnreadableTest(folders.TestCase):
         ("problem.json", lambda folder: run_dir.RunDir(folder).read_problem()),
         ("manifest.json", manifest.read_manifest),
         ("export_info.json", export_files.read_info),
+        (
+            "tokenizer.model",
+            lambda folder: tokenizer.load(f"{folder}/tokenizer.model"),
+        ),
     )
     def test_the_reason_of_the_system_is_told(self, name, read):
         path = self.folder / name
+        os.mkfifo(path)  # which would be read for ever
+        with self.assertRaisesRegex(errors.UserError, f"{path}.* pipe"):
+            read(self.folder)
+        path.unlink()
         path.mkdir()
         with self.assertRaises(OSError) as raised:
             read(self.folder)

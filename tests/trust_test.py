@@ -70,8 +70,7 @@ class RunTest(absltest.TestCase):
         }
         self.assertEqual(
             names,
-            # The second is looked for; a run need not have it.
-            {"hparams.json", "problem.json", "ckpt-7.npz", "tokenizer.model"},
+            {"hparams.json", "ckpt-7.npz", "tokenizer.model"},
         )
         written = [path for path, _, writes in opened if writes]
         self.assertEqual(written, [])

@@ -30,6 +30,7 @@ import functools
 import io
 import json
 import math
+import os
 import pathlib
 import sys
 import time
@@ -59,8 +60,10 @@ FLAGS.define_strings(
     decode_from_file="Text to translate, one sentence a line. Default: "
     "standard input.",
     decode_to_file="File for the translations. Default: standard output. The "
-    "file appears when it is complete. If the command is stopped, the N "
-    "finished lines are kept in DECODE_TO_FILE.first-N-lines.",
+    "file appears when it is complete. If the command is stopped, or "
+    "the disk is full, the N finished lines are kept in "
+    "DECODE_TO_FILE.first-N-lines. Lines are finished in groups of similar "
+    "lengths: 1,024 at first, twice as many each time, 4,096 at most.",
     decode_reference="Reference translations. Prints BLEU with its signature, "
     "chrF and the share of exact matches: on standard output if the "
     "translations go to a file, else on standard error. For languages that "
@@ -324,10 +327,9 @@ def decode(
         with_attention=bool(FLAGS.attention_to_file),
         prefix=prefix,
         progress=functools.partial(
-            terminal.show_lines,
-            name="Sentences" if FLAGS.split_sentences else "Lines",
+            show_progress, total=number_of(lines), started=started
         ),
-        **({"chunk_lines": 1} if typed else {}),
+        **({"chunk_lines": 1} if typed else {"first_lines": 1024}),
     )
     with (
         # A batch system that ends the job sends SIGTERM.
@@ -348,6 +350,26 @@ def decode(
     speed = reporting.rate(count / max(seconds, 1e-3), 1)
     command.logger().info("Lines: %d, %s a second.", count, speed)
     return best_texts
+
+
+def number_of(lines: Iterable[str]) -> int:
+    """Returns how many lines there are to translate; 0 if that is unknown."""
+    if FLAGS.split_sentences:
+        return 0  # Sentences are counted.
+    if isinstance(lines, list):
+        return len(lines)
+    path = FLAGS.decode_from_file
+    return sum(1 for _ in text.read_lines(path)) if os.path.isfile(path) else 0
+
+
+def show_progress(done: int, total: int, started: float) -> None:
+    """Shows or logs how many lines are done, and the time left if known."""
+    left = (total - done) * (time.monotonic() - started) / max(done, 1)
+    line = f"Lines: {done:,} of {total:,}, {reporting.duration(left)} left"
+    if not total:
+        name = "Sentences" if FLAGS.split_sentences else "Lines"
+        line = f"{name} so far: {done:,}"
+    terminal.show(lambda: line, is_logged=True)
 
 
 def decode_test_sets(

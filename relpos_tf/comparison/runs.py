@@ -73,7 +73,7 @@ class Run:
 
     def versions(self) -> str:
         """Returns the text of versions.json."""
-        return (self.path / run_dir.VERSIONS).read_text(encoding="utf-8")
+        return files.read(self.path / run_dir.VERSIONS).decode()
 
     def read_sharing(self) -> dict[str, int] | None:
         """Returns how many runs shared the machine with this one, if any did.

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from relpos_tf import errors
 from relpos_tf.data import t2t_escaping
+from relpos_tf.utils import files
 from relpos_tf.utils import text as text_lib
 
 _CACHED_TOKENS = 2**16
@@ -51,7 +52,7 @@ class SubwordTokenizer:
     """
 
     def __init__(self, vocab_path: str | pathlib.Path):
-        self.model_bytes = pathlib.Path(vocab_path).read_bytes()
+        self.model_bytes = files.read(vocab_path)
         self.fingerprint = hashlib.sha256(self.model_bytes).hexdigest()
         self._path = vocab_path
         self._pieces = _read_pieces(self.model_bytes, vocab_path)

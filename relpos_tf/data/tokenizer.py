@@ -26,6 +26,7 @@ from relpos_tf import errors
 from relpos_tf.data import bpe_dropout
 from relpos_tf.data import t2t_subwords
 from relpos_tf.utils import extras
+from relpos_tf.utils import files
 from relpos_tf.utils import text as text_lib
 
 with extras.imports("translate", "translation"):
@@ -58,7 +59,7 @@ class Tokenizer:
     """
 
     def __init__(self, model_path: str | pathlib.Path):
-        self.model_bytes = pathlib.Path(model_path).read_bytes()
+        self.model_bytes = files.read(model_path)
         self.fingerprint = hashlib.sha256(self.model_bytes).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor()
         try:

@@ -174,6 +174,7 @@ class Translator:
         with_attention: bool = False,
         prefix: Iterable[str] | None = None,
         chunk_lines: int = CHUNK_LINES,
+        first_lines: int = CHUNK_LINES,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[engines.Translation]:
         """Yields an `engines.Translation` for each line, while reading lines.
@@ -186,7 +187,9 @@ class Translator:
             with_attention: bool. See `return_attention` there. It is implied
                 by `return_alignments`.
             prefix: Strings.
-            chunk_lines: int. How many lines to read before translating them.
+            chunk_lines: int. The most lines to read before translating them.
+            first_lines: int. As many are read at first, and twice as many each
+                time: what is stopped then has some lines.
             progress: Function that gets the number of lines translated, after
                 each batch.
 
@@ -209,7 +212,7 @@ class Translator:
             raise errors.UserError(
                 "An export has no attention and takes no prefix: use the run."
             )
-        chunks = _chunks(lines, prefix, chunk_lines)
+        chunks = _chunks(lines, prefix, chunk_lines, first_lines)
         search = _Search(decode_hparams, n_best, with_attention)
         return self._translations(chunks, search, progress or (lambda _: None))
 
@@ -388,20 +391,20 @@ def _public(translation, n_best, return_scores, return_attention):
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def _chunks(lines, prefixes, chunk_lines):
+def _chunks(lines, prefixes, chunk_lines, first_lines):
     """Yields chunks, each read when it is asked for.
 
     Raises:
         UserError: there is another number of prefixes than of lines.
     """
     starts = itertools.repeat("") if prefixes is None else prefixes
-    first = 1
-    while chunk := list(itertools.islice(lines, chunk_lines)):
+    first, size = 1, min(first_lines, chunk_lines)
+    while chunk := list(itertools.islice(lines, size)):
         beginnings = list(itertools.islice(starts, len(chunk)))
         if len(beginnings) < len(chunk):
             raise errors.UserError(_OF_EACH_LINE + "fewer.")
         yield _Chunk(first, chunk, beginnings)
-        first += len(chunk)
+        first, size = first + len(chunk), min(2 * size, chunk_lines)
     if prefixes is not None and next(prefixes, None) is not None:
         raise errors.UserError(_OF_EACH_LINE + "more.")
 

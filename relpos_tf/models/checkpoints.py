@@ -28,6 +28,7 @@ import zipfile
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from typing import BinaryIO
 
 import numpy as np
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("relpos_tf")
 _MODEL = "model/"
 _MOVING_AVERAGE = "moving_average/"
+_GROUPS = _MODEL, _MOVING_AVERAGE, "optimizer/", "training/"
 # This array marks an average: the steps of its checkpoints.
 _AVERAGE_OF = "training/average_of"
 _ARRAY = ".npy"  # the end of a name in the archive, as `numpy.load` expects
@@ -266,44 +268,32 @@ def read(
         UserError: it is damaged.
     """
     path = f"{prefix}{run_dir.CHECKPOINT}"
-    with _File(io.FileIO(path)) as file:
-        try:
+    try:
+        files.check_regular(path)
+        with io.BufferedReader(io.FileIO(path)) as file:
             return _arrays(file, groups)
-        except (_UnreadableError, MemoryError) as error:
-            number = getattr(error.__cause__, "errno", errno.ENOMEM)
-            raise OSError(number, os.strerror(number), path) from error
-        except Exception as error:  # a damaged archive may raise a dozen kinds
+    except Exception as error:  # a damaged archive may raise a dozen kinds
+        # `zipfile` makes damage of what the system cannot read.
+        cause = error.__context__ or error
+        number = getattr(cause, "errno", None)
+        if isinstance(cause, MemoryError):
+            number = errno.ENOMEM
+        if number in (None, errno.EINVAL):  # of a place outside of the file
             raise errors.UserError(
                 f"Checkpoint {prefix} is damaged."
             ) from error
+        raise OSError(number, os.strerror(number), path) from error
 
 
-class _UnreadableError(Exception):
-    """The system cannot read a file."""
-
-
-class _File(io.BufferedReader):
-    """A file whose reading raises `_UnreadableError` in place of `OSError`.
-
-    `zipfile` takes an `OSError` for damage, which it is only where the archive
-    names a place outside of the file.
-    """
-
-    def read(self, size=-1, /):
-        try:
-            return super().read(size)
-        except OSError as error:
-            raise _UnreadableError from error
-
-
-def _arrays(file: _File, groups: tuple[str, ...]) -> dict[str, np.ndarray]:
+def _arrays(file: BinaryIO, groups: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Returns the arrays in an archive whose names begin so."""
     values, size = {}, os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             # Reading what is damaged so may take more memory than there is.
-            longest = max(member.file_size, member.compress_size)
-            if member.compress_type or longest > size:
+            size -= max(member.file_size, member.compress_size)
+            is_known = member.filename.startswith(_GROUPS)
+            if member.compress_type or size < 0 or not is_known:
                 raise zipfile.BadZipFile(member.filename)
             if member.filename.startswith(groups):
                 # This compares the checksum, before anything is parsed.
@@ -388,6 +378,7 @@ def average(prefixes: Sequence[str], output: str) -> None:
         UserError: one is damaged or an average itself, or the result cannot
             be written.
     """
+    run_dir.remove_left_overs(os.path.dirname(output))
     sums: dict[str, np.ndarray] = {}
     for prefix in prefixes:
         if averaged_steps(prefix):

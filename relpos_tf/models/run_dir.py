@@ -65,7 +65,8 @@ class RunDir:
     """A run's directory.
 
     Args:
-        path: str or path. Created when something is written.
+        path: str or path. Created when its first files are written; training
+            adds to a folder that is there.
     """
 
     def __init__(self, path: str | pathlib.Path):
@@ -91,7 +92,7 @@ class RunDir:
         path = self.path / HPARAMS
         try:
             kinds = hparam.field_types()
-            values = checked_json.loads(path.read_bytes(), kinds)
+            values = checked_json.loads(files.read(path), kinds)
             return hparam.HParams().replace(**values)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise errors.UserError(
@@ -132,7 +133,7 @@ class RunDir:
         """
         path = self.path / _PROBLEM
         try:
-            return checked_json.loads(path.read_bytes(), _PROBLEM_FIELDS)
+            return checked_json.loads(files.read(path), _PROBLEM_FIELDS)
         except FileNotFoundError:
             return {}
         except ValueError as error:
@@ -157,7 +158,7 @@ class RunDir:
             OSError: it cannot be read.
             UserError: the run is trained with another tokenizer.
         """
-        content = pathlib.Path(path).read_bytes()
+        content = files.read(path)
         current = pathlib.Path(self.tokenizer_path)
         if current.is_file() and self.is_trained():
             if current.read_bytes() == content:
@@ -177,7 +178,6 @@ class RunDir:
         Raises:
             OSError: the file cannot be written, or is a link.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
         with files.open_appending(self.path / METRICS) as file:
             file.write(_line(event))
 
@@ -220,7 +220,7 @@ class RunDir:
             mark: str. `EPOCH`, `STOP`, `BEST` or `END`.
             step: int. The step.
         """
-        self._write(f"ckpt-{step}{mark}", b"")
+        files.write(self.path / f"ckpt-{step}{mark}", b"")
 
     def unmark(self, mark: str, steps: Iterable[int]) -> None:
         """Removes the marks of some steps, those that are there."""

@@ -58,7 +58,7 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     try:
-        return checked_json.loads(path.read_bytes(), _FIELDS)
+        return checked_json.loads(files.read(path), _FIELDS)
     except ValueError as error:
         raise errors.UserError(
             f"{path} is damaged: {error} {_ANEW.format(folder=folder)}"

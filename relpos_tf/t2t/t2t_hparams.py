@@ -13,6 +13,7 @@ from typing import Any
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.utils import checked_json
+from relpos_tf.utils import files
 
 _SCHEDULE_FACTORS = {
     "constant",
@@ -53,7 +54,11 @@ _TRAINING = {
 _FIELDS = {
     name: bool | int if type(default) is bool else float
     for name, default in (_MODEL | _TRAINING | {"weight_decay": 0.0}).items()
-} | dict.fromkeys(
+}
+_FIELDS |= dict.fromkeys(
+    ("vocab_divisor", "optimizer_multistep_accumulate_steps"), float | None
+)
+_FIELDS |= dict.fromkeys(
     (
         "self_attention_type",
         "learning_rate_schedule",
@@ -93,7 +98,7 @@ def read(path: pathlib.Path) -> dict[str, Any]:
         UserError: the file is missing or damaged.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(files.read(path))
     except OSError as error:
         raise errors.UserError(
             "Expected a folder of tensor2tensor with hparams.json, which its "

@@ -260,7 +260,9 @@ def _data_dir(t2t_dir: pathlib.Path) -> pathlib.Path | None:
         path = t2t_dir / name
         text = path.read_text("utf-8", "replace") if path.is_file() else ""
         if match := re.search(r"^--data_dir=(.+)$", text, re.MULTILINE):
-            folder = pathlib.Path(match[1].strip().strip("'\"")).expanduser()
+            folder = pathlib.Path(
+                os.path.expanduser(match[1].strip().strip("'\""))
+            )
             if folder.is_dir():
                 return folder
     return None

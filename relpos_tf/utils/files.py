@@ -12,7 +12,6 @@ Two rules hold for every file that is written under its final name:
 import contextlib
 import glob
 import hashlib
-import io
 import os
 import pathlib
 import re
@@ -23,8 +22,10 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from relpos_tf import errors
 from relpos_tf.utils import locks
 from relpos_tf.utils import signals
+from relpos_tf.utils import system_errors
 
 # The end of a temporary name, after the final name, as a pattern of `glob`.
 PART = f".{'[0-9a-f]' * 8}.part"
@@ -32,28 +33,6 @@ OLD = ".old"  # the end of the name of a folder that is being replaced
 # Links that the system makes to the open files of a process.
 _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/.*")
 _BLOCK = 1 << 20
-
-
-class _Part(io.FileIO):
-    """A new file whose errors have the name that the user knows."""
-
-    def __init__(self, name, final_name):
-        self._final_name = final_name
-        with _naming(final_name):
-            super().__init__(name, "x+")
-
-    def write(self, content):
-        with _naming(self._final_name):
-            return super().write(content)
-
-
-@contextlib.contextmanager
-def _naming(path):
-    """Gives the errors of the system in the block the name of a file."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
 
 
 @contextlib.contextmanager
@@ -87,24 +66,31 @@ def replacing(
             yield file
         return
     partial = f"{path}.{secrets.token_hex(4)}.part"
-    file = io.BufferedRandom(_Part(partial, path))
+    try:
+        file = open(partial, "xb+")
+    except OSError as error:
+        # The user knows the final name, not the temporary one.
+        raise OSError(error.errno, error.strerror, path) from error
     try:
         locks.lock(file.fileno())
         yield file
-        with _naming(path):
-            file.flush()
-            if stat.S_ISREG(mode):
-                os.chmod(partial, stat.S_IMODE(mode) & 0o777)
-            os.fsync(file.fileno())
-            os.replace(partial, path)
+        file.flush()
+        if stat.S_ISREG(mode):
+            os.chmod(partial, stat.S_IMODE(mode) & 0o777)
+        os.fsync(file.fileno())
+        os.replace(partial, path)
         file.close()  # and with it the lock
-    except BaseException:
-        # A second Ctrl-C would lose what is kept.
-        with signals.held():
+    except BaseException as error:
+        with signals.held():  # A second Ctrl-C would lose what is kept.
             with contextlib.suppress(OSError):
                 file.close()  # On a full disk this fails once more.
             with contextlib.suppress(OSError):
                 keep(partial)
+            if isinstance(error, OSError) and (
+                error.errno in system_errors.OF_DISKS
+                or error.filename == partial
+            ):
+                raise OSError(error.errno, error.strerror, path) from error
             raise
 
 
@@ -171,6 +157,27 @@ def open_appending(path: str | pathlib.Path) -> BinaryIO:
         OSError: it is a link, or cannot be opened.
     """
     return open(path, "ab+", opener=_open_no_link)
+
+
+def check_regular(path: str | pathlib.Path) -> None:
+    """Refuses a device or a pipe, which may never end.
+
+    Raises:
+        OSError: there is no such file.
+        UserError: it is neither a file nor a folder.
+    """
+    kind = stat.S_IFMT(os.stat(path).st_mode)
+    if kind not in (stat.S_IFREG, stat.S_IFDIR):
+        raise errors.UserError(
+            f"Expected a regular file. Received: {path}, a device, a pipe or a "
+            "link to one. Put the original file back."
+        )
+
+
+def read(path: str | pathlib.Path) -> bytes:
+    """Returns the content of a file; see `check_regular`."""
+    check_regular(path)
+    return pathlib.Path(path).read_bytes()
 
 
 def sha256(path: str | pathlib.Path) -> str:

@@ -99,8 +99,3 @@ def clear() -> None:
         sys.stderr.write(_ERASE)
         sys.stderr.flush()
         _Last.is_visible, _Last.time = False, 0.0
-
-
-def show_lines(number: int, name: str = "Lines") -> None:
-    """Shows or logs how many lines, or what `name` says, are done."""
-    show(lambda: f"{name} so far: {number}", is_logged=True)

@@ -210,25 +210,22 @@ def _check(name: str, lines: int, broken: int, nul: int) -> None:
             )
 
 
-class _Raw(io.FileIO):
-    """A file to read, whose errors name it, and whose content is hashed."""
+class _Hashed(io.FileIO):
+    """A file whose content goes to an object of `hashlib`, if there is one."""
 
     digest: Any = None
 
     def readinto(self, buffer):
-        try:
-            size = super().readinto(buffer)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self.name) from error
+        size = super().readinto(buffer)
         if self.digest:
-            self.digest.update(memoryview(buffer)[:size])
+            self.digest.update(buffer[:size])
         return size
 
 
 def _lines_of(path: str | pathlib.Path, digest: Any = None) -> Iterator[bytes]:
     """Yields the lines of a file, decompressed, with their ends."""
     try:
-        with _Raw(path) as raw, io.BufferedReader(raw, _BLOCK) as file:
+        with _Hashed(path) as raw, io.BufferedReader(raw, _BLOCK) as file:
             raw.digest, stream = digest, file
             head = file.peek(8)
             for first_bytes, module in _FORMATS.values():

@@ -1,6 +1,7 @@
 """The decoder's files, streams, messages and exit codes."""
 
 import errno
+import gzip
 import itertools
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from unittest import mock
 
 import numpy as np
@@ -180,6 +182,33 @@ class DecoderTest(folders.TestCase):
         self.assertEqual(path.name, f"target.first-{kept}-lines")
         lines = b"ONE\nTWO\nTHREE\n".splitlines(True)[:kept]
         self.assertEqual(path.read_bytes(), b"".join(lines))
+
+    def test_a_stop_within_a_group_keeps_those_before(self):
+        self.engine = StoppedEngine(9, interrupt)  # the first group has 8
+        source = self.write_bytes("source", b"one\n" * 2000)
+        code, _, err = self.decode(
+            f"--decode_from_file={source}",
+            f"--decode_to_file={self.folder / 'out'}",
+        )
+        self.assertEqual(code, 130)
+        kept = (self.folder / "out.first-1024-lines").read_bytes()
+        self.assertEqual(kept, b"ONE\n" * 1024)
+
+    def test_progress_has_the_total_and_the_time_left(self):
+        source = self.write_bytes("source", gzip.compress(b"one\n" * 1000))
+        shown = []
+        with (
+            mock.patch.object(
+                terminal, "show", lambda make, **_: shown.append(make())
+            ),
+            mock.patch.object(time, "monotonic", itertools.count().__next__),
+        ):
+            self.decode(f"--decode_from_file={source}")
+            self.decode(stdin=b"one\n" * 5)
+        # A batch is a second; the first look is at the start.
+        self.assertEqual(shown[0], "Lines: 128 of 1,000, 0:00:07 left")
+        self.assertEqual(shown[-2], "Lines: 1,000 of 1,000, 0:00:00 left")
+        self.assertEqual(shown[-1], "Lines so far: 5")
 
     def test_empty_input(self):
         code, out, err = self.decode()

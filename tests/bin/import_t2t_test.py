@@ -80,7 +80,9 @@ class ImportT2tTest(folders.TestCase):
         self.write_vocabulary("t2t_data/vocab.translate_x.59.subwords")
         self.write_vocabulary("t2t_data/vocab.other.9.subwords", VOCAB[:-1])
         data_dir = f"--data_dir={self.folder / 't2t_data'}"
-        self.write("t2t/flags.txt", "--alsologtostderr", data_dir, "--v=0")
+        lines = "--alsologtostderr", data_dir, "--v=0"
+        self.write("t2t/flags.txt", "--data_dir=~nobody-of-this-name")
+        self.write("t2t/flags_t2t.txt", *lines)
         self.assertEqual(self.execute()[0], 0)
         self.assertEqual(loading.load_tokenizer(self.run_dir).pieces(), VOCAB)
 

@@ -362,6 +362,21 @@ class DamageTest(folders.TestCase):
                 self.restored(content[:place] + content[place + 16 :])
             )
 
+    @parameterized.parameters(
+        ([("model/m/1.npy", zipfile.ZIP_DEFLATED)],),
+        ([("model/m/1.npy", zipfile.ZIP_LZMA)],),
+        ([("model/m/1.npy", zipfile.ZIP_STORED)] * 99,),  # in one place
+        ([("other/m/1.npy", zipfile.ZIP_STORED)],),
+    )
+    def test_members_that_are_no_arrays_of_a_checkpoint_are_refused(self, them):
+        content = io.BytesIO()
+        np.lib.format.write_array(content, np.ones([1, 5], np.float32))
+        with zipfile.ZipFile(self.path, "w") as archive:
+            archive.writestr(them[0][0], content.getvalue(), them[0][1])
+            archive.filelist *= len(them)
+        with self.assertRaisesRegex(errors.UserError, "ckpt-7 is damaged"):
+            checkpoints.read(self.folder / "ckpt-7")
+
     def test_an_array_that_would_be_a_pickle_is_refused(self):
         name = "model/m/1.npy"
         with zipfile.ZipFile(self.path, "w") as archive:
@@ -397,7 +412,9 @@ class AverageTest(folders.TestCase):
         prefixes = [manager.save(step) for step in (7, 11, 13)]
         for number in (1, 3):
             output = str(self.folder / "mean")
+            (self.folder / "ckpt-7.npz.0123abcd.part").touch()
             checkpoints.average(prefixes[:number], output)
+            self.assertEmpty(list(self.folder.glob("*.part")))  # of a kill
             model["w"].assign([1.0, 1.0, 1.0, 1.0])
             checkpoints.restore_model(output, model)
             self.assertEqual(model["w"].numpy().tobytes(), values.tobytes())

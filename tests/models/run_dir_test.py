@@ -23,7 +23,7 @@ def event(step, **more):
 class RunDirTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.run = run_dir.RunDir(self.folder / "run")
+        self.run = run_dir.RunDir(self.folder)
 
     def test_hparams_come_back_or_are_refused(self):
         with self.assertRaisesRegex(errors.UserError, "Expected a run's"):

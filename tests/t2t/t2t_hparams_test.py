@@ -91,6 +91,8 @@ class TranslateTest(parameterized.TestCase):
         {"hidden_size": "big"},
         {"num_heads": None},
         {"use_target_space_embedding": "yes"},
+        {"vocab_divisor": "x"},
+        {"optimizer_multistep_accumulate_steps": "x"},
     )
     def test_values_of_another_type_are_refused(self, **fields):
         path = pathlib.Path(self.create_tempdir().full_path, "hparams.json")

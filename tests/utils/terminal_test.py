@@ -71,10 +71,11 @@ class MovingLineTest(absltest.TestCase):
 
     def test_a_pipe_gets_none_of_it_and_a_log_a_line_now_and_then(self):
         with mock.patch.object(self.screen, "isatty", lambda: False):
-            for number in range(90):
+            for _ in range(90):
                 self.now += 1.0
-                terminal.show_lines(number)
-        logged = [f"Lines so far: {number}.\n" for number in (29, 59, 89)]
+                terminal.show(lambda: f"at {self.now}", is_logged=True)
+        start = self.now - 90
+        logged = [f"at {start + number}.\n" for number in (30, 60, 90)]
         self.assertEqual(self.screen.getvalue(), "".join(logged))
 
     def test_a_host_that_says_little_shows_none(self):
