@@ -274,12 +274,7 @@ def _by_length(translations, references, buckets, tokenize):
     counts = bleu.counts(translations, references)  # [L, C]
     # Without 4-grams even the reference itself has the score 0.
     has_four = bleu.counts(references, references)[:, -1] > 0
-    is_equal = np.array(
-        [
-            a.strip() == b.strip()
-            for a, b in zip(translations, references, strict=True)
-        ]
-    )
+    is_equal = np.array(metrics.exact_matches(translations, references))
     return [
         {
             "up_to": limit,

@@ -38,10 +38,13 @@ class Measure(abc.ABC):
         Raises:
             UserError: see `metrics.check_pairs`.
         """
-        metrics.check_pairs(hypotheses, references)
+        sides = self._sides(hypotheses, references)
         # Private, but what sacreBLEU's own tests of significance are made of.
-        rows = self._metric._extract_corpus_statistics(hypotheses, [references])
+        rows = self._metric._extract_corpus_statistics(*sides)
         return np.array(rows, np.float64)
+
+    def _sides(self, hypotheses, references):
+        return metrics.comparable(hypotheses, references)
 
     @abc.abstractmethod
     def score(self, sums: np.ndarray) -> np.ndarray:
@@ -92,14 +95,8 @@ class TokenizedBleu(Measure):
         super().__init__("tokenized BLEU", metrics.tokenized())
         self._language = language
 
-    def counts(
-        self, hypotheses: Sequence[str], references: Sequence[str]
-    ) -> np.ndarray:
-        metrics.check_pairs(hypotheses, references)
-        return super().counts(
-            metrics.moses_tokens(hypotheses, self._language),
-            metrics.moses_tokens(references, self._language),
-        )
+    def _sides(self, hypotheses, references):
+        return metrics.moses_tokens(hypotheses, references, self._language)
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         return _bleu(sums, sums[..., 2:6])

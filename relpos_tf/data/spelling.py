@@ -36,6 +36,7 @@ _LEFT_OUT = (
     "\u061c\u200e\u200f"  # marks of direction
     "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
+_LEAVE_OUT = str.maketrans({**dict.fromkeys(_LEFT_OUT), "\u2581": "_"})
 # What is removed at both ends of a line before it is encoded: also blanks,
 # joiners, and signs that show nothing inside of words and formulas. A line of
 # nothing else is blank.
@@ -47,6 +48,18 @@ _END = 0x30000
 _MARKS = range(0x300, 0x370)
 # Scripts whose vowels and consonants are marks, which people type in any order.
 _POINTS = range(0x591, 0x5C8), range(0x610, 0x6EE)  # Hebrew, Arabic
+
+
+def compose(line: str) -> str:
+    """Returns a spelling that all spellings with the same ids have in common.
+
+    Example:
+
+    >>> compose("u\u0308ber\u00ad \u00a0 Bord") == "\u00fcber Bord"
+    True
+    """
+    composed = _nfc(line.translate(_LEAVE_OUT)).strip(BLANKS)
+    return " ".join(composed.split())
 
 
 @functools.cache

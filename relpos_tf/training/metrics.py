@@ -2,6 +2,9 @@
 
 Only for translations that a model made without seeing the reference: with
 teacher forcing, the same formula is no BLEU score.
+
+Vocabularies write each text in one Unicode form (see `data.spelling`). Every
+score compares `comparable` lines, so the form of a reference does not count.
 """
 
 import dataclasses
@@ -14,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from relpos_tf import errors
+from relpos_tf.data import spelling
 from relpos_tf.utils import extras
 
 with extras.imports("translate", "scoring"):
@@ -124,14 +128,11 @@ def corpus_bleu(
             see `bleu`.
     """
     hypotheses, references = list(hypotheses), list(references)
-    check_pairs(hypotheses, references)
-    bleu_score = bleu(tokenize).corpus_score(hypotheses, [references])
-    chrf_score = chrf().corpus_score(hypotheses, [references])
-    equal = [
-        hypothesis.strip() == reference.strip()
-        for hypothesis, reference in zip(hypotheses, references, strict=True)
-    ]
-    empty_lines = sum(not line.strip() for line in hypotheses)
+    sides = comparable(hypotheses, references)
+    bleu_score = bleu(tokenize).corpus_score(*sides)
+    chrf_score = chrf().corpus_score(*sides)
+    equal = exact_matches(hypotheses, references)
+    empty_lines = sides[0].count("")
     warnings = _format_warnings("hypotheses", hypotheses)
     warnings += reference_warnings(references, tokenize)
     if empty_lines == len(hypotheses):
@@ -147,6 +148,38 @@ def corpus_bleu(
         lines=len(hypotheses),
         warnings=tuple(warnings),
     )
+
+
+def comparable(
+    hypotheses: Sequence[str], references: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """Returns both sides as they are scored: composed, see `spelling.compose`.
+
+    Args:
+        hypotheses: The model's translations.
+        references: A reference for each.
+
+    Returns:
+        The hypotheses, and the references as sacreBLEU takes them.
+
+    Raises:
+        UserError: see `check_pairs`.
+    """
+    check_pairs(hypotheses, references)
+    return (
+        list(map(spelling.compose, hypotheses)),
+        [list(map(spelling.compose, references))],
+    )
+
+
+def exact_matches(
+    hypotheses: Sequence[str], references: Sequence[str]
+) -> list[bool]:
+    """Returns of each hypothesis whether it equals its reference."""
+    sides = comparable(hypotheses, references)
+    return [
+        line in known for line, *known in zip(sides[0], *sides[1], strict=True)
+    ]
 
 
 def tokenized_bleu(
@@ -173,11 +206,8 @@ def tokenized_bleu(
     Reference:
         Elliott et al. (2016), Multi30k, whose `lc.norm.tok` files these are.
     """
-    check_pairs(hypotheses, references)
-    score = tokenized().corpus_score(
-        moses_tokens(hypotheses, language),
-        [moses_tokens(references, language)],
-    )
+    sides = moses_tokens(hypotheses, references, language)
+    score = tokenized().corpus_score(*sides)
     signature = (
         f"nrefs:1|case:lc|eff:no|norm:moses|tok:moses-{language}|smooth:none|"
         f"sacremoses:{importlib.metadata.version('sacremoses')}|"
@@ -200,11 +230,14 @@ def check_moses_language(language: str) -> None:
         )
 
 
-def moses_tokens(lines: Sequence[str], language: str) -> list[str]:
-    """Returns lines in lower case, normalised and tokenised as by Moses.
+def moses_tokens(
+    hypotheses: Sequence[str], references: Sequence[str], language: str
+) -> tuple[list[str], list[list[str]]]:
+    """Returns both sides in lower case, normalised and tokenised as by Moses.
 
     Args:
-        lines: Plain text.
+        hypotheses: Plain text.
+        references: See `comparable`, as for the result.
         language: str. ISO 639-1 code, such as "de".
 
     Raises:
@@ -213,10 +246,13 @@ def moses_tokens(lines: Sequence[str], language: str) -> list[str]:
     check_moses_language(language)
     normalizer = sacremoses.MosesPunctNormalizer(language)
     tokenizer = sacremoses.MosesTokenizer(language)
-    return [
-        tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True)
-        for line in lines
-    ]
+
+    def tokens(line):
+        line = normalizer.normalize(line.lower())
+        return tokenizer.tokenize(line, return_str=True)
+
+    lines, streams = comparable(hypotheses, references)
+    return list(map(tokens, lines)), [list(map(tokens, s)) for s in streams]
 
 
 @functools.cache
@@ -295,6 +331,18 @@ def reference_warnings(references: Sequence[str], tokenize: str) -> list[str]:
         tokenize: str. The tokenizer for BLEU.
     """
     warnings = _format_warnings("references", references)
+    others = [
+        i
+        for i, line in enumerate(references, 1)
+        if spelling.compose(line) != " ".join(line.split())
+    ]
+    if others:
+        warnings.append(
+            f"{len(others)} of {len(references)} references, line {others[0]} "
+            "the first, are in another Unicode form than vocabularies write, "
+            "or have invisible characters. Both sides are composed; scores of "
+            "the file as it is are others."
+        )
     if broken := sum("\ufffd" in line for line in references):
         warnings.append(
             f"{broken} of {len(references)} references are not UTF-8, and are "

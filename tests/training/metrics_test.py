@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import unicodedata
 from unittest import mock
 
 import sacrebleu
@@ -16,6 +17,9 @@ from sacrebleu.tokenizers import tokenizer_ja_mecab
 from sacrebleu.tokenizers import tokenizer_ko_mecab
 
 from relpos_tf import errors
+from relpos_tf.comparison import corpus_measures
+from relpos_tf.data import pieces
+from relpos_tf.data import tokenizer
 from relpos_tf.training import metrics
 from tests import chinese
 
@@ -83,6 +87,44 @@ class CorpusBleuTest(parameterized.TestCase):
             sides[side] = [line]
             (found,) = metrics.corpus_bleu(**sides).warnings
             self.assertStartsWith(found, warning.format(side))
+
+
+class UnicodeFormTest(parameterized.TestCase):
+    @parameterized.parameters(
+        unicodedata.normalize("NFD", "Ein Hörgerät ist schön für Männer."),
+        "वह स\u095cक पर बहुत तेज दौ\u095cता है",
+        "গা\u09dcি এবং বা\u09dcি খুব ব\u09dc হ\u09df",
+        unicodedata.normalize("NFD", "Tiếng Việt rất đẹp và khó học"),
+        unicodedata.normalize("NFD", "저는 학교에서 한국어를 배웁니다"),
+        "ខ្ញុំ\u200bចង់\u200bទៅ\u200bសាលា\u200bរៀន",
+        "Donau\u00addampf\u00adschiff fährt auf der\u00a0Donau heute.",
+    )
+    def test_a_perfect_translation_of_any_form_has_full_marks(self, line):
+        references = [line, line + " 12", "No other form here at all."]
+        with tempfile.TemporaryDirectory() as folder:
+            pieces.train(references, f"{folder}/a.model", 500)
+            tokens = tokenizer.Tokenizer(f"{folder}/a.model")
+        perfect = [tokens.decode(tokens.encode(one)) for one in references]
+        scores = metrics.corpus_bleu(perfect, references, "char")
+        self.assertAlmostEqual(scores.bleu, 100)
+        self.assertAlmostEqual(scores.chrf, 100)
+        self.assertEqual(scores.exact_match, 100)
+        self.assertRegex(scores.warnings[0], "^2 of 3 .* line 1 .* composed")
+        score = metrics.tokenized_bleu(perfect, references, "de")
+        self.assertAlmostEqual(score.tokenized_bleu, 100)
+        # A worse one: sacreBLEU's numbers of the vocabulary's own spelling.
+        worse = [one[:-2] + "x" for one in perfect]
+        scores = metrics.corpus_bleu(worse, references)
+        bleu = sacrebleu.corpus_bleu(worse, [perfect]).score
+        chrf = sacrebleu.corpus_chrf(worse, [perfect]).score
+        self.assertAlmostEqual(scores.bleu, bleu)
+        self.assertAlmostEqual(scores.chrf, chrf)
+        for measure, score in (
+            (corpus_measures.Bleu(), bleu),
+            (corpus_measures.ChrF(), chrf),
+        ):
+            counts = measure.counts(worse, references)
+            self.assertAlmostEqual(measure.score(counts.sum(axis=0)), score)
 
 
 class TokenizerTest(parameterized.TestCase):
