@@ -1,11 +1,13 @@
 """Splits text into sentences, and puts their translations together.
 
 Training pairs are sentences: of a paragraph that is translated as one line,
-whole sentences may be missing. `sentencex` is imported in this module only,
-when it is needed.
+whole sentences may be missing. For a number or a dash alone, a model invents a
+sentence: what has no letter is translated with its neighbour, or not at all.
+`sentencex` is imported in this module only, when it is needed.
 """
 
 import collections
+import html
 import itertools
 import re
 from collections.abc import Iterable
@@ -25,6 +27,16 @@ DEFAULT_LANGUAGE = "en"
 # Characters that are split at once. The time of sentencex grows with their
 # square, and no sentence is longer.
 WINDOW = 4000
+# A comment, a script or a tag; where one does not end, the rest of the text. It
+# is one pass: html.parser takes hours for a megabyte of "<a ".
+_MARKUP = re.compile(
+    r"""(?is)(<!--.*?(?:-->|\Z)|<script.*?(?:</script>|\Z)|<[a-z/!?]"""
+    r"""[^"'>]*(?:(?:"[^"]*"|'[^']*')[^"'>]*)*(?:>|.*))"""
+)
+# The start of an element that is not translated, unless it can have no text.
+_KEPT = re.compile(
+    r"""(?is)<(?!br|hr|img)(code|style|\w.*\stranslate=["']?no)\b"""
+)
 # A line that is not blank, without its end; `str.splitlines` knows the ends.
 _LINE = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")
 
@@ -33,20 +45,21 @@ class Sentences(NamedTuple):
     """The sentences of a text.
 
     Attributes:
-        texts: The sentences, without the blanks around them.
-        blanks: The blanks before, between and after them, line ends included:
-            one more than sentences.
+        texts: The sentences, each with a letter, without the blanks around
+            them.
+        gaps: What stays as it is before, between and after them: blanks, line
+            ends, lines without a letter, tags. One more than sentences.
     """
 
     texts: list[str]
-    blanks: list[str]
+    gaps: list[str]
 
-    def blanks_in(self, language: str) -> list[str]:
-        """Returns the blanks around translations into a language.
+    def gaps_in(self, language: str) -> list[str]:
+        """Returns the gaps around translations into a language.
 
-        Line ends stay, and what is before the first and after the last one.
+        Single blanks between two sentences are those of the language.
         """
-        found = list(self.blanks)
+        found = list(self.gaps)
         for i in range(1, len(self.texts)):
             if languages.has_blanks(language):
                 found[i] = found[i] or " "
@@ -61,7 +74,7 @@ class Sentences(NamedTuple):
             translations: One for each sentence.
             language: str. Their language; "" where unknown.
         """
-        first, *others = self.blanks_in(language)
+        first, *others = self.gaps_in(language)
         pairs = zip(translations, others, strict=True)
         return first + "".join(map("".join, pairs))
 
@@ -95,8 +108,11 @@ def check(decode_hparams: decode_hparam.DecodeHParams) -> None:
 def split(text: str, language: str = "") -> Sentences:
     """Splits a text, each of whose lines has one sentence or more.
 
+    A fragment without a letter belongs to the next sentence of its line, or to
+    the last one.
+
     Args:
-        text: str. Texts and blanks of the result put together are this text.
+        text: str. Sentences and gaps of the result put together are this text.
         language: str. The code of its language; "" where unknown.
 
     Raises:
@@ -105,23 +121,66 @@ def split(text: str, language: str = "") -> Sentences:
     Example:
 
     >>> split("Mr. Fox runs. He\'s late.\\n", "en")
-    Sentences(texts=['Mr. Fox runs.', "He's late."], blanks=['', ' ', '\\n'])
+    Sentences(texts=['Mr. Fox runs.', "He's late."], gaps=['', ' ', '\\n'])
     """
     segment = package().segment
-    spans = []  # the start and the end of each sentence
+    spans = []  # the start and the end of each sentence, with blanks
     for line in _LINE.finditer(text):
-        start = line.start()
+        start = end = line.start()
         for part in _parts(line[0], language or DEFAULT_LANGUAGE, segment):
-            if sentence := part.strip():
-                first = start + part.index(sentence)
-                spans.append((first, first + len(sentence)))
-            start += len(part)
-    ends = [0, *(end for _, end in spans)]
-    starts = [*(first for first, _ in spans), len(text)]
-    return Sentences(
-        [text[first:end] for first, end in spans],
-        [text[end:first] for end, first in zip(ends, starts, strict=True)],
-    )
+            end += len(part)
+            if has_letter := any(map(str.isalpha, part)):
+                spans.append((start, end))
+            if has_letter or end - start > WINDOW:  # no sentence is near
+                start = end
+        if spans and spans[-1][1] == start:
+            spans[-1] = spans[-1][0], end
+    texts, gaps, last = [], [], 0
+    for start, end in spans:
+        texts.append(text[start:end].strip())
+        start = text.index(texts[-1], start)
+        gaps.append(text[last:start])
+        last = start + len(texts[-1])
+    return Sentences(texts, [*gaps, text[last:]])
+
+
+def split_html(text: str, language: str = "") -> Sentences:
+    """Splits the text between tags, which are gaps of the result.
+
+    Texts are plain; gaps are HTML. Elements with translate="no" stay as they
+    are, and so do code, scripts and styles.
+
+    Args:
+        text: str. HTML.
+        language: str. The code of its language; "" where unknown.
+
+    Raises:
+        UserError: `sentencex` is not installed.
+
+    Example:
+
+    >>> split_html("<p>A &amp; B. <b>7</b></p>", "en")
+    Sentences(texts=['A & B.'], gaps=['<p>', ' <b>7</b></p>'])
+    """
+    texts, gaps, kept, depth = [], [[""]], "", 0
+    parts = _MARKUP.split(text)
+    for run, tag in zip(parts[::2], [*parts[1::2], ""], strict=True):
+        if not tag.endswith(">"):
+            run, tag = run + tag, ""  # "<" was a character of the text
+        others = [run]
+        if not depth:
+            found = split(html.unescape(run), language)
+            texts += found.texts
+            others = [html.escape(gap, False) for gap in found.gaps]
+        gaps[-1].append(others[0])
+        gaps += [[gap] for gap in others[1:]]
+        gaps[-1].append(tag)
+        slash, name = re.match(r"<?(/?)([\w-]*)", tag.lower()).groups()
+        if depth and name == kept:
+            depth += -1 if slash else 1
+        elif not depth and _KEPT.match(tag):
+            kept, depth = name, 1
+    return Sentences(texts, ["".join(gap) for gap in gaps])
 
 
 def _parts(line, language, segment):

@@ -198,7 +198,7 @@ class _Answers:
         """Returns what the answer says of each line."""
         model, texts = worker.model, []
         if query.split_sentences:
-            texts = await asyncio.to_thread(model.split, query.lines)
+            texts = await asyncio.to_thread(model.split, query)
             parts = tuple(part for text in texts for part in text.texts)
             query = dataclasses.replace(query, lines=parts)
         queries.check_sizes(query, self._limits)

@@ -289,6 +289,9 @@ class Worker:
             self._fail(job, errors.UserError(message))
         elif len(job.lines) == number:
             job.settle([job.lines[i] for i in range(number)])
+            if cut := sum(not x["complete"] for x in job.lines.values()):
+                text = "%s: %d translations were cut off at the length limit."
+                _log.warning(text, self.model.name, cut)
 
     def _fail(self, job, error):
         if not isinstance(error, errors.UserError):

@@ -6,6 +6,7 @@ are split into sentences. Nothing is detected: the language of a text is the
 one that the server translates from.
 """
 
+import html
 import re
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ class Request(NamedTuple):
     source: str  # a code or "auto"
     target: str
     alternatives: int
+    is_html: bool = False
 
     def query(self, model: str, most: int) -> queries.Query:
         """Returns the query of a model with at most so many translations."""
@@ -40,6 +42,7 @@ class Request(NamedTuple):
             model,
             n_best=min(1 + self.alternatives, most),
             split_sentences=True,
+            is_html=self.is_html,
         )
 
     def answer(
@@ -51,8 +54,11 @@ class Request(NamedTuple):
             lines: What `served.group` returned.
             source: str. The language of the model.
         """
-        found = [_translations(line) for line in lines]
+        found = [_translations(line, self.is_html) for line in lines]
         columns = {"translatedText": [texts[0] for texts in found]}
+        columns["complete"] = [
+            all(one["complete"] for one in line["sentences"]) for line in lines
+        ]
         if self.source == AUTO:
             columns["detectedLanguage"] = detect([source]) * len(found)
         if self.alternatives:
@@ -83,16 +89,16 @@ def parse(values: Mapping[str, Any]) -> Request:
             raise errors.UserError(
                 f'Expected "{name}": the code of a language.'
             )
-    if values.get("format", "text") != "text":
+    kind = values.get("format") or "text"
+    if kind not in ("text", "html"):
         raise errors.UserError(
-            'Expected "format": "text". HTML would lose its tags. Received: '
-            f"{str(values['format'])[:40]}."
+            f'Expected "format": "text" or "html". Received: {str(kind)[:40]}.'
         )
-    alternatives = values.get("alternatives") or 0
-    if not re.fullmatch(r"\d{1,4}", str(alternatives)):
+    alternatives = str(values.get("alternatives") or 0).removesuffix(".0")
+    if not re.fullmatch(r"\d{1,4}", alternatives):
         raise errors.UserError(
             'Expected "alternatives": a number below 10,000. Received: '
-            f"{str(alternatives)[:40]}."
+            f"{alternatives[:40]}."
         )
     return Request(
         texts,
@@ -100,6 +106,7 @@ def parse(values: Mapping[str, Any]) -> Request:
         values["source"],
         values["target"],
         int(alternatives),
+        kind == "html",
     )
 
 
@@ -183,7 +190,7 @@ def settings(target: str) -> dict[str, Any]:
     }
 
 
-def _translations(line):
+def _translations(line, is_html):
     """Returns the best translation of a text, and then others, each once.
 
     Translation i consists of the i-th ones of all sentences, or the best of a
@@ -195,7 +202,8 @@ def _translations(line):
         text = line["before"]
         for one in line["sentences"]:
             texts = [hypothesis["text"] for hypothesis in one["hypotheses"]]
-            chosen = texts[i : i + 1] or texts[:1]
-            text += "".join(chosen) + one["after"]
+            chosen = "".join(texts[i : i + 1] or texts[:1])
+            text += html.escape(chosen, False) if is_html else chosen
+            text += one["after"]
         found.append(text)
     return list(dict.fromkeys(found))

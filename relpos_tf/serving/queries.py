@@ -40,6 +40,7 @@ class Query:
         n_best: int. Translations of each line.
         attention: bool. Whether to add the weights of all layers and heads.
         split_sentences: bool. Whether the lines are still to be split.
+        is_html: bool. Whether lines that are to be split have tags.
     """
 
     lines: tuple[str, ...]
@@ -48,6 +49,7 @@ class Query:
     n_best: int = fields.number(1, least=1)
     attention: bool = False
     split_sentences: bool = False
+    is_html: bool = False
 
     def __post_init__(self):
         fields.check(self)

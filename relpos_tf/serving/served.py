@@ -90,9 +90,10 @@ class ServedModel:
         """Most translations of a line, unless a request changes it."""
         return self._defaults.beam_size
 
-    def split(self, lines: Sequence[str]) -> list[sentences.Sentences]:
-        """Splits lines by the rules of the source language."""
-        return [sentences.split(line, self.languages[0]) for line in lines]
+    def split(self, query: queries.Query) -> list[sentences.Sentences]:
+        """Splits the lines of a query by the rules of the source language."""
+        split = sentences.split_html if query.is_html else sentences.split
+        return [split(line, self.languages[0]) for line in query.lines]
 
     def settings(self, query: queries.Query) -> Settings:
         """Returns the settings of a query.
@@ -211,8 +212,8 @@ def group(
     rest = iter(lines)
     found = []
     for text in texts:
-        before, *after = text.blanks_in(language)
-        sources = map("".join, zip(text.texts, text.blanks[1:], strict=True))
+        before, *after = text.gaps_in(language)
+        sources = map("".join, zip(text.texts, text.gaps[1:], strict=True))
         found.append(
             {
                 "before": before,

@@ -1,8 +1,10 @@
 """Text is split into sentences, and nothing of it is lost."""
 
+import html
 import logging
 import sys
 import time
+from html import parser
 from unittest import mock
 
 from absl.testing import absltest
@@ -18,7 +20,12 @@ from relpos_tf.decoding import translator as translator_lib
 from tests.decoding import translator_test
 
 PARTS = strategies.sampled_from(
-    [*"aB.!?。 \n\r\t\v\x1c\x85\xa0\u2028\u3000«»\"'(é\u0301😀", "Mr. ", "J."]
+    [*"aB1.!?。 \n\r\t\v\x1c\x85\xa0\u2028\u3000«»\"'(é\u0301😀", "Mr. ", "J."]
+)
+HTML_PARTS = strategies.sampled_from(
+    ["A b", "c.", " ", "7", "&amp;", "&lt;b", " < ", "é&eacute;", "d! E"]
+    + ["<p>", "</p>", "<br/>", '<b title="x > y" c=\'"\'>', "<!-- it's -->"]
+    + ['<i translate="no">', "<i>", "</i>", "<script>a<b;</script>"]
 )
 LANGUAGES = strategies.sampled_from(["", "de", "en", "ja", "ru", "xx", "zh"])
 # Eight phrases on one line.
@@ -26,6 +33,28 @@ PHRASES = (
     "It is five o'clock. Where is the station? Mr. Fox is late. Go! "
     'We came on 3 May. It costs 3.50 euros. "Yes." The end.'
 )
+
+
+class Events(parser.HTMLParser):
+    """The tags of HTML, and the text between them, as the library reads it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = [""]
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [(tag, attrs), ""]
+
+    def handle_endtag(self, tag):
+        self.found += [tag, ""]
+
+    def handle_data(self, data):
+        self.found[-1] += data
+
+    def handle_comment(self, data):
+        self.found += [{data}, ""]
 
 
 def capitals(text, source="en", target="de"):
@@ -60,31 +89,76 @@ class SplitTest(parameterized.TestCase):
     @given(strategies.lists(PARTS, max_size=40).map("".join), LANGUAGES)
     def test_parts_and_blanks_are_the_text(self, text, language):
         found = sentences.split(text, language)
-        self.assertLen(found.blanks, len(found.texts) + 1)
-        whole = found.blanks[0]
-        for sentence, blank in zip(found.texts, found.blanks[1:], strict=True):
+        self.assertLen(found.gaps, len(found.texts) + 1)
+        whole = found.gaps[0]
+        for sentence, gap in zip(found.texts, found.gaps[1:], strict=True):
             self.assertEqual(sentence, sentence.strip())
-            self.assertNotEmpty(sentence)
+            self.assertTrue(any(map(str.isalpha, sentence)))
             self.assertLen(sentence.splitlines(), 1)
-            whole += sentence + blank
+            whole += sentence + gap
         self.assertEqual(whole, text)
-        self.assertEqual("".join(found.blanks).strip(), "")
+        self.assertFalse(any(map(str.isalpha, "".join(found.gaps))))
+
+    @parameterized.parameters(
+        ("1. A dog runs.", ["1. A dog runs."]),
+        (
+            "A dog. (2026) It is 5. 10:30 ...",
+            ["A dog.", "(2026) It is 5. 10:30 ..."],
+        ),
+        ("Yes. 😀\n***\n- No. 7", ["Yes. 😀", "- No. 7"]),
+        (
+            "1\n00:00:01,000 --> 00:00:02,000\nA dog. It barks.\n\n2\n",
+            ["A dog.", "It barks."],
+        ),
+        ("1。一只狗。2。", ["1。一只狗。2。"]),
+        ("-\n2026\n10:30\n(...)\n😀\n\u200d\n***\n1. 2. 3.\n½ € _ ²", []),
+    )
+    def test_what_has_no_letter_is_no_sentence(self, text, expected):
+        self.assertEqual(sentences.split(text, "en").texts, expected)
+
+    @given(strategies.lists(HTML_PARTS, max_size=15).map("".join))
+    def test_tags_stay_around_the_text_between_them(self, text):
+        found = sentences.split_html(text, "en")
+        whole = found.gaps[0]
+        for sentence, gap in zip(found.texts, found.gaps[1:], strict=True):
+            whole += html.escape(sentence, quote=False) + gap
+        self.assertEqual(Events(whole).found, Events(text).found)
+
+    @parameterized.parameters(
+        (
+            "<p>A &amp; B. It &lt;3 <b>runs</b> 7 &gt; 5.</p>",
+            ["A & B.", "It <3", "runs"],
+        ),
+        ('Hi <span translate="no"><a>@<span>bob</span></a> x</span>!', ["Hi"]),
+        (
+            "<code>if a</code> <img translate=no> it <script>x<y</script>",
+            ["it"],
+        ),
+        ("a <b and c > d & e", ["a", "d & e"]),
+        ("a <b and c", ["a <b and c"]),
+        ("A<!-- no -->B", ["A", "B"]),
+    )
+    def test_text_of_html(self, text, expected):
+        self.assertEqual(sentences.split_html(text, "en").texts, expected)
 
     def test_windows_end_between_sentences(self):
         text = "Where is the station? " * 1000  # 22,000 characters on a line
         found = sentences.split(text, "en")
         self.assertEqual(set(found.texts), {"Where is the station?"})
         self.assertLen(found.texts, 1000)
+        (found,) = sentences.split("1. " * 9000 + "Yes.", "en").texts
+        self.assertLess(len(found), 2 * sentences.WINDOW)
 
-    @parameterized.parameters("好。", "« a. ", "a", "\n", "word ")
+    @parameterized.parameters("好。", "« a. ", "a", "\n", "word ", "1. ", "<a ")
     def test_time_does_not_grow_with_the_square(self, part):
         before = time.process_time()
         text = part * (300_000 // len(part))
         found = sentences.split(text, "zh")
+        sentences.split_html(text, "zh")
         # Ten times what it takes; in one window, "好。" would take 40 s.
-        self.assertLess(time.process_time() - before, 10)
-        pairs = zip(found.texts, found.blanks[1:], strict=True)
-        self.assertEqual(found.blanks[0] + "".join(map("".join, pairs)), text)
+        self.assertLess(time.process_time() - before, 20)
+        pairs = zip(found.texts, found.gaps[1:], strict=True)
+        self.assertEqual(found.gaps[0] + "".join(map("".join, pairs)), text)
 
     def test_blanks_are_those_of_the_target(self):
         text = "One.  Two.\n  Three. Four"
@@ -110,11 +184,11 @@ class SplitTest(parameterized.TestCase):
 class SentenceTranslatorTest(absltest.TestCase):
     def test_each_sentence_is_translated_alone_and_lines_stay_lines(self):
         engine = translator_test.EchoEngine()
-        lines = [PHRASES, "", " \t", "  one phrase ", "A.\rB!\u2028C?\x85D"]
+        lines = [PHRASES, "7.", " \t", "  one phrase ", "A.\rB!\u2028C?\x85D"]
         found = translator_of(engine=engine).translations(lines)
         self.assertEqual(
             [one.texts for one in found],
-            [[PHRASES.upper()], [""], [""], ["ONE PHRASE"], ["A. B! C? D"]],
+            [[PHRASES.upper()], ["7."], [""], ["ONE PHRASE"], ["A. B! C? D"]],
         )
         (batch,) = engine.batches
         self.assertIn("Where is the station?", batch)

@@ -1,6 +1,8 @@
 """LibreTranslate's API on a running server, asked by its real clients."""
 
+import http.client
 import json
+import socket
 from unittest import mock
 from urllib import error as url_error
 from urllib import parse as urls
@@ -19,6 +21,55 @@ ORIGIN = "https://example.org"
 # Three paragraphs, one of which has several sentences.
 TEXT = "Mr. Fox runs. It is late!\n\n  Yes.  No?\r\nthe end"
 TRANSLATED = ".SNUR XOF .RM !ETAL SI TI\n\n  .SEY  ?ON\r\nDNE EHT"
+
+
+# What clients send; PORT stands for the server's.
+REQUESTS = {
+    "Mastodon": (
+        b"POST /translate HTTP/1.1\r\nUser-Agent: http.rb/5.3.1 "
+        b"(Mastodon/4.5.0; +https://a.example/)\r\nHost: 127.0.0.1\r\n"
+        b"Date: Fri, 27 Nov 2026 06:46:46 GMT\r\nAccept-Encoding: gzip\r\n"
+        b"Content-Type: application/json\r\nConnection: close\r\n"
+        b"Content-Length: 289\r\n\r\n"
+        b'{"q":["<p>Hi <span class=\\"h-card\\" translate=\\"no\\"><a href=\\"'
+        b'https://a.example/@bob\\" class=\\"u-url mention\\">@<span>bob</span>'
+        b"</a></span>. It&#39;s 7 &lt; 8 &amp; late.<br />Yes! Go.</p>"
+        b'","<span translate=\\"no\\">:a:</span>"],"source":"auto",'
+        b'"target":"de","format":"html","api_key":null}',
+        [
+            '<p>IH <span class="h-card" translate="no"><a href="'
+            'https://a.example/@bob" class="u-url mention">@<span>bob</span>'
+            "</a></span>.ETAL &amp; 8 &lt; 7 S'TI .<br />!SEY .OG</p>",
+            '<span translate="no">:a:</span>',
+        ],
+    ),
+    "i18n-ally": (
+        b"POST /translate HTTP/1.1\r\nAccept: application/json, text/plain, */*"
+        b"\r\nContent-Type: application/json\r\nUser-Agent: axios/0.21.4\r\n"
+        b"Content-Length: 85\r\nHost: 127.0.0.1:PORT\r\n"
+        b"Connection: keep-alive\r\n\r\n"
+        b'{"q":"{name}, Tom & Jerry don\'t run. \xc3\xa4","source":"en",'
+        b'"target":"de","format":"html"}',
+        ".NUR T'NOD YRREJ &amp; MOT ,}EMAN{ Ä",
+    ),
+    "Weblate": (
+        b"POST /translate HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
+        b"User-Agent: Weblate/5.17\r\nAccept-Encoding: gzip, deflate, br\r\n"
+        b"Accept: */*\r\nConnection: keep-alive\r\nContent-Length: 87\r\n"
+        b"Content-Type: application/json\r\n\r\n"
+        b'{"api_key": "", "q": ["%d < 3 & \\u00e4.\\n2026", "..."], '
+        b'"source": "en", "target": "de"}',
+        [".Ä & 3 < D%\n2026", "..."],
+    ),
+    "deep-translator": (
+        b"POST /translate?q=Tom+%26+Jerry+run.+1.+%C3%A4&source=en&target=de"
+        b"&format=text&api_key=any HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
+        b"User-Agent: python-requests/2.34.2\r\n"
+        b"Accept-Encoding: gzip, deflate, zstd\r\nAccept: */*\r\n"
+        b"Connection: keep-alive\r\nContent-Length: 0\r\n\r\n",
+        ".NUR YRREJ & MOT Ä .1",
+    ),
+}
 
 
 class LibreTranslateTest(parameterized.TestCase):
@@ -96,6 +147,28 @@ class LibreTranslateTest(parameterized.TestCase):
         with self.assertRaises(exceptions.ServerException):
             client("fr").translate("ab")
 
+    @parameterized.parameters(*REQUESTS)
+    def test_the_bytes_of_a_client_are_answered(self, client):
+        request, expected = REQUESTS[client]
+        request = request.replace(b"PORT", str(self.served.port).encode())
+        address = "127.0.0.1", self.served.port
+        with socket.create_connection(address, 60) as connection:
+            connection.sendall(request)
+            response = http.client.HTTPResponse(connection)
+            response.begin()
+            answer = json.load(response)
+        self.assertEqual(answer.get("translatedText"), expected, answer)
+
+    def test_a_translation_that_the_length_limit_cut_off_is_named(self):
+        long = "a" * 100 + "."
+        with self.assertLogs("relpos_tf", "WARNING") as logged:
+            answer = self.translate(["ab.", "cd. " + long, "7"])
+        self.assertEqual(answer["complete"], [True, False, True])
+        self.assertIn("de: 1 translations were cut off", logged.output[0])
+        self.assertNotIn("aaa", logged.output[0])
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            self.assertIs(self.translate("ab.")["complete"], True)
+
     def test_forms(self):
         fields = {"q": "ä & b.\r\nC=d?", "source": "en", "target": "de"}
         body = urls.urlencode(fields)
@@ -118,32 +191,40 @@ class LibreTranslateTest(parameterized.TestCase):
             )
             self.assertEqual(status, 200, answer)
             self.assertEqual(
-                json.loads(answer), {"translatedText": ".B & Ä\r\n?D=C"}
+                json.loads(answer)["translatedText"], ".B & Ä\r\n?D=C"
             )
 
     def test_lists_and_alternatives(self):
         self.assertEqual(
             self.translate(["ab", "", "Cd. E."]),
-            {"translatedText": ["BA", "", ".DC .E"]},
+            {
+                "translatedText": ["BA", "", ".DC .E"],
+                "complete": [True, True, True],
+            },
         )
-        self.assertEqual(self.translate([]), {"translatedText": []})
+        self.assertEqual(
+            self.translate([], format=None),
+            {"translatedText": [], "complete": []},
+        )
         # The fourth translation is not found.
         for number, expected in (
             (1, [".BA'"]),
             ("2", [".BA'", ".BA''"]),
             (99, [".BA'", ".BA''"]),
+            (2.0, [".BA'", ".BA''"]),
         ):
-            self.assertEqual(
-                self.translate("ab.", alternatives=number),
-                {"translatedText": ".BA", "alternatives": expected},
-            )
+            answer = self.translate("ab.", alternatives=number, format="")
+            self.assertEqual(answer["translatedText"], ".BA")
+            self.assertEqual(answer["alternatives"], expected)
+        answer = self.translate("<b>ab</b>", alternatives=1, format="html")
+        self.assertEqual(answer["alternatives"], ["<b>BA'</b>"])
         answer = self.translate(["Ab. Cd.", "\n"], alternatives=1)
         self.assertEqual(answer["alternatives"], [[".BA' .DC'"], []])
         with mock.patch.object(
             servers, "translation_of", lambda line, rank=0: line
         ):  # all are the same
             answer = self.translate("ab", alternatives=3)
-        self.assertEqual(answer, {"translatedText": "ab", "alternatives": []})
+        self.assertEqual(answer["alternatives"], [])
 
     def test_auto_is_the_language_of_the_model(self):
         for target, model in (("de", "de"), ("zh", "zh")):
@@ -171,8 +252,12 @@ class LibreTranslateTest(parameterized.TestCase):
         ({"q": "a", "source": "en"}, '"target"'),
         ({"q": "a", "source": "de", "target": "en"}, ": en-de, en-zh. "),
         (
-            {"q": "a", "source": "en", "target": "de", "format": "html"},
-            '"format": "text"',
+            {"q": "a", "source": "en", "target": "de", "format": "md"},
+            '"format": "text" or "html"',
+        ),
+        (
+            {"q": "a", "source": "en", "target": "de", "alternatives": 1.5},
+            '"alternatives"',
         ),
         (
             {"q": "a", "source": "en", "target": "de", "alternatives": "x"},
