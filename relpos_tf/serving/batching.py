@@ -290,7 +290,7 @@ class Worker:
         elif len(job.lines) == number:
             job.settle([job.lines[i] for i in range(number)])
             if cut := sum(not x["complete"] for x in job.lines.values()):
-                text = "%s: %d translations were cut off at the length limit."
+                text = "Translations of %s that the length limit cut off: %d."
                 _log.warning(text, self.model.name, cut)
 
     def _fail(self, job, error):

@@ -164,7 +164,9 @@ class LibreTranslateTest(parameterized.TestCase):
         with self.assertLogs("relpos_tf", "WARNING") as logged:
             answer = self.translate(["ab.", "cd. " + long, "7"])
         self.assertEqual(answer["complete"], [True, False, True])
-        self.assertIn("de: 1 translations were cut off", logged.output[0])
+        self.assertIn(
+            "of de that the length limit cut off: 1.", logged.output[0]
+        )
         self.assertNotIn("aaa", logged.output[0])
         with self.assertNoLogs("relpos_tf", "WARNING"):
             self.assertIs(self.translate("ab.")["complete"], True)

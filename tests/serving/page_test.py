@@ -168,10 +168,41 @@ class PageTest(parameterized.TestCase):
             "document.querySelector('.translation'))"
         )
         self.browser.shortcut("C", "copy")
+        self.assertEqual(self.paste(), "\n".join(expected))
+
+    def paste(self):
+        """Pastes in place of the text, and returns what was pasted."""
         self.browser.run("source.focus() || source.select()")
         self.browser.shortcut("V", "paste")
-        copy = self.browser.run("source.value")
-        self.assertEqual(copy.split("\n"), expected)
+        return self.browser.run("source.value")
+
+    def test_a_button_copies_the_whole_translation(self):
+        self.browser.type("ab. Cd.\n\n7\nef")
+        self.browser.wait_for(f"{TEXT}.endsWith('FE')")
+        button = "document.querySelector('.copy')"
+        self.browser.run(f"{button}.focus()")
+        self.browser.press("Enter")
+        self.wait_for(f"{button}.innerText", "Copied")
+        self.assertEqual(self.paste(), ".BA .DC\n\n7\nFE")
+        self.browser.run("source.select()")
+        self.browser.press("Backspace")
+        self.browser.wait_for(f"{button}.checkVisibility() === false")
+
+    def test_a_server_that_is_not_warm_says_so(self):
+        fake = servers.FakeTranslator()
+        fake.gate.clear()
+        self.addCleanup(fake.gate.set)
+        note = "document.querySelector('#preparing').checkVisibility()"
+        self.assertFalse(self.browser.run(note))
+        with servers.Served({"one": fake}, is_cold=True) as served:
+            self.browser.open(served.url)
+            self.browser.wait_for(note)
+            fake.gate.set()
+            self.browser.wait_for(f"!{note}")
+        self.browser.requested.clear()
+        # Chromium notes the status 503.
+        self.assertTrue(all("503" in x for x in self.browser.messages))
+        self.browser.messages.clear()
 
     def test_answers_that_come_too_late_are_dropped(self):
         self.browser.run(HOLD)
@@ -248,6 +279,7 @@ class PageTest(parameterized.TestCase):
         self.type_and_wait("ab cd")
         for expected in (
             "one (fake)",
+            "Copy",
             "BA, score -1.50",
             "BA', score -2.50",
             "BA'', score -3.50",
@@ -287,7 +319,11 @@ class PageTest(parameterized.TestCase):
     @parameterized.parameters(1280, 400)
     def test_it_fits(self, width):
         self.open(width=width)
+        hint = "document.querySelector('.hint').checkVisibility()"
+        self.type_and_wait("ab ")
+        self.assertFalse(self.browser.run(hint))
         self.type_and_wait("Donaudampfschifffahrtsgesellschaft " * 9)
+        self.browser.wait_for(hint)  # the picture scrolls, not the page
         room = "document.documentElement.scrollWidth"
         self.assertEqual(self.browser.run(room), width)
         columns = self.browser.run(

@@ -51,6 +51,16 @@ async function ask(content, signal) {
   }
 }
 
+// Also where the page has no `navigator.clipboard`: it needs https.
+function copy(text) {
+  const write = (event) => {
+    event.clipboardData.setData("text/plain", text);
+    event.preventDefault();
+  };
+  document.addEventListener("copy", write, { once: true });
+  return document.execCommand("copy");
+}
+
 // ------------------------------------------------------------- attention
 
 // Returns a piece without the marks of word boundaries.
@@ -90,6 +100,11 @@ class AttentionMap {
       });
     }
     this.table.addEventListener("keydown", (event) => this.walk(event));
+    const map = $(".map", root);
+    const sizes = new ResizeObserver(() => {
+      $(".hint", root).hidden = map.scrollWidth <= map.clientWidth;
+    });
+    [map, this.table].forEach((element) => sizes.observe(element));
   }
 
   // `attention` null: nothing but a note.
@@ -183,6 +198,11 @@ class Column {
     this.root = $("#column").content.cloneNode(true).firstElementChild;
     this.select = $(".model", this.root);
     this.output = $(".translation", this.root);
+    this.copy = $(".copy", this.root);
+    this.copy.addEventListener("click", () => {
+      const lines = [...this.output.children].map((x) => x.textContent);
+      this.copy.textContent = copy(lines.join("\n")) ? "Copied" : "Not copied";
+    });
     this.message = $(".message", this.root);
     this.list = $(".others ol", this.root);
     this.map = new AttentionMap($(".attention", this.root));
@@ -314,6 +334,8 @@ class Column {
     this.output.ariaBusy = isOld;
     this.output.lang = this.list.lang = this.model.target_language || "";
     if (isOld) return;
+    this.copy.textContent = "Copy";
+    this.copy.hidden = !source.value.trim();
     const found = this.active;
     $(".more", this.root).hidden = !found;
     this.output.replaceChildren(
@@ -386,6 +408,14 @@ function fitSource() {
   source.style.height = `${source.scrollHeight + 2}px`;
 }
 
+async function showWarmUp() {
+  const note = $("#preparing");
+  do {
+    note.hidden = (await fetch("health")).ok;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  } while (!note.hidden);
+}
+
 async function start() {
   const response = await fetch("models");
   const { models, limits } = await response.json();
@@ -409,6 +439,7 @@ async function start() {
     if (document.activeElement !== source) return;
     columns.forEach((column) => column.move(cursorOf()));
   });
+  showWarmUp().catch(() => {}); // others say that the server is gone
   addEventListener("resize", fitSource);
   fitSource();
 }
